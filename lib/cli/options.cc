@@ -1,0 +1,140 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace fo::cli {
+namespace {
+
+// An option whose text `read` turns into a value; nullopt from it is a usage error.
+template <typename Value, typename Store>
+CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& description,
+                        const std::string& type, std::optional<Value> (*read)(std::string_view),
+                        Store store) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [=](const std::string& text) {
+            const std::optional<Value> value = read(text);
+            if (!value) throw CLI::ValidationError(name, "'" + text + "' is not a " + type);
+            store(*value);
+          },
+          description)
+      ->type_name(type == "duration" ? "DURATION" : "SIZE");
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> parts;
+  std::size_t at = 0;
+  for (;;) {
+    const std::size_t comma = text.find(',', at);
+    parts.push_back(text.substr(at, comma - at));
+    if (comma == std::string::npos) return parts;
+    at = comma + 1;
+  }
+}
+
+}  // namespace
+
+CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
+                          const std::string& description) {
+  CLI::Option* option =
+      add_parsed<base::Duration>(app, name, description, "duration", base::parse_duration,
+                                 [&value](base::Duration parsed) { value = parsed; });
+  return option->default_str(base::format_duration(value));
+}
+
+CLI::Option* add_duration(CLI::App& app, const std::string& name,
+                          std::optional<base::Duration>& value, const std::string& description) {
+  return add_parsed<base::Duration>(app, name, description, "duration", base::parse_duration,
+                                    [&value](base::Duration parsed) { value = parsed; });
+}
+
+CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
+                      const std::string& description) {
+  CLI::Option* option =
+      add_parsed<base::ByteCount>(app, name, description, "size", base::parse_size,
+                                  [&value](base::ByteCount parsed) { value = parsed; });
+  return option->default_str(base::format_size(value));
+}
+
+CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
+                      const std::string& description) {
+  return add_parsed<base::ByteCount>(app, name, description, "size", base::parse_size,
+                                     [&value](base::ByteCount parsed) { value = parsed; });
+}
+
+CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
+  return app.add_option("--socket-dir", socket_dir, "folder of the GMS sockets")
+      ->envname("GMS_SOCKET_DIR")
+      ->type_name("DIR");
+}
+
+void add_endpoint(CLI::App& app, EndpointOptions& endpoint) {
+  CLI::Option* socket =
+      app.add_option("--socket", endpoint.socket, "socket of the GMS")->type_name("PATH");
+  add_socket_dir(app, endpoint.socket_dir);
+  CLI::Option* device = app.add_option("--device", endpoint.device, "device of the GMS")
+                            ->check(CLI::Range(0, 1023))
+                            ->capture_default_str()
+                            ->type_name("N");
+  CLI::Option* tag = app.add_option("--tag", endpoint.tag, "tag of the GMS")
+                         ->capture_default_str()
+                         ->type_name("T");
+  socket->excludes(device)->excludes(tag);
+}
+
+CLI::Option* add_driver(CLI::App& app, std::string& driver) {
+  return app
+      .add_option("--driver", driver, "CUDA driver: auto, cuda, sim, or a path to a libcuda.so.1")
+      ->envname("GMS_DRIVER")
+      ->type_name("DRIVER");
+}
+
+CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          "--devices",
+          [&devices](const std::string& text) {
+            devices.clear();
+            if (text == "all") return;
+            for (const std::string& part : split_list(text)) {
+              const std::optional<std::uint64_t> number = base::parse_uint(part);
+              if (!number || *number > 1023) {
+                throw CLI::ValidationError("--devices", "'" + part + "' is not a device number");
+              }
+              const int device = static_cast<int>(*number);
+              if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
+                throw CLI::ValidationError("--devices", "device " + part + " is named twice");
+              }
+              devices.push_back(device);
+            }
+          },
+          description)
+      ->type_name("all|N,...")
+      ->default_str("all");
+}
+
+CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
+                      const std::string& description) {
+  std::string shown;
+  for (const std::string& tag : tags) shown += (shown.empty() ? "" : ",") + tag;
+  return app
+      .add_option_function<std::string>(
+          "--tags",
+          [&tags](const std::string& text) {
+            tags = split_list(text);
+            for (const std::string& tag : tags) {
+              if (tag.empty() || tag.find('/') != std::string::npos) {
+                throw CLI::ValidationError("--tags", "'" + tag + "' is not a tag");
+              }
+              if (std::count(tags.begin(), tags.end(), tag) > 1) {
+                throw CLI::ValidationError("--tags", "tag '" + tag + "' is named twice");
+              }
+            }
+          },
+          description)
+      ->type_name("T,...")
+      ->default_str(shown);
+}
+
+}  // namespace fo::cli

@@ -1,0 +1,47 @@
+// Options that several tools share, spelled the same everywhere, and option types that CLI11 does
+// not know. Only included by options.cc files and tests: CLI11 is slow to compile.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace fo::cli {
+
+/// A duration such as 500ms or 30s; the value it has now is shown as the default.
+CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
+                          const std::string& description);
+CLI::Option* add_duration(CLI::App& app, const std::string& name,
+                          std::optional<base::Duration>& value, const std::string& description);
+
+/// A size such as 4GiB; the value it has now is shown as the default.
+CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
+                      const std::string& description);
+CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
+                      const std::string& description);
+
+/// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`.
+struct EndpointOptions {
+  std::string socket;
+  std::string socket_dir;
+  int device = 0;
+  std::string tag = "weights";
+};
+void add_endpoint(CLI::App& app, EndpointOptions& endpoint);
+
+/// `--socket-dir DIR`, default $GMS_SOCKET_DIR.
+CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
+
+/// `--driver`, default $GMS_DRIVER.
+CLI::Option* add_driver(CLI::App& app, std::string& driver);
+
+/// A comma-separated list of device ordinals or "all" (an empty list), default "all".
+CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::string& description);
+/// A comma-separated list of tags.
+CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
+                      const std::string& description);
+
+}  // namespace fo::cli

@@ -1,0 +1,19 @@
+// Becoming another program: the only place that clears CLOEXEC.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fo::os {
+
+/// Replaces this process by `argv` (searched in PATH). Signals are restored first
+/// (restore_signals); `keep_fds` lose CLOEXEC; the environment is this process's own. Never
+/// returns: throws Error(kNotFound) or Error(kCannotRun) with "run 'argv[0]'".
+[[noreturn]] void exec_command(const std::vector<std::string>& argv,
+                               std::span<const int> keep_fds = {});
+
+/// setenv(3), for the environment that exec_command and spawn hand on.
+void set_environment(const std::string& name, const std::string& value);
+
+}  // namespace fo::os

@@ -1,0 +1,75 @@
+#include "os/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace fo::os {
+
+using base::Error;
+using base::ExitStatus;
+using base::quoted;
+using base::throw_errno;
+using base::UniqueFd;
+
+UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
+  UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
+  if (!fd) throw_errno(errno, "open " + quoted(path));
+  return fd;
+}
+
+std::string read_file(const std::string& path, base::ByteCount limit) {
+  const UniqueFd fd = open_file(path, O_RDONLY);
+  std::string content;
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno(errno, "read " + quoted(path));
+    if (got == 0) return content;
+    content.append(buffer.data(), static_cast<std::size_t>(got));
+    if (content.size() > limit) {
+      throw Error(ExitStatus::kBadData,
+                  "read " + quoted(path) + ": longer than " + base::format_size(limit));
+    }
+  }
+}
+
+void write_all(int fd, std::string_view bytes, const std::string& what) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw_errno(errno, what);
+    bytes.remove_prefix(static_cast<std::size_t>(put));
+  }
+}
+
+void write_file_atomic(const std::string& path, std::string_view content, mode_t mode) {
+  const std::string what = "write " + quoted(path);
+  std::string temporary = path + ".XXXXXX";
+  const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd) {
+    const int err = errno;
+    const bool denied = err == EACCES || err == EPERM || err == EROFS;
+    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate, what);
+  }
+  try {
+    write_all(fd.get(), content, what);
+    if (::fchmod(fd.get(), mode) != 0 || ::fsync(fd.get()) != 0 ||
+        ::rename(temporary.c_str(), path.c_str()) != 0) {
+      throw_errno(errno, ExitStatus::kIoError, what);
+    }
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+}  // namespace fo::os

@@ -1,0 +1,28 @@
+// Whole files: bounded reading, and writing that is either complete or not there.
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/strong.h"
+#include "base/unique_fd.h"
+
+namespace fo::os {
+
+/// open(2) with CLOEXEC added. Throws with the errno's status: "open 'path': reason".
+base::UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0644);
+
+/// The file's content. Throws kNoInput, kNotPermitted …; kBadData when it is longer than `limit`.
+std::string read_file(const std::string& path, base::ByteCount limit);
+
+/// Replaces `path` by a new file with this content: a temporary beside it, fsync, rename. The old
+/// file stays as it was on any failure. Throws kCannotCreate, kNotPermitted or kIoError.
+void write_file_atomic(const std::string& path, std::string_view content, mode_t mode = 0644);
+
+/// Writes all of it to a blocking descriptor. Throws with the errno's status, naming `what`.
+void write_all(int fd, std::string_view bytes, const std::string& what);
+
+}  // namespace fo::os

@@ -1,0 +1,30 @@
+#include "os/random.h"
+
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+
+#include "base/error.h"
+
+namespace fo::os {
+
+std::string make_uuid4() {
+  std::array<std::uint8_t, 16> bytes{};
+  // Up to 256 bytes come whole or not at all.
+  if (::getrandom(bytes.data(), bytes.size(), 0) < 0) base::throw_errno(errno, "read random bytes");
+  bytes[6] = static_cast<std::uint8_t>((bytes[6] & 0x0f) | 0x40);
+  bytes[8] = static_cast<std::uint8_t>((bytes[8] & 0x3f) | 0x80);
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  text.reserve(36);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kHex[bytes[i] >> 4];
+    text += kHex[bytes[i] & 15];
+  }
+  return text;
+}
+
+}  // namespace fo::os

@@ -1,0 +1,66 @@
+#include "os/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace fo::os {
+namespace {
+
+// Process-wide because dispositions are.
+struct Saved {
+  bool present = false;
+  sigset_t mask{};
+  struct sigaction pipe {};
+};
+Saved g_saved;
+
+}  // namespace
+
+sigset_t signal_set(std::initializer_list<int> signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
+}
+
+void block_signals(const sigset_t& signals) {
+  sigset_t before;
+  if (const int err = ::pthread_sigmask(SIG_BLOCK, &signals, &before); err != 0) {
+    base::throw_errno(err, "block signals");
+  }
+  if (g_saved.present) return;
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  if (::sigaction(SIGPIPE, &ignore, &g_saved.pipe) != 0) base::throw_errno(errno, "ignore SIGPIPE");
+  g_saved.mask = before;
+  g_saved.present = true;
+}
+
+void restore_signals() noexcept {
+  if (!g_saved.present) return;
+  ::sigaction(SIGPIPE, &g_saved.pipe, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &g_saved.mask, nullptr);
+}
+
+base::UniqueFd open_signal_fd(const sigset_t& signals) {
+  base::UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) base::throw_errno(errno, "create a signalfd");
+  return fd;
+}
+
+int read_signal(int signal_fd) {
+  signalfd_siginfo info{};
+  for (;;) {
+    const ssize_t got = ::read(signal_fd, &info, sizeof info);
+    if (got == static_cast<ssize_t>(sizeof info)) return static_cast<int>(info.ssi_signo);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return 0;
+    base::throw_errno(got < 0 ? errno : EIO, "read a signal");
+  }
+}
+
+}  // namespace fo::os

@@ -1,0 +1,54 @@
+# How this project's targets are made: one static library per room, one program per tool.
+
+add_library(fo_flags INTERFACE)
+target_compile_features(fo_flags INTERFACE cxx_std_20)
+target_compile_options(fo_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
+  -Wnon-virtual-dtor -fno-strict-aliasing
+  $<$<BOOL:${FO_WERROR}>:-Werror>
+  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE>)
+target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
+target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now>)
+if(FO_SANITIZE)
+  target_compile_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE})
+endif()
+
+# fo_room(NAME SOURCES file... LINK target...): the static library fo_NAME from lib/NAME.
+function(fo_room name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_library(fo_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
+endfunction()
+
+# fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
+# STATIC tools go into engine images: one file, no libc needed (release preset).
+function(fo_tool name)
+  cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_compile_definitions(${name} PRIVATE FO_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(${name} PRIVATE fo_flags ${arg_LINK})
+  if(FO_STATIC_TOOLS AND arg_STATIC)
+    target_link_options(${name} PRIVATE -static)
+  elseif(FO_STATIC_TOOLS)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -pie)
+  endif()
+  if(arg_PRIVATE_HELPER)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)
+    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/fo)
+  else()
+    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endfunction()
+
+# fo_tests(ROOM SOURCES file... LINK target...): the GoogleTest program ROOM_test, found by ctest.
+function(fo_tests room)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${room}_test ${arg_SOURCES})
+  target_include_directories(${room}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${room}_test PRIVATE
+    FO_BUILD_DIR="${CMAKE_BINARY_DIR}" FO_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${room}_test PRIVATE fo_flags ${arg_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${room}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room})
+endfunction()
