@@ -1,0 +1,14 @@
+// gms-serve: own GPU memory for one or many devices and lend it to other processes.
+#include "options.h"
+
+int main(int argc, char** argv) {
+  using namespace fo;
+  gms_serve::Options options;
+  const cli::Tool tool{.name = "gms-serve",
+                       .summary = "Own GPU memory and lend it to other processes.",
+                       .version = FO_VERSION,
+                       .is_daemon = true};
+  return cli::run(
+      argc, argv, tool, options.common, [&](CLI::App& app) { gms_serve::declare(app, options); },
+      [&] { return gms::serve(gms_serve::to_config(options)); });
+}

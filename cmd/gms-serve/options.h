@@ -1,0 +1,22 @@
+// gms-serve's options.
+#pragma once
+
+#include "cli/app.h"
+#include "gms/serve.h"
+
+namespace fo::gms_serve {
+
+struct Options {
+  cli::CommonOptions common;
+  gms::ServeConfig serve;
+  /// For the form with --socket-path: the one device and tag.
+  int device = 0;
+  std::string tag = "weights";
+};
+
+void declare(CLI::App& app, Options& options);
+
+/// The configuration that the options amount to.
+gms::ServeConfig to_config(const Options& options);
+
+}  // namespace fo::gms_serve

@@ -1,0 +1,25 @@
+// Where a GMS is found: the paths of its socket, and the names it goes by.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fo::gms {
+
+/// `dir`, or $GMS_SOCKET_DIR, or $TMPDIR, or /tmp: the first that is not empty.
+std::string socket_dir_or_default(const std::string& dir);
+
+/// The server's own socket, DIR/gms_<uuid>_<tag>.sock.
+std::string socket_path(const std::string& dir, std::string_view uuid, std::string_view tag);
+
+/// The link by which a server is found without asking the driver for a uuid:
+/// DIR/gms_<device>_<tag>.sock.
+std::string socket_link(const std::string& dir, int device, std::string_view tag);
+
+/// The shorter link DIR/gms_<device>.sock, which only the tag "weights" has.
+std::string weights_link(const std::string& dir, int device);
+
+/// The file that stands while a bundle of servers is ready: DIR/gms-ready.
+std::string ready_path(const std::string& dir);
+
+}  // namespace fo::gms

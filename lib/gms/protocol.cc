@@ -1,0 +1,352 @@
+#include "gms/protocol.h"
+
+#include <msgpuck.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+template <typename T>
+concept Record = requires(T& record) {
+  T::each_field(record, [](auto, auto&) {});
+};
+template <typename T>
+concept Tagged = requires {
+  T::kType;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ExitStatus::kProtocol, "GMS message: " + what);
+}
+
+// --- Encoding, in two passes over the same code: one that counts, one that writes.
+
+class Writer {
+ public:
+  explicit Writer(char* at) : at_(at) {}
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+  void put(bool value) {
+    emit(mp_sizeof_bool(value), [&](char* at) { mp_encode_bool(at, value); });
+  }
+  void put(std::int64_t value) {
+    if (value >= 0) {
+      const auto positive = static_cast<std::uint64_t>(value);
+      emit(mp_sizeof_uint(positive), [&](char* at) { mp_encode_uint(at, positive); });
+    } else {
+      emit(mp_sizeof_int(value), [&](char* at) { mp_encode_int(at, value); });
+    }
+  }
+  void put(std::string_view text) {
+    const std::uint32_t size = checked(text.size());
+    emit(mp_sizeof_str(size), [&](char* at) { mp_encode_str(at, text.data(), size); });
+  }
+  void put(const std::string& text) { put(std::string_view(text)); }
+  void put(const Bytes& bytes) {
+    const std::uint32_t size = checked(bytes.data.size());
+    emit(mp_sizeof_bin(size), [&](char* at) { mp_encode_bin(at, bytes.data.data(), size); });
+  }
+  template <typename T>
+  void put(const std::optional<T>& value) {
+    if (value) {
+      put(*value);
+    } else {
+      emit(mp_sizeof_nil(), [](char* at) { mp_encode_nil(at); });
+    }
+  }
+  template <typename T>
+  void put(const std::vector<T>& list) {
+    const std::uint32_t count = checked(list.size());
+    emit(mp_sizeof_array(count), [&](char* at) { mp_encode_array(at, count); });
+    for (const T& element : list) put(element);
+  }
+  template <Record T>
+  void put(const T& record) {
+    std::uint32_t count = Tagged<T> ? 1 : 0;
+    T::each_field(record, [&](std::string_view, const auto&) { ++count; });
+    emit(mp_sizeof_map(count), [&](char* at) { mp_encode_map(at, count); });
+    if constexpr (Tagged<T>) {
+      put(std::string_view("type"));
+      put(T::kType);
+    }
+    T::each_field(record, [&](std::string_view name, const auto& value) {
+      put(name);
+      put(value);
+    });
+  }
+
+ private:
+  static std::uint32_t checked(std::size_t size) {
+    if (size > std::numeric_limits<std::uint32_t>::max()) {
+      throw Error(ExitStatus::kBadData, "encode a GMS message: a value of over 4 GiB");
+    }
+    return static_cast<std::uint32_t>(size);
+  }
+  template <typename Emit>
+  void emit(std::size_t size, Emit&& write) {
+    if (at_ != nullptr) write(at_ + size_);
+    size_ += size;
+  }
+
+  char* at_;
+  std::size_t size_ = 0;
+};
+
+// --- Decoding. mp_check has walked the whole message before any of this runs, so reading what
+// mp_typeof announces stays inside it.
+
+class Reader {
+ public:
+  explicit Reader(const char* at) : at_(at) {}
+  [[nodiscard]] mp_type kind() const { return mp_typeof(*at_); }
+  void skip() { mp_next(&at_); }
+  std::uint32_t map_size(std::string_view what) {
+    if (kind() != MP_MAP) fail(std::string(what) + " is not a map");
+    return mp_decode_map(&at_);
+  }
+  /// A map key; empty for one that is no text, which no field is called.
+  std::string_view key() {
+    if (kind() != MP_STR) {
+      skip();
+      return {};
+    }
+    return text();
+  }
+  std::string_view text() {
+    std::uint32_t size = 0;
+    const char* data = mp_decode_str(&at_, &size);
+    return {data, size};
+  }
+
+  void get(std::string_view name, bool& value) {
+    expect(name, MP_BOOL, "a boolean");
+    value = mp_decode_bool(&at_);
+  }
+  void get(std::string_view name, std::int64_t& value) {
+    if (kind() == MP_UINT) {
+      constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+      value = static_cast<std::int64_t>(std::min<std::uint64_t>(mp_decode_uint(&at_), kMost));
+      return;
+    }
+    expect(name, MP_INT, "an integer");
+    value = mp_decode_int(&at_);
+  }
+  void get(std::string_view name, std::string& value) {
+    expect(name, MP_STR, "text");
+    value = text();
+  }
+  void get(std::string_view name, Bytes& value) {
+    expect(name, MP_BIN, "bytes");
+    std::uint32_t size = 0;
+    const char* data = mp_decode_bin(&at_, &size);
+    value.data.assign(data, size);
+  }
+  template <typename T>
+  void get(std::string_view name, std::optional<T>& value) {
+    if (kind() == MP_NIL) {
+      mp_decode_nil(&at_);
+      value.reset();
+    } else {
+      get(name, value.emplace());
+    }
+  }
+  template <typename T>
+  void get(std::string_view name, std::vector<T>& list) {
+    expect(name, MP_ARRAY, "a list");
+    const std::uint32_t count = mp_decode_array(&at_);
+    list.clear();
+    // Grown as elements are read, each of which took at least a byte of the frame.
+    for (std::uint32_t i = 0; i < count; ++i) get(name, list.emplace_back());
+  }
+  template <Record T>
+  void get(std::string_view name, T& record) {
+    const std::uint32_t count = map_size(name);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string_view field = key();
+      bool known = false;
+      T::each_field(record, [&](std::string_view candidate, auto& value) {
+        if (known || candidate != field) return;
+        known = true;
+        get(candidate, value);
+      });
+      if (!known) skip();
+    }
+  }
+
+ private:
+  void expect(std::string_view name, mp_type want, const char* wanted) const {
+    if (kind() != want) fail("field " + base::quoted(name) + " is not " + wanted);
+  }
+  const char* at_;
+};
+
+// Throws unless `body` is exactly one well-formed msgpack value, a map.
+void check_body(std::string_view body) {
+  const char* at = body.data();
+  const char* end = at + body.size();
+  if (body.empty() || mp_check(&at, end) != 0) fail("truncated or malformed");
+  if (at != end) fail("bytes after its end");
+  if (mp_typeof(body.front()) != MP_MAP) fail("not a map");
+}
+
+template <typename... Messages>
+Request decode_one_of(std::string_view type, std::string_view body,
+                      std::type_identity<std::variant<Messages...>>) {
+  std::optional<Request> request;
+  (void)((type == Messages::kType && (request = decode_message<Messages>(body), true)) || ...);
+  if (!request) fail("unknown type " + base::quoted(type));
+  return std::move(*request);
+}
+
+}  // namespace
+
+std::uint32_t read_prefix(std::string_view prefix) {
+  std::uint32_t size = 0;
+  for (const char c : prefix.substr(0, kPrefixSize)) {
+    size = size << 8 | static_cast<unsigned char>(c);
+  }
+  return size;
+}
+
+template <typename Message>
+std::string encode_frame(const Message& message, std::size_t limit) {
+  Writer counter(nullptr);
+  counter.put(message);
+  const std::size_t size = counter.size();
+  if (size > limit) {
+    throw Error(ExitStatus::kBadData, "encode " + std::string(Message::kType) + ": " +
+                                          std::to_string(size) + " bytes, at most " +
+                                          std::to_string(limit) + " are allowed");
+  }
+  std::string frame(kPrefixSize + size, '\0');
+  for (std::size_t i = 0; i < kPrefixSize; ++i) {
+    frame[i] = static_cast<char>(size >> (8 * (kPrefixSize - 1 - i)) & 0xff);
+  }
+  Writer(frame.data() + kPrefixSize).put(message);
+  return frame;
+}
+
+std::string message_type(std::string_view body) {
+  check_body(body);
+  Reader reader(body.data());
+  const std::uint32_t count = reader.map_size("message");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (reader.key() == "type") {
+      std::string type;
+      reader.get("type", type);
+      return type;
+    }
+    reader.skip();
+  }
+  fail("no type");
+}
+
+template <typename Message>
+Message decode_message(std::string_view body) {
+  const std::string type = message_type(body);
+  if (type != Message::kType) {
+    fail("want " + std::string(Message::kType) + ", got " + base::quoted(type));
+  }
+  Message message;
+  Reader(body.data()).get("message", message);
+  return message;
+}
+
+Request decode_request(std::string_view body) {
+  return decode_one_of(message_type(body), body, std::type_identity<Request>{});
+}
+
+template std::string encode_frame<HandshakeRequest>(const HandshakeRequest&, std::size_t);
+template HandshakeRequest decode_message<HandshakeRequest>(std::string_view);
+template std::string encode_frame<HandshakeResponse>(const HandshakeResponse&, std::size_t);
+template HandshakeResponse decode_message<HandshakeResponse>(std::string_view);
+template std::string encode_frame<GetRuntimeStateRequest>(const GetRuntimeStateRequest&,
+                                                          std::size_t);
+template GetRuntimeStateRequest decode_message<GetRuntimeStateRequest>(std::string_view);
+template std::string encode_frame<GetRuntimeStateResponse>(const GetRuntimeStateResponse&,
+                                                           std::size_t);
+template GetRuntimeStateResponse decode_message<GetRuntimeStateResponse>(std::string_view);
+template std::string encode_frame<GetEventHistoryRequest>(const GetEventHistoryRequest&,
+                                                          std::size_t);
+template GetEventHistoryRequest decode_message<GetEventHistoryRequest>(std::string_view);
+template std::string encode_frame<GetEventHistoryResponse>(const GetEventHistoryResponse&,
+                                                           std::size_t);
+template GetEventHistoryResponse decode_message<GetEventHistoryResponse>(std::string_view);
+template std::string encode_frame<CommitRequest>(const CommitRequest&, std::size_t);
+template CommitRequest decode_message<CommitRequest>(std::string_view);
+template std::string encode_frame<CommitResponse>(const CommitResponse&, std::size_t);
+template CommitResponse decode_message<CommitResponse>(std::string_view);
+template std::string encode_frame<CommitLayoutRequest>(const CommitLayoutRequest&, std::size_t);
+template CommitLayoutRequest decode_message<CommitLayoutRequest>(std::string_view);
+template std::string encode_frame<CommitLayoutResponse>(const CommitLayoutResponse&, std::size_t);
+template CommitLayoutResponse decode_message<CommitLayoutResponse>(std::string_view);
+template std::string encode_frame<AllocateRequest>(const AllocateRequest&, std::size_t);
+template AllocateRequest decode_message<AllocateRequest>(std::string_view);
+template std::string encode_frame<AllocateResponse>(const AllocateResponse&, std::size_t);
+template AllocateResponse decode_message<AllocateResponse>(std::string_view);
+template std::string encode_frame<FreeAllocationRequest>(const FreeAllocationRequest&, std::size_t);
+template FreeAllocationRequest decode_message<FreeAllocationRequest>(std::string_view);
+template std::string encode_frame<FreeAllocationResponse>(const FreeAllocationResponse&,
+                                                          std::size_t);
+template FreeAllocationResponse decode_message<FreeAllocationResponse>(std::string_view);
+template std::string encode_frame<MetadataPutRequest>(const MetadataPutRequest&, std::size_t);
+template MetadataPutRequest decode_message<MetadataPutRequest>(std::string_view);
+template std::string encode_frame<MetadataPutResponse>(const MetadataPutResponse&, std::size_t);
+template MetadataPutResponse decode_message<MetadataPutResponse>(std::string_view);
+template std::string encode_frame<MetadataDeleteRequest>(const MetadataDeleteRequest&, std::size_t);
+template MetadataDeleteRequest decode_message<MetadataDeleteRequest>(std::string_view);
+template std::string encode_frame<MetadataDeleteResponse>(const MetadataDeleteResponse&,
+                                                          std::size_t);
+template MetadataDeleteResponse decode_message<MetadataDeleteResponse>(std::string_view);
+template std::string encode_frame<ExportAllocationRequest>(const ExportAllocationRequest&,
+                                                           std::size_t);
+template ExportAllocationRequest decode_message<ExportAllocationRequest>(std::string_view);
+template std::string encode_frame<ExportAllocationResponse>(const ExportAllocationResponse&,
+                                                            std::size_t);
+template ExportAllocationResponse decode_message<ExportAllocationResponse>(std::string_view);
+template std::string encode_frame<GetAllocationRequest>(const GetAllocationRequest&, std::size_t);
+template GetAllocationRequest decode_message<GetAllocationRequest>(std::string_view);
+template std::string encode_frame<GetAllocationResponse>(const GetAllocationResponse&, std::size_t);
+template GetAllocationResponse decode_message<GetAllocationResponse>(std::string_view);
+template std::string encode_frame<ListAllocationsRequest>(const ListAllocationsRequest&,
+                                                          std::size_t);
+template ListAllocationsRequest decode_message<ListAllocationsRequest>(std::string_view);
+template std::string encode_frame<ListAllocationsResponse>(const ListAllocationsResponse&,
+                                                           std::size_t);
+template ListAllocationsResponse decode_message<ListAllocationsResponse>(std::string_view);
+template std::string encode_frame<MetadataGetRequest>(const MetadataGetRequest&, std::size_t);
+template MetadataGetRequest decode_message<MetadataGetRequest>(std::string_view);
+template std::string encode_frame<MetadataGetResponse>(const MetadataGetResponse&, std::size_t);
+template MetadataGetResponse decode_message<MetadataGetResponse>(std::string_view);
+template std::string encode_frame<MetadataListRequest>(const MetadataListRequest&, std::size_t);
+template MetadataListRequest decode_message<MetadataListRequest>(std::string_view);
+template std::string encode_frame<MetadataListResponse>(const MetadataListResponse&, std::size_t);
+template MetadataListResponse decode_message<MetadataListResponse>(std::string_view);
+template std::string encode_frame<GetLockStateRequest>(const GetLockStateRequest&, std::size_t);
+template GetLockStateRequest decode_message<GetLockStateRequest>(std::string_view);
+template std::string encode_frame<GetLockStateResponse>(const GetLockStateResponse&, std::size_t);
+template GetLockStateResponse decode_message<GetLockStateResponse>(std::string_view);
+template std::string encode_frame<GetAllocationStateRequest>(const GetAllocationStateRequest&,
+                                                             std::size_t);
+template GetAllocationStateRequest decode_message<GetAllocationStateRequest>(std::string_view);
+template std::string encode_frame<GetAllocationStateResponse>(const GetAllocationStateResponse&,
+                                                              std::size_t);
+template GetAllocationStateResponse decode_message<GetAllocationStateResponse>(std::string_view);
+template std::string encode_frame<GetMemoryLayoutHashRequest>(const GetMemoryLayoutHashRequest&,
+                                                              std::size_t);
+template GetMemoryLayoutHashRequest decode_message<GetMemoryLayoutHashRequest>(std::string_view);
+template std::string encode_frame<GetMemoryLayoutHashResponse>(const GetMemoryLayoutHashResponse&,
+                                                               std::size_t);
+template GetMemoryLayoutHashResponse decode_message<GetMemoryLayoutHashResponse>(std::string_view);
+template std::string encode_frame<ErrorResponse>(const ErrorResponse&, std::size_t);
+template ErrorResponse decode_message<ErrorResponse>(std::string_view);
+
+}  // namespace fo::gms

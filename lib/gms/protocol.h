@@ -1,0 +1,439 @@
+// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct names its
+// fields once, in `each_field`, and is encoded and decoded by that list. How messages become frames
+// on a socket, and which descriptors travel with them, is not here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gms/types.h"
+
+namespace fo::gms {
+
+/// The most bytes a message may have after its length prefix.
+inline constexpr std::size_t kMaxRequestFrame = 16u << 20;
+inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
+/// The most bytes one metadata value may have.
+inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
+/// A frame's length prefix, big-endian.
+inline constexpr std::size_t kPrefixSize = 4;
+
+/// A byte value (msgpack bin), as opposed to text (msgpack str).
+struct Bytes {
+  std::string data;
+};
+
+/// One line of a server's history. Has no type tag on the wire.
+struct Event {
+  std::string kind;
+  std::int64_t allocation_count = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("kind", self.kind);
+    visit("allocation_count", self.allocation_count);
+  }
+};
+
+struct HandshakeRequest {
+  static constexpr std::string_view kType = "handshake_request";
+  std::string lock_type;
+  std::optional<std::int64_t> timeout_ms;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("lock_type", self.lock_type);
+    visit("timeout_ms", self.timeout_ms);
+  }
+};
+
+struct HandshakeResponse {
+  static constexpr std::string_view kType = "handshake_response";
+  bool success = false;
+  bool committed = false;
+  std::optional<std::string> granted_lock_type;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+    visit("committed", self.committed);
+    visit("granted_lock_type", self.granted_lock_type);
+  }
+};
+
+struct GetRuntimeStateRequest {
+  static constexpr std::string_view kType = "get_runtime_state_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct GetRuntimeStateResponse {
+  static constexpr std::string_view kType = "get_runtime_state_response";
+  std::string state;
+  bool has_rw_session = false;
+  std::int64_t ro_session_count = 0;
+  std::int64_t waiting_writers = 0;
+  bool committed = false;
+  bool is_ready = false;
+  bool layout_committed = false;
+  std::int64_t allocation_count = 0;
+  std::string memory_layout_hash;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("state", self.state);
+    visit("has_rw_session", self.has_rw_session);
+    visit("ro_session_count", self.ro_session_count);
+    visit("waiting_writers", self.waiting_writers);
+    visit("committed", self.committed);
+    visit("is_ready", self.is_ready);
+    visit("layout_committed", self.layout_committed);
+    visit("allocation_count", self.allocation_count);
+    visit("memory_layout_hash", self.memory_layout_hash);
+  }
+};
+
+struct GetEventHistoryRequest {
+  static constexpr std::string_view kType = "get_event_history_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct GetEventHistoryResponse {
+  static constexpr std::string_view kType = "get_event_history_response";
+  std::vector<Event> events;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("events", self.events);
+  }
+};
+
+struct CommitRequest {
+  static constexpr std::string_view kType = "commit_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct CommitResponse {
+  static constexpr std::string_view kType = "commit_response";
+  bool success = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+  }
+};
+
+struct CommitLayoutRequest {
+  static constexpr std::string_view kType = "commit_layout_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct CommitLayoutResponse {
+  static constexpr std::string_view kType = "commit_layout_response";
+  bool success = false;
+  std::string memory_layout_hash;
+  std::optional<std::string> granted_lock_type;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+    visit("memory_layout_hash", self.memory_layout_hash);
+    visit("granted_lock_type", self.granted_lock_type);
+  }
+};
+
+struct AllocateRequest {
+  static constexpr std::string_view kType = "allocate_request";
+  std::int64_t size = 0;
+  std::string tag = "default";
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("size", self.size);
+    visit("tag", self.tag);
+  }
+};
+
+struct AllocateResponse {
+  static constexpr std::string_view kType = "allocate_response";
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::int64_t layout_slot = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
+struct FreeAllocationRequest {
+  static constexpr std::string_view kType = "free_allocation_request";
+  std::string allocation_id;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+  }
+};
+
+struct FreeAllocationResponse {
+  static constexpr std::string_view kType = "free_allocation_response";
+  bool success = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+  }
+};
+
+struct MetadataPutRequest {
+  static constexpr std::string_view kType = "metadata_put_request";
+  std::string key;
+  std::string allocation_id;
+  std::int64_t offset_bytes = 0;
+  Bytes value;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("key", self.key);
+    visit("allocation_id", self.allocation_id);
+    visit("offset_bytes", self.offset_bytes);
+    visit("value", self.value);
+  }
+};
+
+struct MetadataPutResponse {
+  static constexpr std::string_view kType = "metadata_put_response";
+  bool success = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+  }
+};
+
+struct MetadataDeleteRequest {
+  static constexpr std::string_view kType = "metadata_delete_request";
+  std::string key;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("key", self.key);
+  }
+};
+
+struct MetadataDeleteResponse {
+  static constexpr std::string_view kType = "metadata_delete_response";
+  bool deleted = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("deleted", self.deleted);
+  }
+};
+
+struct ExportAllocationRequest {
+  static constexpr std::string_view kType = "export_allocation_request";
+  std::string allocation_id;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+  }
+};
+
+struct ExportAllocationResponse {
+  static constexpr std::string_view kType = "export_allocation_response";
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::string tag = "default";
+  std::int64_t layout_slot = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("tag", self.tag);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
+struct GetAllocationRequest {
+  static constexpr std::string_view kType = "get_allocation_request";
+  std::string allocation_id;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+  }
+};
+
+struct GetAllocationResponse {
+  static constexpr std::string_view kType = "get_allocation_response";
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::string tag = "default";
+  std::int64_t layout_slot = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("tag", self.tag);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
+struct ListAllocationsRequest {
+  static constexpr std::string_view kType = "list_allocations_request";
+  std::optional<std::string> tag;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("tag", self.tag);
+  }
+};
+
+struct ListAllocationsResponse {
+  static constexpr std::string_view kType = "list_allocations_response";
+  std::vector<GetAllocationResponse> allocations;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocations", self.allocations);
+  }
+};
+
+struct MetadataGetRequest {
+  static constexpr std::string_view kType = "metadata_get_request";
+  std::string key;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("key", self.key);
+  }
+};
+
+struct MetadataGetResponse {
+  static constexpr std::string_view kType = "metadata_get_response";
+  bool found = false;
+  std::optional<std::string> allocation_id;
+  std::optional<std::int64_t> offset_bytes;
+  std::optional<Bytes> value;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("found", self.found);
+    visit("allocation_id", self.allocation_id);
+    visit("offset_bytes", self.offset_bytes);
+    visit("value", self.value);
+  }
+};
+
+struct MetadataListRequest {
+  static constexpr std::string_view kType = "metadata_list_request";
+  std::string prefix;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("prefix", self.prefix);
+  }
+};
+
+struct MetadataListResponse {
+  static constexpr std::string_view kType = "metadata_list_response";
+  std::vector<std::string> keys;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("keys", self.keys);
+  }
+};
+
+struct GetLockStateRequest {
+  static constexpr std::string_view kType = "get_lock_state_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct GetLockStateResponse {
+  static constexpr std::string_view kType = "get_lock_state_response";
+  std::string state;
+  bool has_rw_session = false;
+  std::int64_t ro_session_count = 0;
+  std::int64_t waiting_writers = 0;
+  bool committed = false;
+  bool is_ready = false;
+  bool layout_committed = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("state", self.state);
+    visit("has_rw_session", self.has_rw_session);
+    visit("ro_session_count", self.ro_session_count);
+    visit("waiting_writers", self.waiting_writers);
+    visit("committed", self.committed);
+    visit("is_ready", self.is_ready);
+    visit("layout_committed", self.layout_committed);
+  }
+};
+
+struct GetAllocationStateRequest {
+  static constexpr std::string_view kType = "get_allocation_state_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct GetAllocationStateResponse {
+  static constexpr std::string_view kType = "get_allocation_state_response";
+  std::int64_t allocation_count = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_count", self.allocation_count);
+  }
+};
+
+struct GetMemoryLayoutHashRequest {
+  static constexpr std::string_view kType = "get_memory_layout_hash_request";
+  template <typename Self, typename Visit>
+  static void each_field(Self&, Visit&&) {}
+};
+
+struct GetMemoryLayoutHashResponse {
+  static constexpr std::string_view kType = "get_memory_layout_hash_response";
+  std::string memory_layout_hash;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("memory_layout_hash", self.memory_layout_hash);
+  }
+};
+
+struct ErrorResponse {
+  static constexpr std::string_view kType = "error_response";
+  std::string error;
+  std::int64_t code = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("error", self.error);
+    visit("code", self.code);
+  }
+};
+
+/// Any message that a client sends.
+using Request =
+    std::variant<HandshakeRequest, GetRuntimeStateRequest, GetEventHistoryRequest, CommitRequest,
+                 CommitLayoutRequest, AllocateRequest, FreeAllocationRequest, MetadataPutRequest,
+                 MetadataDeleteRequest, ExportAllocationRequest, GetAllocationRequest,
+                 ListAllocationsRequest, MetadataGetRequest, MetadataListRequest,
+                 GetLockStateRequest, GetAllocationStateRequest, GetMemoryLayoutHashRequest>;
+
+/// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) when the
+/// message is longer than `limit`.
+template <typename Message>
+std::string encode_frame(const Message& message, std::size_t limit = kMaxResponseFrame);
+
+/// The message in `body` (a frame without its prefix). Unknown keys are ignored, missing ones keep
+/// their defaults. Throws Error(kProtocol): not one msgpack map, no or unknown type, or a field of
+/// another kind. Integers beyond 64 bits signed are taken as the nearest that fits.
+Request decode_request(std::string_view body);
+
+/// The `type` of the message in `body`. Throws Error(kProtocol).
+std::string message_type(std::string_view body);
+
+/// The message in `body`, which must be of this type. Throws Error(kProtocol).
+template <typename Message>
+Message decode_message(std::string_view body);
+
+/// A frame's length prefix read and written.
+std::uint32_t read_prefix(std::string_view prefix);
+
+}  // namespace fo::gms

@@ -1,0 +1,251 @@
+#include "gms/rpc_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include "os/fd_passing.h"
+#include "os/unix_socket.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::quoted;
+using base::UniqueFd;
+
+// Added to the time that a server is given to grant a lock, for its answer to arrive.
+constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
+
+Allocation to_allocation(const GetAllocationResponse& answer) {
+  return {answer.allocation_id, static_cast<base::ByteCount>(answer.size),
+          static_cast<base::ByteCount>(answer.aligned_size), answer.tag,
+          static_cast<std::uint64_t>(answer.layout_slot)};
+}
+
+// A server's code is one of our exit statuses when the server is ours; Dynamo's sends 0.
+ExitStatus status_of_code(std::int64_t code) {
+  for (const ExitStatus known : {ExitStatus::kTryAgain, ExitStatus::kNotPermitted,
+                                 ExitStatus::kProtocol, ExitStatus::kSoftware}) {
+    if (code == base::to_int(known)) return known;
+  }
+  return ExitStatus::kBadData;
+}
+
+}  // namespace
+
+RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& deadline,
+                             Retry retry) {
+  constexpr base::Duration kInterval = std::chrono::milliseconds(50);
+  for (;;) {
+    try {
+      UniqueFd socket = os::connect_unix(socket_path, deadline);
+      if (::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0) {
+        base::throw_errno(errno, "use socket " + quoted(socket_path));
+      }
+      return {socket_path, std::move(socket), deadline};
+    } catch (const Error& error) {
+      const bool absent = error.status() == ExitStatus::kUnavailable;
+      if (!absent || retry == Retry::kNever || deadline.expired()) throw;
+    }
+    ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
+  }
+}
+
+void RpcClient::gone(const std::string& reason) const {
+  throw Error(ExitStatus::kUnavailable, "talk to the GMS at " + quoted(path_) + ": " + reason);
+}
+
+void RpcClient::wait_for(short events) {
+  pollfd state{socket_.get(), events, 0};
+  for (;;) {
+    const int ready = ::poll(&state, 1, deadline_.poll_timeout());
+    if (ready > 0) return;
+    if (ready == 0) {
+      throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + quoted(path_) + ": timed out");
+    }
+    if (errno != EINTR) base::throw_errno(errno, "wait for the GMS at " + quoted(path_));
+  }
+}
+
+void RpcClient::send(std::string_view frame) {
+  std::span<const std::byte> bytes = std::as_bytes(std::span(frame));
+  while (!bytes.empty()) {
+    const std::ptrdiff_t sent = os::send_with_fds(socket_.get(), bytes, {});
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (sent == -EAGAIN) {
+      wait_for(POLLOUT);
+    } else {
+      gone(std::generic_category().message(static_cast<int>(-sent)));
+    }
+  }
+}
+
+std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
+  std::string buffer = std::exchange(surplus_, {});
+  std::array<std::byte, 64 * 1024> chunk;
+  for (;;) {
+    if (buffer.size() >= kPrefixSize) {
+      const std::size_t size = read_prefix(buffer);
+      if (size > kMaxResponseFrame) {
+        throw Error(ExitStatus::kProtocol, "talk to the GMS at " + quoted(path_) +
+                                               ": an answer of " + std::to_string(size) + " bytes");
+      }
+      if (buffer.size() - kPrefixSize >= size) {
+        surplus_ = buffer.substr(kPrefixSize + size);
+        buffer.erase(kPrefixSize + size);
+        buffer.erase(0, kPrefixSize);
+        return buffer;
+      }
+    }
+    const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
+    if (got == 0) gone("it closed the connection");
+    if (got == -EAGAIN) {
+      wait_for(POLLIN);
+    } else if (got < 0) {
+      gone(std::generic_category().message(static_cast<int>(-got)));
+    } else {
+      buffer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
+    }
+  }
+}
+
+template <typename Response, typename RequestMessage>
+Response RpcClient::call(const RequestMessage& request, UniqueFd* fd) {
+  send(encode_frame(request, kMaxRequestFrame));
+  std::vector<UniqueFd> fds;
+  const std::string body = receive(fds);
+  if (message_type(body) == ErrorResponse::kType) {
+    const auto error = decode_message<ErrorResponse>(body);
+    throw RequestRefused(status_of_code(error.code), "GMS at " + quoted(path_) + " refused " +
+                                                         std::string(RequestMessage::kType) + ": " +
+                                                         error.error);
+  }
+  auto response = decode_message<Response>(body);
+  const std::size_t expected = fd == nullptr ? 0 : 1;
+  if (fds.size() != expected) {
+    throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": " +
+                                           std::string(Response::kType) + " came with " +
+                                           std::to_string(fds.size()) + " descriptors");
+  }
+  if (fd != nullptr) *fd = std::move(fds.front());
+  return response;
+}
+
+GetRuntimeStateResponse RpcClient::runtime_state() {
+  return call<GetRuntimeStateResponse>(GetRuntimeStateRequest{});
+}
+
+std::vector<Event> RpcClient::event_history() {
+  return call<GetEventHistoryResponse>(GetEventHistoryRequest{}).events;
+}
+
+Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
+  HandshakeRequest request{std::string(to_string(type)), std::nullopt};
+  const auto left = deadline.remaining();
+  if (left) {
+    request.timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(*left).count();
+  }
+  const Deadline calls = deadline_;
+  deadline_ = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
+  const auto response = call<HandshakeResponse>(request);
+  deadline_ = calls;
+  Handshake result{std::nullopt, response.committed};
+  if (!response.success) return result;
+  result.grant = parse_grant(response.granted_lock_type.value_or(""));
+  if (!result.grant) {
+    throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": granted " +
+                                           quoted(response.granted_lock_type.value_or("nothing")));
+  }
+  return result;
+}
+
+AllocateResponse RpcClient::allocate(base::ByteCount size, const std::string& tag) {
+  return call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag});
+}
+
+bool RpcClient::free_allocation(const std::string& allocation_id) {
+  return call<FreeAllocationResponse>(FreeAllocationRequest{allocation_id}).success;
+}
+
+void RpcClient::put_metadata(const std::string& key, const std::string& allocation_id,
+                             base::ByteCount offset, std::string value) {
+  const MetadataPutRequest request{key, allocation_id, static_cast<std::int64_t>(offset),
+                                   Bytes{std::move(value)}};
+  if (!call<MetadataPutResponse>(request).success) {
+    throw RequestRefused(ExitStatus::kBadData,
+                         "GMS at " + quoted(path_) + " refused the metadata " + quoted(key));
+  }
+}
+
+bool RpcClient::delete_metadata(const std::string& key) {
+  return call<MetadataDeleteResponse>(MetadataDeleteRequest{key}).deleted;
+}
+
+void RpcClient::commit() {
+  if (!call<CommitResponse>(CommitRequest{}).success) {
+    throw RequestRefused(ExitStatus::kBadData, "GMS at " + quoted(path_) + " refused to commit");
+  }
+}
+
+std::string RpcClient::seal() {
+  auto response = call<CommitLayoutResponse>(CommitLayoutRequest{});
+  if (!response.success) {
+    throw RequestRefused(ExitStatus::kBadData,
+                         "GMS at " + quoted(path_) + " refused to seal the layout");
+  }
+  return std::move(response.memory_layout_hash);
+}
+
+std::vector<Allocation> RpcClient::list_allocations(std::optional<std::string> tag) {
+  const auto response = call<ListAllocationsResponse>(ListAllocationsRequest{std::move(tag)});
+  std::vector<Allocation> allocations;
+  allocations.reserve(response.allocations.size());
+  for (const auto& one : response.allocations) allocations.push_back(to_allocation(one));
+  return allocations;
+}
+
+Allocation RpcClient::get_allocation(const std::string& allocation_id) {
+  return to_allocation(call<GetAllocationResponse>(GetAllocationRequest{allocation_id}));
+}
+
+UniqueFd RpcClient::export_allocation(const std::string& allocation_id) {
+  UniqueFd fd;
+  call<ExportAllocationResponse>(ExportAllocationRequest{allocation_id}, &fd);
+  return fd;
+}
+
+std::vector<std::string> RpcClient::list_metadata(const std::string& prefix) {
+  return call<MetadataListResponse>(MetadataListRequest{prefix}).keys;
+}
+
+std::optional<MetadataEntry> RpcClient::get_metadata(const std::string& key) {
+  auto response = call<MetadataGetResponse>(MetadataGetRequest{key});
+  if (!response.found) return std::nullopt;
+  if (!response.allocation_id || !response.offset_bytes || *response.offset_bytes < 0 ||
+      !response.value) {
+    throw Error(ExitStatus::kProtocol,
+                "GMS at " + quoted(path_) + ": incomplete metadata for " + quoted(key));
+  }
+  return MetadataEntry{std::move(*response.allocation_id),
+                       static_cast<base::ByteCount>(*response.offset_bytes),
+                       std::move(response.value->data)};
+}
+
+GetLockStateResponse RpcClient::lock_state() {
+  return call<GetLockStateResponse>(GetLockStateRequest{});
+}
+
+std::string RpcClient::layout_hash() {
+  return call<GetMemoryLayoutHashResponse>(GetMemoryLayoutHashRequest{}).memory_layout_hash;
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,100 @@
+// One client's connection to a GMS, blocking, with a deadline on every call. Needs no CUDA: what it
+// hands out is records and file descriptors.
+//
+// Every call throws Error: kUnavailable when the server is not there or goes away, kTryAgain when
+// the deadline passes, kProtocol for an answer that is none. A request that the server refuses is a
+// RequestRefused with the server's reason, after which the connection lives on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "gms/protocol.h"
+#include "gms/types.h"
+
+namespace fo::gms {
+
+class RequestRefused : public base::Error {
+ public:
+  using Error::Error;
+};
+
+/// A server's answer to a request for a lock.
+struct Handshake {
+  /// nullopt: the time was over before the lock could be granted.
+  std::optional<Grant> grant;
+  bool committed = false;
+};
+
+class RpcClient {
+ public:
+  enum class Retry {
+    kNever,             // a socket that is missing or refuses is an error at once
+    kUntilTheDeadline,  // for a first connect: look again every 50 ms
+  };
+  /// Connects without shaking hands. `deadline` is also that of the calls that follow, until
+  /// set_deadline.
+  static RpcClient connect(const std::string& socket_path, const base::Deadline& deadline,
+                           Retry retry = Retry::kNever);
+
+  /// What a server tells without a handshake. The connection is over afterwards.
+  GetRuntimeStateResponse runtime_state();
+  std::vector<Event> event_history();
+
+  /// Waits for a lock until `deadline` (never: for ever). After a grant the connection is the lock.
+  Handshake shake_hands(LockType type, const base::Deadline& deadline);
+
+  void set_deadline(const base::Deadline& deadline) { deadline_ = deadline; }
+
+  // For writers.
+  AllocateResponse allocate(base::ByteCount size, const std::string& tag);
+  /// False for an unknown id.
+  bool free_allocation(const std::string& allocation_id);
+  void put_metadata(const std::string& key, const std::string& allocation_id,
+                    base::ByteCount offset, std::string value);
+  bool delete_metadata(const std::string& key);
+  /// Publishes; the connection is over afterwards.
+  void commit();
+  /// Seals; the session goes on as rw_data. Returns the layout's hash.
+  std::string seal();
+
+  // For readers.
+  std::vector<Allocation> list_allocations(std::optional<std::string> tag = std::nullopt);
+  Allocation get_allocation(const std::string& allocation_id);
+  /// A descriptor for the driver to import, owned by the caller.
+  base::UniqueFd export_allocation(const std::string& allocation_id);
+  std::vector<std::string> list_metadata(const std::string& prefix = "");
+  std::optional<MetadataEntry> get_metadata(const std::string& key);
+  GetLockStateResponse lock_state();
+  std::string layout_hash();
+
+  /// For polling: readable when the server closes the connection.
+  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] const std::string& socket_path() const { return path_; }
+
+  /// Sends a request and waits for its answer; `fd` takes the descriptor that came along, of which
+  /// there must be exactly one when `fd` is given and none otherwise.
+  template <typename Response, typename RequestMessage>
+  Response call(const RequestMessage& request, base::UniqueFd* fd = nullptr);
+
+ private:
+  RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
+      : path_(std::move(path)), socket_(std::move(socket)), deadline_(deadline) {}
+  void send(std::string_view frame);
+  std::string receive(std::vector<base::UniqueFd>& fds);
+  void wait_for(short events);
+  [[noreturn]] void gone(const std::string& reason) const;
+
+  std::string path_;
+  base::UniqueFd socket_;
+  base::Deadline deadline_ = base::Deadline::never();
+  /// Bytes received beyond the last answer's end.
+  std::string surplus_;
+};
+
+}  // namespace fo::gms

@@ -1,0 +1,34 @@
+// What gms-serve is: a parent process that owns the sockets and never touches CUDA, and a child
+// process with a server for each device and tag.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace fo::gms {
+
+struct ServeConfig {
+  /// As cuda::Driver::open takes it.
+  std::string driver = "auto";
+  /// The one socket of a server for one device and tag; empty for a bundle in `socket_dir`.
+  std::string socket_path;
+  std::string socket_dir;
+  /// Empty: every device there is.
+  std::vector<int> devices;
+  std::vector<std::string> tags;
+  /// Gets a newline, and is closed, once every server answers; -1 for none. Taken over.
+  int ready_fd = -1;
+  base::Duration alloc_retry_interval = std::chrono::milliseconds(500);
+  base::Duration alloc_retry_timeout = std::chrono::seconds(60);
+};
+
+/// Serves until SIGTERM or SIGINT (returns 0), or until the first server ends: then ends the rest
+/// and returns that one's exit status. A bundle leaves links by device number beside its sockets
+/// and the file gms-ready while all servers answer; nothing of that stays when it ends.
+/// Errors: kCannotCreate for a socket that another server serves, kUnavailable for a driver or
+/// device that is not there, kUsage for a socket path that is too long.
+int serve(const ServeConfig& config);
+
+}  // namespace fo::gms

@@ -1,0 +1,37 @@
+// One GPU memory server: one device and tag, its clients, its layout. An event loop in the calling
+// thread holds all state; CUDA calls, which may stall, run on a thread of their own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+
+namespace fo::gms {
+
+struct ServerConfig {
+  std::shared_ptr<const cuda::Driver> driver;
+  cuda::DeviceInfo device;
+  /// For log lines: which GMS this is.
+  std::string tag = "weights";
+  /// Listening, non-blocking.
+  base::UniqueFd listener;
+  /// The server ends when this becomes readable (a signalfd, an eventfd, a pipe). Not owned.
+  int stop_fd = -1;
+  /// How long to go on trying when the device is out of memory, and how often.
+  base::Duration alloc_retry_interval = std::chrono::milliseconds(500);
+  base::Duration alloc_retry_timeout = std::chrono::seconds(60);
+  /// More clients than this wait in the socket's backlog.
+  std::size_t max_connections = 4096;
+};
+
+/// Serves until `stop_fd` is readable: then lets all clients go and returns. `on_ready` is called
+/// once connections are being accepted. Throws CudaError when the device fails in any other way
+/// than being out of memory: nothing this server holds can be trusted any more.
+void run_server(ServerConfig config, const std::function<void()>& on_ready);
+
+}  // namespace fo::gms
