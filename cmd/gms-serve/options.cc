@@ -9,7 +9,7 @@ namespace fo::gms_serve {
 void declare(CLI::App& app, Options& options) {
   gms::ServeConfig& serve = options.serve;
   serve.tags = {"weights", "kv_cache"};
-  CLI::Option* dir = cli::add_socket_dir(app, serve.socket_dir);
+  cli::add_socket_dir(app, serve.socket_dir);
   CLI::Option* devices = cli::add_devices(app, serve.devices, "devices to serve");
   CLI::Option* tags = cli::add_tags(app, serve.tags, "one server each, per device");
   CLI::Option* path =
@@ -23,7 +23,8 @@ void declare(CLI::App& app, Options& options) {
       app.add_option("--tag", options.tag, "the one tag")->capture_default_str()->type_name("T");
   device->needs(path);
   tag->needs(path);
-  path->excludes(dir)->excludes(devices)->excludes(tags);
+  // Not --socket-dir: the environment may set that for every tool.
+  path->excludes(devices)->excludes(tags);
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once all servers answer")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");

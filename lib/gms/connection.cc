@@ -69,7 +69,10 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
       }
     }
     if (gone_ || !socket_.is_open()) break;
-    if (fill() == Fill::kEmpty && !co_await wait(Wait::wait_read)) break;
+    if (fill() == Fill::kEmpty) {
+      const bool readable = co_await wait(Wait::wait_read);
+      if (!readable) break;
+    }
   }
   if (timeout) timer_.cancel();
   co_return body;
@@ -105,7 +108,10 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame, base::Uniq
 asio::awaitable<void> Connection::watch_hangup() {
   watching_ = true;
   while (watching_ && !gone_ && socket_.is_open()) {
-    if (fill() == Fill::kEmpty && !co_await wait(Wait::wait_read)) break;
+    if (fill() == Fill::kEmpty) {
+      const bool readable = co_await wait(Wait::wait_read);
+      if (!readable) break;
+    }
     if (buffer_.size() > kMaxRequestFrame + kPrefixSize) gone_ = true;
   }
 }

@@ -156,6 +156,8 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   }
   const Deadline calls = deadline_;
   deadline_ = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
+  // The deadline of calls counts where it leaves the server the time it is given.
+  if (left && calls.at() > deadline.at()) deadline_ = deadline_.sooner(calls);
   const auto response = call<HandshakeResponse>(request);
   deadline_ = calls;
   Handshake result{std::nullopt, response.committed};

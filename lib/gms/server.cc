@@ -87,7 +87,8 @@ class Server {
   explicit Server(ServerConfig config)
       : config_(std::move(config)),
         listener_(io_, config_.listener.release()),
-        stop_(io_, ::dup(config_.stop_fd)) {}
+        stop_(io_, ::dup(config_.stop_fd)),
+        label_("device " + std::to_string(config_.device.ordinal.value()) + " " + config_.tag) {}
 
   void run(const std::function<void()>& on_ready) {
     asio::co_spawn(io_, wait_for_stop(), asio::detached);
@@ -133,8 +134,9 @@ class Server {
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (!socket && errno == EAGAIN) break;
         if (!socket) os::log(LogLevel::kWarning, "accept a client: {}", os_reason());
-        if (socket && is_welcome(socket.get())) start_session(std::move(socket));
-        if (!socket || sessions_.size() >= config_.max_connections) co_await room_for_clients();
+        const bool accepted = socket.valid();
+        if (accepted && is_welcome(socket.get())) start_session(std::move(socket));
+        if (!accepted || sessions_.size() >= config_.max_connections) co_await room_for_clients();
       }
     }
   }
@@ -170,7 +172,7 @@ class Server {
     } catch (const cuda::CudaError&) {
       fail(std::current_exception());
     } catch (const Error& error) {
-      os::log(LogLevel::kWarning, "end session {}: {}", session->id, error.what());
+      os::log(LogLevel::kWarning, "{}: session {} ends: {}", label_, session->id, error.what());
     } catch (const std::exception&) {
       fail(std::current_exception());
     }
@@ -202,7 +204,8 @@ class Server {
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
-      if (!co_await send(session, std::move(*answer)) || last) co_return;
+      const bool sent = co_await send(session, std::move(*answer));
+      if (!sent || last) co_return;
     }
   }
 
@@ -246,7 +249,8 @@ class Server {
     response.committed = model_.published();
     if (grant) response.granted_lock_type = to_string(*grant);
     Reply answer = reply(response);
-    co_return co_await send(session, std::move(answer)) && grant;
+    const bool sent = co_await send(session, std::move(answer));
+    co_return sent&& grant;
   }
 
   // Returns when the session was granted its lock, its time is over, or its client is gone.
@@ -258,19 +262,21 @@ class Server {
     co_await wait_while_watching(session, std::chrono::milliseconds(wait_ms));
   }
 
+  static awaitable<void> ring_at_hangup(SessionPtr session) {
+    co_await session->connection.watch_hangup();
+    session->wake.cancel();
+  }
+
   // Sleeps for `duration`, but no longer than until the session's bell is rung or its client is
   // gone.
   awaitable<void> wait_while_watching(SessionPtr session, base::Duration duration) {
     session->wake.expires_after(duration);
-    asio::co_spawn(
-        io_,
-        [session]() -> awaitable<void> {
-          co_await session->connection.watch_hangup();
-          session->wake.cancel();
-        },
-        asio::detached);
-    boost::system::error_code ec;
-    co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
+    asio::co_spawn(io_, ring_at_hangup(session), asio::detached);
+    // The watch may have ended already, and rung before anybody listened.
+    if (session->connection.is_alive()) {
+      boost::system::error_code ec;
+      co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
+    }
     session->connection.stop_watching();
   }
 
@@ -278,7 +284,7 @@ class Server {
   void after_change() {
     while (const auto granted = model_.grant_next(
                [this](SessionId id) { return by_id_.at(id)->connection.is_alive(); })) {
-      os::log(LogLevel::kInfo, "session {}: granted {}", granted->session,
+      os::log(LogLevel::kInfo, "{}: session {}: granted {}", label_, granted->session,
               to_string(granted->grant));
       by_id_.at(granted->session)->wake.cancel();
     }
@@ -387,19 +393,20 @@ class Server {
     const auto deadline = base::Deadline::after(config_.alloc_retry_timeout);
     for (bool first = true;; first = false) {
       // Made into an answer inside the thread: an exception can't be waited for in a handler.
-      Memory memory = co_await on_cuda_thread([this, aligned]() -> Memory {
+      auto create = [this, aligned]() -> Memory {
         try {
           return std::make_shared<cuda::PhysicalMemory>(
               cuda::PhysicalMemory::create(config_.driver, config_.device.ordinal, aligned));
         } catch (const cuda::OutOfMemory&) {
           return nullptr;
         }
-      });
+      };
+      Memory memory = co_await on_cuda_thread(std::move(create));
       if (memory) co_return memory;
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
-        os::log(LogLevel::kWarning, "session {}: device {} has no room for {}, trying again",
-                session->id, config_.device.ordinal.value(), base::format_size(aligned));
+        os::log(LogLevel::kWarning, "{}: session {}: no room for {}, trying again", label_,
+                session->id, base::format_size(aligned));
       }
       if (deadline.expired()) {
         throw Refusal{"allocate " + base::format_size(aligned) + " on device " +
@@ -419,8 +426,8 @@ class Server {
         static_cast<std::int64_t>(allocation.aligned_size), allocation.tag,
         static_cast<std::int64_t>(allocation.layout_slot)};
     Reply answer = reply(response);
-    answer.fd = co_await on_cuda_thread(
-        [memory = memory_.at(allocation.allocation_id)] { return memory->export_fd(); });
+    auto call = [memory = memory_.at(allocation.allocation_id)] { return memory->export_fd(); };
+    answer.fd = co_await on_cuda_thread(std::move(call));
     co_return answer;
   }
 
@@ -430,8 +437,8 @@ class Server {
             [&](CommitRequest&) {
               model_.publish();
               after_change();
-              os::log(LogLevel::kInfo, "session {}: published {} allocations, layout {}",
-                      session->id, model_.layout().allocations().size(), model_.hash());
+              os::log(LogLevel::kInfo, "{}: session {}: published {} allocations, layout {}",
+                      label_, session->id, model_.layout().allocations().size(), model_.hash());
               return reply(CommitResponse{true}, true);
             },
             [&](CommitLayoutRequest&) {
@@ -530,6 +537,8 @@ class Server {
   asio::posix::stream_descriptor listener_;
   asio::posix::stream_descriptor stop_;
   asio::steady_timer room_{io_};
+  /// Which server this is, for log lines.
+  std::string label_;
   std::map<SessionId, SessionPtr> by_id_;
   std::set<SessionPtr> sessions_;
 };

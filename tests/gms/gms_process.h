@@ -1,0 +1,115 @@
+// A real gms-serve on the simulated driver, in folders of its own, for one test.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "os/process.h"
+#include "os/unix_socket.h"
+
+namespace fo::gms {
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
+
+/// The environment of a test that uses the simulated driver, in this process too.
+class SimulatedGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/dev/shm/gms-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    set("GMS_SIM_DIR", dir_ + "/sim");
+    set("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1");
+    set("GMS_SIM_VRAM", "256MiB");
+    set("GMS_DRIVER", "sim");
+    set("GMS_SOCKET_DIR", dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
+
+  std::string dir_;
+};
+
+/// gms-serve with these arguments, ready when the constructor returns; killed with its object.
+class GmsProcess {
+ public:
+  explicit GmsProcess(std::vector<std::string> arguments) : child_(start(std::move(arguments))) {
+    pollfd ready{ready_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
+    char mark = 0;
+    is_ready_ = ::read(ready_.get(), &mark, 1) == 1;
+  }
+  ~GmsProcess() {
+    if (!ended_) {
+      child_.signal(SIGKILL);
+      static_cast<void>(child_.wait(soon()));
+    }
+  }
+  GmsProcess(const GmsProcess&) = delete;
+  GmsProcess& operator=(const GmsProcess&) = delete;
+
+  [[nodiscard]] bool is_ready() const { return is_ready_; }
+  [[nodiscard]] const os::Child& child() const { return child_; }
+  /// Its exit status; -1 when it does not end.
+  int wait() {
+    const auto status = child_.wait(soon());
+    ended_ = status.has_value();
+    return status.value_or(-1);
+  }
+  int terminate() {
+    child_.signal(SIGTERM);
+    return wait();
+  }
+
+ private:
+  os::Child start(std::vector<std::string> arguments) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    ready_.reset(ends[0]);
+    const base::UniqueFd writer(ends[1]);
+    arguments.insert(arguments.begin(), FO_BUILD_DIR "/bin/gms-serve");
+    arguments.insert(arguments.end(), {"--ready-fd", std::to_string(writer.get()), "-q"});
+    os::SpawnOptions options;
+    options.keep_fds = {writer.get()};
+    options.parent_death_signal = SIGKILL;
+    return os::spawn(arguments, options);
+  }
+
+  base::UniqueFd ready_;
+  os::Child child_;
+  bool is_ready_ = false;
+  bool ended_ = false;
+};
+
+/// One server on one socket.
+class OneServer : public SimulatedGpu {
+ protected:
+  void SetUp() override {
+    SimulatedGpu::SetUp();
+    socket_ = path("gms.sock");
+  }
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"--socket-path", socket_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    server_ = std::make_unique<GmsProcess>(std::move(arguments));
+    ASSERT_TRUE(server_->is_ready());
+  }
+
+  std::string socket_;
+  std::unique_ptr<GmsProcess> server_;
+};
+
+}  // namespace fo::gms

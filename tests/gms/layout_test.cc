@@ -1,0 +1,91 @@
+#include "gms/layout.h"
+
+#include <gtest/gtest.h>
+#include <openssl/sha.h>
+
+namespace fo::gms {
+namespace {
+
+using PutResult = Layout::PutResult;
+
+std::string sha256(const std::string& text) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
+TEST(Layout, SlotsCountUpAndAreNeverReused) {
+  Layout layout;
+  EXPECT_EQ(layout.add("a", 1, 2, "t").layout_slot, 0u);
+  EXPECT_EQ(layout.add("b", 1, 2, "t").layout_slot, 1u);
+  EXPECT_TRUE(layout.remove("b"));
+  EXPECT_EQ(layout.add("c", 1, 2, "t").layout_slot, 2u);
+  EXPECT_FALSE(layout.remove("b"));
+  layout.clear();
+  EXPECT_EQ(layout.add("d", 1, 2, "t").layout_slot, 0u);
+}
+
+TEST(Layout, RemovingAnAllocationTakesItsMetadataAlong) {
+  Layout layout;
+  layout.add("a", 10, 16, "t");
+  layout.add("b", 10, 16, "t");
+  layout.put("of a", "a", 0, "1");
+  layout.put("of b", "b", 0, "2");
+  layout.remove("a");
+  EXPECT_EQ(layout.metadata().size(), 1u);
+  EXPECT_TRUE(layout.metadata().contains("of b"));
+  EXPECT_EQ(layout.find("a"), nullptr);
+}
+
+TEST(Layout, MetadataMustPointIntoItsAllocation) {
+  Layout layout;
+  layout.add("a", 10, 16, "t");
+  EXPECT_EQ(layout.put("k", "a", 0, ""), PutResult::kDone);
+  EXPECT_EQ(layout.put("k", "a", 15, ""), PutResult::kDone);
+  EXPECT_EQ(layout.put("k", "a", 16, ""), PutResult::kOffsetOutOfRange);
+  EXPECT_EQ(layout.put("k", "a", -1, ""), PutResult::kOffsetOutOfRange);
+  EXPECT_EQ(layout.put("k", "b", 0, ""), PutResult::kUnknownAllocation);
+  EXPECT_EQ(layout.metadata().at("k").offset_bytes, 15u);
+  EXPECT_TRUE(layout.erase("k"));
+  EXPECT_FALSE(layout.erase("k"));
+}
+
+TEST(LayoutHash, IsTheHashOfTheSpecifiedText) {
+  Layout layout;
+  EXPECT_EQ(layout_hash(layout), sha256(""));
+  layout.add("x", 5, 8, "first");
+  layout.add("gone", 1, 8, "t");
+  layout.add("y", 9, 16, "second");
+  layout.remove("gone");
+  layout.put("b", "x", 4, std::string("\0v", 2));
+  layout.put("a", "y", 0, "value");
+  EXPECT_EQ(layout_hash(layout), sha256("0:5:8:first"
+                                        "1:9:16:second"
+                                        "a:1:0:value"
+                                        "b:0:4:" +
+                                        std::string("\0v", 2)));
+}
+
+TEST(LayoutHash, DoesNotDependOnIdsOrOnTheOrderOfPuts) {
+  Layout one;
+  one.add("a", 5, 8, "t");
+  one.put("k", "a", 0, "1");
+  one.put("j", "a", 0, "2");
+  Layout other;
+  other.add("z", 1, 8, "t");
+  other.remove("z");
+  other.add("b", 5, 8, "t");
+  other.put("j", "b", 0, "2");
+  other.put("k", "b", 0, "1");
+  EXPECT_EQ(layout_hash(one), layout_hash(other));
+  other.put("k", "b", 1, "1");
+  EXPECT_NE(layout_hash(one), layout_hash(other));
+}
+
+}  // namespace
+}  // namespace fo::gms

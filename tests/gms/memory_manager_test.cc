@@ -1,0 +1,254 @@
+// A writer and readers in this process, the server in its own, memory on the simulated driver.
+#include "gms/memory_manager.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "gms/gms_process.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+
+constexpr base::ByteCount kGranule = 2 * base::kMiB;
+
+class Manager : public OneServer {
+ protected:
+  void SetUp() override {
+    OneServer::SetUp();
+    driver_ = cuda::Driver::open("sim");
+    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
+  }
+
+  [[nodiscard]] MemoryManager manager() const { return {driver_, device_, socket_}; }
+
+  [[nodiscard]] MemoryManager reader() const {
+    MemoryManager reader = manager();
+    EXPECT_EQ(reader.connect(LockType::kRo, soon()), Grant::kRo);
+    reader.import_all(cuda::Access::kRead);
+    return reader;
+  }
+
+  // Publishes allocations of these sizes, each filled with its letter.
+  void publish(const std::vector<base::ByteCount>& sizes, char letter) const {
+    MemoryManager writer = manager();
+    ASSERT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
+    for (const base::ByteCount size : sizes) {
+      const MappedAllocation& made = writer.allocate(size, "t");
+      std::memset(at(made), letter, made.allocation.aligned_size);
+      writer.rpc().put_metadata("tensor " + std::to_string(made.allocation.layout_slot),
+                                made.allocation.allocation_id, 0, "{}");
+    }
+    writer.commit();
+    EXPECT_FALSE(writer.connected());
+  }
+
+  // Device memory is host memory here.
+  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
+
+  [[nodiscard]] base::ByteCount free_memory() const {
+    return cuda::memory_info(driver_, base::DeviceOrdinal(0)).free;
+  }
+
+  std::shared_ptr<const cuda::Driver> driver_;
+  cuda::DeviceInfo device_;
+};
+
+TEST_F(Manager, ReaderSeesWhatTheWriterWrote) {
+  start();
+  publish({kGranule, 1}, 'w');
+  MemoryManager reader = this->reader();
+  ASSERT_EQ(reader.allocations().size(), 2u);
+  EXPECT_EQ(at(reader.allocations()[0])[kGranule - 1], 'w');
+  EXPECT_EQ(at(reader.allocations()[1])[0], 'w');
+  EXPECT_EQ(reader.bytes(), 2 * kGranule);
+  EXPECT_EQ(reader.fetch_metadata().size(), 2u);
+}
+
+TEST_F(Manager, ReadersShareOneCopy) {
+  start();
+  publish({100 * base::kMiB}, 'w');
+  const base::ByteCount before = free_memory();
+  const MemoryManager one = reader();
+  const MemoryManager other = reader();
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_NE(one.allocations()[0].address, other.allocations()[0].address);
+}
+
+TEST_F(Manager, WritingThroughAReadersMappingFaults) {
+  start();
+  publish({1}, 'w');
+  MemoryManager reader = this->reader();
+  // In a process that starts over: a forked one would have no mappings at all.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(at(reader.allocations()[0])[0] = 'x', "");
+}
+
+TEST_F(Manager, WakesAtTheSameAddressesAfterSleep) {
+  start();
+  publish({kGranule, kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  char* const address = at(reader.allocations()[1]);
+  reader.unmap_all();
+  EXPECT_FALSE(reader.connected());
+  EXPECT_FALSE(reader.mapped());
+  const auto read = [address] { return *const_cast<volatile char*>(address); };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(read(), "");
+  EXPECT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
+  EXPECT_EQ(at(reader.allocations()[1]), address);
+  EXPECT_EQ(*address, 'w');
+}
+
+TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
+  start();
+  publish({kGranule, kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  reader.unmap_all();
+  {
+    MemoryManager writer = manager();
+    ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
+    writer.rpc().free_allocation(writer.rpc().allocate(kGranule, "t").allocation_id);
+    for (int i = 0; i < 2; ++i) {
+      const MappedAllocation& made = writer.allocate(kGranule, "t");
+      std::memset(at(made), 'n', kGranule);
+      writer.rpc().put_metadata("tensor " + std::to_string(i), made.allocation.allocation_id, 0,
+                                "{}");
+    }
+    writer.commit();
+  }
+  EXPECT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
+  EXPECT_EQ(reader.allocations()[0].allocation.layout_slot, 1u);
+  EXPECT_EQ(*at(reader.allocations()[1]), 'n');
+}
+
+TEST_F(Manager, AnotherLayoutIsStale) {
+  start();
+  publish({kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  reader.unmap_all();
+  publish({kGranule, kGranule}, 'w');
+  const RemapOutcome outcome = reader.remap_all(soon());
+  EXPECT_EQ(outcome.result, RemapResult::kStaleLayout);
+  EXPECT_THAT(outcome.reason, testing::HasSubstr(socket_));
+  EXPECT_FALSE(reader.mapped());
+  EXPECT_FALSE(reader.connected());
+}
+
+TEST_F(Manager, ServerThatRestartedEmptyIsATimeoutNotStale) {
+  start();
+  publish({kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  reader.unmap_all();
+  server_->terminate();
+  start();
+  EXPECT_EQ(reader.remap_all(Deadline::after(std::chrono::milliseconds(5))).result,
+            RemapResult::kTimedOut);
+}
+
+TEST_F(Manager, WriterAtWorkIsATimeout) {
+  start();
+  publish({kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  reader.unmap_all();
+  MemoryManager writer = manager();
+  ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
+  EXPECT_EQ(reader.remap_all(Deadline::after(std::chrono::milliseconds(5))).result,
+            RemapResult::kTimedOut);
+}
+
+TEST_F(Manager, NoServerIsAConnectionFailureAtOnce) {
+  start();
+  publish({kGranule}, 'w');
+  MemoryManager reader = this->reader();
+  reader.unmap_all();
+  server_->terminate();
+  EXPECT_EQ(reader.remap_all(Deadline::never()).result, RemapResult::kConnectionFailed);
+  os::listen_unix(socket_).reset();
+  EXPECT_EQ(reader.remap_all(Deadline::never()).result, RemapResult::kConnectionFailed);
+}
+
+TEST_F(Manager, MappingsOutliveTheServer) {
+  start();
+  publish({kGranule}, 'w');
+  const MemoryManager reader = this->reader();
+  server_->child().signal(SIGKILL);
+  EXPECT_EQ(server_->wait(), 137);
+  EXPECT_EQ(*at(reader.allocations()[0]), 'w');
+}
+
+TEST_F(Manager, FirstConnectWaitsForTheServerToAppear) {
+  MemoryManager early = manager();
+  EXPECT_THROW(early.connect(LockType::kRo, soon()), base::Error);
+  const os::Child late = os::fork_child([&] {
+    MemoryManager writer = manager();
+    return writer.connect(LockType::kRw, soon(), RpcClient::Retry::kUntilTheDeadline) ? 0 : 1;
+  });
+  start();
+  EXPECT_EQ(late.wait(soon()), 0);
+}
+
+TEST_F(Manager, SealedLayoutIsFilledThroughAdoptedMappings) {
+  start();
+  {
+    MemoryManager writer = manager();
+    ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
+    writer.allocate(kGranule);
+    EXPECT_EQ(writer.seal().size(), 64u);
+  }
+  MemoryManager adopter = manager();
+  ASSERT_EQ(adopter.connect(LockType::kRwDataOrRw, soon()), Grant::kRwData);
+  adopter.import_all(cuda::Access::kReadWrite);
+  std::memset(at(adopter.allocations()[0]), 'a', kGranule);
+  EXPECT_EQ(adopter.layout_hash().size(), 64u);
+}
+
+// Each in a process of its own: faults are counted per process, and a driver does not survive fork.
+class Faulty : public OneServer {
+ protected:
+  [[nodiscard]] static MemoryManager manager(const std::string& socket) {
+    const auto driver = cuda::Driver::open("sim");
+    return {driver, cuda::device_info(*driver, base::DeviceOrdinal(0)), socket};
+  }
+};
+
+// Whatever driver call fails on the way, nothing stays mapped.
+TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
+  start();
+  constexpr int kAllocations = 3;
+  const os::Child writer = os::fork_child([&] {
+    MemoryManager writing = manager(socket_);
+    if (!writing.connect(LockType::kRw, soon())) return 1;
+    for (int i = 0; i < kAllocations; ++i) writing.allocate(kGranule);
+    writing.commit();
+    return 0;
+  });
+  ASSERT_EQ(writer.wait(soon()), 0);
+  for (const char* call : {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"}) {
+    // The first three calls import, the next three remap.
+    for (int k = 1; k <= 2 * kAllocations; ++k) {
+      const os::Child reader = os::fork_child([&] {
+        set("GMS_SIM_FAULTS", std::string(call) + ":" + std::to_string(k) + "=999");
+        MemoryManager reading = manager(socket_);
+        if (!reading.connect(LockType::kRo, soon())) return 1;
+        try {
+          reading.import_all(cuda::Access::kRead);
+          if (k <= kAllocations) return 2;
+          reading.unmap_all();
+          static_cast<void>(reading.remap_all(soon()));
+          return 3;
+        } catch (const cuda::CudaError&) {
+          if (k <= kAllocations) return 0;
+          return reading.mapped() || reading.connected() ? 4 : 0;
+        }
+      });
+      EXPECT_EQ(reader.wait(soon()), 0) << call << " call " << k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fo::gms

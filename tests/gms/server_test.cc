@@ -1,0 +1,392 @@
+// What the serving loop does with real sockets, the state machine and the simulated driver behind
+// it: mostly what goes wrong.
+#include "gms/server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include "gms/gms_process.h"
+#include "gms/rpc_client.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr base::ByteCount kGranule = 2 * base::kMiB;
+
+class Server : public OneServer {
+ protected:
+  [[nodiscard]] RpcClient connect() const { return RpcClient::connect(socket_, soon()); }
+
+  [[nodiscard]] RpcClient enter(LockType type) const {
+    RpcClient client = connect();
+    EXPECT_TRUE(client.shake_hands(type, soon()).grant) << to_string(type);
+    return client;
+  }
+
+  void publish(int allocations) const {
+    RpcClient writer = enter(LockType::kRw);
+    for (int i = 0; i < allocations; ++i) writer.allocate(kGranule, "t");
+    writer.commit();
+  }
+
+  [[nodiscard]] GetRuntimeStateResponse state() const { return connect().runtime_state(); }
+
+  // Polls the server until its state satisfies `wanted`.
+  void expect_soon(const std::function<bool(const GetRuntimeStateResponse&)>& wanted) const {
+    const Deadline deadline = soon();
+    while (!wanted(state())) ASSERT_FALSE(deadline.expired());
+  }
+
+  // A socket that speaks whatever the test says.
+  [[nodiscard]] base::UniqueFd dial() const { return os::connect_unix(socket_, soon()); }
+
+  static void say(const base::UniqueFd& socket, std::string_view bytes) {
+    os::write_all(socket.get(), bytes, "say");
+  }
+
+  // What the server sends until it closes the connection.
+  static std::string hear_all(const base::UniqueFd& socket) {
+    std::string heard;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::recv(socket.get(), buffer, sizeof buffer, 0)) > 0;) {
+      heard.append(buffer, static_cast<std::size_t>(got));
+    }
+    return heard;
+  }
+};
+
+ExitStatus status_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const base::Error& error) {
+    return error.status();
+  }
+  return ExitStatus::kOk;
+}
+
+TEST_F(Server, PublishesALayoutAndLendsIt) {
+  start();
+  RpcClient writer = enter(LockType::kRw);
+  const AllocateResponse first = writer.allocate(5, "t");
+  EXPECT_EQ(first.aligned_size, static_cast<std::int64_t>(kGranule));
+  EXPECT_EQ(first.layout_slot, 0);
+  const AllocateResponse second = writer.allocate(kGranule + 1, "u");
+  EXPECT_EQ(second.aligned_size, static_cast<std::int64_t>(2 * kGranule));
+  writer.put_metadata("k", first.allocation_id, 256, "value");
+  EXPECT_EQ(writer.layout_hash(), "");
+  writer.commit();
+  EXPECT_EQ(status_of([&] { writer.layout_hash(); }), ExitStatus::kUnavailable);
+
+  RpcClient reader = enter(LockType::kRo);
+  EXPECT_EQ(reader.layout_hash().size(), 64u);
+  EXPECT_EQ(reader.list_allocations().size(), 2u);
+  EXPECT_EQ(reader.list_allocations("u").size(), 1u);
+  EXPECT_EQ(reader.get_allocation(first.allocation_id).tag, "t");
+  EXPECT_THAT(reader.list_metadata(""), ElementsAre("k"));
+  EXPECT_THAT(reader.list_metadata("x"), IsEmpty());
+  EXPECT_EQ(reader.get_metadata("k"), (MetadataEntry{first.allocation_id, 256, "value"}));
+  EXPECT_EQ(reader.get_metadata("absent"), std::nullopt);
+  EXPECT_TRUE(reader.export_allocation(second.allocation_id).valid());
+  EXPECT_EQ(reader.lock_state().ro_session_count, 1);
+  EXPECT_EQ(server_->terminate(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+}
+
+TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
+  start();
+  RpcClient writer = enter(LockType::kRw);
+  EXPECT_THROW(writer.allocate(0, "t"), RequestRefused);
+  EXPECT_THROW(writer.call<AllocateResponse>(AllocateRequest{-5, "t"}), RequestRefused);
+  EXPECT_THROW(writer.allocate(257 * base::kMiB, "t"), RequestRefused);
+  EXPECT_THROW(
+      writer.call<AllocateResponse>(AllocateRequest{std::numeric_limits<std::int64_t>::max(), "t"}),
+      RequestRefused);
+  EXPECT_THROW(writer.put_metadata("k", "no such id", 0, ""), RequestRefused);
+  const AllocateResponse made = writer.allocate(1, "t");
+  EXPECT_THROW(writer.put_metadata("k", made.allocation_id, kGranule, ""), RequestRefused);
+  EXPECT_THROW(
+      writer.put_metadata("k", made.allocation_id, 0, std::string(kMaxMetadataValue + 1, 'v')),
+      RequestRefused);
+  EXPECT_THROW(writer.export_allocation("no such id"), RequestRefused);
+  EXPECT_THROW(writer.call<HandshakeResponse>(HandshakeRequest{"ro", 0}), RequestRefused);
+  EXPECT_FALSE(writer.free_allocation("no such id"));
+  EXPECT_FALSE(writer.delete_metadata("no such key"));
+  EXPECT_TRUE(writer.free_allocation(made.allocation_id));
+  EXPECT_EQ(writer.allocate(1, "t").layout_slot, 1);
+}
+
+TEST_F(Server, ReadersMayNotWrite) {
+  start();
+  publish(1);
+  RpcClient reader = enter(LockType::kRo);
+  EXPECT_EQ(status_of([&] { reader.allocate(1, "t"); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.commit(); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.seal(); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.free_allocation("x"); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.put_metadata("k", "x", 0, ""); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(status_of([&] { reader.delete_metadata("k"); }), ExitStatus::kNotPermitted);
+  EXPECT_EQ(reader.list_allocations().size(), 1u);
+}
+
+TEST_F(Server, SealedLayoutIsFilledByWhoAdoptsIt) {
+  start();
+  {
+    RpcClient writer = enter(LockType::kRw);
+    writer.allocate(1, "t");
+    const std::string hash = writer.seal();
+    EXPECT_EQ(hash.size(), 64u);
+    EXPECT_EQ(status_of([&] { writer.commit(); }), ExitStatus::kNotPermitted);
+    EXPECT_EQ(writer.layout_hash(), hash);
+  }
+  expect_soon([](const auto& now) { return now.state == "LAYOUT_COMMITTED"; });
+  RpcClient adopter = connect();
+  EXPECT_EQ(adopter.shake_hands(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
+  EXPECT_EQ(adopter.list_allocations().size(), 1u);
+}
+
+TEST_F(Server, LockThatIsNotToBeHadInTimeIsRefusedAndTheConnectionClosed) {
+  start();
+  const RpcClient writer = enter(LockType::kRw);
+  RpcClient other = connect();
+  EXPECT_EQ(other.shake_hands(LockType::kRo, Deadline::after(std::chrono::milliseconds(1))).grant,
+            std::nullopt);
+  EXPECT_EQ(status_of([&] { other.lock_state(); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(state().waiting_writers, 0);
+}
+
+TEST_F(Server, KilledWriterDropsItsLayoutAndItsMemory) {
+  start();
+  const os::Child writer = os::fork_child([&] {
+    RpcClient client = enter(LockType::kRw);
+    client.allocate(200 * base::kMiB, "t");
+    ::pause();
+    return 0;
+  });
+  expect_soon([](const auto& now) { return now.allocation_count == 1; });
+  writer.signal(SIGKILL);
+  ASSERT_TRUE(writer.wait(soon()));
+  expect_soon([](const auto& now) { return now.state == "EMPTY"; });
+  RpcClient next = enter(LockType::kRw);
+  next.allocate(200 * base::kMiB, "t");
+}
+
+TEST_F(Server, DeadWriterInTheQueueNeitherBlocksReadersNorWipesTheLayout) {
+  start();
+  publish(2);
+  auto reader = std::make_unique<RpcClient>(enter(LockType::kRo));
+  {
+    const base::UniqueFd writer = dial();
+    say(writer, encode_frame(HandshakeRequest{"rw", std::nullopt}));
+    expect_soon([](const auto& now) { return now.waiting_writers == 1; });
+  }
+  expect_soon([](const auto& now) { return now.waiting_writers == 0; });
+  const RpcClient second = enter(LockType::kRo);
+  reader.reset();
+  expect_soon([](const auto& now) { return now.ro_session_count == 1; });
+  EXPECT_EQ(state().allocation_count, 2);
+}
+
+// The client pipelines requests behind its handshake and hangs up: its death hides behind bytes.
+TEST_F(Server, DeadWriterThatPipelinedIsNeverGranted) {
+  start();
+  publish(2);
+  auto reader = std::make_unique<RpcClient>(enter(LockType::kRo));
+  {
+    const base::UniqueFd writer = dial();
+    say(writer, encode_frame(HandshakeRequest{"rw", std::nullopt}) +
+                    encode_frame(AllocateRequest{1, "t"}) + encode_frame(CommitRequest{}));
+  }
+  reader.reset();
+  expect_soon([](const auto& now) { return now.state == "COMMITTED"; });
+  EXPECT_EQ(state().allocation_count, 2);
+  EXPECT_THAT(connect().event_history(), testing::SizeIs(2));
+}
+
+TEST_F(Server, PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  const base::UniqueFd writer = dial();
+  say(writer, encode_frame(HandshakeRequest{"rw", 0}) + encode_frame(AllocateRequest{1, "t"}) +
+                  encode_frame(GetAllocationStateRequest{}) + encode_frame(CommitRequest{}));
+  std::string_view heard;
+  const std::string all = hear_all(writer);
+  heard = all;
+  std::vector<std::string> types;
+  while (heard.size() > kPrefixSize) {
+    const std::size_t size = read_prefix(heard);
+    types.push_back(message_type(heard.substr(kPrefixSize, size)));
+    heard.remove_prefix(kPrefixSize + size);
+  }
+  EXPECT_THAT(types, ElementsAre("handshake_response", "allocate_response",
+                                 "get_allocation_state_response", "commit_response"));
+}
+
+TEST_F(Server, FirstMessageMustBeOneThatMayComeFirst) {
+  start();
+  const base::UniqueFd stranger = dial();
+  say(stranger, encode_frame(CommitRequest{}));
+  EXPECT_EQ(message_type(hear_all(stranger).substr(kPrefixSize)), "error_response");
+  const base::UniqueFd confused = dial();
+  say(confused, encode_frame(HandshakeRequest{"exclusive", 0}));
+  EXPECT_EQ(message_type(hear_all(confused).substr(kPrefixSize)), "error_response");
+}
+
+TEST_F(Server, BadFramesEndOnlyTheirConnection) {
+  start();
+  publish(1);
+  const std::string handshake = encode_frame(HandshakeRequest{"ro", 0});
+  const std::vector<std::string> hostile{
+      std::string("\xff\xff\xff\xff", 4),          // a frame of 4 GiB
+      std::string("\0\0\0\1\xc1", 5),              // no msgpack
+      std::string("\0\0\0\1\x80", 5),              // a map without a type
+      std::string("\0\0\0\0", 4),                  // nothing
+      handshake + std::string("\0\0\0\1\x05", 5),  // a number after a good handshake
+  };
+  for (const std::string& bytes : hostile) {
+    const base::UniqueFd peer = dial();
+    say(peer, bytes);
+    hear_all(peer);
+  }
+  for (std::size_t size = 0; size < handshake.size(); ++size) {
+    const base::UniqueFd peer = dial();
+    say(peer, handshake.substr(0, size));
+    ::shutdown(peer.get(), SHUT_WR);
+    EXPECT_EQ(hear_all(peer), "");
+  }
+  EXPECT_EQ(state().state, "COMMITTED");
+}
+
+TEST_F(Server, DescriptorsThatClientsSendAreClosed) {
+  start();
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const base::UniqueFd reader(ends[0]);
+  {
+    const base::UniqueFd writer(ends[1]);
+    const base::UniqueFd peer = dial();
+    const std::string frame = encode_frame(GetRuntimeStateRequest{});
+    const std::array fds{writer.get(), writer.get()};
+    ASSERT_GT(os::send_with_fds(peer.get(), std::as_bytes(std::span(frame)), fds), 0);
+    EXPECT_NE(hear_all(peer), "");
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // every copy of the other end is gone
+}
+
+TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
+  start({"--alloc-retry-interval", "5ms"});
+  publish(1);
+  // Memory that no layout owns, as a process that died too late would hold it.
+  auto reader = std::make_unique<RpcClient>(enter(LockType::kRo));
+  base::UniqueFd pinned =
+      reader->export_allocation(reader->list_allocations().front().allocation_id);
+  reader.reset();
+  RpcClient writer = enter(LockType::kRw);
+  const base::UniqueFd hungry = dial();
+  writer.allocate(200 * base::kMiB, "t");
+  const os::Child waiter = os::fork_child([&] {
+    pinned.reset();
+    writer.set_deadline(soon());
+    writer.allocate(54 * base::kMiB + 1, "t");
+    return 0;
+  });
+  const Deadline deadline = soon();
+  const auto is_oom = [](const Event& event) { return event.kind == "allocation_oom"; };
+  while (std::ranges::none_of(connect().event_history(), is_oom)) ASSERT_FALSE(deadline.expired());
+  EXPECT_EQ(state().state, "RW");
+  pinned.reset();
+  EXPECT_EQ(waiter.wait(soon()), 0);
+  EXPECT_EQ(std::ranges::count_if(connect().event_history(), is_oom), 1);
+}
+
+TEST_F(Server, OutOfMemoryIsRefusedWhenItsTimeIsOver) {
+  start({"--alloc-retry-interval", "5ms", "--alloc-retry-timeout", "20ms"});
+  RpcClient writer = enter(LockType::kRw);
+  writer.allocate(200 * base::kMiB, "t");
+  EXPECT_EQ(status_of([&] { writer.allocate(100 * base::kMiB, "t"); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(writer.allocate(50 * base::kMiB, "t").layout_slot, 1);
+}
+
+TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
+  start({"--alloc-retry-interval", "10s"});
+  {
+    RpcClient writer = enter(LockType::kRw);
+    writer.allocate(200 * base::kMiB, "t");
+    const base::UniqueFd raw(::dup(writer.fd()));
+    const std::string frame = encode_frame(AllocateRequest{100 << 20, "t"});
+    ASSERT_GT(os::send_with_fds(raw.get(), std::as_bytes(std::span(frame)), {}), 0);
+    const Deadline deadline = soon();
+    const auto is_oom = [](const Event& event) { return event.kind == "allocation_oom"; };
+    while (std::ranges::none_of(connect().event_history(), is_oom)) {
+      ASSERT_FALSE(deadline.expired());
+    }
+  }
+  expect_soon([](const auto& now) { return now.state == "EMPTY"; });
+}
+
+TEST_F(Server, FailingDeviceEndsTheServerWith70) {
+  set("GMS_SIM_FAULTS", "cuMemCreate:2=999");
+  start();
+  RpcClient writer = enter(LockType::kRw);
+  writer.allocate(1, "t");
+  EXPECT_EQ(status_of([&] { writer.allocate(1, "t"); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(server_->wait(), 70);
+}
+
+TEST_F(Server, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
+  set("GMS_SIM_FAULTS", "cuMemCreate:1=hang");
+  start();
+  RpcClient writer = enter(LockType::kRw);
+  writer.set_deadline(Deadline::after(std::chrono::milliseconds(1)));
+  EXPECT_EQ(status_of([&] { writer.allocate(1, "t"); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(state().state, "RW");
+  EXPECT_EQ(connect().event_history().size(), 1u);
+}
+
+TEST_F(Server, ManyIdleStrangersDoNotKeepAClientOut) {
+  start();
+  std::vector<base::UniqueFd> idle;
+  for (int i = 0; i < 500; ++i) idle.push_back(dial());
+  publish(1);
+  EXPECT_EQ(state().state, "COMMITTED");
+}
+
+TEST_F(Server, TerminationLetsClientsGoAndExitsWith0) {
+  start();
+  publish(1);
+  RpcClient reader = enter(LockType::kRo);
+  const base::UniqueFd waiting = dial();
+  say(waiting, encode_frame(HandshakeRequest{"rw", std::nullopt}));
+  EXPECT_EQ(server_->terminate(), 0);
+  EXPECT_EQ(status_of([&] { reader.lock_state(); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(hear_all(waiting), "");
+}
+
+TEST_F(Server, AnswerNobodyReadsHoldsUpNobodyElse) {
+  start();
+  {
+    RpcClient writer = enter(LockType::kRw);
+    const std::string id = writer.allocate(1, "t").allocation_id;
+    for (int i = 0; i < 200; ++i) {
+      writer.put_metadata("key" + std::to_string(i), id, 0, std::string(100'000, 'v'));
+    }
+    writer.commit();
+  }
+  const base::UniqueFd deaf = dial();
+  say(deaf, encode_frame(HandshakeRequest{"ro", 0}));
+  for (int i = 0; i < 200; ++i) {
+    say(deaf, encode_frame(MetadataGetRequest{"key" + std::to_string(i)}));
+  }
+  RpcClient reader = enter(LockType::kRo);
+  EXPECT_EQ(reader.list_metadata().size(), 200u);
+}
+
+}  // namespace
+}  // namespace fo::gms
