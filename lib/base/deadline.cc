@@ -6,7 +6,9 @@
 namespace fo::base {
 
 Deadline Deadline::after(Duration duration) {
-  return Deadline(Clock::now() + std::max(duration, Duration::zero()));
+  // Far enough for anybody, and near enough not to overflow the clock.
+  constexpr Duration kMost = std::chrono::years(100);
+  return Deadline(Clock::now() + std::clamp(duration, Duration::zero(), kMost));
 }
 
 std::optional<Duration> Deadline::remaining() const {

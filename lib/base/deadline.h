@@ -16,6 +16,10 @@ class Deadline {
   static Deadline never() { return Deadline(std::nullopt); }
   /// Expires `duration` from now; at once when it is zero or negative.
   static Deadline after(Duration duration);
+  template <typename Rep, typename Period>
+  static Deadline after(std::chrono::duration<Rep, Period> duration) {
+    return after(Duration(duration));
+  }
   /// after(*duration), or never.
   static Deadline after(std::optional<Duration> duration) {
     return duration ? after(*duration) : never();

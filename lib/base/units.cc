@@ -90,12 +90,13 @@ std::string format_size(ByteCount size) {
   constexpr std::array<std::string_view, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(size);
   std::size_t name = 0;
-  while (value >= 1024 && name + 1 < kNames.size()) {
+  // From 1023.95 on, one decimal would show 1024.0 of the smaller unit.
+  while (value >= 1023.95 && name + 1 < kNames.size()) {
     value /= 1024;
     ++name;
   }
   std::array<char, 32> text{};
-  const bool whole = value == std::floor(value);
+  const bool whole = std::llround(value * 10) % 10 == 0;
   std::snprintf(text.data(), text.size(), whole ? "%.0f %s" : "%.1f %s", value,
                 kNames[name].data());
   return text.data();

@@ -45,7 +45,9 @@ struct ParseResult {
   std::string text;
 };
 
-/// Parses `arguments` (without the program's name). Prints nothing. For tests and for run().
+/// Parses `arguments` (without the program's name). Prints nothing. Flags beat the environment
+/// beats `--config FILE`, for which it throws Error (kConfig, or why it can't be read). For tests
+/// and for run().
 ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declare,
                   const std::vector<std::string>& arguments);
 

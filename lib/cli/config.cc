@@ -2,19 +2,28 @@
 
 #include <toml++/toml.h>
 
-#include <cstdlib>
 #include <sstream>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/strong.h"
+#include "os/file.h"
 
 namespace fo::cli {
 namespace {
 
 using base::Error;
 using base::ExitStatus;
+using base::quoted;
 
-std::string scalar_text(const toml::node& node, std::string_view key) {
+[[noreturn]] void fail(const std::string& path, const toml::source_position& at,
+                       const std::string& reason) {
+  throw Error(ExitStatus::kConfig, "read configuration " + quoted(path) + ": line " +
+                                       std::to_string(at.line) + ", column " +
+                                       std::to_string(at.column) + ": " + reason);
+}
+
+std::string scalar_text(const toml::node& node, std::string_view key, const std::string& path) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (node.is_number() || node.is_boolean()) {
     std::ostringstream out;
@@ -25,43 +34,34 @@ std::string scalar_text(const toml::node& node, std::string_view key) {
     });
     return out.str();
   }
-  throw Error(ExitStatus::kConfig, "read configuration key " + base::quoted(key) +
-                                       ": want a string, number, boolean or a list of them");
+  fail(path, node.source().begin,
+       "key " + quoted(key) + ": want a string, number, boolean or a list of them");
 }
 
 }  // namespace
 
-std::vector<CLI::ConfigItem> TomlConfig::from_config(std::istream& input) const {
+std::vector<ConfigSetting> read_config(const std::string& path) {
+  const std::string text = os::read_file(path, base::kMiB);
   toml::table table;
   try {
-    table = toml::parse(input);
+    table = toml::parse(text);
   } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    throw Error(ExitStatus::kConfig, "read configuration, line " + std::to_string(at.line) +
-                                         " column " + std::to_string(at.column) + ": " +
-                                         std::string(error.description()));
+    fail(path, error.source().begin, std::string(error.description()));
   }
-  std::vector<CLI::ConfigItem> found;
+  std::vector<ConfigSetting> settings;
   for (const auto& [key, node] : table) {
-    const std::string name(key.str());
-    const CLI::Option* option = app_->get_option_no_throw("--" + name);
-    if (option == nullptr) {
-      throw Error(ExitStatus::kConfig,
-                  "read configuration key " + base::quoted(name) + ": no such option");
-    }
-    if (!option->get_envname().empty() && std::getenv(option->get_envname().c_str()) != nullptr) {
-      continue;
-    }
-    CLI::ConfigItem item;
-    item.name = name;
+    ConfigSetting setting{std::string(key.str()), {}};
     if (const toml::array* list = node.as_array()) {
-      for (const toml::node& element : *list) item.inputs.push_back(scalar_text(element, name));
+      for (const toml::node& element : *list) {
+        if (!setting.value.empty()) setting.value += ',';
+        setting.value += scalar_text(element, setting.option, path);
+      }
     } else {
-      item.inputs.push_back(scalar_text(node, name));
+      setting.value = scalar_text(node, setting.option, path);
     }
-    found.push_back(std::move(item));
+    settings.push_back(std::move(setting));
   }
-  return found;
+  return settings;
 }
 
 }  // namespace fo::cli

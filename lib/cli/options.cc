@@ -22,6 +22,13 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::strin
       ->type_name(type == "duration" ? "DURATION" : "SIZE");
 }
 
+// As parse_size reads it back.
+std::string size_text(base::ByteCount size) {
+  std::string text = base::format_size(size);
+  std::erase(text, ' ');
+  return base::parse_size(text) == size ? text : std::to_string(size);
+}
+
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> parts;
   std::size_t at = 0;
@@ -54,7 +61,7 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& v
   CLI::Option* option =
       add_parsed<base::ByteCount>(app, name, description, "size", base::parse_size,
                                   [&value](base::ByteCount parsed) { value = parsed; });
-  return option->default_str(base::format_size(value));
+  return option->default_str(size_text(value));
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "cli/endpoint_options.h"
 
 namespace fo::cli {
 
@@ -23,13 +24,7 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& v
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
                       const std::string& description);
 
-/// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`.
-struct EndpointOptions {
-  std::string socket;
-  std::string socket_dir;
-  int device = 0;
-  std::string tag = "weights";
-};
+/// `--socket`, or `--socket-dir`, `--device` and `--tag`.
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint);
 
 /// `--socket-dir DIR`, default $GMS_SOCKET_DIR.

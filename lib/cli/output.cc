@@ -28,6 +28,9 @@ void finish_output() {
   // A stdout that was closed from the start only matters to those who write to it: fflush of an
   // empty buffer succeeds.
   if (std::fflush(stdout) != 0) fail();
+  if (std::ferror(stdout) != 0) {
+    base::throw_errno(EIO, base::ExitStatus::kIoError, "write to standard output");
+  }
 }
 
 }  // namespace fo::cli

@@ -48,8 +48,13 @@ Child adopt(pid_t pid, const SpawnOptions& options) {
   // Both sides set the group, so that it is set whichever runs first.
   if (options.new_process_group) ::setpgid(pid, pid);
   UniqueFd pidfd(pidfd_open(pid));
-  if (!pidfd) throw_errno(errno, "open a pidfd for process " + std::to_string(pid));
-  return {pid, std::move(pidfd)};
+  if (pidfd) return {pid, std::move(pidfd)};
+  const int err = errno;
+  // Nobody else could reap it: its pid can't be another's yet.
+  ::kill(pid, SIGKILL);
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  throw_errno(err, "open a pidfd for process " + std::to_string(pid));
 }
 
 // Puts `fd` where the child expects it; the copy made by dup2 is inherited.
@@ -57,6 +62,23 @@ bool redirect(int fd, int target) {
   if (fd < 0) return true;
   if (fd == target) return ::fcntl(fd, F_SETFD, 0) == 0;
   return ::dup2(fd, target) >= 0;
+}
+
+// A numeric field of /proc/<pid>/stat, counted from 1 as proc(5) does, from the fourth on.
+std::optional<std::uint64_t> stat_field(pid_t pid, int wanted) {
+  std::string stat;
+  try {
+    stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
+  } catch (const base::Error&) {
+    return std::nullopt;
+  }
+  // The command name, in parentheses, may hold anything; the fields after it can't.
+  std::size_t at = stat.rfind(')');
+  for (int field = 2; field < wanted && at != std::string::npos; ++field) {
+    at = stat.find(' ', at + 1);
+  }
+  if (at == std::string::npos) return std::nullopt;
+  return base::parse_uint(std::string_view(stat).substr(at + 1, stat.find(' ', at + 1) - at - 1));
 }
 
 }  // namespace
@@ -174,18 +196,12 @@ std::size_t raise_fd_limit() {
   return limit.rlim_cur;
 }
 
-std::optional<std::uint64_t> process_start_time(pid_t pid) {
-  std::string stat;
-  try {
-    stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
-  } catch (const base::Error&) {
-    return std::nullopt;
-  }
-  // The command name, in parentheses, may hold anything; the fields after it can't.
-  std::size_t at = stat.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat.find(' ', at + 1);
-  if (at == std::string::npos) return std::nullopt;
-  return base::parse_uint(std::string_view(stat).substr(at + 1, stat.find(' ', at + 1) - at - 1));
+std::optional<std::uint64_t> process_start_time(pid_t pid) { return stat_field(pid, 22); }
+
+std::optional<pid_t> process_parent(pid_t pid) {
+  const std::optional<std::uint64_t> parent = stat_field(pid, 4);
+  if (!parent) return std::nullopt;
+  return static_cast<pid_t>(*parent);
 }
 
 std::uint64_t own_pid_namespace() {

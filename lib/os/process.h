@@ -74,6 +74,10 @@ std::size_t raise_fd_limit();
 /// boot. nullopt when the process is not to be seen.
 std::optional<std::uint64_t> process_start_time(pid_t pid);
 
+/// The parent's pid, 0 when it is outside this pid namespace. nullopt when the process is not to be
+/// seen.
+std::optional<pid_t> process_parent(pid_t pid);
+
 /// The inode number of this process's pid namespace.
 std::uint64_t own_pid_namespace();
 

@@ -1,5 +1,6 @@
 #include "os/signals.h"
 
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -44,6 +45,36 @@ void restore_signals() noexcept {
   if (!g_saved.present) return;
   ::sigaction(SIGPIPE, &g_saved.pipe, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &g_saved.mask, nullptr);
+}
+
+sigset_t terminating_signals() {
+  sigset_t set = signal_set({SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+                             SIGPROF, SIGIO, SIGPWR, SIGSTKFLT, SIGXCPU});
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&set, signal);
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    struct sigaction action {};
+    if (sigismember(&set, signal) == 1 && ::sigaction(signal, nullptr, &action) == 0 &&
+        action.sa_handler == SIG_IGN) {
+      sigdelset(&set, signal);
+    }
+  }
+  return set;
+}
+
+sigset_t forwardable_signals() {
+  sigset_t set = terminating_signals();
+  for (const int signal : {SIGCONT, SIGURG, SIGWINCH}) sigaddset(&set, signal);
+  return set;
+}
+
+int die_of_signal(int signal) {
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::signal(signal, SIG_DFL);
+  const sigset_t set = signal_set({signal});
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::raise(signal);
+  return 128 + signal;
 }
 
 base::UniqueFd open_signal_fd(const sigset_t& signals) {

@@ -92,11 +92,13 @@ UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline) {
 }
 
 bool is_socket_live(const std::string& path) {
+  check_socket_path(path);
   try {
     connect_unix(path, base::Deadline::after(base::Duration::zero()));
     return true;
   } catch (const Error& error) {
-    return error.status() == ExitStatus::kTryAgain;  // a full backlog is somebody's
+    // A full backlog and a socket that we may not use are somebody's.
+    return error.status() != ExitStatus::kUnavailable;
   }
 }
 

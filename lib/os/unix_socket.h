@@ -26,7 +26,8 @@ base::UniqueFd listen_unix(const std::string& path, mode_t mode = 0600, int back
 /// ECONNREFUSED), kNotPermitted, kTryAgain when the deadline passes.
 base::UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline);
 
-/// True when something accepts connections at `path` now.
+/// False when nothing accepts connections at `path`: there is nothing, or nothing that listens.
+/// True also when that can't be told, e.g. for want of permission. Throws Error(kUsage).
 bool is_socket_live(const std::string& path);
 
 struct PeerCredentials {

@@ -1,0 +1,64 @@
+#include "os/process_tree.h"
+
+#include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace fo::os {
+
+std::vector<pid_t> descendants() {
+  std::multimap<pid_t, pid_t> children;
+  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  if (!proc) base::throw_errno(errno, "open '/proc'");
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const auto pid = base::parse_uint(entry->d_name);
+    if (!pid) continue;
+    const auto parent = process_parent(static_cast<pid_t>(*pid));
+    if (parent) children.emplace(*parent, static_cast<pid_t>(*pid));
+  }
+  std::vector<pid_t> found;
+  pid_t at = ::getpid();
+  for (std::size_t next = 0;; ++next) {
+    const auto [begin, end] = children.equal_range(at);
+    for (auto child = begin; child != end; ++child) found.push_back(child->second);
+    if (next == found.size()) return found;
+    at = found[next];
+  }
+}
+
+void signal_descendants(int signal) {
+  std::map<pid_t, base::UniqueFd> opened;
+  for (const pid_t pid : descendants()) {
+    if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
+  }
+  // A pid may have passed to a stranger before its pidfd was opened; then it is not found again.
+  for (const pid_t pid : descendants()) {
+    const auto found = opened.find(pid);
+    if (found == opened.end()) continue;
+    try {
+      send_signal(found->second.get(), signal);
+    } catch (const base::Error&) {
+      continue;  // not permitted
+    }
+  }
+}
+
+Reaped reap_any() {
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0) {
+    if (errno == ECHILD) return {0, 0, true};
+    if (errno != EINTR) base::throw_errno(errno, "wait for a child");
+  }
+  if (info.si_pid == 0) return {};
+  return {info.si_pid, info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status, false};
+}
+
+}  // namespace fo::os

@@ -1,0 +1,32 @@
+// What a process started, directly or not: found, signalled and reaped by a child subreaper.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "os/process.h"
+
+namespace fo::os {
+
+/// The descendants of this process that have not been reaped, as /proc shows them; those that fork
+/// meanwhile may be missed, so callers look again until nothing is left.
+std::vector<pid_t> descendants();
+
+/// Sends `signal` to every descendant, each known by a pidfd. Those that may not be signalled or
+/// have ended are passed over.
+void signal_descendants(int signal);
+
+struct Reaped {
+  /// A child that ended, or 0.
+  pid_t pid = 0;
+  WaitStatus status = 0;
+  /// There is no child any more, alive or dead.
+  bool none_left = false;
+};
+/// Reaps one dead child, whoever's orphan it was, without waiting.
+Reaped reap_any();
+
+}  // namespace fo::os

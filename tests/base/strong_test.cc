@@ -1,0 +1,35 @@
+#include "base/strong.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <type_traits>
+
+namespace fo::base {
+namespace {
+
+TEST(Strong, IsNeitherItsValueNorAnotherStrong) {
+  using Other = Strong<struct OtherTag, int>;
+  static_assert(!std::is_convertible_v<int, DeviceOrdinal>);
+  static_assert(!std::is_convertible_v<DeviceOrdinal, int>);
+  static_assert(!std::is_constructible_v<Other, DeviceOrdinal>);
+  EXPECT_EQ(DeviceOrdinal().value(), 0);
+  EXPECT_LT(DeviceOrdinal(1), DeviceOrdinal(2));
+}
+
+TEST(RoundUp, ReachesTheNextMultiple) {
+  EXPECT_EQ(round_up(0, 4096), 0U);
+  EXPECT_EQ(round_up(1, 4096), 4096U);
+  EXPECT_EQ(round_up(4096, 4096), 4096U);
+  EXPECT_EQ(round_up(10, 3), 12U);
+}
+
+TEST(RoundUp, IsZeroWhereItDoesNotFit) {
+  constexpr ByteCount kMost = std::numeric_limits<ByteCount>::max();
+  EXPECT_EQ(round_up(kMost, 2), 0U);
+  EXPECT_EQ(round_up(kMost - 1, 2), kMost - 1);
+  EXPECT_EQ(round_up(kMost, 1), kMost);
+}
+
+}  // namespace
+}  // namespace fo::base

@@ -1,0 +1,94 @@
+#include "cli/options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+
+#include "cli/app.h"
+#include "support.h"
+
+namespace fo::cli::test {
+namespace {
+
+using Kind = ParseResult::Kind;
+using Words = std::vector<std::string>;
+
+Kind parse_words(const Declare& declare, const Words& words) {
+  CommonOptions common;
+  return parse({.name = "x", .summary = "x", .version = "1"}, common, declare, words).kind;
+}
+
+TEST(SharedOptions, DurationsAndSizes) {
+  base::Duration duration{};
+  std::optional<base::Duration> maybe;
+  base::ByteCount size = 0;
+  const auto declare = [&](CLI::App& app) {
+    add_duration(app, "--duration", duration, "d");
+    add_duration(app, "--maybe", maybe, "m");
+    add_size(app, "--size", size, "s");
+  };
+  ASSERT_EQ(parse_words(declare, {"--duration", "1500ms", "--size", "4GiB"}), Kind::kRun);
+  EXPECT_EQ(duration, std::chrono::milliseconds(1500));
+  EXPECT_EQ(maybe, std::nullopt);
+  EXPECT_EQ(size, 4 * base::kGiB);
+  ASSERT_EQ(parse_words(declare, {"--maybe=0"}), Kind::kRun);
+  EXPECT_EQ(maybe, base::Duration::zero());
+  EXPECT_EQ(parse_words(declare, {"--duration", "-1s"}), Kind::kUsageError);
+  EXPECT_EQ(parse_words(declare, {"--duration="}), Kind::kUsageError);
+  EXPECT_EQ(parse_words(declare, {"--size", "1.5GiB"}), Kind::kUsageError);
+}
+
+TEST(SharedOptions, DefaultsOfSizesCanBeTypedBackIn) {
+  base::ByteCount size = base::kGiB;
+  CLI::App app;
+  EXPECT_EQ(add_size(app, "--size", size, "s")->get_default_str(), "1GiB");
+  size = base::kGiB + 1;
+  EXPECT_EQ(add_size(app, "--odd", size, "s")->get_default_str(), "1073741825");
+}
+
+TEST(SharedOptions, DevicesAreAListOrAll) {
+  std::vector<int> devices;
+  const auto declare = [&](CLI::App& app) { add_devices(app, devices, "d"); };
+  ASSERT_EQ(parse_words(declare, {"--devices", "1,0,1023"}), Kind::kRun);
+  EXPECT_EQ(devices, (std::vector<int>{1, 0, 1023}));
+  ASSERT_EQ(parse_words(declare, {"--devices", "all"}), Kind::kRun);
+  EXPECT_TRUE(devices.empty());
+  for (const char* text : {"", ",", "0,", "-1", "1024", "0,0", "all,0", "x", " 0", "0 1"}) {
+    EXPECT_EQ(parse_words(declare, {"--devices=" + std::string(text)}), Kind::kUsageError) << text;
+  }
+}
+
+TEST(SharedOptions, TagsAreAListOfNames) {
+  std::vector<std::string> tags;
+  const auto declare = [&](CLI::App& app) { add_tags(app, tags, "t"); };
+  ASSERT_EQ(parse_words(declare, {"--tags", "weights,kv_cache"}), Kind::kRun);
+  EXPECT_EQ(tags, (Words{"weights", "kv_cache"}));
+  for (const char* text : {"", "a,", "a,a", "a/b", "../x"}) {
+    EXPECT_EQ(parse_words(declare, {"--tags=" + std::string(text)}), Kind::kUsageError) << text;
+  }
+}
+
+TEST(SharedOptions, AnEndpointIsASocketOrAFolderWithDeviceAndTag) {
+  EndpointOptions endpoint;
+  const auto declare = [&](CLI::App& app) {
+    endpoint = {};
+    add_endpoint(app, endpoint);
+  };
+  ASSERT_EQ(parse_words(declare, {"--socket", "/s"}), Kind::kRun);
+  EXPECT_EQ(endpoint.socket, "/s");
+  ASSERT_EQ(parse_words(declare, {"--socket-dir", "/d", "--device", "3", "--tag", "kv"}),
+            Kind::kRun);
+  EXPECT_EQ(endpoint.socket_dir, "/d");
+  EXPECT_EQ(endpoint.device, 3);
+  EXPECT_EQ(endpoint.tag, "kv");
+  EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--device", "3"}), Kind::kUsageError);
+  EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--tag", "kv"}), Kind::kUsageError);
+  EXPECT_EQ(parse_words(declare, {"--device", "-1"}), Kind::kUsageError);
+  const ScopedVariable variable("GMS_SOCKET_DIR", "/env");
+  ASSERT_EQ(parse_words(declare, {}), Kind::kRun);
+  EXPECT_EQ(endpoint.socket_dir, "/env");
+  EXPECT_EQ(endpoint.tag, "weights");
+}
+
+}  // namespace
+}  // namespace fo::cli::test

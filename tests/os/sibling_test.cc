@@ -1,0 +1,97 @@
+#include "os/sibling.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace fo::os {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+
+Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+
+class Sibling : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/sibling-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    ::setenv("FO_LIBEXEC_DIR", dir_.c_str(), 1);
+  }
+  void TearDown() override {
+    ::unsetenv("FO_LIBEXEC_DIR");
+    fs::remove_all(dir_);
+  }
+  std::string dir_;
+};
+
+TEST_F(Sibling, IsFoundInTheFolderThatIsNamed) {
+  std::ofstream(dir_ + "/helper") << "#!/bin/sh\n";
+  fs::permissions(dir_ + "/helper", fs::perms::owner_all);
+  EXPECT_EQ(find_sibling("helper"), dir_ + "/helper");
+}
+
+TEST_F(Sibling, AbsentOrNotExecutableIsUnavailable) {
+  std::ofstream(dir_ + "/text") << "no program";
+  for (const char* name : {"absent", "text"}) {
+    try {
+      find_sibling(name);
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::kUnavailable) << error.what();
+    }
+  }
+}
+
+TEST_F(Sibling, IsLookedForBesideTheProgramOtherwise) {
+  ::setenv("FO_LIBEXEC_DIR", "", 1);
+  try {
+    find_sibling("no-such-helper");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string expected = fs::path(FO_BUILD_DIR) / "libexec/fo/no-such-helper";
+    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+  }
+}
+
+TEST(RunCaptured, KeepsOutputsAndStatusApart) {
+  const auto done = run_captured({"sh", "-c", "cat; echo out; echo err >&2; exit 3"}, soon());
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->status, 3);
+  EXPECT_EQ(done->out, "out\n");
+  EXPECT_EQ(done->err, "err\n");
+}
+
+TEST(RunCaptured, SaysWhatSignalItDiedOf) {
+  EXPECT_EQ(run_captured({"sh", "-c", "kill -KILL $$"}, soon())->status, 137);
+}
+
+TEST(RunCaptured, KeepsTheStartOfALongOutputAndReadsItAll) {
+  const auto done = run_captured({"head", "-c", "1000000", "/dev/zero"}, soon());
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->status, 0);
+  EXPECT_EQ(done->out.size(), 64u * 1024);
+}
+
+TEST(RunCaptured, KillsWhatIsNotDoneInTime) {
+  const auto moment = Deadline::after(std::chrono::milliseconds(50));
+  EXPECT_EQ(run_captured({"sleep", "1000"}, moment), std::nullopt);
+  // Its outputs closed, it still runs.
+  const auto another = Deadline::after(std::chrono::milliseconds(50));
+  EXPECT_EQ(run_captured({"sh", "-c", "exec sleep 1000 >&- 2>&-"}, another), std::nullopt);
+}
+
+TEST(RunCaptured, ProgramThatCannotBeRunIsAnError) {
+  EXPECT_THROW(run_captured({"/nonexistent/program"}, soon()), Error);
+}
+
+}  // namespace
+}  // namespace fo::os
