@@ -1,0 +1,77 @@
+// Device identity and fitness. See device.h.
+#include "cuda/device.h"
+
+#include <array>
+#include <cstring>
+
+namespace fo::cuda {
+namespace {
+
+void require(const Driver& driver, abi::Device device, abi::DeviceAttribute attribute,
+             const std::string& what, const char* lacks) {
+  int value = 0;
+  driver.check(driver.api().cuDeviceGetAttribute(&value, attribute, device), what);
+  if (value == 0) throw base::Error(base::ExitStatus::kUnavailable, what + ": no " + lacks);
+}
+
+}  // namespace
+
+std::string format_uuid(const abi::Uuid& uuid, bool mig) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text = mig ? "MIG-" : "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += kHex[byte >> 4];
+    text += kHex[byte & 15];
+  }
+  return text;
+}
+
+int device_count(const Driver& driver) {
+  int count = 0;
+  driver.check(driver.api().cuDeviceGetCount(&count), "count CUDA devices");
+  return count;
+}
+
+DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal) {
+  const abi::Functions& api = driver.api();
+  const std::string what = "CUDA device " + std::to_string(ordinal.value());
+  abi::Device device = 0;
+  driver.check(api.cuDeviceGet(&device, ordinal.value()), what);
+  require(driver, device, abi::DeviceAttribute::kVirtualMemoryManagementSupported, what,
+          "virtual memory management");
+  require(driver, device, abi::DeviceAttribute::kHandleTypePosixFileDescriptorSupported, what,
+          "export of memory as a file descriptor");
+
+  DeviceInfo info;
+  info.ordinal = ordinal;
+
+  // The first form answers for the whole GPU, the second for the MIG instance where there is one.
+  abi::Uuid gpu{};
+  abi::Uuid instance{};
+  driver.check(api.cuDeviceGetUuid(&gpu, device), what);
+  driver.check(api.cuDeviceGetUuid_v2(&instance, device), what);
+  info.uuid = format_uuid(instance, std::memcmp(&gpu, &instance, sizeof gpu) != 0);
+
+  std::array<char, 256> name{};
+  driver.check(api.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device), what);
+  info.name = name.data();
+
+  std::size_t total = 0;
+  driver.check(api.cuDeviceTotalMem_v2(&total, device), what);
+  info.total_memory = total;
+
+  abi::AllocationProp prop{};
+  prop.type = abi::AllocationType::kPinned;
+  prop.requested_handle_types = abi::HandleType::kPosixFileDescriptor;
+  prop.location = {abi::LocationType::kDevice, device};
+  std::size_t granularity = 0;
+  driver.check(
+      api.cuMemGetAllocationGranularity(&granularity, &prop, abi::GranularityOption::kMinimum),
+      what);
+  info.granularity = granularity;
+  return info;
+}
+
+}  // namespace fo::cuda

@@ -1,0 +1,129 @@
+// Finding, loading and initialising a driver. See driver.h.
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace fo::cuda {
+namespace {
+
+using abi::Result;
+using base::ExitStatus;
+
+constexpr const char* kLibrary = "libcuda.so.1";
+/// Exported by lib/simcuda and by no real driver.
+constexpr const char* kSimulatedMarker = "fo_simcuda_version";
+constexpr std::string_view kHint = "; GMS_DRIVER=sim asks for the simulated one";
+
+ExitStatus status_of(Result result) {
+  switch (result) {
+    case Result::kNotInitialized:
+    case Result::kStubLibrary:
+    case Result::kDeviceUnavailable:
+    case Result::kNoDevice:
+    case Result::kInvalidDevice:
+    case Result::kSystemNotReady:
+    case Result::kSystemDriverMismatch:
+    case Result::kCompatNotSupportedOnDevice:
+      return ExitStatus::kUnavailable;
+    case Result::kOutOfMemory:
+      return ExitStatus::kTryAgain;
+    default:
+      return ExitStatus::kSoftware;
+  }
+}
+
+std::string env(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Builds put it beside bin/ and tests/, installations below the library folder; libexec/fo is one
+/// folder deeper than bin.
+std::string find_simulated() {
+  if (std::string named = env("GMS_SIM_LIBRARY"); !named.empty()) return named;
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const auto folder = program.parent_path();
+  for (const char* up : {"..", "../.."}) {
+    for (const char* below : {"lib/sim", FO_LIBDIR "/fo/sim"}) {
+      auto candidate = (folder / up / below / kLibrary).lexically_normal();
+      if (std::filesystem::exists(candidate, ignored)) return candidate;
+    }
+  }
+  throw base::Error(ExitStatus::kUnavailable, "no simulated CUDA driver near " +
+                                                  base::quoted(program.native()) +
+                                                  "; GMS_SIM_LIBRARY names one");
+}
+
+std::string library_of(std::string_view choice) {
+  if (choice == "auto" || choice == "cuda") return kLibrary;
+  if (choice == "sim") return find_simulated();
+  if (choice.find('/') != std::string_view::npos) return std::string(choice);
+  throw base::Error(ExitStatus::kConfig,
+                    "driver " + base::quoted(choice) + ": not auto, cuda, sim or a path");
+}
+
+}  // namespace
+
+std::string Driver::choice_from_env() {
+  std::string choice = env("GMS_DRIVER");
+  return choice.empty() ? "auto" : choice;
+}
+
+std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
+  const bool must_be_real = choice == "auto" || choice == "cuda";
+  const std::string_view hint = must_be_real ? kHint : "";
+  std::shared_ptr<Driver> driver(new Driver);
+  driver->library_ = library_of(choice);
+
+  void* library = ::dlopen(driver->library_.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* reason = ::dlerror();
+    throw base::Error(
+        ExitStatus::kUnavailable,
+        std::string("no CUDA driver: ") + (reason ? reason : driver->library_) + std::string(hint));
+  }
+  driver->simulated_ = ::dlsym(library, kSimulatedMarker) != nullptr;
+  if (driver->simulated_ && must_be_real) {
+    throw base::Error(
+        ExitStatus::kUnavailable,
+        "no CUDA driver: the libcuda.so.1 found is the simulated one" + std::string(hint));
+  }
+  const auto resolve = [&](auto& function, const char* symbol) {
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
+    if (!function) {
+      throw base::Error(ExitStatus::kUnavailable, "CUDA driver " + base::quoted(driver->library_) +
+                                                      ": no function " + symbol +
+                                                      std::string(hint));
+    }
+  };
+#define FO_CUDA_RESOLVE(symbol, parameters) resolve(driver->api_.symbol, #symbol);
+  FO_CUDA_FUNCTIONS(FO_CUDA_RESOLVE)
+#undef FO_CUDA_RESOLVE
+
+  // Whatever cuInit answers, there is no driver to use.
+  if (const Result result = driver->api_.cuInit(0); result != Result::kSuccess) {
+    throw CudaError(
+        result, ExitStatus::kUnavailable,
+        "no usable CUDA driver: " + driver->describe(result, "cuInit") + std::string(hint));
+  }
+  return driver;
+}
+
+std::string Driver::describe(Result result, std::string_view what) const {
+  const char* name = nullptr;
+  if (api_.cuGetErrorName(result, &name) != Result::kSuccess || !name) name = "unnamed CUresult";
+  return std::string(what) + ": " + name + " (" + std::to_string(static_cast<int>(result)) + ")";
+}
+
+void Driver::fail(Result result, std::string_view what) const {
+  const std::string text = describe(result, what);
+  if (result == Result::kOutOfMemory) throw OutOfMemory(result, status_of(result), text);
+  throw CudaError(result, status_of(result), text);
+}
+
+}  // namespace fo::cuda

@@ -1,0 +1,79 @@
+// The CUDA driver as an object: found and loaded at run time, initialised, its functions resolved,
+// its error codes turned into exceptions. The only place of this project that calls dlopen.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "cuda/abi.h"
+
+namespace fo::cuda {
+
+/// A driver call that failed. Status: 69 where no usable driver or device is there, 75 for
+/// OutOfMemory, 70 for everything else.
+class CudaError : public base::Error {
+ public:
+  CudaError(abi::Result result, base::ExitStatus status, const std::string& what)
+      : Error(status, what), result_(result) {}
+  /// The CUresult as a number.
+  [[nodiscard]] int result() const noexcept { return static_cast<int>(result_); }
+
+ private:
+  abi::Result result_;
+};
+
+/// CUDA_ERROR_OUT_OF_MEMORY: the one failure after which the GPU can still be trusted.
+class OutOfMemory : public CudaError {
+ public:
+  using CudaError::CudaError;
+};
+
+class Driver {
+ public:
+  /// Loads a driver and initialises it (cuInit). `choice` is one of
+  ///   auto, cuda  the libcuda.so.1 that the dynamic linker finds; refused if it is the simulated
+  ///   one sim         the simulated one: $GMS_SIM_LIBRARY, else relative to the running program a
+  ///   path      (anything with a '/') that file, real or simulated
+  /// Errors: 69 with one line that says how to ask for the simulated driver when there is no usable
+  /// driver or device, 78 for any other `choice`. May start threads: block signals first.
+  static std::shared_ptr<const Driver> open(std::string_view choice);
+
+  /// $GMS_DRIVER, or "auto" when it is unset or empty.
+  static std::string choice_from_env();
+
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  /// Leaves the library loaded: a CUDA driver can't be unloaded.
+  ~Driver() = default;
+
+  /// For calls that have no wrapper in this room; pair them with check().
+  [[nodiscard]] const abi::Functions& api() const { return api_; }
+  /// Whether device memory is host memory (lib/simcuda).
+  [[nodiscard]] bool simulated() const { return simulated_; }
+  /// The file that was asked for, "libcuda.so.1" or a path.
+  [[nodiscard]] const std::string& library() const { return library_; }
+
+  /// Throws CudaError (OutOfMemory) unless `result` is success: "what: CUDA_ERROR_… (n)".
+  void check(abi::Result result, std::string_view what) const {
+    if (result != abi::Result::kSuccess) fail(result, what);
+  }
+  /// The same for a `what` that costs something to make: a callable that returns a string.
+  template <typename MakeWhat>
+  requires requires(MakeWhat make) { std::string(make()); }
+  void check(abi::Result result, MakeWhat&& make_what) const {
+    if (result != abi::Result::kSuccess) fail(result, make_what());
+  }
+  [[noreturn]] void fail(abi::Result result, std::string_view what) const;
+
+ private:
+  Driver() = default;
+  [[nodiscard]] std::string describe(abi::Result result, std::string_view what) const;
+
+  abi::Functions api_;
+  std::string library_;
+  bool simulated_ = false;
+};
+
+}  // namespace fo::cuda

@@ -1,0 +1,157 @@
+// The binary interface that this library exports: a copy of its own, for nothing here knows
+// another room. Tests compare it with lib/cuda's declarations, and those with the real cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fo::simcuda {
+
+enum class Result : std::uint32_t {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidContext = 201,
+  kOperatingSystem = 304,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kIllegalAddress = 700,
+  kContextIsDestroyed = 709,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kNotSupported = 801,
+  kUnknown = 999,
+};
+
+using Device = int;
+using DevicePtr = std::uint64_t;
+using AllocationHandle = std::uint64_t;
+using Context = struct ContextOpaque*;
+using Stream = struct StreamOpaque*;
+
+struct Uuid {
+  unsigned char bytes[16];
+};
+
+enum class DeviceAttribute : std::uint32_t {
+  kWarpSize = 10,
+  kMultiprocessorCount = 16,
+  kUnifiedAddressing = 41,
+  kComputeCapabilityMajor = 75,
+  kVirtualMemoryManagementSupported = 102,
+  kHandleTypePosixFileDescriptorSupported = 103,
+};
+
+enum class PointerAttribute : std::uint32_t {
+  kMemoryType = 2,
+  kDeviceOrdinal = 9,
+  kRangeStartAddress = 11,
+  kRangeSize = 12,
+};
+
+enum class MemoryType : std::uint32_t { kHost = 1, kDevice = 2 };
+enum class AllocationType : std::uint32_t { kPinned = 1 };
+enum class HandleType : std::uint32_t { kNone = 0, kPosixFileDescriptor = 1 };
+enum class LocationType : std::uint32_t { kDevice = 1 };
+enum class AccessFlags : std::uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
+enum class GranularityOption : std::uint32_t { kMinimum = 0, kRecommended = 1 };
+enum class QueryResult : std::uint32_t { kSuccess = 0, kSymbolNotFound = 1 };
+
+struct Location {
+  LocationType type;
+  int id;
+};
+
+struct AllocationProp {
+  AllocationType type;
+  HandleType requested_handle_types;
+  Location location;
+  void* win32_handle_meta_data;
+  struct {
+    unsigned char compression_type;
+    unsigned char gpu_direct_rdma_capable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } alloc_flags;
+};
+
+struct AccessDesc {
+  Location location;
+  AccessFlags flags;
+};
+
+}  // namespace fo::simcuda
+
+// Every exported function: X(symbol, parameters).
+// clang-format off
+#define FO_SIMCUDA_FUNCTIONS(X)                                                                   \
+  X(cuInit, (unsigned int flags))                                                                 \
+  X(cuDriverGetVersion, (int* version))                                                           \
+  X(cuGetErrorName, (Result error, const char** name))                                            \
+  X(cuGetErrorString, (Result error, const char** text))                                          \
+  X(cuGetProcAddress,                                                                             \
+    (const char* symbol, void** function, int version, std::uint64_t flags))                      \
+  X(cuGetProcAddress_v2, (const char* symbol, void** function, int version, std::uint64_t flags,  \
+                          QueryResult* status))                                                   \
+  X(cuDeviceGet, (Device* device, int ordinal))                                                   \
+  X(cuDeviceGetCount, (int* count))                                                               \
+  X(cuDeviceGetName, (char* name, int length, Device device))                                     \
+  X(cuDeviceGetUuid, (Uuid* uuid, Device device))                                                 \
+  X(cuDeviceGetUuid_v2, (Uuid* uuid, Device device))                                              \
+  X(cuDeviceGetAttribute, (int* value, DeviceAttribute attribute, Device device))                 \
+  X(cuDeviceTotalMem_v2, (std::size_t* bytes, Device device))                                     \
+  X(cuDevicePrimaryCtxRetain, (Context* context, Device device))                                  \
+  X(cuDevicePrimaryCtxRelease_v2, (Device device))                                                \
+  X(cuCtxSetCurrent, (Context context))                                                           \
+  X(cuCtxGetCurrent, (Context* context))                                                          \
+  X(cuCtxPushCurrent_v2, (Context context))                                                       \
+  X(cuCtxPopCurrent_v2, (Context* context))                                                       \
+  X(cuCtxSynchronize, ())                                                                         \
+  X(cuMemGetInfo_v2, (std::size_t* free, std::size_t* total))                                     \
+  X(cuMemAlloc_v2, (DevicePtr* address, std::size_t size))                                        \
+  X(cuMemFree_v2, (DevicePtr address))                                                            \
+  X(cuMemcpyHtoD_v2, (DevicePtr to, const void* from, std::size_t size))                          \
+  X(cuMemcpyDtoH_v2, (void* to, DevicePtr from, std::size_t size))                                \
+  X(cuMemcpyDtoD_v2, (DevicePtr to, DevicePtr from, std::size_t size))                            \
+  X(cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, std::size_t size, Stream stream))      \
+  X(cuMemsetD8_v2, (DevicePtr to, unsigned char value, std::size_t size))                         \
+  X(cuMemHostAlloc, (void** address, std::size_t size, unsigned int flags))                       \
+  X(cuMemFreeHost, (void* address))                                                               \
+  X(cuMemHostRegister_v2, (void* address, std::size_t size, unsigned int flags))                  \
+  X(cuMemHostUnregister, (void* address))                                                         \
+  X(cuStreamCreate, (Stream* stream, unsigned int flags))                                         \
+  X(cuStreamDestroy_v2, (Stream stream))                                                          \
+  X(cuStreamSynchronize, (Stream stream))                                                         \
+  X(cuPointerGetAttribute, (void* data, PointerAttribute attribute, DevicePtr address))           \
+  X(cuMemGetAllocationGranularity,                                                                \
+    (std::size_t* granularity, const AllocationProp* prop, GranularityOption option))             \
+  X(cuMemCreate, (AllocationHandle* handle, std::size_t size, const AllocationProp* prop,         \
+                  unsigned long long flags))                                                      \
+  X(cuMemRelease, (AllocationHandle handle))                                                      \
+  X(cuMemExportToShareableHandle,                                                                 \
+    (void* shareable, AllocationHandle handle, HandleType type, unsigned long long flags))        \
+  X(cuMemImportFromShareableHandle, (AllocationHandle* handle, void* shareable, HandleType type)) \
+  X(cuMemAddressReserve, (DevicePtr* address, std::size_t size, std::size_t alignment,            \
+                          DevicePtr hint, unsigned long long flags))                              \
+  X(cuMemAddressFree, (DevicePtr address, std::size_t size))                                      \
+  X(cuMemMap, (DevicePtr address, std::size_t size, std::size_t offset, AllocationHandle handle,  \
+               unsigned long long flags))                                                         \
+  X(cuMemUnmap, (DevicePtr address, std::size_t size))                                            \
+  X(cuMemSetAccess,                                                                               \
+    (DevicePtr address, std::size_t size, const AccessDesc* desc, std::size_t count))             \
+  X(cuMemGetAccess, (unsigned long long* flags, const Location* location, DevicePtr address))     \
+  X(cuMemRetainAllocationHandle, (AllocationHandle* handle, void* address))                       \
+  X(cuMemGetAllocationPropertiesFromHandle, (AllocationProp* prop, AllocationHandle handle))
+// clang-format on
+
+namespace fo::simcuda {
+
+#define FO_SIMCUDA_DECLARE(symbol, parameters) \
+  extern "C" __attribute__((visibility("default"))) Result symbol parameters;
+FO_SIMCUDA_FUNCTIONS(FO_SIMCUDA_DECLARE)
+#undef FO_SIMCUDA_DECLARE
+
+}  // namespace fo::simcuda

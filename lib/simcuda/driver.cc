@@ -1,0 +1,420 @@
+// See driver.h.
+#include "simcuda/driver.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string_view>
+
+namespace fo::simcuda {
+namespace {
+
+std::uint64_t round_up(std::uint64_t size, std::uint64_t unit) {
+  const std::uint64_t rounded = (size + unit - 1) / unit * unit;
+  require(rounded >= size, Result::kOutOfMemory);
+  return rounded;
+}
+
+/// FNV-1a with splitmix64's finisher.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t h = 0xcbf29ce484222325;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
+  return h ^ (h >> 31);
+}
+
+/// The same in every process for one folder and device, and different for all others.
+Uuid make_uuid(const std::string& dir, int ordinal) {
+  Uuid uuid{};
+  for (std::size_t half = 0; half < 2; ++half) {
+    std::uint64_t bits = hash(dir + '\0' + std::to_string(ordinal) + '\0' + std::to_string(half));
+    for (std::size_t i = 0; i < 8; ++i, bits >>= 8) {
+      uuid.bytes[half * 8 + i] = static_cast<unsigned char>(bits & 0xff);
+    }
+  }
+  return uuid;
+}
+
+std::string text_of(const Uuid& uuid) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kHex[uuid.bytes[i] >> 4];
+    text += kHex[uuid.bytes[i] & 15];
+  }
+  return text;
+}
+
+/// The devices' folder, made if need be.
+std::filesystem::path open_dir(const Settings& settings) {
+  const auto& dir = settings.dir;
+  const auto refuse = [&](const std::string& reason) {
+    throw SettingsError("GMS_SIM_DIR='" + dir.native() + "': " + reason);
+  };
+  if (::mkdir(dir.c_str(), 0700) < 0 && errno != EEXIST) refuse(std::strerror(errno));
+  struct stat status {};
+  if (::lstat(dir.c_str(), &status) < 0) refuse(std::strerror(errno));
+  // Anyone can make a folder in /dev/shm; one that was asked for by name is the asker's business.
+  const bool own = S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
+  if (settings.dir_is_default && !own) refuse("not a folder of this user");
+  std::error_code error;
+  auto canonical = std::filesystem::canonical(dir, error);
+  if (error) refuse(error.message());
+  return canonical;
+}
+
+void* address_of(DevicePtr address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+// Not thread_local: leak checkers stumble over the thread-local storage of libraries that were
+// loaded at run time, and every program under a leak checker that uses this one would suffer.
+std::vector<Context>& thread_contexts() {
+  using Contexts = std::vector<Context>;
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    const int err = ::pthread_key_create(
+        &made, [](void* contexts) { delete static_cast<Contexts*>(contexts); });
+    if (err != 0) throw failure_of_errno(err);
+    return made;
+  }();
+  if (void* contexts = ::pthread_getspecific(key)) return *static_cast<Contexts*>(contexts);
+  auto contexts = std::make_unique<Contexts>();
+  if (const int err = ::pthread_setspecific(key, contexts.get()); err != 0) {
+    throw failure_of_errno(err);
+  }
+  return *contexts.release();
+}
+
+Driver::Driver(const Settings& settings)
+    : granularity_(settings.granularity),
+      context_size_(round_up(settings.context_size, settings.granularity)),
+      space_(settings.granularity) {
+  const auto dir = open_dir(settings);
+  std::vector<Uuid> uuids;
+  std::vector<std::string> names;
+  std::vector<int> visible;
+  for (int ordinal = 0; ordinal < settings.devices; ++ordinal) {
+    uuids.push_back(make_uuid(dir.native(), ordinal));
+    names.push_back(text_of(uuids.back()));
+    visible.push_back(ordinal);
+  }
+  if (settings.visible_devices) visible = visible_devices(*settings.visible_devices, names);
+  require(!visible.empty(), Result::kNoDevice);
+  for (const int ordinal : visible) {
+    devices_.push_back({uuids[static_cast<std::size_t>(ordinal)],
+                        Store(dir / ("device-" + std::to_string(ordinal)), settings.vram),
+                        {}});
+  }
+}
+
+Driver::SimDevice& Driver::at(Device device) {
+  require(device >= 0 && device < device_count(), Result::kInvalidDevice);
+  return devices_[static_cast<std::size_t>(device)];
+}
+
+const Driver::SimDevice& Driver::at(Device device) const {
+  return const_cast<Driver*>(this)->at(device);
+}
+
+Device Driver::device(int ordinal) const {
+  at(ordinal);
+  return ordinal;
+}
+
+std::string Driver::name(Device device) const {
+  at(device);
+  return "Simulated GPU";
+}
+
+Uuid Driver::uuid(Device device) const { return at(device).uuid; }
+
+int Driver::attribute(DeviceAttribute attribute, Device device) const {
+  at(device);
+  switch (attribute) {
+    case DeviceAttribute::kWarpSize:
+      return 32;
+    case DeviceAttribute::kComputeCapabilityMajor:
+      return 9;
+    case DeviceAttribute::kMultiprocessorCount:
+    case DeviceAttribute::kUnifiedAddressing:
+    case DeviceAttribute::kVirtualMemoryManagementSupported:
+    case DeviceAttribute::kHandleTypePosixFileDescriptorSupported:
+      return 1;
+  }
+  return 0;
+}
+
+std::uint64_t Driver::total_memory(Device device) const { return at(device).store.capacity(); }
+
+Context Driver::retain_primary_context(Device device) {
+  SimDevice& sim = at(device);
+  if (sim.context.references == 0) {
+    if (context_size_ > 0) sim.context.memory = sim.store.create(context_size_);
+    sim.context.poisoned = false;
+  }
+  ++sim.context.references;
+  return reinterpret_cast<Context>(&sim.context);
+}
+
+void Driver::release_primary_context(Device device) {
+  SimDevice& sim = at(device);
+  require(sim.context.references > 0, Result::kInvalidContext);
+  if (--sim.context.references == 0 && context_size_ > 0) {
+    sim.store.release(std::move(sim.context.memory));
+  }
+}
+
+Device Driver::device_of(Context context) const {
+  const auto found = std::find_if(devices_.begin(), devices_.end(), [&](const SimDevice& sim) {
+    return reinterpret_cast<const void*>(&sim.context) == context;
+  });
+  require(found != devices_.end(), Result::kInvalidContext);
+  return static_cast<Device>(found - devices_.begin());
+}
+
+Device Driver::current_device() const {
+  require(!thread_contexts().empty(), Result::kInvalidContext);
+  const Device device = device_of(thread_contexts().back());
+  const PrimaryContext& context = at(device).context;
+  require(context.references > 0, Result::kContextIsDestroyed);
+  require(!context.poisoned, Result::kIllegalAddress);
+  return device;
+}
+
+Driver::MemoryInfo Driver::memory_info() {
+  Store& store = at(current_device()).store;
+  const std::uint64_t total = store.capacity();
+  return {total - std::min(total, store.used()), total};
+}
+
+void Driver::check_prop(const AllocationProp& prop) const {
+  require(prop.type == AllocationType::kPinned);
+  require(prop.location.type == LocationType::kDevice, Result::kNotSupported);
+  at(prop.location.id);
+  require(prop.requested_handle_types == HandleType::kNone ||
+              prop.requested_handle_types == HandleType::kPosixFileDescriptor,
+          Result::kNotSupported);
+  require(prop.alloc_flags.compression_type == 0, Result::kNotSupported);
+}
+
+AllocationHandle Driver::create(std::uint64_t size, const AllocationProp& prop) {
+  check_prop(prop);
+  require(size > 0 && size % granularity_ == 0);
+  const Device device = prop.location.id;
+  return add_handle(device, at(device).store.create(size), prop.requested_handle_types);
+}
+
+AllocationHandle Driver::add_handle(Device device, Allocation memory, HandleType exportable) {
+  handles_[++last_handle_] = {device, std::move(memory), exportable, 1};
+  return last_handle_;
+}
+
+// A handle that is none is undefined behaviour on a real driver, and a test's finding here.
+const Driver::Handle& Driver::find_handle(AllocationHandle handle) const {
+  const auto found = handles_.find(handle);
+  require(found != handles_.end(), Result::kInvalidHandle);
+  return found->second;
+}
+
+void Driver::release(AllocationHandle handle) {
+  const auto found = handles_.find(handle);
+  require(found != handles_.end(), Result::kInvalidHandle);
+  if (--found->second.references > 0) return;
+  Handle gone = std::move(found->second);
+  handles_.erase(found);
+  at(gone.device).store.release(std::move(gone.memory));
+}
+
+int Driver::export_fd(AllocationHandle handle, HandleType type) {
+  const Handle& found = find_handle(handle);
+  require(type == HandleType::kPosixFileDescriptor, Result::kNotSupported);
+  require(found.exportable == type);
+  return found.memory.fd.duplicate().release();
+}
+
+AllocationHandle Driver::import_fd(int fd) {
+  for (Device device = 0; device < device_count(); ++device) {
+    if (auto memory = at(device).store.adopt(fd)) {
+      return add_handle(device, std::move(*memory), HandleType::kPosixFileDescriptor);
+    }
+  }
+  throw Failure{Result::kInvalidValue};
+}
+
+AllocationHandle Driver::retain(DevicePtr address) {
+  const Backing& backing = space_.find(address).mapping->backing;
+  require(backing.handle != 0);  // of cuMemAlloc
+  if (const auto found = handles_.find(backing.handle); found != handles_.end()) {
+    ++found->second.references;
+  } else {
+    // Released meanwhile: the same value comes back to life.
+    handles_[backing.handle] = {backing.device, at(backing.device).store.reopen(backing.file),
+                                HandleType::kPosixFileDescriptor, 1};
+  }
+  return backing.handle;
+}
+
+AllocationProp Driver::properties(AllocationHandle handle) const {
+  const Handle& found = find_handle(handle);
+  AllocationProp prop{};
+  prop.type = AllocationType::kPinned;
+  prop.requested_handle_types = found.exportable;
+  prop.location = {LocationType::kDevice, found.device};
+  return prop;
+}
+
+DevicePtr Driver::reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint) {
+  return space_.reserve(size, alignment, hint, AddressSpace::Kind::kReserved);
+}
+
+void Driver::free_range(DevicePtr address, std::uint64_t size) {
+  space_.free(address, size, AddressSpace::Kind::kReserved);
+}
+
+void Driver::map(DevicePtr address, std::uint64_t size, std::uint64_t offset,
+                 AllocationHandle handle) {
+  require(offset == 0, Result::kNotSupported);
+  const Handle& found = find_handle(handle);
+  require(size <= found.memory.size);
+  space_.map(address, size, found.memory.fd, {found.device, found.memory.id, handle},
+             AddressSpace::Kind::kReserved);
+}
+
+void Driver::unmap(DevicePtr address, std::uint64_t size) {
+  for (const Backing& backing : space_.unmap(address, size, AddressSpace::Kind::kReserved)) {
+    if (!handles_.contains(backing.handle)) at(backing.device).store.reap(backing.file);
+  }
+}
+
+void Driver::set_access(DevicePtr address, std::uint64_t size, const AccessDesc* desc,
+                        std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    require(desc[i].location.type == LocationType::kDevice, Result::kNotSupported);
+    at(desc[i].location.id);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    space_.set_access(address, size, desc[i].location.id, desc[i].flags);
+  }
+}
+
+AccessFlags Driver::access(const Location& location, DevicePtr address) const {
+  require(location.type == LocationType::kDevice, Result::kNotSupported);
+  at(location.id);
+  const auto& access = space_.find(address).mapping->access;
+  const auto found = access.find(location.id);
+  return found == access.end() ? AccessFlags::kNone : found->second;
+}
+
+DevicePtr Driver::allocate_memory(std::uint64_t size) {
+  require(size > 0);
+  const Device device = current_device();
+  Store& store = at(device).store;
+  size = round_up(size, granularity_);
+  Allocation memory = store.create(size);
+  DevicePtr address = 0;
+  try {
+    address = space_.reserve(size, 0, 0, AddressSpace::Kind::kLinear);
+    space_.map(address, size, memory.fd, {device, memory.id, 0}, AddressSpace::Kind::kLinear);
+    space_.set_access(address, size, device, AccessFlags::kReadWrite);
+  } catch (const Failure&) {
+    store.release(std::move(memory));
+    throw;
+  }
+  linear_[address] = {device, std::move(memory)};
+  return address;
+}
+
+void Driver::free_memory(DevicePtr address) {
+  current_device();
+  const auto found = linear_.find(address);
+  require(found != linear_.end());
+  Linear gone = std::move(found->second);
+  linear_.erase(found);
+  space_.unmap(address, gone.memory.size, AddressSpace::Kind::kLinear);
+  space_.free(address, gone.memory.size, AddressSpace::Kind::kLinear);
+  at(gone.device).store.release(std::move(gone.memory));
+}
+
+void Driver::check_copy(DevicePtr address, std::uint64_t size, bool writing) {
+  const Device device = current_device();
+  try {
+    space_.check_access(address, size, writing);
+  } catch (const Failure& failure) {
+    if (failure.result == Result::kIllegalAddress) at(device).context.poisoned = true;
+    throw;
+  }
+}
+
+Driver::PointerInfo Driver::pointer_info(DevicePtr address) const {
+  if (const auto after = host_.upper_bound(address); after != host_.begin()) {
+    const auto& [start, host] = *std::prev(after);
+    if (address - start < host.size) return {MemoryType::kHost, 0, start, host.size};
+  }
+  const auto found = space_.find(address);
+  return {MemoryType::kDevice, found.mapping->backing.device, found.address, found.mapping->size};
+}
+
+void* Driver::allocate_host(std::uint64_t size) {
+  current_device();
+  require(size > 0);
+  void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) throw failure_of_errno(errno);
+  host_[reinterpret_cast<DevicePtr>(address)] = {size, false};
+  return address;
+}
+
+void Driver::free_host(void* address) {
+  current_device();
+  const auto found = host_.find(reinterpret_cast<DevicePtr>(address));
+  require(found != host_.end() && !found->second.registered);
+  ::munmap(address_of(found->first), found->second.size);
+  host_.erase(found);
+}
+
+void Driver::register_host(void* address, std::uint64_t size) {
+  current_device();
+  require(address != nullptr && size > 0);
+  const auto start = reinterpret_cast<DevicePtr>(address);
+  require(start + size > start);
+  const auto after = host_.lower_bound(start + size);
+  if (after != host_.begin()) {
+    const auto& [last, host] = *std::prev(after);
+    require(last + host.size <= start, Result::kHostMemoryAlreadyRegistered);
+  }
+  host_[start] = {size, true};
+}
+
+void Driver::unregister_host(void* address) {
+  current_device();
+  const auto found = host_.find(reinterpret_cast<DevicePtr>(address));
+  require(found != host_.end() && found->second.registered, Result::kHostMemoryNotRegistered);
+  host_.erase(found);
+}
+
+Stream Driver::create_stream() {
+  current_device();
+  const auto stream = reinterpret_cast<Stream>(++last_stream_);
+  streams_.insert(stream);
+  return stream;
+}
+
+void Driver::destroy_stream(Stream stream) {
+  require(streams_.erase(stream) == 1, Result::kInvalidHandle);
+}
+
+void Driver::require_stream(Stream stream) const {
+  const auto value = reinterpret_cast<std::uintptr_t>(stream);
+  require(value <= 2 || streams_.contains(stream), Result::kInvalidHandle);
+}
+
+}  // namespace fo::simcuda

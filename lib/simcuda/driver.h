@@ -1,0 +1,134 @@
+// What the simulated driver knows of this process: devices, handles, address space, contexts, host
+// memory and streams. One function for each of the driver's, which throws Failure where that would
+// answer an error; output pointers are checked by api.cc. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simcuda/address_space.h"
+#include "simcuda/result.h"
+#include "simcuda/settings.h"
+#include "simcuda/store.h"
+
+namespace fo::simcuda {
+
+class Driver {
+ public:
+  /// Opens the folders of the visible devices. Throws SettingsError where the folder can't be used,
+  /// Failure otherwise: no device when none is visible.
+  explicit Driver(const Settings& settings);
+
+  [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
+  /// Throws invalid device.
+  Device device(int ordinal) const;
+  [[nodiscard]] std::string name(Device device) const;
+  [[nodiscard]] Uuid uuid(Device device) const;
+  [[nodiscard]] int attribute(DeviceAttribute attribute, Device device) const;
+  [[nodiscard]] std::uint64_t total_memory(Device device) const;
+  [[nodiscard]] std::uint64_t granularity() const { return granularity_; }
+
+  Context retain_primary_context(Device device);
+  void release_primary_context(Device device);
+  /// Throws invalid context for anything that is none.
+  Device device_of(Context context) const;
+  /// The device of the calling thread's current context. Throws invalid context when there is none,
+  /// context is destroyed, or the illegal address that an earlier call ran into.
+  Device current_device() const;
+
+  struct MemoryInfo {
+    std::uint64_t free = 0;
+    std::uint64_t total = 0;
+  };
+  MemoryInfo memory_info();
+
+  AllocationHandle create(std::uint64_t size, const AllocationProp& prop);
+  void release(AllocationHandle handle);
+  int export_fd(AllocationHandle handle, HandleType type);
+  AllocationHandle import_fd(int fd);
+  AllocationHandle retain(DevicePtr address);
+  [[nodiscard]] AllocationProp properties(AllocationHandle handle) const;
+  void check_prop(const AllocationProp& prop) const;
+
+  DevicePtr reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint);
+  void free_range(DevicePtr address, std::uint64_t size);
+  void map(DevicePtr address, std::uint64_t size, std::uint64_t offset, AllocationHandle handle);
+  void unmap(DevicePtr address, std::uint64_t size);
+  void set_access(DevicePtr address, std::uint64_t size, const AccessDesc* desc, std::size_t count);
+  [[nodiscard]] AccessFlags access(const Location& location, DevicePtr address) const;
+
+  DevicePtr allocate_memory(std::uint64_t size);
+  void free_memory(DevicePtr address);
+  /// For the copies: throw unless the current context can read, or write, all of the range.
+  void check_readable(DevicePtr address, std::uint64_t size) { check_copy(address, size, false); }
+  void check_writable(DevicePtr address, std::uint64_t size) { check_copy(address, size, true); }
+  struct PointerInfo {
+    MemoryType type = MemoryType::kHost;
+    Device device = 0;
+    DevicePtr start = 0;
+    std::uint64_t size = 0;
+  };
+  [[nodiscard]] PointerInfo pointer_info(DevicePtr address) const;
+
+  void* allocate_host(std::uint64_t size);
+  void free_host(void* address);
+  void register_host(void* address, std::uint64_t size);
+  void unregister_host(void* address);
+
+  Stream create_stream();
+  void destroy_stream(Stream stream);
+  void require_stream(Stream stream) const;
+
+ private:
+  struct PrimaryContext {
+    unsigned int references = 0;
+    bool poisoned = false;  // by an illegal access: every later call fails too
+    Allocation memory;      // what a context costs
+  };
+  struct SimDevice {
+    Uuid uuid{};
+    Store store;
+    PrimaryContext context;
+  };
+  struct Handle {
+    Device device = 0;
+    Allocation memory;
+    HandleType exportable = HandleType::kNone;
+    unsigned int references = 0;
+  };
+  /// Of cuMemAlloc.
+  struct Linear {
+    Device device = 0;
+    Allocation memory;
+  };
+  struct HostMemory {
+    std::uint64_t size = 0;
+    bool registered = false;  // else allocated
+  };
+
+  SimDevice& at(Device device);
+  const SimDevice& at(Device device) const;
+  const Handle& find_handle(AllocationHandle handle) const;
+  AllocationHandle add_handle(Device device, Allocation memory, HandleType exportable);
+  void check_copy(DevicePtr address, std::uint64_t size, bool writing);
+
+  std::uint64_t granularity_;
+  std::uint64_t context_size_;
+  std::vector<SimDevice> devices_;  // never resized: the addresses of their contexts are CUcontexts
+  AddressSpace space_;
+  std::unordered_map<AllocationHandle, Handle> handles_;
+  AllocationHandle last_handle_ = 0x1000;  // not a small number: those are taken for fds
+  std::map<DevicePtr, Linear> linear_;
+  std::map<DevicePtr, HostMemory> host_;
+  std::set<Stream> streams_;
+  std::uintptr_t last_stream_ = 0x1000;  // 1 and 2 are the legacy and the per-thread stream
+};
+
+/// The calling thread's stack of contexts, the current one last. Needs no Driver.
+std::vector<Context>& thread_contexts();
+
+}  // namespace fo::simcuda

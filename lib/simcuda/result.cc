@@ -1,0 +1,64 @@
+// The names of results, spelled as in cuda.h. See result.h.
+#include "simcuda/result.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+namespace fo::simcuda {
+namespace {
+
+// More than this library answers by itself: GMS_SIM_FAULTS can ask for any of them.
+constexpr ResultText kTexts[] = {
+    {Result::kSuccess, "CUDA_SUCCESS", "no error"},
+    {Result::kInvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {Result::kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {Result::kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {Result{4}, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {Result{46}, "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {Result::kNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {Result::kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {Result::kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {Result{205}, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
+    {Result{206}, "CUDA_ERROR_UNMAP_FAILED", "unmapping of buffer object failed"},
+    {Result{214}, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {Result::kOperatingSystem, "CUDA_ERROR_OPERATING_SYSTEM",
+     "OS call failed or operation not supported on this OS"},
+    {Result::kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {Result{401}, "CUDA_ERROR_ILLEGAL_STATE",
+     "the operation cannot be performed in the present state"},
+    {Result::kNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {Result::kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {Result::kContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+    {Result::kHostMemoryAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+     "part or all of the requested memory range is already mapped"},
+    {Result::kHostMemoryNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+     "pointer does not correspond to a registered memory region"},
+    {Result{800}, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {Result::kNotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {Result::kUnknown, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+}  // namespace
+
+Failure failure_of_errno(int err) {
+  switch (err) {
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return Failure{Result::kOutOfMemory};
+    default:
+      return Failure{Result::kOperatingSystem};
+  }
+}
+
+const ResultText* find_result_text(Result result) {
+  const auto* found = std::find_if(std::begin(kTexts), std::end(kTexts),
+                                   [&](const ResultText& text) { return text.result == result; });
+  return found == std::end(kTexts) ? nullptr : found;
+}
+
+}  // namespace fo::simcuda

@@ -1,0 +1,70 @@
+// What the environment says about the simulated devices. Parsing only; read once, at cuInit.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fo::simcuda {
+
+/// A variable that can't be understood or used, with the line that says so.
+class SettingsError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// One item of GMS_SIM_FAULTS, "function:k=what": k is 3 (the third call of this process), 3+ (from
+/// the third on) or * (each).
+struct Fault {
+  enum class Action { kFail, kHang, kKill };
+  std::string function;  // without _v2
+  std::uint64_t first = 1;
+  bool and_later = false;
+  Action action = Action::kFail;
+  std::uint32_t result = 0;  // of kFail
+};
+
+/// One item of GMS_SIM_LATENCY, "function=200us".
+struct Latency {
+  std::string function;  // without _v2
+  std::chrono::nanoseconds duration{};
+};
+
+struct Settings {
+  /// GMS_SIM_DIR; by default a folder of this user on /dev/shm.
+  std::filesystem::path dir;
+  bool dir_is_default = false;
+  int devices = 2;                              // GMS_SIM_DEVICES, 1 to 64
+  std::uint64_t vram = std::uint64_t{8} << 30;  // GMS_SIM_VRAM, of each device
+  std::uint64_t granularity = 2u << 20;         // GMS_SIM_GRANULARITY, a power of two, >= 4096
+  std::uint64_t context_size = 16u << 20;       // GMS_SIM_CONTEXT_SIZE, may be 0
+  std::vector<Fault> faults;
+  std::vector<Latency> latencies;
+  std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
+
+  /// Throws SettingsError.
+  static Settings from_env();
+};
+
+/// "cuMemAlloc_v2" and "cuMemAlloc" are one function to whoever asks for faults.
+std::string_view unversioned(std::string_view function);
+
+/// A number with us, ms, s (durations) or none, KiB, MiB, GiB, TiB (sizes).
+std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// Throw SettingsError.
+std::vector<Fault> parse_faults(std::string_view text);
+std::vector<Latency> parse_latencies(std::string_view text);
+
+/// Which of the devices with these UUIDs ("GPU-…") CUDA_VISIBLE_DEVICES leaves, in its order. Items
+/// are ordinals or unique beginnings of UUIDs; as with the real driver, the first that names no
+/// device, or one already named, ends the list.
+std::vector<int> visible_devices(std::string_view list, const std::vector<std::string>& uuids);
+
+}  // namespace fo::simcuda

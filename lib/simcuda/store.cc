@@ -1,0 +1,211 @@
+// See store.h.
+#include "simcuda/store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "simcuda/result.h"
+
+namespace fo::simcuda {
+namespace {
+
+constexpr const char* kBook = "book";
+constexpr const char* kNewborn = "new";
+
+int check(int result) {
+  if (result < 0) throw failure_of_errno(errno);
+  return result;
+}
+
+std::string name_of(FileId id) { return "mem-" + std::to_string(id); }
+
+/// Excludes other processes. A record lock, not a flock: it belongs to the process, so a child
+/// forked meanwhile can't keep it when this process is killed.
+class BookLock {
+ public:
+  explicit BookLock(const Fd& book) : fd_(book.get()) {
+    // EDEADLK is a guess of the kernel's about other threads' locks: nobody waits under this one.
+    while (set(F_WRLCK) < 0) {
+      if (errno != EINTR && errno != EDEADLK) throw failure_of_errno(errno);
+    }
+  }
+  BookLock(const BookLock&) = delete;
+  BookLock& operator=(const BookLock&) = delete;
+  ~BookLock() { set(F_UNLCK); }
+
+ private:
+  int set(short type) const {
+    struct flock lock {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    return ::fcntl(fd_, F_SETLKW, &lock);
+  }
+  int fd_;
+};
+
+/// Backs the file in full; an errno. In steps, because an interrupted step starts over.
+int allocate(const Fd& file, std::uint64_t size) {
+  constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
+  for (std::uint64_t done = 0; done < size;) {
+    const std::uint64_t step = std::min(kStep, size - done);
+    const int err =
+        ::posix_fallocate(file.get(), static_cast<off_t>(done), static_cast<off_t>(step));
+    if (err == EINTR) continue;
+    if (err != 0) return err;
+    done += step;
+  }
+  return 0;
+}
+
+/// Whether no other description holds the file. Grants nothing that outlives `file`.
+bool unheld(const Fd& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0; }
+
+}  // namespace
+
+Fd Fd::duplicate() const { return Fd(check(::fcntl(fd_, F_DUPFD_CLOEXEC, 0))); }
+
+Store::Store(const std::filesystem::path& dir, std::uint64_t capacity) : capacity_(capacity) {
+  if (::mkdir(dir.c_str(), 0700) < 0 && errno != EEXIST) throw failure_of_errno(errno);
+  dir_ = Fd(check(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  book_ = Fd(check(::openat(dir_.get(), kBook, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
+}
+
+Allocation Store::create(std::uint64_t size) {
+  Allocation made = place(size);
+  // Outside the lock, for it takes long; the file is held and has its size, so it counts.
+  int err = allocate(made.fd, size);
+  if (err == ENOSPC) {
+    used();  // the dead may hold what is missing
+    err = allocate(made.fd, size);
+  }
+  if (err != 0) {
+    release(std::move(made));
+    throw failure_of_errno(err);
+  }
+  return made;
+}
+
+Allocation Store::place(std::uint64_t size) {
+  require(size <= capacity_, Result::kOutOfMemory);
+  const BookLock lock(book_);
+  std::optional<std::uint64_t> used = read_book();
+  if (!used || *used > capacity_ - size) used = scan();
+  require(*used <= capacity_ - size, Result::kOutOfMemory);
+  write_book(*used + size);
+  Allocation made;
+  made.size = size;
+  made.fd = make_file(size, made.id);
+  return made;
+}
+
+Fd Store::make_file(std::uint64_t size, FileId& id) {
+  // Only whoever has the book's lock makes files, so what bears the name was left by the killed.
+  ::unlinkat(dir_.get(), kNewborn, 0);
+  Fd file(check(::openat(dir_.get(), kNewborn, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+  check(::flock(file.get(), LOCK_SH | LOCK_NB));
+  check(::ftruncate(file.get(), static_cast<off_t>(size)));
+  struct stat status {};
+  check(::fstat(file.get(), &status));
+  id = status.st_ino;
+  check(::renameat2(dir_.get(), kNewborn, dir_.get(), name_of(id).c_str(), RENAME_NOREPLACE));
+  return file;
+}
+
+std::optional<Allocation> Store::adopt(int fd) {
+  struct stat given {};
+  check(::fstat(fd, &given));
+  struct stat ours {};
+  if (!S_ISREG(given.st_mode) ||
+      ::fstatat(dir_.get(), name_of(given.st_ino).c_str(), &ours, AT_SYMLINK_NOFOLLOW) < 0 ||
+      ours.st_dev != given.st_dev || ours.st_ino != given.st_ino) {
+    return std::nullopt;  // and left alone: it may be somebody's lock file
+  }
+  Allocation allocation;
+  allocation.fd = Fd(check(::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
+  allocation.id = given.st_ino;
+  allocation.size = static_cast<std::uint64_t>(given.st_size);
+  // Changes nothing for an exported fd. One that was opened by name held nothing until now, and the
+  // file may be gone.
+  check(::flock(allocation.fd.get(), LOCK_SH | LOCK_NB));
+  check(::fstat(fd, &given));
+  if (given.st_nlink == 0) return std::nullopt;
+  return allocation;
+}
+
+Allocation Store::reopen(FileId id) {
+  Allocation allocation;
+  allocation.fd = Fd(check(::openat(dir_.get(), name_of(id).c_str(), O_RDWR | O_CLOEXEC)));
+  allocation.id = id;
+  check(::flock(allocation.fd.get(), LOCK_SH | LOCK_NB));
+  struct stat status {};
+  check(::fstat(allocation.fd.get(), &status));
+  allocation.size = static_cast<std::uint64_t>(status.st_size);
+  return allocation;
+}
+
+void Store::release(Allocation allocation) {
+  allocation.fd.reset();
+  reap(allocation.id);
+}
+
+void Store::reap(FileId id) {
+  const BookLock lock(book_);
+  const Fd file(::openat(dir_.get(), name_of(id).c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file.valid() || !unheld(file) || ::fstat(file.get(), &status) < 0) return;
+  if (::unlinkat(dir_.get(), name_of(id).c_str(), 0) < 0) return;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (const auto used = read_book()) write_book(*used - std::min(*used, size));
+}
+
+std::uint64_t Store::used() {
+  const BookLock lock(book_);
+  return scan();
+}
+
+std::uint64_t Store::scan() {
+  const int listed = check(::openat(dir_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(listed), ::closedir);
+  if (!dir) {
+    const Failure failure = failure_of_errno(errno);
+    ::close(listed);
+    throw failure;
+  }
+  std::uint64_t live = 0;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == ".." || name == kBook) continue;
+    const Fd file(check(::openat(dir_.get(), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)));
+    struct stat status {};
+    check(::fstat(file.get(), &status));
+    if (!unheld(file)) {
+      live += static_cast<std::uint64_t>(status.st_size);
+    } else {
+      check(::unlinkat(dir_.get(), entry->d_name, 0));
+    }
+  }
+  write_book(live);
+  return live;
+}
+
+std::optional<std::uint64_t> Store::read_book() const {
+  std::uint64_t used = 0;
+  const ssize_t got = ::pread(book_.get(), &used, sizeof used, 0);
+  if (got != static_cast<ssize_t>(sizeof used)) return std::nullopt;  // a new book
+  return used;
+}
+
+void Store::write_book(std::uint64_t used) {
+  const ssize_t put = ::pwrite(book_.get(), &used, sizeof used, 0);
+  if (put != static_cast<ssize_t>(sizeof used)) throw failure_of_errno(put < 0 ? errno : ENOSPC);
+}
+
+}  // namespace fo::simcuda

@@ -1,0 +1,426 @@
+// What this project relies on in a CUDA driver (spec/cuda-vmm.md), shown on the simulated driver
+// and, unchanged, on the real one where there is one. The test process itself never calls CUDA: a
+// driver doesn't survive fork, so all of it happens in children.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "cuda/child.h"
+#include "cuda/device.h"
+#include "cuda/memory.h"
+#include "cuda/sim_folder.h"
+
+namespace fo::cuda {
+namespace {
+
+using abi::Result;
+using base::ByteCount;
+
+constexpr base::DeviceOrdinal kDevice{0};
+/// Memory mapped for reading and writing.
+struct Mapped {
+  Mapped(const std::shared_ptr<const Driver>& driver, const PhysicalMemory& memory)
+      : range(AddressRange::reserve(driver, memory.size())),
+        mapping(Mapping::map(driver, range.address(), memory.size(), memory)) {
+    set_access(*driver, range.address(), memory.size(), kDevice, Access::kReadWrite);
+  }
+  AddressRange range;
+  Mapping mapping;
+};
+
+/// A process that has memory, its own or another's, and does what it is told. It has a context only
+/// while it reads or writes, so that nothing but the memory shows in what is used.
+class Peer {
+ public:
+  enum Command : std::uint64_t { kCreate, kExport, kImport, kRelease, kMap, kUnmap, kWrite, kRead };
+
+  Peer(const std::string& choice, ByteCount size)
+      : child_([=](Channel& test) { serve(test, choice, size); }) {
+    child_.channel().expect(kReady);
+  }
+
+  std::uint64_t tell(Command command) { return ask(command).value; }
+  base::UniqueFd export_fd() { return ask(kExport).fd; }
+  void import_fd(const base::UniqueFd& fd) { ask(kImport, fd.get()); }
+  void kill() { child_.kill(); }
+
+ private:
+  static constexpr std::uint64_t kReady = 1000;
+
+  Channel::Message ask(Command command, int fd = -1) {
+    child_.channel().send(command, fd);
+    return child_.channel().receive();
+  }
+
+  static void serve(const Channel& test, const std::string& choice, ByteCount size) {
+    const auto driver = Driver::open(choice);
+    PhysicalMemory memory;
+    std::optional<Mapped> mapped;
+    test.send(kReady);
+    for (;;) {
+      const auto message = test.receive();
+      base::UniqueFd fd;
+      std::uint64_t value = kReady;
+      switch (message.value) {
+        case kCreate:
+          memory = PhysicalMemory::create(driver, kDevice, size);
+          break;
+        case kExport:
+          fd = memory.export_fd();
+          break;
+        case kImport:
+          memory = PhysicalMemory::import_fd(driver, message.fd.get(), size);
+          break;
+        case kRelease:
+          memory.close();
+          break;
+        case kMap:
+          mapped.emplace(driver, memory);
+          break;
+        case kUnmap:
+          mapped.reset();
+          break;
+        case kWrite: {
+          const auto context = PrimaryContext::retain(driver, kDevice);
+          fill(*driver, mapped->range.address(), std::byte{0x5a}, size);
+          synchronize(*driver);
+          break;
+        }
+        case kRead: {
+          const auto context = PrimaryContext::retain(driver, kDevice);
+          std::byte last{};
+          copy_to_host(*driver, {&last, 1}, mapped->range.address() + size - 1);
+          value = std::to_integer<std::uint64_t>(last);
+          break;
+        }
+      }
+      test.send(value, fd.get());
+    }
+  }
+
+  Child child_;
+};
+
+/// Sees how much of the device is in use.
+class Observer {
+ public:
+  explicit Observer(const std::string& choice)
+      : child_([=](Channel& test) {
+          const auto driver = Driver::open(choice);
+          const auto context = PrimaryContext::retain(driver, kDevice);
+          for (;;) {
+            const MemoryInfo info = memory_info(driver, kDevice);
+            test.send(info.total - info.free);
+            static_cast<void>(test.receive());
+          }
+        }),
+        last_(child_.channel().receive().value) {}
+
+  /// What is used now beyond what was used at the last question.
+  std::int64_t change() {
+    child_.channel().send(0);
+    const std::uint64_t before = last_;
+    last_ = child_.channel().receive().value;
+    return static_cast<std::int64_t>(last_ - before);
+  }
+
+ private:
+  Child child_;
+  std::uint64_t last_;
+};
+
+class Contract : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    choice_ = GetParam();
+    if (choice_.starts_with("sim")) {
+      sim_.emplace();
+      if (choice_ != "sim") {
+        sim_->set("GMS_SIM_GRANULARITY", choice_.substr(4));
+        size_ = 16 * base::kMiB;
+      }
+      choice_ = "sim";
+      return;
+    }
+    if (in_child([&] { open(); }) == 0) return;  // else the child has printed why
+    const char* must_run = std::getenv("FO_MUST_RUN");
+    if (must_run && std::string_view(must_run).find("gpu") != std::string_view::npos) {
+      FAIL() << "FO_MUST_RUN asks for a GPU and no CUDA driver is usable";
+    }
+    GTEST_SKIP() << "no CUDA driver is usable here";
+  }
+
+  std::shared_ptr<const Driver> open() const { return Driver::open(choice_); }
+
+  /// To the byte on the simulated device; a real one has other users.
+  void expect_change(Observer& observer, std::int64_t bytes) const {
+    const std::int64_t slack = sim_ ? 0 : 64 << 20;
+    const std::int64_t change = observer.change();
+    EXPECT_LE(change, bytes + slack);
+    EXPECT_GE(change, bytes - slack);
+  }
+
+  [[nodiscard]] std::int64_t used() const { return static_cast<std::int64_t>(size_); }
+
+  std::string choice_;
+  ByteCount size_ = 512 * base::kMiB;  // as in the seeds' Decision 7
+  std::optional<SimFolder> sim_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Driver, Contract,
+                         ::testing::Values("sim", "sim_64KiB", "sim_4MiB", "cuda"),
+                         [](const auto& param) { return std::string(param.param); });
+
+// The table of the seeds' Decision 7, and its end by releasing.
+TEST_P(Contract, MemoryIsFreeWhenTheLastProcessReleasesIt) {
+  Peer server(choice_, size_);
+  Peer client(choice_, size_);
+  Observer observer(choice_);
+  server.tell(Peer::kCreate);
+  client.import_fd(server.export_fd());
+  expect_change(observer, used());
+  server.tell(Peer::kRelease);
+  expect_change(observer, 0);
+  client.tell(Peer::kRelease);
+  expect_change(observer, -used());
+}
+
+// The same, and its end by dying.
+TEST_P(Contract, MemoryIsFreeWhenTheLastProcessIsKilled) {
+  Peer server(choice_, size_);
+  Peer client(choice_, size_);
+  Observer observer(choice_);
+  server.tell(Peer::kCreate);
+  client.import_fd(server.export_fd());
+  client.tell(Peer::kMap);
+  expect_change(observer, used());
+  server.kill();
+  expect_change(observer, 0);
+  client.kill();
+  expect_change(observer, -used());
+}
+
+TEST_P(Contract, ExportedFdAloneKeepsMemoryImportableAfterTheExporterDied) {
+  Peer server(choice_, size_);
+  Peer client(choice_, size_);
+  Observer observer(choice_);
+  server.tell(Peer::kCreate);
+  server.tell(Peer::kMap);
+  server.tell(Peer::kWrite);
+  base::UniqueFd fd = server.export_fd();
+  server.kill();
+  expect_change(observer, used());
+
+  client.import_fd(fd);
+  fd.reset();
+  client.tell(Peer::kMap);
+  EXPECT_EQ(client.tell(Peer::kRead), 0x5a);
+  expect_change(observer, 0);
+  client.kill();
+  expect_change(observer, -used());
+}
+
+TEST_P(Contract, FdInFlightKeepsMemory) {
+  Peer server(choice_, size_);
+  Observer observer(choice_);
+  int sockets[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+  base::UniqueFd receiver(sockets[0]);
+  {
+    const Channel sender{base::UniqueFd(sockets[1])};
+    server.tell(Peer::kCreate);
+    sender.send(0, server.export_fd().get());
+  }
+  server.kill();
+  expect_change(observer, used());
+  receiver.reset();
+  expect_change(observer, -used());
+}
+
+TEST_P(Contract, MappingAloneKeepsMemory) {
+  Peer server(choice_, size_);
+  Peer client(choice_, size_);
+  Observer observer(choice_);
+  server.tell(Peer::kCreate);
+  client.import_fd(server.export_fd());
+  client.tell(Peer::kMap);
+  client.tell(Peer::kRelease);
+  server.kill();
+  expect_change(observer, used());
+  client.tell(Peer::kUnmap);
+  expect_change(observer, -used());
+}
+
+TEST_P(Contract, AnotherProcessSeesWhatWasWritten) {
+  Peer server(choice_, size_);
+  Peer client(choice_, size_);
+  server.tell(Peer::kCreate);
+  client.import_fd(server.export_fd());
+  client.tell(Peer::kMap);
+  server.tell(Peer::kMap);
+  server.tell(Peer::kWrite);
+  EXPECT_EQ(client.tell(Peer::kRead), 0x5a);
+}
+
+TEST_P(Contract, EachImportIsAReferenceOfItsOwn) {
+  Observer observer(choice_);
+  Child child([&](Channel& test) {
+    const auto driver = open();
+    auto created = PhysicalMemory::create(driver, kDevice, size_);
+    const auto fd = created.export_fd();
+    auto first = PhysicalMemory::import_fd(driver, fd.get(), size_);
+    auto second = PhysicalMemory::import_fd(driver, fd.get(), size_);
+    created.close();
+    first.close();
+    test.send(0);
+    static_cast<void>(test.receive());
+    // Still usable by the last one.
+    const Mapped mapped(driver, second);
+  });
+  static_cast<void>(child.channel().receive());
+  expect_change(observer, used());
+  child.channel().send(0);
+  EXPECT_EQ(child.wait(), 0);
+  expect_change(observer, -used());
+}
+
+TEST_P(Contract, TwoMappingsOfOneMemoryAlias) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              const auto context = PrimaryContext::retain(driver, kDevice);
+              const auto size = device_info(*driver, kDevice).granularity;
+              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const Mapped one(driver, memory);
+              const Mapped two(driver, memory);
+              EXPECT_NE(one.range.address(), two.range.address());
+              fill(*driver, one.range.address(), std::byte{7}, size);
+              synchronize(*driver);
+              std::byte seen{};
+              copy_to_host(*driver, {&seen, 1}, two.range.address() + 3);
+              EXPECT_EQ(seen, std::byte{7});
+            }),
+            0);
+}
+
+TEST_P(Contract, ReservedMappedAndAccessibleAreThreeStates) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              const abi::Functions& api = driver->api();
+              const auto size = device_info(*driver, kDevice).granularity;
+              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const auto handle = memory.handle();
+              const abi::AccessDesc desc{{abi::LocationType::kDevice, 0}, abi::AccessFlags::kRead};
+              abi::DevicePtr at = 0;
+              ASSERT_EQ(api.cuMemAddressReserve(&at, 3 * size, 0, 0, 0), Result::kSuccess);
+
+              // Reserved.
+              EXPECT_EQ(api.cuMemSetAccess(at, size, &desc, 1), Result::kInvalidValue);
+              EXPECT_EQ(api.cuMemUnmap(at, size), Result::kInvalidValue);
+              EXPECT_NE(api.cuMemMap(at, size, size, handle, 0), Result::kSuccess);  // an offset
+              EXPECT_EQ(api.cuMemMap(at, size / 2, 0, handle, 0), Result::kInvalidValue);
+
+              // Mapped.
+              ASSERT_EQ(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
+              EXPECT_NE(api.cuMemMap(at, size, 0, handle, 0), Result::kSuccess);
+              ASSERT_EQ(api.cuMemMap(at + size, size, 0, handle, 0), Result::kSuccess);
+              EXPECT_EQ(api.cuMemSetAccess(at, 3 * size, &desc, 1), Result::kInvalidValue);
+              unsigned long long flags = 99;
+              ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at), Result::kSuccess);
+              EXPECT_EQ(flags, 0u);
+
+              // Accessible, two mappings by one call.
+              ASSERT_EQ(api.cuMemSetAccess(at, 2 * size, &desc, 1), Result::kSuccess);
+              ASSERT_EQ(api.cuMemGetAccess(&flags, &desc.location, at + size), Result::kSuccess);
+              EXPECT_EQ(flags, 1u);
+
+              // And back.
+              EXPECT_NE(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
+              EXPECT_NE(api.cuMemUnmap(at, size / 2), Result::kSuccess);
+              EXPECT_EQ(api.cuMemUnmap(at, size), Result::kSuccess);
+              EXPECT_EQ(api.cuMemUnmap(at + size, size), Result::kSuccess);
+              EXPECT_NE(api.cuMemAddressFree(at, 2 * size), Result::kSuccess);
+              EXPECT_EQ(api.cuMemAddressFree(at, 3 * size), Result::kSuccess);
+            }),
+            0);
+}
+
+TEST_P(Contract, MisuseIsAnswered) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              const abi::Functions& api = driver->api();
+              const auto size = device_info(*driver, kDevice).granularity;
+              abi::Device device = 0;
+              EXPECT_EQ(api.cuDeviceGet(&device, 1000), Result::kInvalidDevice);
+              std::size_t free = 0;
+              std::size_t total = 0;
+              EXPECT_EQ(api.cuMemGetInfo_v2(&free, &total), Result::kInvalidContext);
+              EXPECT_EQ(api.cuCtxSynchronize(), Result::kInvalidContext);
+              abi::AllocationProp prop{};
+              prop.type = abi::AllocationType::kPinned;
+              prop.location = {abi::LocationType::kDevice, 0};
+              abi::AllocationHandle handle = 0;
+              EXPECT_EQ(api.cuMemCreate(&handle, size / 2, &prop, 0), Result::kInvalidValue);
+              EXPECT_EQ(api.cuMemCreate(&handle, size, &prop, 1), Result::kInvalidValue);
+              EXPECT_EQ(api.cuMemCreate(&handle, 0, &prop, 0), Result::kInvalidValue);
+              EXPECT_EQ(api.cuMemCreate(&handle, ByteCount{1} << 50, &prop, 0),
+                        Result::kOutOfMemory);
+              EXPECT_EQ(api.cuInit(1), Result::kInvalidValue);
+              const char* name = nullptr;
+              EXPECT_EQ(api.cuGetErrorName(Result{123456}, &name), Result::kInvalidValue);
+            }),
+            0);
+}
+
+TEST_P(Contract, ClosedAndForeignFdsAreRefused) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              EXPECT_THROW(PhysicalMemory::import_fd(driver, 999, size_), CudaError);
+              EXPECT_THROW(PhysicalMemory::import_fd(driver, -1, size_), CudaError);
+              const base::UniqueFd foreign(::open("/dev/null", O_RDWR | O_CLOEXEC));
+              EXPECT_THROW(PhysicalMemory::import_fd(driver, foreign.get(), size_), CudaError);
+            }),
+            0);
+}
+
+TEST_P(Contract, RetainGivesTheHandleThatWasMapped) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              const auto size = device_info(*driver, kDevice).granularity;
+              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const Mapped mapped(driver, memory);
+              abi::AllocationHandle handle = 0;
+              void* inside = reinterpret_cast<void*>(mapped.range.address() + size / 2);
+              ASSERT_EQ(driver->api().cuMemRetainAllocationHandle(&handle, inside),
+                        Result::kSuccess);
+              EXPECT_EQ(handle, memory.handle());
+              abi::AllocationProp prop{};
+              EXPECT_EQ(driver->api().cuMemGetAllocationPropertiesFromHandle(&prop, handle),
+                        Result::kSuccess);
+              EXPECT_EQ(prop.location.id, 0);
+              EXPECT_EQ(prop.requested_handle_types, abi::HandleType::kPosixFileDescriptor);
+              EXPECT_EQ(driver->api().cuMemRelease(handle), Result::kSuccess);
+            }),
+            0);
+}
+
+TEST_P(Contract, AForkedChildHasNoDriver) {
+  EXPECT_EQ(in_child([&] {
+              const auto driver = open();
+              EXPECT_EQ(in_child([&] {
+                          int count = 0;
+                          EXPECT_EQ(driver->api().cuDeviceGetCount(&count),
+                                    Result::kNotInitialized);
+                          EXPECT_EQ(driver->api().cuInit(0), Result::kNotInitialized);
+                        }),
+                        0);
+              EXPECT_GE(device_count(*driver), 1);
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace fo::cuda

@@ -1,0 +1,65 @@
+// Device identity and fitness.
+#include "cuda/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda/sim_folder.h"
+
+namespace fo::cuda {
+namespace {
+
+constexpr base::DeviceOrdinal kFirst{0};
+constexpr base::DeviceOrdinal kSecond{1};
+
+class DeviceTest : public ::testing::Test {
+ protected:
+  SimFolder sim_;
+};
+
+TEST(Uuid, IsSpelledAsNvmlDoes) {
+  abi::Uuid uuid{};
+  for (int i = 0; i < 16; ++i) uuid.bytes[i] = static_cast<char>(i * 17);
+  EXPECT_EQ(format_uuid(uuid, false), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+  EXPECT_EQ(format_uuid(uuid, true), "MIG-00112233-4455-6677-8899-aabbccddeeff");
+}
+
+TEST_F(DeviceTest, InfoIsWhatTheDriverSays) {
+  sim_.set("GMS_SIM_VRAM", "64MiB");
+  sim_.set("GMS_SIM_GRANULARITY", "64KiB");
+  const auto driver = Driver::open("sim");
+  const DeviceInfo info = device_info(*driver, kSecond);
+  EXPECT_EQ(info.ordinal, kSecond);
+  EXPECT_EQ(info.total_memory, 64 * base::kMiB);
+  EXPECT_EQ(info.granularity, 64 * base::kKiB);
+  EXPECT_EQ(info.name, "Simulated GPU");
+  EXPECT_THAT(info.uuid,
+              ::testing::MatchesRegex("GPU-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+"));
+  EXPECT_EQ(info.uuid.size(), 40u);
+  EXPECT_NE(info.uuid, device_info(*driver, kFirst).uuid);
+}
+
+TEST_F(DeviceTest, NoSuchDeviceIsUnavailable) {
+  const auto driver = Driver::open("sim");
+  for (const int ordinal : {-1, 2}) {
+    try {
+      device_info(*driver, base::DeviceOrdinal(ordinal));
+      ADD_FAILURE() << "found device " << ordinal;
+    } catch (const CudaError& error) {
+      EXPECT_EQ(error.status(), base::ExitStatus::kUnavailable);
+      EXPECT_EQ(error.result(), 101);
+    }
+  }
+}
+
+TEST_F(DeviceTest, VisibleDevicesAreRenumbered) {
+  const std::string second = device_info(*Driver::open("sim"), kSecond).uuid;
+  sim_.fresh_library();
+  sim_.set("CUDA_VISIBLE_DEVICES", second);
+  const auto driver = Driver::open("sim");
+  EXPECT_EQ(device_count(*driver), 1);
+  EXPECT_EQ(device_info(*driver, kFirst).uuid, second);
+}
+
+}  // namespace
+}  // namespace fo::cuda

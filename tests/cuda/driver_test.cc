@@ -1,0 +1,135 @@
+// Choosing and loading a driver, and what its errors become.
+#include "cuda/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "cuda/device.h"
+#include "cuda/memory.h"
+#include "cuda/sim_folder.h"
+
+namespace fo::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The status and the message that `action` fails with; 0 when it doesn't.
+template <typename Action>
+std::pair<int, std::string> failure_of(Action action) {
+  try {
+    action();
+  } catch (const base::Error& error) {
+    return {base::to_int(error.status()), error.what()};
+  }
+  return {0, ""};
+}
+
+class DriverTest : public ::testing::Test {
+ protected:
+  SimFolder sim_;
+};
+
+TEST_F(DriverTest, ChoiceComesFromTheEnvironment) {
+  sim_.set("GMS_DRIVER", "sim");
+  EXPECT_EQ(Driver::choice_from_env(), "sim");
+  sim_.set("GMS_DRIVER", "");
+  EXPECT_EQ(Driver::choice_from_env(), "auto");
+  ::unsetenv("GMS_DRIVER");
+  EXPECT_EQ(Driver::choice_from_env(), "auto");
+}
+
+TEST_F(DriverTest, SimOpensTheSimulatedDriver) {
+  const auto driver = Driver::open("sim");
+  EXPECT_TRUE(driver->simulated());
+  EXPECT_EQ(device_count(*driver), 2);
+}
+
+TEST_F(DriverTest, SimIsFoundFromTheProgram) {
+  ::unsetenv("GMS_SIM_LIBRARY");
+  const auto driver = Driver::open("sim");
+  EXPECT_TRUE(driver->simulated());
+  EXPECT_EQ(driver->library(), FO_BUILD_DIR "/lib/sim/libcuda.so.1");
+}
+
+TEST_F(DriverTest, PathOpensThatFile) {
+  const auto driver = Driver::open(FO_BUILD_DIR "/lib/sim/libcuda.so.1");
+  EXPECT_TRUE(driver->simulated());
+}
+
+TEST_F(DriverTest, AnyOtherChoiceIsAnErrorOfConfiguration) {
+  const auto [status, message] = failure_of([] { Driver::open("simulated"); });
+  EXPECT_EQ(status, 78);
+  EXPECT_EQ(message, "driver 'simulated': not auto, cuda, sim or a path");
+}
+
+TEST_F(DriverTest, AutoNeverGivesTheSimulatedDriver) {
+  // Its name is libcuda.so.1: loaded once, it answers to the name of the real one.
+  const auto simulated = Driver::open("sim");
+  for (const char* choice : {"auto", "cuda"}) {
+    const auto [status, message] = failure_of([&] { Driver::open(choice); });
+    EXPECT_EQ(status, 69);
+    EXPECT_THAT(message, HasSubstr("GMS_DRIVER=sim asks for the simulated one"));
+    EXPECT_THAT(message, Not(HasSubstr("\n")));
+  }
+}
+
+TEST_F(DriverTest, NoSuchLibraryIsUnavailable) {
+  const auto [status, message] = failure_of([] { Driver::open("/nonexistent/libcuda.so.1"); });
+  EXPECT_EQ(status, 69);
+  EXPECT_THAT(message, AllOf(HasSubstr("no CUDA driver"), HasSubstr("/nonexistent/libcuda.so.1")));
+}
+
+TEST_F(DriverTest, LibraryThatIsNoDriverIsUnavailable) {
+  const auto [status, message] =
+      failure_of([] { Driver::open("/lib/x86_64-linux-gnu/libc.so.6"); });
+  EXPECT_EQ(status, 69);
+  EXPECT_THAT(message, HasSubstr("no function cuInit"));
+}
+
+TEST_F(DriverTest, NoDeviceIsUnavailable) {
+  sim_.set("CUDA_VISIBLE_DEVICES", "");
+  const auto [status, message] = failure_of([] { Driver::open("sim"); });
+  EXPECT_EQ(status, 69);
+  EXPECT_THAT(message, HasSubstr("CUDA_ERROR_NO_DEVICE (100)"));
+}
+
+TEST_F(DriverTest, ErrorsHaveTheirResultStatusAndName) {
+  const auto driver = Driver::open("sim");
+  const auto status_of = [&](unsigned result) {
+    return failure_of([&] { driver->check(abi::Result{result}, "cuWhat"); }).first;
+  };
+  EXPECT_EQ(status_of(0), 0);
+  EXPECT_EQ(status_of(1), 70);
+  EXPECT_EQ(status_of(2), 75);
+  for (const unsigned gone : {3u, 46u, 100u, 101u}) EXPECT_EQ(status_of(gone), 69);
+  EXPECT_EQ(status_of(700), 70);
+
+  try {
+    driver->fail(abi::Result::kIllegalAddress, "cuWhat 4 KiB");
+  } catch (const CudaError& error) {
+    EXPECT_EQ(error.result(), 700);
+    EXPECT_STREQ(error.what(), "cuWhat 4 KiB: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+  }
+  EXPECT_THROW(driver->fail(abi::Result::kOutOfMemory, "cuWhat"), OutOfMemory);
+  EXPECT_THAT(failure_of([&] { driver->fail(abi::Result{4321}, "cuWhat"); }).second,
+              HasSubstr("(4321)"));
+}
+
+TEST_F(DriverTest, CheckMakesItsMessageOnlyForAFailure) {
+  const auto driver = Driver::open("sim");
+  bool made = false;
+  const auto what = [&] {
+    made = true;
+    return std::string("cuWhat");
+  };
+  driver->check(abi::Result::kSuccess, what);
+  EXPECT_FALSE(made);
+  EXPECT_THROW(driver->check(abi::Result::kInvalidValue, what), CudaError);
+  EXPECT_TRUE(made);
+}
+
+}  // namespace
+}  // namespace fo::cuda

@@ -1,0 +1,86 @@
+// For tests: a simulated GPU of one's own. A SimFolder names a temporary folder and a fresh copy of
+// the simulated driver in the environment, so that a Driver opened after it has state of its own,
+// and takes everything away at its end.
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cuda/driver.h"
+
+namespace fo::cuda {
+
+class SimFolder {
+ public:
+  SimFolder() {
+    // Memory where there is enough: containers have 64 MiB by default.
+    std::error_code unknown;
+    const auto shm = std::filesystem::space("/dev/shm", unknown);
+    const bool enough = !unknown && shm.available >= std::uintmax_t{2} << 30;
+    std::string name = std::string(enough ? "/dev/shm" : "/tmp") + "/fo-test-XXXXXX";
+    if (!::mkdtemp(name.data())) {
+      throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
+    }
+    dir_ = name;
+    for (const char* variable :
+         {"GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY", "GMS_SIM_CONTEXT_SIZE",
+          "GMS_SIM_FAULTS", "GMS_SIM_LATENCY", "CUDA_VISIBLE_DEVICES"}) {
+      ::unsetenv(variable);
+      set_.emplace_back(variable);
+    }
+    set("GMS_SIM_DIR", gpu().native());
+    fresh_library();
+  }
+  SimFolder(const SimFolder&) = delete;
+  SimFolder& operator=(const SimFolder&) = delete;
+  ~SimFolder() {
+    for (const std::string& variable : set_) ::unsetenv(variable.c_str());
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+
+  /// A driver opened from now on shares nothing with those opened before but the devices: a copy
+  /// of the library is another library to the dynamic linker.
+  void fresh_library() {
+    const auto copy = dir_ / ("libcuda-" + std::to_string(++copies_) + ".so.1");
+    std::filesystem::copy_file(FO_BUILD_DIR "/lib/sim/libcuda.so.1", copy,
+                               std::filesystem::copy_options::overwrite_existing);
+    set("GMS_SIM_LIBRARY", copy.native());
+  }
+
+  /// For drivers opened from now on.
+  void set(const std::string& variable, const std::string& value) {
+    ::setenv(variable.c_str(), value.c_str(), 1);
+    set_.push_back(variable);
+  }
+
+  [[nodiscard]] const std::filesystem::path& dir() const { return dir_; }
+  [[nodiscard]] std::filesystem::path gpu() const { return dir_ / "gpu"; }
+  [[nodiscard]] std::filesystem::path device(int ordinal) const {
+    return gpu() / ("device-" + std::to_string(ordinal));
+  }
+  /// How many allocations have a file.
+  [[nodiscard]] int files(int ordinal = 0) const {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(device(ordinal))) {
+      if (entry.path().filename() != "book") ++count;
+    }
+    return count;
+  }
+
+ private:
+  std::filesystem::path dir_;
+  std::vector<std::string> set_;
+  int copies_ = 0;
+};
+
+}  // namespace fo::cuda

@@ -1,0 +1,280 @@
+// The library as programs meet it: what it shows, what it answers before and after cuInit, faults
+// on demand, threads, and thousands of allocations.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "cuda/child.h"
+#include "cuda/device.h"
+#include "cuda/memory.h"
+#include "cuda/sim_folder.h"
+
+namespace fo::cuda {
+namespace {
+
+using abi::Result;
+
+constexpr base::DeviceOrdinal kDevice{0};
+constexpr base::ByteCount kUnit = 2 * base::kMiB;
+
+class Library {
+ public:
+  Library() : handle_(::dlopen(std::getenv("GMS_SIM_LIBRARY"), RTLD_NOW | RTLD_LOCAL)) {}
+  template <typename Function>
+  Function find(const char* symbol) const {
+    return reinterpret_cast<Function>(::dlsym(handle_, symbol));
+  }
+
+ private:
+  void* handle_;
+};
+
+class SimApi : public ::testing::Test {
+ protected:
+  SimFolder sim_;
+};
+
+TEST_F(SimApi, BeforeInitOnlyQuestionsAreAnswered) {
+  const Library library;
+  int value = 0;
+  EXPECT_EQ(library.find<Result (*)(int*)>("cuDeviceGetCount")(&value), Result::kNotInitialized);
+  EXPECT_EQ(library.find<Result (*)(int*)>("cuDriverGetVersion")(&value), Result::kSuccess);
+  EXPECT_EQ(value, 13000);
+  const char* text = nullptr;
+  EXPECT_EQ(library.find<Result (*)(Result, const char**)>("cuGetErrorString")(Result::kOutOfMemory,
+                                                                               &text),
+            Result::kSuccess);
+  EXPECT_STREQ(text, "out of memory");
+  const auto init = library.find<Result (*)(unsigned)>("cuInit");
+  EXPECT_EQ(init(1), Result::kInvalidValue);
+  EXPECT_EQ(init(0), Result::kSuccess);
+  EXPECT_EQ(init(0), Result::kSuccess);
+  EXPECT_EQ(library.find<Result (*)(int*)>("cuDeviceGetCount")(&value), Result::kSuccess);
+}
+
+TEST_F(SimApi, ProcAddressesAreFoundByUnversionedName) {
+  const Library library;
+  using GetProcAddress = Result (*)(const char*, void**, int, std::uint64_t, int*);
+  const auto get = library.find<GetProcAddress>("cuGetProcAddress_v2");
+  void* function = nullptr;
+  int status = -1;
+  EXPECT_EQ(get("cuMemAlloc", &function, 13000, 0, &status), Result::kSuccess);
+  EXPECT_EQ(function, library.find<void*>("cuMemAlloc_v2"));
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(get("cuMemMap", &function, 13000, 0, nullptr), Result::kSuccess);
+  EXPECT_EQ(function, library.find<void*>("cuMemMap"));
+  EXPECT_EQ(get("cuGetProcAddress", &function, 11030, 0, &status), Result::kSuccess);
+  EXPECT_EQ(function, library.find<void*>("cuGetProcAddress"));
+  EXPECT_EQ(get("cuGetProcAddress", &function, 12000, 0, &status), Result::kSuccess);
+  EXPECT_EQ(function, library.find<void*>("cuGetProcAddress_v2"));
+  EXPECT_EQ(get("cuLaunchKernel", &function, 13000, 0, &status), Result::kNotFound);
+  EXPECT_EQ(function, nullptr);
+  EXPECT_EQ(status, 1);
+  EXPECT_EQ(get(nullptr, &function, 13000, 0, &status), Result::kInvalidValue);
+}
+
+TEST_F(SimApi, HasTheMarkerThatRealDriversLack) {
+  EXPECT_NE(Library().find<const char*>("fo_simcuda_version"), nullptr);
+}
+
+TEST_F(SimApi, NullPointersAreInvalid) {
+  const auto driver = Driver::open("sim");
+  const abi::Functions& api = driver->api();
+  const abi::AllocationProp prop{};
+  abi::AllocationHandle handle = 0;
+  EXPECT_EQ(api.cuDeviceGet(nullptr, 0), Result::kInvalidValue);
+  EXPECT_EQ(api.cuDeviceGetName(nullptr, 10, 0), Result::kInvalidValue);
+  EXPECT_EQ(api.cuMemCreate(nullptr, kUnit, &prop, 0), Result::kInvalidValue);
+  EXPECT_EQ(api.cuMemCreate(&handle, kUnit, nullptr, 0), Result::kInvalidValue);
+  EXPECT_EQ(api.cuMemSetAccess(0, kUnit, nullptr, 1), Result::kInvalidValue);
+  EXPECT_EQ(api.cuMemAddressReserve(nullptr, kUnit, 0, 0, 0), Result::kInvalidValue);
+  EXPECT_EQ(api.cuDevicePrimaryCtxRetain(nullptr, 0), Result::kInvalidValue);
+  EXPECT_EQ(sim_.files(), 0) << "nothing was made that nobody can name";
+}
+
+TEST_F(SimApi, ContextStackIsEachThreads) {
+  const auto driver = Driver::open("sim");
+  const abi::Functions& api = driver->api();
+  abi::Context first = nullptr;
+  abi::Context second = nullptr;
+  abi::Context current = nullptr;
+  ASSERT_EQ(api.cuDevicePrimaryCtxRetain(&first, 0), Result::kSuccess);
+  ASSERT_EQ(api.cuDevicePrimaryCtxRetain(&second, 1), Result::kSuccess);
+  EXPECT_EQ(api.cuCtxPopCurrent_v2(&current), Result::kInvalidContext);
+  EXPECT_EQ(api.cuCtxSetCurrent(first), Result::kSuccess);
+  EXPECT_EQ(api.cuCtxPushCurrent_v2(second), Result::kSuccess);
+  std::thread([&] {
+    EXPECT_EQ(api.cuCtxGetCurrent(&current), Result::kSuccess);
+    EXPECT_EQ(current, nullptr);
+  }).join();
+  EXPECT_EQ(api.cuCtxPopCurrent_v2(&current), Result::kSuccess);
+  EXPECT_EQ(current, second);
+  EXPECT_EQ(api.cuCtxGetCurrent(&current), Result::kSuccess);
+  EXPECT_EQ(current, first);
+  EXPECT_EQ(api.cuCtxSetCurrent(nullptr), Result::kSuccess);
+  EXPECT_EQ(api.cuCtxSynchronize(), Result::kInvalidContext);
+  EXPECT_EQ(api.cuCtxPushCurrent_v2(reinterpret_cast<abi::Context>(&current)),
+            Result::kInvalidContext);
+  api.cuDevicePrimaryCtxRelease_v2(0);
+  api.cuDevicePrimaryCtxRelease_v2(1);
+}
+
+TEST_F(SimApi, StreamsAndPinnedMemoryCopy) {
+  const auto driver = Driver::open("sim");
+  const abi::Functions& api = driver->api();
+  const auto context = PrimaryContext::retain(driver, kDevice);
+  abi::Stream stream = nullptr;
+  void* host = nullptr;
+  abi::DevicePtr at = 0;
+  abi::DevicePtr other = 0;
+  ASSERT_EQ(api.cuStreamCreate(&stream, abi::kStreamNonBlocking), Result::kSuccess);
+  ASSERT_EQ(api.cuMemHostAlloc(&host, 4096, abi::kHostAllocPortable), Result::kSuccess);
+  ASSERT_EQ(api.cuMemAlloc_v2(&at, 4096), Result::kSuccess);
+  ASSERT_EQ(api.cuMemAlloc_v2(&other, 4096), Result::kSuccess);
+  std::memset(host, 7, 4096);
+  EXPECT_EQ(api.cuMemcpyHtoDAsync_v2(at, host, 4096, stream), Result::kSuccess);
+  EXPECT_EQ(api.cuStreamSynchronize(stream), Result::kSuccess);
+  EXPECT_EQ(api.cuMemcpyDtoD_v2(other, at, 4096), Result::kSuccess);
+  char last = 0;
+  EXPECT_EQ(api.cuMemcpyDtoH_v2(&last, other + 4095, 1), Result::kSuccess);
+  EXPECT_EQ(last, 7);
+  EXPECT_EQ(api.cuMemcpyHtoD_v2(at, nullptr, 1), Result::kInvalidValue);
+  EXPECT_EQ(api.cuStreamDestroy_v2(stream), Result::kSuccess);
+  EXPECT_EQ(api.cuMemcpyHtoDAsync_v2(at, host, 1, stream), Result::kInvalidHandle);
+
+  abi::MemoryType type{};
+  EXPECT_EQ(api.cuPointerGetAttribute(&type, abi::PointerAttribute::kMemoryType, at),
+            Result::kSuccess);
+  EXPECT_EQ(type, abi::MemoryType::kDevice);
+  std::size_t size = 0;
+  EXPECT_EQ(api.cuPointerGetAttribute(&size, abi::PointerAttribute::kRangeSize, at),
+            Result::kSuccess);
+  EXPECT_EQ(size, kUnit);
+  EXPECT_EQ(api.cuPointerGetAttribute(&size, abi::PointerAttribute{1}, at), Result::kNotSupported);
+  EXPECT_EQ(api.cuMemFree_v2(at), Result::kSuccess);
+  EXPECT_EQ(api.cuMemFree_v2(other), Result::kSuccess);
+  EXPECT_EQ(api.cuMemFreeHost(host), Result::kSuccess);
+}
+
+TEST_F(SimApi, FaultsHitTheirCall) {
+  sim_.set("GMS_SIM_FAULTS", "cuMemCreate:2=oom,cuMemGetInfo:*=999,cuInit:1=100");
+  EXPECT_THROW(Driver::open("sim"), CudaError);
+  const auto driver = Driver::open("sim");
+  const auto first = PhysicalMemory::create(driver, kDevice, kUnit);
+  EXPECT_THROW(PhysicalMemory::create(driver, kDevice, kUnit), OutOfMemory);
+  EXPECT_NO_THROW(PhysicalMemory::create(driver, kDevice, kUnit));
+  EXPECT_THROW(memory_info(driver, kDevice), CudaError);
+}
+
+TEST_F(SimApi, SettingsThatCantBeUnderstoodFailInit) {
+  const auto refusal = [&](const char* variable, const char* value) {
+    SimFolder sim;
+    sim.set(variable, value);
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(Driver::open("sim"), CudaError) << value;
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(refusal("GMS_SIM_FAULTS", "cuMemCreate"),
+            "libcuda (simulated): error: GMS_SIM_FAULTS='cuMemCreate': "
+            "not a list of function:k=what\n");
+  EXPECT_EQ(refusal("GMS_SIM_FAULTS", "cuNoSuchFunction:1=oom"),
+            "libcuda (simulated): error: no function 'cuNoSuchFunction' to delay or to fail\n");
+  EXPECT_EQ(refusal("GMS_SIM_DIR", "/nonexistent/gpu"),
+            "libcuda (simulated): error: GMS_SIM_DIR='/nonexistent/gpu': "
+            "No such file or directory\n");
+}
+
+TEST_F(SimApi, LatencyDelaysEachCall) {
+  sim_.set("GMS_SIM_LATENCY", "cuMemCreate=2ms");
+  const auto driver = Driver::open("sim");
+  const auto before = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3; ++i) PhysicalMemory::create(driver, kDevice, kUnit);
+  EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(6));
+}
+
+TEST_F(SimApi, HangingCallBlocksNobodyElse) {
+  sim_.set("GMS_SIM_FAULTS", "cuDeviceGetCount:1=hang");
+  Child child([](Channel& test) {
+    const auto driver = Driver::open("sim");
+    std::atomic<pid_t> hanging = 0;
+    std::thread([driver, &hanging] {
+      hanging = ::gettid();
+      device_count(*driver);
+      ADD_FAILURE() << "it returned";
+    }).detach();
+    while (hanging == 0) ::sched_yield();
+    wait_until_asleep(hanging);
+    PhysicalMemory::create(driver, kDevice, kUnit);
+    test.send(1);
+  });
+  child.channel().expect(1);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(SimApi, ChildrenThatExecInheritNoFd) {
+  const auto driver = Driver::open("sim");
+  const auto context = PrimaryContext::retain(driver, kDevice);
+  const auto memory = PhysicalMemory::create(driver, kDevice, kUnit);
+  const auto fd = memory.export_fd();
+  EXPECT_EQ(in_child([&] {
+              ::execl("/bin/sh", "sh", "-c",
+                      ("! ls -l /proc/self/fd | grep -q '" + sim_.gpu().native() + "'").c_str(),
+                      nullptr);
+            }),
+            0);
+}
+
+TEST_F(SimApi, ThreadsShareTheDevice) {
+  const auto driver = Driver::open("sim");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const auto context = PrimaryContext::retain(driver, kDevice);
+      for (int round = 0; round < 20; ++round) {
+        const auto range = AddressRange::reserve(driver, kUnit);
+        const auto memory = PhysicalMemory::create(driver, kDevice, kUnit);
+        const auto mapping = Mapping::map(driver, range.address(), kUnit, memory);
+        set_access(*driver, range.address(), kUnit, kDevice, Access::kReadWrite);
+        fill(*driver, range.address(), std::byte{1}, kUnit);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(sim_.files(), 0);
+}
+
+TEST_F(SimApi, ThousandsOfAllocationsByTwoProcesses) {
+  constexpr int kAllocations = 2000;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 3 * kAllocations) GTEST_SKIP() << "too few fds: each handle takes one";
+  sim_.set("GMS_SIM_GRANULARITY", "4KiB");
+  Child child([&](Channel& test) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    const auto driver = Driver::open("sim");
+    std::vector<PhysicalMemory> all;
+    for (int i = 0; i < kAllocations; ++i) {
+      all.push_back(PhysicalMemory::create(driver, kDevice, 4096));
+    }
+    test.send(1);
+    static_cast<void>(test.receive());
+  });
+  child.channel().expect(1);
+  const auto driver = Driver::open("sim");
+  EXPECT_EQ(sim_.files(), kAllocations);
+  child.kill();
+  EXPECT_EQ(sim_.files(), kAllocations) << "the dead are found when they are looked for";
+  const MemoryInfo info = memory_info(driver, kDevice);
+  EXPECT_EQ(info.total - info.free, 16 * base::kMiB) << "the context that asks";
+  EXPECT_EQ(sim_.files(), 0);
+}
+
+}  // namespace
+}  // namespace fo::cuda

@@ -1,0 +1,311 @@
+// Devices, handles, contexts, host memory and streams of one process.
+#include "simcuda/driver.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <set>
+
+#include "cuda/sim_folder.h"
+
+namespace fo::simcuda {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kUnit = 2 * kMiB;
+
+template <typename Action>
+Result result_of(Action action) {
+  try {
+    action();
+  } catch (const Failure& failure) {
+    return failure.result;
+  }
+  return Result::kSuccess;
+}
+
+AllocationProp prop_of(Device device) {
+  AllocationProp prop{};
+  prop.type = AllocationType::kPinned;
+  prop.requested_handle_types = HandleType::kPosixFileDescriptor;
+  prop.location = {LocationType::kDevice, device};
+  return prop;
+}
+
+class SimDriver : public ::testing::Test {
+ protected:
+  SimDriver() { thread_contexts().clear(); }
+  ~SimDriver() override { thread_contexts().clear(); }
+  Driver open() {
+    settings_.dir = sim_.gpu();
+    return Driver(settings_);
+  }
+  /// A current context.
+  static void make_current(Driver& driver, Device device) {
+    thread_contexts().push_back(driver.retain_primary_context(device));
+  }
+
+  cuda::SimFolder sim_;
+  Settings settings_;
+};
+
+TEST_F(SimDriver, UuidsAreStableAndAllDifferent) {
+  std::set<std::string> uuids;
+  const auto collect = [&](const Driver& driver) {
+    for (Device device = 0; device < driver.device_count(); ++device) {
+      const Uuid uuid = driver.uuid(device);
+      uuids.emplace(std::begin(uuid.bytes), std::end(uuid.bytes));
+    }
+  };
+  collect(open());
+  EXPECT_EQ(uuids.size(), 2u);
+  collect(open());
+  EXPECT_EQ(uuids.size(), 2u);
+  const cuda::SimFolder other;
+  settings_.dir = other.gpu();
+  collect(Driver(settings_));
+  EXPECT_EQ(uuids.size(), 4u);
+}
+
+TEST_F(SimDriver, VisibleDevicesKeepTheirMemoryAndUuid) {
+  Driver all = open();
+  const AllocationHandle handle = all.create(kUnit, prop_of(1));
+  settings_.visible_devices = "1";
+  Driver one = open();
+  EXPECT_EQ(one.device_count(), 1);
+  EXPECT_EQ(std::memcmp(one.uuid(0).bytes, all.uuid(1).bytes, 16), 0);
+  settings_.context_size = 0;
+  make_current(one, 0);
+  EXPECT_LT(one.memory_info().free, one.memory_info().total);
+  all.release(handle);
+}
+
+TEST_F(SimDriver, NoVisibleDeviceIsNoDevice) {
+  settings_.visible_devices = "";
+  EXPECT_EQ(result_of([&] { open(); }), Result::kNoDevice);
+}
+
+TEST_F(SimDriver, DefaultFolderMustBeOnesOwn) {
+  settings_.dir_is_default = true;
+  std::filesystem::create_directory(sim_.dir() / "elsewhere");
+  std::filesystem::create_directory_symlink(sim_.dir() / "elsewhere", sim_.gpu());
+  EXPECT_THROW(open(), SettingsError);
+  settings_.dir_is_default = false;
+  EXPECT_NO_THROW(open());
+}
+
+TEST_F(SimDriver, DevicesHaveMemoryOfTheirOwn) {
+  settings_.vram = 4 * kUnit;
+  settings_.context_size = 0;
+  Driver driver = open();
+  driver.create(4 * kUnit, prop_of(0));
+  EXPECT_EQ(result_of([&] { driver.create(kUnit, prop_of(0)); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { driver.create(4 * kUnit, prop_of(1)); }), Result::kSuccess);
+}
+
+TEST_F(SimDriver, CreateChecksItsProperties) {
+  Driver driver = open();
+  const auto with = [&](auto change) {
+    AllocationProp prop = prop_of(0);
+    change(prop);
+    return result_of([&] { driver.create(kUnit, prop); });
+  };
+  EXPECT_EQ(with([](auto& prop) { prop.type = AllocationType{2}; }), Result::kInvalidValue);
+  EXPECT_EQ(with([](auto& prop) { prop.location.type = LocationType{2}; }), Result::kNotSupported);
+  EXPECT_EQ(with([](auto& prop) { prop.location.id = 2; }), Result::kInvalidDevice);
+  EXPECT_EQ(with([](auto& prop) { prop.location.id = -1; }), Result::kInvalidDevice);
+  EXPECT_EQ(with([](auto& prop) { prop.requested_handle_types = HandleType{8}; }),
+            Result::kNotSupported);
+  EXPECT_EQ(result_of([&] { driver.create(0, prop_of(0)); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.create(kUnit / 2, prop_of(0)); }), Result::kInvalidValue);
+}
+
+TEST_F(SimDriver, SizesFollowTheGranularity) {
+  for (const std::uint64_t granularity : {64 * kMiB / 1024, 4 * kMiB}) {
+    settings_.granularity = granularity;
+    Driver driver = open();
+    EXPECT_EQ(driver.granularity(), granularity);
+    EXPECT_EQ(result_of([&] { driver.release(driver.create(granularity, prop_of(0))); }),
+              Result::kSuccess);
+    EXPECT_EQ(result_of([&] { driver.create(granularity * 3 / 2, prop_of(0)); }),
+              Result::kInvalidValue);
+    EXPECT_EQ(result_of([&] { driver.reserve(granularity / 2, 0, 0); }), Result::kInvalidValue);
+  }
+}
+
+TEST_F(SimDriver, EachReferenceOfAHandleIsReleasedOnce) {
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  driver.map(at, kUnit, 0, handle);
+  EXPECT_EQ(driver.retain(at + 1), handle);
+  driver.release(handle);
+  driver.release(handle);
+  EXPECT_EQ(result_of([&] { driver.release(handle); }), Result::kInvalidHandle);
+  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, 0, handle); }), Result::kInvalidHandle);
+  EXPECT_EQ(result_of([&] { driver.export_fd(handle, HandleType::kPosixFileDescriptor); }),
+            Result::kInvalidHandle);
+  EXPECT_EQ(sim_.files(), 1) << "mapped";
+
+  EXPECT_EQ(driver.retain(at), handle) << "the same value, back from the mapping";
+  const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
+  driver.release(handle);
+  driver.unmap(at, kUnit);
+  EXPECT_EQ(sim_.files(), 1) << "exported";
+  EXPECT_EQ(result_of([&] { driver.retain(at); }), Result::kInvalidValue);
+}
+
+TEST_F(SimDriver, LastUnmapFreesReleasedMemoryAtOnce) {
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  driver.map(at, kUnit, 0, handle);
+  driver.release(handle);
+  EXPECT_EQ(sim_.files(), 1);
+  driver.unmap(at, kUnit);
+  EXPECT_EQ(sim_.files(), 0);
+}
+
+TEST_F(SimDriver, MappingsStayWithinTheirMemoryAndStartAtItsBeginning) {
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(4 * kUnit, 0, 0);
+  EXPECT_EQ(result_of([&] { driver.map(at, 2 * kUnit, 0, handle); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, kUnit, handle); }), Result::kNotSupported);
+}
+
+TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
+  Driver driver = open();
+  AllocationProp prop = prop_of(0);
+  prop.requested_handle_types = HandleType::kNone;
+  const AllocationHandle handle = driver.create(kUnit, prop);
+  EXPECT_EQ(result_of([&] { driver.export_fd(handle, HandleType::kPosixFileDescriptor); }),
+            Result::kInvalidValue);
+  EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
+  const AllocationHandle other = driver.create(kUnit, prop_of(0));
+  EXPECT_EQ(result_of([&] { driver.export_fd(other, HandleType{8}); }), Result::kNotSupported);
+}
+
+TEST_F(SimDriver, ImportKnowsTheDevice) {
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(1));
+  const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
+  const AllocationHandle imported = driver.import_fd(fd.get());
+  EXPECT_NE(imported, handle);
+  EXPECT_EQ(driver.properties(imported).location.id, 1);
+}
+
+TEST_F(SimDriver, AccessIsKeptByDevice) {
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  driver.map(at, kUnit, 0, handle);
+  const AccessDesc both[] = {{{LocationType::kDevice, 0}, AccessFlags::kReadWrite},
+                             {{LocationType::kDevice, 1}, AccessFlags::kRead}};
+  driver.set_access(at, kUnit, both, 2);
+  EXPECT_EQ(driver.access(both[0].location, at), AccessFlags::kReadWrite);
+  EXPECT_EQ(driver.access(both[1].location, at + 1), AccessFlags::kRead);
+  const AccessDesc bad[] = {both[1], {{LocationType::kDevice, 2}, AccessFlags::kRead}};
+  EXPECT_EQ(result_of([&] { driver.set_access(at, kUnit, bad, 2); }), Result::kInvalidDevice);
+  EXPECT_EQ(driver.access(both[0].location, at), AccessFlags::kReadWrite) << "nothing was changed";
+  EXPECT_EQ(result_of([&] {
+              static_cast<void>(driver.access({LocationType{2}, 0}, at));
+            }),
+            Result::kNotSupported);
+}
+
+TEST_F(SimDriver, ContextCostsMemoryWhileItIsRetained) {
+  settings_.context_size = 3 * kMiB;  // rounded up
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kInvalidContext);
+  make_current(driver, 0);
+  EXPECT_EQ(driver.retain_primary_context(0), thread_contexts().back());
+  EXPECT_EQ(driver.memory_info().total - driver.memory_info().free, 4 * kMiB);
+  driver.release_primary_context(0);
+  EXPECT_EQ(sim_.files(), 1);
+  driver.release_primary_context(0);
+  EXPECT_EQ(sim_.files(), 0);
+  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kContextIsDestroyed);
+  EXPECT_EQ(result_of([&] { driver.release_primary_context(0); }), Result::kInvalidContext);
+}
+
+TEST_F(SimDriver, ContextThatDoesNotFitIsOutOfMemory) {
+  settings_.vram = 16 * kMiB;
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  EXPECT_EQ(result_of([&] { driver.retain_primary_context(0); }), Result::kOutOfMemory);
+  driver.release(handle);
+  EXPECT_EQ(result_of([&] { driver.retain_primary_context(0); }), Result::kSuccess);
+}
+
+TEST_F(SimDriver, IllegalAccessPoisonsTheContext) {
+  Driver driver = open();
+  make_current(driver, 0);
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  EXPECT_EQ(result_of([&] { driver.check_writable(at, 1); }), Result::kInvalidValue);
+  driver.map(at, kUnit, 0, handle);
+  const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
+  driver.set_access(at, kUnit, &desc, 1);
+  EXPECT_EQ(result_of([&] { driver.check_readable(at, kUnit); }), Result::kSuccess);
+  EXPECT_EQ(result_of([&] { driver.check_writable(at, 1); }), Result::kIllegalAddress);
+  EXPECT_EQ(result_of([&] { driver.check_readable(at, 1); }), Result::kIllegalAddress);
+  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kIllegalAddress);
+}
+
+TEST_F(SimDriver, LinearMemory) {
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { driver.allocate_memory(1); }), Result::kInvalidContext);
+  make_current(driver, 1);
+  const DevicePtr at = driver.allocate_memory(100);
+  EXPECT_EQ(result_of([&] { driver.check_writable(at, 100); }), Result::kSuccess);
+  EXPECT_EQ(driver.pointer_info(at + 50).type, MemoryType::kDevice);
+  EXPECT_EQ(driver.pointer_info(at + 50).device, 1);
+  EXPECT_EQ(driver.pointer_info(at + 50).start, at);
+  EXPECT_EQ(sim_.files(1), 2) << "it and the context";
+  EXPECT_EQ(result_of([&] { driver.free_memory(at + 1); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.unmap(at, kUnit); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.retain(at); }), Result::kInvalidValue);
+  driver.free_memory(at);
+  EXPECT_EQ(result_of([&] { driver.free_memory(at); }), Result::kInvalidValue);
+  EXPECT_EQ(sim_.files(1), 1);
+  EXPECT_EQ(result_of([&] { driver.allocate_memory(0); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.allocate_memory(~std::uint64_t{0}); }), Result::kOutOfMemory);
+}
+
+TEST_F(SimDriver, HostMemory) {
+  Driver driver = open();
+  make_current(driver, 0);
+  void* host = driver.allocate_host(10000);
+  std::memset(host, 1, 10000);
+  EXPECT_EQ(driver.pointer_info(reinterpret_cast<DevicePtr>(host) + 9999).type, MemoryType::kHost);
+  EXPECT_EQ(result_of([&] { driver.register_host(static_cast<char*>(host) + 5000, 1); }),
+            Result::kHostMemoryAlreadyRegistered);
+  EXPECT_EQ(result_of([&] { driver.unregister_host(host); }), Result::kHostMemoryNotRegistered);
+  driver.free_host(host);
+  EXPECT_EQ(result_of([&] { driver.free_host(host); }), Result::kInvalidValue);
+
+  char own[64];
+  driver.register_host(own, sizeof own);
+  EXPECT_EQ(result_of([&] { driver.register_host(own, 1); }), Result::kHostMemoryAlreadyRegistered);
+  EXPECT_EQ(result_of([&] { driver.free_host(own); }), Result::kInvalidValue);
+  driver.unregister_host(own);
+  EXPECT_EQ(result_of([&] { driver.unregister_host(own); }), Result::kHostMemoryNotRegistered);
+  EXPECT_EQ(result_of([&] { driver.register_host(nullptr, 1); }), Result::kInvalidValue);
+}
+
+TEST_F(SimDriver, Streams) {
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { driver.create_stream(); }), Result::kInvalidContext);
+  make_current(driver, 0);
+  const Stream stream = driver.create_stream();
+  EXPECT_EQ(result_of([&] { driver.require_stream(stream); }), Result::kSuccess);
+  EXPECT_EQ(result_of([&] { driver.require_stream(nullptr); }), Result::kSuccess);
+  driver.destroy_stream(stream);
+  EXPECT_EQ(result_of([&] { driver.require_stream(stream); }), Result::kInvalidHandle);
+  EXPECT_EQ(result_of([&] { driver.destroy_stream(stream); }), Result::kInvalidHandle);
+}
+
+}  // namespace
+}  // namespace fo::simcuda

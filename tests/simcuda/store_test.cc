@@ -1,0 +1,266 @@
+// One device's memory among processes: who holds what, what a death gives back, and that the books
+// survive a SIGKILL at every system call.
+#include "simcuda/store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "cuda/child.h"
+#include "cuda/sim_folder.h"
+#include "simcuda/result.h"
+
+namespace fo::simcuda {
+namespace {
+
+using cuda::Channel;
+using cuda::Child;
+using cuda::in_child;
+
+constexpr std::uint64_t kUnit = 64 << 10;
+constexpr std::uint64_t kCapacity = 4 * kUnit;
+
+template <typename Action>
+Result result_of(Action action) {
+  try {
+    action();
+  } catch (const Failure& failure) {
+    return failure.result;
+  }
+  return Result::kSuccess;
+}
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() { std::filesystem::create_directory(sim_.gpu()); }
+  [[nodiscard]] Store open() const { return {sim_.device(0), kCapacity}; }
+
+  cuda::SimFolder sim_;
+};
+
+TEST_F(StoreTest, NewMemoryIsZeroAndBackedInFull) {
+  Store store = open();
+  const Allocation memory = store.create(kUnit);
+  struct stat status {};
+  ASSERT_EQ(::fstat(memory.fd.get(), &status), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kUnit);
+  EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kUnit);
+  std::vector<char> bytes(kUnit, 'x');
+  ASSERT_EQ(::pread(memory.fd.get(), bytes.data(), kUnit, 0), static_cast<ssize_t>(kUnit));
+  EXPECT_EQ(bytes, std::vector<char>(kUnit, '\0'));
+  EXPECT_EQ(::fcntl(memory.fd.get(), F_GETFD), FD_CLOEXEC);
+}
+
+TEST_F(StoreTest, CapacityHoldsAcrossProcesses) {
+  Child other([&](Channel& test) {
+    Store store = open();
+    const Allocation memory = store.create(3 * kUnit);
+    test.send(1);
+    static_cast<void>(test.receive());
+  });
+  other.channel().expect(1);
+  Store store = open();
+  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
+  const Allocation memory = store.create(kUnit);
+  EXPECT_EQ(store.used(), kCapacity);
+  EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kOutOfMemory);
+  other.kill();
+  EXPECT_NO_THROW(store.release(store.create(3 * kUnit)));
+  EXPECT_EQ(store.used(), kUnit);
+}
+
+TEST_F(StoreTest, MoreThanTheCapacityIsOutOfMemory) {
+  Store store = open();
+  EXPECT_EQ(result_of([&] { store.create(kCapacity + kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { store.create(~std::uint64_t{0}); }), Result::kOutOfMemory);
+}
+
+TEST_F(StoreTest, ReleaseRemovesTheFileAtOnce) {
+  Store store = open();
+  store.release(store.create(kUnit));
+  EXPECT_EQ(sim_.files(), 0);
+}
+
+TEST_F(StoreTest, LastReferenceOfAnyKindKeepsMemory) {
+  Store store = open();
+  Allocation memory = store.create(kUnit);
+  Fd exported = memory.fd.duplicate();
+  const FileId id = memory.id;
+  store.release(std::move(memory));
+  EXPECT_EQ(store.used(), kUnit) << "an exported fd";
+
+  Allocation imported = store.adopt(exported.get()).value();
+  EXPECT_EQ(imported.id, id);
+  EXPECT_EQ(imported.size, kUnit);
+  exported.reset();
+  EXPECT_EQ(store.used(), kUnit) << "an import";
+
+  void* mapping = ::mmap(nullptr, kUnit, PROT_READ, MAP_SHARED, imported.fd.get(), 0);
+  ASSERT_NE(mapping, MAP_FAILED);
+  store.release(std::move(imported));
+  EXPECT_EQ(store.used(), kUnit) << "a mapping";
+
+  Allocation again = store.reopen(id);
+  ::munmap(mapping, kUnit);
+  EXPECT_EQ(store.used(), kUnit) << "a reopened file";
+  store.release(std::move(again));
+  EXPECT_EQ(store.used(), 0u);
+}
+
+TEST_F(StoreTest, OnlyFilesOfTheDeviceAreAdopted) {
+  Store store = open();
+  Store other(sim_.device(1), kCapacity);
+  const Allocation foreign = other.create(kUnit);
+  EXPECT_FALSE(store.adopt(foreign.fd.get()));
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  EXPECT_FALSE(store.adopt(null.get()));
+  EXPECT_EQ(result_of([&] { static_cast<void>(store.adopt(-1)); }), Result::kOperatingSystem);
+
+  Allocation gone = store.create(kUnit);
+  const Fd unlinked(
+      ::open(("/proc/self/fd/" + std::to_string(gone.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
+  store.release(std::move(gone));
+  EXPECT_FALSE(store.adopt(unlinked.get())) << "freed memory, by an fd that held nothing";
+}
+
+TEST_F(StoreTest, AdoptedFileIsHeldEvenWhenItsFdWasNot) {
+  Store store = open();
+  Allocation memory = store.create(kUnit);
+  const Fd by_name(
+      ::open(("/proc/self/fd/" + std::to_string(memory.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
+  const Allocation adopted = store.adopt(by_name.get()).value();
+  store.release(std::move(memory));
+  EXPECT_EQ(store.used(), kUnit);
+}
+
+TEST_F(StoreTest, LostBookIsMadeAnew) {
+  Store store = open();
+  const Allocation memory = store.create(3 * kUnit);
+  ASSERT_EQ(::truncate((sim_.device(0) / "book").c_str(), 0), 0);
+  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(store.used(), 3 * kUnit);
+}
+
+/// Puts a disk of 256 KiB on `dir`, for this process alone. False where that is not permitted.
+bool mount_small_disk(const std::filesystem::path& dir) {
+  const uid_t uid = ::geteuid();
+  if (::unshare(CLONE_NEWNS) < 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0) return false;
+    std::ofstream("/proc/self/uid_map") << "0 " << uid << " 1";
+  }
+  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=256k") == 0;
+}
+
+TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
+  constexpr int kNotPermitted = 77;
+  const int status = in_child([&] {
+    if (!mount_small_disk(sim_.gpu())) ::_exit(kNotPermitted);
+    const auto open_large = [&] { return Store(sim_.device(0), 100 * kCapacity); };
+    Store store = open_large();
+    EXPECT_EQ(in_child([&] { open_large().create(2 * kUnit); }), 0);
+    EXPECT_EQ(sim_.files(), 1) << "a dead process's";
+    const Allocation held = store.create(2 * kUnit);
+    EXPECT_EQ(sim_.files(), 1) << "it was found when it was in the way";
+    EXPECT_EQ(result_of([&] { store.create(4 * kUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(store.used(), 2 * kUnit);
+    EXPECT_EQ(sim_.files(), 1);
+  });
+  if (status == kNotPermitted) GTEST_SKIP() << "mounting a small disk is not permitted here";
+  EXPECT_EQ(status, 0);
+}
+
+/// Runs `body` in a child up to its `stops`-th entry to or return from a system call, kills it
+/// there, and waits. False when it ended before.
+template <typename Body>
+bool kill_at_system_call(int stops, Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    ::raise(SIGSTOP);
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  for (int i = 0; i < stops && WIFSTOPPED(status); ++i) {
+    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    ::waitpid(child, &status, 0);
+  }
+  if (!WIFSTOPPED(status)) return false;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  return true;
+}
+
+TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
+  if (in_child([] {
+        if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
+      }) == 77) {
+    GTEST_SKIP() << "ptrace is not permitted here";
+  }
+  Store store = open();
+  const Allocation held = store.create(kUnit);
+  for (int stops = 1;; ++stops) {
+    const bool killed = kill_at_system_call(stops, [&] {
+      Store own = open();
+      own.release(own.create(2 * kUnit));
+      const Allocation left_behind = own.create(kUnit);
+      own.used();
+    });
+    // The books are never below the truth and find it when it matters: there is room for all of
+    // the rest, and not for more.
+    Allocation rest = store.create(kCapacity - kUnit);
+    EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kOutOfMemory);
+    store.release(std::move(rest));
+    EXPECT_EQ(store.used(), kUnit) << "killed at stop " << stops;
+    EXPECT_EQ(sim_.files(), 1) << "killed at stop " << stops;
+    if (!killed || HasFailure()) {
+      EXPECT_GT(stops, 100) << "the child did next to nothing";
+      break;
+    }
+  }
+}
+
+TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
+  constexpr int kProcesses = 6;
+  constexpr int kRounds = 60;
+  std::vector<std::unique_ptr<Child>> children;
+  const auto churn = [&](Channel& test) {
+    Store store = open();
+    for (std::uint64_t round = 0;; ++round) {
+      if (round == 20) test.send(1);
+      try {
+        Allocation memory = store.create((1 + round % 2) * kUnit);
+        if (round % 3 != 0) store.release(std::move(memory));  // else closed, for others to find
+      } catch (const Failure& failure) {
+        if (failure.result != Result::kOutOfMemory) throw;
+      }
+    }
+  };
+  for (int i = 0; i < kProcesses; ++i) children.push_back(std::make_unique<Child>(churn));
+  Store store = open();
+  for (int round = 0; round < kRounds; ++round) {
+    EXPECT_LE(store.used(), kCapacity);
+    auto& victim = children[static_cast<std::size_t>(round % kProcesses)];
+    victim->channel().expect(1);
+    victim = std::make_unique<Child>(churn);  // kills the one before
+  }
+  children.clear();
+  EXPECT_EQ(store.used(), 0u);
+  EXPECT_EQ(sim_.files(), 0);
+  EXPECT_NO_THROW(store.release(store.create(kCapacity)));
+}
+
+}  // namespace
+}  // namespace fo::simcuda
