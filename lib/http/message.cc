@@ -1,0 +1,98 @@
+#include "http/message.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace fo::http {
+namespace {
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+int hex_value(char c) {
+  c = lower(c);
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '+' && plus_is_blank) {
+      out += ' ';
+    } else if (text[i] == '%') {
+      const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+      const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
+      if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
+      out += static_cast<char>(high * 16 + low);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::string_view> find_field(const Fields& fields, std::string_view name) {
+  for (const auto& [key, value] : fields) {
+    if (same_name(key, name)) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> Request::parameter(std::string_view name) const {
+  for (const auto& [key, value] : query) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+Response error_response(int status, std::string_view message) {
+  const nlohmann::json body = {
+      {"error",
+       {{"code", status},
+        {"message", message},
+        {"type", status >= 400 && status < 500 ? "invalid_request_error" : "server_error"}}}};
+  Response response;
+  response.status = status;
+  response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return response;
+}
+
+bool split_target(std::string_view target, std::string& path, Fields& query) {
+  constexpr std::string_view kHttp = "http://";
+  if (target.starts_with(kHttp)) {
+    const std::size_t slash = target.find('/', kHttp.size());
+    if (slash == std::string_view::npos) return false;
+    target.remove_prefix(slash);
+  }
+  if (!target.starts_with('/')) return false;
+  const std::size_t mark = target.find('?');
+  const std::optional<std::string> decoded = decode(target.substr(0, mark), false);
+  if (!decoded) return false;
+  path = *decoded;
+  query.clear();
+  if (mark == std::string_view::npos) return true;
+  std::string_view rest = target.substr(mark + 1);
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('&'), rest.size());
+    const std::string_view pair = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (pair.empty()) continue;
+    const std::size_t equals = std::min(pair.find('='), pair.size());
+    const std::optional<std::string> key = decode(pair.substr(0, equals), true);
+    const std::optional<std::string> value =
+        decode(pair.substr(std::min(equals + 1, pair.size())), true);
+    if (!key || !value) return false;
+    query.emplace_back(*key, *value);
+  }
+  return true;
+}
+
+}  // namespace fo::http

@@ -1,0 +1,401 @@
+#include "http/server.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <list>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "http/address.h"
+#include "os/log.h"
+#include "os/unix_socket.h"
+
+namespace fo::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::awaitable;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Unix = asio::local::stream_protocol;
+using Socket = asio::generic::stream_protocol::socket;
+using Stream = beast::basic_stream<asio::generic::stream_protocol>;
+using Parser = beast::http::request_parser<beast::http::string_body>;
+
+std::string_view view(boost::string_view text) { return {text.data(), text.size()}; }
+
+bool is_clean(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\t') || byte == 0x7f;
+  });
+}
+
+std::string status_line(int status) {
+  const auto known = beast::http::int_to_status(static_cast<unsigned>(status));
+  const bool unknown = known == beast::http::status::unknown;
+  return "HTTP/1.1 " + std::to_string(status) + " " +
+         (unknown ? "Status" : std::string(view(beast::http::obsolete_reason(known)))) + "\r\n";
+}
+
+void add_field(std::string& head, std::string_view name, std::string_view value) {
+  if (!is_clean(name) || !is_clean(value)) return;
+  head += name;
+  head += ": ";
+  head += value;
+  head += "\r\n";
+}
+
+int status_of(const error_code& error) {
+  if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow) {
+    return 431;
+  }
+  return error == beast::http::error::body_limit ? 413 : 400;
+}
+
+bool is_parse_error(const error_code& error) {
+  return error.category() == make_error_code(beast::http::error::bad_method).category() &&
+         error != beast::http::error::end_of_stream && error != beast::http::error::partial_message;
+}
+
+}  // namespace
+
+struct Server::State {
+  State(asio::any_io_executor on, Handler with, const ServerLimits& within)
+      : executor(std::move(on)), handler(std::move(with)), limits(within), all_gone(executor) {
+    all_gone.expires_at(asio::steady_timer::time_point::max());
+  }
+
+  asio::any_io_executor executor;
+  Handler handler;
+  ServerLimits limits;
+  std::list<tcp::acceptor> tcp_acceptors;
+  std::list<Unix::acceptor> unix_acceptors;
+  std::vector<std::string> unix_paths;
+  std::set<Session*> sessions;
+  bool stopping = false;
+  /// Cancelled when the last session has ended.
+  asio::steady_timer all_gone;
+
+  void stop_accepting();
+  void close_sessions(bool idle_only);
+};
+
+class Session {
+ public:
+  using State = Server::State;
+
+  Session(Socket socket, std::shared_ptr<State> state)
+      : stream_(std::move(socket)), state_(std::move(state)) {
+    state_->sessions.insert(this);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() {
+    state_->sessions.erase(this);
+    if (state_->sessions.empty()) state_->all_gone.cancel();
+  }
+
+  static awaitable<void> run(std::shared_ptr<Session> self) {
+    try {
+      co_await self->serve();
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kDebug, "serve a client: {}", error.what());
+    }
+  }
+
+  template <typename Acceptor>
+  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor);
+
+  awaitable<void> begin(int status, std::string_view content_type) {
+    std::string head = status_line(status);
+    add_field(head, "Content-Type", content_type);
+    add_field(head, "Cache-Control", "no-cache");
+    // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
+    chunked_ = is_http11_;
+    if (!chunked_) keep_alive_ = false;
+    if (chunked_) add_field(head, "Transfer-Encoding", "chunked");
+    add_connection(head);
+    head += "\r\n";
+    co_await write_all(head);
+  }
+
+  awaitable<void> write_piece(std::string_view piece) {
+    if (is_head_ || piece.empty()) co_return;  // an empty chunk would be the last one
+    if (!chunked_) {
+      co_await write_all(piece);
+      co_return;
+    }
+    const std::string framed = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+    co_await write_all(framed);
+  }
+
+  void close() {
+    error_code ignored;
+    stream_.socket().close(ignored);
+  }
+  [[nodiscard]] bool is_idle() const { return is_idle_; }
+
+ private:
+  void add_connection(std::string& head) const {
+    add_field(head, "Connection", keep_alive_ && !state_->stopping ? "keep-alive" : "close");
+  }
+
+  awaitable<void> write_all(std::string_view bytes) {
+    stream_.expires_after(state_->limits.write_timeout);
+    error_code error;
+    const auto buffer = asio::buffer(bytes.data(), bytes.size());
+    co_await asio::async_write(stream_, buffer, asio::redirect_error(asio::use_awaitable, error));
+    if (!error) co_return;
+    write_failed_ = true;
+    throw base::Error(base::ExitStatus::kUnavailable, "write to a client", error);
+  }
+
+  awaitable<void> write_response(const Response& response) {
+    std::string message = status_line(response.status);
+    const bool bodiless = response.status < 200 || response.status == 204 || response.status == 304;
+    if (!bodiless) {
+      add_field(message, "Content-Type", response.content_type);
+      add_field(message, "Content-Length", std::to_string(response.body.size()));
+    }
+    for (const auto& [name, value] : response.headers) add_field(message, name, value);
+    add_connection(message);
+    message += "\r\n";
+    if (!bodiless && !is_head_) message += response.body;
+    co_await write_all(message);
+  }
+
+  /// Reads a request. False when the connection is to end; what there is to say has been said.
+  awaitable<bool> read(Request& request) {
+    error_code error;
+    auto result = asio::redirect_error(asio::use_awaitable, error);
+    if (buffer_.size() == 0) {
+      is_idle_ = true;
+      stream_.expires_after(state_->limits.idle_timeout);
+      const auto room = buffer_.prepare(4096);
+      const std::size_t got = co_await stream_.async_read_some(room, result);
+      is_idle_ = false;
+      if (error) co_return false;
+      buffer_.commit(got);
+    }
+    Parser parser;
+    parser.header_limit(state_->limits.header_bytes);
+    parser.body_limit(state_->limits.body_bytes);
+    stream_.expires_after(state_->limits.header_timeout);
+    co_await beast::http::async_read_header(stream_, buffer_, parser, result);
+    is_http11_ = error || parser.get().version() >= 11;
+    is_head_ = !error && parser.get().method() == beast::http::verb::head;
+    if (!error && !parser.is_done()) {
+      const auto expect = parser.get().find(beast::http::field::expect);
+      if (expect != parser.get().end() && beast::iequals(expect->value(), "100-continue")) {
+        co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
+      }
+      stream_.expires_after(state_->limits.body_timeout);
+      co_await beast::http::async_read(stream_, buffer_, parser, result);
+    }
+    if (error) {
+      if (is_parse_error(error)) co_await refuse(status_of(error), error.message());
+      co_return false;
+    }
+    auto message = parser.release();
+    keep_alive_ = message.keep_alive();
+    request.method = view(message.method_string());
+    request.target = view(message.target());
+    for (const auto& field : message) {
+      request.headers.emplace_back(view(field.name_string()), view(field.value()));
+    }
+    request.body = std::move(message.body());
+    if (!split_target(request.target, request.path, request.query)) {
+      co_await refuse(400, "bad request target");
+      co_return false;
+    }
+    co_return true;
+  }
+
+  /// Answers what can't be read, and lets the client read that: closing with unread bytes in the
+  /// socket would reset the connection under the answer.
+  awaitable<void> refuse(int status, std::string_view message) {
+    keep_alive_ = false;
+    const Response response = error_response(status, message);
+    co_await write_response(response);
+    error_code error;
+    stream_.socket().shutdown(Socket::shutdown_send, error);
+    stream_.expires_after(std::chrono::seconds(2));
+    auto result = asio::redirect_error(asio::use_awaitable, error);
+    while (!error) {
+      buffer_.clear();
+      const auto room = buffer_.prepare(65536);
+      co_await stream_.async_read_some(room, result);
+    }
+  }
+
+  awaitable<void> serve() {
+    do {
+      Request request;
+      const bool is_read = co_await read(request);
+      if (!is_read) co_return;
+      Reply reply(*this);
+      bool failed = false;
+      try {
+        co_await state_->handler(request, reply);
+      } catch (const std::exception& error) {
+        failed = true;
+        // A client that went away fails the writes of a handler that did nothing wrong.
+        os::log(write_failed_ ? os::LogLevel::kDebug : os::LogLevel::kError, "answer {} {}: {}",
+                request.method, base::quoted(request.path), error.what());
+      }
+      if (reply.begun()) {
+        if (failed) co_return;
+        if (chunked_ && !is_head_) co_await write_all("0\r\n\r\n");
+      } else {
+        const Response response = failed ? error_response(500, "internal error") : reply.response();
+        co_await write_response(response);
+      }
+    } while (keep_alive_ && !state_->stopping);
+    error_code ignored;
+    stream_.socket().shutdown(Socket::shutdown_send, ignored);
+  }
+
+  Stream stream_;
+  std::shared_ptr<State> state_;
+  beast::flat_buffer buffer_;
+  bool is_idle_ = true;
+  bool is_http11_ = true;
+  bool is_head_ = false;
+  bool keep_alive_ = true;
+  bool chunked_ = false;
+  bool write_failed_ = false;
+};
+
+awaitable<void> Reply::begin(int status, std::string_view content_type) {
+  begun_ = true;
+  co_await session_->begin(status, content_type);
+}
+
+awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_piece(piece); }
+
+template <typename Acceptor>
+awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor) {
+  asio::steady_timer pause(state->executor);
+  while (!state->stopping) {
+    error_code error;
+    auto socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
+    if (state->stopping) co_return;
+    if (error) {
+      // Out of descriptors or memory: those in use will come free.
+      os::log(os::LogLevel::kWarning, "accept an HTTP connection: {}", error.message());
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(asio::use_awaitable);
+      continue;
+    }
+    if constexpr (std::is_same_v<Acceptor, tcp::acceptor>) {
+      socket.set_option(tcp::no_delay(true), error);
+    }
+    if (state->sessions.size() >= state->limits.connections) {
+      constexpr std::string_view kFull =
+          "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+      // Fits any new socket's buffer, so it can't block.
+      socket.send(asio::buffer(kFull.data(), kFull.size()), 0, error);
+      socket.shutdown(Socket::shutdown_send, error);
+      continue;
+    }
+    auto session = std::make_shared<Session>(Socket(std::move(socket)), state);
+    asio::co_spawn(state->executor, run(std::move(session)), asio::detached);
+  }
+}
+
+void Server::State::stop_accepting() {
+  stopping = true;
+  error_code ignored;
+  for (auto& acceptor : tcp_acceptors) acceptor.close(ignored);
+  for (auto& acceptor : unix_acceptors) acceptor.close(ignored);
+  for (const std::string& path : unix_paths) ::unlink(path.c_str());
+  unix_paths.clear();
+}
+
+void Server::State::close_sessions(bool idle_only) {
+  for (Session* session : sessions) {
+    if (!idle_only || session->is_idle()) session->close();
+  }
+}
+
+Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits)
+    : state_(std::make_shared<State>(std::move(executor), std::move(handler), limits)) {}
+
+Server::~Server() {
+  state_->stop_accepting();
+  state_->close_sessions(false);
+}
+
+std::uint16_t Server::listen(const std::string& address) {
+  const Address parsed = parse_address(address);
+  const std::string what = "listen on " + base::quoted(address);
+  const auto check = [&](const error_code& error) {
+    if (!error) return;
+    const bool denied = error == boost::system::errc::permission_denied;
+    throw base::Error(denied ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
+                      what, error);
+  };
+  error_code error;
+  const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
+  tcp::acceptor acceptor(state_->executor);
+  acceptor.open(endpoint.protocol(), error);
+  check(error);
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  check(error);
+  acceptor.bind(endpoint, error);
+  check(error);
+  acceptor.listen(1024, error);
+  check(error);
+  const std::uint16_t port = acceptor.local_endpoint().port();
+  state_->tcp_acceptors.push_back(std::move(acceptor));
+  asio::co_spawn(state_->executor, Session::accept(state_, state_->tcp_acceptors.back()),
+                 asio::detached);
+  return port;
+}
+
+void Server::listen_unix(const std::string& path, mode_t mode) {
+  base::UniqueFd fd = os::listen_unix(path, mode);
+  state_->unix_paths.push_back(path);
+  state_->unix_acceptors.emplace_back(state_->executor, Unix(), fd.release());
+  asio::co_spawn(state_->executor, Session::accept(state_, state_->unix_acceptors.back()),
+                 asio::detached);
+}
+
+std::size_t Server::connections() const { return state_->sessions.size(); }
+
+awaitable<bool> Server::stop(base::Deadline deadline) {
+  // Held for the case that the server is destroyed meanwhile.
+  const std::shared_ptr<State> state = state_;
+  state->stop_accepting();
+  state->close_sessions(true);
+  if (!state->sessions.empty()) {
+    if (deadline.at()) state->all_gone.expires_at(*deadline.at());
+    error_code ignored;
+    co_await state->all_gone.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  const bool finished = state->sessions.empty();
+  state->close_sessions(false);
+  co_return finished;
+}
+
+}  // namespace fo::http

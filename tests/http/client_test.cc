@@ -1,0 +1,213 @@
+#include "http/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "support.h"
+
+namespace fo::http::test {
+namespace {
+
+using base::ExitStatus;
+
+/// Accepts one connection, reads a little, says what it is told to, and closes.
+class OneAnswer {
+ public:
+  explicit OneAnswer(std::string answer)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_.get(), generic, size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 8), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), generic, &size), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, text = std::move(answer)] {
+      const base::UniqueFd peer(::accept(listener_.get(), nullptr, nullptr));
+      char buffer[4096];
+      if (::recv(peer.get(), buffer, sizeof buffer, 0) < 0) return;
+      std::string_view rest = text;
+      while (!rest.empty()) {
+        const ssize_t sent = ::send(peer.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+        if (sent <= 0) return;
+        rest.remove_prefix(static_cast<std::size_t>(sent));
+      }
+    });
+  }
+  ~OneAnswer() { thread_.join(); }
+  OneAnswer(const OneAnswer&) = delete;
+  OneAnswer& operator=(const OneAnswer&) = delete;
+  [[nodiscard]] std::string url() const {
+    return "http://127.0.0.1:" + std::to_string(port_) + "/";
+  }
+
+ private:
+  base::UniqueFd listener_;
+  std::uint16_t port_ = 0;
+  std::thread thread_;
+};
+
+ExitStatus failure(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const base::Error& error) {
+    return error.status();
+  }
+  return ExitStatus::kOk;
+}
+
+ExitStatus answer_status(const std::string& answer, const FetchOptions& options = {}) {
+  const OneAnswer server(answer);
+  return failure([&] { fetch("GET", server.url(), soon(), options); });
+}
+
+/// A port that nobody listens on: bound, not listening.
+class DeadPort {
+ public:
+  DeadPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), generic, size), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), generic, &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] std::string url() const {
+    return "http://127.0.0.1:" + std::to_string(port_) + "/";
+  }
+
+ private:
+  base::UniqueFd fd_;
+  std::uint16_t port_ = 0;
+};
+
+TEST(HttpClient, RefusedIsUnavailable) {
+  const DeadPort port;
+  EXPECT_EQ(failure([&] { fetch("GET", port.url(), soon()); }), ExitStatus::kUnavailable);
+}
+
+TEST(HttpClient, AMissingSocketIsUnavailable) {
+  EXPECT_EQ(failure([] { fetch("GET", "unix:/nonexistent/s:/", soon()); }),
+            ExitStatus::kUnavailable);
+}
+
+TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
+  const DeadPort port;
+  ASSERT_EQ(::listen(port.fd(), 8), 0);
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
+  EXPECT_EQ(failure([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
+}
+
+TEST(HttpClient, AnExpiredDeadlineTimesOut) {
+  const DeadPort port;
+  ASSERT_EQ(::listen(port.fd(), 8), 0);
+  const base::Deadline deadline = base::Deadline::after(base::Duration::zero());
+  EXPECT_EQ(failure([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
+}
+
+TEST(HttpClient, TheDeadlineCoversTheLastByte) {
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    for (;;) co_await reply.write("drip");
+  });
+  FetchOptions options;
+  options.on_data = [](std::string_view) { return true; };
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(50));
+  EXPECT_EQ(failure([&] { fetch("GET", server.url(), deadline, options); }), ExitStatus::kTryAgain);
+}
+
+TEST(HttpClient, ErrorsNameTheUrlAndTheReason) {
+  const DeadPort port;
+  try {
+    fetch("GET", port.url(), soon());
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_EQ(std::string(error.what()), "fetch '" + port.url() + "': Connection refused");
+  }
+}
+
+TEST(HttpClient, GarbageIsAProtocolError) {
+  EXPECT_EQ(answer_status("SSH-2.0-OpenSSH_9.2\r\n\r\n"), ExitStatus::kProtocol);
+  EXPECT_EQ(answer_status("HTTP/1.1 2x0 OK\r\n\r\n"), ExitStatus::kProtocol);
+  EXPECT_EQ(answer_status("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+            ExitStatus::kProtocol);
+  EXPECT_EQ(answer_status("HTTP/1.1 200 OK\r\nX: " + std::string(100000, 'x') + "\r\n\r\n"),
+            ExitStatus::kProtocol);
+}
+
+TEST(HttpClient, EveryTruncationIsUnavailable) {
+  const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+  for (std::size_t length = 0; length < answer.size(); ++length) {
+    EXPECT_EQ(answer_status(answer.substr(0, length)), ExitStatus::kUnavailable) << length;
+  }
+  EXPECT_EQ(answer_status(answer), ExitStatus::kOk);
+}
+
+TEST(HttpClient, TooLongAnswersAreProtocolErrors) {
+  FetchOptions options;
+  options.response_limit = 10;
+  EXPECT_EQ(answer_status("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world", options),
+            ExitStatus::kProtocol);
+  EXPECT_EQ(answer_status("HTTP/1.1 200 OK\r\n\r\nhello world", options), ExitStatus::kProtocol);
+  EXPECT_EQ(
+      answer_status("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n",
+                    options),
+      ExitStatus::kProtocol);
+  EXPECT_EQ(answer_status("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhelloworld", options),
+            ExitStatus::kOk);
+}
+
+TEST(HttpClient, ReadsABodyThatEndsWithTheConnection) {
+  const OneAnswer server("HTTP/1.0 200 OK\r\n\r\nall of it");
+  EXPECT_EQ(fetch("GET", server.url(), soon()).body, "all of it");
+}
+
+TEST(HttpClient, AnyStatusIsAnAnswer) {
+  const OneAnswer server("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 503);
+}
+
+TEST(HttpClient, HeadHasNoBody) {
+  const OneAnswer server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+  EXPECT_EQ(fetch("HEAD", server.url(), soon()).body, "");
+}
+
+TEST(HttpClient, HandsTheBodyOverAsItComesAndStopsWhenTold) {
+  std::promise<void> seen;
+  auto was_seen = seen.get_future();
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/event-stream");
+    co_await reply.write("data: 1\n\n");
+    was_seen.wait();
+    co_await reply.write("data: 2\n\n");
+    co_await reply.write("data: 3\n\n");
+  });
+  std::string got;
+  FetchOptions options;
+  options.on_data = [&](std::string_view piece) {
+    if (got.empty()) seen.set_value();
+    got += piece;
+    return got.find("data: 2\n\n") == std::string::npos;
+  };
+  const Response response = fetch("GET", server.url(), soon(), options);
+  EXPECT_EQ(response.content_type, "text/event-stream");
+  EXPECT_EQ(response.body, "");
+  EXPECT_THAT(got, testing::StartsWith("data: 1\n\ndata: 2\n\n"));
+}
+
+TEST(HttpClient, BadUrlsAreUsageErrors) {
+  EXPECT_EQ(failure([] { fetch("GET", "https://localhost/", soon()); }), ExitStatus::kUsage);
+}
+
+}  // namespace
+}  // namespace fo::http::test

@@ -1,0 +1,53 @@
+#include "http/message.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace fo::http {
+namespace {
+
+TEST(Fields, AreFoundInAnyCase) {
+  const Fields fields{{"Content-Type", "a"}, {"content-type", "b"}};
+  EXPECT_EQ(find_field(fields, "CONTENT-TYPE"), "a");
+  EXPECT_EQ(find_field(fields, "Content-Typ"), std::nullopt);
+  EXPECT_EQ(find_field({}, ""), std::nullopt);
+}
+
+TEST(Target, IsDecodedIntoPathAndQuery) {
+  std::string path;
+  Fields query;
+  ASSERT_TRUE(split_target("/a%2Fb+c?x=1&x=%32&y=a+b&flag&&=z", path, query));
+  EXPECT_EQ(path, "/a/b+c");
+  const Fields want{{"x", "1"}, {"x", "2"}, {"y", "a b"}, {"flag", ""}, {"", "z"}};
+  EXPECT_EQ(query, want);
+}
+
+TEST(Target, MayBeAbsolute) {
+  std::string path;
+  Fields query;
+  ASSERT_TRUE(split_target("http://host:1/p?q=r", path, query));
+  EXPECT_EQ(path, "/p");
+  EXPECT_EQ(query.size(), 1U);
+}
+
+TEST(Target, IsRefusedWhenBroken) {
+  std::string path;
+  Fields query;
+  for (const char* text :
+       {"", "*", "a", "http://host", "/%", "/%1", "/%zz", "/%00", "/?%", "/?a=%g1", "/?%0", "?x"}) {
+    EXPECT_FALSE(split_target(text, path, query)) << text;
+  }
+}
+
+TEST(ErrorResponse, IsJsonWhateverTheMessage) {
+  const Response response = error_response(404, "no \"such\"\n\xff thing");
+  EXPECT_EQ(response.status, 404);
+  EXPECT_EQ(response.body,
+            "{\"error\":{\"code\":404,\"message\":\"no \\\"such\\\"\\n\xef\xbf\xbd thing\","
+            "\"type\":\"invalid_request_error\"}}");
+  EXPECT_NE(error_response(500, "").body.find("server_error"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fo::http

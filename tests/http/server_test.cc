@@ -1,0 +1,450 @@
+#include "http/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <list>
+#include <stdexcept>
+#include <vector>
+
+#include "base/error.h"
+#include "http/client.h"
+#include "support.h"
+
+namespace fo::http::test {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+Handler echo() {
+  return [](const Request& request, Reply& reply) -> awaitable<void> {
+    reply.answer(
+        {200, "text/plain", request.method + " " + request.target + " " + request.body, {}});
+    co_return;
+  };
+}
+
+/// Answers once opened.
+class Gate {
+ public:
+  Handler handler() {
+    return [this](const Request&, Reply& reply) -> awaitable<void> {
+      const auto executor = co_await boost::asio::this_coro::executor;
+      boost::asio::steady_timer poll(executor);
+      entered_.set_value();
+      while (opened_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        poll.expires_after(std::chrono::milliseconds(1));
+        co_await poll.async_wait(boost::asio::use_awaitable);
+      }
+      reply.answer({200, "text/plain", "through", {}});
+    };
+  }
+  void wait_until_entered() { entered_.get_future().get(); }
+  void open() { open_.set_value(); }
+
+ private:
+  std::promise<void> entered_;
+  std::promise<void> open_;
+  std::shared_future<void> opened_ = open_.get_future().share();
+};
+
+std::string get(const std::string& target, const std::string& more = "") {
+  return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n";
+}
+
+TEST(HttpServer, GivesTheHandlerTheWholeRequest) {
+  Request seen;
+  TestServer server([&](const Request& request, Reply& reply) -> awaitable<void> {
+    seen = request;
+    reply.answer({201, "text/plain", "made", {{"X-One", "1"}, {"X-Bad", "a\r\nb"}}});
+    co_return;
+  });
+  FetchOptions options;
+  options.body = std::string(100000, 'b');
+  options.headers = {{"X-Two", "2"}};
+  const Response response = fetch("POST", server.url("/p%20q?a=1&a=2"), soon(), options);
+  EXPECT_EQ(response.status, 201);
+  EXPECT_EQ(response.body, "made");
+  EXPECT_EQ(response.content_type, "text/plain");
+  EXPECT_EQ(response.header("x-one"), "1");
+  EXPECT_EQ(response.header("x-bad"), std::nullopt);
+  EXPECT_EQ(seen.method, "POST");
+  EXPECT_EQ(seen.path, "/p q");
+  EXPECT_EQ(seen.query.size(), 2U);
+  EXPECT_EQ(seen.parameter("a"), "1");
+  EXPECT_EQ(seen.header("X-TWO"), "2");
+  EXPECT_EQ(seen.body, options.body);
+}
+
+TEST(HttpServer, KeepsConnectionsAlive) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send(get("/1"));
+  EXPECT_THAT(client.read_until("GET /1 "), HasSubstr("Connection: keep-alive"));
+  client.send(get("/2", "Connection: close\r\n"));
+  const std::string last = client.read_to_end();
+  EXPECT_THAT(last, HasSubstr("Connection: close"));
+  EXPECT_THAT(last, EndsWith("GET /2 "));
+}
+
+TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  std::string requests;
+  for (int i = 0; i < 50; ++i) requests += get("/" + std::to_string(i));
+  client.send(requests);
+  client.finish();
+  const std::string answers = client.read_to_end();
+  std::size_t at = 0;
+  for (int i = 0; i < 50; ++i) {
+    at = answers.find("GET /" + std::to_string(i) + " ", at);
+    ASSERT_NE(at, std::string::npos) << i;
+  }
+}
+
+TEST(HttpServer, AnswersRequestsThatComeByteByByte) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  for (const char c :
+       "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n") {
+    if (c != '\0') client.send(std::string_view(&c, 1));
+  }
+  EXPECT_THAT(client.read_until("POST / abc"), StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST(HttpServer, AnswersAClientThatHasShutItsSide) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send(get("/"));
+  client.finish();
+  EXPECT_THAT(client.read_to_end(), EndsWith("GET / "));
+}
+
+TEST(HttpServer, HeadGetsNoBody) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send("HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const std::string answer = client.read_to_end();
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST(HttpServer, OldClientsAreClosedOn) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send("GET / HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(client.read_to_end(), EndsWith("GET / "));
+}
+
+TEST(HttpServer, SendsContinueWhenAskedTo) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send("PUT / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  client.read_until("HTTP/1.1 100 Continue\r\n\r\n");
+  client.send("ok");
+  client.read_until("PUT / ok");
+}
+
+TEST(HttpServer, TooLongHeadersAre431) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send(get("/", "X: " + std::string(20000, 'x') + "\r\n"));
+  EXPECT_THAT(client.read_to_end(), StartsWith("HTTP/1.1 431 "));
+  RawClient endless(server.port());
+  endless.send(std::string(1 << 20, 'G'));
+  EXPECT_THAT(endless.read_to_end(), StartsWith("HTTP/1.1 4"));
+}
+
+TEST(HttpServer, HeadersUpToTheLimitAreRead) {
+  TestServer server(echo());
+  RawClient client(server.port());
+  client.send(get("/", "X: " + std::string(16 * 1024 - 64, 'x') + "\r\n"));
+  client.read_until("GET / ");
+}
+
+TEST(HttpServer, TooLongBodiesAre413) {
+  ServerLimits limits;
+  limits.body_bytes = 1000;
+  TestServer server(echo(), limits);
+  RawClient declared(server.port());
+  declared.send("POST / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n");
+  EXPECT_THAT(declared.read_to_end(), StartsWith("HTTP/1.1 413 "));
+  RawClient chunked(server.port());
+  chunked.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+               std::string(1001, 'x'));
+  EXPECT_THAT(chunked.read_to_end(), StartsWith("HTTP/1.1 413 "));
+  RawClient huge(server.port());
+  huge.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n");
+  EXPECT_THAT(huge.read_to_end(), StartsWith("HTTP/1.1 4"));
+}
+
+TEST(HttpServer, TheAnswerToATooLongBodySurvivesTheBody) {
+  ServerLimits limits;
+  limits.body_bytes = 1000;
+  TestServer server(echo(), limits);
+  FetchOptions options;
+  options.body = std::string(8 << 20, 'x');
+  EXPECT_EQ(fetch("POST", server.url(), soon(), options).status, 413);
+}
+
+TEST(HttpServer, WhatIsNotHttpIs400) {
+  TestServer server(echo());
+  for (const char* text :
+       {"\r\n\x01\x02\x03\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+        "GET / HTTP/1.1\r\nbad\r\n\r\n", "GET /%zz HTTP/1.1\r\n\r\n", "GET x HTTP/1.1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+    RawClient client(server.port());
+    client.send(text);
+    const std::string answer = client.read_to_end();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << text;
+    EXPECT_THAT(answer, HasSubstr("invalid_request_error")) << text;
+  }
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+}
+
+TEST(HttpServer, ARequestCutShortEndsItsConnectionOnly) {
+  TestServer server(echo());
+  const std::string whole = "POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    RawClient client(server.port());
+    client.send(whole.substr(0, length));
+    client.finish();
+    EXPECT_THAT(client.read_to_end(), Not(HasSubstr("200 OK"))) << length;
+  }
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+}
+
+TEST(HttpServer, SlowHeadersAreCutOff) {
+  ServerLimits limits;
+  limits.header_timeout = std::chrono::milliseconds(20);
+  TestServer server(echo(), limits);
+  RawClient client(server.port());
+  client.send("GET / HT");
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST(HttpServer, SlowBodiesAreCutOff) {
+  ServerLimits limits;
+  limits.body_timeout = std::chrono::milliseconds(20);
+  TestServer server(echo(), limits);
+  RawClient client(server.port());
+  client.send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhel");
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST(HttpServer, IdleConnectionsAreClosed) {
+  ServerLimits limits;
+  limits.idle_timeout = std::chrono::milliseconds(20);
+  TestServer server(echo(), limits);
+  RawClient fresh(server.port());
+  EXPECT_EQ(fresh.read_to_end(), "");
+  RawClient used(server.port());
+  used.send(get("/"));
+  EXPECT_THAT(used.read_to_end(), EndsWith("GET / "));
+}
+
+TEST(HttpServer, AClientThatDoesNotReadIsCutOff) {
+  ServerLimits limits;
+  limits.write_timeout = std::chrono::milliseconds(20);
+  std::promise<base::ExitStatus> failure;
+  TestServer server(
+      [&](const Request&, Reply& reply) -> awaitable<void> {
+        const std::string piece(1 << 20, 'x');
+        try {
+          co_await reply.begin(200, "text/plain");
+          for (;;) co_await reply.write(piece);
+        } catch (const base::Error& error) {
+          failure.set_value(error.status());
+          throw;
+        }
+      },
+      limits);
+  RawClient client(server.port());
+  client.send(get("/"));
+  EXPECT_EQ(failure.get_future().get(), base::ExitStatus::kUnavailable);
+}
+
+TEST(HttpServer, HundredsOfIdleAndSlowConnectionsDisturbNobody) {
+  TestServer server(echo());
+  std::list<RawClient> idle;
+  for (int i = 0; i < 400; ++i) {
+    idle.emplace_back(server.port());
+    if (i % 2 == 0) idle.back().send("GET / HTTP/1.1\r\nX: ");
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+  EXPECT_GE(server.connections(), 400U);
+}
+
+TEST(HttpServer, ConnectionsOverTheLimitAre503) {
+  ServerLimits limits;
+  limits.connections = 1;
+  TestServer server(echo(), limits);
+  RawClient first(server.port());
+  first.send(get("/"));
+  first.read_until("GET / ");
+  RawClient second(server.port());
+  EXPECT_THAT(second.read_to_end(), StartsWith("HTTP/1.1 503 "));
+  first.send(get("/again"));
+  first.read_until("GET /again ");
+}
+
+TEST(HttpServer, ConnectionsAreGivenBack) {
+  TestServer server(echo());
+  for (int i = 0; i < 20; ++i) fetch("GET", server.url(), soon());
+  const base::Deadline deadline = soon();
+  while (server.connections() != 0 && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(server.connections(), 0U);
+}
+
+TEST(HttpServer, AHandlerThatThrowsIs500AndTheConnectionGoesOn) {
+  TestServer server([](const Request& request, Reply& reply) -> awaitable<void> {
+    if (request.path == "/bad") throw std::runtime_error("secret");
+    reply.answer({200, "text/plain", "fine", {}});
+    co_return;
+  });
+  RawClient client(server.port());
+  testing::internal::CaptureStderr();
+  client.send(get("/bad"));
+  const std::string answer = client.read_until("}}");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr(": error: answer GET '/bad': secret\n"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 500 Internal Server Error\r\n"));
+  EXPECT_THAT(answer, Not(HasSubstr("secret")));
+  client.send(get("/good"));
+  client.read_until("fine");
+}
+
+TEST(HttpServer, AHandlerThatSaysNothingIs501) {
+  TestServer server([](const Request&, Reply&) -> awaitable<void> { co_return; });
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 501);
+}
+
+TEST(HttpServer, StreamsPiecesAtOnceAndInOrder) {
+  std::promise<void> seen_first;
+  auto first_was_seen = seen_first.get_future();
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/event-stream");
+    co_await reply.write("data: 0\n\n");
+    first_was_seen.wait();
+    co_await reply.write("");
+    for (int i = 1; i < 100; ++i) {
+      const std::string piece = "data: " + std::to_string(i) + "\n\n";
+      co_await reply.write(piece);
+    }
+  });
+  RawClient client(server.port());
+  client.send(get("/"));
+  EXPECT_THAT(client.read_until("data: 0\n\n"), HasSubstr("Transfer-Encoding: chunked\r\n"));
+  seen_first.set_value();
+  std::string rest = client.read_until("0\r\n\r\n");
+  std::size_t at = 0;
+  for (int i = 1; i < 100; ++i) {
+    at = rest.find("data: " + std::to_string(i) + "\n\n", at);
+    ASSERT_NE(at, std::string::npos) << i;
+  }
+  client.send(get("/"));  // the connection is still good
+  client.read_until("0\r\n\r\n");
+}
+
+TEST(HttpServer, StreamsToOldClientsWithoutChunks) {
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    co_await reply.write("one ");
+    co_await reply.write("two");
+  });
+  RawClient client(server.port());
+  client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_THAT(client.read_to_end(), EndsWith("\r\n\r\none two"));
+}
+
+TEST(HttpServer, AStreamThatFailsIsSeenToBeIncomplete) {
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    co_await reply.write("half");
+    throw std::runtime_error("engine died");
+  });
+  testing::internal::CaptureStderr();
+  RawClient client(server.port());
+  client.send(get("/"));
+  EXPECT_THAT(client.read_to_end(), EndsWith("4\r\nhalf\r\n"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("engine died"));
+}
+
+TEST(HttpServer, StopFinishesRequestsInFlight) {
+  Gate gate;
+  TestServer server(gate.handler());
+  RawClient idle(server.port());
+  RawClient busy(server.port());
+  busy.send(get("/"));
+  gate.wait_until_entered();
+  std::future<bool> stopped = server.stop(base::Deadline::never());
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_THROW(fetch("GET", server.url(), soon()), base::Error);
+  gate.open();
+  const std::string answer = busy.read_to_end();
+  EXPECT_THAT(answer, EndsWith("through"));
+  EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  EXPECT_TRUE(stopped.get());
+  EXPECT_EQ(server.connections(), 0U);
+}
+
+TEST(HttpServer, StopCutsWhatIsLeftAtTheDeadline) {
+  Gate gate;
+  TestServer server(gate.handler());
+  RawClient busy(server.port());
+  busy.send(get("/"));
+  gate.wait_until_entered();
+  EXPECT_FALSE(server.stop(base::Deadline::after(base::Duration::zero())).get());
+  EXPECT_EQ(busy.read_to_end(), "");
+  gate.open();
+}
+
+TEST(HttpServer, StopWithoutConnectionsReturnsAtOnce) {
+  TestServer server(echo());
+  EXPECT_TRUE(server.stop(base::Deadline::never()).get());
+}
+
+TEST(HttpServer, ListensOnUnixSockets) {
+  char folder[] = "/tmp/fo-http.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/s";
+  {
+    TestServer server(echo());
+    server.listen_unix(path);
+    EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
+    struct stat info {};
+    ASSERT_EQ(::stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777U, 0600U);
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+  ::rmdir(folder);
+}
+
+TEST(HttpServer, SaysWhyItCannotListen) {
+  TestServer other(echo());
+  boost::asio::io_context loop;
+  Server server(loop.get_executor(), echo());
+  const std::string address = "127.0.0.1:" + std::to_string(other.port());
+  try {
+    server.listen(address);
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.status(), base::ExitStatus::kCannotCreate);
+    EXPECT_EQ(std::string(error.what()), "listen on '" + address + "': Address already in use");
+  }
+  EXPECT_THROW(server.listen("somewhere:80"), base::Error);
+}
+
+}  // namespace
+}  // namespace fo::http::test

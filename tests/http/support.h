@@ -1,0 +1,138 @@
+// A server on a thread of its own, and a client that speaks bytes rather than HTTP.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "http/server.h"
+
+namespace fo::http::test {
+
+using boost::asio::awaitable;
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
+
+class TestServer {
+ public:
+  /// Runs `function` on the loop's thread.
+  template <typename Function>
+  auto call(Function function) {
+    std::packaged_task<decltype(function())()> task(std::move(function));
+    auto result = task.get_future();
+    boost::asio::post(loop_, [&task] { task(); });
+    return result.get();
+  }
+
+  explicit TestServer(Handler handler, const ServerLimits& limits = {})
+      : server_(std::make_unique<Server>(loop_.get_executor(), std::move(handler), limits)),
+        port_(server_->listen("127.0.0.1:0")),
+        thread_([this] { loop_.run(); }) {}
+  ~TestServer() {
+    call([this] {
+      server_.reset();
+      work_.reset();
+    });
+    thread_.join();
+  }
+  TestServer(const TestServer&) = delete;
+  TestServer& operator=(const TestServer&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] std::string url(const std::string& path = "/") const {
+    return "http://127.0.0.1:" + std::to_string(port_) + path;
+  }
+
+  void listen_unix(const std::string& path) {
+    call([&] { server_->listen_unix(path); });
+  }
+  std::size_t connections() {
+    return call([this] { return server_->connections(); });
+  }
+  std::future<bool> stop(const base::Deadline& deadline) {
+    return boost::asio::co_spawn(loop_, server_->stop(deadline), boost::asio::use_future);
+  }
+
+ private:
+  boost::asio::io_context loop_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::unique_ptr<Server> server_;
+  std::uint16_t port_;
+  std::thread thread_;
+};
+
+class RawClient {
+ public:
+  explicit RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+    EXPECT_EQ(::connect(fd_.get(), generic, sizeof address), 0);
+  }
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Sends what the server takes; a server that has hung up takes nothing.
+  void send(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+  }
+  void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
+
+  /// All that comes until `text` has come (or the end of the connection).
+  std::string read_until(std::string_view text) {
+    return read([&] { return got_.find(text); }, text);
+  }
+  /// All that comes until the server closes.
+  std::string read_to_end() {
+    return read([] { return std::string::npos; }, "");
+  }
+
+ private:
+  template <typename Find>
+  std::string read(Find find, std::string_view text) {
+    const base::Deadline deadline = soon();
+    for (;;) {
+      if (const std::size_t at = find(); at != std::string::npos) {
+        std::string head = got_.substr(0, at + text.size());
+        got_.erase(0, at + text.size());
+        return head;
+      }
+      pollfd ready{fd_.get(), POLLIN, 0};
+      if (::poll(&ready, 1, deadline.poll_timeout()) != 1) {
+        ADD_FAILURE() << "nothing came after: " << got_;
+        return std::exchange(got_, {});
+      }
+      char buffer[4096];
+      const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+      if (count <= 0) return std::exchange(got_, {});
+      got_.append(buffer, static_cast<std::size_t>(count));
+    }
+  }
+
+  base::UniqueFd fd_;
+  std::string got_;
+};
+
+}  // namespace fo::http::test
