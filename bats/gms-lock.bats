@@ -1,0 +1,457 @@
+#!/usr/bin/env bats
+# gms-lock: what its page promises.
+
+load test_helper
+
+setup() {
+  fo_setup
+  export FAILOVER_LOCK_PATH=$T/lock
+}
+
+lock() { gms-lock "$@" 3>&-; }
+
+# start_holder NAME [OPTION]...: a supervised command that holds the lock until it is told to end.
+start_holder() {
+  local name=$1
+  shift
+  start_bg "$name" gms-lock acquire --id "$name" "$@" -- sh -c "echo \$\$ >$T/$name.cmd; exec sleep 1000"
+  wait_for "[ -s $T/$name.cmd ]"
+}
+
+# Until a process of this pid namespace is blocked on the lock.
+await_waiter() { wait_for 'gms-lock status | grep -q ^waiter:'; }
+
+await_owner() { wait_for "gms-lock owner | grep -qx $1"; }
+
+field() { sed -n "s/^$1: //p"; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "no subcommand, an unknown one, unknown options and misplaced commands are usage errors" {
+  for args in "" "steal" "acquire --unknown" "owner -- true" "status -- true" "acquire --exec" \
+    "acquire --timeout 5" "acquire --timeout 1s --nonblock -- true" "acquire -E 256 -- true" \
+    "acquire -E -1 -- true" "acquire -E x -- true" "acquire --fd 2 -- true" "acquire --"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr lock $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "gms-lock: error: "* ]]
+  done
+}
+
+@test "a lock of another kind, or no absolute path, is refused with what is supported" {
+  for uri in unix:/s tcp:host:1 etcd:http://h:1/k k8s:n/l relative flock:relative flock:; do
+    for command in acquire owner status; do
+      run --separate-stderr lock "$command" --lock "$uri"
+      [ "$status" -eq 64 ]
+      [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"flock:/path"* ]]
+    done
+  done
+}
+
+@test "a flag beats the environment, which beats the configuration file" {
+  echo "lock = 'flock:$T/from-file'" >"$T/config.toml"
+  lock acquire --config "$T/config.toml" -- true
+  [ -e "$T/lock" ] && [ ! -e "$T/from-file" ]
+  env -u FAILOVER_LOCK_PATH gms-lock acquire --config "$T/config.toml" -- true 3>&-
+  [ -e "$T/from-file" ]
+  lock acquire --lock "$T/from-flag" -- true
+  [ -e "$T/from-flag" ]
+}
+
+@test "a lock that can't be opened: 73, or 77 where it is not permitted" {
+  run --separate-stderr lock acquire --lock "$T/absent/lock" -- true
+  [ "$status" -eq 73 ]
+  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': No such file or directory" ]]
+  run --separate-stderr lock acquire --lock "$T" -- true
+  [ "$status" -eq 73 ]
+  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  lock acquire -- true
+  chmod 711 "$T"
+  cp "$FO_BIN/gms-lock" "$T/gms-lock"
+  run --separate-stderr setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
+  [ "$status" -eq 77 ]
+  [[ $stderr == "gms-lock: error: open lock file '$T/lock': Permission denied" ]]
+}
+
+# --- identity -------------------------------------------------------------------------------------
+
+@test "the id is engine-\$ENGINE_ID, 0 when unset, or --id; one that is no number is 78" {
+  # shellcheck disable=SC2016
+  id_of_child() { lock acquire "$@" -- sh -c 'echo "$FAILOVER_LOCK_ID"'; }
+  [ "$(id_of_child)" = engine-0 ]
+  ENGINE_ID=3
+  export ENGINE_ID
+  [ "$(id_of_child)" = engine-3 ]
+  [ "$(id_of_child --id other)" = other ]
+  [ "$(cat "$T/lock")" = other ]
+  ENGINE_ID=x
+  run --separate-stderr id_of_child
+  [ "$status" -eq 78 ]
+  [[ $stderr == "gms-lock: error: read ENGINE_ID 'x': "* ]]
+  run --separate-stderr id_of_child --id $'a\nb'
+  [ "$status" -eq 78 ]
+}
+
+@test "the lock file holds the id and a newline, its record is JSON of a fixed size" {
+  lock acquire --id engine-long-name -- true
+  lock acquire --id e -- true
+  [ "$(od -An -c "$T/lock" | tr -d ' ')" = 'e\n' ]
+  [ "$(stat -c %s "$T/lock.grant")" -eq 1024 ]
+  run -0 grep -o '"generation":[0-9]*' "$T/lock.grant"
+  [ "$output" = '"generation":2' ]
+}
+
+# --- exec form ------------------------------------------------------------------------------------
+
+@test "exec form: the same pid becomes the command, with the lock, its environment and small cores" {
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire --exec -- sh -c \
+    'echo "$$ $FAILOVER_GENERATION $FAILOVER_LOCK_ID $FAILOVER_LOCK_FD"
+     readlink "/proc/$$/fd/$FAILOVER_LOCK_FD"; cat /proc/self/coredump_filter; exec sleep 1000'
+  wait_for "[ \$(wc -l <$T/engine.out) -eq 3 ]"
+  [ "$(cat "$T/engine.out")" = "$BG_PID 1 engine-0 3
+$T/lock
+00000010" ]
+  run -0 lock owner
+  [ "$output" = engine-0 ]
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  run -1 lock owner
+}
+
+@test "exec form: the command's status is ours, one that can't run is 126 or 127" {
+  run -7 lock acquire --exec -- sh -c 'exit 7'
+  run -127 --separate-stderr lock acquire --exec -- /absent
+  [[ $stderr == "gms-lock: error: run '/absent': No such file or directory" ]]
+  run --separate-stderr lock acquire --exec -- "$T"
+  [ "$status" -eq 126 ]
+  run -1 lock owner
+}
+
+@test "exec form: --fd chooses the descriptor, and one in use is refused" {
+  # shellcheck disable=SC2016
+  run -0 lock acquire --exec --fd 300 -- sh -c 'readlink /proc/$$/fd/300; echo $FAILOVER_LOCK_FD'
+  [ "$output" = "$T/lock
+300" ]
+  exec 9</dev/null
+  run --separate-stderr lock acquire --exec --fd 9 -- true
+  [ "$status" -eq 64 ]
+  [[ $stderr == "gms-lock: error: put the lock on descriptor 9: it is in use"* ]]
+  exec 9<&-
+}
+
+@test "exec form: signals have their defaults and no descriptor but the lock is added" {
+  run -0 lock acquire --exec -- sh -c 'grep -E "^Sig(Blk|Cgt|Ign)" /proc/self/status'
+  locked=$output
+  run -0 bash -c 'exec 3>&-; grep -E "^Sig(Blk|Cgt|Ign)" /proc/self/status'
+  [ "$locked" = "$output" ]
+  run -0 bash -c 'exec 3>&-; exec ls /proc/self/fd'
+  count=${#lines[@]}
+  run -0 bash -c 'exec 3>&-; exec gms-lock acquire --exec -- ls /proc/self/fd'
+  [ "${#lines[@]}" -eq $((count + 1)) ]
+}
+
+@test "the lock lives as long as a grandchild that inherited it" {
+  mkfifo "$T/end"
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire --exec -- sh -c \
+    "sh -c 'read -r x <$T/end' & echo started; wait"
+  wait_for "grep -q started $T/engine.out"
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$(lock owner)" = engine-0 ]
+  [[ $(lock status | field pid) == "$BG_PID (ended; others inherited the lock)" ]]
+  run -75 lock acquire --nonblock -- true
+  echo >"$T/end"
+  run -0 lock acquire --timeout 20s -- true
+  run -1 lock owner
+}
+
+@test "nested locks: each command sees the innermost; the same lock twice is 78, not for ever" {
+  # shellcheck disable=SC2016
+  run -0 lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" --id inner -- sh -c \
+    'echo "$FAILOVER_LOCK_ID"; readlink "/proc/$$/fd/$FAILOVER_LOCK_FD"; gms-lock owner'
+  [ "$output" = "inner
+$T/inner
+engine-0" ]
+  run --separate-stderr lock acquire --exec -- gms-lock acquire --exec -- true
+  [ "$status" -eq 78 ]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': inherited already, on descriptor "* ]]
+}
+
+# --- waiting --------------------------------------------------------------------------------------
+
+@test "a lock that is held: 75, or what -E says, and who holds it" {
+  start_holder engine-7
+  run --separate-stderr lock acquire --nonblock -- touch "$T/ran"
+  [ "$status" -eq 75 ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': held by 'engine-7'" ]
+  run -75 lock acquire --timeout 10ms -- touch "$T/ran"
+  run -0 lock acquire --timeout 0 -E 0 --exec -- touch "$T/ran"
+  run -9 lock acquire --nonblock -E 9
+  [ ! -e "$T/ran" ]
+}
+
+@test "SIGKILL of the holder hands the lock to the waiter, with the next generation" {
+  start_bg first gms-lock acquire --exec --id first -- sleep 1000
+  first=$BG_PID
+  await_owner first
+  # shellcheck disable=SC2016
+  start_bg second gms-lock acquire --exec --id second -- \
+    sh -c 'echo "$FAILOVER_GENERATION"; exec sleep 1000'
+  await_waiter
+  kill -KILL "$first"
+  wait_for "[ -s $T/second.out ]"
+  [ "$(cat "$T/second.out")" = 2 ]
+  [ "$(lock owner)" = second ]
+}
+
+@test "a waiter dies of the signal that it is sent, and its lock with it" {
+  start_holder holder
+  for signal in TERM HUP USR1; do
+    start_bg waiter gms-lock acquire --exec -- touch "$T/ran"
+    await_waiter
+    kill -"$signal" "$BG_PID"
+    wait_exit "$BG_PID"
+    [ "$status" -eq $((128 + $(kill -l "$signal"))) ]
+  done
+  [ ! -e "$T/ran" ]
+  [ "$(lock status | grep -c ^waiter:)" -eq 0 ]
+}
+
+@test "a waiter keeps ignoring what it was told to ignore" {
+  start_holder holder
+  start_bg waiter nohup gms-lock acquire --exec -- touch "$T/ran"
+  await_waiter
+  kill -HUP "$BG_PID"
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+}
+
+@test "pid 1 waits and dies of SIGTERM with 143" {
+  unshare --pid --fork --mount-proc true 2>/dev/null ||
+    skip_because root "a pid namespace is not permitted here"
+  start_holder holder
+  start_bg container unshare --pid --fork --kill-child --mount-proc \
+    gms-lock acquire --exec -- true
+  await_waiter
+  wait_for "grep -q . /proc/$BG_PID/task/$BG_PID/children"
+  init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
+  [ "$(awk '/^NSpid/ {print $3}' "/proc/$init/status")" -eq 1 ]
+  kill -TERM "$init"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+}
+
+@test "pid 1 forwards SIGTERM to what it supervises, and reaps orphans" {
+  unshare --pid --fork --mount-proc true 2>/dev/null ||
+    skip_because root "a pid namespace is not permitted here"
+  # shellcheck disable=SC2016
+  start_bg container unshare --pid --fork --kill-child --mount-proc gms-lock acquire -- bash -c \
+    'trap "exit 5" TERM; (sleep 1000 &); echo "$PPID"; while :; do sleep 0.01; done'
+  wait_for "[ -s $T/container.out ]"
+  [ "$(cat "$T/container.out")" = 1 ]
+  [[ $(lock status | field pid) == "not visible from here" ]]
+  [ "$(lock owner)" = engine-0 ]
+  kill -TERM "$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 5 ]
+}
+
+@test "twenty contenders: one at a time, generations in order" {
+  for i in $(seq 20); do
+    # shellcheck disable=SC2016
+    start_bg "c$i" gms-lock acquire --id "c$i" --exec -- sh -c \
+      'mkdir "$0/inside" && echo "$FAILOVER_GENERATION" >>"$0/order" && rmdir "$0/inside"' "$T"
+  done
+  for pid in "${BG_PIDS[@]}"; do
+    wait_exit "$pid"
+    [ "$status" -eq 0 ]
+  done
+  [ "$(cat "$T/order")" = "$(seq 20)" ]
+}
+
+# --- supervise form -------------------------------------------------------------------------------
+
+@test "supervise form: status and death of the command become ours" {
+  run -3 lock acquire -- sh -c 'exit 3'
+  # shellcheck disable=SC2016
+  run -139 lock acquire -- sh -c 'kill -SEGV $$'
+  run -127 lock acquire -- /absent
+  run -126 lock acquire -- "$T"
+}
+
+@test "supervise form: the command has a process group of its own and signals are forwarded" {
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire -- bash -c \
+    'trap "echo usr1" USR1; trap "echo winch" WINCH; trap "exit 9" TERM
+     ps -o pgid= -p $$ | tr -d " "; echo $$; while :; do sleep 0.01; done'
+  wait_for "[ \$(wc -l <$T/engine.out) -eq 2 ]"
+  [ "$(sed -n 1p "$T/engine.out")" = "$(sed -n 2p "$T/engine.out")" ]
+  kill -USR1 "$BG_PID"
+  wait_for "grep -q usr1 $T/engine.out"
+  kill -WINCH "$BG_PID"
+  wait_for "grep -q winch $T/engine.out"
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 9 ]
+}
+
+@test "supervise form: SIGKILL of the supervisor kills the command" {
+  start_holder engine-0
+  command=$(cat "$T/engine-0.cmd")
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  wait_for "! kill -0 $command"
+  run -0 lock acquire --timeout 20s -- true
+}
+
+@test "supervise form: what outlives the command is killed before the lock is free" {
+  run -4 lock acquire --grace 50ms -- sh -c "
+    (trap '' TERM; exec setsid sleep 1000) & echo \$! >$T/orphan; exit 4"
+  run ! kill -0 "$(cat "$T/orphan")"
+  run -1 lock owner
+}
+
+@test "supervise form: a replaced lock file is a lost lock, 76, and ends the whole tree" {
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire --grace 50ms --status-fd 7 -- sh -c \
+    'trap "" TERM; (exec sleep 1000) & echo $! >"$0/worker"; echo $$ >"$0/cmd"; wait' "$T" \
+    7>"$T/events"
+  wait_for "[ -s $T/cmd ]"
+  touch "$T/new"
+  mv "$T/new" "$T/lock"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 76 ]
+  [ "$(cat "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
+  run ! kill -0 "$(cat "$T/worker")"
+  run ! kill -0 "$(cat "$T/cmd")"
+  run -0 sed -n 's/.*"event":"\([^"]*\)".*/\1/p' "$T/events"
+  [ "$output" = "waiting
+granted
+child-started
+lost
+child-ended" ]
+}
+
+@test "a contender refuses beside the live holder of a replaced lock file" {
+  start_bg engine gms-lock acquire --exec -- sleep 1000
+  await_owner engine-0
+  touch "$T/new"
+  mv "$T/new" "$T/lock"
+  run --separate-stderr lock acquire --id engine-1 -- true
+  [ "$status" -eq 78 ]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': process $BG_PID ('engine-0') holds a file that was replaced by this one" ]]
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  run -0 lock acquire --id engine-1 -- true
+}
+
+# --- hold form ------------------------------------------------------------------------------------
+
+@test "hold form: prints the grant, holds until stdin ends, then 0" {
+  mkfifo "$T/in"
+  gms-lock acquire --json <"$T/in" >"$T/out" 3>&- &
+  pid=$!
+  exec 8>"$T/in"
+  wait_for "[ -s $T/out ]"
+  [[ $(cat "$T/out") =~ ^\{\"generation\":1,\"granted_at\":\"20[^\"]*Z\",\"id\":\"engine-0\",\"waited\":[-0-9.e]+\}$ ]]
+  [ "$(lock owner)" = engine-0 ]
+  echo "is ignored" >&8
+  run -75 lock acquire --nonblock -- true
+  exec 8>&-
+  wait_exit "$pid"
+  [ "$status" -eq 0 ]
+  run -1 lock owner
+}
+
+@test "hold form: a signal ends it with 0, a replaced file with 76, a full stdout with 74" {
+  mkfifo "$T/in"
+  exec 8<>"$T/in"
+  gms-lock acquire <"$T/in" >"$T/out" 3>&- 8>&- &
+  pid=$!
+  wait_for "grep -q ^waited: $T/out"
+  [ "$(field generation <"$T/out")" = 1 ]
+  kill -TERM "$pid"
+  wait_exit "$pid"
+  [ "$status" -eq 0 ]
+  rm "$T/out"
+  gms-lock acquire <"$T/in" >"$T/out" 2>"$T/err" 3>&- 8>&- &
+  pid=$!
+  wait_for "grep -q ^waited: $T/out"
+  rm "$T/lock"
+  wait_exit "$pid"
+  [ "$status" -eq 76 ]
+  [ "$(cat "$T/err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
+  status=0
+  gms-lock acquire <"$T/in" >/dev/full 2>"$T/err" 3>&- 8>&- || status=$?
+  [ "$status" -eq 74 ]
+  exec 8>&-
+}
+
+# --- owner and status -----------------------------------------------------------------------------
+
+@test "owner: the holder's id, or 1 and nothing, whatever a stale text says" {
+  run --separate-stderr lock owner
+  [ "$status" -eq 1 ]
+  [ -z "$output$stderr" ]
+  [ ! -e "$T/lock" ]
+  echo engine-9 >"$T/lock"
+  run --separate-stderr lock owner
+  [ "$status" -eq 1 ]
+  [ -z "$output$stderr" ]
+  [ "$(lock owner --json || :)" = '{"holder":null}' ]
+  start_holder engine-0
+  run -0 lock owner
+  [ "$output" = engine-0 ]
+  [ "$(lock owner --json)" = '{"holder":"engine-0"}' ]
+}
+
+@test "status: free, held, waited for and held by one who keeps no record" {
+  run -0 lock status
+  [ "$output" = "lock: $T/lock
+state: free" ]
+  start_holder engine-0
+  holder=$BG_PID
+  run -0 lock status
+  [ "$(field state <<<"$output")" = held ]
+  [ "$(field holder <<<"$output")" = engine-0 ]
+  [ "$(field generation <<<"$output")" = 1 ]
+  [ "$(field pid <<<"$output")" = "$holder" ]
+  [[ $(field since <<<"$output") == 20*Z\ on\ * ]]
+  [ "$(field open_by <<<"$output" | sort)" = "$(printf '%s\n' "$holder (gms-lock) fd 3, holds the lock" \
+    "$(cat "$T/engine-0.cmd") (sleep) fd 3, holds the lock" | sort)" ]
+  start_bg waiter gms-lock acquire --id engine-1 -- true
+  await_waiter
+  [ "$(lock status | field waiter)" = "$BG_PID" ]
+  [[ $(lock status --json) == *"\"waiters\":[$BG_PID]"* ]]
+  kill -TERM "$holder"
+  wait_exit "$BG_PID"
+  run -0 lock status
+  [ "$output" = "lock: $T/lock
+state: free
+last_generation: 2" ]
+  # As Dynamo holds it: the id alone, without a newline.
+  mkfifo "$T/end"
+  start_bg dynamo flock "$T/lock" sh -c "printf engine-1 >$T/lock; read -r x <$T/end"
+  await_owner engine-1
+  [ "$(lock status | field generation)" = unknown ]
+  run -75 lock acquire --nonblock -- true
+  echo >"$T/end"
+}
+
+@test "flock(1) is kept out, and keeps us out" {
+  start_holder engine-0
+  run -9 flock -n -E 9 "$T/lock" true
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  mkfifo "$T/end"
+  start_bg other flock "$T/lock" sh -c "echo in; read -r x <$T/end"
+  wait_for "grep -q in $T/other.out"
+  run -75 lock acquire --nonblock -- true
+  echo >"$T/end"
+  run -0 lock acquire --timeout 20s -- true
+}

@@ -1,0 +1,73 @@
+// gms-lock: become the active engine of a failover pair, and see who is.
+#include <chrono>
+
+#include "base/exit_status.h"
+#include "cli/app.h"
+#include "cli/output.h"
+#include "lock/acquire.h"
+#include "lock/grant.h"
+#include "lock/lock_status.h"
+#include "lock/lock_uri.h"
+#include "options.h"
+#include "os/signals.h"
+
+namespace {
+
+using fo::base::ExitStatus;
+using fo::gms_lock::Options;
+
+int acquire(Options& options, const fo::cli::CommonOptions& common, const std::string& path) {
+  fo::lock::AcquireOptions& wanted = options.acquire;
+  wanted.path = path;
+  wanted.id = options.id.empty() ? fo::lock::lock_id_from_environment() : options.id;
+  wanted.command = common.command;
+  // Another's look at the lock may hold it for an instant.
+  if (options.nonblock) wanted.timeout = std::chrono::milliseconds(50);
+  const auto end = fo::lock::acquire(wanted, [&](const fo::lock::Grant& grant) {
+    fo::cli::print(common.json ? fo::lock::to_json(grant) + "\n" : fo::lock::to_text(grant));
+    fo::cli::finish_output();
+  });
+  return end.signal != 0 ? fo::os::die_of_signal(end.signal) : end.status;
+}
+
+int owner(const fo::cli::CommonOptions& common, const std::string& path) {
+  const std::optional<std::string> id = fo::lock::find_owner(path);
+  if (common.json) {
+    fo::cli::print_line(fo::lock::owner_json(id));
+  } else if (id) {
+    fo::cli::print_line(*id);
+  }
+  return fo::base::to_int(id ? ExitStatus::kOk : ExitStatus::kNo);
+}
+
+int status(const fo::cli::CommonOptions& common, const std::string& path) {
+  const fo::lock::LockStatus status = fo::lock::read_lock_status(path);
+  fo::cli::print(common.json ? fo::lock::to_json(status) + "\n" : fo::lock::to_text(status));
+  return fo::base::to_int(ExitStatus::kOk);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fo::cli::CommonOptions common;
+  Options options;
+  const fo::cli::Tool tool{.name = "gms-lock",
+                           .summary = "Become the active engine of a failover pair",
+                           .version = FO_VERSION,
+                           .takes_command = true};
+  const auto body = [&] {
+    fo::gms_lock::check(options, common.command);
+    const std::string path = fo::lock::parse_lock_uri(options.lock()).path;
+    switch (options.command) {
+      case Options::Command::kAcquire:
+        return acquire(options, common, path);
+      case Options::Command::kOwner:
+        return owner(common, path);
+      case Options::Command::kStatus:
+        return status(common, path);
+    }
+    return fo::base::to_int(ExitStatus::kSoftware);
+  };
+  return fo::cli::run(
+      argc, argv, tool, common, [&](CLI::App& app) { fo::gms_lock::declare(app, options); }, body);
+}

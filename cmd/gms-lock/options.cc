@@ -1,0 +1,65 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "lock/lock_uri.h"
+
+namespace fo::gms_lock {
+namespace {
+
+CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
+                      const char* description) {
+  CLI::App* sub = app.add_subcommand(name, description);
+  sub->callback([&options, command] { options.command = command; });
+  std::string& lock = options.locks[static_cast<std::size_t>(command)];
+  lock = lock::kDefaultLockPath;
+  sub->add_option("--lock", lock, "the lock: flock:/path")
+      ->envname("FAILOVER_LOCK_PATH")
+      ->capture_default_str()
+      ->type_name("URI");
+  return sub;
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.require_subcommand(1);
+  using enum Options::Command;
+  CLI::App* acquire = add_command(app, options, kAcquire, "acquire",
+                                  "wait for the lock and run a command under it");
+  lock::AcquireOptions& wanted = options.acquire;
+  acquire->add_option("--id", options.id, "who we are (default: engine-$ENGINE_ID)")
+      ->type_name("ID");
+  CLI::Option* timeout =
+      cli::add_duration(*acquire, "--timeout", wanted.timeout, "give up after this time");
+  acquire->add_flag("--nonblock", options.nonblock, "give up at once (after 50ms)")
+      ->excludes(timeout);
+  acquire->add_option("-E", wanted.busy_status, "status when it was not granted in time")
+      ->check(CLI::Range(0, 255))
+      ->capture_default_str()
+      ->type_name("STATUS");
+  acquire->add_flag("--exec", wanted.exec, "become the command instead of supervising it");
+  acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
+      ->type_name("N");
+  cli::add_duration(*acquire, "--grace", wanted.grace, "from TERM to KILL for what has to go");
+  acquire->add_option("--status-fd", wanted.status_fd, "write events there as JSON lines")
+      ->check(CLI::Range(0, 1 << 30))
+      ->type_name("N");
+  add_command(app, options, kOwner, "owner", "print the holder's id; 1 when nobody holds the lock");
+  add_command(app, options, kStatus, "status",
+              "show holder, generation, waiters and who has it open");
+}
+
+void check(const Options& options, const std::vector<std::string>& command) {
+  const auto refuse = [](const char* reason) {
+    throw base::Error(base::ExitStatus::kUsage, reason);
+  };
+  if (options.command != Options::Command::kAcquire && !command.empty()) {
+    refuse("only acquire takes a command");
+  }
+  if (options.acquire.exec && command.empty()) refuse("--exec needs a command after '--'");
+}
+
+}  // namespace fo::gms_lock

@@ -1,0 +1,149 @@
+#include "lock/grant.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "os/process.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+
+constexpr std::uint64_t kMostGeneration = 1ULL << 53;
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte < 0x20 || byte == 0x7f;
+}
+
+bool is_utf8(std::string_view text) {
+  try {
+    static_cast<void>(json(text).dump());
+    return true;
+  } catch (const json::type_error&) {
+    return false;
+  }
+}
+
+std::uint64_t number(const json& object, const char* key) {
+  const json& value = object.at(key);
+  if (!value.is_number_unsigned()) throw std::invalid_argument(key);
+  return value.get<std::uint64_t>();
+}
+
+}  // namespace
+
+void check_lock_id(std::string_view id) {
+  const auto refuse = [&](const std::string& reason) {
+    throw Error(ExitStatus::kConfig, "use lock id " + base::quoted(id) + ": " + reason);
+  };
+  if (id.empty()) refuse("empty");
+  if (id.size() > kMostIdBytes) refuse("longer than " + std::to_string(kMostIdBytes) + " bytes");
+  if (std::any_of(id.begin(), id.end(), is_control)) refuse("has control characters");
+  if (!is_utf8(id)) refuse("not UTF-8");
+}
+
+std::string lock_id_from_environment() {
+  const char* text = std::getenv("ENGINE_ID");
+  const auto id = base::parse_uint(text == nullptr ? "0" : text);
+  if (!id) {
+    throw Error(ExitStatus::kConfig,
+                "read ENGINE_ID " + base::quoted(text) + ": not a non-negative number");
+  }
+  return "engine-" + std::to_string(*id);
+}
+
+std::string format_time(std::chrono::system_clock::time_point time) {
+  const auto since = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+  const auto ms = std::chrono::floor<std::chrono::milliseconds>(since) - seconds;
+  const std::time_t count = seconds.count();
+  std::tm utc{};
+  ::gmtime_r(&count, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S.", &utc);
+  const std::string digits = std::to_string(1000 + ms.count());
+  return text.data() + digits.substr(1) + "Z";
+}
+
+std::string encode_grant(const GrantRecord& record) {
+  const json object{{"holder", record.holder},
+                    {"generation", record.generation},
+                    {"pid", record.pid},
+                    {"pid_ns", record.pid_ns},
+                    {"start_time", record.start_time},
+                    {"inode", record.inode},
+                    {"granted_at", record.granted_at},
+                    {"host", record.host}};
+  std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() >= kGrantFileSize) {
+    throw Error(ExitStatus::kSoftware, "record the grant to " + base::quoted(record.holder) +
+                                           ": longer than " + std::to_string(kGrantFileSize));
+  }
+  text.resize(kGrantFileSize - 1, ' ');
+  return text + '\n';
+}
+
+GrantContent decode_grant(std::string_view bytes) {
+  GrantContent content;
+  const auto is_blank = [](char c) { return c == '\0' || c == ' ' || c == '\n'; };
+  if (std::all_of(bytes.begin(), bytes.end(), is_blank)) return content;
+  content.kind = GrantContent::Kind::kDamaged;
+  if (bytes.size() > kGrantFileSize) return content;
+  try {
+    const json object = json::parse(bytes);
+    GrantRecord& record = content.record;
+    record.holder = object.at("holder").get<std::string>();
+    record.generation = number(object, "generation");
+    const std::uint64_t pid = number(object, "pid");
+    if (pid > std::numeric_limits<pid_t>::max()) return content;
+    record.pid = static_cast<pid_t>(pid);
+    record.pid_ns = number(object, "pid_ns");
+    record.start_time = number(object, "start_time");
+    record.inode = number(object, "inode");
+    record.granted_at = object.at("granted_at").get<std::string>();
+    record.host = object.at("host").get<std::string>();
+    if (record.generation == 0 || record.generation > kMostGeneration) return content;
+    content.kind = GrantContent::Kind::kRecord;
+  } catch (const std::exception&) {
+    content.record = {};
+  }
+  return content;
+}
+
+std::uint64_t next_generation(const GrantContent& previous, bool lock_file_is_empty,
+                              std::chrono::system_clock::time_point now) {
+  if (previous.kind == GrantContent::Kind::kRecord) return previous.record.generation + 1;
+  if (previous.kind == GrantContent::Kind::kBlank && lock_file_is_empty) return 1;
+  const auto ms = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  return static_cast<std::uint64_t>(std::max<decltype(ms)>(ms, 1));
+}
+
+HolderState holder_state(const GrantRecord& record, const base::Deadline& deadline) {
+  if (record.pid <= 0 || record.pid_ns != os::own_pid_namespace()) return HolderState::kNotVisible;
+  const auto pidfd = os::open_pidfd(record.pid);
+  if (!pidfd || os::process_start_time(record.pid) != record.start_time) return HolderState::kEnded;
+  // A zombie still has its entry in /proc; its pidfd says that it has ended.
+  pollfd ended{pidfd->get(), POLLIN, 0};
+  return ::poll(&ended, 1, deadline.poll_timeout()) > 0 ? HolderState::kEnded
+                                                        : HolderState::kRunning;
+}
+
+std::string id_of_lock_file(std::string_view content) {
+  std::string id(content.substr(0, std::min(content.find('\n'), kMostIdBytes)));
+  std::erase_if(id, is_control);
+  return id;
+}
+
+}  // namespace fo::lock

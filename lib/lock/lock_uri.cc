@@ -1,0 +1,24 @@
+#include "lock/lock_uri.h"
+
+#include "base/error.h"
+
+namespace fo::lock {
+
+LockUri parse_lock_uri(std::string_view text) {
+  const auto refuse = [&](const std::string& reason) {
+    throw base::Error(base::ExitStatus::kUsage,
+                      "read lock URI " + base::quoted(text) + ": " + reason);
+  };
+  std::string_view path = text;
+  if (const std::size_t colon = text.find(':'); !text.starts_with('/') && colon != text.npos) {
+    if (text.substr(0, colon) != "flock") {
+      refuse("no such kind of lock; supported: flock:/path");
+    }
+    path.remove_prefix(colon + 1);
+  }
+  if (!path.starts_with('/')) refuse("want an absolute path, as in flock:/path");
+  if (path.ends_with('/')) refuse("that is a folder");
+  return {std::string(path)};
+}
+
+}  // namespace fo::lock

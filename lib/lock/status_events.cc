@@ -1,0 +1,36 @@
+#include "lock/status_events.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "lock/grant.h"
+
+namespace fo::lock {
+
+using nlohmann::json;
+
+void StatusEvents::waiting() { fd_.write("waiting"); }
+
+void StatusEvents::granted(const Grant& grant) {
+  // Its id may hold anything that is no control character; the rest is made here.
+  fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
+                                   json(grant.id).dump(), grant.generation,
+                                   format_time(grant.granted_at),
+                                   std::chrono::duration<double>(grant.waited).count()));
+}
+
+void StatusEvents::child_started(int pid) {
+  fd_.write("child-started", fmt::format(R"("pid":{})", pid));
+}
+
+void StatusEvents::child_ended(int status) {
+  fd_.write("child-ended", fmt::format(R"("status":{})", status));
+}
+
+void StatusEvents::lost(std::string_view reason) {
+  fd_.write("lost", fmt::format(R"("reason":{})", json(reason).dump()));
+}
+
+}  // namespace fo::lock

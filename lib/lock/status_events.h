@@ -1,0 +1,26 @@
+// What happens to a lock and its command, told on --status-fd.
+#pragma once
+
+#include <string_view>
+
+#include "lock/failover_lock.h"
+#include "os/status_fd.h"
+
+namespace fo::lock {
+
+class StatusEvents {
+ public:
+  /// As os::StatusFd.
+  explicit StatusEvents(int fd) : fd_(fd) {}
+
+  void waiting();
+  void granted(const Grant& grant);
+  void child_started(int pid);
+  void child_ended(int status);
+  void lost(std::string_view reason);
+
+ private:
+  os::StatusFd fd_;
+};
+
+}  // namespace fo::lock

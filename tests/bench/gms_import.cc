@@ -1,0 +1,369 @@
+// What a GMS costs those who use it, on the simulated driver, each beside its peer in one run: a
+// reader that imports a layout, against plain clients that ask for each object by itself; one small
+// request, against a bare ping-pong of the same bytes; a writer that publishes, against its
+// requests alone. Usage: gms_import [ALLOCATIONS [RUNS]]
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "bench.h"
+#include "cuda/device.h"
+#include "gms/memory_manager.h"
+#include "gms/protocol.h"
+#include "gms/rpc_client.h"
+#include "os/fd_passing.h"
+#include "os/process.h"
+#include "os/unix_socket.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::UniqueFd;
+using bench::Contender;
+using bench::seconds_of;
+
+// Of an allocation, and the simulated device's granularity: what costs here is their number.
+constexpr base::ByteCount kSize = 4096;
+constexpr int kRoundTrips = 2000;
+
+Deadline soon() { return Deadline::after(std::chrono::minutes(1)); }
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw Error(ExitStatus::kSoftware, what);
+}
+
+std::string key_of(std::size_t i) { return "model.layers." + std::to_string(i) + ".weight"; }
+
+const std::string kValue =
+    R"({"dtype": "torch.bfloat16", "shape": [32, 64], "stride": [64, 1], "tensor_type": "parameter"})";
+
+// gms-serve for one socket, killed with its object.
+class Server {
+ public:
+  explicit Server(const std::string& socket) : child_(start(socket)) {
+    pollfd ready{ready_.get(), POLLIN, 0};
+    char mark = 0;
+    expect(::poll(&ready, 1, soon().poll_timeout()) == 1 && ::read(ready_.get(), &mark, 1) == 1,
+           "start gms-serve: it is not ready");
+  }
+  ~Server() {
+    child_.signal(SIGTERM);
+    static_cast<void>(child_.wait(Deadline::never()));
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+ private:
+  os::Child start(const std::string& socket) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
+    ready_.reset(ends[0]);
+    const UniqueFd writer(ends[1]);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.keep_fds = {writer.get()};
+    return os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket, "--ready-fd",
+                      std::to_string(writer.get())},
+                     options);
+  }
+
+  UniqueFd ready_;
+  os::Child child_;
+};
+
+// A client by the letter of gms-protocol(7) and nothing more: one request, one answer.
+class PlainClient {
+ public:
+  explicit PlainClient(const std::string& path) : socket_(os::connect_unix(path, soon())) {}
+
+  void shake_hands(gms::LockType type) {
+    const auto answer = call<gms::HandshakeResponse>(
+        gms::HandshakeRequest{std::string(gms::to_string(type)), 60'000});
+    expect(answer.success, "shake hands: no lock");
+  }
+
+  template <typename Response, typename Request>
+  Response call(const Request& request, UniqueFd* fd = nullptr) {
+    const std::string frame = gms::encode_frame(request);
+    os::send_with_fds(socket_.get(), std::as_bytes(std::span(frame)), {});
+    std::string answer;
+    std::vector<UniqueFd> fds;
+    while (answer.size() < gms::kPrefixSize ||
+           answer.size() < gms::kPrefixSize + gms::read_prefix(answer)) {
+      const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk_, fds);
+      expect(got > 0, "read an answer: the server is gone");
+      answer.append(reinterpret_cast<const char*>(chunk_.data()), static_cast<std::size_t>(got));
+    }
+    if (fd != nullptr && fds.size() == 1) *fd = std::move(fds.front());
+    ++requests_;
+    return gms::decode_message<Response>(std::string_view(answer).substr(gms::kPrefixSize));
+  }
+
+  [[nodiscard]] int requests() const { return requests_; }
+
+ private:
+  UniqueFd socket_;
+  std::vector<std::byte> chunk_ = std::vector<std::byte>(64 * 1024);
+  int requests_ = 0;
+};
+
+class Bench {
+ public:
+  Bench(std::shared_ptr<const cuda::Driver> driver, std::string socket, std::size_t allocations,
+        std::size_t runs)
+      : driver_(std::move(driver)),
+        device_(cuda::device_info(*driver_, base::DeviceOrdinal(0))),
+        socket_(std::move(socket)),
+        allocations_(allocations),
+        runs_(runs) {}
+
+  void measure_publish() {
+    const Server server(socket_);
+    std::vector<Contender> contenders{
+        {"MemoryManager: allocate, map, put, commit", [&] { return publish_with_manager(); }},
+        {"plain client: allocate, put, commit", [&] { return publish_plainly(); }},
+    };
+    bench::take_turns(contenders, runs_);
+    bench::print_table("Publish, per allocation", "us", per_allocation(1e6), contenders);
+  }
+
+  void measure_import() {
+    const Server server(socket_);
+    publish_plainly();
+    std::vector<Contender> contenders{
+        {"MemoryManager::import_all, fetch_metadata", [&] { return import_with_manager(); }},
+        {"plain client, the same requests", [&] { return import_plainly(false); }},
+        {"plain client, get_allocation before export", [&] { return import_plainly(true); }},
+    };
+    bench::take_turns(contenders, runs_);
+    const std::string count = std::to_string(allocations_);
+    bench::print_table("Import of " + count + " allocations and " + count + " tensors", "ms", 1e3,
+                       contenders);
+    std::printf("requests of the plain clients: %d, %d\n\n", requests_[0], requests_[1]);
+  }
+
+  // Everything on one core: what is compared is work, not how far the cores are apart.
+  void measure_round_trip() {
+    cpu_set_t before;
+    if (::sched_getaffinity(0, sizeof before, &before) != 0) base::throw_errno(errno, "see cores");
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (std::size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+    }
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) base::throw_errno(errno, "take one core");
+    {
+      const Server server(socket_);
+      gms::RpcClient client = gms::RpcClient::connect(socket_, Deadline::never());
+      expect(client.shake_hands(gms::LockType::kRw, soon()).grant.has_value(), "no lock");
+      const Ponger ponger(gms::encode_frame(gms::GetLockStateRequest{}).size(),
+                          gms::encode_frame(client.lock_state()).size());
+      std::vector<Contender> contenders{
+          {"RpcClient::lock_state", [&] { return round_trips([&] { client.lock_state(); }); }},
+          {"bare ping-pong of the same bytes", [&] { return round_trips([&] { ponger.ping(); }); }},
+      };
+      bench::take_turns(contenders, runs_);
+      bench::print_table("Round trip, both ends on one core", "us", 1e6, contenders);
+    }
+    if (::sched_setaffinity(0, sizeof before, &before) != 0) {
+      base::throw_errno(errno, "give back the other cores");
+    }
+  }
+
+ private:
+  // The other end of a ping-pong: a process that answers so many bytes with so many.
+  class Ponger {
+   public:
+    Ponger(std::size_t ping, std::size_t pong)
+        : ping_(ping, 'i'), pong_(pong, 'o'), child_(start()) {}
+    ~Ponger() {
+      child_.signal(SIGKILL);
+      static_cast<void>(child_.wait(Deadline::never()));
+    }
+    Ponger(const Ponger&) = delete;
+    Ponger& operator=(const Ponger&) = delete;
+
+    void ping() const {
+      send(ours_.get(), ping_);
+      expect(receive(ours_.get(), pong_.size()), "ping: no answer");
+    }
+
+   private:
+    os::Child start() {
+      int ends[2];
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        base::throw_errno(errno, "create a pair of sockets");
+      }
+      ours_.reset(ends[0]);
+      const UniqueFd theirs(ends[1]);
+      os::SpawnOptions options;
+      options.parent_death_signal = SIGKILL;
+      return os::fork_child(
+          [&] {
+            while (receive(theirs.get(), ping_.size())) send(theirs.get(), pong_);
+            return 0;
+          },
+          options);
+    }
+    static void send(int fd, std::string_view bytes) {
+      expect(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+                 static_cast<ssize_t>(bytes.size()),
+             "ping-pong: send");
+    }
+    static bool receive(int fd, std::size_t size) {
+      char bytes[1024];
+      return ::recv(fd, bytes, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+    }
+
+    std::string ping_;
+    std::string pong_;
+    UniqueFd ours_;
+    os::Child child_;
+  };
+
+  [[nodiscard]] double per_allocation(double scale) const {
+    return scale / static_cast<double>(allocations_);
+  }
+
+  static double round_trips(const std::function<void()>& trip) {
+    return seconds_of([&] {
+             for (int i = 0; i < kRoundTrips; ++i) trip();
+           }) /
+           kRoundTrips;
+  }
+
+  double publish_with_manager() const {
+    gms::MemoryManager manager(driver_, device_, socket_);
+    return seconds_of([&] {
+      expect(manager.connect(gms::LockType::kRw, soon()).has_value(), "publish: no lock");
+      for (std::size_t i = 0; i < allocations_; ++i) {
+        const gms::MappedAllocation& made = manager.allocate(kSize);
+        manager.rpc().put_metadata(key_of(i), made.allocation.allocation_id, 0, kValue);
+      }
+      manager.commit();
+    });
+  }
+
+  double publish_plainly() const {
+    PlainClient client(socket_);
+    return seconds_of([&] {
+      client.shake_hands(gms::LockType::kRw);
+      for (std::size_t i = 0; i < allocations_; ++i) {
+        const auto made = client.call<gms::AllocateResponse>(
+            gms::AllocateRequest{static_cast<std::int64_t>(kSize)});
+        client.call<gms::MetadataPutResponse>(
+            gms::MetadataPutRequest{key_of(i), made.allocation_id, 0, gms::Bytes{kValue}});
+      }
+      client.call<gms::CommitResponse>(gms::CommitRequest{});
+    });
+  }
+
+  double import_with_manager() const {
+    gms::MemoryManager manager(driver_, device_, socket_);
+    gms::Metadata metadata;
+    const double seconds = seconds_of([&] {
+      expect(manager.connect(gms::LockType::kRo, soon()).has_value(), "import: no lock");
+      manager.import_all(cuda::Access::kRead);
+      metadata = manager.fetch_metadata();
+    });
+    expect(manager.allocations().size() == allocations_ && metadata.size() == allocations_,
+           "import: not all of it");
+    return seconds;
+  }
+
+  // `thorough`: asks for the record of each allocation too, which the list has told already.
+  double import_plainly(bool thorough) {
+    std::vector<cuda::AddressRange> ranges;
+    std::vector<cuda::Mapping> mappings;
+    gms::Metadata metadata;
+    PlainClient client(socket_);
+    const double seconds = seconds_of([&] {
+      client.shake_hands(gms::LockType::kRo);
+      client.call<gms::GetMemoryLayoutHashResponse>(gms::GetMemoryLayoutHashRequest{});
+      const auto list = client.call<gms::ListAllocationsResponse>(gms::ListAllocationsRequest{});
+      for (const auto& allocation : list.allocations) {
+        if (thorough) {
+          client.call<gms::GetAllocationResponse>(
+              gms::GetAllocationRequest{allocation.allocation_id});
+        }
+        UniqueFd fd;
+        client.call<gms::ExportAllocationResponse>(
+            gms::ExportAllocationRequest{allocation.allocation_id}, &fd);
+        const auto size = static_cast<base::ByteCount>(allocation.aligned_size);
+        ranges.push_back(cuda::AddressRange::reserve(driver_, size));
+        const auto memory = cuda::PhysicalMemory::import_fd(driver_, fd.get(), size);
+        const auto address = ranges.back().address();
+        mappings.push_back(cuda::Mapping::map(driver_, address, size, memory));
+        cuda::set_access(*driver_, address, size, device_.ordinal, cuda::Access::kRead);
+      }
+      const auto keys = client.call<gms::MetadataListResponse>(gms::MetadataListRequest{});
+      for (const std::string& key : keys.keys) {
+        auto entry = client.call<gms::MetadataGetResponse>(gms::MetadataGetRequest{key});
+        metadata.emplace(key, gms::MetadataEntry{entry.allocation_id.value_or(""), 0,
+                                                 std::move(entry.value->data)});
+      }
+    });
+    expect(mappings.size() == allocations_ && metadata.size() == allocations_,
+           "import: not all of it");
+    requests_[thorough ? 1 : 0] = client.requests();
+    return seconds;
+  }
+
+  std::shared_ptr<const cuda::Driver> driver_;
+  cuda::DeviceInfo device_;
+  std::string socket_;
+  std::size_t allocations_;
+  std::size_t runs_;
+  int requests_[2] = {};
+};
+
+int run(std::size_t allocations, std::size_t runs) {
+  std::string dir = "/dev/shm/fo-bench.XXXXXX";
+  if (::mkdtemp(dir.data()) == nullptr) base::throw_errno(errno, "make a folder");
+  struct Cleaner {
+    const std::string& dir;
+    ~Cleaner() { std::filesystem::remove_all(dir); }
+  } const cleaner{dir};
+  ::setenv("GMS_DRIVER", "sim", 1);
+  ::setenv("GMS_SIM_DIR", (dir + "/sim").c_str(), 1);
+  ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1", 1);
+  ::setenv("GMS_SIM_DEVICES", "1", 1);
+  ::setenv("GMS_SIM_GRANULARITY", std::to_string(kSize).c_str(), 1);
+  ::setenv("GMS_SIM_VRAM", std::to_string((allocations * kSize) + 64 * base::kMiB).c_str(), 1);
+  os::raise_fd_limit();
+  Bench bench(cuda::Driver::open("sim"), dir + "/gms.sock", allocations, runs);
+  bench.measure_import();
+  bench.measure_publish();
+  bench.measure_round_trip();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto allocations = argc > 1 ? base::parse_uint(argv[1]) : 1000;
+  const auto runs = argc > 2 ? base::parse_uint(argv[2]) : 5;
+  if (argc > 3 || !allocations || !runs || *allocations < 1 || *allocations > 100'000 ||
+      *runs < 1 || *runs > 1000) {
+    std::fprintf(stderr, "usage: gms_import [ALLOCATIONS [RUNS]]\n");
+    return base::to_int(ExitStatus::kUsage);
+  }
+  try {
+    return run(*allocations, *runs);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "gms_import: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}

@@ -1,0 +1,387 @@
+#include "lock/failover_lock.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "lock/grant.h"
+#include "lock/lock_status.h"
+#include "lock/support.h"
+#include "os/file.h"
+
+namespace fo::lock {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Deadline;
+using base::ExitStatus;
+using os::LockWait;
+using test::Forked;
+using test::holder;
+using test::kLong;
+using test::say;
+using test::slurp;
+using test::spill;
+using test::status_of;
+using test::TempDir;
+
+Deadline soon() { return Deadline::after(kLong); }
+Deadline now() { return Deadline::after(base::Duration::zero()); }
+
+std::size_t open_fds() {
+  const fs::directory_iterator fds("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(fds), end(fds)));
+}
+
+// Until somebody is blocked on the file at `path`.
+void await_waiter(const std::string& path) {
+  const base::UniqueFd fd = os::open_file(path, O_RDONLY);
+  const os::FileKey key = os::file_key(fd.get());
+  while (os::visible_file_locks(key).waiters.empty()) std::this_thread::yield();
+}
+
+class FailoverLockTest : public testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(open_fds(), fds_before_); }
+  TempDir dir_;
+  std::string path_ = dir_.file("failover.lock");
+  std::size_t fds_before_ = open_fds();
+};
+
+TEST_F(FailoverLockTest, GrantWritesIdAndRecord) {
+  FailoverLock lock(path_, "engine-0");
+  EXPECT_EQ(slurp(path_), "");
+  const auto result = lock.acquire(soon());
+  ASSERT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.id, "engine-0");
+  EXPECT_EQ(result.grant.generation, 1U);
+  EXPECT_EQ(slurp(path_), "engine-0\n");
+  EXPECT_EQ(fs::file_size(path_ + ".grant"), kGrantFileSize);
+  const GrantRecord record = decode_grant(slurp(path_ + ".grant")).record;
+  struct stat info {};
+  ASSERT_EQ(::fstat(lock.fd(), &info), 0);
+  EXPECT_EQ(record.holder, "engine-0");
+  EXPECT_EQ(record.pid, ::getpid());
+  EXPECT_EQ(record.inode, info.st_ino);
+  EXPECT_EQ(record.granted_at, format_time(result.grant.granted_at));
+  EXPECT_EQ(holder_state(record, now()), HolderState::kRunning);
+  EXPECT_FALSE(lock.is_replaced());
+}
+
+TEST_F(FailoverLockTest, ShorterIdReplacesALongerOneWhole) {
+  { FailoverLock(path_, "a-much-longer-name").acquire(soon()); }
+  FailoverLock lock(path_, "b");
+  EXPECT_EQ(lock.acquire(soon()).grant.generation, 2U);
+  EXPECT_EQ(slurp(path_), "b\n");
+}
+
+TEST_F(FailoverLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
+  auto first = std::make_unique<FailoverLock>(path_, "engine-0");
+  ASSERT_EQ(first->acquire(soon()).outcome, LockWait::kLocked);
+  FailoverLock second(path_, "engine-1");
+  EXPECT_EQ(second.acquire(Deadline::after(std::chrono::milliseconds(5))).outcome,
+            LockWait::kDeadline);
+  EXPECT_EQ(slurp(path_), "engine-0\n");
+  first.reset();
+  EXPECT_EQ(second.acquire(now()).grant.generation, 2U);
+}
+
+TEST_F(FailoverLockTest, InterruptEndsTheWait) {
+  FailoverLock first(path_, "engine-0");
+  ASSERT_EQ(first.acquire(soon()).outcome, LockWait::kLocked);
+  FailoverLock second(path_, "engine-1");
+  const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
+  EXPECT_EQ(second.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
+}
+
+TEST_F(FailoverLockTest, PassesToTheWaiterWhenTheHolderIsKilled) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder(path_, "engine-1"));
+  await_waiter(path_);
+  EXPECT_EQ(find_owner(path_), "engine-0");
+  first.kill();
+  EXPECT_EQ(second.read(), 2U);
+  EXPECT_EQ(find_owner(path_), "engine-1");
+}
+
+TEST_F(FailoverLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
+  constexpr int kContenders = 20;
+  constexpr int kRounds = 10;
+  const std::string shared = dir_.file("shared");
+  spill(shared, "0");
+  std::vector<std::unique_ptr<Forked>> contenders;
+  for (int i = 0; i < kContenders; ++i) {
+    contenders.push_back(std::make_unique<Forked>([&, i](int) {
+      for (int round = 0; round < kRounds; ++round) {
+        FailoverLock lock(path_, "engine-" + std::to_string(i));
+        const auto result = lock.acquire(soon());
+        if (result.outcome != LockWait::kLocked) return 1;
+        // Whoever is in here with another loses a count or finds the other's generation.
+        const std::uint64_t seen = std::stoull(slurp(shared));
+        if (result.grant.generation != seen + 1) return 2;
+        std::this_thread::yield();
+        spill(shared, std::to_string(seen + 1));
+      }
+      return 0;
+    }));
+  }
+  for (const auto& contender : contenders) EXPECT_EQ(contender->wait(), 0);
+  EXPECT_EQ(slurp(shared), std::to_string(kContenders * kRounds));
+}
+
+TEST_F(FailoverLockTest, WaiterFollowsAFileReplacedMeanwhile) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder(path_, "engine-1"));
+  await_waiter(path_);
+  spill(dir_.file("new"), "");
+  fs::rename(dir_.file("new"), path_);
+  first.kill();
+  EXPECT_EQ(second.read(), 2U);
+  EXPECT_EQ(find_owner(path_), "engine-1");
+}
+
+TEST_F(FailoverLockTest, WaiterOfAnUnlinkedFileMakesANewOne) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder(path_, "engine-1"));
+  await_waiter(path_);
+  fs::remove(path_);
+  first.kill();
+  EXPECT_EQ(second.read(), 2U);
+  EXPECT_EQ(find_owner(path_), "engine-1");
+}
+
+TEST_F(FailoverLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked waiter(holder(path_, "engine-2"));
+  await_waiter(path_);
+  fs::remove(path_);
+  fs::remove(path_ + ".grant");  // else the newcomer is refused
+  Forked newcomer(holder(path_, "engine-1"));
+  ASSERT_EQ(newcomer.read(), 1U);
+  first.kill();
+  await_waiter(path_);
+  EXPECT_EQ(find_owner(path_), "engine-1");
+  newcomer.kill();
+  EXPECT_EQ(waiter.read(), 2U);
+}
+
+TEST_F(FailoverLockTest, HolderSeesItsFileReplaced) {
+  FailoverLock lock(path_, "engine-0");
+  lock.acquire(soon());
+  fs::rename(path_, dir_.file("aside"));
+  EXPECT_TRUE(lock.is_replaced());
+  spill(path_, "");
+  EXPECT_TRUE(lock.is_replaced());
+  fs::rename(dir_.file("aside"), path_);
+  EXPECT_FALSE(lock.is_replaced());
+}
+
+TEST_F(FailoverLockTest, RefusesBesideALiveHolderOfAReplacedFile) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  // The old inode stays taken, so the new file can't have its number.
+  fs::remove(path_);
+  FailoverLock second(path_, "engine-1");
+  EXPECT_EQ(status_of([&] { second.acquire(soon()); }), ExitStatus::kConfig);
+  EXPECT_FALSE(find_owner(path_));
+  EXPECT_EQ(decode_grant(slurp(path_ + ".grant")).record.holder, "engine-0");
+  first.kill();
+  FailoverLock third(path_, "engine-1");
+  EXPECT_EQ(third.acquire(soon()).grant.generation, 2U);
+}
+
+TEST_F(FailoverLockTest, DamagedRecordNeverLowersTheGeneration) {
+  int count = 0;
+  for (const std::string& junk : {std::string("junk"), std::string(5000, '{'), std::string()}) {
+    const std::string path = path_ + std::to_string(++count);
+    { FailoverLock(path, "engine-0").acquire(soon()); }
+    spill(path + ".grant", junk);
+    std::uint64_t last = 0;
+    {
+      FailoverLock lock(path, "engine-0");
+      last = lock.acquire(soon()).grant.generation;
+    }
+    EXPECT_GT(last, 1'000'000'000'000U);
+    EXPECT_EQ(fs::file_size(path + ".grant"), kGrantFileSize);
+    EXPECT_EQ(FailoverLock(path, "engine-0").acquire(soon()).grant.generation, last + 1);
+  }
+}
+
+TEST_F(FailoverLockTest, RemovedRecordIsMadeAgainForAWaiter) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder(path_, "engine-1"));
+  await_waiter(path_);
+  fs::remove(path_ + ".grant");
+  first.kill();
+  EXPECT_GT(second.read().value_or(0), 1U);
+  EXPECT_EQ(decode_grant(slurp(path_ + ".grant")).record.holder, "engine-1");
+}
+
+TEST_F(FailoverLockTest, LivesAsLongAsAnyoneWhoInheritedIt) {
+  int heir_pipe[2];
+  ASSERT_EQ(::pipe2(heir_pipe, O_CLOEXEC), 0);
+  {
+    const base::UniqueFd reader(heir_pipe[0]);
+    base::UniqueFd writer(heir_pipe[1]);
+    Forked first([&](int ready) {
+      FailoverLock lock(path_, "engine-0");
+      lock.acquire(soon());
+      if (::fork() == 0) {
+        // Ends when the test closes the other end of a pipe that it inherited.
+        char end = 0;
+        writer.reset();
+        ::_exit(static_cast<int>(::read(reader.get(), &end, 1)));
+      }
+      say(ready, 1);
+      for (;;) ::pause();
+      return 0;
+    });
+    ASSERT_EQ(first.read(), 1U);
+    first.kill();
+    FailoverLock second(path_, "engine-1");
+    EXPECT_EQ(second.acquire(now()).outcome, LockWait::kDeadline);
+    EXPECT_EQ(find_owner(path_), "engine-0");
+    writer.reset();
+    EXPECT_EQ(second.acquire(soon()).grant.generation, 2U);
+  }
+}
+
+TEST_F(FailoverLockTest, ExcludesFlockOfUtilLinuxBothWays) {
+  {
+    FailoverLock lock(path_, "engine-0");
+    lock.acquire(soon());
+    EXPECT_EQ(os::spawn({"flock", "-n", "-E", "9", path_, "true"}).wait(soon()), 9);
+  }
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const base::UniqueFd reader(ends[0]);
+  base::UniqueFd writer(ends[1]);
+  os::SpawnOptions options;
+  options.stdout_fd = writer.get();
+  options.new_process_group = true;
+  const os::Child other =
+      os::spawn({"flock", path_, "sh", "-c", "echo ready; exec sleep 100"}, options);
+  writer.reset();
+  char ready[6];
+  ASSERT_EQ(::read(reader.get(), ready, sizeof ready), 6);
+  FailoverLock lock(path_, "engine-0");
+  EXPECT_EQ(lock.acquire(now()).outcome, LockWait::kDeadline);
+  ASSERT_EQ(::kill(-other.pid(), SIGKILL), 0);
+  EXPECT_EQ(other.wait(soon()), 128 + SIGKILL);
+  EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
+}
+
+TEST_F(FailoverLockTest, FullDiskCanNotStopAGrant) {
+  // In a mount namespace of its own, so that nothing is left mounted.
+  enum Answer { kDone = 0, kNoMount = 1, kNotFull, kNotGranted, kNotRefused };
+  Forked attempt([&](int) {
+    const std::string root = dir_.file("disk");
+    fs::create_directory(root);
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("fo-test", root.c_str(), "tmpfs", 0, "size=64k") != 0) {
+      return kNoMount;
+    }
+    FailoverLock lock(root + "/lock", "engine-0");
+    const base::UniqueFd filler = os::open_file(root + "/filler", O_WRONLY | O_CREAT);
+    const std::string block(4096, 'x');
+    while (::write(filler.get(), block.data(), block.size()) > 0) {
+    }
+    if (errno != ENOSPC) return kNotFull;
+    if (lock.acquire(soon()).grant.generation != 1 || slurp(root + "/lock") != "engine-0\n" ||
+        decode_grant(slurp(root + "/lock.grant")).record.generation != 1) {
+      return kNotGranted;
+    }
+    const auto fresh = status_of([&] { FailoverLock(root + "/other", "engine-0"); });
+    return fresh == ExitStatus::kCannotCreate ? kDone : kNotRefused;
+  });
+  const int answer = attempt.wait();
+  if (answer == kNoMount) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  EXPECT_EQ(answer, kDone);
+}
+
+TEST_F(FailoverLockTest, CanNotBeOpened) {
+  const auto opening = [&](const std::string& path) {
+    return status_of([&] { FailoverLock(path, "engine-0"); });
+  };
+  EXPECT_EQ(opening(dir_.file("absent/lock")), ExitStatus::kCannotCreate);
+  EXPECT_EQ(opening(fs::path(path_).parent_path()), ExitStatus::kCannotCreate);
+  ASSERT_EQ(::mkfifo(dir_.file("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(opening(dir_.file("fifo")), ExitStatus::kCannotCreate);
+  EXPECT_EQ(opening("/proc/version"),
+            ::geteuid() == 0 ? ExitStatus::kCannotCreate : ExitStatus::kNotPermitted);
+  fs::create_directory(path_ + ".grant");
+  EXPECT_EQ(opening(path_), ExitStatus::kCannotCreate);
+}
+
+TEST_F(FailoverLockTest, IsNotPermittedToOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  Forked attempt([&](int) {
+    if (::seteuid(65534) != 0) return 99;
+    return base::to_int(status_of([&] { FailoverLock(path_, "engine-0"); }));
+  });
+  EXPECT_EQ(attempt.wait(), base::to_int(ExitStatus::kNotPermitted));
+}
+
+TEST_F(FailoverLockTest, RefusesABadId) {
+  EXPECT_EQ(status_of([&] { FailoverLock(path_, "a\nb"); }), ExitStatus::kConfig);
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(FailoverLockTest, SitsOnTheDescriptorAskedFor) {
+  FailoverLock lock(path_, "engine-0", 200);
+  EXPECT_EQ(lock.fd(), 200);
+  EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
+  EXPECT_EQ(::fcntl(200, F_GETFD), FD_CLOEXEC);
+  for (const int fd : {-1, 0, 2, 200, 1 << 30}) {
+    EXPECT_EQ(status_of([&] { FailoverLock(dir_.file("other"), "engine-0", fd); }),
+              ExitStatus::kUsage)
+        << fd;
+  }
+}
+
+TEST_F(FailoverLockTest, StaysOnItsDescriptorWhenTheFileIsReplaced) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second([&](int ready) {
+    FailoverLock lock(path_, "engine-1", 100);
+    lock.acquire(soon());
+    say(ready, static_cast<std::uint64_t>(lock.fd()));
+    say(ready, lock.is_replaced() ? 1 : 0);
+    return 0;
+  });
+  await_waiter(path_);
+  fs::remove(path_);
+  first.kill();
+  EXPECT_EQ(second.read(), 100U);
+  EXPECT_EQ(second.read(), 0U);
+}
+
+TEST_F(FailoverLockTest, LeavesClosedStandardStreamsAlone) {
+  Forked attempt([&](int ready) {
+    ::close(STDIN_FILENO);
+    ::close(STDOUT_FILENO);
+    FailoverLock lock(path_, "engine-0");
+    lock.acquire(soon());
+    say(ready, static_cast<std::uint64_t>(lock.fd()));
+    return ::fcntl(STDIN_FILENO, F_GETFD) < 0 && ::fcntl(STDOUT_FILENO, F_GETFD) < 0 ? 0 : 1;
+  });
+  EXPECT_GE(attempt.read().value_or(0), 3U);
+  EXPECT_EQ(attempt.wait(), 0);
+}
+
+}  // namespace
+}  // namespace fo::lock

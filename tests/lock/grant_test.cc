@@ -1,0 +1,190 @@
+#include "lock/grant.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "lock/support.h"
+
+namespace fo::lock {
+namespace {
+
+using base::ExitStatus;
+using Kind = GrantContent::Kind;
+
+GrantRecord sample() {
+  return {.holder = "engine-1",
+          .generation = 7,
+          .pid = 42,
+          .pid_ns = 4026531836,
+          .start_time = 123456,
+          .inode = 99,
+          .granted_at = "2026-11-21T05:33:00.123Z",
+          .host = "node"};
+}
+
+GrantRecord self() {
+  GrantRecord record = sample();
+  record.pid = ::getpid();
+  record.pid_ns = os::own_pid_namespace();
+  record.start_time = os::process_start_time(::getpid()).value();
+  return record;
+}
+
+TEST(Grant, ComesBackFromAFileOfFixedSize) {
+  const std::string bytes = encode_grant(sample());
+  EXPECT_EQ(bytes.size(), kGrantFileSize);
+  EXPECT_EQ(bytes.back(), '\n');
+  const GrantContent content = decode_grant(bytes);
+  EXPECT_EQ(content.kind, Kind::kRecord);
+  EXPECT_EQ(content.record, sample());
+}
+
+TEST(Grant, HoldsTheLongestIdThatGrowsInJson) {
+  GrantRecord record = sample();
+  record.holder = std::string(kMostIdBytes, '"');
+  record.generation = 1ULL << 53;
+  record.pid = std::numeric_limits<pid_t>::max();
+  record.pid_ns = record.start_time = record.inode = std::numeric_limits<std::uint64_t>::max();
+  record.host = std::string(64, 'h');
+  EXPECT_NO_THROW(check_lock_id(record.holder));
+  EXPECT_EQ(decode_grant(encode_grant(record)).record, record);
+}
+
+TEST(Grant, IsNeverReadFromATruncatedRecord) {
+  const std::string bytes = encode_grant(sample());
+  const std::size_t end = bytes.find('}');
+  EXPECT_EQ(decode_grant("").kind, Kind::kBlank);
+  for (std::size_t length = 1; length <= end; ++length) {
+    EXPECT_EQ(decode_grant(bytes.substr(0, length)).kind, Kind::kDamaged) << length;
+  }
+}
+
+TEST(Grant, OfAFileMadeReadyIsBlank) {
+  EXPECT_EQ(decode_grant(std::string(kGrantFileSize, '\0')).kind, Kind::kBlank);
+  EXPECT_EQ(decode_grant(" \n").kind, Kind::kBlank);
+}
+
+TEST(Grant, WithAnythingOddIsDamaged) {
+  const std::string good = encode_grant(sample());
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    text.resize(kGrantFileSize, ' ');
+    return text;
+  };
+  for (const std::string& bytes :
+       {replaced("\"generation\":7", "\"generation\":0"),
+        replaced("\"generation\":7", "\"generation\":-7"),
+        replaced("\"generation\":7", "\"generation\":7.5"),
+        replaced("\"generation\":7", "\"generation\":\"7\""),
+        replaced("\"generation\":7", "\"generation\":9007199254740993"),
+        replaced("\"generation\"", "\"Generation\""), replaced("\"pid\":42", "\"pid\":4294967296"),
+        replaced("\"engine-1\"", "null"), replaced("{", "["), good + " ", std::string("junk"),
+        std::string(kGrantFileSize, '['), std::string("[]"), std::string("7")}) {
+    const GrantContent content = decode_grant(bytes);
+    EXPECT_EQ(content.kind, Kind::kDamaged) << bytes;
+  }
+}
+
+TEST(Generation, GoesUpByOne) {
+  EXPECT_EQ(next_generation({Kind::kRecord, sample()}, false, {}), 8U);
+  EXPECT_EQ(next_generation({Kind::kRecord, sample()}, true, {}), 8U);
+}
+
+TEST(Generation, StartsAtOneOnlyWhereNobodyEverHeldTheLock) {
+  const std::chrono::system_clock::time_point now{std::chrono::milliseconds(1'800'000'000'123)};
+  EXPECT_EQ(next_generation({Kind::kBlank, {}}, true, now), 1U);
+  EXPECT_EQ(next_generation({Kind::kBlank, {}}, false, now), 1'800'000'000'123U);
+  EXPECT_EQ(next_generation({Kind::kDamaged, {}}, true, now), 1'800'000'000'123U);
+  EXPECT_EQ(next_generation({Kind::kDamaged, {}}, false, now), 1'800'000'000'123U);
+}
+
+TEST(LockId, IsPrintableAndShort) {
+  EXPECT_NO_THROW(check_lock_id("engine-0"));
+  EXPECT_NO_THROW(check_lock_id("Größe 1"));
+  EXPECT_NO_THROW(check_lock_id(std::string(kMostIdBytes, 'x')));
+  for (const std::string& id : {std::string(), std::string(kMostIdBytes + 1, 'x'),
+                                std::string("a\nb"), std::string("a\0b", 3), std::string("a\tb"),
+                                std::string("a\x7f"), std::string("\xff\xfe")}) {
+    EXPECT_EQ(test::status_of([&] { check_lock_id(id); }), ExitStatus::kConfig) << id;
+  }
+}
+
+TEST(LockId, FollowsTheEngineId) {
+  ::unsetenv("ENGINE_ID");
+  EXPECT_EQ(lock_id_from_environment(), "engine-0");
+  ::setenv("ENGINE_ID", "17", 1);
+  EXPECT_EQ(lock_id_from_environment(), "engine-17");
+  for (const char* text : {"", "x", "-1", "1 ", "1.0", "99999999999999999999999"}) {
+    ::setenv("ENGINE_ID", text, 1);
+    EXPECT_EQ(test::status_of([] { lock_id_from_environment(); }), ExitStatus::kConfig) << text;
+  }
+  ::unsetenv("ENGINE_ID");
+}
+
+TEST(LockFileId, IsTheFirstLineWithoutControls) {
+  EXPECT_EQ(id_of_lock_file("engine-0\n"), "engine-0");
+  EXPECT_EQ(id_of_lock_file("engine-0"), "engine-0");
+  EXPECT_EQ(id_of_lock_file("a\nb\n"), "a");
+  EXPECT_EQ(id_of_lock_file("a\x1b[2Jb"), "a[2Jb");
+  EXPECT_EQ(id_of_lock_file(""), "");
+  EXPECT_EQ(id_of_lock_file(std::string(1000, 'x')).size(), kMostIdBytes);
+}
+
+TEST(Time, IsUtcToTheMillisecond) {
+  EXPECT_EQ(format_time(std::chrono::system_clock::time_point{}), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(format_time(std::chrono::system_clock::time_point{
+                std::chrono::milliseconds(1'000'000'000'007)}),
+            "2001-09-09T01:46:40.007Z");
+}
+
+HolderState state_now(const GrantRecord& record) {
+  return holder_state(record, base::Deadline::after(base::Duration::zero()));
+}
+
+TEST(HolderState, KnowsALivingProcess) { EXPECT_EQ(state_now(self()), HolderState::kRunning); }
+
+TEST(HolderState, IsNotTakenInByAPidUsedAgain) {
+  GrantRecord record = self();
+  ++record.start_time;
+  EXPECT_EQ(state_now(record), HolderState::kEnded);
+}
+
+TEST(HolderState, SaysNothingAboutAnotherPidNamespace) {
+  GrantRecord record = self();
+  ++record.pid_ns;
+  EXPECT_EQ(state_now(record), HolderState::kNotVisible);
+}
+
+TEST(HolderState, WaitsForAProcessThatIsDying) {
+  test::Forked process([](int ready) {
+    test::say(ready, 1);
+    for (;;) ::pause();
+    return 0;
+  });
+  ASSERT_EQ(process.read(), 1U);
+  GrantRecord record = self();
+  record.pid = process.pid();
+  record.start_time = os::process_start_time(process.pid()).value();
+  EXPECT_EQ(state_now(record), HolderState::kRunning);
+  ASSERT_EQ(::kill(process.pid(), SIGKILL), 0);
+  EXPECT_EQ(holder_state(record, base::Deadline::after(test::kLong)), HolderState::kEnded);
+}
+
+TEST(HolderState, TakesAZombieForDead) {
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  GrantRecord record = self();
+  record.pid = pid;
+  record.start_time = os::process_start_time(pid).value();
+  EXPECT_EQ(state_now(record), HolderState::kEnded);
+  ASSERT_EQ(::waitpid(pid, nullptr, 0), pid);
+}
+
+}  // namespace
+}  // namespace fo::lock

@@ -1,0 +1,176 @@
+#include "lock/lock_status.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lock/support.h"
+#include "os/file.h"
+#include "os/file_lock.h"
+
+namespace fo::lock {
+namespace {
+
+using nlohmann::json;
+using test::Forked;
+using test::holder;
+using test::say;
+using test::spill;
+using test::TempDir;
+
+// Holds the lock as a program does that keeps no record, and writes `text`.
+std::function<int(int)> foreign_holder(const std::string& path, const std::string& text) {
+  return [=](int ready) {
+    const base::UniqueFd fd = os::open_file(path, O_RDWR | O_CREAT);
+    if (::flock(fd.get(), LOCK_EX) != 0 || ::ftruncate(fd.get(), 0) != 0) return 1;
+    os::write_all(fd.get(), text, "write");
+    say(ready, 1);
+    for (;;) ::pause();
+    return 0;
+  };
+}
+
+class LockStatusTest : public testing::Test {
+ protected:
+  TempDir dir_;
+  std::string path_ = dir_.file("lock");
+};
+
+TEST_F(LockStatusTest, OfAnAbsentFileIsFree) {
+  EXPECT_FALSE(find_owner(path_));
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_FALSE(status.held);
+  EXPECT_FALSE(status.last_generation);
+  EXPECT_EQ(to_text(status), "lock: " + path_ + "\nstate: free\n");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(LockStatusTest, StaleNameInAFreeLockIsNobody) {
+  spill(path_, "engine-0\n");
+  EXPECT_FALSE(find_owner(path_));
+  EXPECT_EQ(read_lock_status(path_).holder, "");
+}
+
+TEST_F(LockStatusTest, ShowsTheHolder) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  EXPECT_EQ(find_owner(path_), "engine-0");
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_TRUE(status.held);
+  EXPECT_EQ(status.holder, "engine-0");
+  ASSERT_TRUE(status.record);
+  EXPECT_EQ(status.record->generation, 1U);
+  EXPECT_EQ(status.record->pid, first.pid());
+  EXPECT_EQ(status.holder_state, HolderState::kRunning);
+  ASSERT_EQ(status.open_by.size(), 1U);
+  EXPECT_EQ(status.open_by[0].pid, first.pid());
+  EXPECT_TRUE(status.open_by[0].holds);
+  const json object = json::parse(to_json(status));
+  EXPECT_EQ(object["holder"], "engine-0");
+  EXPECT_EQ(object["generation"], 1);
+  EXPECT_EQ(object["pid"], first.pid());
+  EXPECT_EQ(object["pid_visible"], true);
+}
+
+TEST_F(LockStatusTest, ShowsWhoWaitsAndWhoHolds) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder(path_, "engine-1"));
+  LockStatus status;
+  while (status.waiters.empty()) status = read_lock_status(path_);
+  EXPECT_EQ(status.waiters, std::vector<pid_t>{second.pid()});
+  ASSERT_EQ(status.open_by.size(), 2U);
+  for (const OpenBy& by : status.open_by) EXPECT_EQ(by.holds, by.pid == first.pid());
+}
+
+TEST_F(LockStatusTest, ReleasedLockKeepsItsGeneration) {
+  Forked first(holder(path_, "engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  first.kill();
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_FALSE(status.held);
+  EXPECT_FALSE(status.record);
+  EXPECT_EQ(status.last_generation, 1U);
+  EXPECT_EQ(to_text(status), "lock: " + path_ + "\nstate: free\nlast_generation: 1\n");
+}
+
+TEST_F(LockStatusTest, HolderWithoutARecordHasNoGeneration) {
+  Forked ours(holder(path_, "engine-0"));
+  ASSERT_EQ(ours.read(), 1U);
+  ours.kill();
+  Forked theirs(foreign_holder(path_, "engine-0"));  // as Dynamo writes it: no newline
+  ASSERT_EQ(theirs.read(), 1U);
+  EXPECT_EQ(find_owner(path_), "engine-0");
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_EQ(status.holder, "engine-0");
+  EXPECT_FALSE(status.record);
+  EXPECT_NE(to_text(status).find("generation: unknown\n"), std::string::npos);
+  theirs.kill();
+  Forked again(holder(path_, "engine-1"));
+  EXPECT_EQ(again.read(), 2U);
+}
+
+TEST_F(LockStatusTest, HolderWithoutANameIsHeldByNoName) {
+  Forked theirs(foreign_holder(path_, ""));
+  ASSERT_EQ(theirs.read(), 1U);
+  EXPECT_EQ(find_owner(path_), "");
+  EXPECT_NE(to_text(read_lock_status(path_)).find("holder: (writes no name)\n"), std::string::npos);
+}
+
+TEST_F(LockStatusTest, RecordOfAnotherPidNamespaceShowsNoPid) {
+  Forked theirs(foreign_holder(path_, "engine-0\n"));
+  ASSERT_EQ(theirs.read(), 1U);
+  const base::UniqueFd fd = os::open_file(path_, O_RDONLY);
+  GrantRecord record{.holder = "engine-0",
+                     .generation = 5,
+                     .pid = 1,
+                     .pid_ns = os::own_pid_namespace() + 1,
+                     .start_time = 1,
+                     .inode = os::file_key(fd.get()).inode,
+                     .granted_at = "then",
+                     .host = "there"};
+  spill(path_ + ".grant", encode_grant(record));
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_EQ(status.holder_state, HolderState::kNotVisible);
+  EXPECT_NE(to_text(status).find("generation: 5\n"), std::string::npos);
+  EXPECT_NE(to_text(status).find("pid: not visible from here\n"), std::string::npos);
+  const json object = json::parse(to_json(status));
+  EXPECT_EQ(object["pid"], nullptr);
+  EXPECT_EQ(object["pid_visible"], false);
+}
+
+TEST_F(LockStatusTest, TextOfOthersCanNotForgeLines) {
+  LockStatus status;
+  status.path = "/l";
+  status.held = true;
+  status.holder = "x\nstate: free";
+  EXPECT_EQ(to_text(status), "lock: /l\nstate: held\nholder: xstate: free\ngeneration: unknown\n");
+}
+
+TEST_F(LockStatusTest, DamagedRecordIsNoRecord) {
+  Forked theirs(foreign_holder(path_, "engine-0\n"));
+  ASSERT_EQ(theirs.read(), 1U);
+  spill(path_ + ".grant", "{");
+  const LockStatus status = read_lock_status(path_);
+  EXPECT_TRUE(status.held);
+  EXPECT_FALSE(status.record);
+  EXPECT_FALSE(status.last_generation);
+}
+
+TEST_F(LockStatusTest, IsRefusedWhereTheFileMayNotBeRead) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  spill(path_, "");
+  ::chmod(path_.c_str(), 0);
+  Forked attempt([&](int) {
+    if (::seteuid(65534) != 0) return 99;
+    return base::to_int(test::status_of([&] { find_owner(path_); }));
+  });
+  EXPECT_EQ(attempt.wait(), base::to_int(base::ExitStatus::kNotPermitted));
+}
+
+}  // namespace
+}  // namespace fo::lock

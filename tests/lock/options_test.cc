@@ -1,0 +1,74 @@
+#include "gms-lock/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "cli/app.h"
+
+namespace fo::gms_lock {
+namespace {
+
+using cli::ParseResult;
+
+struct Parsed {
+  Options options;
+  cli::CommonOptions common;
+  ParseResult result;
+};
+
+Parsed parse(const std::vector<std::string>& arguments) {
+  Parsed parsed;
+  const cli::Tool tool{.name = "gms-lock", .summary = "s", .version = "1", .takes_command = true};
+  parsed.result = cli::parse(
+      tool, parsed.common, [&](CLI::App& app) { declare(app, parsed.options); }, arguments);
+  return parsed;
+}
+
+TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
+  ::unsetenv("FAILOVER_LOCK_PATH");
+  const Parsed parsed = parse({"acquire", "--exec", "--", "true", "--", "x"});
+  EXPECT_EQ(parsed.result.kind, ParseResult::Kind::kRun) << parsed.result.text;
+  EXPECT_EQ(parsed.options.lock(), "/shared/failover.lock");
+  EXPECT_EQ(parsed.options.acquire.busy_status, 75);
+  EXPECT_EQ(parsed.options.acquire.grace, std::chrono::seconds(5));
+  EXPECT_FALSE(parsed.options.acquire.timeout);
+  EXPECT_TRUE(parsed.options.acquire.exec);
+  EXPECT_EQ(parsed.common.command, (std::vector<std::string>{"true", "--", "x"}));
+}
+
+TEST(GmsLockOptions, FlagBeatsTheEnvironment) {
+  ::setenv("FAILOVER_LOCK_PATH", "/from/env", 1);
+  EXPECT_EQ(parse({"owner"}).options.lock(), "/from/env");
+  for (const char* command : {"acquire", "owner", "status"}) {
+    EXPECT_EQ(parse({command, "--lock", "flock:/flag"}).options.lock(), "flock:/flag");
+  }
+  ::unsetenv("FAILOVER_LOCK_PATH");
+}
+
+TEST(GmsLockOptions, RefusesWhatMakesNoSense) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
+                                                    {"steal"},
+                                                    {"acquire", "-E", "256"},
+                                                    {"acquire", "-E", "-1"},
+                                                    {"acquire", "--timeout", "5"},
+                                                    {"acquire", "--nonblock", "--timeout", "5s"},
+                                                    {"acquire", "--fd", "x"},
+                                                    {"acquire", "true"},
+                                                    {"acquire", "--"},
+                                                    {"owner", "--id", "x"},
+                                                    {"acquire", "--gpu-free", "1GiB"},
+                                                    {"acquire", "--status-fd", "-2"}}) {
+    EXPECT_EQ(parse(arguments).result.kind, ParseResult::Kind::kUsageError);
+  }
+}
+
+TEST(GmsLockOptions, ExecNeedsACommandAndOthersTakeNone) {
+  EXPECT_THROW(check(parse({"acquire", "--exec"}).options, {}), base::Error);
+  EXPECT_THROW(check(parse({"owner"}).options, {"true"}), base::Error);
+  EXPECT_NO_THROW(check(parse({"acquire"}).options, {}));
+}
+
+}  // namespace
+}  // namespace fo::gms_lock

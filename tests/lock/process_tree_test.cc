@@ -1,0 +1,82 @@
+#include "os/process_tree.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "lock/support.h"
+
+namespace fo::os {
+namespace {
+
+using test::Forked;
+using test::say;
+
+// A subreaper whose child left a grandchild behind, which has left its session and ignores TERM.
+int with_orphan(const std::function<int(pid_t orphan)>& body) {
+  become_subreaper();
+  int ends[2];
+  if (::pipe(ends) != 0) return 99;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const pid_t orphan = ::fork();
+    if (orphan == 0) {
+      ::setsid();
+      ::signal(SIGTERM, SIG_IGN);
+      const pid_t self = ::getpid();
+      if (::write(ends[1], &self, sizeof self) != sizeof self) ::_exit(1);
+      for (;;) ::pause();
+    }
+    ::_exit(7);
+  }
+  pid_t orphan = 0;
+  if (::read(ends[0], &orphan, sizeof orphan) != sizeof orphan) return 99;
+  return body(orphan);
+}
+
+Reaped reap_until_dead() {
+  for (;;) {
+    const Reaped reaped = reap_any();
+    if (reaped.pid != 0 || reaped.none_left) return reaped;
+    ::usleep(1000);
+  }
+}
+
+TEST(ProcessTree, FindsAndKillsAnOrphan) {
+  Forked tree([](int) {
+    return with_orphan([](pid_t orphan) {
+      const Reaped child = reap_until_dead();
+      if (child.status != 7) return 1;
+      if (descendants() != std::vector<pid_t>{orphan}) return 2;
+      if (reap_any().pid != 0 || reap_any().none_left) return 3;
+      signal_descendants(SIGTERM);
+      signal_descendants(SIGKILL);
+      const Reaped reaped = reap_until_dead();
+      if (reaped.pid != orphan || reaped.status != 128 + SIGKILL) return 4;
+      return reap_any().none_left && descendants().empty() ? 0 : 5;
+    });
+  });
+  EXPECT_EQ(tree.wait(), 0);
+}
+
+TEST(ProcessTree, HasGrandchildren) {
+  Forked tree([](int) {
+    int ends[2];
+    if (::pipe(ends) != 0) return 99;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::fork() == 0 && ::write(ends[1], "", 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char ready = 0;
+    if (::read(ends[0], &ready, 1) != 1) return 99;
+    const std::vector<pid_t> found = descendants();
+    signal_descendants(SIGKILL);
+    return found.size() == 2 && found.front() == child ? 0 : 1;
+  });
+  EXPECT_EQ(tree.wait(), 0);
+}
+
+}  // namespace
+}  // namespace fo::os

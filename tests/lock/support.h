@@ -1,0 +1,121 @@
+// Temporary folders and forked holders for the tests of this room.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "lock/failover_lock.h"
+#include "os/process.h"
+
+namespace fo::test {
+
+inline constexpr base::Duration kLong = std::chrono::seconds(20);
+
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "fo-lock.XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = pattern;
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+inline void spill(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+/// A child that runs `body`, which says through the descriptor when it is ready, and that is killed
+/// and reaped at the latest with this object.
+class Forked {
+ public:
+  explicit Forked(const std::function<int(int ready_fd)>& body) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+    ready_ = base::UniqueFd(ends[0]);
+    base::UniqueFd writer(ends[1]);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    child_ =
+        std::make_unique<os::Child>(os::fork_child([&] { return body(writer.get()); }, options));
+  }
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
+  ~Forked() {
+    if (child_) kill();
+  }
+
+  /// The child's next word, a number; nullopt when it has ended.
+  std::optional<std::uint64_t> read() {
+    std::uint64_t value = 0;
+    if (::read(ready_.get(), &value, sizeof value) != sizeof value) return std::nullopt;
+    return value;
+  }
+  [[nodiscard]] pid_t pid() const { return child_->pid(); }
+  void kill() {
+    child_->signal(SIGKILL);
+    static_cast<void>(wait());
+  }
+  int wait() {
+    const int status = child_->wait(base::Deadline::after(kLong)).value_or(-1);
+    child_.reset();
+    return status;
+  }
+
+ private:
+  base::UniqueFd ready_;
+  std::unique_ptr<os::Child> child_;
+};
+
+inline void say(int fd, std::uint64_t value) {
+  ASSERT_EQ(::write(fd, &value, sizeof value), static_cast<ssize_t>(sizeof value));
+}
+
+/// A process that acquires the lock, tells the generation, and holds it until it is killed.
+inline std::function<int(int)> holder(const std::string& path, const std::string& id) {
+  return [path, id](int ready) {
+    lock::FailoverLock lock(path, id);
+    const auto result = lock.acquire(base::Deadline::after(kLong));
+    say(ready, result.grant.generation);
+    for (;;) ::pause();
+    return 0;
+  };
+}
+
+/// The exit status of the Error that `body` throws.
+inline base::ExitStatus status_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const base::Error& error) {
+    return error.status();
+  }
+  return base::ExitStatus::kOk;
+}
+
+}  // namespace fo::test
