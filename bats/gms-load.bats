@@ -1,0 +1,271 @@
+#!/usr/bin/env bats
+# gms-load: what its page promises.
+
+load test_helper
+
+setup() {
+  fo_setup
+  export GMS_SIM_VRAM=64MiB
+  SOCKET=$T/gms.sock
+}
+
+# serve [OPTION]...: a server on $SOCKET.
+serve() {
+  start_bg serve gms-serve --socket-path "$SOCKET" "$@"
+  wait_for "[ -S $SOCKET ]"
+}
+
+gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
+
+# make_file FILE HEADER BYTES: length, header, and so many bytes that differ.
+make_file() {
+  local length=${#2} i
+  for i in 0 8 16 24 32 40 48 56; do
+    # shellcheck disable=SC2059
+    printf "\\x$(printf %02x $((length >> i & 255)))"
+  done >"$1"
+  printf %s "$2" >>"$1"
+  seq 1 "$3" | head -c "$3" >>"$1"
+}
+
+# make_model DIR: two shards and an index.
+make_model() {
+  mkdir -p "$1"
+  make_file "$1/a.safetensors" \
+    '{"embed":{"dtype":"BF16","shape":[300,1000],"data_offsets":[0,600000]},"__metadata__":{"format":"pt"}}' 600000
+  make_file "$1/b.safetensors" \
+    '{"norm":{"dtype":"F32","shape":[5],"data_offsets":[0,20]},"head":{"dtype":"U8","shape":[3000000],"data_offsets":[20,3000020]}}' 3000020
+  echo '{"metadata":{},"weight_map":{"embed":"a.safetensors","norm":"b.safetensors","head":"b.safetensors"}}' \
+    >"$1/model.safetensors.index.json"
+}
+
+state() { gms-stat --socket "$SOCKET" --json 3>&-; }
+
+expect_nothing_published() { state | grep -q '"committed": *false'; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors, before anything is asked of anybody" {
+  for args in "" "m m" "m --unknown" "m --role writer" "m --role rw_data_or_rw" "m --slab x" "m --timeout 5" \
+    "m --copy-threads 0" "m --copy-threads x" "m --ring -1" "m --device -1" "m --socket s --tag t"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr gms-load $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "gms-load: error: "* ]]
+  done
+}
+
+@test "an ENGINE_ID that is no number is 78" {
+  ENGINE_ID=one run -78 --separate-stderr gload "$T/m"
+  [ "$stderr" = "gms-load: error: read ENGINE_ID 'one': not a non-negative number" ]
+}
+
+@test "without a driver it is 69, and says how to ask for the simulated one" {
+  if [ -e /dev/nvidiactl ]; then skip "there is a GPU here"; fi
+  make_model "$T/m"
+  GMS_DRIVER=auto run -69 --separate-stderr gload "$T/m"
+  [[ $stderr == "gms-load: error: no "*"GMS_DRIVER=sim asks for the simulated one" ]]
+}
+
+# --- publishing and importing ---------------------------------------------------------------------
+
+@test "the first publishes, the second becomes a reader, and both report the same layout" {
+  make_model "$T/m"
+  serve
+  run -0 --separate-stderr gload --json "$T/m"
+  [ -z "$stderr" ]
+  [[ $output =~ ^'{"bytes": 3600020, "seconds": '[0-9]+\.[0-9]+', "tensors": 3, "allocations": 1, "memory_layout_hash": "'[0-9a-f]{64}'", "granted_lock_type": "rw"}'$ ]]
+  hash=$(sed 's/.*hash": "\([0-9a-f]*\)".*/\1/' <<<"$output")
+  state | grep -q "\"memory_layout_hash\": *\"$hash\""
+  run -0 --separate-stderr gload "$T/m"
+  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocations, in "*" s ("*"/s), layout $hash" ]]
+  run -0 --separate-stderr gload --role rw "$T/m"
+  [[ $output == "published 3 tensors, 3.4 MiB in 1 allocations, in "*", layout $hash" ]]
+}
+
+@test "a server is found by folder, device and tag" {
+  make_model "$T/m"
+  start_bg serve gms-serve --socket-dir "$T" --devices 1 --tags weights,draft
+  wait_for "[ -e $T/gms-ready ]"
+  GMS_SOCKET_DIR=$T run -0 gms-load --device 1 --tag draft "$T/m"
+  [[ $output == "published "* ]]
+  run -0 gms-load --socket-dir "$T" --device 1 "$T/m"
+  [[ $output == "published "* ]]
+  run -69 --separate-stderr gms-load --socket-dir "$T" --device 0 "$T/m"
+}
+
+@test "ENGINE_ID 1 waits until something is published" {
+  make_model "$T/m"
+  serve
+  ENGINE_ID=1 start_bg reader gms-load --socket "$SOCKET" --verify "$T/m"
+  run -0 gload "$T/m"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  grep -q '^imported 3 tensors' "$T/reader.out"
+}
+
+@test "a lock that is not granted in time is 75, a server that is not there 69" {
+  make_model "$T/m"
+  run -69 --separate-stderr gload "$T/m"
+  [[ $stderr == "gms-load: error: "*"'$SOCKET'"* ]]
+  run -69 --separate-stderr gload --timeout 20ms "$T/m"
+  serve
+  run -75 --separate-stderr gload --role ro --timeout 20ms "$T/m"
+  [ -z "$output" ]
+  [ "$stderr" = "gms-load: error: get the lock ro of '$SOCKET': timed out" ]
+}
+
+@test "with a timeout, a server that comes later is waited for" {
+  make_model "$T/m"
+  start_bg load gms-load --socket "$SOCKET" --timeout 30s "$T/m"
+  loader=$BG_PID
+  serve
+  wait_exit "$loader"
+  [ "$status" -eq 0 ]
+}
+
+@test "a writer killed with SIGKILL in mid load publishes nothing, and a reader goes on waiting" {
+  make_model "$T/m"
+  serve
+  GMS_SIM_FAULTS=cuMemMap:2=hang start_bg writer gms-load --socket "$SOCKET" --slab 64KiB "$T/m"
+  writer=$BG_PID
+  wait_for "state | grep -q '\"allocation_count\": *2'"
+  start_bg reader gms-load --socket "$SOCKET" --role ro "$T/m"
+  reader=$BG_PID
+  kill -KILL "$writer"
+  wait_for "state | grep -q '\"allocation_count\": *0'"
+  expect_nothing_published
+  kill -0 "$reader"
+  run -0 gload --role rw "$T/m"
+  wait_exit "$reader"
+  [ "$status" -eq 0 ]
+}
+
+@test "SIGTERM in mid load publishes nothing" {
+  make_model "$T/m"
+  serve
+  GMS_SIM_FAULTS=cuMemMap:1=hang start_bg writer gms-load --socket "$SOCKET" "$T/m"
+  wait_for "state | grep -q '\"allocation_count\": *1'"
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  wait_for expect_nothing_published
+}
+
+@test "--verify compares device memory with the files" {
+  make_model "$T/m"
+  serve
+  run -0 gload --verify --ring 1MiB --copy-threads 2 "$T/m"
+  run -0 gload --verify --role ro "$T/m"
+  # Another byte on the device.
+  for file in "$GMS_SIM_DIR"/device-0/*; do
+    if [ "${file##*/}" != book ]; then printf '\xff' | dd of="$file" conv=notrunc status=none; fi
+  done
+  run -65 --separate-stderr gload --verify --role ro "$T/m"
+  [ "$stderr" = "gms-load: error: verify tensor 'embed': device memory differs from '$T/m/a.safetensors'" ]
+}
+
+@test "--pin-content makes the hash one of the content" {
+  make_model "$T/m"
+  make_model "$T/n"
+  printf x | dd of="$T/n/b.safetensors" bs=1 seek=3000000 conv=notrunc status=none
+  serve
+  local -A hash
+  for model in m n; do
+    for pin in "" --pin-content; do
+      # shellcheck disable=SC2086
+      run -0 gload --role rw $pin "$T/$model"
+      hash[$model$pin]=${output##* }
+    done
+  done
+  [ "${hash[m]}" = "${hash[n]}" ]
+  [ "${hash[m--pin-content]}" != "${hash[n--pin-content]}" ]
+  [ "${hash[m--pin-content]}" != "${hash[m]}" ]
+}
+
+# --- what is refused ------------------------------------------------------------------------------
+
+# refused STATUS REASON: MODEL $T/m, and what was published before stays.
+refused() {
+  run "-$1" --separate-stderr gload --role rw "$T/m"
+  [ -z "$output" ]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  [[ $stderr == "gms-load: error: "*"$2"* ]]
+  state | grep -q "\"memory_layout_hash\": *\"$before\""
+}
+
+@test "a bad model is refused in one line that names it, and what is published stays" {
+  make_model "$T/good"
+  serve
+  run -0 gload "$T/good"
+  before=${output##* }
+  refused 66 "open '$T/m': No such file or directory"
+  mkdir "$T/m"
+  refused 66 "open model '$T/m': no model.safetensors.index.json or model.safetensors in it"
+  make_model "$T/m"
+  truncate -s -1 "$T/m/b.safetensors"
+  refused 65 "read '$T/m/b.safetensors': tensor 'head': its bytes go past the file's end"
+  rm "$T/m/b.safetensors"
+  refused 66 "open '$T/m/b.safetensors': No such file or directory"
+  make_model "$T/m"
+  sed -i 's/"norm":"b/"norm":"a/' "$T/m/model.safetensors.index.json"
+  refused 65 "tensor 'norm': it is not in 'a.safetensors'"
+  sed -i 's/"norm":"a/"norm":"..\/a/' "$T/m/model.safetensors.index.json"
+  refused 65 "tensor 'norm': its file '../a.safetensors' is not a plain name"
+  echo nonsense >"$T/m/model.safetensors.index.json"
+  refused 65 "read '$T/m/model.safetensors.index.json': not JSON at byte 2"
+  rm -r "$T/m"
+  make_file "$T/m" '{"t":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}' 1
+  refused 65 "read '$T/m': tensor 't': unknown dtype 'F4'"
+  make_file "$T/m" '{"t":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"u":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}' 3
+  refused 65 "read '$T/m': tensor 'u': its bytes overlap those of another"
+  : >"$T/m"
+  refused 65 "read '$T/m': too short for a safetensors file"
+}
+
+@test "a model that is larger than the device is refused before the lock is taken" {
+  make_model "$T/good"
+  serve
+  run -0 gload "$T/good"
+  before=${output##* }
+  make_file "$T/m" '{"t":{"dtype":"U8","shape":[70000000],"data_offsets":[0,70000000]}}' 0
+  truncate -s +70000000 "$T/m"
+  refused 75 "66.8 MiB do not fit device 0, which has 64 MiB in all"
+}
+
+@test "a model for which no memory is free is 75, and nothing is published" {
+  serve --alloc-retry-timeout 50ms --alloc-retry-interval 10ms
+  start_bg other gms-serve --socket-path "$T/other.sock"
+  wait_for "[ -S $T/other.sock ]"
+  make_file "$T/m" '{"t":{"dtype":"U8","shape":[40000000],"data_offsets":[0,40000000]}}' 0
+  truncate -s +40000000 "$T/m"
+  run -0 gms-load --socket "$T/other.sock" "$T/m"
+  run -75 --separate-stderr gload "$T/m"
+  [[ $stderr == "gms-load: error: GMS at '$SOCKET' refused allocate_request: "* ]]
+  wait_for expect_nothing_published
+}
+
+@test "a closed or full standard output is an error" {
+  make_model "$T/m"
+  serve
+  run -74 --separate-stderr bash -c 'gms-load --socket "$0" "$1" >&- 3>&-' "$SOCKET" "$T/m"
+  [[ $stderr == "gms-load: error: write to standard output: "* ]]
+  run -74 --separate-stderr bash -c 'gms-load --socket "$0" "$1" >/dev/full 3>&-' "$SOCKET" "$T/m"
+  [ "$stderr" = "gms-load: error: write to standard output: No space left on device" ]
+}
+
+# --- progress -------------------------------------------------------------------------------------
+
+@test "a terminal on standard error shows progress, unless -q" {
+  command -v script >/dev/null || skip_because script "script(1) is not installed"
+  make_model "$T/m"
+  serve
+  script -qec "gms-load --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
+  grep -q '%  .* of 3.4 MiB' "$T/terminal"
+  grep -q '^published' "$T/out"
+  script -qec "gms-load -q --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
+  [ ! -s "$T/terminal" ]
+  run -0 --separate-stderr gload --role rw "$T/m"
+  [ -z "$stderr" ]
+}

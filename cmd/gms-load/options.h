@@ -1,0 +1,27 @@
+// gms-load's options.
+#pragma once
+
+#include <string>
+
+#include "cli/app.h"
+#include "cli/endpoint_options.h"
+#include "weights/load.h"
+
+namespace fo::gms_load {
+
+struct Options {
+  cli::CommonOptions common;
+  cli::EndpointOptions endpoint;
+  /// As cuda::Driver::open takes it.
+  std::string driver = "auto";
+  /// The protocol's word for it; empty: from $ENGINE_ID.
+  std::string role;
+  weights::LoadOptions load;
+};
+
+void declare(CLI::App& app, Options& options);
+
+/// The lock to ask for. Throws Error(kConfig) for an ENGINE_ID that is not a number.
+gms::LockType role(const Options& options);
+
+}  // namespace fo::gms_load

@@ -1,0 +1,23 @@
+// The element types of safetensors files, and what PyTorch calls them.
+#pragma once
+
+#include <string_view>
+
+#include "base/strong.h"
+
+namespace fo::weights {
+
+struct DType {
+  /// As a safetensors header spells it, e.g. "BF16".
+  std::string_view name;
+  /// As tensor metadata spells it, e.g. "torch.bfloat16".
+  std::string_view torch_name;
+  /// Of one element, in bytes.
+  base::ByteCount size;
+};
+
+/// nullptr: unknown. What is pointed to is there for ever.
+const DType* find_dtype(std::string_view name);
+const DType* find_torch_dtype(std::string_view torch_name);
+
+}  // namespace fo::weights

@@ -1,0 +1,70 @@
+// Weights into a GMS: publishes a model as the writer, or imports as a reader what another writer
+// published.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "gms/types.h"
+
+namespace fo::weights {
+
+struct LoadOptions {
+  /// As open_model takes it.
+  std::string model;
+  /// kRw replaces what is published, kRwOrRo publishes only where nothing is, kRo imports.
+  gms::LockType role = gms::LockType::kRwOrRo;
+  /// For the lock; and for the server's socket, which must be there at once where there is no
+  /// limit.
+  std::optional<base::Duration> timeout;
+  base::ByteCount slab = base::kGiB;
+  /// 0: one for each CPU, at most 8.
+  std::size_t copy_threads = 0;
+  /// Pinned staging memory in all; 0 reads straight into device memory, which only the simulated
+  /// driver can and does by default.
+  std::optional<base::ByteCount> ring;
+  /// Compares device memory with the files, as the writer before anything is published.
+  bool verify = false;
+  /// Adds each tensor's SHA-256 to its metadata, and so to the layout's hash.
+  bool pin_content = false;
+  /// Called by the loading thread now and then while bytes are loaded, and at their end.
+  std::function<void(base::ByteCount done, base::ByteCount total)> on_progress;
+};
+
+struct LoadReport {
+  /// Of the tensors.
+  base::ByteCount bytes = 0;
+  /// From the grant on: until the layout is published, or imported.
+  double seconds = 0;
+  std::size_t tensors = 0;
+  std::size_t allocations = 0;
+  std::string memory_layout_hash;
+  gms::Grant granted_lock_type = gms::Grant::kRo;
+};
+
+/// The role that $ENGINE_ID stands for: kRwOrRo for 0 or where it is unset or empty, kRo for more.
+/// Throws Error(kConfig) for what is not a number.
+gms::LockType role_from_env();
+
+/// Publishes or imports, for the role asked for; nullopt when the lock was not to be had in time.
+/// Nothing is published, and nothing that was published dropped, for a model that is refused or
+/// does not fit the device; nothing is published when anything fails later. A reader reads the
+/// model only to verify.
+/// Errors: those of open_model and of RpcClient; kTryAgain for a model that the device has no room
+/// for; kUsage for a ring of 0 on a real device; kSoftware when the writer verifies and finds other
+/// bytes in device memory, kBadData when a reader does.
+std::optional<LoadReport> load(const std::shared_ptr<const cuda::Driver>& driver,
+                               const cuda::DeviceInfo& device, const std::string& socket_path,
+                               const LoadOptions& options);
+
+/// For people, and as one JSON object.
+std::string format_text(const LoadReport& report);
+std::string format_json(const LoadReport& report);
+
+}  // namespace fo::weights

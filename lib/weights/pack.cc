@@ -1,0 +1,34 @@
+#include "weights/pack.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace fo::weights {
+
+using base::ByteCount;
+
+PackPlan pack(std::span<const ByteCount> sizes, ByteCount slab) {
+  PackPlan plan;
+  std::optional<std::size_t> open;
+  for (const ByteCount size : sizes) {
+    // Metadata may not point at an allocation's end, where the next tensor's bytes would be.
+    const ByteCount taken = std::max<ByteCount>(size, 1);
+    if (taken > slab) {
+      plan.placements.push_back({plan.allocations.size(), 0});
+      plan.allocations.push_back(taken);
+      continue;
+    }
+    ByteCount offset = 0;
+    if (open) offset = base::round_up(plan.allocations[*open], kTensorAlignment);
+    if (!open || offset > slab - taken) {
+      open = plan.allocations.size();
+      plan.allocations.push_back(0);
+      offset = 0;
+    }
+    plan.placements.push_back({*open, offset});
+    plan.allocations[*open] = offset + taken;
+  }
+  return plan;
+}
+
+}  // namespace fo::weights

@@ -1,0 +1,90 @@
+#include "weights/workers.h"
+
+#include <chrono>
+#include <utility>
+
+namespace fo::weights {
+
+Workers::Workers(const LaneConfig& config, const cuda::PrimaryContext& context,
+                 std::size_t threads) {
+  try {
+    for (std::size_t i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, config, &context] { run(config, context); });
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Workers::~Workers() { stop(); }
+
+void Workers::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    queue_.clear();
+  }
+  for_workers_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::submit(Task task) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    queue_.push_back(std::move(task));
+    ++unfinished_;
+  }
+  for_workers_.notify_one();
+}
+
+void Workers::wait(const std::function<void()>& tick) {
+  constexpr auto kTick = std::chrono::milliseconds(100);
+  std::unique_lock lock(mutex_);
+  while (!for_owner_.wait_for(lock, kTick, [&] { return failure_ || unfinished_ == 0; })) {
+    lock.unlock();
+    tick();
+    lock.lock();
+  }
+  if (failure_) std::rethrow_exception(failure_);
+  lock.unlock();
+  tick();
+}
+
+void Workers::run(const LaneConfig& config, const cuda::PrimaryContext& context) {
+  try {
+    if (context) context.make_current();
+    Lane lane(config);
+    work_off(lane);
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    queue_.clear();
+  }
+  for_owner_.notify_one();
+}
+
+void Workers::work_off(Lane& lane) {
+  std::size_t taken = 0;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (queue_.empty() && taken > 0) {
+      lock.unlock();
+      lane.finish();
+      lock.lock();
+      unfinished_ -= std::exchange(taken, 0);
+      for_owner_.notify_one();
+    }
+    for_workers_.wait(lock, [&] { return stopping_ || failure_ || !queue_.empty(); });
+    if (stopping_ || failure_) return;
+    const Task task = std::move(queue_.front());
+    queue_.pop_front();
+    ++taken;
+    lock.unlock();
+    task(lane);
+    lock.lock();
+  }
+}
+
+}  // namespace fo::weights

@@ -1,0 +1,497 @@
+// gms-load's work against a real gms-serve on the simulated driver.
+#include "weights/load.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "cuda/sim_folder.h"
+#include "gms/gms_process.h"
+#include "gms/memory_manager.h"
+#include "support.h"
+#include "weights/dtype.h"
+#include "weights/tensor_metadata.h"
+
+namespace fo::weights {
+namespace {
+
+using base::ByteCount;
+using base::Error;
+using base::ExitStatus;
+using base::kMiB;
+using gms::Grant;
+using gms::LockType;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+class Load : public testing::Test {
+ protected:
+  Load() { gpu_.set("GMS_SIM_VRAM", "64MiB"); }
+
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"--socket-path", socket_, "--driver", "sim"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    server_ = std::make_unique<gms::GmsProcess>(arguments);
+    ASSERT_TRUE(server_->is_ready());
+  }
+
+  // The driver is opened once for each test: until then settings may be made.
+  const std::shared_ptr<const cuda::Driver>& driver() {
+    if (!driver_) driver_ = cuda::Driver::open("sim");
+    return driver_;
+  }
+  cuda::DeviceInfo device() { return cuda::device_info(*driver(), base::DeviceOrdinal(0)); }
+
+  LoadOptions options(const std::string& model, LockType role = LockType::kRwOrRo) const {
+    LoadOptions made;
+    made.model = model;
+    made.role = role;
+    made.timeout = std::chrono::seconds(20);
+    return made;
+  }
+  std::optional<LoadReport> run(const LoadOptions& options) {
+    return load(driver(), device(), socket_, options);
+  }
+  LoadReport publish(const LoadOptions& options) {
+    const auto report = run(options);
+    EXPECT_TRUE(report);
+    return report.value_or(LoadReport{});
+  }
+  gms::GetRuntimeStateResponse state() const {
+    return gms::RpcClient::connect(socket_, gms::soon()).runtime_state();
+  }
+  void expect_nothing_published() const {
+    EXPECT_FALSE(state().committed);
+    EXPECT_EQ(state().memory_layout_hash, "");
+  }
+
+  // Byte for byte, and as the protocol spells it.
+  void expect_published(const std::vector<Part>& parts) {
+    gms::MemoryManager reader(driver(), device(), socket_);
+    ASSERT_EQ(reader.connect(LockType::kRo, gms::soon()), Grant::kRo);
+    reader.import_all(cuda::Access::kRead);
+    const gms::Metadata metadata = reader.fetch_metadata();
+    EXPECT_EQ(metadata.size(), parts.size());
+    for (const Part& part : parts) {
+      const auto entry = metadata.find(part.name);
+      ASSERT_NE(entry, metadata.end()) << part.name;
+      EXPECT_EQ(entry->second.offset_bytes % 256, 0u) << part.name;
+      const auto& all = reader.allocations();
+      const auto holder = std::find_if(all.begin(), all.end(), [&](const auto& one) {
+        return one.allocation.allocation_id == entry->second.allocation_id;
+      });
+      ASSERT_NE(holder, all.end()) << part.name;
+      ASSERT_LE(entry->second.offset_bytes + part.bytes.size(), holder->allocation.size);
+      EXPECT_EQ(holder->allocation.tag, "weights");
+      const auto* bytes =
+          reinterpret_cast<const char*>(holder->address + entry->second.offset_bytes);
+      EXPECT_EQ(std::memcmp(bytes, part.bytes.data(), part.bytes.size()), 0) << part.name;
+      const auto read = parse_tensor_metadata(entry->second.value);
+      ASSERT_TRUE(read) << entry->second.value;
+      EXPECT_EQ(format_tensor_metadata(*read), entry->second.value);
+      EXPECT_EQ(read->dtype, find_dtype(part.dtype)->torch_name);
+    }
+  }
+
+  // A first byte that no part begins with, in every allocation of the device.
+  void corrupt() {
+    for (const auto& entry : std::filesystem::directory_iterator(gpu_.device(0))) {
+      if (entry.path().filename() == "book") continue;
+      const base::UniqueFd file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
+      EXPECT_EQ(::pwrite(file.get(), "!", 1, 0), 1);
+    }
+  }
+
+  cuda::SimFolder gpu_;
+  TempDir dir_;
+  std::string socket_ = gpu_.dir() / "gms.sock";
+  std::unique_ptr<gms::GmsProcess> server_;
+  std::shared_ptr<const cuda::Driver> driver_;
+};
+
+std::vector<Part> some_parts() {
+  return {make_part("model.embed", "BF16", "[512, 1000]", 1'024'000, 1),
+          make_part("model.empty", "F32", "[0, 7]", 0, 2),
+          make_part("model.norm", "F32", "[33]", 132, 3),
+          make_part("model.scale", "F16", "[]", 2, 4),
+          make_part("model.mask", "BOOL", "[3, 5, 7]", 105, 5),
+          make_part("lm_head", "F8_E4M3", "[1000, 9001]", 9'001'000, 6)};
+}
+
+// Two shards with an index.
+std::string write_folder(const TempDir& dir, const std::vector<Part>& parts) {
+  const auto middle = parts.begin() + 2;
+  dir.write("model-00001-of-00002.safetensors", make_safetensors({parts.begin(), middle}));
+  dir.write("model-00002-of-00002.safetensors", make_safetensors({middle, parts.end()}));
+  std::string map;
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    map += (map.empty() ? "" : ",") + ("\"" + part->name) + "\":\"model-0000" +
+           (part < middle ? "1" : "2") + "-of-00002.safetensors\"";
+  }
+  dir.write(kIndex, R"({"metadata":{},"weight_map":{)" + map + "}}");
+  return dir.path();
+}
+
+TEST_F(Load, PublishesAFileByteForByte) {
+  start();
+  const auto parts = some_parts();
+  const LoadReport report =
+      publish(options(dir_.write("m.safetensors", make_safetensors(parts)), LockType::kRw));
+  EXPECT_EQ(report.granted_lock_type, Grant::kRw);
+  EXPECT_EQ(report.tensors, parts.size());
+  EXPECT_EQ(report.allocations, 1u);
+  EXPECT_EQ(report.bytes, 1'024'000u + 132 + 2 + 105 + 9'001'000);
+  EXPECT_GT(report.seconds, 0);
+  EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
+  expect_published(parts);
+}
+
+TEST_F(Load, PublishesAFolderOfShardsByteForByte) {
+  start();
+  const auto parts = some_parts();
+  publish(options(write_folder(dir_, parts)));
+  expect_published(parts);
+}
+
+TEST_F(Load, PublishesThroughStagingBuffersByteForByte) {
+  start();
+  const auto parts = some_parts();
+  LoadOptions staged = options(write_folder(dir_, parts));
+  staged.ring = kMiB;
+  staged.copy_threads = 3;
+  staged.verify = true;
+  staged.pin_content = true;
+  const LoadReport report = publish(staged);
+  expect_published(parts);
+  // How the bytes came there is not in the hash.
+  staged.role = LockType::kRw;
+  staged.ring = 0;
+  EXPECT_EQ(publish(staged).memory_layout_hash, report.memory_layout_hash);
+  expect_published(parts);
+}
+
+TEST_F(Load, PacksTensorsIntoSlabs) {
+  start();
+  const auto parts = some_parts();
+  LoadOptions small = options(dir_.write("m", make_safetensors(parts)));
+  small.slab = 2 * kMiB;
+  EXPECT_EQ(publish(small).allocations, 2u);  // lm_head is larger than a slab
+  expect_published(parts);
+  small.slab = 0;
+  small.role = LockType::kRw;
+  EXPECT_EQ(publish(small).allocations, parts.size());
+  expect_published(parts);
+}
+
+TEST_F(Load, GivesTheSameModelTheSameHash) {
+  start();
+  const std::string model = write_folder(dir_, some_parts());
+  const std::string first = publish(options(model, LockType::kRw)).memory_layout_hash;
+  EXPECT_EQ(first.size(), 64u);
+  LoadOptions again = options(model, LockType::kRw);
+  again.copy_threads = 1;
+  EXPECT_EQ(publish(again).memory_layout_hash, first);
+  again.slab = kMiB;
+  EXPECT_NE(publish(again).memory_layout_hash, first);
+}
+
+TEST_F(Load, PinsTheContent) {
+  start();
+  auto parts = some_parts();
+  LoadOptions pinned = options(dir_.write("m", make_safetensors(parts)), LockType::kRw);
+  pinned.pin_content = true;
+  const std::string first = publish(pinned).memory_layout_hash;
+  EXPECT_EQ(publish(pinned).memory_layout_hash, first);
+  gms::RpcClient rpc = gms::RpcClient::connect(socket_, gms::soon());
+  ASSERT_TRUE(rpc.shake_hands(LockType::kRo, gms::soon()).grant);
+  EXPECT_THAT(
+      rpc.get_metadata("model.empty")->value,
+      StartsWith(
+          R"({"digest": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "dtype")"));
+  rpc = gms::RpcClient::connect(socket_, gms::soon());
+  // Another byte is another layout only where it is pinned.
+  parts[0].bytes[5] ^= 1;
+  pinned.model = dir_.write("n", make_safetensors(parts));
+  EXPECT_NE(publish(pinned).memory_layout_hash, first);
+}
+
+TEST_F(Load, WithoutPinningTheHashDoesNotCoverTheContent) {
+  start();
+  auto parts = some_parts();
+  const auto first = publish(options(dir_.write("m", make_safetensors(parts)), LockType::kRw));
+  parts[0].bytes[5] ^= 1;
+  const auto other = publish(options(dir_.write("n", make_safetensors(parts)), LockType::kRw));
+  EXPECT_EQ(first.memory_layout_hash, other.memory_layout_hash);
+}
+
+TEST_F(Load, TheSecondBecomesAReader) {
+  start();
+  const std::string model = write_folder(dir_, some_parts());
+  const LoadReport first = publish(options(model));
+  const LoadReport second = publish(options(model));
+  EXPECT_EQ(second.granted_lock_type, Grant::kRo);
+  EXPECT_EQ(second.memory_layout_hash, first.memory_layout_hash);
+  EXPECT_EQ(second.bytes, first.bytes);
+  EXPECT_EQ(second.tensors, first.tensors);
+  EXPECT_EQ(second.allocations, first.allocations);
+}
+
+TEST_F(Load, AReaderDoesNotNeedTheModel) {
+  start();
+  publish(options(write_folder(dir_, some_parts())));
+  EXPECT_EQ(publish(options("/nonexistent", LockType::kRo)).tensors, some_parts().size());
+}
+
+TEST_F(Load, AReaderWaitsUntilSomethingIsPublished) {
+  start();
+  const std::string model = write_folder(dir_, some_parts());
+  LoadOptions reader = options(model, LockType::kRo);
+  reader.verify = true;
+  driver();
+  auto reading = std::async(std::launch::async, [&] { return run(reader); });
+  const LoadReport wrote = publish(options(model));
+  const auto read = reading.get();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->granted_lock_type, Grant::kRo);
+  EXPECT_EQ(read->memory_layout_hash, wrote.memory_layout_hash);
+}
+
+TEST_F(Load, AReaderGivesUpInTime) {
+  start();
+  LoadOptions reader = options("", LockType::kRo);
+  reader.timeout = std::chrono::milliseconds(20);
+  EXPECT_FALSE(run(reader));
+}
+
+TEST_F(Load, WithoutAServerIsUnavailable) {
+  LoadOptions made = options(dir_.write("m", make_safetensors(some_parts())));
+  made.timeout.reset();
+  EXPECT_EQ(error_of([&] { run(made); }).status(), ExitStatus::kUnavailable);
+}
+
+// The server counts: a killed writer's session is over, and what it made is gone.
+TEST_F(Load, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
+  start();
+  const std::string model = write_folder(dir_, some_parts());
+  os::SpawnOptions spawn;
+  spawn.parent_death_signal = SIGKILL;
+  spawn.environment = {{"GMS_SIM_FAULTS", "cuMemMap:2=hang"}};
+  const os::Child writer = os::spawn({FO_BUILD_DIR "/bin/gms-load", model, "--role", "rw",
+                                      "--socket", socket_, "--driver", "sim", "--slab", "64KiB"},
+                                     spawn);
+  const auto until = [&](auto condition) {
+    for (const auto deadline = gms::soon(); !deadline.expired(); std::this_thread::yield()) {
+      if (condition(state())) return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(until([](const auto& now) { return now.allocation_count == 2; }));
+  EXPECT_TRUE(state().has_rw_session);
+  driver();
+  auto reading = std::async(std::launch::async, [&] { return run(options("", LockType::kRo)); });
+  writer.signal(SIGKILL);
+  EXPECT_EQ(writer.wait(gms::soon()), 128 + SIGKILL);
+  ASSERT_TRUE(until([](const auto& now) { return !now.has_rw_session; }));
+  expect_nothing_published();
+  EXPECT_EQ(state().allocation_count, 0);
+  EXPECT_EQ(reading.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  const LoadReport wrote = publish(options(model, LockType::kRw));
+  const auto read = reading.get();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->memory_layout_hash, wrote.memory_layout_hash);
+}
+
+class LoadVerifies : public Load, public testing::WithParamInterface<ByteCount> {
+ protected:
+  LoadOptions verifying(const std::string& model, LockType role) const {
+    LoadOptions made = options(model, role);
+    made.verify = true;
+    made.ring = GetParam();
+    return made;
+  }
+};
+
+TEST_P(LoadVerifies, TheWriterFindsCorruptionBeforeItPublishes) {
+  start();
+  LoadOptions writer = verifying(write_folder(dir_, some_parts()), LockType::kRw);
+  writer.on_progress = [&](ByteCount done, ByteCount total) {
+    if (done == total) corrupt();
+  };
+  const Error error = error_of([&] { run(writer); });
+  EXPECT_EQ(error.status(), ExitStatus::kSoftware);
+  EXPECT_THAT(error.what(), HasSubstr("verify tensor 'model.embed': device memory differs from '"));
+  expect_nothing_published();
+}
+
+TEST_P(LoadVerifies, TheReaderFindsOtherBytesThanTheModels) {
+  start();
+  const std::string model = write_folder(dir_, some_parts());
+  publish(options(model));
+  EXPECT_EQ(publish(verifying(model, LockType::kRo)).granted_lock_type, Grant::kRo);
+  corrupt();
+  EXPECT_EQ(error_of([&] { run(verifying(model, LockType::kRo)); }).status(), ExitStatus::kBadData);
+  EXPECT_TRUE(state().committed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ring, LoadVerifies, testing::Values(0, kMiB));
+
+TEST_F(Load, AReaderThatVerifiesFindsAnotherModel) {
+  start();
+  const auto parts = some_parts();
+  publish(options(dir_.write("m", make_safetensors(parts))));
+  const auto expect_refused = [&](const std::vector<Part>& other, const std::string& reason) {
+    LoadOptions reader = options(dir_.write("other", make_safetensors(other)), LockType::kRo);
+    reader.verify = true;
+    const Error error = error_of([&] { run(reader); });
+    EXPECT_EQ(error.status(), ExitStatus::kBadData);
+    EXPECT_THAT(error.what(), HasSubstr(reason));
+  };
+  auto other = parts;
+  other[2].name = "model.renamed";
+  expect_refused(other, "tensor 'model.renamed': not there");
+  other = parts;
+  other[2].shape = "[3,11]";
+  expect_refused(other, "tensor 'model.norm': of another dtype, shape or stride");
+  other = parts;
+  other[4].dtype = "U8";
+  expect_refused(other, "tensor 'model.mask': of another dtype, shape or stride");
+  other.assign(parts.begin(), parts.end() - 1);
+  expect_refused(other, "6 tensors");
+}
+
+TEST_F(Load, ABadModelDoesNotTouchWhatIsPublished) {
+  start();
+  const auto parts = some_parts();
+  const std::string good = make_safetensors(parts);
+  const auto report = publish(options(dir_.write("m", good)));
+  const std::string bad = dir_.write("bad", good.substr(0, good.size() - 1));
+  EXPECT_EQ(error_of([&] { run(options(bad, LockType::kRw)); }).status(), ExitStatus::kBadData);
+  const auto absent = options(dir_.path("absent"), LockType::kRw);
+  EXPECT_EQ(error_of([&] { run(absent); }).status(), ExitStatus::kNoInput);
+  EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
+  expect_published(parts);
+}
+
+TEST_F(Load, AFileCutOffWhileItIsReadPublishesNothing) {
+  start();
+  const std::string path = dir_.write("m", make_safetensors(some_parts()));
+  LoadOptions writer = options(path);
+  writer.copy_threads = 1;
+  writer.on_progress = [&](ByteCount done, ByteCount) {
+    if (done == 0) std::filesystem::resize_file(path, 2'000'000);
+  };
+  const Error error = error_of([&] { run(writer); });
+  EXPECT_EQ(error.status(), ExitStatus::kBadData);
+  EXPECT_THAT(error.what(), HasSubstr("it is cut off, nothing at byte 2000000"));
+  expect_nothing_published();
+}
+
+TEST_F(Load, AFileWrittenToWhileItIsReadPublishesNothing) {
+  start();
+  const std::string path = dir_.write("m", make_safetensors(some_parts()));
+  LoadOptions writer = options(path);
+  writer.on_progress = [&](ByteCount done, ByteCount total) {
+    if (done == total) std::ofstream(path, std::ios::in | std::ios::out).seekp(500) << "x";
+  };
+  const Error error = error_of([&] { run(writer); });
+  EXPECT_EQ(error.status(), ExitStatus::kBadData);
+  EXPECT_THAT(error.what(), HasSubstr("written to meanwhile"));
+  expect_nothing_published();
+}
+
+TEST_F(Load, AModelLargerThanTheDeviceIsRefusedAtOnce) {
+  start();
+  const auto published = publish(options(dir_.write("m", make_safetensors(some_parts()))));
+  const std::string path = dir_.path("large");
+  const std::string header =
+      R"({"t":{"dtype":"U8","shape":[67108865],"data_offsets":[0,67108865]}})";
+  dir_.write("large", make_file(header));
+  std::filesystem::resize_file(path, 8 + header.size() + 67108865);
+  const Error error = error_of([&] { run(options(path, LockType::kRw)); });
+  EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
+  EXPECT_THAT(error.what(), HasSubstr("do not fit device 0, which has 64 MiB"));
+  EXPECT_EQ(state().memory_layout_hash, published.memory_layout_hash);
+}
+
+TEST_F(Load, ADeviceThatIsFullEndsInTryAgain) {
+  start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
+  const auto taken = cuda::PhysicalMemory::create(driver(), base::DeviceOrdinal(0), 60 * kMiB);
+  const std::string model = dir_.write("m", make_safetensors(some_parts()));
+  const Error error = error_of([&] { run(options(model)); });
+  EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
+  expect_nothing_published();
+}
+
+// Every call that the loader itself makes fails once; the threads and what they work on must go in
+// order, and nothing may be published.
+class LoadFaults : public Load, public testing::WithParamInterface<const char*> {};
+
+TEST_P(LoadFaults, PublishNothing) {
+  start();
+  gpu_.set("GMS_SIM_FAULTS", GetParam());
+  LoadOptions writer = options(write_folder(dir_, some_parts()));
+  writer.ring = kMiB;
+  writer.slab = 64 * base::kKiB;
+  writer.verify = true;
+  writer.copy_threads = 2;
+  EXPECT_EQ(error_of([&] { run(writer); }).status(), ExitStatus::kSoftware);
+  expect_nothing_published();
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, LoadFaults,
+                         testing::Values("cuMemAddressReserve:2=unknown", "cuMemMap:2=unknown",
+                                         "cuMemSetAccess:1=unknown",
+                                         "cuMemImportFromShareableHandle:2=unknown",
+                                         "cuDevicePrimaryCtxRetain:1=unknown",
+                                         "cuCtxSetCurrent:1=unknown", "cuStreamCreate:2=unknown",
+                                         "cuMemHostAlloc:3=unknown", "cuMemcpyHtoDAsync:5=unknown",
+                                         "cuMemcpyDtoH:3=unknown", "cuStreamSynchronize:7=unknown",
+                                         "cuStreamSynchronize:*=unknown",
+                                         "cuCtxSynchronize:1=unknown"));
+
+TEST(Role, ComesFromTheEngineId) {
+  ::unsetenv("ENGINE_ID");
+  EXPECT_EQ(role_from_env(), LockType::kRwOrRo);
+  for (const auto& [id, role] : {std::pair{"", LockType::kRwOrRo},
+                                 {"0", LockType::kRwOrRo},
+                                 {"1", LockType::kRo},
+                                 {"17", LockType::kRo}}) {
+    ::setenv("ENGINE_ID", id, 1);
+    EXPECT_EQ(role_from_env(), role) << id;
+  }
+  for (const char* id : {"-1", "x", "1x", " 1", "99999999999999999999"}) {
+    ::setenv("ENGINE_ID", id, 1);
+    EXPECT_EQ(error_of([] { role_from_env(); }).status(), ExitStatus::kConfig) << id;
+  }
+  ::unsetenv("ENGINE_ID");
+}
+
+TEST(LoadReport, IsOneLineForPeopleAndForPrograms) {
+  LoadReport report;
+  report.bytes = 3 * base::kGiB;
+  report.seconds = 1.5;
+  report.tensors = 7;
+  report.allocations = 3;
+  report.memory_layout_hash = "abc";
+  report.granted_lock_type = Grant::kRw;
+  EXPECT_EQ(format_text(report),
+            "published 7 tensors, 3 GiB in 3 allocations, in 1.500 s (2 GiB/s), layout abc");
+  EXPECT_EQ(format_json(report),
+            R"({"bytes": 3221225472, "seconds": 1.500000, "tensors": 7, "allocations": 3, )"
+            R"("memory_layout_hash": "abc", "granted_lock_type": "rw"})");
+  report.granted_lock_type = Grant::kRo;
+  EXPECT_THAT(format_text(report), StartsWith("imported 7 tensors"));
+}
+
+}  // namespace
+}  // namespace fo::weights

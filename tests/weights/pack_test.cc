@@ -1,0 +1,60 @@
+#include "weights/pack.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace fo::weights {
+namespace {
+
+using base::ByteCount;
+using testing::ElementsAre;
+
+PackPlan pack_all(const std::vector<ByteCount>& sizes, ByteCount slab) { return pack(sizes, slab); }
+
+TEST(Pack, AlignsEveryTensorAndAllocatesNoMoreThanIsUsed) {
+  const PackPlan plan = pack_all({100, 256, 257, 1}, 4096);
+  EXPECT_THAT(plan.allocations, ElementsAre(1025));
+  std::vector<ByteCount> offsets;
+  for (const Placement& place : plan.placements) offsets.push_back(place.offset);
+  EXPECT_THAT(offsets, ElementsAre(0, 256, 512, 1024));
+}
+
+TEST(Pack, FillsASlabToItsLastByteAndThenOpensAnother) {
+  const PackPlan plan = pack_all({512, 512, 1, 1024}, 1024);
+  EXPECT_THAT(plan.allocations, ElementsAre(1024, 1, 1024));
+  EXPECT_EQ(plan.placements[2].allocation, 1u);
+  EXPECT_EQ(plan.placements[3].allocation, 2u);
+  EXPECT_EQ(plan.placements[3].offset, 0u);
+}
+
+TEST(Pack, GivesATensorLargerThanTheSlabAnAllocationOfItsOwn) {
+  const PackPlan plan = pack_all({100, 5000, 100}, 1024);
+  EXPECT_THAT(plan.allocations, ElementsAre(356, 5000));
+  EXPECT_EQ(plan.placements[1].allocation, 1u);
+  EXPECT_EQ(plan.placements[2].allocation, 0u);
+  EXPECT_EQ(plan.placements[2].offset, 256u);
+}
+
+TEST(Pack, WithoutASlabGivesEachItsOwn) {
+  EXPECT_THAT(pack_all({1, 0, 3}, 0).allocations, ElementsAre(1, 1, 3));
+}
+
+TEST(Pack, KeepsEmptyTensorsInsideAnAllocation) {
+  const PackPlan plan = pack_all({256, 0, 0}, 512);
+  ASSERT_EQ(plan.placements.size(), 3u);
+  for (const Placement& place : plan.placements) {
+    EXPECT_LT(place.offset, plan.allocations[place.allocation]);
+  }
+  EXPECT_THAT(pack_all({0}, 1024).allocations, ElementsAre(1));
+}
+
+TEST(Pack, DoesNotOverflowAtTheEnd) {
+  constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
+  const PackPlan plan = pack_all({kMost, 1, kMost - 100, 2}, kMost);
+  EXPECT_EQ(plan.allocations.size(), 4u);
+}
+
+}  // namespace
+}  // namespace fo::weights

@@ -1,0 +1,98 @@
+// For the tests of this room: safetensors files made from parts, right or wrong, and temporary
+// folders.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace fo::weights {
+
+/// A folder that ends with its test.
+class TempDir {
+ public:
+  TempDir() {
+    std::string pattern = testing::TempDir() + "fo-weights-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::string path(const std::string& name = "") const {
+    return name.empty() ? path_ : path_ + "/" + name;
+  }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+/// Length, header, data: a file with any text for a header.
+inline std::string make_file(const std::string& header, const std::string& data = "") {
+  std::string file;
+  for (unsigned i = 0; i < 8; ++i) {
+    file += static_cast<char>(static_cast<std::uint64_t>(header.size()) >> (8 * i) & 0xff);
+  }
+  return file + header + data;
+}
+
+/// One tensor of bytes that depend on `seed`.
+struct Part {
+  std::string name;
+  std::string dtype;
+  std::string shape;  // as JSON
+  std::string bytes;
+};
+
+inline Part make_part(std::string name, std::string dtype, std::string shape, std::size_t size,
+                      std::uint32_t seed) {
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) {
+    seed = seed * 1664525u + 1013904223u;
+    byte = static_cast<char>(seed >> 24);
+  }
+  return {std::move(name), std::move(dtype), std::move(shape), std::move(bytes)};
+}
+
+/// A well-formed file.
+inline std::string make_safetensors(const std::vector<Part>& parts) {
+  std::string header = R"({"__metadata__":{"format":"pt"})";
+  std::string data;
+  for (const Part& part : parts) {
+    header += ",\"" + part.name + R"(":{"dtype":")" + part.dtype + R"(","shape":)" + part.shape +
+              R"(,"data_offsets":[)" + std::to_string(data.size()) + "," +
+              std::to_string(data.size() + part.bytes.size()) + "]}";
+    data += part.bytes;
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  return make_file(header, data);
+}
+
+/// What `body` throws; a failure of the test when it throws nothing.
+template <typename Body>
+base::Error error_of(Body body) {
+  try {
+    body();
+  } catch (const base::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {base::ExitStatus::kOk, ""};
+}
+
+}  // namespace fo::weights

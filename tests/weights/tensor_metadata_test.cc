@@ -1,0 +1,68 @@
+#include "weights/tensor_metadata.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "weights/sha256.h"
+
+namespace fo::weights {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(TensorMetadata, IsSpelledAsTheProtocolSpellsIt) {
+  EXPECT_EQ(
+      format_tensor_metadata({"torch.bfloat16", {2, 3}, contiguous_stride({2, 3}), ""}),
+      R"({"dtype": "torch.bfloat16", "shape": [2, 3], "stride": [3, 1], "tensor_type": "parameter"})");
+  EXPECT_EQ(
+      format_tensor_metadata({"torch.int64", {}, {}, "00ff"}),
+      R"({"digest": "00ff", "dtype": "torch.int64", "shape": [], "stride": [], "tensor_type": "parameter"})");
+}
+
+TEST(TensorMetadata, StridesAreThoseOfPyTorchAlsoForEmptyTensors) {
+  EXPECT_THAT(contiguous_stride({4, 3, 2}), ElementsAre(6, 2, 1));
+  EXPECT_THAT(contiguous_stride({2, 0, 3}), ElementsAre(3, 3, 1));
+  EXPECT_THAT(contiguous_stride({}), ElementsAre());
+}
+
+TEST(TensorMetadata, IsReadFromAnySpelling) {
+  const auto read = parse_tensor_metadata(
+      "{\"stride\":[3,1],\n\"x\":{\"y\":[1]},\"shape\":[2,3],\"dtype\":\"torch.f\"}");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, (TensorMetadata{"torch.f", {2, 3}, {3, 1}, ""}));
+  const TensorMetadata pinned{"torch.bool", {7}, {1}, "ab"};
+  EXPECT_EQ(parse_tensor_metadata(format_tensor_metadata(pinned)), pinned);
+}
+
+TEST(TensorMetadata, WithoutAStrideIsContiguous) {
+  for (const char* more : {"", R"(,"stride":null)"}) {
+    const auto read =
+        parse_tensor_metadata(std::string(R"({"dtype":"d","shape":[2,3])") + more + "}");
+    ASSERT_TRUE(read);
+    EXPECT_THAT(read->stride, ElementsAre(3, 1));
+  }
+}
+
+TEST(TensorMetadata, RefusesWhatIsNone) {
+  for (const std::string value :
+       {"", "x", "[]", "{}", R"({"dtype":"d"})", R"({"shape":[1]})", R"({"dtype":1,"shape":[1]})",
+        R"({"dtype":"d","shape":1})", R"({"dtype":"d","shape":[-1]})",
+        R"({"dtype":"d","shape":["1"]})", R"({"dtype":"d","shape":[1],"stride":[]})",
+        R"({"dtype":"d","shape":[1],"stride":"1"})", "\xff"}) {
+    EXPECT_FALSE(parse_tensor_metadata(value)) << value;
+  }
+  EXPECT_FALSE(parse_tensor_metadata(std::string(60'000, '[')));
+  EXPECT_FALSE(parse_tensor_metadata(std::string(70'000, ' ') + R"({"dtype":"d","shape":[]})"));
+}
+
+TEST(Sha256, IsThatOfFips180) {
+  const std::string_view text = "abc";
+  Sha256 hash;
+  hash.add(std::as_bytes(std::span(text.substr(0, 1))));
+  hash.add(std::as_bytes(std::span(text.substr(1))));
+  EXPECT_EQ(hash.finish(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Sha256().finish(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace
+}  // namespace fo::weights
