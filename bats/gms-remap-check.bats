@@ -1,0 +1,275 @@
+#!/usr/bin/env bats
+# gms-remap-check: what its page promises.
+
+# shellcheck disable=SC2154  # stderr and stderr_lines come from run
+
+load test_helper
+load gms_client
+
+setup() {
+  fo_setup
+  export GMS_SOCKET_DIR=$T
+  S=$T/gms_0_weights.sock
+}
+
+start_weights() { start_gms --tags weights "$@"; }
+hash_of() { stat_field memory_layout_hash --socket "$1"; }
+
+@test "options that don't go together, and bad values, are usage errors" {
+  local hash other
+  hash=$(printf 'a%.0s' {1..64})
+  other=$(printf 'A%.0s' {1..64})
+  for args in "--exec" "-- true" "--exec --" "--timeout 5" "--expect-hash x" "--expect-hash $other" \
+    "--expect-hash $hash --hash-file x" "--expect-hash $hash,$hash" "--socket x --tag t" \
+    "--socket x --devices 0" "--device 0 --devices 0" "--devices x"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr gms-remap-check $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "$output" = "" ]
+    [[ $stderr == "gms-remap-check: error: "* ]]
+  done
+}
+
+@test "a published layout: 0, one line, no driver needed" {
+  start_weights --devices 0
+  publish "$S" 1000 5000000
+  local hash
+  hash=$(hash_of "$S")
+  GMS_DRIVER=/nonexistent run --separate-stderr gms-remap-check
+  [ "$status" -eq 0 ]
+  [ "$stderr" = "" ]
+  [ "$output" = "$S: could wake: 2 allocations, 8 MiB, layout $hash" ]
+  run -0 --separate-stderr gms-remap-check --socket "$S" --json
+  [ "${#lines[@]}" -eq 1 ]
+  local field
+  for field in '"result":"ok"' "\"memory_layout_hash\":\"$hash\"" '"allocation_count":2' \
+    '"bytes":8388608' '"seconds":' '"mapped":false'; do
+    [[ $output == *"$field"* ]] || { echo "no $field in $output"; return 1; }
+  done
+}
+
+@test "the same layout published anew is 0, another one is 65" {
+  start_weights --devices 0
+  publish "$S" 1000 5000000
+  local hash
+  hash=$(hash_of "$S")
+  run -0 --separate-stderr gms-remap-check --expect-hash "$hash"
+  publish "$S" 1000 5000000
+  run -0 --separate-stderr gms-remap-check --expect-hash "$hash"
+  publish "$S" 1000
+  run -65 --separate-stderr gms-remap-check --expect-hash "$hash"
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-remap-check: error: GMS at '$S': layout $(hash_of "$S") instead of $hash" ]
+  run -65 --separate-stderr gms-remap-check --expect-hash "$hash" --json
+  [[ $output == *'"result":"stale"'* ]]
+}
+
+@test "no server and a dead socket are 69 at once" {
+  run -69 --separate-stderr gms-remap-check --timeout 1h
+  [ "$stderr" = "gms-remap-check: error: connect to socket '$S': No such file or directory" ]
+  run -69 --separate-stderr gms-remap-check --timeout 1h --json
+  [[ $output == *'"result":"unavailable"'* ]]
+  dead_socket "$S"
+  run -69 --separate-stderr gms-remap-check --timeout 1h
+  run -69 --separate-stderr gms-remap-check --timeout 1h --devices all --tag other
+  [ "$stderr" = "gms-remap-check: error: look for sockets in '$T': none there" ]
+}
+
+@test "a server that restarted empty, and a writer in the way, are 75" {
+  start_weights --devices 0
+  publish "$S" 1000
+  local hash
+  hash=$(hash_of "$S")
+  kill -KILL "$GMS_PID"
+  wait_exit "$GMS_PID"
+  start_weights --devices 0
+  run -75 --separate-stderr gms-remap-check --timeout 200ms --expect-hash "$hash"
+  [ "$output" = "" ]
+  [[ $stderr == "gms-remap-check: error: GMS at '$S': no reader's lock in time" ]]
+  publish "$S" 1000
+  ask_lock writer rw "$S"
+  wait_stat has_rw_session true
+  run -75 --separate-stderr gms-remap-check --timeout 200ms --json
+  [[ $output == *'"result":"timed_out"'* ]]
+}
+
+@test "a writer that waits comes before us" {
+  start_weights --devices 0
+  publish "$S" 1000
+  ask_lock reader ro "$S"
+  wait_stat ro_session_count 1
+  ask_lock writer rw "$S"
+  wait_stat waiting_writers 1
+  run -75 --separate-stderr gms-remap-check --timeout 200ms
+}
+
+@test "a server that never answers is 75, one that answers nonsense is 76" {
+  silent_server "$T/silent"
+  run -75 --separate-stderr gms-remap-check --socket "$T/silent" --timeout 200ms
+  [ "$stderr" = "gms-remap-check: error: talk to the GMS at '$T/silent': timed out" ]
+  echo_server "$T/echo"
+  run -76 --separate-stderr gms-remap-check --socket "$T/echo"
+  [ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "a flag beats GMS_REMAP_TIMEOUT_MS, which beats the configuration file" {
+  start_weights --devices 0
+  echo 'timeout = "1h"' >"$T/config.toml"
+  GMS_REMAP_TIMEOUT_MS=100 run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
+  GMS_REMAP_TIMEOUT_MS=3600000 run -75 --separate-stderr gms-remap-check --timeout 100ms
+  echo 'timeout = "100ms"' >"$T/config.toml"
+  run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
+  GMS_REMAP_TIMEOUT_MS=soon run -64 --separate-stderr gms-remap-check
+  [[ ${stderr_lines[0]} == "gms-remap-check: error: "*"'soon' is not a duration" ]]
+}
+
+@test "--save-hash and --hash-file go round" {
+  start_weights --devices 0
+  run -66 --separate-stderr gms-remap-check --hash-file "$T/hash"
+  [ "$stderr" = "gms-remap-check: error: open '$T/hash': No such file or directory" ]
+  publish "$S" 1000
+  run -0 --separate-stderr gms-remap-check --save-hash "$T/hash"
+  [ "$(cat "$T/hash")" = "$(hash_of "$S")" ]
+  run -0 --separate-stderr gms-remap-check --hash-file "$T/hash"
+  publish "$S" 5000000
+  cp "$T/hash" "$T/before"
+  run -65 --separate-stderr gms-remap-check --hash-file "$T/hash" --save-hash "$T/hash"
+  cmp "$T/hash" "$T/before"
+  echo nonsense >"$T/hash"
+  run -65 --separate-stderr gms-remap-check --hash-file "$T/hash"
+  [ "$stderr" = "gms-remap-check: error: read hash file '$T/hash': 'nonsense' is not a layout hash" ]
+  run -73 --separate-stderr gms-remap-check --save-hash "$T/absent/hash"
+}
+
+@test "--devices checks one socket each" {
+  start_weights
+  publish "$T/gms_0_weights.sock" 1000
+  publish "$T/gms_1_weights.sock" 5000000
+  run -0 --separate-stderr gms-remap-check --devices all --map --save-hash "$T/hash"
+  [ "${#lines[@]}" -eq 2 ]
+  [[ ${lines[1]} == "$T/gms_1_weights.sock: could wake: 1 allocations, 6 MiB, mapped and read, "* ]]
+  [ "$(wc -l <"$T/hash")" -eq 2 ]
+  run -0 --separate-stderr gms-remap-check --devices 0,1 --hash-file "$T/hash"
+  run -65 --separate-stderr gms-remap-check --devices 1 --hash-file "$T/hash"
+  run -65 --separate-stderr gms-remap-check --devices 1,0 --hash-file "$T/hash" --json
+  [ "${#lines[@]}" -eq 2 ]
+}
+
+@test "--exec becomes the command when all is well" {
+  start_weights --devices 0
+  publish "$S" 1000
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr sh -c 'echo $$; exec gms-remap-check --exec -- sh -c "echo \$\$"'
+  [ "${#lines[@]}" -eq 2 ]
+  [ "${lines[0]}" = "${lines[1]}" ]
+  [ "$stderr" = "" ]
+  run -7 --separate-stderr gms-remap-check --exec -- sh -c 'exit 7'
+  run -127 --separate-stderr gms-remap-check --exec -- "$T/absent"
+  [ "$stderr" = "gms-remap-check: error: run '$T/absent': No such file or directory" ]
+  run -126 --separate-stderr gms-remap-check --exec -- "$T"
+  run -0 --separate-stderr gms-remap-check -v --exec -- true
+  [[ $stderr == "gms-remap-check: info: $S: could wake: "* ]]
+}
+
+@test "--exec passes open descriptors on and keeps none of its own" {
+  start_weights --devices 0
+  publish "$S" 1000
+  exec 9<"$T"
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr gms-remap-check --map --exec -- sh -c 'ls -l /proc/$$/fd'
+  exec 9<&-
+  [[ $output == *" 9 -> $T"* ]]
+  [[ $output != *socket:* ]]
+}
+
+@test "--status-fd says when all is well, and is not passed on" {
+  start_weights --devices 0
+  run -75 --separate-stderr gms-remap-check --timeout 100ms --status-fd 9 9>"$T/status"
+  [ ! -s "$T/status" ]
+  publish "$S" 1000
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr gms-remap-check --status-fd 9 --exec -- sh -c 'ls -l /proc/$$/fd' 9>"$T/status"
+  [[ $output != *" 9 -> "* ]]
+  [ "$(wc -l <"$T/status")" -eq 1 ]
+  [[ $(cat "$T/status") == '{"event":"checked",'*'}' ]]
+  run -64 --separate-stderr gms-remap-check --status-fd 9
+}
+
+@test "--exec runs nothing otherwise" {
+  run -69 --separate-stderr gms-remap-check --exec -- touch "$T/ran"
+  start_weights --devices 0
+  run -75 --separate-stderr gms-remap-check --timeout 100ms --exec -- touch "$T/ran"
+  publish "$S" 1000
+  run -65 --separate-stderr gms-remap-check --expect-hash "$(printf 'a%.0s' {1..64})" --exec -- touch "$T/ran"
+  run -69 --separate-stderr env FO_LIBEXEC_DIR="$T" gms-remap-check --map --exec -- touch "$T/ran"
+  run -73 --separate-stderr gms-remap-check --save-hash "$T/absent/hash" --exec -- touch "$T/ran"
+  [ ! -e "$T/ran" ]
+}
+
+@test "--map maps and reads; without its helper or a driver it is 69 in one line" {
+  start_weights --devices 0
+  publish "$S" 1000 5000000
+  run -0 --separate-stderr gms-remap-check --map --json
+  [[ $output == *'"mapped":true'* ]]
+  FO_LIBEXEC_DIR=$T run -69 --separate-stderr gms-remap-check --map
+  [ "$stderr" = "gms-remap-check: error: use helper program '$T/fo-gpu': No such file or directory" ]
+  run -69 --separate-stderr gms-remap-check --map --driver /nonexistent/libcuda.so.1
+  [[ $stderr == "gms-remap-check: error: no CUDA driver: "* ]]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  CUDA_VISIBLE_DEVICES='' run -69 --separate-stderr gms-remap-check --map
+}
+
+@test "--map on a device that fails is 70, on one that hangs 75" {
+  start_weights --devices 0
+  publish "$S" 1000
+  GMS_SIM_FAULTS=cuMemMap:1=unknown run -70 --separate-stderr gms-remap-check --map
+  [[ $stderr == "gms-remap-check: error: cuMemMap"* ]]
+  GMS_SIM_FAULTS=cuMemMap:1=hang run -75 --separate-stderr gms-remap-check --map --timeout 1s
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  wait_stat state COMMITTED
+}
+
+@test "kill -9 while it waits leaves nothing" {
+  start_weights --devices 0
+  start_bg check gms-remap-check --timeout 1h
+  # shellcheck disable=SC2016
+  wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  publish "$S" 1000
+  [ "$(stat_field ro_session_count)" = 0 ]
+}
+
+@test "kill -9 while the helper hangs takes the helper along" {
+  start_weights --devices 0
+  publish "$S" 1000
+  export GMS_SIM_FAULTS=cuMemMap:1=hang
+  start_bg check gms-remap-check --map --timeout 1h
+  unset GMS_SIM_FAULTS
+  wait_stat ro_session_count 1
+  wait_for "pgrep -P $BG_PID fo-gpu"
+  local helper
+  helper=$(pgrep -P "$BG_PID" fo-gpu)
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  wait_for "! kill -0 $helper"
+  wait_stat state COMMITTED
+}
+
+@test "SIGTERM ends it while it waits" {
+  start_weights --devices 0
+  start_bg check gms-remap-check --timeout 1h
+  # shellcheck disable=SC2016
+  wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+}
+
+@test "fo-gpu tells free memory of a simulated device" {
+  run -0 --separate-stderr "$FO_BUILD/libexec/fo/fo-gpu" free --device 1
+  [[ $output =~ ^\{\"free\":\ [0-9]+,\ \"total\":\ [0-9]+\}$ ]]
+  run -69 --separate-stderr "$FO_BUILD/libexec/fo/fo-gpu" free --device 9
+  [ "${#stderr_lines[@]}" -eq 1 ]
+}

@@ -1,0 +1,81 @@
+# A GMS client made of a shell and socat, for what a test has to do to a server, and servers that
+# don't behave.
+
+# frame KEY VALUE...: one message of the protocol. A value of digits alone is a number, nil is nil.
+# Texts have at most 31 bytes.
+frame() {
+  local word body
+  body=$(printf '\\x%02x' $((0x80 + $# / 2)))
+  local size=1
+  for word in "$@"; do
+    case $word in
+      nil) body+='\xc0' size=$((size + 1)) ;;
+      *[!0-9]*)
+        body+=$(printf '\\x%02x%s' $((0xa0 + ${#word})) "$word")
+        size=$((size + 1 + ${#word}))
+        ;;
+      *) body+="\\xce$(big_endian "$word")" size=$((size + 5)) ;;
+    esac
+  done
+  printf '%b' "$(big_endian "$size")$body"
+}
+
+big_endian() {
+  printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) \
+    $(($1 >> 8 & 255)) $(($1 & 255))
+}
+
+# publish SOCKET SIZE...: publishes a layout with allocations of these sizes.
+publish() {
+  local socket=$1 size
+  shift
+  {
+    frame type handshake_request lock_type rw timeout_ms nil
+    for size in "$@"; do frame type allocate_request size "$size" tag test; done
+    frame type commit_request
+  } >"$T/publish"
+  socat -t 20 - "UNIX-CONNECT:$socket,shut-none" <"$T/publish" >/dev/null
+}
+
+# ask_lock NAME TYPE SOCKET: a client in the background that asks for a lock and keeps it until it
+# is killed. Sets BG_PID.
+ask_lock() {
+  frame type handshake_request lock_type "$2" timeout_ms nil >"$T/$1.request"
+  start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$3"
+}
+
+# silent_server SOCKET: accepts and never answers. echo_server SOCKET: answers with what it gets.
+silent_server() {
+  start_bg silent socat -u "UNIX-LISTEN:$1,fork" OPEN:/dev/null
+  wait_for "[ -S $1 ]"
+}
+echo_server() {
+  start_bg echo socat "UNIX-LISTEN:$1,fork" PIPE
+  wait_for "[ -S $1 ]"
+}
+
+# dead_socket PATH: a socket that nobody listens on any more.
+dead_socket() {
+  start_bg dead socat "UNIX-LISTEN:$1,unlink-close=0" PIPE
+  wait_for "[ -S $1 ]"
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+}
+
+# start_gms [OPTION]...: a bundle in $GMS_SOCKET_DIR, ready. Sets GMS_PID.
+start_gms() {
+  start_bg gms gms-serve "$@"
+  # shellcheck disable=SC2034
+  GMS_PID=$BG_PID
+  wait_for "[ -e $GMS_SOCKET_DIR/gms-ready ]"
+}
+
+# wait_stat KEY VALUE: until gms-stat says so of the default server.
+wait_stat() { wait_for "[ \"\$(stat_field $1)\" = $2 ]"; }
+
+# stat_field KEY [OPTION]...: a field of gms-stat's JSON.
+stat_field() {
+  local key=$1
+  shift
+  gms-stat --json "$@" | sed -E "s/.*\"$key\":(\"([^\"]*)\"|([^,}]*)).*/\2\3/"
+}

@@ -1,0 +1,55 @@
+// gms-remap-check: prove that a sleeping engine could wake, and become it where asked to.
+#include "base/exit_status.h"
+#include "cli/app.h"
+#include "cli/output.h"
+#include "gms/remap_check.h"
+#include "options.h"
+#include "os/exec.h"
+#include "os/log.h"
+#include "os/status_fd.h"
+
+namespace {
+
+using namespace fo;
+using base::ExitStatus;
+
+int check(const gms_remap_check::Options& options) {
+  const os::StatusFd status_fd(options.status_fd);
+  const auto deadline = base::Deadline::after(options.timeout);
+  ExitStatus status = ExitStatus::kOk;
+  std::vector<std::string> hashes;
+  for (const auto& request : gms_remap_check::to_requests(options)) {
+    const gms::RemapCheck check = gms::check_remap(request, deadline);
+    hashes.push_back(check.memory_layout_hash);
+    const ExitStatus one = gms::exit_status(check.outcome.result);
+    if (status == ExitStatus::kOk) status = one;
+    // A command's standard output is its own.
+    if (options.common.json) {
+      cli::print_line(gms::to_json(check));
+    } else if (one == ExitStatus::kOk && !options.exec) {
+      cli::print_line(gms::to_text(check));
+    } else if (one == ExitStatus::kOk) {
+      os::log(os::LogLevel::kInfo, "{}", gms::to_text(check));
+    }
+    if (one != ExitStatus::kOk) os::log_line(os::LogLevel::kError, check.outcome.reason);
+  }
+  if (status != ExitStatus::kOk) return base::to_int(status);
+  if (!options.save_hash.empty()) gms::write_hash_file(options.save_hash, hashes);
+  status_fd.write("checked");
+  if (options.exec) os::exec_command(options.common.command);
+  return base::to_int(ExitStatus::kOk);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gms_remap_check::Options options;
+  const cli::Tool tool{.name = "gms-remap-check",
+                       .summary = "Prove that a sleeping engine could wake.",
+                       .version = FO_VERSION,
+                       .takes_command = true};
+  return cli::run(
+      argc, argv, tool, options.common,
+      [&](CLI::App& app) { gms_remap_check::declare(app, options); },
+      [&] { return check(options); });
+}

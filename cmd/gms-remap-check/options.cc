@@ -1,0 +1,116 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "gms/discover.h"
+#include "gms/endpoint.h"
+
+namespace fo::gms_remap_check {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+constexpr const char* kTimeoutVariable = "GMS_REMAP_TIMEOUT_MS";
+
+// The variable, unlike the flag, is a bare number of milliseconds.
+std::optional<base::Duration> parse_timeout(const std::string& text) {
+  const char* value = std::getenv(kTimeoutVariable);
+  if (value != nullptr && text == value) {
+    const std::optional<std::uint64_t> number = base::parse_uint(text);
+    if (number) return base::parse_duration(std::to_string(*number) + "ms");
+  }
+  return base::parse_duration(text);
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  cli::add_endpoint(app, options.endpoint);
+  CLI::Option* socket = app.get_option("--socket");
+  CLI::Option* device = app.get_option("--device");
+  // With --map it says where the layout of a socket is to be mapped.
+  socket->remove_excludes(device);
+  device->remove_excludes(socket);
+  CLI::Option* devices =
+      cli::add_devices(app, options.devices, "check one socket each")->default_str("");
+  devices->excludes(socket)->excludes(device);
+  app.parse_complete_callback([&options, devices] { options.many = devices->count() > 0; });
+  app.add_option_function<std::string>(
+         "--timeout",
+         [&options](const std::string& text) {
+           const auto timeout = parse_timeout(text);
+           if (!timeout) {
+             throw CLI::ValidationError("--timeout", "'" + text + "' is not a duration");
+           }
+           options.timeout = *timeout;
+         },
+         "for everything (the variable: in ms)")
+      ->envname(kTimeoutVariable)
+      ->type_name("DURATION")
+      ->default_str(base::format_duration(options.timeout));
+  CLI::Option* expect = app.add_option("--expect-hash", options.expect_hashes,
+                                       "the layout must have this hash (one for each socket)")
+                            ->delimiter(',')
+                            ->type_name("HASH,...");
+  app.add_option("--hash-file", options.hash_file, "the layout must have the hash saved here")
+      ->excludes(expect)
+      ->type_name("FILE");
+  app.add_option("--save-hash", options.save_hash, "save the layout's hash here when all is well")
+      ->type_name("FILE");
+  app.add_flag("--map", options.map, "map every allocation and read through the mapping");
+  cli::add_driver(app, options.driver);
+  app.add_option("--status-fd", options.status_fd, "write events there as JSON lines")
+      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->type_name("N");
+  app.add_flag("--exec", options.exec, "become COMMAND when all is well");
+}
+
+std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
+  if (options.exec != !options.common.command.empty()) {
+    throw Error(ExitStatus::kUsage, "--exec and a command after '--' go together");
+  }
+  const cli::EndpointOptions& endpoint = options.endpoint;
+  const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
+  std::vector<int> devices = options.devices;
+  if (!options.many) devices = {endpoint.device};
+  if (devices.empty()) devices = gms::find_devices(dir, {endpoint.tag});
+  if (devices.empty()) {
+    throw Error(ExitStatus::kUnavailable,
+                "look for sockets in " + base::quoted(dir) + ": none there");
+  }
+  std::vector<gms::RemapCheckRequest> requests;
+  for (const int device : devices) {
+    gms::RemapCheckRequest request;
+    request.socket =
+        endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket;
+    request.map = options.map;
+    request.device = device;
+    request.driver = options.driver;
+    requests.push_back(std::move(request));
+  }
+  std::vector<std::string> hashes = options.expect_hashes;
+  for (const std::string& hash : hashes) {
+    if (!gms::is_layout_hash(hash)) {
+      throw Error(ExitStatus::kUsage,
+                  "--expect-hash " + base::quoted(hash) + ": not 64 lower case hexadecimal digits");
+    }
+  }
+  if (!options.hash_file.empty()) {
+    hashes = gms::read_hash_file(options.hash_file, requests.size());
+  }
+  if (hashes.empty()) return requests;
+  if (hashes.size() != requests.size()) {
+    throw Error(ExitStatus::kUsage, "--expect-hash: " + std::to_string(hashes.size()) +
+                                        " hashes for " + std::to_string(requests.size()) +
+                                        " sockets");
+  }
+  for (std::size_t i = 0; i < hashes.size(); ++i) requests[i].expect_hash = hashes[i];
+  return requests;
+}
+
+}  // namespace fo::gms_remap_check

@@ -1,0 +1,55 @@
+// gms-stat: show what a GMS holds and who holds it, and hold nobody up.
+#include <optional>
+
+#include "base/exit_status.h"
+#include "cli/app.h"
+#include "cli/output.h"
+#include "gms/endpoint.h"
+#include "gms/stat.h"
+#include "options.h"
+#include "os/log.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using base::ExitStatus;
+
+ExitStatus show_all(const gms_stat::Options& options, const std::string& dir) {
+  const auto rows = gms::read_all_stats(dir, Deadline::after(options.timeout));
+  if (!options.common.json) cli::print(gms::to_text(rows));
+  ExitStatus status = ExitStatus::kOk;
+  for (const gms::StatRow& row : rows) {
+    if (options.common.json) cli::print_line(gms::to_json(row));
+    if (row.status == ExitStatus::kOk) continue;
+    os::log_line(os::LogLevel::kError, row.error);
+    if (status == ExitStatus::kOk) status = row.status;
+  }
+  return status;
+}
+
+ExitStatus show_one(const gms_stat::Options& options, const std::string& socket) {
+  const gms::Stat stat = gms::read_stat(socket, options.stat, Deadline::after(options.timeout));
+  cli::print(options.common.json ? gms::to_json(stat) + "\n" : gms::to_text(stat));
+  return stat.not_listed.empty() ? ExitStatus::kOk : ExitStatus::kTryAgain;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gms_stat::Options options;
+  const cli::Tool tool{.name = "gms-stat",
+                       .summary = "Show what a GMS holds and who holds it.",
+                       .version = FO_VERSION};
+  const auto body = [&] {
+    const cli::EndpointOptions& endpoint = options.endpoint;
+    const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
+    if (options.all) return base::to_int(show_all(options, dir));
+    return base::to_int(show_one(options, endpoint.socket.empty()
+                                              ? gms::socket_link(dir, endpoint.device, endpoint.tag)
+                                              : endpoint.socket));
+  };
+  return cli::run(
+      argc, argv, tool, options.common, [&](CLI::App& app) { gms_stat::declare(app, options); },
+      body);
+}

@@ -1,0 +1,23 @@
+// gms-stat's options.
+#pragma once
+
+#include <chrono>
+
+#include "base/units.h"
+#include "cli/app.h"
+#include "cli/endpoint_options.h"
+#include "gms/stat.h"
+
+namespace fo::gms_stat {
+
+struct Options {
+  cli::CommonOptions common;
+  cli::EndpointOptions endpoint;
+  bool all = false;
+  gms::StatRequest stat;
+  base::Duration timeout = std::chrono::seconds(5);
+};
+
+void declare(CLI::App& app, Options& options);
+
+}  // namespace fo::gms_stat

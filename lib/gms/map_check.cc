@@ -1,0 +1,78 @@
+#include "gms/map_check.h"
+
+#include <cstddef>
+#include <span>
+
+#include "base/error.h"
+#include "cuda/memory.h"
+#include "gms/memory_manager.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::Error;
+
+void read_byte(const cuda::Driver& driver, cuda::abi::DevicePtr from) {
+  std::byte byte{};
+  cuda::copy_to_host(driver, std::span(&byte, 1), from);
+}
+
+// False when the deadline passes on the way.
+bool read_granules(const MemoryManager& manager, const Deadline& deadline) {
+  const cuda::Driver& driver = *manager.driver();
+  for (const MappedAllocation& one : manager.allocations()) {
+    const base::ByteCount size = one.allocation.aligned_size;
+    for (base::ByteCount at = 0; at < size; at += manager.device().granularity) {
+      if (deadline.expired()) return false;
+      read_byte(driver, one.address + at);
+    }
+    read_byte(driver, one.address + size - 1);
+  }
+  return true;
+}
+
+RemapOutcome check(MemoryManager& manager, const std::string& expect_hash, const Deadline& deadline,
+                   const std::string& what) {
+  if (!manager.connect(LockType::kRo, deadline)) {
+    return {RemapResult::kTimedOut, what + "no reader's lock in time"};
+  }
+  manager.rpc().set_deadline(deadline);
+  const std::string hash = manager.rpc().layout_hash();
+  if (!expect_hash.empty() && hash != expect_hash) {
+    return {RemapResult::kStaleLayout, what + "layout " + hash + " instead of " + expect_hash};
+  }
+  manager.import_all(cuda::Access::kRead);
+  if (!read_granules(manager, deadline)) {
+    return {RemapResult::kTimedOut, what + "not read in time"};
+  }
+  return {};
+}
+
+}  // namespace
+
+RemapCheck map_and_read(const std::shared_ptr<const cuda::Driver>& driver,
+                        const cuda::DeviceInfo& device, const std::string& socket,
+                        const std::string& expect_hash, const Deadline& deadline) {
+  const auto start = Deadline::Clock::now();
+  const auto context = cuda::PrimaryContext::retain(driver, device.ordinal);
+  MemoryManager manager(driver, device, socket);
+  RemapCheck result;
+  result.socket = socket;
+  try {
+    result.outcome = check(manager, expect_hash, deadline,
+                           "map the layout of the GMS at " + base::quoted(socket) + ": ");
+  } catch (const cuda::CudaError&) {
+    throw;
+  } catch (const Error& error) {
+    result.outcome = outcome_of(error);
+  }
+  result.memory_layout_hash = manager.layout_hash();
+  result.allocation_count = manager.allocations().size();
+  result.bytes = manager.bytes();
+  result.mapped = result.outcome.result == RemapResult::kOk;
+  result.took = Deadline::Clock::now() - start;
+  return result;
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,38 @@
+// Probes of GMS servers: a question with the answer yes or no, for startup probes and entrypoints.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace fo::gms {
+
+struct SocketsProbe {
+  std::string socket_dir;
+  /// Empty: those that have a link with one of the tags in `socket_dir`, at least one.
+  std::vector<int> devices;
+  std::vector<std::string> tags;
+  /// Each must have a layout published, too.
+  bool committed = false;
+  /// How long to go on asking. A server that was asked in time has its second to answer.
+  base::Duration wait{};
+};
+
+struct SocketsAnswer {
+  bool yes = false;
+  /// How many were asked.
+  std::size_t sockets = 0;
+  /// For no: the first that failed and why, one line.
+  std::string reason;
+};
+
+/// Whether every expected socket, each device with each tag, answers a runtime-state request within
+/// a second. What is no answer (nothing there, nobody answering, garbage) is a no; anything else
+/// that fails, such as a socket path that is too long or permissions, throws Error.
+SocketsAnswer probe_sockets(const SocketsProbe& probe);
+
+std::string to_json(const SocketsAnswer& answer);
+
+}  // namespace fo::gms

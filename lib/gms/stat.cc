@@ -1,0 +1,294 @@
+#include "gms/stat.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "gms/rpc_client.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using nlohmann::json;
+
+// A tensor's description takes some hundred bytes; a value beyond this is something else.
+constexpr std::size_t kMostTensorValue = 64 * 1024;
+// Between two looks at whether a writer waits for our lock.
+constexpr std::size_t kKeysBetweenLooks = 16;
+
+const char* why_no_reader(const GetRuntimeStateResponse& state) {
+  if (state.has_rw_session) return "a writer holds it";
+  if (state.waiting_writers > 0) return "a writer waits for it";
+  if (!state.committed) return "nothing is published";
+  return nullptr;
+}
+
+std::optional<Listing> read_listing(const std::string& socket, const Deadline& deadline,
+                                    std::string& reason) {
+  RpcClient rpc = RpcClient::connect(socket, deadline);
+  if (!rpc.shake_hands(LockType::kRo, Deadline::after(base::Duration::zero())).grant) {
+    reason = "a writer came first";
+    return std::nullopt;
+  }
+  Listing listing;
+  listing.memory_layout_hash = rpc.layout_hash();
+  listing.allocations = rpc.list_allocations();
+  std::map<std::string_view, std::size_t> rank_of;
+  for (const Allocation& one : listing.allocations) {
+    rank_of.emplace(one.allocation_id, rank_of.size());
+  }
+  for (std::string& key : rpc.list_metadata()) {
+    if (listing.tensors.size() % kKeysBetweenLooks == 0 && rpc.lock_state().waiting_writers > 0) {
+      reason = "a writer waits for it";
+      return std::nullopt;
+    }
+    const std::optional<MetadataEntry> entry = rpc.get_metadata(key);
+    if (!entry) continue;
+    TensorRecord& tensor = listing.tensors.emplace_back();
+    tensor.name = std::move(key);
+    tensor.allocation_id = entry->allocation_id;
+    tensor.offset_bytes = entry->offset_bytes;
+    const auto rank = rank_of.find(tensor.allocation_id);
+    if (rank != rank_of.end()) tensor.rank = rank->second;
+    read_tensor_value(entry->value, tensor);
+  }
+  return listing;
+}
+
+template <typename T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+template <typename Record>
+json fields_of(const Record& record) {
+  json out = json::object();
+  Record::each_field(record, [&](const char* name, const auto& value) { out[name] = value; });
+  return out;
+}
+
+json to_object(const Stat& stat) {
+  json out = fields_of(stat.state);
+  out["socket"] = stat.socket;
+  if (stat.events) {
+    out["events"] = json::array();
+    for (const Event& event : *stat.events) out["events"].push_back(fields_of(event));
+  }
+  if (!stat.not_listed.empty()) out["not_listed"] = stat.not_listed;
+  if (!stat.listing) return out;
+  out["allocations"] = json::array();
+  for (const Allocation& one : stat.listing->allocations) {
+    out["allocations"].push_back({{"allocation_id", one.allocation_id},
+                                  {"size", one.size},
+                                  {"aligned_size", one.aligned_size},
+                                  {"tag", one.tag},
+                                  {"layout_slot", one.layout_slot}});
+  }
+  out["tensors"] = json::array();
+  for (const TensorRecord& tensor : stat.listing->tensors) {
+    out["tensors"].push_back({{"key", tensor.name},
+                              {"allocation_id", tensor.allocation_id},
+                              {"allocation_rank", or_null(tensor.rank)},
+                              {"offset_bytes", tensor.offset_bytes},
+                              {"dtype", or_null(tensor.dtype)},
+                              {"shape", or_null(tensor.shape)}});
+  }
+  return out;
+}
+
+// Text of a peer may be any bytes; JSON is UTF-8.
+std::string dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Text of a peer on a terminal: no control characters, no endless lines.
+std::string shown(std::string_view text) {
+  const std::string quoted = base::quoted(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Cells in columns as wide as their widest, two spaces between; numbers to the right.
+class Table {
+ public:
+  explicit Table(std::string right_aligned) : right_aligned_(std::move(right_aligned)) {}
+  /// `right_aligned_` has one letter per column, 'r' for numbers.
+  void add(std::vector<std::string> cells) {
+    widths_.resize(right_aligned_.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      widths_[i] = std::max(widths_[i], cells[i].size());
+    }
+    rows_.push_back(std::move(cells));
+  }
+  [[nodiscard]] std::string text(std::string_view indent) const {
+    std::string out;
+    for (const auto& cells : rows_) {
+      std::string line(indent);
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        if (i != 0) line += "  ";
+        line += right_aligned_[i] == 'r' ? fmt::format("{:>{}}", cells[i], widths_[i])
+                                         : fmt::format("{:<{}}", cells[i], widths_[i]);
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::string right_aligned_;
+  std::vector<std::size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string events_text(const std::vector<Event>& events) {
+  Table table("lr");
+  for (const Event& event : events) {
+    table.add({shown(event.kind), std::to_string(event.allocation_count)});
+  }
+  return fmt::format("events ({}, oldest first, with allocations)\n", events.size()) +
+         table.text("  ");
+}
+
+std::string listing_text(const Listing& listing) {
+  Table allocations("rrrll");
+  allocations.add({"slot", "size", "aligned", "tag", "id"});
+  for (const Allocation& one : listing.allocations) {
+    allocations.add({std::to_string(one.layout_slot), base::format_size(one.size),
+                     base::format_size(one.aligned_size), shown(one.tag),
+                     shown(one.allocation_id)});
+  }
+  Table tensors("lllrr");
+  tensors.add({"name", "dtype", "shape", "allocation", "offset"});
+  for (const TensorRecord& tensor : listing.tensors) {
+    tensors.add({shown(tensor.name), tensor.dtype ? shown(*tensor.dtype) : "?",
+                 tensor.shape ? shape_text(*tensor.shape) : "?",
+                 tensor.rank ? std::to_string(*tensor.rank) : "?",
+                 std::to_string(tensor.offset_bytes)});
+  }
+  return fmt::format("allocations ({})\n{}tensors ({})\n{}", listing.allocations.size(),
+                     allocations.text("  "), listing.tensors.size(), tensors.text("  "));
+}
+
+}  // namespace
+
+void read_tensor_value(std::string_view value, TensorRecord& tensor) {
+  if (value.size() > kMostTensorValue) return;
+  const json parsed = json::parse(value, nullptr, false);
+  if (!parsed.is_object()) return;
+  const auto dtype = parsed.find("dtype");
+  if (dtype != parsed.end() && dtype->is_string()) tensor.dtype = dtype->get<std::string>();
+  const auto shape = parsed.find("shape");
+  if (shape == parsed.end() || !shape->is_array()) return;
+  const auto is_extent = [](const json& one) { return one.is_number_unsigned(); };
+  if (std::all_of(shape->begin(), shape->end(), is_extent)) {
+    tensor.shape = shape->get<std::vector<std::uint64_t>>();
+  }
+}
+
+Stat read_stat(const std::string& socket, const StatRequest& request, const Deadline& deadline) {
+  Stat stat;
+  stat.socket = socket;
+  do {
+    stat.state = RpcClient::connect(socket, deadline).runtime_state();
+    if (!request.list) break;
+    const char* reason = why_no_reader(stat.state);
+    stat.not_listed = reason == nullptr ? "" : reason;
+    stat.listing.reset();
+    if (reason == nullptr) stat.listing = read_listing(socket, deadline, stat.not_listed);
+    // Another layout may have been published between the two; then the state is an old one.
+  } while (stat.listing && stat.listing->memory_layout_hash != stat.state.memory_layout_hash);
+  if (request.events) stat.events = RpcClient::connect(socket, deadline).event_history();
+  return stat;
+}
+
+std::string to_json(const Stat& stat) { return dump(to_object(stat)); }
+
+std::string to_text(const Stat& stat) {
+  const GetRuntimeStateResponse& state = stat.state;
+  Table table("ll");
+  table.add({"socket", shown(stat.socket)});
+  table.add({"state", shown(state.state)});
+  table.add({"committed", yes_or_no(state.committed)});
+  table.add({"layout committed", yes_or_no(state.layout_committed)});
+  table.add({"ready", yes_or_no(state.is_ready)});
+  table.add({"writer", yes_or_no(state.has_rw_session)});
+  table.add({"waiting writers", std::to_string(state.waiting_writers)});
+  table.add({"readers", std::to_string(state.ro_session_count)});
+  table.add({"allocations", std::to_string(state.allocation_count)});
+  table.add(
+      {"layout hash", state.memory_layout_hash.empty() ? "none" : shown(state.memory_layout_hash)});
+  std::string out = table.text("");
+  if (stat.events) out += events_text(*stat.events);
+  if (stat.listing) out += listing_text(*stat.listing);
+  if (!stat.not_listed.empty()) out += "layout not listed: " + stat.not_listed + "\n";
+  return out;
+}
+
+std::vector<StatRow> read_all_stats(const std::string& dir, const Deadline& deadline) {
+  std::vector<StatRow> rows;
+  for (FoundSocket& socket : find_sockets(dir)) rows.emplace_back().socket = std::move(socket);
+  if (rows.empty()) {
+    throw Error(base::ExitStatus::kUnavailable,
+                "look for sockets in " + base::quoted(dir) + ": none there");
+  }
+  auto left = static_cast<std::int64_t>(rows.size());
+  for (StatRow& row : rows) {
+    const auto time = deadline.remaining();
+    const Deadline share = time ? Deadline::after(*time / left) : Deadline::never();
+    --left;
+    try {
+      row.stat = read_stat(row.socket.path, {}, share);
+    } catch (const Error& error) {
+      row.error = error.what();
+      row.status = error.status();
+    }
+  }
+  return rows;
+}
+
+std::string to_json(const StatRow& row) {
+  json out =
+      row.stat ? to_object(*row.stat) : json{{"socket", row.socket.path}, {"error", row.error}};
+  out["device"] = or_null(row.socket.device);
+  out["tag"] = row.socket.tag;
+  return dump(out);
+}
+
+std::string to_text(const std::vector<StatRow>& rows) {
+  constexpr std::size_t kShortHash = 12;
+  Table table("rllrrrrll");
+  table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "layout hash",
+             "socket"});
+  for (const StatRow& row : rows) {
+    const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
+    std::vector<std::string> cells{device, shown(row.socket.tag), "no answer", "", "", "", "", ""};
+    if (row.stat) {
+      const GetRuntimeStateResponse& state = row.stat->state;
+      cells = {device,
+               shown(row.socket.tag),
+               shown(state.state),
+               state.has_rw_session ? "1" : "0",
+               std::to_string(state.waiting_writers),
+               std::to_string(state.ro_session_count),
+               std::to_string(state.allocation_count),
+               shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash))};
+    }
+    cells.push_back(shown(row.socket.path));
+    table.add(std::move(cells));
+  }
+  return table.text("");
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,124 @@
+#include "gms/probe.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "gms/endpoint.h"
+#include "gms/fake_server.h"
+#include "gms/gms_process.h"
+#include "gms/rpc_client.h"
+
+namespace fo::gms {
+namespace {
+
+using base::ExitStatus;
+using testing::HasSubstr;
+
+class Probe : public SimulatedGpu {
+ protected:
+  void SetUp() override {
+    SimulatedGpu::SetUp();
+    probe_.socket_dir = dir_;
+    probe_.tags = {"weights", "kv_cache"};
+  }
+  [[nodiscard]] std::string link(int device, const char* tag = "weights") const {
+    return socket_link(dir_, device, tag);
+  }
+  static std::string answer(bool committed) {
+    GetRuntimeStateResponse state;
+    state.committed = committed;
+    return encode_frame(state);
+  }
+  static FakeServer::Script committed(bool committed) {
+    return {{"get_runtime_state_request", answer(committed)}};
+  }
+  SocketsProbe probe_;
+};
+
+TEST_F(Probe, BundleAnswers) {
+  const GmsProcess bundle({"--socket-dir", dir_});
+  ASSERT_TRUE(bundle.is_ready());
+  SocketsAnswer answer = probe_sockets(probe_);
+  EXPECT_TRUE(answer.yes) << answer.reason;
+  EXPECT_EQ(answer.sockets, 4u);
+  EXPECT_EQ(to_json(answer), R"({"result":"yes","sockets":4})");
+  probe_.devices = {0, 1, 2};
+  answer = probe_sockets(probe_);
+  EXPECT_FALSE(answer.yes);
+  EXPECT_THAT(answer.reason, HasSubstr(link(2)));
+  EXPECT_THAT(nlohmann::json::parse(to_json(answer))["reason"], HasSubstr(link(2)));
+}
+
+TEST_F(Probe, CommittedAsksForAPublishedLayout) {
+  probe_.tags = {"weights"};
+  probe_.committed = true;
+  const FakeServer published(link(0), committed(true));
+  EXPECT_TRUE(probe_sockets(probe_).yes);
+  const FakeServer empty(link(1), committed(false));
+  const SocketsAnswer answer = probe_sockets(probe_);
+  EXPECT_FALSE(answer.yes);
+  EXPECT_EQ(answer.reason, "GMS at '" + link(1) + "': nothing is published");
+}
+
+TEST_F(Probe, NothingInTheFolderIsANo) {
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none there"));
+  probe_.socket_dir += "/absent";
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none there"));
+}
+
+TEST_F(Probe, DeviceThatLacksATagIsANo) {
+  const FakeServer only(link(0), committed(true));
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("gms_0_kv_cache.sock"));
+}
+
+TEST_F(Probe, SocketThatOnlyExistsIsANo) {
+  probe_.tags = {"weights"};
+  static_cast<void>(os::listen_unix(link(0)));
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("Connection refused"));
+}
+
+TEST_F(Probe, ServerThatHangsIsANoAfterASecond) {
+  probe_.tags = {"weights"};
+  const FakeServer silent(link(0), {});
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("timed out"));
+}
+
+TEST_F(Probe, GarbageAndRefusalsAreANo) {
+  probe_.tags = {"weights"};
+  probe_.devices = {0};
+  {
+    const FakeServer server(link(0), {{"get_runtime_state_request", garbage()}});
+    EXPECT_FALSE(probe_sockets(probe_).yes);
+  }
+  std::filesystem::remove(link(0));
+  const FakeServer server(
+      link(0), {{"get_runtime_state_request", encode_frame(ErrorResponse{"not today", 0})}});
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("not today"));
+}
+
+TEST_F(Probe, WaitGoesOnUntilTheServersAnswer) {
+  probe_.wait = std::chrono::seconds(20);
+  SocketsAnswer answer;
+  std::thread prober([&] { answer = probe_sockets(probe_); });
+  const GmsProcess bundle({"--socket-dir", dir_, "--devices", "0"});
+  prober.join();
+  EXPECT_TRUE(answer.yes) << answer.reason;
+  EXPECT_EQ(answer.sockets, 2u);
+}
+
+TEST_F(Probe, WaitEndsWithANo) {
+  probe_.wait = std::chrono::milliseconds(120);
+  EXPECT_FALSE(probe_sockets(probe_).yes);
+}
+
+TEST_F(Probe, PathThatIsTooLongIsAnErrorAtOnce) {
+  probe_.socket_dir = dir_ + "/" + std::string(120, 'x');
+  probe_.devices = {0};
+  probe_.wait = std::chrono::hours(1);
+  EXPECT_EQ(status_of([&] { probe_sockets(probe_); }), ExitStatus::kUsage);
+}
+
+}  // namespace
+}  // namespace fo::gms

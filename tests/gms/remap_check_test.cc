@@ -1,0 +1,305 @@
+#include "gms/remap_check.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "gms/fake_server.h"
+#include "gms/gms_process.h"
+#include "gms/map_check.h"
+#include "gms/rpc_client.h"
+#include "os/file.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kHash(64, 'a');
+const std::string kOtherHash(64, 'b');
+
+Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(100)); }
+
+class RemapChecked : public OneServer {
+ protected:
+  void TearDown() override {
+    ::unsetenv("GMS_SIM_FAULTS");
+    ::unsetenv("FO_LIBEXEC_DIR");
+    OneServer::TearDown();
+  }
+  RpcClient writer() const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    return rpc;
+  }
+  void publish(const std::vector<base::ByteCount>& sizes) const {
+    RpcClient rpc = writer();
+    for (const base::ByteCount size : sizes) {
+      const std::string id = rpc.allocate(size, "t").allocation_id;
+      rpc.put_metadata("tensor " + std::to_string(size), id, 0, "{}");
+    }
+    rpc.commit();
+  }
+  RemapCheck check(const std::string& expect_hash = {}, bool map = false,
+                   Deadline deadline = soon()) const {
+    RemapCheckRequest request;
+    request.socket = socket_;
+    request.expect_hash = expect_hash;
+    request.map = map;
+    return check_remap(request, deadline);
+  }
+  [[nodiscard]] RemapResult result(const std::string& expect_hash = {}, bool map = false,
+                                   Deadline deadline = soon()) const {
+    return check(expect_hash, map, deadline).outcome.result;
+  }
+};
+
+TEST_F(RemapChecked, PublishedLayoutCouldWake) {
+  start();
+  publish({1, 3 << 20});
+  const RemapCheck check = this->check();
+  EXPECT_EQ(check.outcome.result, RemapResult::kOk) << check.outcome.reason;
+  EXPECT_TRUE(is_layout_hash(check.memory_layout_hash));
+  EXPECT_EQ(check.allocation_count, 2u);
+  EXPECT_EQ(check.bytes, 6u << 20);
+  EXPECT_FALSE(check.mapped);
+  const json out = json::parse(to_json(check));
+  EXPECT_EQ(out["result"], "ok");
+  EXPECT_EQ(out["memory_layout_hash"], check.memory_layout_hash);
+  EXPECT_EQ(out["allocation_count"], 2);
+  EXPECT_EQ(out["bytes"], 6 << 20);
+  EXPECT_TRUE(out["seconds"].is_number());
+  EXPECT_THAT(to_text(check), HasSubstr(": could wake: 2 allocations, 6 MiB, layout "));
+}
+
+TEST_F(RemapChecked, RepublishedIdenticalLayoutIsTheSame) {
+  start();
+  publish({1, 3 << 20});
+  const std::string hash = check().memory_layout_hash;
+  publish({1, 3 << 20});
+  EXPECT_EQ(result(hash), RemapResult::kOk);
+  EXPECT_EQ(result(hash, true), RemapResult::kOk);
+}
+
+TEST_F(RemapChecked, DifferentLayoutIsStale) {
+  start();
+  publish({1, 3 << 20});
+  const std::string hash = check().memory_layout_hash;
+  publish({1});
+  const RemapCheck check = this->check(hash, true);
+  EXPECT_EQ(check.outcome.result, RemapResult::kStaleLayout);
+  EXPECT_THAT(check.outcome.reason, HasSubstr(" instead of " + hash));
+  EXPECT_FALSE(check.mapped);
+}
+
+TEST_F(RemapChecked, ServerThatRestartedEmptyTimesOut) {
+  start();
+  publish({1});
+  const std::string hash = check().memory_layout_hash;
+  server_.reset();
+  start();
+  const RemapCheck check = this->check(hash, false, in_a_moment());
+  EXPECT_EQ(check.outcome.result, RemapResult::kTimedOut);
+}
+
+TEST_F(RemapChecked, WriterThatHoldsTheLockTimesOut) {
+  start();
+  publish({1});
+  const RpcClient holder = writer();
+  EXPECT_EQ(result({}, false, in_a_moment()), RemapResult::kTimedOut);
+}
+
+TEST_F(RemapChecked, LayoutPublishedInTimeIsWaitedFor) {
+  start();
+  RpcClient holder = writer();
+  RemapCheck found;
+  std::thread checker([&] { found = check(); });
+  holder.allocate(1, "t");
+  holder.commit();
+  checker.join();
+  EXPECT_EQ(found.outcome.result, RemapResult::kOk) << found.outcome.reason;
+}
+
+TEST_F(RemapChecked, NoServerIsSaidAtOnce) {
+  EXPECT_EQ(result({}, false, Deadline::never()), RemapResult::kConnectionFailed);
+  static_cast<void>(os::listen_unix(socket_));
+  EXPECT_EQ(result({}, false, Deadline::never()), RemapResult::kConnectionFailed);
+}
+
+TEST_F(RemapChecked, ServerThatGoesAwayMeanwhileIsNoServer) {
+  start();
+  RemapCheck found;
+  std::thread checker([&] { found = check({}, false, Deadline::never()); });
+  EXPECT_EQ(server_->terminate(), 0);
+  checker.join();
+  EXPECT_EQ(found.outcome.result, RemapResult::kConnectionFailed);
+}
+
+TEST_F(RemapChecked, MapReadsEveryAllocation) {
+  start();
+  publish({1, 3 << 20});
+  const RemapCheck check = this->check({}, true);
+  EXPECT_EQ(check.outcome.result, RemapResult::kOk) << check.outcome.reason;
+  EXPECT_TRUE(check.mapped);
+  EXPECT_THAT(to_text(check), HasSubstr("mapped and read"));
+}
+
+TEST_F(RemapChecked, MapWithoutTheHelperIsUnavailable) {
+  start();
+  publish({1});
+  set("FO_LIBEXEC_DIR", path("absent"));
+  const RemapCheck check = this->check({}, true);
+  EXPECT_EQ(check.outcome.result, RemapResult::kConnectionFailed);
+  EXPECT_THAT(check.outcome.reason, HasSubstr("absent/fo-gpu"));
+}
+
+TEST_F(RemapChecked, MapWithoutADriverIsUnavailable) {
+  start();
+  publish({1});
+  RemapCheckRequest request;
+  request.socket = socket_;
+  request.map = true;
+  request.driver = path("absent/libcuda.so.1");
+  const RemapCheck check = check_remap(request, soon());
+  EXPECT_EQ(check.outcome.result, RemapResult::kConnectionFailed);
+  EXPECT_THAT(check.outcome.reason, HasSubstr("no CUDA driver"));
+}
+
+TEST_F(RemapChecked, MapThatFailsIsAnErrorOfTheGpu) {
+  start();
+  publish({1});
+  for (const char* function : {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess",
+                               "cuMemcpyDtoH", "cuMemAddressReserve"}) {
+    set("GMS_SIM_FAULTS", std::string(function) + ":1=unknown");
+    EXPECT_EQ(status_of([&] { check({}, true); }), ExitStatus::kSoftware) << function;
+  }
+  set("GMS_SIM_FAULTS", "cuMemMap:1=kill");
+  EXPECT_EQ(status_of([&] { check({}, true); }), ExitStatus::kSoftware);
+}
+
+TEST_F(RemapChecked, MapThatHangsTimesOutAndLeavesNothing) {
+  start();
+  publish({1});
+  set("GMS_SIM_FAULTS", "cuMemMap:1=hang");
+  const auto deadline = Deadline::after(std::chrono::seconds(1));
+  EXPECT_EQ(result({}, true, deadline), RemapResult::kTimedOut);
+  // The helper's reader lock is free.
+  EXPECT_EQ(RpcClient::connect(socket_, soon()).shake_hands(LockType::kRw, soon()).grant,
+            Grant::kRw);
+}
+
+TEST_F(RemapChecked, MapAndReadHasTheOutcomesOfTheCheck) {
+  start();
+  publish({5 << 20});
+  const auto driver = cuda::Driver::open("sim");
+  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(0));
+  const RemapCheck read = map_and_read(driver, device, socket_, {}, soon());
+  EXPECT_EQ(read.outcome.result, RemapResult::kOk) << read.outcome.reason;
+  EXPECT_TRUE(read.mapped);
+  EXPECT_EQ(read.bytes, 6u << 20);
+  EXPECT_EQ(map_and_read(driver, device, socket_, kHash, soon()).outcome.result,
+            RemapResult::kStaleLayout);
+  {
+    const RpcClient holder = writer();
+    EXPECT_EQ(map_and_read(driver, device, socket_, {}, in_a_moment()).outcome.result,
+              RemapResult::kTimedOut);
+  }
+  server_.reset();
+  EXPECT_EQ(map_and_read(driver, device, socket_, {}, soon()).outcome.result,
+            RemapResult::kConnectionFailed);
+}
+
+class RemapCheckOfFake : public RemapChecked {
+ protected:
+  void SetUp() override {
+    RemapChecked::SetUp();
+    script_["handshake_request"] = encode_frame(HandshakeResponse{true, true, "ro"});
+    script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{kHash});
+    script_["list_allocations_request"] = encode_frame(ListAllocationsResponse{});
+  }
+  FakeServer::Script script_;
+};
+
+TEST_F(RemapCheckOfFake, ServerThatStopsAnsweringAnywhereTimesOut) {
+  for (const auto& [type, answer] : script_) {
+    FakeServer::Script script = script_;
+    script.erase(type);
+    const FakeServer server(socket_, script);
+    EXPECT_EQ(result({}, false, in_a_moment()), RemapResult::kTimedOut) << type;
+    std::filesystem::remove(socket_);
+  }
+}
+
+TEST_F(RemapCheckOfFake, GarbageAndRefusalsBreakTheProtocol) {
+  const std::string refusal = encode_frame(ErrorResponse{"no", 0});
+  for (const auto& [type, answer] : script_) {
+    for (const std::string& bad : {garbage(), refusal}) {
+      FakeServer::Script script = script_;
+      script[type] = bad;
+      const FakeServer server(socket_, script);
+      EXPECT_EQ(status_of([&] { check(); }), ExitStatus::kProtocol) << type;
+      std::filesystem::remove(socket_);
+    }
+  }
+}
+
+TEST_F(RemapCheckOfFake, HashThatIsNoneBreaksTheProtocol) {
+  script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{"short"});
+  const FakeServer server(socket_, script_);
+  EXPECT_EQ(status_of([&] { check(); }), ExitStatus::kProtocol);
+}
+
+TEST(RemapResults, StandForExitStatuses) {
+  EXPECT_EQ(exit_status(RemapResult::kOk), ExitStatus::kOk);
+  EXPECT_EQ(exit_status(RemapResult::kStaleLayout), ExitStatus::kBadData);
+  EXPECT_EQ(exit_status(RemapResult::kTimedOut), ExitStatus::kTryAgain);
+  EXPECT_EQ(exit_status(RemapResult::kConnectionFailed), ExitStatus::kUnavailable);
+  EXPECT_EQ(parse_exit_status(75), RemapResult::kTimedOut);
+  EXPECT_EQ(parse_exit_status(70), std::nullopt);
+}
+
+class HashFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/gms-hash-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    path_ = dir_ + "/hash";
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string dir_;
+  std::string path_;
+};
+
+TEST_F(HashFile, ReadsWhatWasWritten) {
+  write_hash_file(path_, {kHash, kOtherHash});
+  EXPECT_THAT(read_hash_file(path_, 2), ElementsAre(kHash, kOtherHash));
+  EXPECT_EQ(os::read_file(path_, 200), kHash + "\n" + kOtherHash + "\n");
+}
+
+TEST_F(HashFile, LastNewlineMayBeMissing) {
+  std::ofstream(path_) << kHash;
+  EXPECT_THAT(read_hash_file(path_, 1), ElementsAre(kHash));
+}
+
+TEST_F(HashFile, AbsentIsNoInput) {
+  EXPECT_EQ(status_of([&] { read_hash_file(path_, 1); }), ExitStatus::kNoInput);
+}
+
+TEST_F(HashFile, AnythingElseIsBadData) {
+  for (const std::string& text :
+       {std::string(), std::string("\n"), kHash.substr(1), kHash + "a", kHash + "\r\n",
+        kHash + "\n\n", std::string(64, 'A'), std::string(64, 'g'), kHash + "\n" + kOtherHash}) {
+    std::ofstream(path_, std::ios::trunc) << text;
+    EXPECT_EQ(status_of([&] { read_hash_file(path_, 1); }), ExitStatus::kBadData) << text;
+  }
+}
+
+}  // namespace
+}  // namespace fo::gms

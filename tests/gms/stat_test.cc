@@ -1,0 +1,254 @@
+#include "gms/stat.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gms/fake_server.h"
+#include "gms/gms_process.h"
+#include "gms/rpc_client.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr StatRequest kList{.events = false, .list = true};
+
+Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(50)); }
+
+TensorRecord tensor_of(std::string_view value) {
+  TensorRecord tensor;
+  read_tensor_value(value, tensor);
+  return tensor;
+}
+
+TEST(TensorValue, AnySpellingIsRead) {
+  const TensorRecord tensor = tensor_of("\n{\"shape\":[2 ,3],\"x\":{},\"dtype\":\"torch.half\"}");
+  EXPECT_EQ(tensor.dtype, "torch.half");
+  EXPECT_EQ(tensor.shape, (std::vector<std::uint64_t>{2, 3}));
+  EXPECT_EQ(tensor_of("{\"shape\": []}").shape, std::vector<std::uint64_t>{});
+}
+
+TEST(TensorValue, OddOnesLeaveWhatIsNotUnderstoodOpen) {
+  for (const std::string& value :
+       {std::string(), std::string("{"), std::string("null"), std::string("[1]"),
+        std::string("{\"dtype\": 7, \"shape\": \"2,3\"}"), std::string("\xff\0\xfe", 3),
+        std::string("{\"shape\": [2, -3]}"), std::string("{\"shape\": [1.5]}"),
+        std::string("{\"shape\": [[2]]}"), std::string("{\"shape\": [1e400]}"),
+        std::string(60'000, '['), std::string(100'000, '[')}) {
+    const TensorRecord tensor = tensor_of(value);
+    EXPECT_EQ(tensor.dtype, std::nullopt) << value.substr(0, 40);
+    EXPECT_EQ(tensor.shape, std::nullopt) << value.substr(0, 40);
+  }
+}
+
+TEST(TensorValue, LongOnesAreNotParsed) {
+  const std::string padding(100'000, ' ');
+  EXPECT_EQ(tensor_of("{\"dtype\": \"x\"" + padding + "}").dtype, std::nullopt);
+}
+
+class StatOfServer : public OneServer {
+ protected:
+  RpcClient writer() const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    return rpc;
+  }
+  RpcClient reader() const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    EXPECT_EQ(rpc.shake_hands(LockType::kRo, soon()).grant, Grant::kRo);
+    return rpc;
+  }
+  [[nodiscard]] Stat stat(const StatRequest& request = {}) const {
+    return read_stat(socket_, request, soon());
+  }
+};
+
+TEST_F(StatOfServer, NothingPublished) {
+  start();
+  const Stat stat = this->stat();
+  EXPECT_EQ(stat.state.state, "EMPTY");
+  EXPECT_FALSE(stat.events);
+  EXPECT_FALSE(stat.listing);
+  const json out = json::parse(to_json(stat));
+  EXPECT_EQ(out["committed"], false);
+  EXPECT_EQ(out["has_rw_session"], false);
+  EXPECT_EQ(out["ro_session_count"], 0);
+  EXPECT_EQ(out["waiting_writers"], 0);
+  EXPECT_EQ(out["allocation_count"], 0);
+  EXPECT_EQ(out["memory_layout_hash"], "");
+  EXPECT_FALSE(out.contains("events"));
+  EXPECT_FALSE(out.contains("allocations"));
+  EXPECT_EQ(this->stat(kList).not_listed, "nothing is published");
+}
+
+TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
+  start();
+  RpcClient rpc = writer();
+  rpc.allocate(1000, "first");
+  rpc.free_allocation(rpc.allocate(1000, "gone").allocation_id);
+  const std::string id = rpc.allocate(3 << 20, "last").allocation_id;
+  rpc.put_metadata("model.w", id, 512, R"({"dtype": "torch.bfloat16", "shape": [2, 3]})");
+  rpc.put_metadata("odd\x1b[31m\xff", id, 0, "\xff\xfe");
+  rpc.commit();
+
+  const Stat stat = read_stat(socket_, {.events = true, .list = true}, soon());
+  ASSERT_TRUE(stat.listing) << stat.not_listed;
+  EXPECT_EQ(stat.listing->memory_layout_hash, stat.state.memory_layout_hash);
+  ASSERT_EQ(stat.listing->allocations.size(), 2u);
+  EXPECT_EQ(stat.listing->allocations[1].layout_slot, 2u);
+  ASSERT_EQ(stat.listing->tensors.size(), 2u);
+  EXPECT_EQ(stat.listing->tensors[0].rank, 1u);
+
+  const json out = json::parse(to_json(stat));
+  EXPECT_EQ(out["allocations"][1]["allocation_id"], id);
+  EXPECT_EQ(out["allocations"][1]["aligned_size"], 4 << 20);
+  EXPECT_EQ(out["tensors"][0]["key"], "model.w");
+  EXPECT_EQ(out["tensors"][0]["shape"], json({2, 3}));
+  EXPECT_EQ(out["tensors"][0]["offset_bytes"], 512);
+  EXPECT_TRUE(out["tensors"][1]["dtype"].is_null());
+  EXPECT_EQ(out["events"].back()["kind"], "committed");
+
+  const std::string text = to_text(stat);
+  EXPECT_THAT(text, HasSubstr("\nstate             COMMITTED\n"));
+  EXPECT_THAT(text, HasSubstr("\nallocations (2)\n  slot    size  aligned  tag"));
+  EXPECT_THAT(text, HasSubstr("\n     2   3 MiB    4 MiB  last   " + id));
+  EXPECT_THAT(text, HasSubstr("torch.bfloat16  [2, 3]"));
+  EXPECT_THAT(text, HasSubstr("odd\\x1b[31m"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(this->stat().state.state, "COMMITTED");
+}
+
+TEST_F(StatOfServer, HoldingWriterIsNotWaitedFor) {
+  start();
+  const RpcClient holder = writer();
+  const Stat stat = this->stat(kList);
+  EXPECT_EQ(stat.state.state, "RW");
+  EXPECT_TRUE(stat.state.has_rw_session);
+  EXPECT_EQ(stat.not_listed, "a writer holds it");
+  EXPECT_THAT(to_text(stat), HasSubstr("\nlayout not listed: a writer holds it\n"));
+  EXPECT_EQ(json::parse(to_json(stat))["not_listed"], "a writer holds it");
+}
+
+TEST_F(StatOfServer, WaitingWriterIsNotHeldUp) {
+  start();
+  RpcClient publisher = writer();
+  publisher.commit();
+  RpcClient held = reader();
+  // A writer that waits: its handshake is sent, its answer not awaited.
+  RpcClient waiting = RpcClient::connect(socket_, soon());
+  const std::string frame = encode_frame(HandshakeRequest{"rw", std::nullopt});
+  ASSERT_EQ(::write(waiting.fd(), frame.data(), frame.size()), static_cast<ssize_t>(frame.size()));
+  while (stat().state.waiting_writers == 0) {
+  }
+  const Stat stat = this->stat(kList);
+  EXPECT_EQ(stat.state.ro_session_count, 1);
+  EXPECT_EQ(stat.not_listed, "a writer waits for it");
+}
+
+class StatOfFake : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/gms-stat-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    socket_ = dir_ + "/gms_0_weights.sock";
+    GetRuntimeStateResponse state;
+    state.state = "COMMITTED";
+    state.committed = true;
+    state.memory_layout_hash = "h";
+    script_["get_runtime_state_request"] = encode_frame(state);
+    script_["handshake_request"] = encode_frame(HandshakeResponse{true, true, "ro"});
+    script_["get_memory_layout_hash_request"] = encode_frame(GetMemoryLayoutHashResponse{"h"});
+    script_["list_allocations_request"] = encode_frame(ListAllocationsResponse{});
+    script_["metadata_list_request"] = encode_frame(MetadataListResponse{{"a", "b"}});
+    script_["get_lock_state_request"] = encode_frame(GetLockStateResponse{});
+    script_["metadata_get_request"] =
+        encode_frame(MetadataGetResponse{true, "nowhere", 0, Bytes{"{}"}});
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string dir_;
+  std::string socket_;
+  FakeServer::Script script_;
+};
+
+TEST_F(StatOfFake, TensorOfNoAllocationIsListedWithoutARank) {
+  const FakeServer server(socket_, script_);
+  const Stat stat = read_stat(socket_, kList, soon());
+  ASSERT_TRUE(stat.listing);
+  ASSERT_EQ(stat.listing->tensors.size(), 2u);
+  EXPECT_EQ(stat.listing->tensors[0].rank, std::nullopt);
+}
+
+TEST_F(StatOfFake, ListingIsGivenUpWhenAWriterComesMeanwhile) {
+  GetLockStateResponse state;
+  state.waiting_writers = 1;
+  script_["get_lock_state_request"] = encode_frame(state);
+  const FakeServer server(socket_, script_);
+  const Stat stat = read_stat(socket_, kList, soon());
+  EXPECT_FALSE(stat.listing);
+  EXPECT_EQ(stat.not_listed, "a writer waits for it");
+}
+
+TEST_F(StatOfFake, LockThatIsGoneWhenAskedForIsNotWaitedFor) {
+  script_["handshake_request"] = encode_frame(HandshakeResponse{false, false, std::nullopt});
+  const FakeServer server(socket_, script_);
+  EXPECT_EQ(read_stat(socket_, kList, soon()).not_listed, "a writer came first");
+}
+
+TEST_F(StatOfFake, ServerThatStopsAnsweringAnywhereTimesOut) {
+  for (const auto& [type, answer] : script_) {
+    FakeServer::Script script = script_;
+    script.erase(type);
+    const FakeServer server(socket_, script);
+    EXPECT_EQ(status_of([&] { read_stat(socket_, kList, in_a_moment()); }), ExitStatus::kTryAgain)
+        << type;
+    std::filesystem::remove(socket_);
+  }
+}
+
+TEST_F(StatOfFake, GarbageAnywhereIsAProtocolError) {
+  for (const auto& [type, answer] : script_) {
+    FakeServer::Script script = script_;
+    script[type] = garbage();
+    const FakeServer server(socket_, script);
+    EXPECT_EQ(status_of([&] { read_stat(socket_, kList, soon()); }), ExitStatus::kProtocol) << type;
+    std::filesystem::remove(socket_);
+  }
+}
+
+TEST_F(StatOfFake, NoServerAtAll) {
+  EXPECT_EQ(status_of([&] { read_stat(socket_, {}, soon()); }), ExitStatus::kUnavailable);
+  static_cast<void>(os::listen_unix(socket_));
+  EXPECT_EQ(status_of([&] { read_stat(socket_, {}, soon()); }), ExitStatus::kUnavailable);
+}
+
+TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
+  const FakeServer living(socket_, script_);
+  static_cast<void>(os::listen_unix(dir_ + "/gms_1_weights.sock"));
+  const FakeServer silent(dir_ + "/gms_2_weights.sock", {});
+  const FakeServer last(dir_ + "/gms_3_weights.sock", script_);
+  const auto rows = read_all_stats(dir_, Deadline::after(std::chrono::seconds(2)));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].status, ExitStatus::kOk);
+  EXPECT_EQ(rows[1].status, ExitStatus::kUnavailable);
+  EXPECT_EQ(rows[2].status, ExitStatus::kTryAgain);
+  EXPECT_EQ(rows[3].status, ExitStatus::kOk);
+  EXPECT_EQ(json::parse(to_json(rows[0]))["device"], 0);
+  EXPECT_EQ(json::parse(to_json(rows[0]))["state"], "COMMITTED");
+  EXPECT_THAT(json::parse(to_json(rows[1]))["error"], HasSubstr("Connection refused"));
+  EXPECT_THAT(to_text(rows), HasSubstr("\n     2  weights  no answer"));
+}
+
+TEST_F(StatOfFake, AllOfNothingIsUnavailable) {
+  EXPECT_EQ(status_of([&] { read_all_stats(dir_, soon()); }), ExitStatus::kUnavailable);
+}
+
+}  // namespace
+}  // namespace fo::gms
