@@ -1,0 +1,493 @@
+#!/usr/bin/env bats
+# fo-refengine: what its page promises.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
+load test_helper
+
+setup() {
+  fo_setup
+  export GMS_SOCKET_DIR=$T GMS_SIM_CONTEXT_SIZE=0
+  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$T/model" >/dev/null
+}
+
+# start_gms [DEVICES]: serves weights; publish [MODEL [DEVICE]] fills them.
+start_gms() {
+  rm -f "$T/gms-ready"
+  start_bg gms gms-serve --devices "${1:-0}" --tags weights
+  GMS_PID=$BG_PID
+  wait_for '[ -e $T/gms-ready ]'
+}
+publish() { gms-load -q --role rw --device "${2:-0}" "${1:-$T/model}" >/dev/null; }
+
+# start_engine NAME [OPTION]...: waits until it is ready; its pid is in ENGINE, its port in PORT.
+start_engine() {
+  launch_engine "$@"
+  wait_for "[ -s $T/$1.out ] || ! kill -0 $ENGINE"
+  PORT=$(sed -n 's/^ready 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$T/$1.out")
+  [ -n "$PORT" ]
+}
+launch_engine() {
+  local name=$1
+  shift
+  start_bg "$name" fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0 "$@"
+  ENGINE=$BG_PID
+}
+
+# serve [OPTION]...: for engines that never become ready.
+serve() { fo-refengine serve --model "$T/model" --port 0 "$@" 3>&-; }
+
+# http METHOD PATH [BODY]: the answer's body; its status is in $T/http. PORT says whom to ask.
+http() {
+  local body=${3:-}
+  {
+    printf '%s %s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s' "$1" "$2" "${#body}" "$body" >&7
+    IFS=' ' read -r _ status_code _ <&7
+    echo "$status_code" >"$T/http"
+    sed '1,/^\r$/d' <&7
+  } 7<>"/dev/tcp/127.0.0.1/$PORT"
+}
+http_status() {
+  http "$@" >/dev/null
+  cat "$T/http"
+}
+
+# complete TEXT [MAX_TOKENS]: the tokens of the answer.
+complete() {
+  http POST /v1/completions "{\"prompt\":\"$1\",\"max_tokens\":${2:-16}}" | tokens_of
+}
+tokens_of() { grep -oE '"token_ids":\[[0-9,]*\]' | grep -oE '[0-9]+' | tr '\n' ' '; }
+
+# The pids of an engine's ranks.
+ranks_of() { cat "/proc/$1/task/$1/children"; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors" {
+  for args in "" "run" "serve" "serve --model" "serve --model m --ranks 0" \
+    "serve --model m --ranks x" "serve --model m --kv-bytes 4X" "serve --model m --port 65536" \
+    "serve --model m --kv-retry 5" "serve --model m --socket a --device 1" \
+    "serve --model $T/model --socket a --ranks 2" "serve --model $T/model --ranks 5" "make-model" \
+    "make-model a b" "make-model a --dtype f64" "make-model a --layers 0" "make-model a --heads 7" \
+    "make-model a --kv-heads 3" "make-model a --hidden -1" "rank"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr fo-refengine $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "fo-refengine: error: "* ]]
+  done
+}
+
+@test "--help shows serve and make-model and needs no driver" {
+  GMS_DRIVER=/nonexistent/libcuda.so.1 run -0 fo-refengine --help
+  [[ $output == *serve*make-model* ]]
+  [[ $output != *" rank "* ]]
+  GMS_DRIVER=/nonexistent/libcuda.so.1 run -0 fo-refengine serve --help
+  [[ $output == *--kv-bytes* ]]
+}
+
+# --- make-model -----------------------------------------------------------------------------------
+
+@test "make-model says what it made, and makes the same again" {
+  run -0 --separate-stderr fo-refengine make-model --hidden 64 --seed 9 "$T/a"
+  [ "$output" = "39 tensors, 899.2 KiB in 1 file" ]
+  [ -z "$stderr" ]
+  run -0 --separate-stderr fo-refengine make-model --json --hidden 64 --seed 9 --shard-size 300KiB "$T/b"
+  [ "$output" = '{"bytes":920832,"tensors":39,"files":4}' ]
+  [ "$(echo "$T"/b/*)" = "$T/b/config.json $T/b/model-00001-of-00004.safetensors $T/b/model-00002-of-00004.safetensors $T/b/model-00003-of-00004.safetensors $T/b/model-00004-of-00004.safetensors $T/b/model.safetensors.index.json" ]
+  run -0 fo-refengine make-model --hidden 64 --seed 9 "$T/c"
+  cmp "$T/a/model.safetensors" "$T/c/model.safetensors"
+  cmp "$T/a/config.json" "$T/c/config.json"
+}
+
+@test "make-model refuses a folder with something in it" {
+  run -73 --separate-stderr fo-refengine make-model "$T/model"
+  [ "$stderr" = "fo-refengine: error: create folder '$T/model': exists and is not an empty folder" ]
+  [ "$(ls "$T/model")" = "$(printf 'config.json\nmodel.safetensors')" ]
+}
+
+@test "a make-model killed with -9 leaves no model, and the next one takes over" {
+  start_bg make fo-refengine make-model --hidden 1024 --layers 8 "$T/big"
+  wait_for "[ -s $T/big.partial/model.safetensors ]"
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  [ ! -e "$T/big" ]
+  run -0 fo-refengine make-model --hidden 64 "$T/big"
+  [ -e "$T/big/config.json" ]
+  [ ! -e "$T/big.partial" ]
+}
+
+# --- starting -------------------------------------------------------------------------------------
+
+@test "an absent model is 66, a broken config 65" {
+  run -66 --separate-stderr fo-refengine serve --model "$T/none"
+  [ "$stderr" = "fo-refengine: error: open '$T/none/config.json': No such file or directory" ]
+  echo '{"hidden_size":' >"$T/model/config.json"
+  run -65 --separate-stderr serve
+  [ "$stderr" = "fo-refengine: error: model config '$T/model/config.json': not a JSON object" ]
+}
+
+@test "no driver, no device and no GMS are 69" {
+  run -69 --separate-stderr serve --driver /nonexistent/libcuda.so.1
+  [[ $stderr == "fo-refengine: error: "*"/nonexistent/libcuda.so.1"* ]]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  run -69 --separate-stderr serve --device 7
+  run -69 --separate-stderr serve --load-timeout 200ms
+  [[ $stderr == "fo-refengine: error: "*"$T/gms_0_weights.sock"* ]]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "a bad GMS_REMAP_TIMEOUT_MS is 78" {
+  GMS_REMAP_TIMEOUT_MS=soon run -78 --separate-stderr serve
+  [ "$stderr" = "fo-refengine: error: read GMS_REMAP_TIMEOUT_MS 'soon': not a number of milliseconds" ]
+}
+
+@test "nothing published in time is 75, another model's weights 65" {
+  start_gms
+  run -75 --separate-stderr serve --load-timeout 200ms
+  [ "$stderr" = "fo-refengine: error: read weights from '$T/gms_0_weights.sock': nothing was published in time" ]
+  fo-refengine make-model -q --hidden 32 --layers 4 "$T/other" >/dev/null
+  publish "$T/other"
+  run -65 --separate-stderr serve
+  [[ $stderr == "fo-refengine: error: bind tensor 'model.embed_tokens.weight': shape [258, 32], the config says [258, 64]"* ]]
+}
+
+@test "an engine started first waits for the weights" {
+  start_gms
+  launch_engine e
+  wait_for 'gms-stat --json | grep -q "\"ro_session_count\"" || grep -q . $T/gms.err'
+  publish
+  wait_for "grep -q ^ready $T/e.out"
+}
+
+@test "a KV cache that does not fit is 75, one that holds nothing 64" {
+  export GMS_SIM_VRAM=64MiB
+  start_gms
+  publish
+  run -75 --separate-stderr serve --kv-bytes 63MiB --kv-retry 0s
+  [[ $stderr == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "*OUT_OF_MEMORY* ]]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  run -64 --separate-stderr serve --kv-bytes 1000
+  [[ $stderr == "fo-refengine: error: lay out the KV cache: one position takes 4 KiB, there are 1000 B" ]]
+}
+
+@test "a full device may make room within --kv-retry" {
+  export GMS_SIM_VRAM=120MiB
+  start_gms
+  publish
+  start_engine one
+  local one=$ENGINE
+  launch_engine two --kv-retry 30s
+  wait_for 'grep -q "session 3: granted ro" $T/gms.err'
+  kill -KILL "$one"
+  wait_for "grep -q ^ready $T/two.out"
+}
+
+@test "an address in use is 73" {
+  start_gms
+  publish
+  start_engine one
+  run -73 --separate-stderr serve --port "$PORT"
+  [[ $stderr == "fo-refengine: error: "*"127.0.0.1:$PORT"* ]]
+}
+
+@test "a closed standard output is 74" {
+  start_gms
+  publish
+  run -74 --separate-stderr bash -c 'fo-refengine serve --model "$T/model" --port 0 >&- 3>&-'
+}
+
+@test "SIGTERM before it is ready is 0" {
+  start_gms
+  launch_engine e
+  wait_for "[ -n \"\$(ranks_of $ENGINE)\" ]"
+  kill "$ENGINE"
+  wait_exit "$ENGINE"
+  [ "$status" -eq 0 ]
+}
+
+# --- serving --------------------------------------------------------------------------------------
+
+@test "ready, events and the API speak as the page says" {
+  start_gms
+  publish
+  start_bg e bash -c 'exec 5>"$T/events"; exec fo-refengine serve --json --model "$T/model" --kv-bytes 64MiB --port 0 --status-fd 5'
+  wait_for "[ -s $T/e.out ]"
+  [[ $(cat "$T/e.out") =~ ^\{\"ready\":true,\"address\":\"127.0.0.1:([0-9]+)\",\"port\":([0-9]+),\"positions\":4096,\"weights_mapped_seconds\":[0-9.]+,\"kv_allocated_seconds\":[0-9.]+,\"listening_seconds\":[0-9.]+\}$ ]]
+  PORT=${BASH_REMATCH[2]}
+  [ "$(http GET /health)" = "" ]
+  [ "$(cat "$T/http")" = 200 ]
+  [[ $(http GET /v1/models) == '{"object":"list","data":[{"id":"model","object":"model","created":'*'"max_model_len":4096}]}' ]]
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":false}' ]
+  run -0 http POST /v1/completions '{"model":"model","prompt":"Hello","max_tokens":5}'
+  [[ $output =~ ^\{\"id\":\"cmpl-[0-9a-f-]{36}\",\"object\":\"text_completion\",\"created\":[0-9]+,\"model\":\"model\",\"choices\":\[\{\"index\":0,\"text\":.*,\"logprobs\":null,\"finish_reason\":\"length\",\"token_ids\":\[[0-9]+(,[0-9]+){4}\]\}\],\"usage\":\{\"prompt_tokens\":6,\"completion_tokens\":5,\"total_tokens\":11\}\}$ ]]
+  complete again 1
+  [ "$(grep -oE '"event":"[a-z_]+"' "$T/events" | tr '\n' ' ')" = '"event":"weights_mapped" "event":"kv_allocated" "event":"listening" "event":"first_token" ' ]
+  [ "$(grep -c '"monotonic":[0-9.]*' "$T/events")" -eq 4 ]
+}
+
+@test "wrong requests get the status that says so" {
+  start_gms
+  publish
+  start_engine e
+  [ "$(http_status GET /nowhere)" = 404 ]
+  [ "$(http_status GET /v1/completions)" = 405 ]
+  [ "$(http_status POST /v1/completions 'x')" = 400 ]
+  [ "$(http_status POST /v1/completions '{"prompt":"a","model":"other"}')" = 404 ]
+  [ "$(http_status POST /v1/completions '{"prompt":"a","max_tokens":4095}')" = 400 ]
+  [ "$(http_status POST '/sleep?level=3')" = 400 ]
+  [ "$(http_status POST '/sleep?mode=now')" = 400 ]
+  [ "$(http_status POST '/wake_up?tags=dreams')" = 400 ]
+  [ "$(http_status POST /collective_rpc '{"method":"other"}')" = 400 ]
+  [ "$(http_status POST /collective_rpc '{"method":"reload_weights"}')" = 200 ]
+  [ "$(http_status POST /reset_prefix_cache)" = 200 ]
+  [[ $(http POST /v1/completions '{}') == '{"error":{"code":400,"message":"prompt is missing","type":"invalid_request_error"}}' ]]
+}
+
+@test "text, token ids and a stream give the same tokens" {
+  start_gms
+  publish
+  start_engine e
+  local whole
+  whole=$(complete "Hello" 12)
+  [ "$(wc -w <<<"$whole")" -eq 12 ]
+  [ "$(http POST /v1/completions '{"prompt":[256,72,101,108,108,111],"max_tokens":12}' | tokens_of)" = "$whole" ]
+  run -0 http POST /v1/completions '{"prompt":"Hello","max_tokens":12,"stream":true,"stream_options":{"include_usage":true}}'
+  [ "$(grep -c '^data: {' <<<"$output")" -eq 14 ]
+  [ "$(tokens_of <<<"$output")" = "$whole" ]
+  [[ $output == *'"finish_reason":"length"'* ]]
+  [[ $output == *'"completion_tokens":12,'* ]]
+  [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
+  [ "$(complete "Hellp" 12)" != "$whole" ]
+}
+
+@test "two engines and two ranks give the same tokens" {
+  start_gms 0,1
+  publish
+  publish "$T/model" 1
+  local first
+  start_engine one
+  first=$(complete "Once upon a time" 40)
+  [ "$(wc -w <<<"$first")" -eq 40 ]
+  start_engine two
+  [ "$(complete "Once upon a time" 40)" = "$first" ]
+  start_engine split --ranks 2
+  [ "$(ranks_of "$ENGINE" | wc -w)" -eq 2 ]
+  [ "$(complete "Once upon a time" 40)" = "$first" ]
+}
+
+# --- sleeping -------------------------------------------------------------------------------------
+
+@test "a sleeping engine holds no memory and no lock, and wakes with the same tokens" {
+  export GMS_SIM_VRAM=120MiB
+  start_gms
+  publish
+  start_engine one
+  local before
+  before=$(complete "Hello" 20)
+  [ "$(http_status POST '/sleep?level=1')" = 200 ]
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
+  [ "$(http_status GET /health)" = 200 ]
+  [ "$(http_status POST /v1/completions '{"prompt":"a"}')" = 503 ]
+  [ "$(http_status POST /sleep)" = 200 ]
+  gms-stat --json --device 0 | grep -q '"ro_session_count": *0'
+  local one=$PORT
+  start_engine two
+  local two=$ENGINE
+  [ "$(complete "Hello" 20)" = "$before" ]
+  kill "$two"
+  wait_exit "$two"
+  PORT=$one
+  [ "$(http_status POST '/wake_up?tags=weights')" = 200 ]
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
+  [ "$(http_status POST /v1/completions '{"prompt":"a"}')" = 503 ]
+  [ "$(http_status POST '/wake_up?tags=weights&tags=kv_cache')" = 200 ]
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":false}' ]
+  [ "$(http_status POST /wake_up)" = 200 ]
+  [ "$(complete "Hello" 20)" = "$before" ]
+}
+
+@test "sleep takes its options from the query and not from a body" {
+  start_gms
+  publish
+  start_engine e
+  [ "$(http_status POST /sleep '{"level":3,"mode":"now"}')" = 200 ]
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
+}
+
+# start_stream TOKENS: a completion under way, to $T/stream.
+start_stream() {
+  http POST /v1/completions "{\"prompt\":\"Hello\",\"max_tokens\":$1,\"stream\":true}" >"$T/stream" 3>&- &
+  STREAM=$!
+  wait_for "[ -s $T/stream ]"
+}
+
+@test "abort cuts what is in flight, wait finishes it, keep goes on after waking" {
+  start_gms
+  publish
+  start_engine e
+  local whole
+  whole=$(complete "Hello" 2500)
+
+  start_stream 2500
+  [ "$(http_status POST '/sleep?mode=abort')" = 200 ]
+  wait_exit "$STREAM"
+  grep -q '"finish_reason":"abort"' "$T/stream"
+  [[ $whole == "$(tokens_of <"$T/stream")"* ]]
+  http POST /wake_up
+
+  start_stream 2500
+  [ "$(http_status POST '/sleep?mode=wait')" = 200 ]
+  wait_exit "$STREAM"
+  grep -q '"finish_reason":"length"' "$T/stream"
+  [ "$(tokens_of <"$T/stream")" = "$whole" ]
+  http POST /wake_up
+
+  start_stream 2500
+  [ "$(http_status POST '/sleep?mode=keep')" = 200 ]
+  kill -0 "$STREAM"
+  http POST /wake_up
+  wait_exit "$STREAM"
+  [ "$(tokens_of <"$T/stream")" = "$whole" ]
+}
+
+@test "waking on another layout is 65" {
+  start_gms
+  publish
+  start_engine e
+  http POST /sleep
+  fo-refengine make-model -q --hidden 64 --layers 3 "$T/other" >/dev/null
+  publish "$T/other"
+  http POST /wake_up
+  wait_exit "$ENGINE"
+  [ "$status" -eq 65 ]
+  [[ $(cat "$T/e.err") == "fo-refengine: error: remap from '$T/gms_0_weights.sock': layout "*" instead of "* ]]
+}
+
+@test "the same layout published again is woken on" {
+  start_gms
+  publish
+  start_engine e
+  local before
+  before=$(complete "Hello" 20)
+  http POST /sleep
+  publish
+  [ "$(http_status POST /wake_up)" = 200 ]
+  [ "$(complete "Hello" 20)" = "$before" ]
+}
+
+@test "waking without a server is 69, with an empty one 75" {
+  for again in no yes; do
+    start_gms
+    publish
+    start_engine e --remap-timeout 300ms
+    http POST /sleep
+    kill "$GMS_PID"
+    wait_exit "$GMS_PID"
+    if [ "$again" = yes ]; then start_gms; fi
+    http POST /wake_up
+    wait_exit "$ENGINE"
+    if [ "$again" = yes ]; then [ "$status" -eq 75 ]; else [ "$status" -eq 69 ]; fi
+    [[ $(cat "$T/e.err") == *"fo-refengine: error: "*"$T/gms_0_weights.sock"* ]]
+  done
+}
+
+@test "waking without memory for the KV cache is 75" {
+  export GMS_SIM_VRAM=120MiB
+  start_gms
+  publish
+  start_engine one --kv-retry 0s
+  local one=$ENGINE one_port=$PORT
+  http POST /sleep
+  start_engine two
+  PORT=$one_port
+  http POST /wake_up
+  wait_exit "$one"
+  [ "$status" -eq 75 ]
+  [[ $(cat "$T/one.err") == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "* ]]
+}
+
+# --- what dies with what --------------------------------------------------------------------------
+
+@test "losing the GMS is said and survived, or ends the engine if asked to" {
+  start_gms
+  publish
+  start_engine one
+  local one=$PORT before
+  before=$(complete "Hello" 20)
+  start_engine two --exit-on-gms-loss
+  kill -KILL $(processes_left | xargs -I{} sh -c 'grep -qa ^gms-serve /proc/{}/cmdline && echo {}')
+  wait_exit "$ENGINE"
+  [ "$status" -eq 69 ]
+  [ "$(cat "$T/two.err")" = "fo-refengine: error: connection to GMS '$T/gms_0_weights.sock': lost" ]
+  wait_for "grep -qx \"fo-refengine: warning: connection to GMS '$T/gms_0_weights.sock': lost, the weights stay mapped\" $T/one.err"
+  PORT=$one
+  [ "$(complete "Hello" 20)" = "$before" ]
+}
+
+@test "a rank's death is the engine's" {
+  start_gms 0,1
+  publish
+  publish "$T/model" 1
+  start_engine e --ranks 2
+  local ranks
+  read -ra ranks < <(ranks_of "$ENGINE")
+  kill -KILL "${ranks[1]}"
+  wait_exit "$ENGINE"
+  [ "$status" -eq 70 ]
+  [ "$(cat "$T/e.err")" = "fo-refengine: error: rank 1: process ${ranks[1]} died of signal 9" ]
+  [ ! -e "/proc/${ranks[0]}" ]
+}
+
+@test "an engine killed with -9 takes its ranks and their memory along" {
+  export GMS_SIM_VRAM=120MiB
+  start_gms
+  publish
+  start_engine one
+  local ranks
+  read -ra ranks < <(ranks_of "$ENGINE")
+  kill -KILL "$ENGINE"
+  wait_exit "$ENGINE"
+  [ "$status" -eq 137 ]
+  wait_for "! kill -0 ${ranks[0]}"
+  start_engine two
+}
+
+@test "ranks hold none of the descriptors that the engine inherited" {
+  start_gms
+  publish
+  start_bg e bash -c 'exec 9>"$T/lock"; flock 9; exec fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0'
+  wait_for "grep -q ^ready $T/e.out"
+  local rank
+  rank=$(ranks_of "$BG_PID")
+  [ "$(readlink "/proc/$BG_PID/fd/9")" = "$T/lock" ]
+  ! find "/proc/${rank// /}/fd" -lname "$T/lock" | grep -q .
+  ! flock -n "$T/lock" true
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  flock "$T/lock" true
+}
+
+@test "SIGTERM lets a request in flight finish and is 0" {
+  start_gms
+  publish
+  start_engine e
+  start_stream 500
+  kill "$ENGINE"
+  wait_exit "$STREAM"
+  grep -q '^data: \[DONE\]' "$T/stream"
+  wait_exit "$ENGINE"
+  [ "$status" -eq 0 ]
+  [ -z "$(cat "$T/e.err")" ]
+}
+
+@test "SIGINT to the whole group ends it as well" {
+  start_gms
+  publish
+  start_bg e setsid fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0
+  wait_for "grep -q ^ready $T/e.out"
+  kill -INT -- "-$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ -z "$(cat "$T/e.err")" ]
+}

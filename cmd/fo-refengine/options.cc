@@ -1,0 +1,130 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "gms/endpoint.h"
+
+namespace fo::refengine_tool {
+namespace {
+
+using Command = Options::Command;
+
+void declare_serve(CLI::App& app, Options& options) {
+  CLI::App* sub = app.add_subcommand("serve", "run the engine");
+  sub->callback([&options] { options.command = Command::kServe; });
+  refengine::EngineOptions& serve = options.serve;
+  sub->add_option("--model", serve.model, "folder with the model's config.json")
+      ->required()
+      ->type_name("DIR");
+  cli::add_endpoint(*sub, options.endpoint);
+  sub->add_option("--ranks", options.ranks, "split the layers over devices N, N+1 ...")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str()
+      ->type_name("COUNT");
+  cli::add_size(*sub, "--kv-bytes", serve.kv_bytes, "device memory for each rank's KV cache");
+  cli::add_driver(*sub, serve.driver);
+  sub->add_option("--host", serve.host, "numeric address to listen on")
+      ->capture_default_str()
+      ->type_name("HOST");
+  sub->add_option("--port", serve.port, "port to listen on; 0: any")
+      ->capture_default_str()
+      ->type_name("PORT");
+  cli::add_duration(*sub, "--load-timeout", serve.load_timeout,
+                    "for the weights to be published, at start");
+  cli::add_duration(*sub, "--remap-timeout", options.remap_timeout,
+                    "for a reader's lock, at waking")
+      ->default_str("$GMS_REMAP_TIMEOUT_MS, else 30s");
+  cli::add_duration(*sub, "--kv-retry", serve.kv_retry, "for a full device to make room");
+  sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
+                "end (69) when the GMS goes away while awake");
+  sub->add_option("--status-fd", serve.status_fd, "write events there as JSON lines")
+      ->check(CLI::Range(0, 1 << 30))
+      ->type_name("N");
+}
+
+void declare_make_model(CLI::App& app, Options& options) {
+  CLI::App* sub = app.add_subcommand("make-model", "write a model with random weights");
+  sub->callback([&options] { options.command = Command::kMakeModel; });
+  refengine::MakeModelOptions& model = options.make_model;
+  const auto number = [&](const char* name, std::uint32_t& value, const char* description) {
+    return sub->add_option(name, value, description)->capture_default_str()->type_name("N");
+  };
+  sub->add_option("DIR", options.model_dir, "the folder to make")->required();
+  number("--layers", model.layers, "decoder layers");
+  number("--hidden", model.hidden, "width of a hidden state");
+  number("--heads", model.heads, "attention heads");
+  number("--kv-heads", model.kv_heads, "key and value heads");
+  number("--vocab", model.vocab, "tokens; from 258 on with begin and end of text");
+  number("--intermediate", model.intermediate, "width of the MLP")->default_str("8/3 of --hidden");
+  number("--max-positions", model.max_positions, "longest prompt and answer together");
+  sub->add_option_function<std::string>(
+         "--dtype",
+         [&model](const std::string& text) {
+           for (const auto dtype :
+                {refengine::DType::kF32, refengine::DType::kF16, refengine::DType::kBf16}) {
+             if (CLI::detail::to_lower(std::string(refengine::safetensors_dtype_name(dtype))) ==
+                 text) {
+               model.dtype = dtype;
+             }
+           }
+         },
+         "type of the weights: f32, f16 or bf16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case).description(""))
+      ->default_str("f32")
+      ->type_name("TYPE");
+  sub->add_option("--seed", model.seed, "what all weights come from")
+      ->capture_default_str()
+      ->type_name("N");
+  cli::add_size(*sub, "--shard-size", model.shard_size, "begin a new file past this size");
+}
+
+void declare_rank(CLI::App& app, Options& options) {
+  CLI::App* sub = app.add_subcommand("rank", "one rank's process, started by serve");
+  sub->group("");
+  sub->callback([&options] { options.command = Command::kRank; });
+  sub->add_option("RANK", options.rank)->required();
+}
+
+std::optional<base::Duration> remap_timeout_from_environment() {
+  const char* text = std::getenv("GMS_REMAP_TIMEOUT_MS");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const auto value = base::parse_uint(text);
+  if (!value || *value > 100'000'000) {
+    throw base::Error(base::ExitStatus::kConfig, "read GMS_REMAP_TIMEOUT_MS " + base::quoted(text) +
+                                                     ": not a number of milliseconds");
+  }
+  return std::chrono::milliseconds(*value);
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.require_subcommand(1);
+  declare_serve(app, options);
+  declare_make_model(app, options);
+  declare_rank(app, options);
+}
+
+refengine::EngineOptions to_engine_options(const Options& options) {
+  refengine::EngineOptions engine = options.serve;
+  const cli::EndpointOptions& endpoint = options.endpoint;
+  if (!endpoint.socket.empty() && options.ranks > 1) {
+    throw base::Error(base::ExitStatus::kUsage,
+                      "--socket names one GMS: several ranks need --socket-dir");
+  }
+  const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
+  for (std::uint32_t rank = 0; rank < options.ranks; ++rank) {
+    const int device = endpoint.device + static_cast<int>(rank);
+    engine.ranks.push_back(
+        {endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket,
+         device});
+  }
+  if (engine.driver.empty()) engine.driver = "auto";
+  const auto wanted =
+      options.remap_timeout ? options.remap_timeout : remap_timeout_from_environment();
+  engine.remap_timeout = wanted.value_or(engine.remap_timeout);
+  return engine;
+}
+
+}  // namespace fo::refengine_tool

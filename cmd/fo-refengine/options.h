@@ -1,0 +1,33 @@
+// The command line of fo-refengine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "refengine/engine.h"
+#include "refengine/make_model.h"
+
+namespace fo::refengine_tool {
+
+struct Options {
+  enum class Command { kServe, kMakeModel, kRank };
+  Command command = Command::kServe;
+  refengine::EngineOptions serve;
+  cli::EndpointOptions endpoint;
+  std::uint32_t ranks = 1;
+  std::optional<base::Duration> remap_timeout;
+  std::string model_dir;
+  refengine::MakeModelOptions make_model;
+  std::uint32_t rank = 0;
+};
+
+void declare(CLI::App& app, Options& options);
+
+/// Which GMS and device each rank uses: rank i the device --device + i. Throws Error(kUsage) for a
+/// single --socket and several ranks, kConfig for a GMS_REMAP_TIMEOUT_MS that is no number.
+refengine::EngineOptions to_engine_options(const Options& options);
+
+}  // namespace fo::refengine_tool

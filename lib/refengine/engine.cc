@@ -1,0 +1,237 @@
+#include "refengine/engine.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "os/log.h"
+#include "os/signals.h"
+#include "refengine/api.h"
+#include "refengine/events.h"
+#include "refengine/pipeline.h"
+
+namespace fo::refengine {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+
+constexpr auto kDrainTime = std::chrono::seconds(5);
+constexpr auto kRankEndTime = std::chrono::seconds(2);
+
+std::string model_name(const std::string& dir) {
+  const auto path = std::filesystem::path(dir).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelConfig& config) {
+  std::vector<RankOptions> ranks;
+  for (const RankPlace& place : options.ranks) {
+    RankOptions rank;
+    rank.rank = static_cast<std::uint32_t>(ranks.size());
+    rank.ranks = static_cast<std::uint32_t>(options.ranks.size());
+    rank.config = config;
+    rank.driver = options.driver;
+    rank.socket = place.socket;
+    rank.device = place.device;
+    rank.kv_bytes = options.kv_bytes;
+    rank.load_timeout = options.load_timeout;
+    rank.remap_timeout = options.remap_timeout;
+    rank.kv_retry = options.kv_retry;
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+std::string url_host(const std::string& host) {
+  return host.find(':') == std::string::npos ? host : "[" + host + "]";
+}
+
+// Lives on one loop; whatever waits in it is destroyed with the loop, after it.
+class Engine {
+ public:
+  Engine(asio::io_context& loop, const EngineOptions& options,
+         const std::function<void(const EngineReady&)>& on_ready)
+      : loop_(loop),
+        options_(options),
+        on_ready_(on_ready),
+        config_(read_model_config(options.model)),
+        events_(options.status_fd) {
+    if (options.ranks.size() > config_.layers) {
+      throw Error(ExitStatus::kUsage, std::to_string(options.ranks.size()) + " ranks for " +
+                                          std::to_string(config_.layers) + " layers");
+    }
+  }
+
+  void run() {
+    const sigset_t signals = os::signal_set({SIGTERM, SIGINT});
+    os::block_signals(signals);
+    signal_fd_.emplace(loop_, os::open_signal_fd(signals).release());
+    pipeline_ = Pipeline::create(
+        loop_.get_executor(), rank_options(options_, config_),
+        [this](const json& event) { handle_event(event); },
+        [this](const Error& why) { fail(std::make_exception_ptr(why)); });
+    spawn(start());
+    spawn(watch_signals());
+    loop_.run();
+    // After a failure there is nothing to wait for.
+    const auto grace = failure_ || hurried_ ? base::Duration::zero() : kRankEndTime;
+    pipeline_->stop(Deadline::after(grace));
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void spawn(awaitable<void> body) {
+    asio::co_spawn(loop_, std::move(body), [this](std::exception_ptr error) {
+      if (error) fail(std::move(error));
+    });
+  }
+
+  void fail(std::exception_ptr error) {
+    if (!failure_) failure_ = std::move(error);
+    loop_.stop();
+  }
+
+  awaitable<void> start() {
+    co_await pipeline_->wait_until_ready();
+    make_scheduler();
+    auto context = std::make_shared<ApiContext>();
+    context->config = config_;
+    context->model_name = model_name(options_.model);
+    context->created = std::time(nullptr);
+    context->positions = ready_.positions;
+    context->scheduler = scheduler_;
+    context->on_token = [this] { note_token(); };
+    server_.emplace(loop_.get_executor(), make_api(std::move(context)));
+    const std::string host = url_host(options_.host);
+    ready_.port = server_->listen(host + ":" + std::to_string(options_.port));
+    ready_.address = host + ":" + std::to_string(ready_.port);
+    ready_.listening_seconds = since_start(os::monotonic_seconds());
+    json event = make_event("listening");
+    event["address"] = ready_.address;
+    events_.write(event);
+    on_ready_(ready_);
+  }
+
+  void make_scheduler() {
+    Scheduler::Model model;
+    model.step = [this](Generation::Step step) {
+      return pipeline_->step(step.tokens, step.position, step.wants_token);
+    };
+    model.sleep = [this] { return sleep(); };
+    model.wake = [this](WakeTags tags) { return wake(tags); };
+    scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));
+  }
+
+  awaitable<void> sleep() {
+    co_await pipeline_->sleep();
+    events_.write(make_event("asleep"));
+  }
+
+  awaitable<void> wake(WakeTags tags) {
+    co_await pipeline_->wake(tags);
+    token_expected_ = true;
+    events_.write(make_event("woken"));
+  }
+
+  void note_token() {
+    if (std::exchange(token_expected_, false)) events_.write(make_event("first_token"));
+  }
+
+  [[nodiscard]] double since_start(double monotonic) const { return monotonic - started_; }
+
+  void handle_event(const json& event) {
+    events_.write(event);
+    const std::string name = event.value("event", "");
+    const double at = since_start(event.value("monotonic", 0.0));
+    if (name == "weights_mapped") {
+      ready_.weights_mapped_seconds = std::max(ready_.weights_mapped_seconds, at);
+    } else if (name == "kv_allocated") {
+      ready_.kv_allocated_seconds = std::max(ready_.kv_allocated_seconds, at);
+      const std::uint32_t positions = event.value("positions", 0u);
+      // The rank that holds the fewest limits all.
+      ready_.positions = ready_.positions == 0 ? positions : std::min(ready_.positions, positions);
+    } else if (name == "gms_lost") {
+      lose_gms(event.value("rank", 0u));
+    }
+  }
+
+  void lose_gms(std::uint32_t rank) {
+    const std::string what =
+        "connection to GMS " + base::quoted(options_.ranks.at(rank).socket) + ": lost";
+    if (options_.exit_on_gms_loss) {
+      return fail(std::make_exception_ptr(Error(ExitStatus::kUnavailable, what)));
+    }
+    os::log(os::LogLevel::kWarning, "{}, the weights stay mapped", what);
+  }
+
+  awaitable<void> next_signal() {
+    co_await signal_fd_->async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
+    os::read_signal(signal_fd_->native_handle());
+  }
+
+  awaitable<void> watch_signals() {
+    co_await next_signal();
+    if (!server_) co_return loop_.stop();
+    spawn(drain());
+    co_await next_signal();
+    hurried_ = true;
+    loop_.stop();
+  }
+
+  awaitable<void> drain() {
+    const Deadline deadline = Deadline::after(kDrainTime);
+    co_await server_->stop(deadline);
+    loop_.stop();
+  }
+
+  asio::io_context& loop_;
+  const EngineOptions& options_;
+  const std::function<void(const EngineReady&)>& on_ready_;
+  const double started_ = os::monotonic_seconds();
+  ModelConfig config_;
+  EventLog events_;
+  std::optional<asio::posix::stream_descriptor> signal_fd_;
+  std::shared_ptr<Pipeline> pipeline_;
+  std::shared_ptr<Scheduler> scheduler_;
+  std::optional<http::Server> server_;
+  EngineReady ready_;
+  std::exception_ptr failure_;
+  bool token_expected_ = true;
+  bool hurried_ = false;
+};
+
+}  // namespace
+
+std::string to_json(const EngineReady& ready) {
+  return nlohmann::ordered_json{{"ready", true},
+                                {"address", ready.address},
+                                {"port", ready.port},
+                                {"positions", ready.positions},
+                                {"weights_mapped_seconds", ready.weights_mapped_seconds},
+                                {"kv_allocated_seconds", ready.kv_allocated_seconds},
+                                {"listening_seconds", ready.listening_seconds}}
+      .dump();
+}
+
+void run_engine(const EngineOptions& options,
+                const std::function<void(const EngineReady&)>& on_ready) {
+  asio::io_context loop(1);
+  Engine engine(loop, options, on_ready);
+  engine.run();
+}
+
+}  // namespace fo::refengine

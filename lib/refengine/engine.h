@@ -1,0 +1,56 @@
+// The reference engine as a process: ranks started, API served, until a signal or a failure ends
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace fo::refengine {
+
+/// Where a rank runs: a device and the GMS that has the model's weights on it. Each rank's GMS
+/// holds the whole model; the rank uses its layers.
+struct RankPlace {
+  std::string socket;
+  int device = 0;
+};
+
+struct EngineOptions {
+  /// The folder of config.json; its last part is the model's name.
+  std::string model;
+  std::vector<RankPlace> ranks;
+  std::string driver;
+  /// Of each rank.
+  base::ByteCount kv_bytes = 256 * base::kMiB;
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 8000;
+  base::Duration load_timeout = std::chrono::minutes(5);
+  base::Duration remap_timeout = std::chrono::seconds(30);
+  base::Duration kv_retry = std::chrono::seconds(5);
+  bool exit_on_gms_loss = false;
+  /// For events as JSON lines; -1: none.
+  int status_fd = -1;
+};
+
+struct EngineReady {
+  std::string address;
+  std::uint16_t port = 0;
+  std::uint32_t positions = 0;
+  /// Since the start, when the last rank had it.
+  double weights_mapped_seconds = 0;
+  double kv_allocated_seconds = 0;
+  double listening_seconds = 0;
+};
+std::string to_json(const EngineReady& ready);
+
+/// Serves until SIGTERM or SIGINT; then requests in flight get five seconds, and a second signal
+/// ends it at once. Every rank has ended when it returns or throws. Throws what ended the engine: a
+/// rank's failure with its status, kSoftware for a rank that died, kUnavailable for a lost GMS with
+/// exit_on_gms_loss, kUsage for more ranks than layers. For a process's main thread.
+void run_engine(const EngineOptions& options,
+                const std::function<void(const EngineReady&)>& on_ready);
+
+}  // namespace fo::refengine

@@ -1,0 +1,25 @@
+// What happens to the engine, told on --status-fd, also by its ranks through the engine's process:
+// an event carries the time at which it was made.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "os/status_fd.h"
+
+namespace fo::refengine {
+
+/// {"event": name, "time": now, "monotonic": now}, as os::StatusFd writes them.
+nlohmann::json make_event(std::string_view name);
+
+class EventLog {
+ public:
+  /// As os::StatusFd.
+  explicit EventLog(int fd) : fd_(fd) {}
+  void write(const nlohmann::json& event) const;
+
+ private:
+  os::StatusFd fd_;
+};
+
+}  // namespace fo::refengine

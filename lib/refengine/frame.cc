@@ -1,0 +1,117 @@
+#include "refengine/frame.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "os/file.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+
+// False when the other end closed before the first byte.
+bool read_exactly(int fd, char* to, std::size_t size) {
+  for (std::size_t at = 0; at < size;) {
+    const ssize_t got = ::read(fd, to + at, size - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) base::throw_errno(errno, "read from the engine");
+    if (got == 0 && at == 0) return false;
+    if (got == 0) throw Error(ExitStatus::kProtocol, "read from the engine: cut short");
+    at += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string encode_frame(FrameKind kind, std::string_view payload) {
+  const FrameHeader header{static_cast<std::uint32_t>(kind),
+                           static_cast<std::uint32_t>(payload.size())};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes += payload;
+  return bytes;
+}
+
+FrameHeader check_header(const FrameHeader& header) {
+  if (header.kind < static_cast<std::uint32_t>(FrameKind::kSetup) ||
+      header.kind > static_cast<std::uint32_t>(FrameKind::kFailed) ||
+      header.size > kMaxFrameBytes) {
+    throw Error(ExitStatus::kProtocol, "read a frame: not one of ours");
+  }
+  return header;
+}
+
+std::string encode_setup(const RankOptions& options) {
+  return json{{"rank", options.rank},
+              {"ranks", options.ranks},
+              {"config", format_model_config(options.config)},
+              {"driver", options.driver},
+              {"socket", options.socket},
+              {"device", options.device},
+              {"kv_bytes", options.kv_bytes},
+              {"load_timeout", options.load_timeout.count()},
+              {"remap_timeout", options.remap_timeout.count()},
+              {"kv_retry", options.kv_retry.count()}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+RankOptions decode_setup(std::string_view payload) {
+  try {
+    const json setup = json::parse(payload);
+    RankOptions options;
+    options.rank = setup.at("rank");
+    options.ranks = setup.at("ranks");
+    options.config = parse_model_config(setup.at("config").get<std::string>(), "set-up");
+    options.driver = setup.at("driver");
+    options.socket = setup.at("socket");
+    options.device = setup.at("device");
+    options.kv_bytes = setup.at("kv_bytes");
+    options.load_timeout = base::Duration(setup.at("load_timeout").get<std::int64_t>());
+    options.remap_timeout = base::Duration(setup.at("remap_timeout").get<std::int64_t>());
+    options.kv_retry = base::Duration(setup.at("kv_retry").get<std::int64_t>());
+    return options;
+  } catch (const json::exception& error) {
+    throw Error(ExitStatus::kProtocol, std::string("read the set-up: ") + error.what());
+  }
+}
+
+std::string encode_tags(WakeTags tags) {
+  return std::string(1, static_cast<char>((tags.weights ? 1 : 0) | (tags.kv_cache ? 2 : 0)));
+}
+
+WakeTags decode_tags(std::string_view payload) {
+  const int bits = payload.empty() ? 0 : payload.front();
+  return {(bits & 1) != 0, (bits & 2) != 0};
+}
+
+std::string encode_failure(ExitStatus status, std::string_view message) {
+  const std::int32_t number = base::to_int(status);
+  return std::string(as_text(std::span(&number, 1))) + std::string(message);
+}
+
+Error decode_failure(std::string_view payload) {
+  std::int32_t number = base::to_int(ExitStatus::kSoftware);
+  if (payload.size() < sizeof number) return {ExitStatus::kSoftware, "a rank failed"};
+  std::memcpy(&number, payload.data(), sizeof number);
+  return {static_cast<ExitStatus>(number), std::string(payload.substr(sizeof number))};
+}
+
+std::optional<Frame> read_frame(int fd) {
+  FrameHeader header{};
+  if (!read_exactly(fd, reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
+  check_header(header);
+  Frame frame{static_cast<FrameKind>(header.kind), std::string(header.size, '\0')};
+  if (header.size != 0 && !read_exactly(fd, frame.payload.data(), header.size)) return std::nullopt;
+  return frame;
+}
+
+void write_frame(int fd, FrameKind kind, std::string_view payload) {
+  os::write_all(fd, encode_frame(kind, payload), "write to the engine");
+}
+
+}  // namespace fo::refengine

@@ -1,0 +1,93 @@
+// What the engine and its rank processes say to each other over their socket pair. Both ends are
+// one program, so the layout is this machine's own; lengths are limited all the same.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "refengine/rank.h"
+
+namespace fo::refengine {
+
+enum class FrameKind : std::uint32_t {
+  // From the engine.
+  kSetup = 1,  // first: RankOptions as JSON; answered by kDone once weights and KV cache are there
+  kStep,       // StepHeader and tokens (first rank) or hidden states: kHidden, kToken or kDone
+  kSleep,      // kDone
+  kWake,       // one byte of WakeTags: kDone
+  // From the rank.
+  kDone,
+  kHidden,  // floats
+  kToken,   // one TokenId
+  kEvent,   // JSON, at any time, no answer to anything
+  kFailed,  // the last one: exit status (4 bytes) and message
+};
+
+struct FrameHeader {
+  std::uint32_t kind;
+  std::uint32_t size;
+};
+
+struct StepHeader {
+  std::uint64_t position;
+  std::uint32_t count;
+  std::uint32_t wants_token;
+};
+
+/// Which of the things given up in a sleep.
+struct WakeTags {
+  bool weights = false;
+  bool kv_cache = false;
+  [[nodiscard]] bool any() const { return weights || kv_cache; }
+};
+
+struct Frame {
+  FrameKind kind = FrameKind::kDone;
+  std::string payload;
+};
+
+/// More in one frame is refused; the hidden states of a full chunk of the widest model fit.
+inline constexpr std::uint32_t kMaxFrameBytes = 16u << 20;
+
+/// A whole frame as bytes.
+std::string encode_frame(FrameKind kind, std::string_view payload);
+/// Throws Error(kProtocol) for an unknown kind or a size over the limit.
+FrameHeader check_header(const FrameHeader& header);
+
+std::string encode_setup(const RankOptions& options);
+/// Throws Error(kProtocol).
+RankOptions decode_setup(std::string_view payload);
+
+std::string encode_tags(WakeTags tags);
+WakeTags decode_tags(std::string_view payload);
+
+std::string encode_failure(base::ExitStatus status, std::string_view message);
+/// The error to throw where it arrives.
+base::Error decode_failure(std::string_view payload);
+
+/// Numbers as bytes and back. `as_values` throws Error(kProtocol) for a broken one.
+template <typename Value>
+std::string_view as_text(std::span<const Value> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
+}
+template <typename Value>
+std::vector<Value> as_values(std::string_view bytes) {
+  if (bytes.size() % sizeof(Value) != 0) {
+    throw base::Error(base::ExitStatus::kProtocol, "read a frame: broken numbers");
+  }
+  std::vector<Value> values(bytes.size() / sizeof(Value));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// Blocking, for the rank's end. nullopt: the engine closed its end.
+std::optional<Frame> read_frame(int fd);
+void write_frame(int fd, FrameKind kind, std::string_view payload);
+
+}  // namespace fo::refengine

@@ -1,0 +1,67 @@
+// The engine's end of its rank processes: started, fed one after the other, ended. A rank's death
+// is the engine's: there is no way back from it, so calls that wait for a dead rank never return
+// and `on_death` is called instead, once.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "refengine/frame.h"
+
+namespace fo::refengine {
+
+class Pipeline : public std::enable_shared_from_this<Pipeline> {
+ public:
+  /// An event of a rank; "rank" has been added to it.
+  using OnEvent = std::function<void(const nlohmann::json& event)>;
+  using OnDeath = std::function<void(const base::Error& why)>;
+
+  /// Starts one process for each of `ranks`, by running this program again, and sends it its
+  /// set-up. For the main thread: the ranks get SIGKILL when the thread ends. Use create().
+  static std::shared_ptr<Pipeline> create(const boost::asio::any_io_executor& executor,
+                                          const std::vector<RankOptions>& ranks, OnEvent on_event,
+                                          OnDeath on_death);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// Until every rank has its weights and its KV cache.
+  boost::asio::awaitable<void> wait_until_ready();
+  /// Tokens at `position` through all ranks; the next token if it is wanted.
+  boost::asio::awaitable<std::optional<TokenId>> step(std::span<const TokenId> tokens,
+                                                      std::size_t position, bool wants_token);
+  boost::asio::awaitable<void> sleep();
+  boost::asio::awaitable<void> wake(WakeTags tags);
+
+  /// Ends the ranks: they see the end of their socket; those that still run at `deadline` are
+  /// killed. All are reaped when it returns. Blocks.
+  void stop(const base::Deadline& deadline);
+
+ private:
+  struct RankProcess;
+
+  Pipeline(OnEvent on_event, OnDeath on_death);
+  void start(const boost::asio::any_io_executor& executor, const RankOptions& options);
+  static boost::asio::awaitable<void> read_frames(std::shared_ptr<Pipeline> self, std::size_t rank);
+  boost::asio::awaitable<Frame> receive(std::size_t rank);
+  boost::asio::awaitable<void> send(std::size_t rank, FrameKind kind, std::string payload);
+  boost::asio::awaitable<void> tell_all(FrameKind kind, std::string payload);
+  void handle_event(std::size_t rank, const std::string& payload);
+  void die(std::size_t rank, const base::Error& why);
+  [[nodiscard]] base::Error describe_end(std::size_t rank) const;
+
+  OnEvent on_event_;
+  OnDeath on_death_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  bool over_ = false;
+};
+
+}  // namespace fo::refengine

@@ -1,0 +1,123 @@
+#include "refengine/rank.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+
+KvLayout layout_for(const RankOptions& options, LayerRange layers) {
+  const KvLayout layout(options.config, layers, options.kv_bytes);
+  if (layout.positions() == 0) {
+    throw Error(ExitStatus::kUsage,
+                "lay out the KV cache: one position takes " +
+                    base::format_size(KvLayout::bytes_per_position(options.config, layers)) +
+                    ", there are " + base::format_size(options.kv_bytes));
+  }
+  return layout;
+}
+
+}  // namespace
+
+Rank::Rank(RankOptions options)
+    : options_(std::move(options)),
+      layers_(layers_of_rank(options_.config.layers, options_.rank, options_.ranks)),
+      layout_(layout_for(options_, layers_)),
+      driver_(cuda::Driver::open(options_.driver)),
+      copies_(options_.host_copies || !driver_->simulated()),
+      weights_(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(options_.device)),
+               options_.socket),
+      kv_(driver_, weights_.device(), layout_, options_.kv_bytes, copies_),
+      logits_(options_.config.vocab_size) {
+  if (copies_) {
+    context_ = cuda::PrimaryContext::retain(driver_, weights_.device().ordinal);
+  }
+}
+
+void Rank::map_weights() {
+  if (transformer_) {
+    remap();
+    copy_to_host();
+    return;
+  }
+  const Deadline deadline = Deadline::after(options_.load_timeout);
+  if (!weights_.connect(gms::LockType::kRo, deadline, gms::RpcClient::Retry::kUntilTheDeadline)) {
+    throw Error(ExitStatus::kTryAgain, "read weights from " + base::quoted(options_.socket) +
+                                           ": nothing was published in time");
+  }
+  weights_.import_all(cuda::Access::kRead);
+  copy_to_host();
+  bind();
+}
+
+void Rank::bind() {
+  const WeightView view = refengine::map_weights(
+      weights_.fetch_metadata(), [this](const std::string& id) { return find_allocation(id); });
+  transformer_.emplace(options_.config, layers_, view);
+}
+
+void Rank::remap() {
+  const gms::RemapOutcome outcome = weights_.remap_all(Deadline::after(options_.remap_timeout));
+  switch (outcome.result) {
+    case gms::RemapResult::kOk:
+      return;
+    case gms::RemapResult::kTimedOut:
+      throw Error(ExitStatus::kTryAgain, outcome.reason);
+    case gms::RemapResult::kStaleLayout:
+      throw Error(ExitStatus::kBadData, outcome.reason);
+    case gms::RemapResult::kConnectionFailed:
+      throw Error(ExitStatus::kUnavailable, outcome.reason);
+  }
+}
+
+// The buffers keep their addresses over a sleep, so that the transformer's stay valid; the bytes
+// are read anew, since a layout published again may hold other weights.
+void Rank::copy_to_host() {
+  if (!copies_) return;
+  const std::vector<gms::MappedAllocation>& allocations = weights_.allocations();
+  host_weights_.resize(allocations.size());
+  for (std::size_t i = 0; i < allocations.size(); ++i) {
+    host_weights_[i].resize(allocations[i].allocation.aligned_size);
+    cuda::copy_to_host(*driver_, host_weights_[i], allocations[i].address);
+  }
+}
+
+AllocationBytes Rank::find_allocation(const std::string& id) const {
+  const std::vector<gms::MappedAllocation>& allocations = weights_.allocations();
+  for (std::size_t i = 0; i < allocations.size(); ++i) {
+    const gms::MappedAllocation& one = allocations[i];
+    if (one.allocation.allocation_id != id) continue;
+    const auto* data =
+        copies_ ? host_weights_[i].data() : reinterpret_cast<const std::byte*>(one.address);
+    return {data, one.allocation.aligned_size};
+  }
+  return {};
+}
+
+void Rank::unmap_weights() { weights_.unmap_all(); }
+
+void Rank::allocate_kv() { kv_.allocate(Deadline::after(options_.kv_retry)); }
+
+int Rank::gms_fd() { return weights_.connected() ? weights_.rpc().fd() : -1; }
+
+void Rank::embed(std::span<const TokenId> tokens, std::span<float> hidden) const {
+  transformer_->embed(tokens, hidden);
+}
+
+void Rank::forward(std::span<float> hidden, std::size_t position) {
+  transformer_->forward(hidden, position, layout_, kv_.data());
+  kv_.write_through(layers_.count(), options_.config.kv_heads, options_.config.head_dim, position,
+                    hidden.size() / options_.config.hidden_size);
+}
+
+TokenId Rank::choose(std::span<const float> hidden) {
+  transformer_->logits(hidden.last(options_.config.hidden_size), logits_);
+  return greedy_token(logits_);
+}
+
+}  // namespace fo::refengine

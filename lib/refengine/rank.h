@@ -1,0 +1,99 @@
+// One rank of the engine: some layers of the model, on one device, in one process. Blocking; for
+// one thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "cuda/memory.h"
+#include "gms/memory_manager.h"
+#include "refengine/kv_memory.h"
+#include "refengine/transformer.h"
+#include "refengine/weight_map.h"
+
+namespace fo::refengine {
+
+struct RankOptions {
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  ModelConfig config;
+  /// As cuda::Driver::open takes it.
+  std::string driver;
+  /// The GMS that has the weights.
+  std::string socket;
+  int device = 0;
+  base::ByteCount kv_bytes = 0;
+  /// For the weights to be published, at start.
+  base::Duration load_timeout{};
+  /// For a reader's lock, at waking.
+  base::Duration remap_timeout{};
+  /// For a full device to make room for the KV cache.
+  base::Duration kv_retry{};
+  /// Work on copies in host memory, as on a real GPU, also where the driver is the simulated one.
+  bool host_copies = false;
+};
+
+class Rank {
+ public:
+  /// Opens the driver and the device, reserves the KV cache's addresses. Throws kUnavailable
+  /// without them, kUsage when kv_bytes hold no position, and what cuda::Driver::open throws.
+  explicit Rank(RankOptions options);
+
+  /// The first time: waits for a published layout, maps all of it read-only and binds the rank's
+  /// tensors; later the same memory at the same addresses, if the layout has not changed. Errors:
+  /// kUnavailable (no server), kTryAgain (no lock in time), kBadData (stale layout, or not this
+  /// model).
+  void map_weights();
+  /// Unmaps and lets the reader's lock go.
+  void unmap_weights();
+  [[nodiscard]] base::ByteCount weight_bytes() const { return weights_.bytes(); }
+
+  /// cuda::OutOfMemory (75) when the device is still full after kv_retry.
+  void allocate_kv();
+  void free_kv() { kv_.free(); }
+  [[nodiscard]] base::ByteCount kv_bytes() const { return kv_.bytes(); }
+  [[nodiscard]] std::uint32_t positions() const { return layout_.positions(); }
+
+  /// Readable when the GMS goes away; -1 while there is no connection.
+  [[nodiscard]] int gms_fd();
+  /// Closes a connection that is gone. The mappings stay.
+  void forget_gms() { weights_.disconnect(); }
+
+  /// First rank: the embedding of `tokens`.
+  void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
+  /// The rank's layers, in place.
+  void forward(std::span<float> hidden, std::size_t position);
+  /// Last rank: what follows the last of the hidden states.
+  TokenId choose(std::span<const float> hidden);
+
+  [[nodiscard]] bool is_first() const { return options_.rank == 0; }
+  [[nodiscard]] bool is_last() const { return options_.rank + 1 == options_.ranks; }
+  [[nodiscard]] const RankOptions& options() const { return options_; }
+
+ private:
+  void bind();
+  void remap();
+  void copy_to_host();
+  [[nodiscard]] AllocationBytes find_allocation(const std::string& id) const;
+
+  RankOptions options_;
+  LayerRange layers_;
+  KvLayout layout_;
+  std::shared_ptr<const cuda::Driver> driver_;
+  // Whether the host can't read the device's memory.
+  bool copies_;
+  // Only with copies_.
+  cuda::PrimaryContext context_;
+  gms::MemoryManager weights_;
+  // Of each allocation, with copies_.
+  std::vector<std::vector<std::byte>> host_weights_;
+  std::optional<Transformer> transformer_;
+  KvMemory kv_;
+  std::vector<float> logits_;
+};
+
+}  // namespace fo::refengine

@@ -1,0 +1,147 @@
+#include "refengine/rank_process.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "os/signals.h"
+#include "refengine/events.h"
+#include "refengine/frame.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+
+constexpr int kEngineFd = STDIN_FILENO;
+
+void tell(const json& event) { write_frame(kEngineFd, FrameKind::kEvent, event.dump()); }
+
+void map_weights(Rank& rank) {
+  rank.map_weights();
+  json event = make_event("weights_mapped");
+  event["bytes"] = rank.weight_bytes();
+  tell(event);
+}
+
+void allocate_kv(Rank& rank) {
+  rank.allocate_kv();
+  json event = make_event("kv_allocated");
+  event["bytes"] = rank.kv_bytes();
+  event["positions"] = rank.positions();
+  tell(event);
+}
+
+void step(Rank& rank, std::string_view payload) {
+  StepHeader header{};
+  if (payload.size() < sizeof header) throw Error(ExitStatus::kProtocol, "read a step: cut short");
+  std::memcpy(&header, payload.data(), sizeof header);
+  payload.remove_prefix(sizeof header);
+  const std::size_t width = rank.options().config.hidden_size;
+  std::vector<float> hidden;
+  if (rank.is_first()) {
+    const auto tokens = as_values<TokenId>(payload);
+    hidden.resize(tokens.size() * width);
+    rank.embed(tokens, hidden);
+  } else {
+    hidden = as_values<float>(payload);
+  }
+  if (hidden.size() != header.count * width) {
+    throw Error(ExitStatus::kProtocol, "read a step: not as long as it says");
+  }
+  rank.forward(hidden, header.position);
+  if (!rank.is_last()) {
+    write_frame(kEngineFd, FrameKind::kHidden, as_text(std::span<const float>(hidden)));
+  } else if (header.wants_token != 0) {
+    const TokenId token = rank.choose(hidden);
+    write_frame(kEngineFd, FrameKind::kToken, as_text(std::span(&token, 1)));
+  } else {
+    write_frame(kEngineFd, FrameKind::kDone, {});
+  }
+}
+
+void handle(Rank& rank, const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kStep:
+      return step(rank, frame.payload);
+    case FrameKind::kSleep:
+      // Both may be gone already, if it was woken in part.
+      rank.free_kv();
+      rank.unmap_weights();
+      break;
+    case FrameKind::kWake: {
+      const WakeTags tags = decode_tags(frame.payload);
+      if (tags.weights) map_weights(rank);
+      if (tags.kv_cache) allocate_kv(rank);
+      break;
+    }
+    default:
+      throw Error(ExitStatus::kProtocol, "read a frame: out of turn");
+  }
+  write_frame(kEngineFd, FrameKind::kDone, {});
+}
+
+// True when the engine has something to say, false when the GMS went away.
+bool wait_for_engine(int gms_fd) {
+  pollfd fds[2] = {{kEngineFd, POLLIN, 0}, {gms_fd, POLLIN | POLLRDHUP, 0}};
+  while (::poll(fds, 2, -1) < 0) {
+    if (errno != EINTR) base::throw_errno(errno, "wait for the engine");
+  }
+  return fds[0].revents != 0;
+}
+
+void serve() {
+  const std::optional<Frame> setup = read_frame(kEngineFd);
+  if (!setup) return;
+  Rank rank(decode_setup(setup->payload));
+  map_weights(rank);
+  allocate_kv(rank);
+  write_frame(kEngineFd, FrameKind::kDone, {});
+  for (;;) {
+    if (!wait_for_engine(rank.gms_fd())) {
+      rank.forget_gms();
+      tell(make_event("gms_lost"));
+      continue;
+    }
+    const std::optional<Frame> frame = read_frame(kEngineFd);
+    if (!frame) return;
+    handle(rank, *frame);
+  }
+}
+
+int fail(ExitStatus status, const char* message) {
+  try {
+    write_frame(kEngineFd, FrameKind::kFailed, encode_failure(status, message));
+  } catch (const std::exception&) {
+    // The engine is gone: nobody is left to tell.
+  }
+  return base::to_int(status);
+}
+
+}  // namespace
+
+int run_rank_process() {
+  if (::close_range(STDERR_FILENO + 1, ~0u, 0) != 0) base::throw_errno(errno, "close descriptors");
+  // A terminal's ^C reaches the whole group; the engine decides when its ranks end.
+  os::block_signals(os::signal_set({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
+  try {
+    serve();
+    return base::to_int(ExitStatus::kOk);
+  } catch (const Error& error) {
+    return fail(error.status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(ExitStatus::kOsError, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(ExitStatus::kSoftware, error.what());
+  }
+}
+
+}  // namespace fo::refengine

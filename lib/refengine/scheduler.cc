@@ -1,0 +1,103 @@
+#include "refengine/scheduler.h"
+
+#include <utility>
+
+namespace fo::refengine {
+
+using boost::asio::awaitable;
+
+Scheduler::Turn::Turn(std::shared_ptr<Scheduler> scheduler)
+    : scheduler_(std::move(scheduler)),
+      place_(scheduler_->queue_.insert(scheduler_->queue_.end(), this)),
+      kv_epoch_(scheduler_->kv_epoch_) {}
+
+Scheduler::Turn::~Turn() {
+  scheduler_->queue_.erase(place_);
+  scheduler_->changed_.notify_all();
+}
+
+// Sleep and wake one at a time, in no particular order.
+class Scheduler::AdminPlace {
+ public:
+  static awaitable<void> wait(Scheduler& scheduler) {
+    while (scheduler.administered_) co_await scheduler.changed_.wait();
+    scheduler.administered_ = true;
+  }
+  explicit AdminPlace(Scheduler& scheduler) : scheduler_(scheduler) {}
+  AdminPlace(const AdminPlace&) = delete;
+  AdminPlace& operator=(const AdminPlace&) = delete;
+  ~AdminPlace() {
+    scheduler_.administered_ = false;
+    scheduler_.changed_.notify_all();
+  }
+
+ private:
+  Scheduler& scheduler_;
+};
+
+Scheduler::Admission Scheduler::admission() const {
+  if (phase_ != Phase::kAwake) return Admission::kNotAwake;
+  return queue_.size() < kMaxRequests ? Admission::kAdmitted : Admission::kBusy;
+}
+
+bool Scheduler::may_run(const Turn& turn) const {
+  if (stepping_ || queue_.front() != &turn) return false;
+  return phase_ == Phase::kAwake || (phase_ == Phase::kFallingAsleep && mode_ == SleepMode::kWait);
+}
+
+awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generation) {
+  const auto self = shared_from_this();
+  const std::size_t before = generation.output().size();
+  while (!generation.finished()) {
+    while (!turn.aborted_ && !may_run(turn)) co_await changed_.wait();
+    if (turn.aborted_) co_return Outcome::kAborted;
+    if (std::exchange(turn.kv_epoch_, kv_epoch_) != kv_epoch_) generation.rewind();
+    const Generation::Step step = generation.next();
+    stepping_ = true;
+    const std::optional<TokenId> token = co_await model_.step(step);
+    stepping_ = false;
+    changed_.notify_all();
+    if (turn.aborted_) co_return Outcome::kAborted;
+    if (!step.wants_token) {
+      generation.advance();
+      continue;
+    }
+    generation.accept(token.value());
+    if (generation.output().size() > before) co_return Outcome::kToken;
+  }
+  co_return Outcome::kFinished;
+}
+
+awaitable<void> Scheduler::sleep(SleepMode mode) {
+  const auto self = shared_from_this();
+  co_await AdminPlace::wait(*this);
+  const AdminPlace place(*this);
+  if (asleep_.weights && asleep_.kv_cache) co_return;
+  phase_ = Phase::kFallingAsleep;
+  mode_ = mode;
+  if (mode == SleepMode::kAbort) abort_all();
+  changed_.notify_all();
+  while (stepping_ || (mode == SleepMode::kWait && !queue_.empty())) co_await changed_.wait();
+  co_await model_.sleep();
+  ++kv_epoch_;
+  asleep_ = {true, true};
+  phase_ = Phase::kAsleep;
+}
+
+awaitable<void> Scheduler::wake(WakeTags tags) {
+  const auto self = shared_from_this();
+  co_await AdminPlace::wait(*this);
+  const AdminPlace place(*this);
+  const WakeTags wanted{tags.weights && asleep_.weights, tags.kv_cache && asleep_.kv_cache};
+  if (!wanted.any()) co_return;
+  co_await model_.wake(wanted);
+  asleep_ = {asleep_.weights && !wanted.weights, asleep_.kv_cache && !wanted.kv_cache};
+  if (!asleep_.any()) phase_ = Phase::kAwake;
+}
+
+void Scheduler::abort_all() {
+  for (Turn* turn : queue_) turn->aborted_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace fo::refengine

@@ -1,0 +1,96 @@
+// Who may use the model when: one request after the other in the order they came, and sleep and
+// wake between them. Knows no HTTP and no processes: what it does to the model is given to it.
+//
+//             sleep(abort | wait | keep)                 done
+//   kAwake ------------------------------> kFallingAsleep ----> kAsleep
+//     ^                                                            |
+//     +------------------- wake, until every tag is awake ---------+
+//
+// On one loop's thread. Kept alive by whoever waits in it.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "refengine/condition.h"
+#include "refengine/frame.h"
+#include "refengine/generation.h"
+
+namespace fo::refengine {
+
+/// What becomes of requests in flight when the engine sleeps: cut short, finished first, or gone on
+/// with after waking (their KV cache computed anew).
+enum class SleepMode { kAbort, kWait, kKeep };
+
+class Scheduler : public std::enable_shared_from_this<Scheduler> {
+ public:
+  enum class Phase { kAwake, kFallingAsleep, kAsleep };
+  enum class Outcome { kToken, kFinished, kAborted };
+  enum class Admission { kAdmitted, kNotAwake, kBusy };
+
+  /// More requests than this are refused.
+  static constexpr std::size_t kMaxRequests = 256;
+
+  struct Model {
+    std::function<boost::asio::awaitable<std::optional<TokenId>>(Generation::Step)> step;
+    std::function<boost::asio::awaitable<void>()> sleep;
+    std::function<boost::asio::awaitable<void>(WakeTags)> wake;
+  };
+
+  Scheduler(const boost::asio::any_io_executor& executor, Model model)
+      : model_(std::move(model)), changed_(executor) {}
+
+  /// Whether a Turn may be taken now.
+  [[nodiscard]] Admission admission() const;
+  [[nodiscard]] Phase phase() const { return phase_; }
+  /// True from the end of a sleep until the last tag is awake.
+  [[nodiscard]] bool is_sleeping() const { return asleep_.any(); }
+
+  /// One request's place in the queue, from its admission to its end.
+  class Turn {
+   public:
+    explicit Turn(std::shared_ptr<Scheduler> scheduler);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    friend class Scheduler;
+    std::shared_ptr<Scheduler> scheduler_;
+    std::list<Turn*>::iterator place_;
+    std::uint64_t kv_epoch_;
+    bool aborted_ = false;
+  };
+
+  /// Waits for the turn's place and runs the model until there is one more token.
+  boost::asio::awaitable<Outcome> advance(Turn& turn, Generation& generation);
+
+  /// Returns once weights and KV cache are given up; at once when they are.
+  boost::asio::awaitable<void> sleep(SleepMode mode);
+  /// Tags that are awake already are left alone.
+  boost::asio::awaitable<void> wake(WakeTags tags);
+  /// Ends every request that waits or runs.
+  void abort_all();
+
+ private:
+  class AdminPlace;
+  [[nodiscard]] bool may_run(const Turn& turn) const;
+
+  Model model_;
+  Condition changed_;
+  std::list<Turn*> queue_;
+  Phase phase_ = Phase::kAwake;
+  SleepMode mode_ = SleepMode::kAbort;
+  WakeTags asleep_;
+  /// How often the KV cache was lost.
+  std::uint64_t kv_epoch_ = 0;
+  bool stepping_ = false;
+  bool administered_ = false;
+};
+
+}  // namespace fo::refengine

@@ -1,0 +1,75 @@
+// The forward pass of a Llama decoder over weights that lie somewhere in host-readable memory.
+// One core, no threads; the same input gives the same bits on every run, however the tokens are
+// cut into chunks and the layers into ranks.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "refengine/kv_layout.h"
+#include "refengine/model_config.h"
+
+namespace fo::refengine {
+
+/// A dense tensor, rows first. Borrowed: `data` outlives its users, aligned to its element.
+struct TensorView {
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+  const std::byte* data = nullptr;
+};
+
+/// Tensors by their Hugging Face names.
+using WeightView = std::map<std::string, TensorView, std::less<>>;
+
+class Transformer {
+ public:
+  /// The layers `layers`, and with the first of them the embedding, with the last the final norm
+  /// and the head. Only those tensors are looked up. Throws Error(kBadData) naming a tensor that is
+  /// missing or of another shape than the config says.
+  Transformer(const ModelConfig& config, LayerRange layers, const WeightView& weights);
+
+  /// Rows of the embedding: tokens.size() × hidden_size. Tokens are inside the vocabulary.
+  void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
+
+  /// Runs the layers over hidden.size() / hidden_size tokens at `position`, `position`+1 …, in
+  /// place, reading the earlier positions from `kv` and writing these ones there. The positions are
+  /// below layout.positions().
+  void forward(std::span<float> hidden, std::size_t position, const KvLayout& layout, float* kv);
+
+  /// The logits that follow one token's hidden state; vocab_size of them.
+  void logits(std::span<const float> hidden, std::span<float> logits);
+
+ private:
+  struct Matrix {
+    DType dtype = DType::kF32;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    const std::byte* data = nullptr;
+  };
+  struct Layer {
+    Matrix input_norm, q, k, v, o, post_norm, gate, up, down;
+  };
+
+  void attend(std::size_t count, std::size_t position, std::uint32_t layer, const KvLayout& layout,
+              float* kv);
+  void norm(const Matrix& weight, std::span<const float> in, std::span<float> out);
+  void multiply(const Matrix& weight, std::span<const float> in, std::span<float> out);
+  const float* row(const Matrix& weight, std::size_t index);
+
+  ModelConfig config_;
+  Matrix embedding_, final_norm_, head_;
+  std::vector<Layer> layers_;
+  std::vector<double> frequencies_;
+  // Scratch, grown to the largest chunk seen.
+  std::vector<float> row_, normed_, queries_, keys_, values_, mixed_, projected_, gate_, up_;
+  std::vector<float> scores_, cosines_, sines_;
+};
+
+/// The index of the largest logit, the lowest of equals. Throws Error(kBadData) when none is a
+/// number: the weights are damaged.
+TokenId greedy_token(std::span<const float> logits);
+
+}  // namespace fo::refengine

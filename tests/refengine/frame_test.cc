@@ -1,0 +1,115 @@
+#include "refengine/frame.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "refengine/generation.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+  }
+  base::UniqueFd reader;
+  base::UniqueFd writer;
+};
+
+TEST(Frame, ComesThroughWhole) {
+  const Pipe pipe;
+  write_frame(pipe.writer.get(), FrameKind::kToken, "payload");
+  write_frame(pipe.writer.get(), FrameKind::kDone, "");
+  const auto first = read_frame(pipe.reader.get());
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->kind, FrameKind::kToken);
+  EXPECT_EQ(first->payload, "payload");
+  EXPECT_EQ(read_frame(pipe.reader.get())->kind, FrameKind::kDone);
+}
+
+TEST(Frame, EveryTruncationIsTheEndOrAnError) {
+  const std::string whole = encode_frame(FrameKind::kToken, "abc");
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    Pipe pipe;
+    os::write_all(pipe.writer.get(), whole.substr(0, size), "test");
+    pipe.writer.reset();
+    try {
+      EXPECT_EQ(read_frame(pipe.reader.get()), std::nullopt) << size;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::kProtocol) << size;
+      EXPECT_NE(size, 0u);
+    }
+  }
+}
+
+TEST(Frame, ForeignHeadersAreRefused) {
+  EXPECT_THROW(check_header({0, 0}), Error);
+  EXPECT_THROW(check_header({99, 0}), Error);
+  EXPECT_THROW(check_header({1, kMaxFrameBytes + 1}), Error);
+  EXPECT_NO_THROW(check_header({1, kMaxFrameBytes}));
+}
+
+TEST(Frame, AFullChunkOfTheWidestModelFits) {
+  constexpr std::uint64_t kWidest = 1 << 16;
+  EXPECT_LT(kWidest * kChunkTokens * sizeof(float) + sizeof(StepHeader), kMaxFrameBytes);
+}
+
+TEST(Frame, TheSetUpSurvivesTheWay) {
+  RankOptions options;
+  options.rank = 1;
+  options.ranks = 2;
+  options.config.hidden_size = 64;
+  options.config.intermediate_size = 128;
+  options.config.layers = 2;
+  options.config.heads = 4;
+  options.config.kv_heads = 2;
+  options.config.head_dim = 16;
+  options.config.vocab_size = 258;
+  options.config.max_positions = 100;
+  options.config.eos = {257};
+  options.driver = "sim";
+  options.socket = "/run/gms \"quoted\".sock";
+  options.device = 3;
+  options.kv_bytes = 1ull << 40;
+  options.load_timeout = std::chrono::minutes(5);
+  options.remap_timeout = std::chrono::milliseconds(1);
+  options.kv_retry = std::chrono::seconds(5);
+  const std::string text = encode_setup(options);
+  EXPECT_EQ(encode_setup(decode_setup(text)), text);
+  EXPECT_EQ(decode_setup(text).socket, options.socket);
+  EXPECT_EQ(decode_setup(text).config.eos, options.config.eos);
+  EXPECT_THROW(decode_setup("{}"), Error);
+  EXPECT_THROW(decode_setup(text.substr(1)), Error);
+}
+
+TEST(Frame, TagsAndFailuresSurviveTheWay) {
+  for (const bool weights : {false, true}) {
+    for (const bool kv_cache : {false, true}) {
+      const WakeTags tags = decode_tags(encode_tags({weights, kv_cache}));
+      EXPECT_EQ(tags.weights, weights);
+      EXPECT_EQ(tags.kv_cache, kv_cache);
+    }
+  }
+  EXPECT_FALSE(decode_tags("").any());
+  const Error error = decode_failure(encode_failure(ExitStatus::kBadData, "stale 'x'"));
+  EXPECT_EQ(error.status(), ExitStatus::kBadData);
+  EXPECT_STREQ(error.what(), "stale 'x'");
+  EXPECT_EQ(decode_failure("").status(), ExitStatus::kSoftware);
+}
+
+TEST(Frame, BrokenNumbersAreRefused) {
+  EXPECT_THROW(as_values<float>("abc"), Error);
+  const std::vector<TokenId> tokens{1, 2, 3};
+  EXPECT_EQ(as_values<TokenId>(as_text(std::span(tokens))), tokens);
+}
+
+}  // namespace
+}  // namespace fo::refengine

@@ -1,0 +1,244 @@
+// A rank on the simulated driver, its weights in a real GMS.
+#include "refengine/rank.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "gms/gms_process.h"
+#include "refengine/make_model.h"
+#include "refengine/reference_model.h"
+#include "refengine/tokens.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+class RankTest : public gms::OneServer {
+ protected:
+  void SetUp() override {
+    OneServer::SetUp();
+    set("GMS_SIM_VRAM", "64MiB");
+    set("GMS_SIM_CONTEXT_SIZE", "0");
+    start();
+    driver_ = cuda::Driver::open("sim");
+  }
+
+  test::LoadedModel make(std::uint64_t seed, std::uint32_t hidden = 32) {
+    MakeModelOptions options;
+    options.layers = 4;
+    options.hidden = hidden;
+    options.heads = 4;
+    options.kv_heads = 2;
+    options.seed = seed;
+    const std::string dir = path("model-" + std::to_string(seed) + "-" + std::to_string(hidden));
+    make_model(dir, options);
+    return test::load_model(dir);
+  }
+
+  // All tensors in one allocation.
+  void publish(const test::LoadedModel& model) {
+    gms::MemoryManager writer(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(0)),
+                              socket_);
+    ASSERT_EQ(writer.connect(gms::LockType::kRw, gms::soon()), gms::Grant::kRw);
+    base::ByteCount size = 0;
+    for (const auto& [name, bytes] : model.bytes) size += base::round_up(bytes.size(), 256);
+    const gms::MappedAllocation& made = writer.allocate(size);
+    base::ByteCount at = 0;
+    for (const auto& [name, bytes] : model.bytes) {
+      std::memcpy(reinterpret_cast<std::byte*>(made.address) + at, bytes.data(), bytes.size());
+      const TensorView& view = model.weights.at(name);
+      const nlohmann::json value{{"dtype", "torch." + std::string(torch_dtype_name(view.dtype))},
+                                 {"shape", view.shape}};
+      writer.rpc().put_metadata(name, made.allocation.allocation_id, at, value.dump());
+      at += base::round_up(bytes.size(), 256);
+    }
+    writer.commit();
+  }
+
+  RankOptions options(const ModelConfig& config) const {
+    RankOptions options;
+    options.config = config;
+    options.driver = "sim";
+    options.socket = socket_;
+    options.kv_bytes = 8 * base::kMiB;
+    options.load_timeout = std::chrono::seconds(20);
+    options.remap_timeout = std::chrono::milliseconds(200);
+    return options;
+  }
+
+  static void begin(Rank& rank) {
+    rank.map_weights();
+    rank.allocate_kv();
+  }
+
+  static std::vector<TokenId> complete(const std::vector<Rank*>& ranks, const ModelConfig& config,
+                                       std::size_t count) {
+    std::vector<TokenId> output;
+    std::vector<TokenId> input = encode_text("Hello, rank", config);
+    for (std::size_t position = 0; output.size() < count;) {
+      std::vector<float> hidden(input.size() * config.hidden_size);
+      ranks.front()->embed(input, hidden);
+      for (Rank* rank : ranks) rank->forward(hidden, position);
+      position += input.size();
+      output.push_back(ranks.back()->choose(hidden));
+      input = {output.back()};
+    }
+    return output;
+  }
+
+  [[nodiscard]] base::ByteCount free_memory() const {
+    return cuda::memory_info(driver_, base::DeviceOrdinal(0)).free;
+  }
+
+  template <typename Function>
+  static ExitStatus failure(Function function) {
+    try {
+      function();
+    } catch (const Error& error) {
+      EXPECT_STRNE(error.what(), "");
+      return error.status();
+    }
+    return ExitStatus::kOk;
+  }
+
+  std::shared_ptr<const cuda::Driver> driver_;
+};
+
+TEST_F(RankTest, SaysWhatTheDefinitionSays) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  Rank rank(options(model.config));
+  begin(rank);
+  const std::vector<TokenId> prompt = encode_text("Hello, rank", model.config);
+  EXPECT_EQ(complete({&rank}, model.config, 8), test::reference_tokens(model, prompt, 8));
+}
+
+TEST_F(RankTest, CopiesInHostMemoryChangeNothing) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  Rank direct(options(model.config));
+  RankOptions with_copies = options(model.config);
+  with_copies.host_copies = true;
+  Rank copying(with_copies);
+  begin(direct);
+  begin(copying);
+  const std::vector<TokenId> tokens = complete({&direct}, model.config, 20);
+  EXPECT_EQ(complete({&copying}, model.config, 20), tokens);
+  copying.free_kv();
+  copying.unmap_weights();
+  begin(copying);
+  EXPECT_EQ(complete({&copying}, model.config, 20), tokens);
+}
+
+TEST_F(RankTest, SeveralRanksAgreeWithOne) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  Rank whole(options(model.config));
+  begin(whole);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<Rank*> pointers;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    RankOptions part = options(model.config);
+    part.rank = i;
+    part.ranks = 3;
+    part.host_copies = i == 1;
+    ranks.push_back(std::make_unique<Rank>(part));
+    begin(*ranks.back());
+    pointers.push_back(ranks.back().get());
+  }
+  EXPECT_EQ(complete(pointers, model.config, 20), complete({&whole}, model.config, 20));
+}
+
+TEST_F(RankTest, SleepGivesBackAllButTheWeights) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  const base::ByteCount before = free_memory();
+  Rank rank(options(model.config));
+  begin(rank);
+  EXPECT_EQ(free_memory(), before - rank.kv_bytes());
+  EXPECT_GE(rank.gms_fd(), 0);
+  const std::vector<TokenId> tokens = complete({&rank}, model.config, 8);
+  rank.free_kv();
+  rank.unmap_weights();
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(rank.gms_fd(), -1);
+  rank.free_kv();  // twice is no harm: a sleep may come in the middle of waking
+  rank.unmap_weights();
+  begin(rank);
+  EXPECT_EQ(complete({&rank}, model.config, 8), tokens);
+}
+
+TEST_F(RankTest, NewWeightsInTheSameLayoutAreTheOnesThatCount) {
+  const test::LoadedModel old_model = make(1);
+  publish(old_model);
+  for (const bool host_copies : {false, true}) {
+    RankOptions wanted = options(old_model.config);
+    wanted.host_copies = host_copies;
+    publish(old_model);
+    Rank rank(wanted);
+    begin(rank);
+    const std::vector<TokenId> tokens = complete({&rank}, old_model.config, 8);
+    rank.free_kv();
+    rank.unmap_weights();
+    const test::LoadedModel new_model = make(host_copies ? 3 : 2);
+    publish(new_model);
+    begin(rank);
+    EXPECT_NE(complete({&rank}, old_model.config, 8), tokens);
+  }
+}
+
+TEST_F(RankTest, WakingFailsWithTheStatusThatSaysWhy) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  Rank rank(options(model.config));
+  begin(rank);
+  rank.free_kv();
+  rank.unmap_weights();
+  {
+    gms::MemoryManager writer(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(0)),
+                              socket_);
+    ASSERT_EQ(writer.connect(gms::LockType::kRw, gms::soon()), gms::Grant::kRw);
+    EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kTryAgain);
+  }
+  publish(make(1, 64));
+  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kBadData);
+  publish(model);
+  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kOk);
+  rank.unmap_weights();
+  server_.reset();
+  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kUnavailable);
+}
+
+TEST_F(RankTest, AFullDeviceIsATryAgainAndCanBeTriedAgain) {
+  const test::LoadedModel model = make(1);
+  publish(model);
+  RankOptions wanted = options(model.config);
+  wanted.kv_bytes = 40 * base::kMiB;
+  Rank first(wanted);
+  Rank second(wanted);
+  begin(first);
+  second.map_weights();
+  EXPECT_EQ(failure([&] { second.allocate_kv(); }), ExitStatus::kTryAgain);
+  first.free_kv();
+  EXPECT_EQ(failure([&] { second.allocate_kv(); }), ExitStatus::kOk);
+}
+
+TEST_F(RankTest, WeightsOfAnotherModelAreRefused) {
+  publish(make(1, 64));
+  Rank rank(options(make(1).config));
+  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kBadData);
+}
+
+TEST_F(RankTest, ACacheWithoutRoomForOnePositionIsAUsageError) {
+  RankOptions wanted = options(make(1).config);
+  wanted.kv_bytes = 100;
+  EXPECT_EQ(failure([&] { const Rank rank(wanted); }), ExitStatus::kUsage);
+}
+
+}  // namespace
+}  // namespace fo::refengine
