@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# The rules of the house that a compiler does not check: who may include whom, and where third
+# parties, dlopen and shells are let in.
+
+load test_helper
+
+setup() { cd "$FO_ROOT" || return; }
+teardown() { :; }
+
+# The rooms that each room may include from, itself apart.
+allowed_for() {
+  case $1 in
+    base | simcuda) ;;
+    os | pod) echo base ;;
+    cli | http | cuda) echo base os ;;
+    gms) echo base os cuda ;;
+    weights) echo base os cuda gms ;;
+    lock) echo base os http ;;
+    engine) echo base os http cuda gms lock ;;
+    refengine) echo base os http cuda gms ;;
+    *) return 1 ;;
+  esac
+}
+
+# matches_outside PATTERN FOLDER...: lines of C++ that match, outside these folders.
+matches_outside() {
+  local pattern=$1 folder
+  local -a skipped=()
+  shift
+  for folder in "$@"; do skipped+=(":!$folder"); done
+  sources "${skipped[@]}" | xargs -r grep -nHE -- "$pattern"
+}
+
+# C++ files of this checkout, those not yet added included.
+sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h' 'cmd/*.cc' "$@"; }
+
+@test "rooms include only rooms above them" {
+  local room folder line included bad=0
+  for folder in lib/*/; do
+    room=$(basename "$folder")
+    if ! allowed=" $(allowed_for "$room") $room "; then
+      echo "lib/$room: not a room of this house"
+      bad=1
+      continue
+    fi
+    while IFS= read -r line; do
+      included=$(sed -E 's/.*#include "([a-z0-9_]+)\/.*/\1/' <<<"$line")
+      if [ -d "lib/$included" ] && [[ "$allowed" != *" $included "* ]]; then
+        echo "$line: $room must not know $included"
+        bad=1
+      fi
+    done < <(grep -rnE '#include "[a-z0-9_]+/' "$folder")
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "libraries are linked in the same order" {
+  local room folder linked bad=0
+  for folder in lib/*/; do
+    room=$(basename "$folder")
+    allowed=" $(allowed_for "$room") $room asio flags room "
+    while read -r linked; do
+      if [[ "$allowed" != *" ${linked#fo_} "* ]]; then
+        echo "lib/$room links $linked"
+        bad=1
+      fi
+    done < <(grep -oE '\bfo_[a-z]+\b' "$folder/CMakeLists.txt")
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "no room includes from cmd or tests" {
+  run matches_outside '#include "(\.\.|cmd/|tests/)' tests
+  [ "$output" = "" ]
+}
+
+@test "simcuda includes nothing but the C++ library and the system" {
+  run grep -rnE '#include <(boost|fmt|CLI|toml|nlohmann|openssl|msgpuck|gtest)' lib/simcuda
+  [ "$output" = "" ]
+}
+
+@test "CLI11 and toml++ stay in cli and cmd" {
+  run matches_outside '#include <(CLI/|toml)' lib/cli cmd
+  [ "$output" = "" ]
+}
+
+@test "no public header includes Beast, CLI11 apart from cli's, or all of nlohmann/json" {
+  run grep -rnE --include='*.h' '#include <(boost/beast|nlohmann/json\.hpp)' lib cmd
+  [ "$output" = "" ]
+}
+
+@test "dlopen stays in cuda" {
+  run matches_outside '\bdl(m?open|sym)[[:space:]]*\(' lib/cuda
+  [ "$output" = "" ]
+}
+
+@test "nobody runs a shell" {
+  run matches_outside '\b(std::|::)?(system|popen)[[:space:]]*\('
+  [ "$output" = "" ]
+}
+
+@test "pidfd calls and random numbers do not tie programs to a newer glibc or a device" {
+  run matches_outside '(^|[^_a-z.>])(::)?pidfd_(open|send_signal|getfd)[[:space:]]*\(' lib/os
+  [ "$output" = "" ]
+  run matches_outside 'std::random_device'
+  [ "$output" = "" ]
+}
+
+@test "only lib/os clears CLOEXEC" {
+  run matches_outside 'F_SETFD,[[:space:]]*(0|[a-z])' lib/os
+  [ "$output" = "" ]
+}
+
+@test "mains are thin" {
+  local main bad=0
+  for main in cmd/*/main.cc; do
+    if [ "$(wc -l <"$main")" -ge 120 ]; then
+      echo "$main: $(wc -l <"$main") lines"
+      bad=1
+    fi
+    if ! grep -q 'cli::run(' "$main"; then
+      echo "$main: does not go through cli::run"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "every header guards itself with #pragma once" {
+  run -1 bash -c "git ls-files -co --exclude-standard -- '*.h' | xargs grep -L '^#pragma once$' | grep ."
+  [ "$output" = "" ]
+}
+
+@test "headers begin by saying what they are" {
+  local file bad=0
+  while IFS= read -r file; do
+    if [ "$(head -c 3 "$file")" != "// " ]; then
+      echo "$file: no head comment"
+      bad=1
+    fi
+  done < <(git ls-files -co --exclude-standard -- 'lib/*.h')
+  [ "$bad" -eq 0 ]
+}
+
+@test "no source names a path of a developer's machine" {
+  run -1 git grep -nE --untracked '/(work|home)/[a-z]' -- lib cmd tests bats man packaging ':!bats/layering.bats'
+}
+
+@test "shellcheck has nothing to say about scripts" {
+  command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
+  git ls-files -co --exclude-standard -- packaging .ci bats | while read -r file; do
+    if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$'; then echo "$file"; fi
+  done | xargs -r shellcheck -x
+}
+
+@test "shellcheck has nothing to say about Bats files" {
+  command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
+  shellcheck -x -s bash bats/*.bash
+  # What run sets looks unset, and each test is a subshell.
+  shellcheck -x -s bats -S warning -e SC2154,SC2030,SC2031 bats/*.bats
+}

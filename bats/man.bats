@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# Every tool has a page, every page and every --help say the same, and both read well.
+
+load test_helper
+
+setup() { cd "$FO_ROOT" || return; }
+teardown() { :; }
+
+# The page of a tool: daemons are in section 8.
+page_of() {
+  local page
+  for page in "man/$1.1" "man/$1.8"; do
+    if [ -f "$page" ]; then
+      echo "$page"
+      return
+    fi
+  done
+  return 1
+}
+
+subcommands_of() { "$1" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
+
+# Long options that --help lists, those of subcommands included.
+options_of_help() {
+  local sub
+  {
+    "$1" --help
+    for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
+  } | grep -E '^ +-' | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*' | grep -oE -- '--[a-z0-9-]+' | sort -u
+}
+
+# Long options that a page has an entry for.
+options_of_page() {
+  grep -E '^\.It .*Fl ' "$1" | grep -oE 'Fl -[a-z][a-z0-9-]*' | sed 's/^Fl -/--/' | sort -u
+}
+
+@test "every page is clean mdoc" {
+  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  run mandoc -T lint -W warning man/*.[1-9]
+  [ "$output" = "" ]
+  [ "$status" -eq 0 ]
+}
+
+@test "every tool has a page with every section" {
+  local tool page section bad=0
+  for tool in $(all_tools); do
+    if ! page=$(page_of "$tool"); then
+      echo "$tool: no page"
+      bad=1
+      continue
+    fi
+    for section in NAME SYNOPSIS DESCRIPTION OPTIONS ENVIRONMENT FILES "EXIT STATUS" EXAMPLES "SEE ALSO"; do
+      if ! grep -qxF ".Sh $section" "$page"; then
+        echo "$page: no section $section"
+        bad=1
+      fi
+    done
+    if ! grep -qE "^\.Xr fo-exit-status 7" "$page"; then
+      echo "$page: no reference to fo-exit-status(7)"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "pages refer only to pages that exist" {
+  local name section bad=0
+  while read -r name section; do
+    if [[ "$name" == gms-* || "$name" == fo-* || "$name" == failover ]] && [ ! -f "man/$name.$section" ]; then
+      echo "$name($section): referred to but not there"
+      bad=1
+    fi
+  done < <(sed -n 's/^\.Xr \([^ ]*\) \([1-9]\).*/\1 \2/p' man/*.[1-9] | sort -u)
+  [ "$bad" -eq 0 ]
+}
+
+@test "pages and --help name the same options" {
+  local tool page bad=0
+  for tool in $(all_tools); do
+    page=$(page_of "$tool") || continue
+    if ! diff <(options_of_help "$tool") <(options_of_page "$page"); then
+      echo "$tool: < only in --help, > only in $page"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "--help fits a screen and ends with --help and --version" {
+  local tool sub text bad=0
+  for tool in $(all_tools); do
+    for sub in "" $(subcommands_of "$tool"); do
+      text=$("$tool" ${sub:+"$sub"} --help)
+      if [ "$(wc -l <<<"$text")" -gt 50 ]; then
+        echo "$tool $sub --help: $(wc -l <<<"$text") lines"
+        bad=1
+      fi
+      if [ "$(wc -L <<<"$text")" -gt 110 ]; then
+        echo "$tool $sub --help: $(wc -L <<<"$text") columns"
+        bad=1
+      fi
+      if [ "$(grep -E '^ +-' <<<"$text" | tail -n 2 | grep -oE -- '--[a-z]+' | tr '\n' ' ')" != "--help --version " ]; then
+        echo "$tool $sub --help: --help and --version are not last"
+        bad=1
+      fi
+    done
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "every exit status in a page is one of fo-exit-status(7)" {
+  local page status bad=0
+  for page in man/*.[18]; do
+    for status in $(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh EXAMPLES/s/^\.It \([0-9][0-9]*\)$/\1/p' "$page"); do
+      if ! grep -qE "^\.It .*\b$status\b" man/fo-exit-status.7; then
+        echo "$page: status $status"
+        bad=1
+      fi
+    done
+  done
+  [ "$bad" -eq 0 ]
+}

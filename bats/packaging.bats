@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# The scripts that install, build and test, with the programs they call replaced: nothing is
+# installed or built here.
+
+load test_helper
+
+setup() {
+  T=$(mktemp -d /tmp/fo.XXXXXX)
+  mkdir "$T/bin"
+  PATH=$T/bin:$PATH
+}
+teardown() { rm -rf "$T"; }
+
+# stub NAME SCRIPT: a program that logs its arguments and runs SCRIPT.
+stub() {
+  printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$1" "$T" "$2" >"$T/bin/$1"
+  chmod +x "$T/bin/$1"
+}
+
+# All packages are there but these.
+stub_missing() {
+  stub dpkg-query "case \" $* \" in *\" \${!#} \"*) exit 1 ;; esac; echo installed"
+}
+
+@test "install-deps does nothing when nothing is missing" {
+  stub_missing
+  stub apt-get 'exit 1'
+  stub sudo 'exit 1'
+  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps"
+  [ "$output$stderr" = "" ]
+  run -1 grep -E '^(apt-get|sudo)' "$T/calls"
+}
+
+@test "install-deps installs only what is missing" {
+  stub_missing socat jq
+  stub apt-get
+  stub id 'echo 0'
+  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps"
+  run -0 grep '^apt-get' "$T/calls"
+  [ "${lines[0]}" = "apt-get -q -y update" ]
+  [ "${lines[1]}" = "apt-get -q -y install --no-install-recommends jq socat" ]
+}
+
+@test "install-deps uses sudo when it is not root" {
+  stub_missing socat
+  stub apt-get
+  stub id 'echo 1000'
+  stub sudo 'if [ "$1" = -n ]; then shift; fi; exec "$@"'
+  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps" </dev/null
+  run -0 grep '^sudo' "$T/calls"
+  [[ "${lines[1]}" == "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get "*" install "*" socat" ]]
+}
+
+@test "install-deps without root or a password says what is missing" {
+  stub_missing socat jq
+  stub apt-get
+  stub id 'echo 1000'
+  stub sudo 'exit 1'
+  run -69 --separate-stderr "$FO_ROOT/packaging/install-deps" </dev/null
+  [[ "${stderr_lines[0]}" == "install-deps: error: install packages: "* ]]
+  [ "${stderr_lines[1]}" = "These are missing: jq socat" ]
+}
+
+@test "scripts refuse what they don't know" {
+  run -64 --separate-stderr "$FO_ROOT/packaging/install-deps" --frob
+  [ "${stderr_lines[1]}" = "Try 'packaging/install-deps --help'" ]
+  run -64 --separate-stderr "$FO_ROOT/packaging/test" --frob
+  [ "${stderr_lines[1]}" = "Try 'packaging/test --help'" ]
+  run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
+}
+
+# A checkout whose build always works; CTEST_REPORT and BATS_REPORT are what the tests report.
+fake_checkout() {
+  mkdir -p "$T/checkout/packaging" "$T/checkout/.ci"
+  cp "$FO_ROOT/packaging/test" "$T/checkout/packaging/test"
+  cp "$FO_ROOT/.ci/run" "$T/checkout/.ci/run"
+  printf '#!/bin/sh\n' >"$T/checkout/packaging/install-deps"
+  chmod +x "$T/checkout/packaging/install-deps"
+  stub cmake
+  stub ctest 'while [ "$1" != --output-junit ]; do shift; done
+    if [ -n "$CTEST_REPORT" ]; then printf "<?xml?>\n<testsuite name=\"x\"\n\t%s\n>\n" "$CTEST_REPORT" >"$2"; fi
+    exit "${CTEST_STATUS:-0}"'
+  stub bats 'while [ "$1" != --output ]; do shift; done
+    if [ -n "$BATS_REPORT" ]; then printf "$BATS_REPORT" >"$2/report.tap"; fi
+    exit "${BATS_STATUS:-0}"'
+  stub parallel 'exit 1'
+  export CTEST_REPORT='tests="10" failures="0" disabled="0" skipped="1"'
+  export BATS_REPORT='1..3\nok 1 a\nok 2 b # skip no\nok 3 c\n'
+}
+
+@test "test counts GoogleTest and Bats together" {
+  fake_checkout
+  cd /
+  run -0 --separate-stderr "$T/checkout/packaging/test"
+  [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
+  run -0 cat "$T/calls"
+  [ "${lines[0]}" = "cmake --preset release" ]
+  [ "${lines[1]}" = "cmake --build --preset release" ]
+  [[ "${lines[2]}" == "ctest --test-dir build/release "* ]]
+}
+
+@test "CI runs test" {
+  fake_checkout
+  run -0 --separate-stderr "$T/checkout/.ci/run"
+  [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
+}
+
+@test "test takes a preset and a filter" {
+  fake_checkout
+  run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan --only 'Lock.*'
+  run -0 cat "$T/calls"
+  [ "${lines[0]}" = "cmake --preset asan" ]
+  [[ "${lines[2]}" == *" -R Lock.*" ]]
+  [[ "$output" == *"bats "*" --filter Lock.* bats" ]]
+}
+
+@test "test fails when a test failed" {
+  fake_checkout
+  BATS_STATUS=1 BATS_REPORT='1..2\nok 1 a\nnot ok 2 b\n' run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "${lines[-1]}" = "10 passed, 1 failed, 1 skipped" ]
+  CTEST_STATUS=8 CTEST_REPORT='tests="10" failures="2" disabled="0" skipped="0"' \
+    run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "${lines[-1]}" = "10 passed, 2 failed, 1 skipped" ]
+}
+
+@test "test fails when nothing ran" {
+  fake_checkout
+  CTEST_REPORT='' BATS_REPORT='1..0\n' run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
+}
+
+@test "test fails when a runner broke off" {
+  fake_checkout
+  CTEST_STATUS=1 CTEST_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "$stderr" = "test: error: did not run to the end: ctest" ]
+  BATS_STATUS=1 BATS_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "$stderr" = "test: error: did not run to the end: bats" ]
+}
+
+@test "test stops where the build fails" {
+  fake_checkout
+  stub cmake 'exit 3'
+  run -3 --separate-stderr "$T/checkout/packaging/test"
+  run -1 grep -E '^(ctest|bats)' "$T/calls"
+}

@@ -1,0 +1,124 @@
+# What every end-to-end test starts from: the programs of one build in PATH, an own folder $T, an
+# own simulated device folder, no settings from outside, and no process left at the end.
+#
+# FO_BUILD names the build folder (default: build/release or build/dev, whichever is newer).
+# A file with a setup or teardown of its own calls fo_setup and fo_teardown in it.
+
+bats_require_minimum_version 1.5.0
+
+FO_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+if [ -z "${FO_BUILD:-}" ]; then
+  FO_BUILD=$FO_ROOT/build/release
+  if [ ! -d "$FO_BUILD/bin" ] || [ "$FO_ROOT/build/dev/bin" -nt "$FO_BUILD/bin" ]; then
+    FO_BUILD=$FO_ROOT/build/dev
+  fi
+fi
+FO_BUILD=$(realpath "$FO_BUILD")
+FO_BIN=$FO_BUILD/bin
+export FO_ROOT FO_BUILD FO_BIN
+export PATH=$FO_BIN:$PATH
+export MANPATH=$FO_ROOT/man
+
+fo_setup() {
+  if [ ! -d "$FO_BIN" ]; then
+    echo "no programs in $FO_BIN: build first, or set FO_BUILD"
+    return 1
+  fi
+  unset ENGINE_ID FAILOVER_LOCK_PATH "${!GMS_@}" "${!DYN_@}"
+  # Short, for the sake of socket paths.
+  T=$(mktemp -d /tmp/fo.XXXXXX)
+  GMS_SIM_DIR=$(mktemp -d /dev/shm/fo.XXXXXX)
+  # Whatever a test starts carries this mark in its environment, also once it is an orphan.
+  FO_TEST_MARK=$T
+  GMS_DRIVER=sim
+  export T GMS_SIM_DIR GMS_DRIVER FO_TEST_MARK
+  BG_PIDS=()
+}
+
+fo_teardown() {
+  local pid left result=0
+  if [ -z "${T:-}" ]; then return 0; fi
+  export -n FO_TEST_MARK
+  for pid in "${BG_PIDS[@]}"; do kill -TERM "$pid" 2>/dev/null && kill -CONT "$pid"; done
+  local until=$((SECONDS + 5))
+  while left=$(processes_left) && [ "$SECONDS" -lt "$until" ]; do sleep 0.02; done
+  if left=$(processes_left); then
+    echo "left behind by the test:"
+    for pid in $left; do
+      echo "  $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+      kill -KILL "$pid" 2>/dev/null || :
+    done
+    result=1
+  fi
+  if [ -z "${BATS_TEST_COMPLETED:-}" ] || [ "$result" -ne 0 ]; then
+    tail -n 20 "$T"/*.err 2>/dev/null || :
+  fi
+  rm -rf "$T" "$GMS_SIM_DIR"
+  return "$result"
+}
+
+setup() { fo_setup; }
+teardown() { fo_teardown; }
+
+# The pids of processes that this test started and that still run; false when there are none.
+processes_left() {
+  local file pid found=1
+  while read -r file; do
+    pid=${file#/proc/}
+    pid=${pid%/environ}
+    if [ "$pid" != "$BASHPID" ] && [ "$pid" != "$$" ]; then
+      echo "$pid"
+      found=0
+    fi
+  done < <(grep -lsxzF -- "FO_TEST_MARK=${T:?}" /proc/[0-9]*/environ)
+  return "$found"
+}
+
+# start_bg NAME COMMAND...: runs it in the background, its output in $T/NAME.out and $T/NAME.err.
+# Sets BG_PID.
+start_bg() {
+  local name=$1
+  shift
+  "$@" </dev/null >"$T/$name.out" 2>"$T/$name.err" 3>&- &
+  BG_PID=$!
+  BG_PIDS+=("$BG_PID")
+}
+
+# wait_for 'COMMANDS' [SECONDS]: until they succeed; a failure of the test after 30 seconds.
+wait_for() {
+  local until=$((SECONDS + ${2:-30}))
+  until eval "$1" >/dev/null 2>&1; do
+    if [ "$SECONDS" -ge "$until" ]; then
+      echo "waited in vain for: $1"
+      return 1
+    fi
+    sleep 0.01
+  done
+}
+
+# wait_exit PID [SECONDS]: until that child of ours has ended; its exit status is in $status.
+wait_exit() {
+  wait_for "! kill -0 $1" "${2:-30}" || return 1
+  status=0
+  # shellcheck disable=SC2034  # for the test, as after run
+  wait "$1" || status=$?
+}
+
+# skip_because KIND REASON: skips, or fails where FO_MUST_RUN (a list) has KIND in it.
+skip_because() {
+  case ",${FO_MUST_RUN:-}," in
+    *,"$1",*)
+      echo "FO_MUST_RUN asks for $1, but: $2"
+      return 1
+      ;;
+  esac
+  skip "$2"
+}
+
+# The tools of this build, one name per line.
+all_tools() {
+  local path
+  for path in "$FO_BIN"/*; do
+    if [ -f "$path" ] && [ -x "$path" ]; then echo "${path##*/}"; fi
+  done
+}
