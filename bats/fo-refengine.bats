@@ -155,7 +155,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 @test "an engine started first waits for the weights" {
   start_gms
   launch_engine e
-  wait_for 'gms-stat --json | grep -q "\"ro_session_count\"" || grep -q . $T/gms.err'
+  wait_for '[ -n "$(ranks_of $ENGINE)" ]'
   publish
   wait_for "grep -q ^ready $T/e.out"
 }
@@ -416,7 +416,7 @@ start_stream() {
   local one=$PORT before
   before=$(complete "Hello" 20)
   start_engine two --exit-on-gms-loss
-  kill -KILL $(processes_left | xargs -I{} sh -c 'grep -qa ^gms-serve /proc/{}/cmdline && echo {}')
+  kill "$GMS_PID"
   wait_exit "$ENGINE"
   [ "$status" -eq 69 ]
   [ "$(cat "$T/two.err")" = "fo-refengine: error: connection to GMS '$T/gms_0_weights.sock': lost" ]
@@ -461,8 +461,8 @@ start_stream() {
   local rank
   rank=$(ranks_of "$BG_PID")
   [ "$(readlink "/proc/$BG_PID/fd/9")" = "$T/lock" ]
-  ! find "/proc/${rank// /}/fd" -lname "$T/lock" | grep -q .
-  ! flock -n "$T/lock" true
+  [ -z "$(find "/proc/${rank// /}/fd" -lname "$T/lock")" ]
+  run -1 flock -n "$T/lock" true
   kill -KILL "$BG_PID"
   wait_exit "$BG_PID"
   flock "$T/lock" true

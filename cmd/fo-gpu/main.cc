@@ -2,12 +2,13 @@
 // JSON.
 #include <string>
 
-#include "base/error.h"
+#include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "cuda/memory.h"
+#include "cuda/nvml.h"
 #include "gms/map_check.h"
 #include "options.h"
 #include "os/log.h"
@@ -15,7 +16,6 @@
 namespace {
 
 using namespace fo;
-using base::Error;
 using base::ExitStatus;
 using DriverPtr = std::shared_ptr<const cuda::Driver>;
 
@@ -31,13 +31,11 @@ ExitStatus map_check(const fo_gpu::Options& options, const DriverPtr& driver) {
 }
 
 ExitStatus tell_free(const fo_gpu::Options& options, const DriverPtr& driver) {
-  // Asking a real driver costs a context of hundreds of MiB, which would be part of the answer.
-  if (!driver->simulated()) {
-    throw Error(ExitStatus::kUnavailable, "free memory of device " +
-                                              std::to_string(options.device) +
-                                              ": only told of a simulated one");
-  }
-  const auto memory = cuda::memory_info(driver, base::DeviceOrdinal(options.device));
+  const base::DeviceOrdinal ordinal(options.device);
+  // A real driver answers only to a context of hundreds of MiB, which would be part of the answer.
+  const cuda::MemoryInfo memory =
+      driver->simulated() ? cuda::memory_info(driver, ordinal)
+                          : cuda::nvml_memory_info(cuda::device_info(*driver, ordinal).uuid);
   cli::print_line("{\"free\": " + std::to_string(memory.free) +
                   ", \"total\": " + std::to_string(memory.total) + "}");
   return ExitStatus::kOk;

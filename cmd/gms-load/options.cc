@@ -8,9 +8,9 @@ namespace fo::gms_load {
 
 void declare(CLI::App& app, Options& options) {
   weights::LoadOptions& load = options.load;
-  app.add_option("model", load.model, "a .safetensors file, or a Hugging Face folder")
+  app.add_option("MODEL", load.model, "a .safetensors file, or a Hugging Face folder")
       ->required()
-      ->type_name("MODEL");
+      ->type_name("");
   app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
       ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}).description(""))
       ->type_name("ROLE");

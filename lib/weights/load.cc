@@ -17,6 +17,7 @@
 #include "cuda/memory.h"
 #include "gms/layout.h"
 #include "gms/memory_manager.h"
+#include "gms/remap_check.h"
 #include "os/log.h"
 #include "weights/model.h"
 #include "weights/pack.h"
@@ -226,6 +227,10 @@ class Loading {
 
   void import() {
     manager_.import_all(cuda::Access::kRead);
+    if (!gms::is_layout_hash(manager_.layout_hash())) {
+      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": a layout hash " +
+                                             quoted(manager_.layout_hash()));
+    }
     const gms::Metadata metadata = manager_.fetch_metadata();
     report_.memory_layout_hash = manager_.layout_hash();
     report_.tensors = metadata.size();

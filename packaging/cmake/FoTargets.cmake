@@ -5,8 +5,9 @@ target_compile_features(fo_flags INTERFACE cxx_std_20)
 target_compile_options(fo_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
   -Wnon-virtual-dtor -fno-strict-aliasing
+  -Wno-restrict  # g++ 12 sees overlaps in std::string's operator+ that are none
   $<$<BOOL:${FO_WERROR}>:-Werror>
-  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE>)
+  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2>)
 target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
 target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now>)
 if(FO_SANITIZE)
@@ -31,7 +32,7 @@ function(fo_tool name)
   if(FO_STATIC_TOOLS AND arg_STATIC)
     target_link_options(${name} PRIVATE -static)
   elseif(FO_STATIC_TOOLS)
-    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -pie)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
   endif()
   if(arg_PRIVATE_HELPER)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)

@@ -132,8 +132,8 @@ class Bench {
   void measure_publish() {
     const Server server(socket_);
     std::vector<Contender> contenders{
-        {"MemoryManager: allocate, map, put, commit", [&] { return publish_with_manager(); }},
         {"plain client: allocate, put, commit", [&] { return publish_plainly(); }},
+        {"MemoryManager: allocate, map, put, commit", [&] { return publish_with_manager(); }},
     };
     bench::take_turns(contenders, runs_);
     bench::print_table("Publish, per allocation", "us", per_allocation(1e6), contenders);
@@ -143,15 +143,15 @@ class Bench {
     const Server server(socket_);
     publish_plainly();
     std::vector<Contender> contenders{
-        {"MemoryManager::import_all, fetch_metadata", [&] { return import_with_manager(); }},
-        {"plain client, the same requests", [&] { return import_plainly(false); }},
         {"plain client, get_allocation before export", [&] { return import_plainly(true); }},
+        {"plain client, the manager's requests", [&] { return import_plainly(false); }},
+        {"MemoryManager::import_all, fetch_metadata", [&] { return import_with_manager(); }},
     };
     bench::take_turns(contenders, runs_);
     const std::string count = std::to_string(allocations_);
     bench::print_table("Import of " + count + " allocations and " + count + " tensors", "ms", 1e3,
                        contenders);
-    std::printf("requests of the plain clients: %d, %d\n\n", requests_[0], requests_[1]);
+    std::printf("requests of the plain clients: %d, %d\n\n", requests_[1], requests_[0]);
   }
 
   // Everything on one core: what is compared is work, not how far the cores are apart.
@@ -171,8 +171,8 @@ class Bench {
       const Ponger ponger(gms::encode_frame(gms::GetLockStateRequest{}).size(),
                           gms::encode_frame(client.lock_state()).size());
       std::vector<Contender> contenders{
-          {"RpcClient::lock_state", [&] { return round_trips([&] { client.lock_state(); }); }},
           {"bare ping-pong of the same bytes", [&] { return round_trips([&] { ponger.ping(); }); }},
+          {"RpcClient::lock_state", [&] { return round_trips([&] { client.lock_state(); }); }},
       };
       bench::take_turns(contenders, runs_);
       bench::print_table("Round trip, both ends on one core", "us", 1e6, contenders);

@@ -290,8 +290,9 @@ TEST_F(Load, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
                                       "--socket", socket_, "--driver", "sim", "--slab", "64KiB"},
                                      spawn);
   const auto until = [&](auto condition) {
-    for (const auto deadline = gms::soon(); !deadline.expired(); std::this_thread::yield()) {
+    for (const auto deadline = gms::soon(); !deadline.expired();) {
       if (condition(state())) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     return false;
   };
