@@ -1,0 +1,358 @@
+#!/usr/bin/env bats
+# gms-serve: what its page promises. How a server deals with its clients is in tests/gms.
+
+# shellcheck disable=SC2154  # stderr and stderr_lines come from run
+
+load test_helper
+load gms_client
+
+setup() {
+  fo_setup
+  D=$T/gms
+  mkdir "$D"
+}
+
+# A gms-serve that is expected to end by itself.
+serve() { timeout 20 gms-serve "$@" 3>&-; }
+
+# What a server left in its folder besides lock files, which stay.
+left() { find "$D" -mindepth 1 ! -name '*.lock' -printf '%f\n'; }
+
+# start_bundle [OPTION]...: ready, in $D. Sets BG_PID.
+start_bundle() {
+  start_bg gms gms-serve --socket-dir "$D" "$@"
+  wait_for "[ -e $D/gms-ready ]"
+}
+
+# start_one [OPTION]...: one server, ready, at $S. Sets BG_PID.
+start_one() {
+  S=$T/one.sock
+  start_bg gms gms-serve --socket-path "$S" --ready-fd 9 "$@" 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+}
+
+children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad values, and options that don't go together, are usage errors" {
+  for args in "--devices x" "--devices 0,0" "--devices 1024" "--devices 0,," "--devices -1" \
+    "--tags a/b" "--tags a,a" "--tags a,,b" "--device 1" "--tag t" "--socket-path $T/s --device -1" \
+    "--socket-path $T/s --devices 0" "--socket-path $T/s --tags t" "--ready-fd 2" "--ready-fd x" \
+    "--alloc-retry-timeout 5" "--alloc-retry-interval -1s" "extra" "-- extra"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr serve $args --socket-dir "$D"
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "$output" = "" ]
+    [ "${#stderr_lines[@]}" -eq 2 ]
+    [[ ${stderr_lines[0]} == "gms-serve: error: "* ]]
+    [ "${stderr_lines[1]}" = "Try 'gms-serve --help'" ]
+  done
+  [ "$(ls -A "$D")" = "" ]
+}
+
+@test "--devices garbage and a ready descriptor that is not open: 64, and what is wrong with them" {
+  run --separate-stderr serve --devices garbage
+  [ "$status" -eq 64 ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number" ]
+  run --separate-stderr serve --socket-dir "$D" --ready-fd 99
+  [ "$status" -eq 64 ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
+}
+
+@test "a socket path of over 107 bytes is 64, and nothing is made" {
+  local path
+  path=$D/$(printf 'x%.0s' {1..100})
+  run --separate-stderr serve --socket-path "$path"
+  [ "$status" -eq 64 ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: socket path '$path': ${#path} bytes, at most 107 are possible" ]
+  [ "$(ls -A "$D")" = "" ]
+}
+
+@test "a flag beats the environment, which beats the configuration file" {
+  mkdir "$T/from-file"
+  cat >"$T/config.toml" <<END
+socket-dir = "$T/from-file"
+devices = [1]
+tags = ["a", "b"]
+alloc-retry-timeout = "3s"
+END
+  start_bg gms gms-serve --config "$T/config.toml"
+  wait_for "[ -e $T/from-file/gms-ready ]"
+  [ "$(cd "$T/from-file" && echo gms_[0-9]*.sock)" = "gms_1_a.sock gms_1_b.sock" ]
+  GMS_SOCKET_DIR=$D start_bg other gms-serve --config "$T/config.toml" --tags c
+  wait_for "[ -e $D/gms-ready ]"
+  [ "$(cd "$D" && echo gms_[0-9]*.sock)" = gms_1_c.sock ]
+}
+
+@test "a bad value in the configuration file is 78" {
+  echo 'devices = "some"' >"$T/config.toml"
+  run --separate-stderr serve --config "$T/config.toml"
+  [ "$status" -eq 78 ]
+  [ "$stderr" = "gms-serve: error: read configuration '$T/config.toml': devices: 'some' is not a device number" ]
+}
+
+# --- the driver -----------------------------------------------------------------------------------
+
+@test "no driver is 69, and how to ask for the simulated one" {
+  CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 69 ]
+  [ "$output" = "" ]
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  [[ $stderr == "gms-serve: error: no "*"CUDA driver: "*"; GMS_DRIVER=sim asks for the simulated one" ]]
+  [ "$(ls -A "$D")" = "" ]
+}
+
+@test "a driver that does not work is 69, one that is no choice 78, and a flag wins" {
+  GMS_SIM_FAULTS='cuInit:1=unknown' run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 69 ]
+  [ "$stderr" = "gms-serve: error: no usable CUDA driver: cuInit: CUDA_ERROR_UNKNOWN (999)" ]
+  GMS_DRIVER=simulated run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 78 ]
+  [ "$stderr" = "gms-serve: error: driver 'simulated': not auto, cuda, sim or a path" ]
+  GMS_DRIVER=simulated start_bundle --driver "$FO_BUILD/lib/sim/libcuda.so.1"
+}
+
+@test "a device that is not there is 69, one that fails 70, and nothing stays" {
+  run --separate-stderr serve --socket-dir "$D" --devices 0,9
+  [ "$status" -eq 69 ]
+  [ "$stderr" = "gms-serve: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
+  GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 70 ]
+  [ "$stderr" = "gms-serve: error: CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)" ]
+  [ "$(ls -A "$D")" = "" ]
+}
+
+@test "devices are those that this process sees" {
+  CUDA_VISIBLE_DEVICES=1 start_bundle --tags weights
+  local seen=("$D"/gms_[0-9]*.sock)
+  [ "${seen[*]}" = "$D/gms_0.sock $D/gms_0_weights.sock" ]
+}
+
+# --- a bundle -------------------------------------------------------------------------------------
+
+@test "a bundle: a server for each device and tag, links by number, and a word when it is ready" {
+  start_bundle --ready-fd 9 9>"$T/ready"
+  [ "$(left | grep -cE '^gms_GPU-[0-9a-f-]{36}_(weights|kv_cache)\.sock$')" -eq 4 ]
+  [ "$(stat -c %a "$D"/gms_GPU-*_weights.sock | sort -u)" = 600 ]
+  local device tag
+  for device in 0 1; do
+    for tag in weights kv_cache; do
+      [[ $(readlink "$D/gms_${device}_$tag.sock") == gms_GPU-*"_$tag.sock" ]]
+      [ "$(stat_field state --socket "$D/gms_${device}_$tag.sock")" = EMPTY ]
+    done
+    [ "$(readlink "$D/gms_$device.sock")" = "$(readlink "$D/gms_${device}_weights.sock")" ]
+  done
+  wait_for "[ ! -e /proc/$BG_PID/fd/9 ]"
+  [ "$(od -An -c "$T/ready" | tr -d ' ')" = '\n' ]
+  [ "$(cat "$T/gms.out")" = "" ]
+  [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
+}
+
+@test "without a folder named, the sockets are in TMPDIR" {
+  TMPDIR=$D start_bg gms gms-serve --devices 0 --tags weights
+  wait_for "[ -e $D/gms-ready ]"
+  [ "$(stat_field state --socket-dir "$D")" = EMPTY ]
+}
+
+@test "SIGTERM lets clients go and removes all but lock files: 0" {
+  start_bundle
+  local server=$BG_PID
+  publish "$D/gms_0.sock" 1000
+  ask_lock reader ro "$D/gms_0.sock"
+  wait_for "[ \"\$(stat_field ro_session_count --socket $D/gms_0.sock)\" = 1 ]"
+  kill -TERM "$server"
+  wait_exit "$server"
+  [ "$status" -eq 0 ]
+  [ "$(left)" = "" ]
+  wait_exit "$BG_PID"
+  [ "$(grep -c ': error: ' "$T/gms.err")" -eq 0 ]
+}
+
+@test "Ctrl-C, which the whole process group gets, ends it in the same way" {
+  start_bg gms setsid gms-serve --socket-dir "$D"
+  wait_for "[ -e $D/gms-ready ]"
+  [ "$(ps -o pgid= -p "$BG_PID" | tr -d ' ')" = "$BG_PID" ]
+  kill -INT -- "-$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ "$(left)" = "" ]
+  [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
+}
+
+@test "a second signal does not wait for a server that hangs" {
+  GMS_SIM_FAULTS='cuMemCreate:1=hang' start_bundle
+  local server=$BG_PID
+  {
+    frame type handshake_request lock_type rw timeout_ms nil
+    frame type allocate_request size 4096
+  } >"$T/writer.request"
+  start_bg writer socat "OPEN:$T/writer.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$D/gms_0.sock"
+  wait_for "[ \"\$(stat_field state --socket $D/gms_0.sock)\" = RW ]"
+  kill -TERM "$server"
+  wait_for "[ ! -e $D/gms-ready ]"
+  kill -TERM "$server" 2>/dev/null || :
+  wait_exit "$server"
+  [ "$status" -eq 0 ]
+  [ "$(left)" = "" ]
+}
+
+@test "a server that is killed takes the others along, and its status is ours: 137" {
+  start_bundle
+  local child children
+  children=$(children_of "$BG_PID")
+  [ "$(wc -l <<<"$children")" -eq 4 ]
+  kill -KILL "$(sed -n 2p <<<"$children")"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  for child in $children; do run ! kill -0 "$child"; done
+  [ "$(left)" = "" ]
+  [[ $(tail -n 1 "$T/gms.err") == "gms-serve: error: the server of device 0, tag "*" ended with status 137" ]]
+}
+
+@test "a GPU that fails while it serves ends everything with 70" {
+  GMS_SIM_FAULTS='cuMemCreate:1=700' start_bundle
+  publish "$D/gms_1.sock" 1000 || :
+  wait_exit "$BG_PID"
+  [ "$status" -eq 70 ]
+  [ "$(left)" = "" ]
+  [ "$(grep -c '^gms-serve: error: .*CUDA_ERROR_ILLEGAL_ADDRESS (700)$' "$T/gms.err")" -eq 1 ]
+  grep -qx 'gms-serve: error: the server of device 1, tag weights ended with status 70' "$T/gms.err"
+}
+
+@test "a parent that is killed takes its servers along, and what it leaves is replaced" {
+  start_bundle
+  local child children
+  children=$(children_of "$BG_PID")
+  publish "$D/gms_0.sock" 1000
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  for child in $children; do wait_for "! kill -0 $child"; done
+  [ -e "$D/gms-ready" ]
+  run -69 --separate-stderr gms-stat --socket "$D/gms_0.sock"
+  rm "$D/gms_0.sock"
+  start_bg second gms-serve --socket-dir "$D"
+  wait_for "grep -q ready $T/second.err"
+  [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ "$(left)" = "" ]
+}
+
+@test "a stale ready file goes even when there is no driver" {
+  echo stale >"$D/gms-ready"
+  GMS_DRIVER=/nonexistent run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 69 ]
+  [ ! -e "$D/gms-ready" ]
+}
+
+@test "a second bundle in a folder is refused, 73, and harms nothing" {
+  start_bundle --devices 0
+  local before
+  before=$(ls -lA "$D")
+  run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 73 ]
+  [[ $stderr == "gms-serve: error: serve socket '$D/gms_GPU-"*"_weights.sock': a server has it" ]]
+  [ "$(ls -lA "$D")" = "$before" ]
+  run --separate-stderr serve --socket-dir "$D" --devices 1
+  [ "$status" -eq 73 ]
+  [ "$stderr" = "gms-serve: error: make ready file '$D/gms-ready': it is another gms-serve's" ]
+  [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
+  [ "$(cd "$D" && echo gms_[0-9]*.sock)" = "gms_0.sock gms_0_kv_cache.sock gms_0_weights.sock" ]
+}
+
+@test "a folder that is not there, and a file in a link's place, are 73" {
+  run --separate-stderr serve --socket-dir "$T/none"
+  [ "$status" -eq 73 ]
+  [[ $stderr == "gms-serve: error: open lock file '$T/none/gms_GPU-"*".sock.lock': No such file or directory" ]]
+  echo precious >"$D/gms_0.sock"
+  run --separate-stderr serve --socket-dir "$D"
+  [ "$status" -eq 73 ]
+  [ "$stderr" = "gms-serve: error: make link '$D/gms_0.sock': a file is there" ]
+  [ "$(left)" = gms_0.sock ]
+  [ "$(cat "$D/gms_0.sock")" = precious ]
+}
+
+@test "a full file system is 73, and nothing but a lock file stays" {
+  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  # shellcheck disable=SC2016
+  run --separate-stderr unshare --map-root-user --mount sh -c '
+    mount -t tmpfs -o nr_inodes=2 none "$0" || exit 1
+    timeout 20 gms-serve --socket-dir "$0" 3>&-
+    status=$?
+    ls "$0"
+    exit "$status"' "$D"
+  [ "$status" -eq 73 ]
+  [[ $stderr == "gms-serve: error: bind socket '$D/gms_GPU-"*".sock': No space left on device" ]]
+  [[ $output == gms_GPU-*.sock.lock ]]
+  [ "${#lines[@]}" -eq 1 ]
+}
+
+@test "a ready descriptor that can't be written is 74, and nothing stays" {
+  run --separate-stderr serve --socket-dir "$D" --ready-fd 9 -q 9>/dev/full
+  [ "$status" -eq 74 ]
+  [ "$stderr" = "gms-serve: error: write to the ready descriptor: No space left on device" ]
+  [ "$(left)" = "" ]
+}
+
+# --- one server -----------------------------------------------------------------------------------
+
+@test "--socket-path: one server, no links, no ready file, also where GMS_SOCKET_DIR is set" {
+  export GMS_SOCKET_DIR=$D
+  start_one --device 1 --tag any -q
+  [ "$(ls -A "$D")" = "" ]
+  [ -S "$S" ]
+  [ "$(stat_field state --socket "$S")" = EMPTY ]
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ ! -e "$S" ]
+  [ -e "$S.lock" ]
+  [ "$(cat "$T/gms.err")" = "" ]
+}
+
+@test "a second server on a socket is refused, 73; a dead socket is replaced; a file is not" {
+  dead_socket "$T/one.sock"
+  start_one
+  run --separate-stderr serve --socket-path "$S"
+  [ "$status" -eq 73 ]
+  [ "$stderr" = "gms-serve: error: serve socket '$S': a server has it" ]
+  [ "$(stat_field state --socket "$S")" = EMPTY ]
+  echo precious >"$T/file"
+  run --separate-stderr serve --socket-path "$T/file"
+  [ "$status" -eq 73 ]
+  [ "$stderr" = "gms-serve: error: serve socket '$T/file': not a socket" ]
+  [ "$(cat "$T/file")" = precious ]
+}
+
+@test "a socket that somebody else serves is respected" {
+  echo_server "$T/one.sock"
+  run --separate-stderr serve --socket-path "$T/one.sock"
+  [ "$status" -eq 73 ]
+  [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': a server has it" ]
+  kill -0 "$BG_PID"
+  [ -S "$T/one.sock" ]
+}
+
+@test "memory that is not there is refused in time, and the server goes on" {
+  GMS_SIM_VRAM=4MiB start_one --alloc-retry-interval 10ms --alloc-retry-timeout 50ms
+  publish "$S" 2097152 4194304 2097152
+  [ "$(stat_field allocation_count --socket "$S")" = 2 ]
+  [ "$(stat_field state --socket "$S")" = COMMITTED ]
+  [ "$(grep -c '^gms-serve: warning: .*: no room for 4 MiB, trying again$' "$T/gms.err")" -eq 1 ]
+}
+
+@test "a host without memory for the simulated device is a device without memory" {
+  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  S=$T/one.sock
+  # shellcheck disable=SC2016
+  start_bg gms unshare --map-root-user --mount sh -c '
+    mount -t tmpfs -o size=4m none "$GMS_SIM_DIR" || exit 1
+    exec gms-serve --socket-path "$0" --alloc-retry-timeout 0' "$S"
+  wait_for "grep -q ready $T/gms.err"
+  publish "$S" 2097152 4194304
+  [ "$(stat_field allocation_count --socket "$S")" = 1 ]
+  [ "$(stat_field state --socket "$S")" = COMMITTED ]
+}
