@@ -356,3 +356,12 @@ END
   [ "$(stat_field allocation_count --socket "$S")" = 1 ]
   [ "$(stat_field state --socket "$S")" = COMMITTED ]
 }
+
+@test "SIGTERM ends it also while the driver hangs at the start" {
+  GMS_SIM_FAULTS='cuInit:1=hang' start_bg gms gms-serve --socket-dir "$D"
+  wait_for "[ -n \"\$(children_of $BG_PID)\" ]"
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [ "$(left)" = "" ]
+}

@@ -39,7 +39,9 @@ fo_teardown() {
   local pid left result=0
   if [ -z "${T:-}" ]; then return 0; fi
   export -n FO_TEST_MARK
-  for pid in "${BG_PIDS[@]}"; do kill -TERM "$pid" 2>/dev/null && kill -CONT "$pid"; done
+  for pid in "${BG_PIDS[@]}"; do
+    if kill -TERM "$pid" 2>/dev/null; then kill -CONT "$pid" 2>/dev/null || :; fi
+  done
   local until=$((SECONDS + 5))
   while left=$(processes_left) && [ "$SECONDS" -lt "$until" ]; do sleep 0.02; done
   if left=$(processes_left); then

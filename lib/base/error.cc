@@ -17,6 +17,7 @@ ExitStatus status_of_errno(int err) noexcept {
     case EDQUOT:
     case EIO:
     case EFBIG:
+    case EPIPE:
       return ExitStatus::kIoError;
     default:
       return ExitStatus::kOsError;

@@ -66,7 +66,7 @@ void RpcClient::gone(const std::string& reason) const {
 void RpcClient::wait_for(short events) {
   pollfd state{socket_.get(), events, 0};
   for (;;) {
-    const int ready = ::poll(&state, 1, deadline_.poll_timeout());
+    const int ready = ::poll(&state, 1, call_deadline_.poll_timeout());
     if (ready > 0) return;
     if (ready == 0) {
       throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + quoted(path_) + ": timed out");
@@ -120,6 +120,13 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
 
 template <typename Response, typename RequestMessage>
 Response RpcClient::call(const RequestMessage& request, UniqueFd* fd) {
+  return call_until<Response>(Deadline::after(kCallTimeout).sooner(deadline_), request, fd);
+}
+
+template <typename Response, typename RequestMessage>
+Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& request,
+                               UniqueFd* fd) {
+  call_deadline_ = deadline;
   send(encode_frame(request, kMaxRequestFrame));
   std::vector<UniqueFd> fds;
   const std::string body = receive(fds);
@@ -154,12 +161,10 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   if (left) {
     request.timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(*left).count();
   }
-  const Deadline calls = deadline_;
-  deadline_ = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
+  Deadline answer_by = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
   // The deadline of calls counts where it leaves the server the time it is given.
-  if (left && calls.at() > deadline.at()) deadline_ = deadline_.sooner(calls);
-  const auto response = call<HandshakeResponse>(request);
-  deadline_ = calls;
+  if (left && deadline_.at() > deadline.at()) answer_by = answer_by.sooner(deadline_);
+  const auto response = call_until<HandshakeResponse>(answer_by, request, nullptr);
   Handshake result{std::nullopt, response.committed};
   if (!response.success) return result;
   result.grant = parse_grant(response.granted_lock_type.value_or(""));

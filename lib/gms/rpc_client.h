@@ -33,6 +33,10 @@ struct Handshake {
 
 class RpcClient {
  public:
+  /// The most that any call but a handshake waits, whatever the deadline: a server that says
+  /// nothing for so long is not going to. Longer than a server tries to find memory by default.
+  static constexpr base::Duration kCallTimeout = std::chrono::minutes(5);
+
   enum class Retry {
     kNever,             // a socket that is missing or refuses is an error at once
     kUntilTheDeadline,  // for a first connect: look again every 50 ms
@@ -83,6 +87,9 @@ class RpcClient {
   Response call(const RequestMessage& request, base::UniqueFd* fd = nullptr);
 
  private:
+  template <typename Response, typename RequestMessage>
+  Response call_until(const base::Deadline& deadline, const RequestMessage& request,
+                      base::UniqueFd* fd);
   RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
       : path_(std::move(path)), socket_(std::move(socket)), deadline_(deadline) {}
   void send(std::string_view frame);
@@ -93,6 +100,7 @@ class RpcClient {
   std::string path_;
   base::UniqueFd socket_;
   base::Deadline deadline_ = base::Deadline::never();
+  base::Deadline call_deadline_ = base::Deadline::never();
   /// Bytes received beyond the last answer's end.
   std::string surplus_;
 };

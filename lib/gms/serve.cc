@@ -37,6 +37,11 @@ using base::UniqueFd;
 // What a server gets to let its clients go, before it is killed.
 constexpr base::Duration kGrace = std::chrono::seconds(5);
 
+// What was asked for, and what it amounts to here.
+struct Settings : ServeConfig {
+  std::size_t max_connections;
+};
+
 struct Pipe {
   UniqueFd reader;
   UniqueFd writer;
@@ -133,15 +138,18 @@ ReadyFile make_ready_file(const std::string& path) {
 }
 
 // What the parent needs to know of the devices, asked by a child: the parent stays free of CUDA.
-// nullopt, with the child's exit status, when that failed; the child has said why.
+// No devices, and the child's exit status, when that failed; the child has said why.
 struct Probe {
   std::vector<cuda::DeviceInfo> devices;
   int status = 0;
 };
 
-Probe probe_devices(const ServeConfig& config) {
+// nullopt when a signal asks us to end meanwhile: a driver may hang.
+std::optional<Probe> probe_devices(const Settings& config, int signal_fd) {
   Pipe pipe = make_pipe();
-  const os::Child child = os::fork_child([&] {
+  os::SpawnOptions options;
+  options.parent_death_signal = SIGKILL;
+  const auto report_devices = [&] {
     const auto driver = cuda::Driver::open(config.driver);
     std::vector<int> wanted = config.devices;
     if (wanted.empty()) {
@@ -155,11 +163,20 @@ Probe probe_devices(const ServeConfig& config) {
     }
     os::write_all(pipe.writer.get(), report, "report the devices");
     return 0;
-  });
+  };
+  const os::Child child = os::fork_child(report_devices, options);
   pipe.writer.reset();
   std::string report;
   char buffer[4096];
   for (;;) {
+    pollfd events[]{{pipe.reader.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
+    if (::poll(events, 2, -1) < 0 && errno != EINTR) throw_errno(errno, "ask for the devices");
+    if (events[1].revents != 0) {
+      child.signal(SIGKILL);
+      static_cast<void>(child.wait(Deadline::never()));
+      return std::nullopt;
+    }
+    if (events[0].revents == 0) continue;
     const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_errno(errno, "ask for the devices");
@@ -185,7 +202,7 @@ struct Place {
   std::vector<OwnedPath> links;
 };
 
-int run_child(const ServeConfig& config, Place& place, UniqueFd ready) {
+int run_child(const Settings& config, Place& place, UniqueFd ready) {
   // SIGINT of a terminal goes to all of us; the parent turns it into our SIGTERM.
   const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
   ServerConfig server;
@@ -196,6 +213,7 @@ int run_child(const ServeConfig& config, Place& place, UniqueFd ready) {
   server.stop_fd = stop.get();
   server.alloc_retry_interval = config.alloc_retry_interval;
   server.alloc_retry_timeout = config.alloc_retry_timeout;
+  server.max_connections = config.max_connections;
   run_server(std::move(server), [&] {
     os::write_all(ready.get(), ".", "report being ready");
     ready.reset();
@@ -205,17 +223,22 @@ int run_child(const ServeConfig& config, Place& place, UniqueFd ready) {
 
 class Bundle {
  public:
-  Bundle(const ServeConfig& config, std::vector<Place> places)
+  Bundle(const Settings& config, std::vector<Place> places, UniqueFd signals)
       : config_(config),
         places_(std::move(places)),
-        signals_(os::open_signal_fd(os::signal_set({SIGTERM, SIGINT}))),
+        signals_(std::move(signals)),
         ready_fd_(config.ready_fd) {}
 
   int run() {
-    start();
-    const std::optional<int> first = wait();
-    stop();
-    return first.value_or(0);
+    try {
+      start();
+      const std::optional<int> first = wait();
+      stop();
+      return first.value_or(0);
+    } catch (...) {
+      stop();  // whoever starts the next one must find the sockets free
+      throw;
+    }
   }
 
  private:
@@ -286,8 +309,8 @@ class Bundle {
     const Deadline deadline = Deadline::after(kGrace);
     for (const os::Child& child : children_) {
       if (wait_or_second_signal(child, deadline)) continue;
-      os::log(os::LogLevel::kWarning, "kill server process {}: it did not end in time",
-              child.pid());
+      os::log(os::LogLevel::kWarning, "kill server process {}: {}", child.pid(),
+              deadline.expired() ? "it did not end in time" : "asked again to end");
       child.signal(SIGKILL);
       static_cast<void>(child.wait(Deadline::never()));
     }
@@ -306,7 +329,7 @@ class Bundle {
     }
   }
 
-  const ServeConfig& config_;
+  const Settings& config_;
   std::vector<Place> places_;
   UniqueFd signals_;
   UniqueFd ready_fd_;
@@ -318,7 +341,7 @@ class Bundle {
 }  // namespace
 
 int serve(const ServeConfig& given) {
-  ServeConfig config = given;
+  Settings config{given, 0};
   config.socket_dir = socket_dir_or_default(given.socket_dir);
   if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
     throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
@@ -327,11 +350,13 @@ int serve(const ServeConfig& given) {
   const std::string ready = ready_path(config.socket_dir);
   if (is_bundle && !is_live_ready_file(ready)) ::unlink(ready.c_str());
   os::block_signals(os::signal_set({SIGTERM, SIGINT}));
-  os::raise_fd_limit();
-  const Probe probe = probe_devices(config);
-  if (probe.status != 0) return probe.status;
+  UniqueFd signals = os::open_signal_fd(os::signal_set({SIGTERM, SIGINT}));
+  config.max_connections = os::raise_fd_limit() / 2;  // the rest is the driver's
+  const std::optional<Probe> probe = probe_devices(config, signals.get());
+  if (!probe) return 0;
+  if (probe->status != 0) return probe->status;
   std::vector<Place> places;
-  for (const cuda::DeviceInfo& device : probe.devices) {
+  for (const cuda::DeviceInfo& device : probe->devices) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
@@ -350,7 +375,7 @@ int serve(const ServeConfig& given) {
     throw Error(ExitStatus::kCannotCreate,
                 "make ready file " + base::quoted(ready) + ": it is another gms-serve's");
   }
-  return Bundle(config, std::move(places)).run();
+  return Bundle(config, std::move(places), std::move(signals)).run();
 }
 
 }  // namespace fo::gms

@@ -118,6 +118,10 @@ AcquireEnd acquire(const AcquireOptions& options,
   }
   // A signal that came with the grant is not left for the command, which may be pid 1 and deaf.
   if (const int signal = os::read_signal(signal_fd.get()); signal != 0) return {0, signal};
+  if (result.outcome != os::LockWait::kLocked) {
+    throw Error(ExitStatus::kOsError,
+                "acquire lock " + base::quoted(options.path) + ": woken for no signal");
+  }
   events.granted(result.grant);
   if (options.exec) become_command(lock, result.grant, options.command);
   if (!options.command.empty()) {

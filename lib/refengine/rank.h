@@ -5,37 +5,16 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "base/units.h"
 #include "cuda/memory.h"
 #include "gms/memory_manager.h"
 #include "refengine/kv_memory.h"
+#include "refengine/rank_options.h"
 #include "refengine/transformer.h"
 #include "refengine/weight_map.h"
 
 namespace fo::refengine {
-
-struct RankOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t ranks = 1;
-  ModelConfig config;
-  /// As cuda::Driver::open takes it.
-  std::string driver;
-  /// The GMS that has the weights.
-  std::string socket;
-  int device = 0;
-  base::ByteCount kv_bytes = 0;
-  /// For the weights to be published, at start.
-  base::Duration load_timeout{};
-  /// For a reader's lock, at waking.
-  base::Duration remap_timeout{};
-  /// For a full device to make room for the KV cache.
-  base::Duration kv_retry{};
-  /// Work on copies in host memory, as on a real GPU, also where the driver is the simulated one.
-  bool host_copies = false;
-};
 
 class Rank {
  public:

@@ -13,6 +13,7 @@
 #include "os/signals.h"
 #include "refengine/events.h"
 #include "refengine/frame.h"
+#include "refengine/rank.h"
 
 namespace fo::refengine {
 namespace {

@@ -1,44 +1,25 @@
 #include "refengine/weight_map.h"
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "gms/tensor_metadata.h"
 
 namespace fo::refengine {
 namespace {
-
-using nlohmann::json;
-
-constexpr std::size_t kMaxDimensions = 8;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& reason) {
   throw base::Error(base::ExitStatus::kBadData, "map tensor " + base::quoted(name) + ": " + reason);
 }
 
-std::vector<std::uint64_t> extents(const json& value, const char* key, const std::string& name) {
-  const auto at = value.find(key);
-  if (at == value.end() || !at->is_array() || at->size() > kMaxDimensions) {
-    refuse(name, std::string(key) + " is not a short list");
+// Strides of extents of one mean nothing.
+bool is_contiguous(const gms::TensorMetadata& tensor) {
+  const std::vector<base::ByteCount> dense = gms::contiguous_stride(tensor.shape);
+  for (std::size_t i = 0; i < dense.size(); ++i) {
+    if (tensor.shape[i] > 1 && tensor.stride[i] != dense[i]) return false;
   }
-  std::vector<std::uint64_t> numbers;
-  for (const json& number : *at) {
-    if (!number.is_number_unsigned()) refuse(name, std::string(key) + " is not a list of sizes");
-    numbers.push_back(number.get<std::uint64_t>());
-  }
-  return numbers;
-}
-
-void check_contiguous(const json& value, const std::vector<std::uint64_t>& shape,
-                      const std::string& name) {
-  if (!value.contains("stride")) return;
-  const std::vector<std::uint64_t> stride = extents(value, "stride", name);
-  if (stride.size() != shape.size()) refuse(name, "shape and stride differ in length");
-  std::uint64_t expected = 1;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] > 1 && stride[i] != expected) refuse(name, "not contiguous");
-    expected *= shape[i];
-  }
+  return true;
 }
 
 }  // namespace
@@ -47,13 +28,12 @@ WeightView map_weights(const gms::Metadata& metadata,
                        const std::function<AllocationBytes(const std::string& id)>& find) {
   WeightView view;
   for (const auto& [name, entry] : metadata) {
-    const json value = json::parse(entry.value, nullptr, false);
-    if (!value.is_object()) refuse(name, "its metadata is not a JSON object");
-    const auto dtype_name = value.find("dtype");
-    if (dtype_name == value.end() || !dtype_name->is_string()) refuse(name, "dtype is missing");
-    const auto dtype = parse_torch_dtype(dtype_name->get<std::string>());
+    std::optional<gms::TensorMetadata> about = gms::parse_tensor_metadata(entry.value);
+    if (!about) refuse(name, "its metadata is not that of a tensor");
+    const auto dtype = parse_torch_dtype(about->dtype);
     if (!dtype) continue;
-    TensorView tensor{*dtype, extents(value, "shape", name), nullptr};
+    if (!is_contiguous(*about)) refuse(name, "not contiguous");
+    TensorView tensor{*dtype, std::move(about->shape), nullptr};
     const AllocationBytes allocation = find(entry.allocation_id);
     if (allocation.data == nullptr || entry.offset_bytes > allocation.size) {
       refuse(name, "outside the layout's allocations");
@@ -65,7 +45,6 @@ WeightView map_weights(const gms::Metadata& metadata,
       room /= extent;
     }
     if (room == 0) refuse(name, "longer than its allocation");
-    check_contiguous(value, tensor.shape, name);
     tensor.data = allocation.data + entry.offset_bytes;
     view.emplace(name, std::move(tensor));
   }

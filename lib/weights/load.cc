@@ -18,11 +18,11 @@
 #include "gms/layout.h"
 #include "gms/memory_manager.h"
 #include "gms/remap_check.h"
+#include "gms/sha256.h"
+#include "gms/tensor_metadata.h"
 #include "os/log.h"
 #include "weights/model.h"
 #include "weights/pack.h"
-#include "weights/sha256.h"
-#include "weights/tensor_metadata.h"
 #include "weights/workers.h"
 
 namespace fo::weights {
@@ -69,7 +69,7 @@ struct ReadBack {
 
 std::string read_back(Lane& lane, ByteCount chunk, const ModelFile& file, const Tensor& tensor,
                       DevicePtr address, const ReadBack& what) {
-  std::optional<Sha256> hash;
+  std::optional<gms::Sha256> hash;
   if (what.digest) hash.emplace();
   for (ByteCount at = 0; at < tensor.size; at += chunk) {
     const ByteCount size = std::min(chunk, tensor.size - at);
@@ -217,8 +217,8 @@ class Loading {
       const Placement& place = plan_.placements[i];
       const std::string& id = manager_.allocations()[place.allocation].allocation.allocation_id;
       const std::string value =
-          format_tensor_metadata({std::string(tensor.dtype->torch_name), tensor.shape,
-                                  contiguous_stride(tensor.shape), digests_[i]});
+          gms::format_tensor_metadata({std::string(tensor.dtype->torch_name), tensor.shape,
+                                       gms::contiguous_stride(tensor.shape), digests_[i]});
       manager_.rpc().put_metadata(tensor.name, id, place.offset, value);
       layout.put(tensor.name, id, static_cast<std::int64_t>(place.offset), value);
     }
@@ -244,7 +244,7 @@ class Loading {
   }
 
   static ByteCount bytes_of(const std::string& name, std::string_view value) {
-    const auto metadata = parse_tensor_metadata(value);
+    const auto metadata = gms::parse_tensor_metadata(value);
     const DType* dtype = metadata ? find_torch_dtype(metadata->dtype) : nullptr;
     if (dtype == nullptr) {
       os::log(os::LogLevel::kWarning, "metadata {}: of no known kind, its bytes are not counted",
@@ -268,10 +268,12 @@ class Loading {
       const Tensor& tensor = model_.tensors[i].tensor;
       const auto entry = metadata.find(tensor.name);
       if (entry == metadata.end()) refuse(tensor.name, "not there");
-      auto found = parse_tensor_metadata(entry->second.value);
+      auto found = gms::parse_tensor_metadata(entry->second.value);
       if (found) found->digest.clear();
-      const TensorMetadata wanted{
-          std::string(tensor.dtype->torch_name), tensor.shape, contiguous_stride(tensor.shape), {}};
+      const gms::TensorMetadata wanted{std::string(tensor.dtype->torch_name),
+                                       tensor.shape,
+                                       gms::contiguous_stride(tensor.shape),
+                                       {}};
       if (found != wanted) refuse(tensor.name, "of another dtype, shape or stride");
       const auto holder = by_id.find(entry->second.allocation_id);
       const ByteCount offset = entry->second.offset_bytes;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "gms/tensor_metadata.h"
 
 namespace fo::weights {
 namespace {
@@ -71,7 +72,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (place_ != Place::kList) unexpected("a number");
     std::vector<ByteCount>& list = field_ == kShape ? tensor_.shape : offsets_;
-    if (list.size() >= (field_ == kShape ? kMaxRank : 2)) fail_tensor("too many numbers in a list");
+    if (list.size() >= (field_ == kShape ? gms::kMaxTensorRank : 2))
+      fail_tensor("too many numbers in a list");
     list.push_back(value);
     return true;
   }

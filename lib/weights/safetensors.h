@@ -25,9 +25,8 @@ struct Tensor {
 inline constexpr base::ByteCount kPrefixSize = 8;
 /// The reference implementation's limit.
 inline constexpr base::ByteCount kMaxHeader = 100'000'000;
-/// Limits of our own, to names (they become metadata keys) and to the rank of a tensor.
+/// A limit of our own: names become metadata keys.
 inline constexpr std::size_t kMaxTensorName = 4096;
-inline constexpr std::size_t kMaxRank = 64;
 
 /// How long prefix and header are together, from a file's first kPrefixSize bytes (or fewer, which
 /// is an error). `file` is a name for messages. Throws Error(kBadData) for a header that is over

@@ -71,7 +71,6 @@ TEST(WeightMap, BrokenMetadataIsRefused) {
        {"", "x", "[]", "{}", R"({"dtype":1,"shape":[1]})", R"({"dtype":"torch.float32"})",
         R"({"dtype":"torch.float32","shape":4})", R"({"dtype":"torch.float32","shape":[-1]})",
         R"({"dtype":"torch.float32","shape":[0]})", R"({"dtype":"torch.float32","shape":["1"]})",
-        R"({"dtype":"torch.float32","shape":[1,1,1,1,1,1,1,1,1]})",
         R"({"dtype":"torch.float32","shape":[2,3],"stride":[1,2]})",
         R"({"dtype":"torch.float32","shape":[2,3],"stride":[3]})",
         R"({"dtype":"torch.float32","shape":[2],"stride":"x"})"}) {

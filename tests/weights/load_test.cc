@@ -16,9 +16,9 @@
 #include "cuda/sim_folder.h"
 #include "gms/gms_process.h"
 #include "gms/memory_manager.h"
+#include "gms/tensor_metadata.h"
 #include "support.h"
 #include "weights/dtype.h"
-#include "weights/tensor_metadata.h"
 
 namespace fo::weights {
 namespace {
@@ -96,9 +96,9 @@ class Load : public testing::Test {
       const auto* bytes =
           reinterpret_cast<const char*>(holder->address + entry->second.offset_bytes);
       EXPECT_EQ(std::memcmp(bytes, part.bytes.data(), part.bytes.size()), 0) << part.name;
-      const auto read = parse_tensor_metadata(entry->second.value);
+      const auto read = gms::parse_tensor_metadata(entry->second.value);
       ASSERT_TRUE(read) << entry->second.value;
-      EXPECT_EQ(format_tensor_metadata(*read), entry->second.value);
+      EXPECT_EQ(gms::format_tensor_metadata(*read), entry->second.value);
       EXPECT_EQ(read->dtype, find_dtype(part.dtype)->torch_name);
     }
   }

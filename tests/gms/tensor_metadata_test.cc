@@ -1,11 +1,11 @@
-#include "weights/tensor_metadata.h"
+#include "gms/tensor_metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "weights/sha256.h"
+#include "gms/sha256.h"
 
-namespace fo::weights {
+namespace fo::gms {
 namespace {
 
 using testing::ElementsAre;
@@ -65,4 +65,4 @@ TEST(Sha256, IsThatOfFips180) {
 }
 
 }  // namespace
-}  // namespace fo::weights
+}  // namespace fo::gms

@@ -1,11 +1,9 @@
-#include "weights/tensor_metadata.h"
+#include "gms/tensor_metadata.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "weights/safetensors.h"
-
-namespace fo::weights {
+namespace fo::gms {
 namespace {
 
 using base::ByteCount;
@@ -24,7 +22,8 @@ std::string format_list(const std::vector<ByteCount>& numbers) {
 
 std::optional<std::vector<ByteCount>> read_list(const json& value, const char* key) {
   const auto found = value.find(key);
-  if (found == value.end() || !found->is_array() || found->size() > kMaxRank) return std::nullopt;
+  if (found == value.end() || !found->is_array() || found->size() > kMaxTensorRank)
+    return std::nullopt;
   std::vector<ByteCount> numbers;
   for (const json& number : *found) {
     if (!number.is_number_unsigned()) return std::nullopt;
@@ -76,4 +75,4 @@ std::optional<TensorMetadata> parse_tensor_metadata(std::string_view value) {
   return metadata;
 }
 
-}  // namespace fo::weights
+}  // namespace fo::gms

@@ -1,6 +1,7 @@
 // What a layout says about a tensor: the value of its metadata key, one JSON object.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,7 +9,10 @@
 
 #include "base/strong.h"
 
-namespace fo::weights {
+namespace fo::gms {
+
+/// No tensor has more dimensions than this.
+inline constexpr std::size_t kMaxTensorRank = 64;
 
 struct TensorMetadata {
   /// As PyTorch spells it, e.g. "torch.bfloat16".
@@ -31,4 +35,4 @@ std::string format_tensor_metadata(const TensorMetadata& metadata);
 /// From any JSON spelling; a missing stride is contiguous. nullopt: not the metadata of a tensor.
 std::optional<TensorMetadata> parse_tensor_metadata(std::string_view value);
 
-}  // namespace fo::weights
+}  // namespace fo::gms

@@ -8,7 +8,7 @@
 
 struct evp_md_ctx_st;
 
-namespace fo::weights {
+namespace fo::gms {
 
 class Sha256 {
  public:
@@ -24,4 +24,4 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
-}  // namespace fo::weights
+}  // namespace fo::gms

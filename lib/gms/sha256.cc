@@ -1,4 +1,4 @@
-#include "weights/sha256.h"
+#include "gms/sha256.h"
 
 #include <openssl/evp.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace fo::weights {
+namespace fo::gms {
 namespace {
 
 void check(int result) {
@@ -41,4 +41,4 @@ std::string Sha256::finish() {
   return text;
 }
 
-}  // namespace fo::weights
+}  // namespace fo::gms
