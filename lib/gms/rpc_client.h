@@ -81,12 +81,11 @@ class RpcClient {
   [[nodiscard]] int fd() const { return socket_.get(); }
   [[nodiscard]] const std::string& socket_path() const { return path_; }
 
+ private:
   /// Sends a request and waits for its answer; `fd` takes the descriptor that came along, of which
   /// there must be exactly one when `fd` is given and none otherwise.
   template <typename Response, typename RequestMessage>
   Response call(const RequestMessage& request, base::UniqueFd* fd = nullptr);
-
- private:
   template <typename Response, typename RequestMessage>
   Response call_until(const base::Deadline& deadline, const RequestMessage& request,
                       base::UniqueFd* fd);

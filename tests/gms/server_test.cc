@@ -104,11 +104,9 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
   start();
   RpcClient writer = enter(LockType::kRw);
   EXPECT_THROW(writer.allocate(0, "t"), RequestRefused);
-  EXPECT_THROW(writer.call<AllocateResponse>(AllocateRequest{-5, "t"}), RequestRefused);
+  EXPECT_THROW(writer.allocate(static_cast<base::ByteCount>(-5), "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(257 * base::kMiB, "t"), RequestRefused);
-  EXPECT_THROW(
-      writer.call<AllocateResponse>(AllocateRequest{std::numeric_limits<std::int64_t>::max(), "t"}),
-      RequestRefused);
+  EXPECT_THROW(writer.allocate(std::numeric_limits<std::int64_t>::max(), "t"), RequestRefused);
   EXPECT_THROW(writer.put_metadata("k", "no such id", 0, ""), RequestRefused);
   const AllocateResponse made = writer.allocate(1, "t");
   EXPECT_THROW(writer.put_metadata("k", made.allocation_id, kGranule, ""), RequestRefused);
@@ -116,7 +114,7 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
       writer.put_metadata("k", made.allocation_id, 0, std::string(kMaxMetadataValue + 1, 'v')),
       RequestRefused);
   EXPECT_THROW(writer.export_allocation("no such id"), RequestRefused);
-  EXPECT_THROW(writer.call<HandshakeResponse>(HandshakeRequest{"ro", 0}), RequestRefused);
+  EXPECT_THROW(writer.shake_hands(LockType::kRo, soon()), RequestRefused);
   EXPECT_FALSE(writer.free_allocation("no such id"));
   EXPECT_FALSE(writer.delete_metadata("no such key"));
   EXPECT_TRUE(writer.free_allocation(made.allocation_id));

@@ -9,8 +9,8 @@
 #include "refengine/generation.h"
 #include "refengine/make_model.h"
 #include "refengine/reference_model.h"
-#include "support/temp_dir.h"
 #include "refengine/tokens.h"
+#include "support/temp_dir.h"
 
 namespace fo::refengine {
 namespace {
