@@ -38,6 +38,44 @@ struct Event {
   }
 };
 
+/// What two answers tell about a server.
+struct LockState {
+  std::string state;
+  bool has_rw_session = false;
+  std::int64_t ro_session_count = 0;
+  std::int64_t waiting_writers = 0;
+  bool committed = false;
+  bool is_ready = false;
+  bool layout_committed = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("state", self.state);
+    visit("has_rw_session", self.has_rw_session);
+    visit("ro_session_count", self.ro_session_count);
+    visit("waiting_writers", self.waiting_writers);
+    visit("committed", self.committed);
+    visit("is_ready", self.is_ready);
+    visit("layout_committed", self.layout_committed);
+  }
+};
+
+/// What two answers tell about an allocation.
+struct AllocationRecord {
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::string tag = "default";
+  std::int64_t layout_slot = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("tag", self.tag);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
 struct HandshakeRequest {
   static constexpr std::string_view kType = "handshake_request";
   std::string lock_type;
@@ -68,26 +106,13 @@ struct GetRuntimeStateRequest {
   static void each_field(Self&, Visit&&) {}
 };
 
-struct GetRuntimeStateResponse {
+struct GetRuntimeStateResponse : LockState {
   static constexpr std::string_view kType = "get_runtime_state_response";
-  std::string state;
-  bool has_rw_session = false;
-  std::int64_t ro_session_count = 0;
-  std::int64_t waiting_writers = 0;
-  bool committed = false;
-  bool is_ready = false;
-  bool layout_committed = false;
   std::int64_t allocation_count = 0;
   std::string memory_layout_hash;
   template <typename Self, typename Visit>
   static void each_field(Self& self, Visit&& visit) {
-    visit("state", self.state);
-    visit("has_rw_session", self.has_rw_session);
-    visit("ro_session_count", self.ro_session_count);
-    visit("waiting_writers", self.waiting_writers);
-    visit("committed", self.committed);
-    visit("is_ready", self.is_ready);
-    visit("layout_committed", self.layout_committed);
+    LockState::each_field(self, visit);
     visit("allocation_count", self.allocation_count);
     visit("memory_layout_hash", self.memory_layout_hash);
   }
@@ -237,21 +262,8 @@ struct ExportAllocationRequest {
   }
 };
 
-struct ExportAllocationResponse {
+struct ExportAllocationResponse : AllocationRecord {
   static constexpr std::string_view kType = "export_allocation_response";
-  std::string allocation_id;
-  std::int64_t size = 0;
-  std::int64_t aligned_size = 0;
-  std::string tag = "default";
-  std::int64_t layout_slot = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocation_id", self.allocation_id);
-    visit("size", self.size);
-    visit("aligned_size", self.aligned_size);
-    visit("tag", self.tag);
-    visit("layout_slot", self.layout_slot);
-  }
 };
 
 struct GetAllocationRequest {
@@ -263,21 +275,8 @@ struct GetAllocationRequest {
   }
 };
 
-struct GetAllocationResponse {
+struct GetAllocationResponse : AllocationRecord {
   static constexpr std::string_view kType = "get_allocation_response";
-  std::string allocation_id;
-  std::int64_t size = 0;
-  std::int64_t aligned_size = 0;
-  std::string tag = "default";
-  std::int64_t layout_slot = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocation_id", self.allocation_id);
-    visit("size", self.size);
-    visit("aligned_size", self.aligned_size);
-    visit("tag", self.tag);
-    visit("layout_slot", self.layout_slot);
-  }
 };
 
 struct ListAllocationsRequest {
@@ -346,25 +345,8 @@ struct GetLockStateRequest {
   static void each_field(Self&, Visit&&) {}
 };
 
-struct GetLockStateResponse {
+struct GetLockStateResponse : LockState {
   static constexpr std::string_view kType = "get_lock_state_response";
-  std::string state;
-  bool has_rw_session = false;
-  std::int64_t ro_session_count = 0;
-  std::int64_t waiting_writers = 0;
-  bool committed = false;
-  bool is_ready = false;
-  bool layout_committed = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("state", self.state);
-    visit("has_rw_session", self.has_rw_session);
-    visit("ro_session_count", self.ro_session_count);
-    visit("waiting_writers", self.waiting_writers);
-    visit("committed", self.committed);
-    visit("is_ready", self.is_ready);
-    visit("layout_committed", self.layout_committed);
-  }
 };
 
 struct GetAllocationStateRequest {

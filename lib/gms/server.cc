@@ -64,7 +64,7 @@ struct Overloaded : Handlers... {
   using Handlers::operator()...;
 };
 
-GetAllocationResponse describe(const Allocation& allocation) {
+AllocationRecord describe(const Allocation& allocation) {
   return {allocation.allocation_id, static_cast<std::int64_t>(allocation.size),
           static_cast<std::int64_t>(allocation.aligned_size), allocation.tag,
           static_cast<std::int64_t>(allocation.layout_slot)};
@@ -421,11 +421,7 @@ class Server {
 
   awaitable<std::optional<Reply>> answer_export(const ExportAllocationRequest& request) {
     const Allocation& allocation = find_allocation(request.allocation_id);
-    ExportAllocationResponse response{
-        allocation.allocation_id, static_cast<std::int64_t>(allocation.size),
-        static_cast<std::int64_t>(allocation.aligned_size), allocation.tag,
-        static_cast<std::int64_t>(allocation.layout_slot)};
-    Reply answer = reply(response);
+    Reply answer = reply(ExportAllocationResponse{describe(allocation)});
     auto call = [memory = memory_.at(allocation.allocation_id)] { return memory->export_fd(); };
     answer.fd = co_await on_cuda_thread(std::move(call));
     co_return answer;
@@ -458,13 +454,13 @@ class Server {
               return reply(MetadataDeleteResponse{model_.layout().erase(wanted.key)});
             },
             [&](GetAllocationRequest& wanted) {
-              return reply(describe(find_allocation(wanted.allocation_id)));
+              return reply(GetAllocationResponse{describe(find_allocation(wanted.allocation_id))});
             },
             [&](ListAllocationsRequest& wanted) {
               ListAllocationsResponse response;
               for (const auto& [slot, allocation] : model_.layout().allocations()) {
                 if (!wanted.tag || *wanted.tag == allocation.tag) {
-                  response.allocations.push_back(describe(allocation));
+                  response.allocations.push_back({describe(allocation)});
                 }
               }
               return reply(response);

@@ -146,16 +146,7 @@ GetLockStateResponse ServerModel::lock_state() const {
 }
 
 GetRuntimeStateResponse ServerModel::runtime_state() const {
-  const GetLockStateResponse lock = lock_state();
-  return {lock.state,
-          lock.has_rw_session,
-          lock.ro_session_count,
-          lock.waiting_writers,
-          lock.committed,
-          lock.is_ready,
-          lock.layout_committed,
-          static_cast<std::int64_t>(layout_.allocations().size()),
-          hash_};
+  return {lock_state(), static_cast<std::int64_t>(layout_.allocations().size()), hash_};
 }
 
 void ServerModel::add_event(std::string kind, std::size_t allocation_count) {

@@ -47,13 +47,13 @@ struct SpawnOptions {
   /// parent that died first.
   int parent_death_signal = 0;
   /// Inherited in spite of CLOEXEC, under the same number.
-  std::vector<int> keep_fds;
+  std::vector<int> keep_fds = {};
   /// Given to the child as stdin, stdout, stderr where >= 0; else ours are inherited.
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
   /// Set in the child's environment, after ours.
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
 };
 
 /// Starts a program (searched in PATH) with signals as restore_signals leaves them. A program that

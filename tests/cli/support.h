@@ -4,27 +4,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <functional>
 #include <string>
 
-#include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::cli::test {
 
-struct Failure {
-  base::ExitStatus status = base::ExitStatus::kOk;
-  std::string message;
-};
-/// The status and message of the Error that `action` throws.
-inline Failure failure_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    return {error.status(), error.what()};
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
+using fo::test::Failure;
+using fo::test::failure_of;
 
 /// An environment variable for as long as this lives.
 class ScopedVariable {

@@ -5,31 +5,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <functional>
 #include <string>
 
 #include "base/deadline.h"
-#include "base/error.h"
 #include "base/unique_fd.h"
+#include "support/failure.h"
 
 namespace fo::os::test {
 
-inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
+using fo::test::Failure;
+using fo::test::failure_of;
 
-/// The status and message of the Error that `action` throws.
-struct Failure {
-  base::ExitStatus status = base::ExitStatus::kOk;
-  std::string message;
-};
-inline Failure failure_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    return {error.status(), error.what()};
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
 
 /// All that can be read until the end.
 inline std::string read_to_end(int fd) {
