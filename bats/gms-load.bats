@@ -258,7 +258,7 @@ refused() {
 # --- progress -------------------------------------------------------------------------------------
 
 @test "a terminal on standard error shows progress, unless -q" {
-  command -v script >/dev/null || skip_because script "script(1) is not installed"
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
   make_model "$T/m"
   serve
   script -qec "gms-load --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-

@@ -86,17 +86,6 @@ void declare_rank(CLI::App& app, Options& options) {
   sub->add_option("RANK", options.rank)->required();
 }
 
-std::optional<base::Duration> remap_timeout_from_environment() {
-  const char* text = std::getenv("GMS_REMAP_TIMEOUT_MS");
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  const auto value = base::parse_uint(text);
-  if (!value || *value > 100'000'000) {
-    throw base::Error(base::ExitStatus::kConfig, "read GMS_REMAP_TIMEOUT_MS " + base::quoted(text) +
-                                                     ": not a number of milliseconds");
-  }
-  return std::chrono::milliseconds(*value);
-}
-
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
@@ -122,7 +111,7 @@ refengine::EngineOptions to_engine_options(const Options& options) {
   }
   if (engine.driver.empty()) engine.driver = "auto";
   const auto wanted =
-      options.remap_timeout ? options.remap_timeout : remap_timeout_from_environment();
+      options.remap_timeout ? options.remap_timeout : cli::remap_timeout_from_environment();
   engine.remap_timeout = wanted.value_or(engine.remap_timeout);
   return engine;
 }

@@ -20,10 +20,7 @@ constexpr const char* kTimeoutVariable = "GMS_REMAP_TIMEOUT_MS";
 // The variable, unlike the flag, is a bare number of milliseconds.
 std::optional<base::Duration> parse_timeout(const std::string& text) {
   const char* value = std::getenv(kTimeoutVariable);
-  if (value != nullptr && text == value) {
-    const std::optional<std::uint64_t> number = base::parse_uint(text);
-    if (number) return base::parse_duration(std::to_string(*number) + "ms");
-  }
+  if (value != nullptr && text == value) return cli::remap_timeout_from_environment();
   return base::parse_duration(text);
 }
 

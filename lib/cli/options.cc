@@ -1,6 +1,9 @@
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "base/error.h"
 
 namespace fo::cli {
 namespace {
@@ -38,6 +41,12 @@ std::vector<std::string> split_list(const std::string& text) {
     if (comma == std::string::npos) return parts;
     at = comma + 1;
   }
+}
+
+// Part of a file's name. Empty, or why not: as CLI11 has its validators.
+std::string is_tag(const std::string& text) {
+  const bool good = !text.empty() && text.find('/') == std::string::npos;
+  return good ? std::string() : "'" + text + "' is not a tag";
 }
 
 }  // namespace
@@ -85,9 +94,21 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint) {
                             ->capture_default_str()
                             ->type_name("N");
   CLI::Option* tag = app.add_option("--tag", endpoint.tag, "tag of the GMS")
+                         ->check(is_tag)
                          ->capture_default_str()
                          ->type_name("T");
   socket->excludes(device)->excludes(tag);
+}
+
+std::optional<base::Duration> remap_timeout_from_environment() {
+  const char* text = std::getenv("GMS_REMAP_TIMEOUT_MS");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const auto value = base::parse_uint(text);
+  if (!value || *value > 100'000'000) {
+    throw base::Error(base::ExitStatus::kConfig, "read GMS_REMAP_TIMEOUT_MS " + base::quoted(text) +
+                                                     ": not a number of milliseconds");
+  }
+  return std::chrono::milliseconds(*value);
 }
 
 CLI::Option* add_driver(CLI::App& app, std::string& driver) {
@@ -131,8 +152,8 @@ CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
           [&tags](const std::string& text) {
             tags = split_list(text);
             for (const std::string& tag : tags) {
-              if (tag.empty() || tag.find('/') != std::string::npos) {
-                throw CLI::ValidationError("--tags", "'" + tag + "' is not a tag");
+              if (const std::string reason = is_tag(tag); !reason.empty()) {
+                throw CLI::ValidationError("--tags", reason);
               }
               if (std::count(tags.begin(), tags.end(), tag) > 1) {
                 throw CLI::ValidationError("--tags", "tag '" + tag + "' is named twice");

@@ -44,15 +44,25 @@ asio::awaitable<bool> Connection::wait(Wait::wait_type type) {
   co_return !ec && socket_.is_open();
 }
 
+void Connection::arm(base::Duration timeout) {
+  timer_.expires_after(timeout);
+  // A handler that is queued already can't be cancelled: it has to see that it is late.
+  timer_.async_wait(
+      [this, arming = std::weak_ptr(arming_), mine = ++*arming_](boost::system::error_code ec) {
+        const auto current = arming.lock();
+        if (!ec && current && *current == mine) close();
+      });
+}
+
+void Connection::disarm() {
+  ++*arming_;
+  timer_.cancel();
+}
+
 asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     std::optional<base::Duration> timeout) {
-  // The timer closes the socket's wait, which then reads as a client that is gone.
-  if (timeout) {
-    timer_.expires_after(*timeout);
-    timer_.async_wait([this](boost::system::error_code ec) {
-      if (!ec) close();
-    });
-  }
+  // The timer ends the socket's wait, which then reads as a client that is gone.
+  if (timeout) arm(*timeout);
   std::optional<std::string_view> body;
   for (;;) {
     const std::string_view ready = std::string_view(buffer_).substr(consumed_);
@@ -74,7 +84,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
       if (!readable) break;
     }
   }
-  if (timeout) timer_.cancel();
+  if (timeout) disarm();
   co_return body;
 }
 
@@ -94,14 +104,11 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame, base::Uniq
     if (sent != -EAGAIN) break;
     if (!timer_runs) {
       timer_runs = true;
-      timer_.expires_after(timeout);
-      timer_.async_wait([this](boost::system::error_code ec) {
-        if (!ec) close();
-      });
+      arm(timeout);
     }
     if (!co_await wait(Wait::wait_write)) break;
   }
-  if (timer_runs) timer_.cancel();
+  if (timer_runs) disarm();
   co_return bytes.empty();
 }
 

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,10 +49,15 @@ class Connection {
  private:
   enum class Fill { kData, kEmpty, kGone };
   Fill fill();
+  /// Closes the connection after `timeout`, unless disarmed before.
+  void arm(base::Duration timeout);
+  void disarm();
   boost::asio::awaitable<bool> wait(boost::asio::posix::descriptor_base::wait_type type);
 
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
+  /// Which arming of the timer counts. Shared, to tell also that the connection is no more.
+  std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
   std::string buffer_;
   std::size_t consumed_ = 0;
   bool gone_ = false;

@@ -62,6 +62,7 @@ void MemoryManager::synchronize_if_current() const {
 
 void MemoryManager::commit() {
   synchronize_if_current();
+  for (cuda::Mapping& mapping : mappings_) mapping.close();
   mappings_.clear();
   rpc_->commit();
   disconnect();
@@ -147,8 +148,8 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     give_up(RemapResult::kOk, {});
     throw;
   } catch (const Error& error) {
-    const bool late = error.status() == ExitStatus::kTryAgain;
-    return give_up(late ? RemapResult::kTimedOut : RemapResult::kConnectionFailed, error.what());
+    give_up(RemapResult::kOk, {});
+    return outcome_of(error);
   }
 }
 

@@ -12,23 +12,11 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "cuda/memory.h"
+#include "gms/remap_outcome.h"
 #include "gms/rpc_client.h"
 #include "gms/types.h"
 
 namespace fo::gms {
-
-enum class RemapResult {
-  kOk,
-  kTimedOut,          // no lock in time: a writer is at work, or nothing is published
-  kStaleLayout,       // another layout than the one that was unmapped
-  kConnectionFailed,  // no server, or it went away
-};
-
-struct RemapOutcome {
-  RemapResult result = RemapResult::kOk;
-  /// One line for people; empty for kOk.
-  std::string reason;
-};
 
 /// One allocation as this process sees it. The address is valid while the manager lives; there is
 /// memory behind it only while it is mapped.
@@ -71,7 +59,8 @@ class MemoryManager {
   void unmap_all();
   /// Maps again, at the same addresses, what unmap_all took away, if the layout is still the same:
   /// its hash and, rank by rank in slot order, sizes and tags (ids and slots may differ after a
-  /// re-publish). On any result but kOk nothing is mapped. Throws CudaError when the device fails.
+  /// re-publish). On any result but kOk nothing is mapped, nor when this throws:
+  /// CudaError when the device fails, and what outcome_of throws.
   RemapOutcome remap_all(const base::Deadline& deadline);
 
   /// By layout slot.

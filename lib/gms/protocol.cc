@@ -162,8 +162,8 @@ class Reader {
   void get(std::string_view name, std::vector<T>& list) {
     expect(name, MP_ARRAY, "a list");
     const std::uint32_t count = mp_decode_array(&at_);
+    if (count > kMaxListSize) fail("field " + base::quoted(name) + " is too long a list");
     list.clear();
-    // Grown as elements are read, each of which took at least a byte of the frame.
     for (std::uint32_t i = 0; i < count; ++i) get(name, list.emplace_back());
   }
   template <Record T>

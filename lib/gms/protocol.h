@@ -19,6 +19,8 @@ inline constexpr std::size_t kMaxRequestFrame = 16u << 20;
 inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
 /// The most bytes one metadata value may have.
 inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
+/// The most elements a list in a message may have: one takes far more memory than frame.
+inline constexpr std::size_t kMaxListSize = 1u << 20;
 /// A frame's length prefix, big-endian.
 inline constexpr std::size_t kPrefixSize = 4;
 

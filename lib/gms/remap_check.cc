@@ -131,18 +131,6 @@ RemapCheck check_remap(const RemapCheckRequest& request, const Deadline& deadlin
   return check;
 }
 
-RemapOutcome outcome_of(const Error& error) {
-  // Not an outcome, whatever its status: no reader's request is one to refuse.
-  if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {
-    throw Error(ExitStatus::kProtocol, error.what());
-  }
-  if (error.status() == ExitStatus::kTryAgain) return {RemapResult::kTimedOut, error.what()};
-  if (error.status() == ExitStatus::kUnavailable) {
-    return {RemapResult::kConnectionFailed, error.what()};
-  }
-  throw;
-}
-
 ExitStatus exit_status(RemapResult result) { return name_of(result).status; }
 
 std::optional<RemapResult> parse_exit_status(int status) {

@@ -10,7 +10,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "gms/memory_manager.h"
+#include "gms/remap_outcome.h"
 #include "gms/types.h"
 
 namespace fo::gms {
@@ -41,10 +41,6 @@ struct RemapCheck {
 /// covers everything. A server that is not there or goes away, a time that passes and another
 /// layout are outcomes; anything else that fails (the peer's protocol, the GPU) throws Error.
 RemapCheck check_remap(const RemapCheckRequest& request, const base::Deadline& deadline);
-
-/// The outcome that `error`, which is being handled, stands for; throws it, or what it means, when
-/// it is none.
-RemapOutcome outcome_of(const base::Error& error);
 
 /// kOk, kBadData for a stale layout, kTryAgain, kUnavailable.
 base::ExitStatus exit_status(RemapResult result);

@@ -22,9 +22,13 @@ using base::quoted;
 using base::UniqueFd;
 
 // Added to the time that a server is given to grant a lock, for its answer to arrive.
-constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
+constexpr base::Duration kAnswerTime = std::chrono::milliseconds(500);
 
 Allocation to_allocation(const GetAllocationResponse& answer) {
+  if (answer.size < 0 || answer.aligned_size <= 0 || answer.layout_slot < 0) {
+    throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
+                                           ": a size or slot that can't be");
+  }
   return {answer.allocation_id, static_cast<base::ByteCount>(answer.size),
           static_cast<base::ByteCount>(answer.aligned_size), answer.tag,
           static_cast<std::uint64_t>(answer.layout_slot)};
@@ -126,10 +130,18 @@ Response RpcClient::call(const RequestMessage& request, UniqueFd* fd) {
 template <typename Response, typename RequestMessage>
 Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& request,
                                UniqueFd* fd) {
+  if (!socket_) gone("an earlier request was not answered");
   call_deadline_ = deadline;
-  send(encode_frame(request, kMaxRequestFrame));
+  const std::string frame = encode_frame(request, kMaxRequestFrame);
   std::vector<UniqueFd> fds;
-  const std::string body = receive(fds);
+  std::string body;
+  try {
+    send(frame);
+    body = receive(fds);
+  } catch (const Error&) {
+    socket_.reset();  // a late answer would be taken for the next request's
+    throw;
+  }
   if (message_type(body) == ErrorResponse::kType) {
     const auto error = decode_message<ErrorResponse>(body);
     throw RequestRefused(status_of_code(error.code), "GMS at " + quoted(path_) + " refused " +

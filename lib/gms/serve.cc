@@ -114,27 +114,24 @@ OwnedPath make_link(const std::string& link, const std::string& socket) {
   return OwnedPath(link);
 }
 
-// The ready file is alive while its owner holds a lock on it.
-bool is_live_ready_file(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+// A folder has room for one bundle: two would share a ready file.
+UniqueFd lock_folder(const std::string& dir) {
+  const std::string path = ready_path(dir) + ".lock";
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + base::quoted(path));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw Error(ExitStatus::kCannotCreate,
+                "serve in folder " + base::quoted(dir) + ": another gms-serve does");
+  }
+  return lock;
 }
 
-struct ReadyFile {
-  UniqueFd lock;
-  OwnedPath path;
-};
-
-ReadyFile make_ready_file(const std::string& path) {
-  const std::string temporary = path + "." + std::to_string(::getpid());
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int err = errno;
-    ::unlink(temporary.c_str());
-    throw_errno(err, ExitStatus::kCannotCreate, "make ready file " + base::quoted(path));
+OwnedPath make_ready_file(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd) {
+    throw_errno(errno, ExitStatus::kCannotCreate, "make ready file " + base::quoted(path));
   }
-  return {std::move(fd), OwnedPath(path)};
+  return OwnedPath(path);
 }
 
 // What the parent needs to know of the devices, asked by a child: the parent stays free of CUDA.
@@ -203,7 +200,7 @@ struct Place {
 };
 
 int run_child(const Settings& config, Place& place, UniqueFd ready) {
-  // SIGINT of a terminal goes to all of us; the parent turns it into our SIGTERM.
+  // A terminal's SIGINT and SIGHUP go to all of us; the parent turns them into our SIGTERM.
   const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
   ServerConfig server;
   server.driver = cuda::Driver::open(config.driver);
@@ -335,7 +332,7 @@ class Bundle {
   UniqueFd ready_fd_;
   UniqueFd ready_;
   std::vector<os::Child> children_;
-  std::optional<ReadyFile> ready_file_;
+  std::optional<OwnedPath> ready_file_;
 };
 
 }  // namespace
@@ -348,9 +345,14 @@ int serve(const ServeConfig& given) {
   }
   const bool is_bundle = config.socket_path.empty();
   const std::string ready = ready_path(config.socket_dir);
-  if (is_bundle && !is_live_ready_file(ready)) ::unlink(ready.c_str());
-  os::block_signals(os::signal_set({SIGTERM, SIGINT}));
-  UniqueFd signals = os::open_signal_fd(os::signal_set({SIGTERM, SIGINT}));
+  UniqueFd folder;
+  if (is_bundle) {
+    folder = lock_folder(config.socket_dir);
+    ::unlink(ready.c_str());
+  }
+  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
+  os::block_signals(stop);
+  UniqueFd signals = os::open_signal_fd(stop);
   config.max_connections = os::raise_fd_limit() / 2;  // the rest is the driver's
   const std::optional<Probe> probe = probe_devices(config, signals.get());
   if (!probe) return 0;
@@ -370,10 +372,6 @@ int serve(const ServeConfig& given) {
       }
       places.push_back(std::move(place));
     }
-  }
-  if (is_bundle && is_live_ready_file(ready)) {
-    throw Error(ExitStatus::kCannotCreate,
-                "make ready file " + base::quoted(ready) + ": it is another gms-serve's");
   }
   return Bundle(config, std::move(places), std::move(signals)).run();
 }

@@ -24,9 +24,9 @@ struct ServeConfig {
   base::Duration alloc_retry_timeout = std::chrono::seconds(60);
 };
 
-/// Serves until SIGTERM or SIGINT (returns 0), or until the first server ends: then ends the rest
-/// and returns that one's exit status. A bundle leaves links by device number beside its sockets
-/// and the file gms-ready while all servers answer; nothing of that stays when it ends.
+/// Serves until SIGTERM, SIGINT or SIGHUP (returns 0), or until the first server ends: then ends
+/// the rest and returns that one's exit status. A bundle leaves links by device number beside its
+/// sockets and the file gms-ready while all servers answer; nothing of that stays when it ends.
 /// Errors: kCannotCreate for a socket that another server serves, kUnavailable for a driver or
 /// device that is not there, kUsage for a socket path that is too long.
 int serve(const ServeConfig& config);

@@ -1,5 +1,6 @@
 #include "gms/server.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,12 +88,15 @@ class Server {
   explicit Server(ServerConfig config)
       : config_(std::move(config)),
         listener_(io_, config_.listener.release()),
-        stop_(io_, ::dup(config_.stop_fd)),
+        stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
         label_("device " + std::to_string(config_.device.ordinal.value()) + " " + config_.tag) {}
 
   void run(const std::function<void()>& on_ready) {
-    asio::co_spawn(io_, wait_for_stop(), asio::detached);
-    asio::co_spawn(io_, accept_clients(), asio::detached);
+    const auto end_of_all = [this](std::exception_ptr error) {
+      if (error) fail(std::move(error));
+    };
+    asio::co_spawn(io_, wait_for_stop(), end_of_all);
+    asio::co_spawn(io_, accept_clients(), end_of_all);
     on_ready();
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
@@ -123,21 +127,35 @@ class Server {
     io_.stop();
   }
 
+  // Whatever the driver says of itself: a device that fails while it is served can't be trusted.
+  void fail(const cuda::CudaError& error) {
+    fail(std::make_exception_ptr(Error(ExitStatus::kSoftware, error.what())));
+  }
+
   awaitable<void> accept_clients() {
     for (;;) {
       boost::system::error_code ec;
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(use_awaitable, ec));
       while (!ec) {
+        while (sessions_.size() >= config_.max_connections) co_await room_for_clients();
         base::UniqueFd socket(
             ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (!socket && errno == EAGAIN) break;
-        if (!socket) os::log(LogLevel::kWarning, "accept a client: {}", os_reason());
         const bool accepted = socket.valid();
-        if (accepted && is_welcome(socket.get())) start_session(std::move(socket));
-        if (!accepted || sessions_.size() >= config_.max_connections) co_await room_for_clients();
+        if (!accepted) os::log(LogLevel::kWarning, "{}: accept a client: {}", label_, os_reason());
+        if (accepted) admit(std::move(socket));
+        if (!accepted) co_await room_for_clients();
       }
+    }
+  }
+
+  void admit(base::UniqueFd socket) {
+    try {
+      if (is_welcome(socket.get())) start_session(std::move(socket));
+    } catch (const std::exception& error) {
+      os::log(LogLevel::kWarning, "{}: admit a client: {}", label_, error.what());
     }
   }
 
@@ -169,8 +187,8 @@ class Server {
   awaitable<void> run_session(SessionPtr session) {
     try {
       co_await talk(session);
-    } catch (const cuda::CudaError&) {
-      fail(std::current_exception());
+    } catch (const cuda::CudaError& error) {
+      fail(error);
     } catch (const Error& error) {
       os::log(LogLevel::kWarning, "{}: session {} ends: {}", label_, session->id, error.what());
     } catch (const std::exception&) {
@@ -307,7 +325,14 @@ class Server {
           co_return;
         },
         asio::bind_executor(io_.get_executor(), [this](std::exception_ptr failure) {
-          if (failure) fail(std::move(failure));
+          if (!failure) return;
+          try {
+            std::rethrow_exception(std::move(failure));
+          } catch (const cuda::CudaError& error) {
+            fail(error);
+          } catch (...) {
+            fail(std::current_exception());
+          }
         }));
   }
 

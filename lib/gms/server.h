@@ -30,8 +30,8 @@ struct ServerConfig {
 };
 
 /// Serves until `stop_fd` is readable: then lets all clients go and returns. `on_ready` is called
-/// once connections are being accepted. Throws CudaError when the device fails in any other way
-/// than being out of memory: nothing this server holds can be trusted any more.
+/// once connections are being accepted. Throws Error(kSoftware) when the device fails in any other
+/// way than being out of memory: nothing this server holds can be trusted any more.
 void run_server(ServerConfig config, const std::function<void()>& on_ready);
 
 }  // namespace fo::gms

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "gms/rpc_client.h"
+#include "gms/tensor_metadata.h"
 
 namespace fo::gms {
 namespace {
@@ -18,7 +19,6 @@ using base::Error;
 using nlohmann::json;
 
 // A tensor's description takes some hundred bytes; a value beyond this is something else.
-constexpr std::size_t kMostTensorValue = 64 * 1024;
 // Between two looks at whether a writer waits for our lock.
 constexpr std::size_t kKeysBetweenLooks = 16;
 
@@ -56,7 +56,10 @@ std::optional<Listing> read_listing(const std::string& socket, const Deadline& d
     tensor.offset_bytes = entry->offset_bytes;
     const auto rank = rank_of.find(tensor.allocation_id);
     if (rank != rank_of.end()) tensor.rank = rank->second;
-    read_tensor_value(entry->value, tensor);
+    if (auto about = parse_tensor_metadata(entry->value)) {
+      tensor.dtype = std::move(about->dtype);
+      tensor.shape = std::move(about->shape);
+    }
   }
   return listing;
 }
@@ -183,20 +186,6 @@ std::string listing_text(const Listing& listing) {
 
 }  // namespace
 
-void read_tensor_value(std::string_view value, TensorRecord& tensor) {
-  if (value.size() > kMostTensorValue) return;
-  const json parsed = json::parse(value, nullptr, false);
-  if (!parsed.is_object()) return;
-  const auto dtype = parsed.find("dtype");
-  if (dtype != parsed.end() && dtype->is_string()) tensor.dtype = dtype->get<std::string>();
-  const auto shape = parsed.find("shape");
-  if (shape == parsed.end() || !shape->is_array()) return;
-  const auto is_extent = [](const json& one) { return one.is_number_unsigned(); };
-  if (std::all_of(shape->begin(), shape->end(), is_extent)) {
-    tensor.shape = shape->get<std::vector<std::uint64_t>>();
-  }
-}
-
 Stat read_stat(const std::string& socket, const StatRequest& request, const Deadline& deadline) {
   Stat stat;
   stat.socket = socket;
@@ -208,7 +197,9 @@ Stat read_stat(const std::string& socket, const StatRequest& request, const Dead
     stat.listing.reset();
     if (reason == nullptr) stat.listing = read_listing(socket, deadline, stat.not_listed);
     // Another layout may have been published between the two; then the state is an old one.
-  } while (stat.listing && stat.listing->memory_layout_hash != stat.state.memory_layout_hash);
+    // Servers of the older protocol tell no hash there.
+  } while (stat.listing && !stat.state.memory_layout_hash.empty() &&
+           stat.listing->memory_layout_hash != stat.state.memory_layout_hash);
   if (request.events) stat.events = RpcClient::connect(socket, deadline).event_history();
   return stat;
 }

@@ -28,9 +28,6 @@ struct TensorRecord {
   std::optional<std::vector<std::uint64_t>> shape;
 };
 
-/// Fills in dtype and shape from a metadata value, as far as it is JSON that has them.
-void read_tensor_value(std::string_view value, TensorRecord& tensor);
-
 struct Listing {
   std::string memory_layout_hash;
   std::vector<Allocation> allocations;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "os/engine_id.h"
 #include "os/process.h"
 
 namespace fo::lock {
@@ -55,13 +56,7 @@ void check_lock_id(std::string_view id) {
 }
 
 std::string lock_id_from_environment() {
-  const char* text = std::getenv("ENGINE_ID");
-  const auto id = base::parse_uint(text == nullptr ? "0" : text);
-  if (!id) {
-    throw Error(ExitStatus::kConfig,
-                "read ENGINE_ID " + base::quoted(text) + ": not a non-negative number");
-  }
-  return "engine-" + std::to_string(*id);
+  return "engine-" + std::to_string(os::engine_id_from_environment());
 }
 
 std::string format_time(std::chrono::system_clock::time_point time) {

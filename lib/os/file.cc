@@ -53,6 +53,10 @@ void write_all(int fd, std::string_view bytes, const std::string& what) {
 
 void write_file_atomic(const std::string& path, std::string_view content, mode_t mode) {
   const std::string what = "write " + quoted(path);
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    throw Error(ExitStatus::kCannotCreate, what + ": not a regular file");
+  }
   std::string temporary = path + ".XXXXXX";
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!fd) {

@@ -20,6 +20,7 @@
 #include "gms/remap_check.h"
 #include "gms/sha256.h"
 #include "gms/tensor_metadata.h"
+#include "os/engine_id.h"
 #include "os/log.h"
 #include "weights/model.h"
 #include "weights/pack.h"
@@ -308,14 +309,7 @@ class Loading {
 }  // namespace
 
 gms::LockType role_from_env() {
-  const char* text = std::getenv("ENGINE_ID");
-  if (text == nullptr || *text == '\0') return gms::LockType::kRwOrRo;
-  const auto id = base::parse_uint(text);
-  if (!id) {
-    throw Error(ExitStatus::kConfig,
-                "read ENGINE_ID " + quoted(text) + ": not a non-negative number");
-  }
-  return *id == 0 ? gms::LockType::kRwOrRo : gms::LockType::kRo;
+  return os::engine_id_from_environment() == 0 ? gms::LockType::kRwOrRo : gms::LockType::kRo;
 }
 
 std::optional<LoadReport> load(const std::shared_ptr<const cuda::Driver>& driver,

@@ -26,7 +26,11 @@ inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds
 class SimulatedGpu : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = "/dev/shm/gms-test-XXXXXX";
+    // Memory where there is enough: containers have 64 MiB by default.
+    std::error_code unknown;
+    const auto shm = std::filesystem::space("/dev/shm", unknown);
+    const bool roomy = !unknown && shm.available > base::kGiB;
+    std::string pattern = std::string(roomy ? "/dev/shm" : "/tmp") + "/gms-test-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     dir_ = pattern;
     set("GMS_SIM_DIR", dir_ + "/sim");
@@ -35,7 +39,16 @@ class SimulatedGpu : public testing::Test {
     set("GMS_DRIVER", "sim");
     set("GMS_SOCKET_DIR", dir_);
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
+  void TearDown() override {
+    // Whoever dies just now removes files of its own.
+    const base::Deadline deadline = soon();
+    std::error_code failed;
+    do {
+      failed.clear();
+      std::filesystem::remove_all(dir_, failed);
+    } while (failed && !deadline.expired());
+    EXPECT_FALSE(failed) << failed.message();
+  }
 
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
   [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
@@ -106,6 +119,11 @@ class OneServer : public SimulatedGpu {
     arguments.insert(arguments.end(), more.begin(), more.end());
     server_ = std::make_unique<GmsProcess>(std::move(arguments));
     ASSERT_TRUE(server_->is_ready());
+  }
+
+  void TearDown() override {
+    server_.reset();
+    SimulatedGpu::TearDown();
   }
 
   std::string socket_;

@@ -261,5 +261,23 @@ TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
   }
 }
 
+TEST_F(Faulty, WriterThatCanNotUnmapPublishesNothing) {
+  start();
+  const os::Child writer = os::fork_child([&] {
+    set("GMS_SIM_FAULTS", "cuMemUnmap:1=unknown");
+    MemoryManager writing = manager(socket_);
+    if (!writing.connect(LockType::kRw, soon())) return 1;
+    writing.allocate(kGranule);
+    try {
+      writing.commit();
+      return 2;
+    } catch (const cuda::CudaError&) {
+      return 0;
+    }
+  });
+  EXPECT_EQ(writer.wait(soon()), 0);
+  EXPECT_FALSE(RpcClient::connect(socket_, soon()).runtime_state().committed);
+}
+
 }  // namespace
 }  // namespace fo::gms

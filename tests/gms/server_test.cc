@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "gms/gms_process.h"
@@ -287,7 +288,6 @@ TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
       reader->export_allocation(reader->list_allocations().front().allocation_id);
   reader.reset();
   RpcClient writer = enter(LockType::kRw);
-  const base::UniqueFd hungry = dial();
   writer.allocate(200 * base::kMiB, "t");
   const os::Child waiter = os::fork_child([&] {
     pinned.reset();
@@ -336,6 +336,43 @@ TEST_F(Server, FailingDeviceEndsTheServerWith70) {
   writer.allocate(1, "t");
   EXPECT_EQ(status_of([&] { writer.allocate(1, "t"); }), ExitStatus::kUnavailable);
   EXPECT_EQ(server_->wait(), 70);
+}
+
+// Whatever a failing driver answers: never a status that says to try again.
+TEST_F(Server, EveryFailureOfTheDeviceEndsTheServerWith70) {
+  for (const char* fault : {"cuMemCreate:1=46", "cuMemCreate:1=802",
+                            "cuMemExportToShareableHandle:1=oom", "cuMemRelease:1=999"}) {
+    set("GMS_SIM_FAULTS", fault);
+    start();
+    RpcClient writer = enter(LockType::kRw);
+    try {
+      const std::string id = writer.allocate(1, "t").allocation_id;
+      writer.export_allocation(id);
+      writer.free_allocation(id);
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::kUnavailable) << fault;
+    }
+    EXPECT_EQ(server_->wait(), 70) << fault;
+  }
+}
+
+TEST_F(Server, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max = 60;  // for 30 clients
+  const os::Child child = os::fork_child([&] {
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    start();
+    RpcClient writer = enter(LockType::kRw);
+    std::vector<base::UniqueFd> idle;
+    for (int i = 0; i < 35; ++i) idle.push_back(dial());
+    // Whoever is in is served, and the device has descriptors left.
+    const std::string id = writer.allocate(1, "t").allocation_id;
+    if (!writer.export_allocation(id).valid()) return 2;
+    idle.clear();
+    return state().state == "RW" ? 0 : 3;
+  });
+  EXPECT_EQ(child.wait(soon()), 0);
 }
 
 TEST_F(Server, HangingDeviceHoldsUpOnlyWhoNeedsIt) {

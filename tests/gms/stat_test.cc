@@ -22,37 +22,6 @@ constexpr StatRequest kList{.events = false, .list = true};
 
 Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(50)); }
 
-TensorRecord tensor_of(std::string_view value) {
-  TensorRecord tensor;
-  read_tensor_value(value, tensor);
-  return tensor;
-}
-
-TEST(TensorValue, AnySpellingIsRead) {
-  const TensorRecord tensor = tensor_of("\n{\"shape\":[2 ,3],\"x\":{},\"dtype\":\"torch.half\"}");
-  EXPECT_EQ(tensor.dtype, "torch.half");
-  EXPECT_EQ(tensor.shape, (std::vector<std::uint64_t>{2, 3}));
-  EXPECT_EQ(tensor_of("{\"shape\": []}").shape, std::vector<std::uint64_t>{});
-}
-
-TEST(TensorValue, OddOnesLeaveWhatIsNotUnderstoodOpen) {
-  for (const std::string& value :
-       {std::string(), std::string("{"), std::string("null"), std::string("[1]"),
-        std::string("{\"dtype\": 7, \"shape\": \"2,3\"}"), std::string("\xff\0\xfe", 3),
-        std::string("{\"shape\": [2, -3]}"), std::string("{\"shape\": [1.5]}"),
-        std::string("{\"shape\": [[2]]}"), std::string("{\"shape\": [1e400]}"),
-        std::string(60'000, '['), std::string(100'000, '[')}) {
-    const TensorRecord tensor = tensor_of(value);
-    EXPECT_EQ(tensor.dtype, std::nullopt) << value.substr(0, 40);
-    EXPECT_EQ(tensor.shape, std::nullopt) << value.substr(0, 40);
-  }
-}
-
-TEST(TensorValue, LongOnesAreNotParsed) {
-  const std::string padding(100'000, ' ');
-  EXPECT_EQ(tensor_of("{\"dtype\": \"x\"" + padding + "}").dtype, std::nullopt);
-}
-
 class StatOfServer : public OneServer {
  protected:
   RpcClient writer() const {

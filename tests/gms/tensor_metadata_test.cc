@@ -64,5 +64,18 @@ TEST(Sha256, IsThatOfFips180) {
   EXPECT_EQ(Sha256().finish(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+TEST(TensorMetadata, OddOnesAreNotUnderstood) {
+  for (const std::string& value :
+       {std::string(), std::string("{"), std::string("null"), std::string("[1]"),
+        std::string("{\"dtype\": 7, \"shape\": \"2,3\"}"), std::string("\xff\0\xfe", 3),
+        std::string("{\"dtype\": \"x\", \"shape\": [2, -3]}"),
+        std::string("{\"dtype\": \"x\", \"shape\": [1.5]}"),
+        std::string("{\"dtype\": \"x\", \"shape\": [[2]]}"),
+        std::string("{\"dtype\": \"x\", \"shape\": [1e400]}"), std::string(60'000, '['),
+        std::string(100'000, '[')}) {
+    EXPECT_EQ(parse_tensor_metadata(value), std::nullopt) << value.substr(0, 40);
+  }
+}
+
 }  // namespace
 }  // namespace fo::gms

@@ -71,12 +71,18 @@ TEST_F(File, WritingReplacesWholeFilesOnly) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST_F(File, AFailedWriteLeavesNothingBehind) {
+TEST_F(File, WhatIsNoRegularFileIsNotReplaced) {
   std::filesystem::create_directory(folder_.path("d"));
-  std::filesystem::create_directory(folder_.path("d/inside"));
-  EXPECT_EQ(failure_of([&] { write_file_atomic(folder_.path("d"), "x"); }).status,
-            ExitStatus::kIoError);
-  EXPECT_EQ(entries(), 1);
+  std::filesystem::create_symlink("elsewhere", folder_.path("link"));
+  for (const char* name : {"d", "link"}) {
+    EXPECT_EQ(failure_of([&] { write_file_atomic(folder_.path(name), "x"); }).status,
+              ExitStatus::kCannotCreate);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_.path("link")));
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(File, AFailedWriteLeavesNothingBehind) {
   EXPECT_EQ(failure_of([&] { write_file_atomic(folder_.path("no/f"), "x"); }).status,
             ExitStatus::kCannotCreate);
 }

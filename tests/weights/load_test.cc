@@ -463,14 +463,12 @@ INSTANTIATE_TEST_SUITE_P(Calls, LoadFaults,
 TEST(Role, ComesFromTheEngineId) {
   ::unsetenv("ENGINE_ID");
   EXPECT_EQ(role_from_env(), LockType::kRwOrRo);
-  for (const auto& [id, role] : {std::pair{"", LockType::kRwOrRo},
-                                 {"0", LockType::kRwOrRo},
-                                 {"1", LockType::kRo},
-                                 {"17", LockType::kRo}}) {
+  for (const auto& [id, role] :
+       {std::pair{"0", LockType::kRwOrRo}, {"1", LockType::kRo}, {"17", LockType::kRo}}) {
     ::setenv("ENGINE_ID", id, 1);
     EXPECT_EQ(role_from_env(), role) << id;
   }
-  for (const char* id : {"-1", "x", "1x", " 1", "99999999999999999999"}) {
+  for (const char* id : {"", "-1", "x", "1x", " 1", "99999999999999999999"}) {
     ::setenv("ENGINE_ID", id, 1);
     EXPECT_EQ(error_of([] { role_from_env(); }).status(), ExitStatus::kConfig) << id;
   }

@@ -1,0 +1,33 @@
+#!/usr/bin/env bats
+# The whole job: packaging/demo on this build.
+
+load test_helper
+
+setup() {
+  if [[ $FO_BUILD != */build/release ]]; then skip "the demo runs the release build"; fi
+  fo_setup
+}
+
+@test "the demo fails over twice with the same tokens" {
+  run -0 env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
+  local answers
+  answers=$(grep '^engine [01] answers: ' <<<"$output" | cut -d : -f 2)
+  [ "$(wc -l <<<"$answers")" -eq 3 ]
+  [ "$(sort -u <<<"$answers" | wc -l)" -eq 1 ]
+  [ "$(grep -c '^  first token  ' <<<"$output")" -eq 2 ]
+  [ "${lines[-1]}" = "Two failovers, the same tokens each time, all memory given back." ]
+}
+
+@test "the demo, asked to end in the middle, ends all it started" {
+  start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
+  wait_for "grep -q '^engine 0 answers' $T/demo.out" 120
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID" 60
+  # Whatever still ran would fail the teardown.
+  [ "$status" -eq 143 ]
+}
+
+@test "the demo names what it does not know" {
+  run -64 "$FO_ROOT/packaging/demo" --kepp
+  [ "$output" = "demo: error: unknown argument '--kepp'" ]
+}

@@ -1,0 +1,22 @@
+#include "gms/remap_outcome.h"
+
+#include "gms/rpc_client.h"
+
+namespace fo::gms {
+
+using base::Error;
+using base::ExitStatus;
+
+RemapOutcome outcome_of(const Error& error) {
+  // Not an outcome, whatever its status: no reader's request is one to refuse.
+  if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {
+    throw Error(ExitStatus::kProtocol, error.what());
+  }
+  if (error.status() == ExitStatus::kTryAgain) return {RemapResult::kTimedOut, error.what()};
+  if (error.status() == ExitStatus::kUnavailable) {
+    return {RemapResult::kConnectionFailed, error.what()};
+  }
+  throw;
+}
+
+}  // namespace fo::gms
