@@ -197,11 +197,19 @@ void check_body(std::string_view body) {
   if (mp_typeof(body.front()) != MP_MAP) fail("not a map");
 }
 
+// The fields of a message whose body and type have been checked.
+template <typename Message>
+Message read_fields(std::string_view body) {
+  Message message;
+  Reader(body.data()).get("message", message);
+  return message;
+}
+
 template <typename... Messages>
 Request decode_one_of(std::string_view type, std::string_view body,
                       std::type_identity<std::variant<Messages...>>) {
   std::optional<Request> request;
-  (void)((type == Messages::kType && (request = decode_message<Messages>(body), true)) || ...);
+  (void)((type == Messages::kType && (request = read_fields<Messages>(body), true)) || ...);
   if (!request) fail("unknown type " + base::quoted(type));
   return std::move(*request);
 }
@@ -255,9 +263,7 @@ Message decode_message(std::string_view body) {
   if (type != Message::kType) {
     fail("want " + std::string(Message::kType) + ", got " + base::quoted(type));
   }
-  Message message;
-  Reader(body.data()).get("message", message);
-  return message;
+  return read_fields<Message>(body);
 }
 
 Request decode_request(std::string_view body) {

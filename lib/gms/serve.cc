@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "gms/endpoint.h"
 #include "gms/server.h"
 #include "os/file.h"
+#include "os/file_lock.h"
 #include "os/log.h"
 #include "os/process.h"
 #include "os/signals.h"
@@ -68,6 +68,14 @@ class OwnedPath {
   std::string path_;
 };
 
+// Locked until it is closed; nullopt when somebody else has it locked.
+std::optional<UniqueFd> try_lock(const std::string& path) {
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + base::quoted(path));
+  if (!os::try_lock_file(lock.get())) return std::nullopt;
+  return lock;
+}
+
 // A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
 struct OwnedSocket {
   UniqueFd lock;
@@ -77,15 +85,12 @@ struct OwnedSocket {
 
 OwnedSocket open_socket(const std::string& path) {
   os::check_socket_path(path);
-  const std::string lock_path = path + ".lock";
-  UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock)
-    throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + base::quoted(lock_path));
+  std::optional<UniqueFd> lock = try_lock(path + ".lock");
   const auto in_use = [&] {
     return Error(ExitStatus::kCannotCreate,
                  "serve socket " + base::quoted(path) + ": a server has it");
   };
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) throw in_use();
+  if (!lock) throw in_use();
   // A server of another make takes no lock, but answers.
   if (os::is_socket_live(path)) throw in_use();
   struct stat info {};
@@ -97,7 +102,7 @@ OwnedSocket open_socket(const std::string& path) {
     if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + base::quoted(path));
   }
   UniqueFd listener = os::listen_unix(path);
-  return {std::move(lock), std::move(listener), OwnedPath(path)};
+  return {std::move(*lock), std::move(listener), OwnedPath(path)};
 }
 
 // A link to a socket in the same folder, in place of any older link.
@@ -116,14 +121,12 @@ OwnedPath make_link(const std::string& link, const std::string& socket) {
 
 // A folder has room for one bundle: two would share a ready file.
 UniqueFd lock_folder(const std::string& dir) {
-  const std::string path = ready_path(dir) + ".lock";
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + base::quoted(path));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  std::optional<UniqueFd> lock = try_lock(ready_path(dir) + ".lock");
+  if (!lock) {
     throw Error(ExitStatus::kCannotCreate,
                 "serve in folder " + base::quoted(dir) + ": another gms-serve does");
   }
-  return lock;
+  return std::move(*lock);
 }
 
 OwnedPath make_ready_file(const std::string& path) {
