@@ -266,10 +266,3 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   wait_exit "$BG_PID"
   [ "$status" -eq 143 ]
 }
-
-@test "fo-gpu tells free memory of a simulated device" {
-  run -0 --separate-stderr "$FO_BUILD/libexec/fo/fo-gpu" free --device 1
-  [[ $output =~ ^\{\"free\":\ [0-9]+,\ \"total\":\ [0-9]+\}$ ]]
-  run -69 --separate-stderr "$FO_BUILD/libexec/fo/fo-gpu" free --device 9
-  [ "${#stderr_lines[@]}" -eq 1 ]
-}

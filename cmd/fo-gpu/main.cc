@@ -6,8 +6,8 @@
 #include "cli/app.h"
 #include "cli/output.h"
 #include "cuda/device.h"
+#include "cuda/device_memory.h"
 #include "cuda/driver.h"
-#include "cuda/memory.h"
 #include "cuda/nvml.h"
 #include "gms/map_check.h"
 #include "options.h"
@@ -17,10 +17,14 @@ namespace {
 
 using namespace fo;
 using base::ExitStatus;
-using DriverPtr = std::shared_ptr<const cuda::Driver>;
 
-ExitStatus map_check(const fo_gpu::Options& options, const DriverPtr& driver) {
-  const auto deadline = base::Deadline::after(options.timeout);
+std::string driver_choice(const fo_gpu::Options& options) {
+  return options.driver.empty() ? cuda::Driver::choice_from_env() : options.driver;
+}
+
+ExitStatus map_check(const fo_gpu::Options& options) {
+  const auto driver = cuda::Driver::open(driver_choice(options));
+  const auto deadline = base::Deadline::after(options.map_timeout);
   const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.device));
   const gms::RemapCheck check =
       gms::map_and_read(driver, device, options.socket, options.expect_hash, deadline);
@@ -30,15 +34,32 @@ ExitStatus map_check(const fo_gpu::Options& options, const DriverPtr& driver) {
   return status;
 }
 
-ExitStatus tell_free(const fo_gpu::Options& options, const DriverPtr& driver) {
-  const base::DeviceOrdinal ordinal(options.device);
-  // A real driver answers only to a context of hundreds of MiB, which would be part of the answer.
-  const cuda::MemoryInfo memory =
-      driver->simulated() ? cuda::memory_info(driver, ordinal)
-                          : cuda::nvml_memory_info(cuda::device_info(*driver, ordinal).uuid);
-  cli::print_line("{\"free\": " + std::to_string(memory.free) +
-                  ", \"total\": " + std::to_string(memory.total) + "}");
-  return ExitStatus::kOk;
+cuda::DeviceMemory device_memory(const fo_gpu::Options& options) {
+  const std::string choice = driver_choice(options);
+  if (!options.uuid.empty() && cuda::Driver::is_real(choice)) {
+    return cuda::nvml_device_memory(options.uuid);  // cuInit would take longer than all the rest
+  }
+  auto memory =
+      cuda::device_memory(cuda::Driver::open(choice), base::DeviceOrdinal(options.device));
+  if (!options.uuid.empty() && memory.uuid != options.uuid) {
+    throw base::Error(ExitStatus::kUnavailable, "find device " + base::quoted(options.uuid) +
+                                                    ": device " + std::to_string(options.device) +
+                                                    " is " + memory.uuid);
+  }
+  return memory;
+}
+
+ExitStatus tell_free(const fo_gpu::Options& options) {
+  const base::ByteCount wanted = options.until_free.value_or(0);
+  const auto deadline = base::Deadline::after(options.free_timeout);
+  const cuda::DeviceMemory memory = device_memory(options);
+  const cuda::MemoryInfo now = cuda::wait_until_free(memory, wanted, deadline);
+  cli::print_line("{\"free\":" + std::to_string(now.free) +
+                  ",\"total\":" + std::to_string(now.total) + ",\"uuid\":\"" + memory.uuid + "\"}");
+  if (now.free >= wanted) return ExitStatus::kOk;
+  os::log(os::LogLevel::kError, "wait for free memory of device {}: {} bytes wanted, {} free",
+          base::quoted(memory.uuid), wanted, now.free);
+  return ExitStatus::kTryAgain;
 }
 
 }  // namespace
@@ -49,11 +70,8 @@ int main(int argc, char** argv) {
                        .summary = "Ask the CUDA driver (a private helper).",
                        .version = FO_VERSION};
   const auto body = [&] {
-    const DriverPtr driver = cuda::Driver::open(
-        options.driver.empty() ? cuda::Driver::choice_from_env() : options.driver);
-    return base::to_int(options.command == fo_gpu::Options::Command::kFree
-                            ? tell_free(options, driver)
-                            : map_check(options, driver));
+    return base::to_int(options.command == fo_gpu::Options::Command::kFree ? tell_free(options)
+                                                                           : map_check(options));
   };
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { fo_gpu::declare(app, options); },

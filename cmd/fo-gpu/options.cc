@@ -1,7 +1,10 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 
+#include "base/error.h"
 #include "cli/options.h"
 
 namespace fo::fo_gpu {
@@ -19,6 +22,15 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   return sub;
 }
 
+// What a uuid of any driver consists of, and JSON takes as it is. Empty, or why not.
+std::string is_uuid(const std::string& text) {
+  const bool good = !text.empty() && text.size() <= 80 &&
+                    std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '-' || c == '/';
+                    });
+  return good ? std::string() : base::quoted(text) + " is not a uuid";
+}
+
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
@@ -30,8 +42,16 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("PATH");
   map_check->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
       ->type_name("HASH");
-  cli::add_duration(*map_check, "--timeout", options.timeout, "for everything");
-  add_command(app, options, Options::Command::kFree, "free", "tell a device's free memory");
+  cli::add_duration(*map_check, "--timeout", options.map_timeout, "for everything");
+  CLI::App* free = add_command(app, options, Options::Command::kFree, "free",
+                               "tell a device's free memory, without a context");
+  free->add_option("--uuid", options.uuid, "the device's, of an earlier answer: spares the driver")
+      ->check(is_uuid)
+      ->type_name("UUID");
+  CLI::Option* until =
+      cli::add_size(*free, "--until-free", options.until_free, "wait until this much is free");
+  cli::add_duration(*free, "--timeout", options.free_timeout, "for that; default: none")
+      ->needs(until);
 }
 
 }  // namespace fo::fo_gpu

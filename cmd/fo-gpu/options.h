@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/units.h"
@@ -15,9 +16,14 @@ struct Options {
   Command command = Command::kMapCheck;
   std::string driver;
   int device = 0;
+  // map-check
   std::string socket;
   std::string expect_hash;
-  base::Duration timeout = std::chrono::seconds(30);
+  base::Duration map_timeout = std::chrono::seconds(30);
+  // free
+  std::string uuid;
+  std::optional<base::ByteCount> until_free;
+  std::optional<base::Duration> free_timeout;
 };
 
 void declare(CLI::App& app, Options& options);

@@ -162,4 +162,7 @@ struct Functions {
 #undef FO_CUDA_MEMBER
 };
 
+/// Exported by the simulated driver alone: what is free, without a context.
+using SimulatedMemoryInfo = Result (*)(Device device, std::size_t* free, std::size_t* total);
+
 }  // namespace fo::cuda::abi

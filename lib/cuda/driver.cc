@@ -59,7 +59,7 @@ std::string find_simulated() {
 }
 
 std::string library_of(std::string_view choice) {
-  if (choice == "auto" || choice == "cuda") return kLibrary;
+  if (Driver::is_real(choice)) return kLibrary;
   if (choice == "sim") return find_simulated();
   if (choice.find('/') != std::string_view::npos) return std::string(choice);
   throw base::Error(ExitStatus::kConfig,
@@ -74,8 +74,7 @@ std::string Driver::choice_from_env() {
 }
 
 std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
-  const bool must_be_real = choice == "auto" || choice == "cuda";
-  const std::string_view hint = must_be_real ? kHint : "";
+  const std::string_view hint = is_real(choice) ? kHint : "";
   std::shared_ptr<Driver> driver(new Driver);
   driver->library_ = library_of(choice);
 
@@ -86,8 +85,8 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
         ExitStatus::kUnavailable,
         std::string("no CUDA driver: ") + (reason ? reason : driver->library_) + std::string(hint));
   }
-  driver->simulated_ = ::dlsym(library, kSimulatedMarker) != nullptr;
-  if (driver->simulated_ && must_be_real) {
+  const bool simulated = ::dlsym(library, kSimulatedMarker) != nullptr;
+  if (simulated && is_real(choice)) {
     throw base::Error(
         ExitStatus::kUnavailable,
         "no CUDA driver: the libcuda.so.1 found is the simulated one" + std::string(hint));
@@ -104,6 +103,7 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
 #define FO_CUDA_RESOLVE(symbol, parameters) resolve(driver->api_.symbol, #symbol);
   FO_CUDA_FUNCTIONS(FO_CUDA_RESOLVE)
 #undef FO_CUDA_RESOLVE
+  if (simulated) resolve(driver->simulated_memory_info_, "fo_simcuda_memory_info");
 
   // Whatever cuInit answers, there is no driver to use.
   if (const Result result = driver->api_.cuInit(0); result != Result::kSuccess) {

@@ -40,6 +40,9 @@ class Driver {
   /// driver or device, 78 for any other `choice`. May start threads: block signals first.
   static std::shared_ptr<const Driver> open(std::string_view choice);
 
+  /// Whether open(choice) gives a real driver or none.
+  static bool is_real(std::string_view choice) { return choice == "auto" || choice == "cuda"; }
+
   /// $GMS_DRIVER, or "auto" when it is unset or empty.
   static std::string choice_from_env();
 
@@ -51,7 +54,11 @@ class Driver {
   /// For calls that have no wrapper in this room; pair them with check().
   [[nodiscard]] const abi::Functions& api() const { return api_; }
   /// Whether device memory is host memory (lib/simcuda).
-  [[nodiscard]] bool simulated() const { return simulated_; }
+  [[nodiscard]] bool simulated() const { return simulated_memory_info_ != nullptr; }
+  /// Null in a real driver.
+  [[nodiscard]] abi::SimulatedMemoryInfo simulated_memory_info() const {
+    return simulated_memory_info_;
+  }
   /// The file that was asked for, "libcuda.so.1" or a path.
   [[nodiscard]] const std::string& library() const { return library_; }
 
@@ -73,7 +80,7 @@ class Driver {
 
   abi::Functions api_;
   std::string library_;
-  bool simulated_ = false;
+  abi::SimulatedMemoryInfo simulated_memory_info_ = nullptr;
 };
 
 }  // namespace fo::cuda

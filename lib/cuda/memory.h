@@ -175,8 +175,9 @@ struct MemoryInfo {
   base::ByteCount total = 0;
 };
 
-/// What is free on the device. The driver answers only to a context: where this process retains
-/// none on the device one is made for the call, and what it costs is part of what is not free.
+/// What is free on the device, as the driver's own function tells it. That answers only to a
+/// context: where this process retains none on the device one is made for the call, and what it
+/// costs is part of what is not free. See device_memory.h for an answer without a context.
 MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver, base::DeviceOrdinal device);
 
 }  // namespace fo::cuda

@@ -26,9 +26,8 @@ using ErrorString = const char* (*)(int result);
 
 }  // namespace
 
-MemoryInfo nvml_memory_info(const std::string& uuid, const std::string& library) {
-  // Stays loaded: one answer is all a process asks for, and the driver's libraries can't be trusted
-  // to unload.
+DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& library) {
+  // Stays loaded, and its session open: the driver's libraries can't be trusted to unload.
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) fail(uuid, ::dlerror());
   const auto find = [&](const char* name) {
@@ -41,12 +40,15 @@ MemoryInfo nvml_memory_info(const std::string& uuid, const std::string& library)
   const auto get_memory = reinterpret_cast<GetMemoryInfo>(find("nvmlDeviceGetMemoryInfo"));
   const auto error_string = reinterpret_cast<ErrorString>(find("nvmlErrorString"));
   Device device = nullptr;
-  Memory memory{};
   int result = init();
   if (result == 0) result = get_handle(uuid.c_str(), &device);
-  if (result == 0) result = get_memory(device, &memory);
   if (result != 0) fail(uuid, error_string(result));
-  return {.free = memory.free, .total = memory.total};
+  return {uuid, [=] {
+            Memory memory{};
+            const int failure = get_memory(device, &memory);
+            if (failure != 0) fail(uuid, error_string(failure));
+            return MemoryInfo{memory.free, memory.total};
+          }};
 }
 
 }  // namespace fo::cuda

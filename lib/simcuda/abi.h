@@ -85,7 +85,8 @@ struct AccessDesc {
 
 }  // namespace fo::simcuda
 
-// Every exported function: X(symbol, parameters).
+// Every exported function: X(symbol, parameters). The last is no real driver's: what is free on a
+// device, without a context.
 // clang-format off
 #define FO_SIMCUDA_FUNCTIONS(X)                                                                   \
   X(cuInit, (unsigned int flags))                                                                 \
@@ -144,7 +145,8 @@ struct AccessDesc {
     (DevicePtr address, std::size_t size, const AccessDesc* desc, std::size_t count))             \
   X(cuMemGetAccess, (unsigned long long* flags, const Location* location, DevicePtr address))     \
   X(cuMemRetainAllocationHandle, (AllocationHandle* handle, void* address))                       \
-  X(cuMemGetAllocationPropertiesFromHandle, (AllocationProp* prop, AllocationHandle handle))
+  X(cuMemGetAllocationPropertiesFromHandle, (AllocationProp* prop, AllocationHandle handle))      \
+  X(fo_simcuda_memory_info, (Device device, std::size_t* free, std::size_t* total))
 // clang-format on
 
 namespace fo::simcuda {

@@ -253,7 +253,7 @@ Result cuCtxSynchronize() {
 
 Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return call(__func__, [&](Driver& driver) {
-    const auto info = driver.memory_info();
+    const auto info = driver.memory_info(driver.current_device());
     if (free) *free = info.free;
     if (total) *total = info.total;
   });
@@ -454,6 +454,15 @@ Result cuMemRetainAllocationHandle(AllocationHandle* handle, void* address) {
 
 Result cuMemGetAllocationPropertiesFromHandle(AllocationProp* prop, AllocationHandle handle) {
   return call(__func__, [&](Driver& driver) { put(prop, driver.properties(handle)); });
+}
+
+Result fo_simcuda_memory_info(Device device, std::size_t* free, std::size_t* total) {
+  return call(__func__, [&](Driver& driver) {
+    require(free != nullptr && total != nullptr);
+    const auto info = driver.memory_info(device);
+    *free = info.free;
+    *total = info.total;
+  });
 }
 
 }  // namespace fo::simcuda

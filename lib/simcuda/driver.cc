@@ -191,8 +191,8 @@ Device Driver::current_device() const {
   return device;
 }
 
-Driver::MemoryInfo Driver::memory_info() {
-  Store& store = at(current_device()).store;
+Driver::MemoryInfo Driver::memory_info(Device device) {
+  Store& store = at(device).store;
   const std::uint64_t total = store.capacity();
   return {total - std::min(total, store.used()), total};
 }

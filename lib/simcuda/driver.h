@@ -44,7 +44,7 @@ class Driver {
     std::uint64_t free = 0;
     std::uint64_t total = 0;
   };
-  MemoryInfo memory_info();
+  MemoryInfo memory_info(Device device);
 
   AllocationHandle create(std::uint64_t size, const AllocationProp& prop);
   void release(AllocationHandle handle);

@@ -1,4 +1,5 @@
-// An NVML that knows one device.
+// An NVML that knows two devices: one from which more goes away with every question of a session,
+// and one that is lost.
 #include <cstring>
 
 extern "C" {
@@ -7,23 +8,35 @@ struct FakeMemory {
   unsigned long long free;
   unsigned long long used;
 };
-int g_initialised = 0;
-int g_device = 0;
+constexpr unsigned long long kTotal = 1000;
+constexpr int kNotFound = 6;
+constexpr int kLost = 15;
+
+bool g_initialised = false;
+unsigned long long g_free = 0;
+int g_known = 0;
+int g_lost = 0;
 
 int nvmlInit_v2() {
-  g_initialised = 1;
+  g_initialised = true;
+  g_free = 600;
   return 0;
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  if (g_initialised == 0) return 1;
-  if (std::strcmp(uuid, "GPU-known") != 0) return 6;
-  *device = &g_device;
+  if (!g_initialised) return 1;
+  const bool known = std::strcmp(uuid, "GPU-known") == 0;
+  if (!known && std::strcmp(uuid, "GPU-lost") != 0) return kNotFound;
+  *device = known ? &g_known : &g_lost;
   return 0;
 }
 int nvmlDeviceGetMemoryInfo(void* device, FakeMemory* memory) {
-  if (device != &g_device) return 2;
-  *memory = {1000, 600, 400};
+  if (device == &g_lost) return kLost;
+  if (device != &g_known) return 2;
+  *memory = {kTotal, g_free, kTotal - g_free};
+  if (g_free < kTotal) g_free += 100;
   return 0;
 }
-const char* nvmlErrorString(int result) { return result == 6 ? "Not Found" : "Unknown Error"; }
+const char* nvmlErrorString(int result) {
+  return result == kNotFound ? "Not Found" : result == kLost ? "GPU is lost" : "Unknown Error";
+}
 }

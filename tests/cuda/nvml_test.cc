@@ -11,7 +11,7 @@ constexpr const char* kFake = FO_BUILD_DIR "/tests/libfake_nvml.so";
 
 std::string failure_of(const std::string& uuid, const std::string& library) {
   try {
-    nvml_memory_info(uuid, library);
+    nvml_device_memory(uuid, library).ask();
   } catch (const base::Error& error) {
     EXPECT_EQ(error.status(), base::ExitStatus::kUnavailable);
     return error.what();
@@ -20,14 +20,33 @@ std::string failure_of(const std::string& uuid, const std::string& library) {
 }
 
 TEST(Nvml, TellsWhatIsFreeAndWhatThereIs) {
-  const MemoryInfo memory = nvml_memory_info("GPU-known", kFake);
-  EXPECT_EQ(memory.free, 600u);
-  EXPECT_EQ(memory.total, 1000u);
+  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
+  EXPECT_EQ(memory.uuid, "GPU-known");
+  const MemoryInfo info = memory.ask();
+  EXPECT_EQ(info.free, 600u);
+  EXPECT_EQ(info.total, 1000u);
+}
+
+TEST(Nvml, AsksAgainInTheSameSession) {
+  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
+  for (const unsigned free : {600u, 700u, 800u}) EXPECT_EQ(memory.ask().free, free);
+}
+
+TEST(Nvml, MemoryThatIsFreedLateIsWaitedFor) {
+  const DeviceMemory memory = nvml_device_memory("GPU-known", kFake);
+  EXPECT_EQ(wait_until_free(memory, 850, base::Deadline::never()).free, 900u);
 }
 
 TEST(Nvml, UnknownDeviceIsNamedWithTheReason) {
   EXPECT_EQ(failure_of("GPU-other", kFake),
             "ask NVML for the free memory of 'GPU-other': Not Found");
+  EXPECT_THROW(nvml_device_memory("GPU-other", kFake), base::Error) << "found out before waiting";
+}
+
+TEST(Nvml, DeviceThatIsLostMeanwhileIsUnavailable) {
+  EXPECT_NO_THROW(nvml_device_memory("GPU-lost", kFake));
+  EXPECT_EQ(failure_of("GPU-lost", kFake),
+            "ask NVML for the free memory of 'GPU-lost': GPU is lost");
 }
 
 TEST(Nvml, MissingLibraryIsUnavailable) {

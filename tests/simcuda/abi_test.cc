@@ -21,6 +21,8 @@ TEST(Abi, FunctionsAreWhatTheCallerExpects) {
       << #symbol;
   FO_CUDA_FUNCTIONS(FO_COMPARE)
 #undef FO_COMPARE
+  EXPECT_TRUE((
+      ::fo::cuda::SameCall<caller::SimulatedMemoryInfo, decltype(&fo_simcuda_memory_info)>::value));
 }
 
 TEST(Abi, StructuresAreWhatTheCallerExpects) {

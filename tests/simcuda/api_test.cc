@@ -83,6 +83,26 @@ TEST_F(SimApi, HasTheMarkerThatRealDriversLack) {
   EXPECT_NE(Library().find<const char*>("fo_simcuda_version"), nullptr);
 }
 
+TEST_F(SimApi, FreeMemoryIsToldAfterInitAndWithoutAContext) {
+  const Library library;
+  const auto ask = library.find<abi::SimulatedMemoryInfo>("fo_simcuda_memory_info");
+  ASSERT_NE(ask, nullptr);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT_EQ(ask(0, &free, &total), Result::kNotInitialized);
+  ASSERT_EQ(library.find<Result (*)(unsigned)>("cuInit")(0), Result::kSuccess);
+  EXPECT_EQ(ask(1, &free, &total), Result::kSuccess);
+  EXPECT_EQ(free, 8 * base::kGiB);
+  EXPECT_EQ(total, 8 * base::kGiB);
+  EXPECT_EQ(ask(2, &free, &total), Result::kInvalidDevice);
+  EXPECT_EQ(ask(-1, &free, &total), Result::kInvalidDevice);
+  EXPECT_EQ(ask(0, nullptr, &total), Result::kInvalidValue);
+  EXPECT_EQ(ask(0, &free, nullptr), Result::kInvalidValue);
+  using GetInfo = Result (*)(std::size_t*, std::size_t*);
+  EXPECT_EQ(library.find<GetInfo>("cuMemGetInfo_v2")(&free, &total), Result::kInvalidContext);
+  EXPECT_EQ(sim_.files(0) + sim_.files(1), 0);
+}
+
 TEST_F(SimApi, NullPointersAreInvalid) {
   const auto driver = Driver::open("sim");
   const abi::Functions& api = driver->api();

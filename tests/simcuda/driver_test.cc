@@ -75,9 +75,7 @@ TEST_F(SimDriver, VisibleDevicesKeepTheirMemoryAndUuid) {
   Driver one = open();
   EXPECT_EQ(one.device_count(), 1);
   EXPECT_EQ(std::memcmp(one.uuid(0).bytes, all.uuid(1).bytes, 16), 0);
-  settings_.context_size = 0;
-  make_current(one, 0);
-  EXPECT_LT(one.memory_info().free, one.memory_info().total);
+  EXPECT_EQ(one.memory_info(0).total - one.memory_info(0).free, kUnit);
   all.release(handle);
 }
 
@@ -218,16 +216,30 @@ TEST_F(SimDriver, AccessIsKeptByDevice) {
 TEST_F(SimDriver, ContextCostsMemoryWhileItIsRetained) {
   settings_.context_size = 3 * kMiB;  // rounded up
   Driver driver = open();
-  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kInvalidContext);
+  EXPECT_EQ(result_of([&] { driver.current_device(); }), Result::kInvalidContext);
   make_current(driver, 0);
   EXPECT_EQ(driver.retain_primary_context(0), thread_contexts().back());
-  EXPECT_EQ(driver.memory_info().total - driver.memory_info().free, 4 * kMiB);
+  EXPECT_EQ(driver.memory_info(0).total - driver.memory_info(0).free, 4 * kMiB);
   driver.release_primary_context(0);
   EXPECT_EQ(sim_.files(), 1);
   driver.release_primary_context(0);
   EXPECT_EQ(sim_.files(), 0);
-  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kContextIsDestroyed);
+  EXPECT_EQ(result_of([&] { driver.current_device(); }), Result::kContextIsDestroyed);
   EXPECT_EQ(result_of([&] { driver.release_primary_context(0); }), Result::kInvalidContext);
+}
+
+TEST_F(SimDriver, FreeMemoryIsToldWithoutAContext) {
+  settings_.vram = 4 * kUnit;
+  Driver driver = open();
+  const AllocationHandle handle = driver.create(4 * kUnit, prop_of(1));
+  EXPECT_EQ(driver.memory_info(0).free, 4 * kUnit);
+  EXPECT_EQ(driver.memory_info(1).free, 0u);
+  EXPECT_EQ(driver.memory_info(1).total, 4 * kUnit);
+  driver.release(handle);
+  EXPECT_EQ(driver.memory_info(1).free, 4 * kUnit);
+  for (const Device none : {-1, 2}) {
+    EXPECT_EQ(result_of([&] { driver.memory_info(none); }), Result::kInvalidDevice);
+  }
 }
 
 TEST_F(SimDriver, ContextThatDoesNotFitIsOutOfMemory) {
@@ -251,7 +263,7 @@ TEST_F(SimDriver, IllegalAccessPoisonsTheContext) {
   EXPECT_EQ(result_of([&] { driver.check_readable(at, kUnit); }), Result::kSuccess);
   EXPECT_EQ(result_of([&] { driver.check_writable(at, 1); }), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.check_readable(at, 1); }), Result::kIllegalAddress);
-  EXPECT_EQ(result_of([&] { driver.memory_info(); }), Result::kIllegalAddress);
+  EXPECT_EQ(result_of([&] { driver.current_device(); }), Result::kIllegalAddress);
 }
 
 TEST_F(SimDriver, LinearMemory) {

@@ -1,0 +1,178 @@
+#!/usr/bin/env bats
+# fo-gpu, the private helper: what the programs that start it rely on.
+
+# shellcheck disable=SC2030,SC2031,SC2154  # tests are subshells
+load test_helper
+load gms_client
+
+setup() {
+  fo_setup
+  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
+  PATH=$FO_BUILD/libexec/fo:$PATH
+}
+
+TOTAL=67108864
+
+# free [OPTION]...; field KEY: of the answer in $output.
+free() { fo-gpu free "$@" 3>&-; }
+field() { sed -E "s/.*\"$1\":\"?([^,\"}]*).*/\1/" <<<"$output"; }
+
+# hold DEVICE SIZE: a server that holds so much of a device until it is killed, with every process
+# of it. Sets HOLDER.
+hold() {
+  start_bg "holder" gms-serve --socket-path "$T/holder.sock" --device "$1"
+  HOLDER=$BG_PID
+  wait_for "[ -S $T/holder.sock ]"
+  publish "$T/holder.sock" "$2"
+  run -0 free --device "$1"
+  [ "$(field free)" -eq $((TOTAL - $2)) ]
+}
+kill_holder() {
+  # shellcheck disable=SC2046  # many pids
+  kill -KILL "$HOLDER" $(pgrep -P "$HOLDER")
+}
+
+# start_waiting [OPTION]...: asks in the background; its driver is open.
+start_waiting() {
+  start_bg waiter fo-gpu free "$@"
+  wait_for "ls -l /proc/$BG_PID/fd | grep -q /book"
+}
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors, before a driver is looked for" {
+  local args
+  for args in "" "unknown" "free now" "free --device -1" "free --device x" "free --device 1024" \
+    "free --until-free x" "free --until-free" "free --until-free -1" "free --until-free 1 --timeout 5" \
+    "free --timeout 5s" "free --uuid" "free --uuid a,b" "free --socket s" \
+    "map-check" "map-check --socket" "map-check --socket s --timeout x" "map-check --socket s --device -1" \
+    "map-check --socket s --until-free 1" "map-check --socket s extra"; do
+    # shellcheck disable=SC2086
+    GMS_DRIVER=/nonexistent/libcuda.so.1 run --separate-stderr fo-gpu $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args" && return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "fo-gpu: error: "* ]]
+  done
+}
+
+@test "no driver and no such device are 69 in one line, another driver's name is 78" {
+  local command
+  for command in "free" "free --until-free 1KiB" "map-check --socket $T/none"; do
+    # shellcheck disable=SC2086
+    run -69 --separate-stderr fo-gpu $command --driver /nonexistent/libcuda.so.1
+    [ -z "$output" ]
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    [[ $stderr == "fo-gpu: error: no CUDA driver: "* ]]
+    # shellcheck disable=SC2086
+    run -69 --separate-stderr fo-gpu $command --device 9
+    [ -z "$output" ]
+    [ "$stderr" = "fo-gpu: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
+    # shellcheck disable=SC2086
+    run -78 --separate-stderr fo-gpu $command --driver other
+  done
+}
+
+# --- free -----------------------------------------------------------------------------------------
+
+@test "free tells a device's memory and its uuid in one line of JSON" {
+  run -0 --separate-stderr free --device 1
+  [[ $output =~ ^\{\"free\":$TOTAL,\"total\":$TOTAL,\"uuid\":\"GPU-[0-9a-f-]{36}\"\}$ ]]
+  [ -z "$stderr" ]
+  local second
+  second=$(field uuid)
+  run -0 free
+  [ "$(field uuid)" != "$second" ]
+}
+
+@test "free answers of a full device and takes nothing of it" {
+  export GMS_SIM_CONTEXT_SIZE=16MiB
+  hold 1 "$TOTAL"
+  run -0 --separate-stderr free --device 1
+  [ "$(field free)" -eq 0 ]
+  run -0 free --device 0
+  [ "$(field free)" -eq "$TOTAL" ]
+}
+
+@test "a uuid must be the simulated device's" {
+  run -0 free --device 1
+  local uuid
+  uuid=$(field uuid)
+  run -0 free --device 1 --uuid "$uuid"
+  run -69 --separate-stderr free --device 0 --uuid "$uuid"
+  [[ $stderr == "fo-gpu: error: find device '$uuid': device 0 is GPU-"* ]]
+}
+
+@test "with a uuid a real device is asked of NVML, and no driver is started" {
+  local fake=$FO_BUILD/tests/libfake_nvml.so
+  [ -e "$fake" ] || skip_because tests "the tests' fake NVML is not built"
+  ln -s "$fake" "$T/libnvidia-ml.so.1"
+  # Were one of them opened, it would be said to be no CUDA driver.
+  ln -s "$fake" "$T/libcuda.so.1"
+  export LD_LIBRARY_PATH=$T GMS_DRIVER=auto
+  run -0 --separate-stderr free --uuid GPU-known
+  [ "$output" = '{"free":600,"total":1000,"uuid":"GPU-known"}' ]
+  run -0 --separate-stderr free --uuid GPU-known --until-free 850
+  [ "$output" = '{"free":900,"total":1000,"uuid":"GPU-known"}' ]
+  run -69 --separate-stderr free --uuid GPU-other
+  [ "$stderr" = "fo-gpu: error: ask NVML for the free memory of 'GPU-other': Not Found" ]
+  run -69 --separate-stderr free --uuid GPU-lost --until-free 1
+  [ "$stderr" = "fo-gpu: error: ask NVML for the free memory of 'GPU-lost': GPU is lost" ]
+  run -69 --separate-stderr free
+  [[ $stderr == "fo-gpu: error: CUDA driver 'libcuda.so.1': no function cuInit"* ]]
+}
+
+# --- free --until-free ----------------------------------------------------------------------------
+
+@test "what is free already is not waited for" {
+  run -0 --separate-stderr free --until-free 64MiB --timeout 0
+  [ "$(field free)" -eq "$TOTAL" ]
+  [ -z "$stderr" ]
+}
+
+@test "--until-free waits until the holder dies" {
+  hold 1 33554432
+  start_waiting --device 1 --until-free 64MiB
+  [ ! -s "$T/waiter.out" ]
+  kill_holder
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  output=$(cat "$T/waiter.out")
+  [ "$(field free)" -eq "$TOTAL" ]
+  [ ! -s "$T/waiter.err" ]
+}
+
+@test "--until-free that times out is 75 with the last answer and one line" {
+  hold 0 33554432
+  run -75 --separate-stderr free --until-free 33554433 --timeout 50ms
+  [ "${#lines[@]}" -eq 1 ]
+  [ "$(field free)" -eq 33554432 ]
+  [ "$stderr" = "fo-gpu: error: wait for free memory of device '$(field uuid)': 33554433 bytes wanted, 33554432 free" ]
+  run -75 free --until-free 33554433 --timeout 0
+  run -0 free --until-free 33554432 --timeout 0
+}
+
+@test "more than the device has is 64 at once" {
+  run -64 --separate-stderr free --until-free 67108865
+  [ -z "$output" ]
+  [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': 67108865 bytes wanted, it has 67108864"$ ]]
+}
+
+@test "a driver that fails while it is waited for is 70" {
+  hold 0 2097152
+  GMS_SIM_FAULTS=fo_simcuda_memory_info:2=999 run -70 --separate-stderr free --until-free 64MiB
+  [ -z "$output" ]
+  [ "$stderr" = "fo-gpu: error: free memory of device 0: CUDA_ERROR_UNKNOWN (999)" ]
+}
+
+@test "SIGTERM ends the wait" {
+  hold 0 2097152
+  start_waiting --until-free 64MiB --timeout 1h
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  [ ! -s "$T/waiter.out" ]
+}
+
+@test "an answer that can't be written is 74" {
+  run -74 --separate-stderr sh -c 'fo-gpu free >/dev/full'
+}
