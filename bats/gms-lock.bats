@@ -2,6 +2,7 @@
 # gms-lock: what its page promises.
 
 load test_helper
+load gms_client
 
 setup() {
   fo_setup
@@ -40,7 +41,7 @@ field() { sed -n "s/^$1: //p"; }
 }
 
 @test "a lock of another kind, or no absolute path, is refused with what is supported" {
-  for uri in unix:/s tcp:host:1 etcd:http://h:1/k k8s:n/l relative flock:relative flock:; do
+  for uri in unix:s tcp:host:1 etcd:http://h:1/k k8s:n/l relative flock:relative flock:; do
     for command in acquire owner status; do
       run --separate-stderr lock "$command" --lock "$uri"
       [ "$status" -eq 64 ]
@@ -274,6 +275,24 @@ engine-0" ]
   [ "$(cat "$T/order")" = "$(seq 20)" ]
 }
 
+@test "a wait that gets long says who holds the lock, and who keeps it after a death" {
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire --exec -- sh -c 'sleep 1000 & echo $!; wait'
+  BG_ENGINE=$BG_PID
+  wait_for "[ -s $T/engine.out ]"
+  orphan=$(cat "$T/engine.out")
+  start_bg waiter gms-lock acquire --warn-after 20ms --id engine-1 -- true
+  wait_for "grep -q . $T/waiter.err"
+  [ "$(cat "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE; kept by $BG_ENGINE (sh), $orphan (sleep)" ]
+  kill -KILL "$BG_ENGINE"
+  wait_for "grep -q ended $T/waiter.err"
+  [ "$(tail -n 1 "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE which has ended; kept by $orphan (sleep)" ]
+  [ "$(wc -l <"$T/waiter.err")" -eq 2 ]
+  kill "$orphan"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
 # --- supervise form -------------------------------------------------------------------------------
 
 @test "supervise form: status and death of the command become ours" {
@@ -332,9 +351,9 @@ engine-0" ]
   run -0 sed -n 's/.*"event":"\([^"]*\)".*/\1/p' "$T/events"
   [ "$output" = "waiting
 granted
-child-started
+child_started
 lost
-child-ended" ]
+child_ended" ]
 }
 
 @test "a contender refuses beside the live holder of a replaced lock file" {
@@ -348,6 +367,113 @@ child-ended" ]
   kill -KILL "$BG_PID"
   wait_exit "$BG_PID"
   run -0 lock acquire --id engine-1 -- true
+}
+
+@test "supervise form: an interactive command has the terminal, and its stop is ours" {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  script -qec "gms-lock acquire -- sh -c 'read -r x && echo got=\$x'" /dev/null \
+    <<<hello >"$T/out" 3>&-
+  grep -q 'got=hello' "$T/out"
+  # The command stops itself; its supervisor is the shell's job, continued with fg.
+  # shellcheck disable=SC2016
+  printf '%s\n' 'kill -STOP $$' 'echo went on' >"$T/stops"
+  echo "gms-lock acquire -- sh $T/stops; jobs; fg" >"$T/job"
+  script -qec "bash --norc -i $T/job" /dev/null </dev/null >"$T/out" 3>&- || { cat "$T/out"; false; }
+  grep -q 'Stopped.*gms-lock' "$T/out"
+  grep -q 'went on' "$T/out"
+}
+
+# --- the gate -------------------------------------------------------------------------------------
+
+# fill SIZE: a server that holds so much of device 0 until it is killed. Sets FILLER.
+fill() {
+  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
+  start_bg filler gms-serve --socket-path "$T/filler.sock" --device 0
+  FILLER=$BG_PID
+  wait_for "[ -S $T/filler.sock ]"
+  publish "$T/filler.sock" "$1"
+}
+empty() {
+  # shellcheck disable=SC2046  # many pids
+  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
+}
+
+@test "gate: the command runs once the device has the memory free" {
+  for form in --exec --grace=1s; do
+    fill $((48 << 20))
+    start_bg "engine$form" gms-lock acquire --gpu-free 60MiB "$form" --status-fd 7 \
+      -- "$FO_BUILD/libexec/fo/fo-gpu" free 7>"$T/events"
+    wait_for "grep -q granted $T/events"
+    [ "$(lock owner)" = engine-0 ]
+    kill -0 "$BG_PID"
+    if [ "$form" = --exec ]; then run ! grep -q gpu_free "$T/events"; fi
+    empty
+    wait_exit "$BG_PID"
+    [ "$status" -eq 0 ]
+    grep -q '"free":67108864' "$T/engine$form.out"
+    grep -q '"event":"gpu_free".*"free":67108864' "$T/events"
+    rm "$T/events" "$T/filler.sock"
+  done
+}
+
+@test "gate: the lock is given back at the timeout, with the busy status" {
+  fill $((48 << 20))
+  run --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
+  [ "$status" -eq 9 ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': given back: device 0 has 16 MiB free of the 60 MiB wanted" ]
+  [ ! -e "$T/ran" ]
+  run -1 lock owner
+  run -0 lock acquire --gpu-free 16MiB --nonblock --id next -- true
+}
+
+@test "gate: what can't work is said before the lock is waited for" {
+  start_holder engine-9
+  export GMS_SIM_VRAM=64MiB
+  run --separate-stderr lock acquire --gpu-free 65MiB -- true
+  [ "$status" -eq 64 ]
+  # shellcheck disable=SC2154
+  [[ ${stderr_lines[0]} == "gms-lock: error: ask for the free memory of device 0: "*"68157440 bytes wanted, it has 67108864" ]]
+  run --separate-stderr lock acquire --gpu-free 1MiB --device 9 -- true
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-lock: error: ask for the free memory of device 9: "* ]]
+  FO_LIBEXEC_DIR=$T run --separate-stderr lock acquire --gpu-free 1MiB -- true
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-lock: error: use helper program '$T/fo-gpu': "* ]]
+  run -64 lock acquire --device 0 -- true
+  run -64 lock acquire --gpu-free lots -- true
+}
+
+@test "gate: a signal ends the wait, a replaced file is a lost lock; both leave no command" {
+  fill $((48 << 20))
+  start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
+  wait_for "grep -q granted $T/events"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  run -1 lock owner
+  start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
+  wait_for "grep -q granted $T/events"
+  rm "$T/lock"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 76 ]
+  [ "$(cat "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
+  [ ! -e "$T/ran" ]
+}
+
+@test "gate: a helper that says nothing or fails is no free memory" {
+  mkdir "$T/bin"
+  printf '#!/bin/sh\nexit 0\n' >"$T/bin/fo-gpu"
+  chmod +x "$T/bin/fo-gpu"
+  export FO_LIBEXEC_DIR=$T/bin
+  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
+  [ "$status" -eq 70 ]
+  [[ $stderr == "gms-lock: error: ask for the free memory of device 0: fo-gpu gave no answer" ]]
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nkill -SEGV $$\n' >"$T/bin/fo-gpu"
+  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
+  [ "$status" -eq 70 ]
+  [[ $stderr == *"fo-gpu ended with status 139" ]]
+  [ ! -e "$T/ran" ]
 }
 
 # --- hold form ------------------------------------------------------------------------------------
@@ -427,7 +553,7 @@ state: free" ]
   start_bg waiter gms-lock acquire --id engine-1 -- true
   await_waiter
   [ "$(lock status | field waiter)" = "$BG_PID" ]
-  [[ $(lock status --json) == *"\"waiters\":[$BG_PID]"* ]]
+  [[ $(lock status --json) == *"\"waiters\":[{\"id\":null,\"pid\":$BG_PID}]"* ]]
   kill -TERM "$holder"
   wait_exit "$BG_PID"
   run -0 lock status

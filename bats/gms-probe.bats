@@ -13,7 +13,8 @@ setup() {
 
 @test "no probe, an unknown one and bad values are usage errors" {
   for args in "" "no-such-probe" "sockets --devices x" "sockets --devices 0,0" "sockets --tags ,a" \
-    "sockets --tags a/b" "sockets --wait 5" "sockets extra" \
+    "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h:1" \
+    "lock extra" \
     "sockets --devices 0 --socket-dir $(printf 'x%.0s' {1..120})"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-probe $args
@@ -102,4 +103,47 @@ setup() {
   done
   run find "$T" -name '*.sock'
   [ "$output" = "" ]
+}
+
+# --- lock -----------------------------------------------------------------------------------------
+
+@test "a lock file: can be asked, is held, is held by somebody" {
+  export FAILOVER_LOCK_PATH=$T/lock
+  run --separate-stderr gms-probe lock
+  [ "$status" -eq 0 ]
+  [ "$output$stderr" = free ]
+  run --separate-stderr gms-probe lock --held
+  [ "$status" -eq 1 ]
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-probe: warning: lock '$T/lock': nobody holds it" ]
+  start_bg engine gms-lock acquire --id engine-0 -- sleep 1000
+  run -0 gms-probe lock --wait 20s --holder engine-0
+  [ "$output" = "held by engine-0" ]
+  run -0 gms-probe lock --held --json
+  [ "$output" = '{"holder":"engine-0","result":"yes"}' ]
+  run --separate-stderr gms-probe lock --holder engine-1
+  [ "$status" -eq 1 ]
+  [ "$stderr" = "gms-probe: warning: lock '$T/lock': held by 'engine-0'" ]
+  run -1 gms-probe lock --holder engine-1 -q --json
+  [ "$output" = '{"holder":"engine-0","reason":"lock '"'$T/lock': held by 'engine-0'"'","result":"no"}' ]
+}
+
+@test "a lock server: no while it is down or says nothing, yes once it answers" {
+  run --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
+  [ "$status" -eq 1 ]
+  [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.sock': No such file or directory" ]
+  start_bg probe gms-probe lock --lock "unix:$T/lock.sock" --wait 30s
+  probe=$BG_PID
+  start_bg lockd gms-lockd --socket "$T/lock.sock"
+  lockd=$BG_PID
+  wait_exit "$probe"
+  [ "$status" -eq 0 ]
+  [ "$(cat "$T/probe.out")" = free ]
+  run -1 gms-probe lock --lock "unix:$T/lock.sock" --held
+  kill -STOP "$lockd"
+  run --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
+  [ "$status" -eq 1 ]
+  [ "$stderr" = "gms-probe: warning: ask lock server '$T/lock.sock': no answer in time" ]
+  kill -CONT "$lockd"
+  run -0 gms-probe lock --lock "unix:$T/lock.sock"
 }

@@ -16,9 +16,9 @@ namespace {
 using fo::base::ExitStatus;
 using fo::gms_lock::Options;
 
-int acquire(Options& options, const fo::cli::CommonOptions& common, const std::string& path) {
+int acquire(Options& options, const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
   fo::lock::AcquireOptions& wanted = options.acquire;
-  wanted.path = path;
+  wanted.lock = lock;
   wanted.id = options.id.empty() ? fo::lock::lock_id_from_environment() : options.id;
   wanted.command = common.command;
   // Another's look at the lock may hold it for an instant.
@@ -30,8 +30,8 @@ int acquire(Options& options, const fo::cli::CommonOptions& common, const std::s
   return end.signal != 0 ? fo::os::die_of_signal(end.signal) : end.status;
 }
 
-int owner(const fo::cli::CommonOptions& common, const std::string& path) {
-  const std::optional<std::string> id = fo::lock::find_owner(path);
+int owner(const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
+  const std::optional<std::string> id = fo::lock::find_owner(lock);
   if (common.json) {
     fo::cli::print_line(fo::lock::owner_json(id));
   } else if (id) {
@@ -40,8 +40,8 @@ int owner(const fo::cli::CommonOptions& common, const std::string& path) {
   return fo::base::to_int(id ? ExitStatus::kOk : ExitStatus::kNo);
 }
 
-int status(const fo::cli::CommonOptions& common, const std::string& path) {
-  const fo::lock::LockStatus status = fo::lock::read_lock_status(path);
+int status(const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
+  const fo::lock::LockStatus status = fo::lock::read_lock_status(lock);
   fo::cli::print(common.json ? fo::lock::to_json(status) + "\n" : fo::lock::to_text(status));
   return fo::base::to_int(ExitStatus::kOk);
 }
@@ -57,14 +57,14 @@ int main(int argc, char** argv) {
                            .takes_command = true};
   const auto body = [&] {
     fo::gms_lock::check(options, common.command);
-    const std::string path = fo::lock::parse_lock_uri(options.lock()).path;
+    const fo::lock::LockUri lock = fo::lock::parse_lock_uri(options.lock());
     switch (options.command) {
       case Options::Command::kAcquire:
-        return acquire(options, common, path);
+        return acquire(options, common, lock);
       case Options::Command::kOwner:
-        return owner(common, path);
+        return owner(common, lock);
       case Options::Command::kStatus:
-        return status(common, path);
+        return status(common, lock);
     }
     return fo::base::to_int(ExitStatus::kSoftware);
   };

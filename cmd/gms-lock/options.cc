@@ -15,10 +15,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   sub->callback([&options, command] { options.command = command; });
   std::string& lock = options.locks[static_cast<std::size_t>(command)];
   lock = lock::kDefaultLockPath;
-  sub->add_option("--lock", lock, "the lock: flock:/path")
-      ->envname("FAILOVER_LOCK_PATH")
-      ->capture_default_str()
-      ->type_name("URI");
+  cli::add_lock(*sub, lock);
   return sub;
 }
 
@@ -40,6 +37,15 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::Range(0, 255))
       ->capture_default_str()
       ->type_name("STATUS");
+  CLI::Option* gpu_free = cli::add_size(*acquire, "--gpu-free", wanted.gpu_free,
+                                        "then wait until the device has this much memory free");
+  acquire->add_option("--device", wanted.device, "the device of --gpu-free")
+      ->needs(gpu_free)
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str()
+      ->type_name("N");
+  cli::add_duration(*acquire, "--warn-after", wanted.warn_after,
+                    "say who holds the lock once it was waited for this long; 0 never");
   acquire->add_flag("--exec", wanted.exec, "become the command instead of supervising it");
   acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
       ->type_name("N");

@@ -111,6 +111,13 @@ std::optional<base::Duration> remap_timeout_from_environment() {
   return std::chrono::milliseconds(*value);
 }
 
+CLI::Option* add_lock(CLI::App& app, std::string& uri) {
+  return app.add_option("--lock", uri, "the lock: flock:/path or unix:/path.sock")
+      ->envname("FAILOVER_LOCK_PATH")
+      ->capture_default_str()
+      ->type_name("URI");
+}
+
 CLI::Option* add_driver(CLI::App& app, std::string& driver) {
   return app
       .add_option("--driver", driver, "CUDA driver: auto, cuda, sim, or a path to a libcuda.so.1")

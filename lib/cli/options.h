@@ -30,6 +30,9 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint);
 /// `--socket-dir DIR`, default $GMS_SOCKET_DIR.
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
+/// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.
+CLI::Option* add_lock(CLI::App& app, std::string& uri);
+
 /// `--driver`, default $GMS_DRIVER.
 CLI::Option* add_driver(CLI::App& app, std::string& driver);
 

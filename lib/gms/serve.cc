@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,11 +18,10 @@
 #include "gms/endpoint.h"
 #include "gms/server.h"
 #include "os/file.h"
-#include "os/file_lock.h"
 #include "os/log.h"
 #include "os/process.h"
+#include "os/server_socket.h"
 #include "os/signals.h"
-#include "os/unix_socket.h"
 
 namespace fo::gms {
 namespace {
@@ -33,6 +31,7 @@ using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
+using os::OwnedPath;
 
 // What a server gets to let its clients go, before it is killed.
 constexpr base::Duration kGrace = std::chrono::seconds(5);
@@ -53,58 +52,6 @@ Pipe make_pipe() {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// A name in the file system that goes when its owner does. Children leave with _exit, so only the
-// parent ever removes it.
-class OwnedPath {
- public:
-  explicit OwnedPath(std::string path) : path_(std::move(path)) {}
-  OwnedPath(OwnedPath&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  OwnedPath& operator=(OwnedPath&&) = delete;
-  ~OwnedPath() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-
- private:
-  std::string path_;
-};
-
-// Locked until it is closed; nullopt when somebody else has it locked.
-std::optional<UniqueFd> try_lock(const std::string& path) {
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + base::quoted(path));
-  if (!os::try_lock_file(lock.get())) return std::nullopt;
-  return lock;
-}
-
-// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
-struct OwnedSocket {
-  UniqueFd lock;
-  UniqueFd listener;
-  OwnedPath path;
-};
-
-OwnedSocket open_socket(const std::string& path) {
-  os::check_socket_path(path);
-  std::optional<UniqueFd> lock = try_lock(path + ".lock");
-  const auto in_use = [&] {
-    return Error(ExitStatus::kCannotCreate,
-                 "serve socket " + base::quoted(path) + ": a server has it");
-  };
-  if (!lock) throw in_use();
-  // A server of another make takes no lock, but answers.
-  if (os::is_socket_live(path)) throw in_use();
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) == 0) {
-    if (!S_ISSOCK(info.st_mode)) {
-      throw Error(ExitStatus::kCannotCreate,
-                  "serve socket " + base::quoted(path) + ": not a socket");
-    }
-    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + base::quoted(path));
-  }
-  UniqueFd listener = os::listen_unix(path);
-  return {std::move(*lock), std::move(listener), OwnedPath(path)};
-}
-
 // A link to a socket in the same folder, in place of any older link.
 OwnedPath make_link(const std::string& link, const std::string& socket) {
   std::error_code ec;
@@ -121,7 +68,7 @@ OwnedPath make_link(const std::string& link, const std::string& socket) {
 
 // A folder has room for one bundle: two would share a ready file.
 UniqueFd lock_folder(const std::string& dir) {
-  std::optional<UniqueFd> lock = try_lock(ready_path(dir) + ".lock");
+  std::optional<UniqueFd> lock = os::try_lock_path(ready_path(dir) + ".lock");
   if (!lock) {
     throw Error(ExitStatus::kCannotCreate,
                 "serve in folder " + base::quoted(dir) + ": another gms-serve does");
@@ -198,7 +145,7 @@ std::optional<Probe> probe_devices(const Settings& config, int signal_fd) {
 struct Place {
   base::DeviceOrdinal device;
   std::string tag;
-  OwnedSocket socket;
+  os::ServerSocket socket;
   std::vector<OwnedPath> links;
 };
 
@@ -365,7 +312,7 @@ int serve(const ServeConfig& given) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
-      Place place{device.ordinal, tag, open_socket(path), {}};
+      Place place{device.ordinal, tag, os::open_server_socket(path), {}};
       if (is_bundle) {
         const int ordinal = device.ordinal.value();
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));

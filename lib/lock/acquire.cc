@@ -2,19 +2,21 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
+#include "lock/gpu_gate.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
-#include "lock/path_watch.h"
 #include "lock/status_events.h"
 #include "lock/supervise.h"
 #include "os/exec.h"
@@ -27,20 +29,6 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-
-// The lock that this process was started under would be waited for until this process has ended.
-void refuse_own_lock(const std::string& path) {
-  const char* text = std::getenv("FAILOVER_LOCK_FD");
-  const auto fd = base::parse_uint(text == nullptr ? "" : text);
-  struct stat inherited {};
-  struct stat wanted {};
-  if (fd && *fd <= 1U << 30 && ::fstat(static_cast<int>(*fd), &inherited) == 0 &&
-      ::stat(path.c_str(), &wanted) == 0 && inherited.st_dev == wanted.st_dev &&
-      inherited.st_ino == wanted.st_ino) {
-    throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path) +
-                                         ": inherited already, on descriptor " + std::string(text));
-  }
-}
 
 // Headers only: a core dump keeps lock and memory until it is written.
 void limit_core_dumps() {
@@ -69,22 +57,55 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
   os::exec_command(command, keep);
 }
 
-// Until stdin ends or a signal comes.
-int hold(const FailoverLock& lock, int signal_fd, StatusEvents& events) {
-  const PathWatch watch(lock.path());
-  for (;;) {
-    if (lock.is_replaced()) {
-      events.lost("the lock file was replaced");
-      throw Error(ExitStatus::kProtocol,
-                  "hold lock " + base::quoted(lock.path()) + ": the file was replaced");
+std::string holder_name(const LockUri& lock) {
+  std::string owner;
+  try {
+    owner = find_owner(lock, std::chrono::seconds(1)).value_or("");
+  } catch (const Error&) {  // a server that is not there now
+  }
+  return owner.empty() ? "another process" : base::quoted(owner);
+}
+
+// Says who holds the lock, each time that this has changed.
+class HolderReport {
+ public:
+  explicit HolderReport(const LockUri& lock) : lock_(lock) {}
+
+  void operator()() {
+    try {
+      const LockStatus status = read_lock_status(lock_);
+      if (!status.held) return;
+      std::string text = describe_holders(status);
+      if (text == last_) return;
+      os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock_.path), text);
+      last_ = std::move(text);
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock_.path),
+              error.what());
     }
+  }
+
+ private:
+  LockUri lock_;
+  std::string last_;
+};
+
+[[noreturn]] void give_up_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
+  events.lost(loss.reason);
+  throw Error(loss.status, "hold lock " + base::quoted(lock.path()) + ": " + loss.reason);
+}
+
+// Until stdin ends or a signal comes.
+int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
+  for (;;) {
+    if (const auto loss = lock.check()) give_up_lost(lock, *loss, events);
+    const FailoverLock::Watch watch = lock.watch();
     std::array<pollfd, 3> ready{
-        {{STDIN_FILENO, POLLIN, 0}, {signal_fd, POLLIN, 0}, {watch.fd(), POLLIN, 0}}};
-    const int timeout = base::Deadline::after(kPathCheckInterval).poll_timeout();
-    if (::poll(ready.data(), ready.size(), timeout) < 0 && errno != EINTR) {
+        {{STDIN_FILENO, POLLIN, 0}, {signal_fd, POLLIN, 0}, {watch.fd, watch.events, 0}}};
+    if (::poll(ready.data(), ready.size(), watch.at.poll_timeout()) < 0) {
+      if (errno == EINTR) continue;
       base::throw_errno(errno, "hold lock " + base::quoted(lock.path()));
     }
-    watch.drain();
     if (ready[1].revents != 0) return base::to_int(ExitStatus::kOk);
     if (ready[0].revents == 0) continue;
     std::array<char, 4096> ignored{};
@@ -95,42 +116,71 @@ int hold(const FailoverLock& lock, int signal_fd, StatusEvents& events) {
   }
 }
 
+// What there is to do with a grant: a command to become, one to supervise, or to hold on.
+AcquireEnd use(FailoverLock& lock, const Grant& grant, const AcquireOptions& options, int signal_fd,
+               StatusEvents& events, const std::function<void(const Grant&)>& on_held) {
+  if (options.exec) become_command(lock, grant, options.command);
+  if (!options.command.empty()) {
+    const SuperviseOptions supervised{options.command, environment_of(lock, grant), options.grace};
+    return {supervise(lock, supervised, events), 0};
+  }
+  on_held(grant);
+  return {hold(lock, signal_fd, events), 0};
+}
+
 }  // namespace
 
 AcquireEnd acquire(const AcquireOptions& options,
                    const std::function<void(const Grant&)>& on_held) {
+  const std::string what = "acquire lock " + base::quoted(options.lock.path);
+  if (options.exec && options.lock.kind != LockUri::Kind::kFlock) {
+    throw Error(ExitStatus::kUsage,
+                what + ": only a flock can be left to the command; supervise it, without --exec");
+  }
   StatusEvents events(options.status_fd);
-  refuse_own_lock(options.path);
   // The lock comes first: its descriptor has to be numbered below all others.
-  FailoverLock lock(options.path, options.id, options.fd);
+  const std::unique_ptr<FailoverLock> lock = open_lock(options.lock, options.id, options.fd);
+  std::optional<GpuGate> gate;
+  if (options.gpu_free) gate.emplace(*options.gpu_free, options.device);
   if (!options.command.empty()) limit_core_dumps();
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const base::UniqueFd signal_fd = os::open_signal_fd(signals);
+  // A signal that came with the grant is not left for the command, which may be pid 1 and deaf.
+  const auto interrupted = [&]() -> AcquireEnd {
+    const int signal = os::read_signal(signal_fd.get());
+    if (signal == 0) throw Error(ExitStatus::kOsError, what + ": woken for no signal");
+    return {0, signal};
+  };
   events.waiting();
+  const base::Deadline deadline = base::Deadline::after(options.timeout);
   const FailoverLock::Result result =
-      lock.acquire(base::Deadline::after(options.timeout), signal_fd.get());
+      lock->acquire(deadline, signal_fd.get(), {options.warn_after, HolderReport(options.lock)});
   if (result.outcome == os::LockWait::kDeadline) {
-    const std::string owner = find_owner(options.path).value_or("");
-    os::log(os::LogLevel::kWarning, "acquire lock {}: held by {}", base::quoted(options.path),
-            owner.empty() ? "another process" : base::quoted(owner));
+    os::log(os::LogLevel::kWarning, "{}: held by {}", what, holder_name(options.lock));
     return {options.busy_status, 0};
   }
-  // A signal that came with the grant is not left for the command, which may be pid 1 and deaf.
-  if (const int signal = os::read_signal(signal_fd.get()); signal != 0) return {0, signal};
-  if (result.outcome != os::LockWait::kLocked) {
-    throw Error(ExitStatus::kOsError,
-                "acquire lock " + base::quoted(options.path) + ": woken for no signal");
+  pollfd signalled{signal_fd.get(), POLLIN, 0};
+  if (result.outcome == os::LockWait::kInterrupted || ::poll(&signalled, 1, 0) > 0) {
+    return interrupted();
   }
   events.granted(result.grant);
-  if (options.exec) become_command(lock, result.grant, options.command);
-  if (!options.command.empty()) {
-    const SuperviseOptions supervised{options.command, environment_of(lock, result.grant),
-                                      options.grace};
-    return {supervise(lock, supervised, events), 0};
+  if (gate) {
+    const base::Deadline::Clock::time_point begin = base::Deadline::Clock::now();
+    switch (gate->wait(*lock, deadline, signal_fd.get())) {
+      case GpuGate::Outcome::kFree:
+        events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
+        break;
+      case GpuGate::Outcome::kDeadline:
+        os::log(os::LogLevel::kWarning, "{}: given back: {}", what, gate->describe());
+        return {options.busy_status, 0};
+      case GpuGate::Outcome::kInterrupted:
+        return interrupted();
+      case GpuGate::Outcome::kLost:
+        break;  // told by whoever holds it next
+    }
   }
-  on_held(result.grant);
-  return {hold(lock, signal_fd.get(), events), 0};
+  return use(*lock, result.grant, options, signal_fd.get(), events, on_held);
 }
 
 std::string to_json(const Grant& grant) {

@@ -7,19 +7,26 @@
 #include <vector>
 
 #include "base/exit_status.h"
+#include "base/strong.h"
 #include "base/units.h"
 #include "lock/failover_lock.h"
 
 namespace fo::lock {
 
 struct AcquireOptions {
-  std::string path;
+  LockUri lock;
   std::string id;
-  /// nullopt: for ever.
+  /// nullopt: for ever. For the lock and the device memory together.
   std::optional<base::Duration> timeout;
+  /// After a grant, wait until the device has this much memory free.
+  std::optional<base::ByteCount> gpu_free;
+  int device = 0;
+  /// While it waits, say this often who holds the lock, when that has changed. Zero: never.
+  base::Duration warn_after = std::chrono::seconds(30);
   /// What to return when the lock was not granted in time.
   int busy_status = base::to_int(base::ExitStatus::kTryAgain);
-  /// Become the command; otherwise supervise it.
+  /// Become the command; otherwise supervise it. For a flock only: nobody would be left to keep
+  /// any other lock.
   bool exec = false;
   std::optional<int> fd;
   base::Duration grace = std::chrono::seconds(5);
@@ -36,8 +43,8 @@ struct AcquireEnd {
 };
 
 /// Blocks signals; single thread only. `on_held` is told of the grant where there is no command.
-/// Throws what FailoverLock throws, kConfig when this process inherited the same lock already, and
-/// kNotFound or kCannotRun for the command.
+/// Throws what open_lock, FailoverLock and GpuGate throw, and kNotFound or kCannotRun for the
+/// command.
 AcquireEnd acquire(const AcquireOptions& options, const std::function<void(const Grant&)>& on_held);
 
 /// One JSON object: id, generation, granted_at, waited (seconds).

@@ -1,16 +1,19 @@
-// The lock that makes one engine of a pair the active one, on a file: flock(2) for exclusion, the
-// holder's id in the file, the generation in a record beside it (spec: lock file). It neither reads
-// signals nor ends the process; that is for those who hold it.
+// The lock that makes one engine of a pair the active one, whatever keeps it: a file (flock_lock.h)
+// or a lock server (lockd_lock.h). It neither reads signals nor ends the process; that is for those
+// who hold it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/deadline.h"
-#include "base/unique_fd.h"
-#include "lock/grant.h"
+#include "base/exit_status.h"
+#include "lock/lock_uri.h"
 #include "os/file_lock.h"
 
 namespace fo::lock {
@@ -24,47 +27,64 @@ struct Grant {
   base::Duration waited{};
 };
 
+/// A lock that was held and is so no more.
+struct Loss {
+  base::ExitStatus status = base::ExitStatus::kProtocol;
+  /// "the file was replaced".
+  std::string reason;
+  /// Another may be active already: what the lock protected is killed, not asked to end.
+  bool taken = false;
+};
+
+/// Destroying it gives this process's share of the lock up. Single thread only.
 class FailoverLock {
  public:
-  /// Opens the lock file and its record, creating them and reserving their space, and locks
-  /// nothing: so that the descriptor is numbered lower than what the engine opens later, and is
-  /// the last that its death releases. `fd` is the number to have, or the lowest free from 3 on.
-  /// Throws kConfig for the id, kUsage for `fd` (in use, below 3, or over the limit),
-  /// kNotPermitted, kCannotCreate.
-  FailoverLock(std::string path, std::string id, std::optional<int> fd = std::nullopt);
+  FailoverLock(const FailoverLock&) = delete;
+  FailoverLock& operator=(const FailoverLock&) = delete;
+  virtual ~FailoverLock() = default;
 
   struct Result {
     os::LockWait outcome = os::LockWait::kDeadline;
     /// For kLocked.
     Grant grant;
   };
-  /// Waits for the lock, until `deadline` or until `interrupt_fd` is readable, and records the
-  /// grant. A lock file that was replaced while it waited is opened anew, under the same number.
-  /// Throws kConfig when the record names a live process on another file at this path: somebody
-  /// replaced it and there would be two holders. Throws kIoError and others when the grant can't be
-  /// recorded; the lock is free again then.
-  Result acquire(const base::Deadline& deadline, int interrupt_fd = -1);
+  /// Waits for the lock, until `deadline` or until `interrupt_fd` is readable, and sees to it that
+  /// the grant is recorded: one that can't be is none. `reminder` is called while it waits,
+  /// possibly on another thread. Each backend says what it throws.
+  virtual Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
+                         const os::Reminder& reminder = {}) = 0;
 
+  /// What a holder waits for: `fd` (-1: nothing) becoming ready for `events`, or `at`. Then check()
+  /// is due.
+  struct Watch {
+    int fd = -1;
+    short events = 0;
+    base::Deadline at = base::Deadline::never();
+  };
+  [[nodiscard]] virtual Watch watch() const = 0;
+  /// Looks, without waiting, whether the lock that was granted is still held, and does what keeps
+  /// it so. A loss is told each time from then on.
+  virtual std::optional<Loss> check() = 0;
+
+  /// The descriptor by which it is held; CLOEXEC. Whoever inherits it holds the lock as well.
+  [[nodiscard]] virtual int fd() const = 0;
+
+  /// For messages: the path that names the lock.
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::string& id() const { return id_; }
-  /// Of the description that holds the lock; CLOEXEC. Whoever inherits it holds the lock as well.
-  [[nodiscard]] int fd() const { return fd_.get(); }
-  /// True when the path no longer leads to the file that is open here: a holder has lost the lock
-  /// then.
-  [[nodiscard]] bool is_replaced() const;
+
+ protected:
+  /// Throws kConfig for an id that check_lock_id refuses.
+  FailoverLock(std::string path, std::string id);
 
  private:
-  void reopen();
-  void open_record();
-  // Finds out before the wait what needs no lock to be known.
-  void prepare();
-  Grant record_grant(base::Duration waited);
-
   std::string path_;
   std::string id_;
-  base::UniqueFd fd_;
-  base::UniqueFd record_fd_;
-  GrantRecord record_;
 };
+
+/// The lock that `uri` names. For a file, `fd` is the number of its descriptor; other kinds throw
+/// kUsage for one. Throws what the backend's constructor throws.
+std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& id,
+                                        std::optional<int> fd = std::nullopt);
 
 }  // namespace fo::lock

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "lock/lockd_lock.h"
 #include "os/file.h"
 #include "os/file_lock.h"
 
@@ -48,15 +49,6 @@ GrantContent read_grant(const std::string& path) {
   return content;
 }
 
-std::string first_line(const std::string& path) {
-  try {
-    const std::string text = os::read_file(path, 4096);
-    return text.substr(0, text.find('\n'));
-  } catch (const base::Error&) {
-    return {};
-  }
-}
-
 // Processes may end while they are looked at, and most belong to others: what can't be read is
 // passed over.
 std::vector<OpenBy> find_open(const struct stat& file) {
@@ -78,7 +70,7 @@ std::vector<OpenBy> find_open(const struct stat& file) {
       open_by.pid = static_cast<pid_t>(*pid);
       const std::string number = fds->path().filename().native();
       open_by.fd = static_cast<int>(base::parse_uint(number).value_or(0));
-      open_by.command = first_line(folder + "/comm");
+      open_by.command = command_of(open_by.pid);
       try {
         const std::string details = os::read_file(folder + "/fdinfo/" + number, base::kMiB);
         open_by.holds = details.find("FLOCK  ADVISORY  WRITE") != std::string::npos;
@@ -90,9 +82,27 @@ std::vector<OpenBy> find_open(const struct stat& file) {
   return found;
 }
 
+std::string process_name(const OpenBy& by) {
+  return std::to_string(by.pid) + (by.command.empty() ? "" : " (" + by.command + ")");
+}
+
 }  // namespace
 
-std::optional<std::string> find_owner(const std::string& path) {
+std::string command_of(pid_t pid) {
+  try {
+    // A line without control characters is what an id is, too.
+    return id_of_lock_file(os::read_file("/proc/" + std::to_string(pid) + "/comm", 4096));
+  } catch (const base::Error&) {
+    return {};
+  }
+}
+
+std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit) {
+  if (lock.kind == LockUri::Kind::kLockd) {
+    const LockStatus status = ask_lockd(lock.path, base::Deadline::after(limit));
+    return status.held ? std::optional(status.holder) : std::nullopt;
+  }
+  const std::string& path = lock.path;
   const UniqueFd fd = open_to_look(path);
   if (!fd) return std::nullopt;
   if (!os::is_file_locked(fd.get(), os::visible_file_locks(os::file_key(fd.get())))) {
@@ -107,7 +117,9 @@ std::string owner_json(const std::optional<std::string>& id) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-LockStatus read_lock_status(const std::string& path) {
+LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
+  if (lock.kind == LockUri::Kind::kLockd) return ask_lockd(lock.path, base::Deadline::after(limit));
+  const std::string& path = lock.path;
   LockStatus status;
   status.path = path;
   const GrantContent content = read_grant(path);
@@ -119,7 +131,7 @@ LockStatus read_lock_status(const std::string& path) {
   if (::fstat(fd.get(), &info) != 0) base::throw_errno(errno, "look at " + base::quoted(path));
   const os::FileLocks locks = os::visible_file_locks(os::file_key(fd.get()));
   status.held = os::is_file_locked(fd.get(), locks);
-  status.waiters = locks.waiters;
+  for (const pid_t pid : locks.waiters) status.waiters.push_back({pid, {}});
   status.open_by = find_open(info);
   if (!status.held) return status;
   const std::string text = read_start(fd.get(), path);
@@ -146,8 +158,9 @@ std::string to_json(const LockStatus& status) {
               {"granted_at", nullptr},
               {"host", nullptr},
               {"last_generation", nullptr},
-              {"waiters", status.waiters},
-              {"open_by", json::array()}};
+              {"waiters", json::array()},
+              {"open_by", json::array()},
+              {"window_left", nullptr}};
   if (status.held) object["holder"] = status.holder;
   if (status.last_generation) object["last_generation"] = *status.last_generation;
   if (status.record) {
@@ -161,9 +174,19 @@ std::string to_json(const LockStatus& status) {
       object["start_time"] = status.record->start_time;
     }
   }
+  const auto or_null = [](bool known, json value) { return known ? std::move(value) : json(); };
+  for (const Waiter& waiter : status.waiters) {
+    object["waiters"].push_back({{"pid", or_null(waiter.pid != 0, waiter.pid)},
+                                 {"id", or_null(!waiter.id.empty(), waiter.id)}});
+  }
   for (const OpenBy& by : status.open_by) {
-    object["open_by"].push_back(
-        {{"pid", by.pid}, {"fd", by.fd}, {"command", by.command}, {"holds", by.holds}});
+    object["open_by"].push_back({{"pid", by.pid},
+                                 {"fd", or_null(by.fd >= 0, by.fd)},
+                                 {"command", by.command},
+                                 {"holds", by.holds}});
+  }
+  if (status.window_left) {
+    object["window_left"] = std::chrono::duration<double>(*status.window_left).count();
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -183,7 +206,8 @@ std::string to_text(const LockStatus& status) {
       line("generation", "unknown");
     } else {
       line("generation", std::to_string(status.record->generation));
-      line("since", status.record->granted_at + " on " + status.record->host);
+      const std::string& host = status.record->host;
+      line("since", status.record->granted_at + (host.empty() ? "" : " on " + host));
       switch (status.holder_state) {
         case HolderState::kNotVisible:
           line("pid", "not visible from here");
@@ -200,12 +224,35 @@ std::string to_text(const LockStatus& status) {
   } else if (status.last_generation) {
     line("last_generation", std::to_string(*status.last_generation));
   }
-  for (const pid_t pid : status.waiters) line("waiter", std::to_string(pid));
+  if (status.window_left) {
+    line("window_left",
+         base::format_duration(std::chrono::ceil<std::chrono::milliseconds>(*status.window_left)));
+  }
+  for (const Waiter& waiter : status.waiters) {
+    line("waiter", (waiter.pid == 0 ? "not visible from here" : std::to_string(waiter.pid)) +
+                       (waiter.id.empty() ? "" : " " + waiter.id));
+  }
   for (const OpenBy& by : status.open_by) {
-    line("open_by", std::to_string(by.pid) + " (" + by.command + ") fd " + std::to_string(by.fd) +
+    line("open_by", process_name(by) + (by.fd < 0 ? "" : " fd " + std::to_string(by.fd)) +
                         (by.holds ? ", holds the lock" : ""));
   }
   return text;
+}
+
+std::string describe_holders(const LockStatus& status) {
+  std::string text =
+      "held by " + (status.holder.empty() ? "another process" : base::quoted(status.holder));
+  if (status.record) {
+    text += ", generation " + std::to_string(status.record->generation);
+    const std::string process = ", process " + std::to_string(status.record->pid);
+    if (status.holder_state == HolderState::kRunning) text += process;
+    if (status.holder_state == HolderState::kEnded) text += process + " which has ended";
+  }
+  std::string keepers;
+  for (const OpenBy& by : status.open_by) {
+    if (by.holds) keepers += (keepers.empty() ? "; kept by " : ", ") + process_name(by);
+  }
+  return text + (keepers.empty() ? "; not visible from here" : keepers);
 }
 
 }  // namespace fo::lock

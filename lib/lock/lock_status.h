@@ -7,48 +7,74 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "lock/grant.h"
+#include "lock/lock_uri.h"
 
 namespace fo::lock {
 
-/// A process that has the lock file open.
+/// A process that has the lock open: its file, or a connection to its server.
 struct OpenBy {
   pid_t pid = 0;
+  /// -1 where it is not known.
   int fd = -1;
   std::string command;
-  /// It shares the description that is locked: the lock is held for as long as this one lives.
+  /// The lock is held for as long as this one lives (or keeps its connection).
   bool holds = false;
+};
+
+/// The name that a process gives itself, without control characters; empty where it is not to be
+/// seen.
+std::string command_of(pid_t pid);
+
+struct Waiter {
+  /// 0 where it is not visible.
+  pid_t pid = 0;
+  /// Empty where it is not known.
+  std::string id;
+  friend bool operator==(const Waiter&, const Waiter&) = default;
 };
 
 struct LockStatus {
   std::string path;
   bool held = false;
-  /// What the lock file names, while it is held; empty for a holder that writes no name.
+  /// Empty while the lock is free, and for a holder that writes no name.
   std::string holder;
-  /// The holder's record; nullopt for a free lock and for a holder that writes no record.
+  /// The holder's record; nullopt for a free lock and for a holder that writes no record. From a
+  /// lock server, no more than generation, granted_at and a pid that is visible.
   std::optional<GrantRecord> record;
   HolderState holder_state = HolderState::kNotVisible;
   /// Of the last grant that was recorded, whoever holds the lock now.
   std::optional<std::uint64_t> last_generation;
-  /// Those of this pid namespace.
-  std::vector<pid_t> waiters;
+  /// In the order of their turn where the lock has one. Of a file's, those of this pid namespace.
+  std::vector<Waiter> waiters;
   /// Those of this pid namespace that we may look at.
   std::vector<OpenBy> open_by;
+  /// A lock server that was started anew waits so long for the holder on file to return.
+  std::optional<base::Duration> window_left;
 };
 
-/// The holder's id, or nullopt when nobody holds the lock, whatever the file says. Empty for a
-/// holder that writes no name. Throws kNotPermitted; a file that is not there is held by nobody.
-std::optional<std::string> find_owner(const std::string& path);
+/// What a lock server gets to answer.
+inline constexpr base::Duration kAskTime = std::chrono::seconds(5);
+
+/// The holder's id, or nullopt when nobody holds the lock, whatever a file says. Empty for a holder
+/// that writes no name. A file that is not there is held by nobody. Throws kNotPermitted; for a
+/// server kUnavailable, kTryAgain when it does not answer within `limit`, kProtocol.
+std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit = kAskTime);
 
 /// {"holder": id or null}.
 std::string owner_json(const std::optional<std::string>& id);
 
 /// As find_owner, with all the rest.
-LockStatus read_lock_status(const std::string& path);
+LockStatus read_lock_status(const LockUri& lock, base::Duration limit = kAskTime);
 
 /// One JSON object.
 std::string to_json(const LockStatus& status);
 /// "key: value" lines.
 std::string to_text(const LockStatus& status);
+
+/// Of a lock that is held, in one line: by whom, whether that one is dead, and which processes keep
+/// it: "held by 'engine-0', generation 4, process 71 which has ended; kept by 75 (python3)".
+std::string describe_holders(const LockStatus& status);
 
 }  // namespace fo::lock

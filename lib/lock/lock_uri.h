@@ -1,4 +1,4 @@
-// How a lock is named on a command line: flock:/path, or the bare path.
+// How a lock is named on a command line: flock:/path or the bare path, unix:/path.sock.
 #pragma once
 
 #include <string>
@@ -9,6 +9,11 @@ namespace fo::lock {
 inline constexpr std::string_view kDefaultLockPath = "/shared/failover.lock";
 
 struct LockUri {
+  enum class Kind {
+    kFlock,  // a file
+    kLockd,  // a lock server behind a Unix socket
+  };
+  Kind kind = Kind::kFlock;
   /// Absolute.
   std::string path;
 };

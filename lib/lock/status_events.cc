@@ -21,12 +21,17 @@ void StatusEvents::granted(const Grant& grant) {
                                    std::chrono::duration<double>(grant.waited).count()));
 }
 
+void StatusEvents::gpu_free(base::ByteCount free, base::Duration waited) {
+  fd_.write("gpu_free", fmt::format(R"("free":{},"waited":{:.6f})", free,
+                                    std::chrono::duration<double>(waited).count()));
+}
+
 void StatusEvents::child_started(int pid) {
-  fd_.write("child-started", fmt::format(R"("pid":{})", pid));
+  fd_.write("child_started", fmt::format(R"("pid":{})", pid));
 }
 
 void StatusEvents::child_ended(int status) {
-  fd_.write("child-ended", fmt::format(R"("status":{})", status));
+  fd_.write("child_ended", fmt::format(R"("status":{})", status));
 }
 
 void StatusEvents::lost(std::string_view reason) {

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/strong.h"
 #include "lock/failover_lock.h"
 #include "os/status_fd.h"
 
@@ -15,6 +16,7 @@ class StatusEvents {
 
   void waiting();
   void granted(const Grant& grant);
+  void gpu_free(base::ByteCount free, base::Duration waited);
   void child_started(int pid);
   void child_ended(int status);
   void lost(std::string_view reason);

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "base/error.h"
-#include "lock/path_watch.h"
 #include "os/log.h"
 #include "os/process.h"
 #include "os/process_tree.h"
 #include "os/signals.h"
+#include "os/terminal.h"
 
 namespace fo::lock {
 namespace {
@@ -23,19 +23,24 @@ constexpr base::Duration kKillAgainAfter = std::chrono::milliseconds(20);
 
 class Supervisor {
  public:
-  Supervisor(const FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events)
-      : lock_(lock), grace_(options.grace), events_(events), watch_(lock.path()) {
+  Supervisor(FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events)
+      : lock_(lock), grace_(options.grace), events_(events) {
     sigset_t signals = os::forwardable_signals();
     sigaddset(&signals, SIGCHLD);
-    os::block_signals(signals);
+    sigset_t blocked = signals;
+    sigaddset(&blocked, SIGTTOU);
+    os::block_signals(blocked);
     signal_fd_ = os::open_signal_fd(signals);
     os::become_subreaper();
+    check_lock();
+    if (loss_) return;
     os::SpawnOptions spawn;
     spawn.new_process_group = true;
     spawn.parent_death_signal = SIGKILL;
     spawn.keep_fds = {lock.fd()};
     spawn.environment = options.environment;
     child_.emplace(os::spawn(options.command, spawn));
+    terminal_.emplace(child_->pid());
     events_.child_started(child_->pid());
   }
 
@@ -48,7 +53,7 @@ class Supervisor {
       }
       wait();
     }
-    return lost_ ? base::to_int(base::ExitStatus::kProtocol) : status_;
+    return loss_ ? base::to_int(loss_->status) : status_;
   }
 
  private:
@@ -67,12 +72,13 @@ class Supervisor {
   }
 
   void check_lock() {
-    if (lost_ || !lock_.is_replaced()) return;
-    lost_ = true;
-    os::log(os::LogLevel::kError, "hold lock {}: the file was replaced",
-            base::quoted(lock_.path()));
-    events_.lost("the lock file was replaced");
+    std::optional<Loss> loss = lock_.check();
+    if (loss_ || !loss) return;
+    loss_ = std::move(loss);
+    os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
+    events_.lost(loss_->reason);
     end_all();
+    if (loss_->taken) grace_end_ = Deadline::after(base::Duration::zero());
   }
 
   void end_all() {
@@ -82,32 +88,37 @@ class Supervisor {
   }
 
   void wait() {
-    std::array<pollfd, 2> ready{{{signal_fd_.get(), POLLIN, 0}, {watch_.fd(), POLLIN, 0}}};
-    const Deadline next = Deadline::after(kPathCheckInterval).sooner(grace_end_);
+    const FailoverLock::Watch watch = lock_.watch();
+    std::array<pollfd, 2> ready{{{signal_fd_.get(), POLLIN, 0}, {watch.fd, watch.events, 0}}};
+    const Deadline next = watch.at.sooner(grace_end_);
     if (::poll(ready.data(), ready.size(), next.poll_timeout()) < 0 && errno != EINTR) {
       base::throw_errno(errno, "wait for the command");
     }
-    watch_.drain();
     while (const int signal = os::read_signal(signal_fd_.get())) {
-      if (signal != SIGCHLD && child_) child_->signal(signal);
+      if (!child_) continue;
+      if (signal == SIGCHLD) {
+        terminal_->follow_stop();
+      } else {
+        child_->signal(signal);
+      }
     }
   }
 
-  const FailoverLock& lock_;
+  FailoverLock& lock_;
   base::Duration grace_;
   StatusEvents& events_;
-  PathWatch watch_;
   base::UniqueFd signal_fd_;
   std::optional<os::Child> child_;
+  std::optional<os::TerminalLoan> terminal_;
   int status_ = 0;
-  bool lost_ = false;
+  std::optional<Loss> loss_;
   // When KILL comes; never while nothing has to go.
   Deadline grace_end_ = Deadline::never();
 };
 
 }  // namespace
 
-int supervise(const FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events) {
+int supervise(FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events) {
   return Supervisor(lock, options, events).run();
 }
 

@@ -12,9 +12,6 @@
 
 namespace fo::lock {
 
-/// The longest time for which a replaced lock file may go unnoticed.
-inline constexpr base::Duration kPathCheckInterval = std::chrono::seconds(1);
-
 struct SuperviseOptions {
   std::vector<std::string> command;
   std::vector<std::pair<std::string, std::string>> environment;
@@ -25,9 +22,10 @@ struct SuperviseOptions {
 /// Runs the command in a process group of its own, with the lock's descriptor; passes on
 /// os::forwardable_signals(), which it blocks; returns the command's status, or 128+n, when every
 /// descendant of this process has ended: those that outlive the command get TERM and, after the
-/// grace, KILL. A lock that is lost ends all of them in the same way, and kProtocol is returned.
-/// This process becomes a child subreaper; if it is killed, the command gets SIGKILL. Single
-/// thread only. Throws kNotFound, kCannotRun.
-int supervise(const FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events);
+/// grace, KILL. A lock that is lost ends all of them in the same way, at once by KILL where another
+/// may be active already, and the loss's status is returned. This process becomes a child
+/// subreaper; if it is killed, the command gets SIGKILL. Single thread only. Throws kNotFound,
+/// kCannotRun.
+int supervise(FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events);
 
 }  // namespace fo::lock

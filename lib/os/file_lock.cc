@@ -100,12 +100,15 @@ bool try_lock_file(int fd) {
   return true;
 }
 
-LockWait LockWaiter::wait(const base::Deadline& deadline, int interrupt_fd) {
+LockWait LockWaiter::wait(const base::Deadline& deadline, int interrupt_fd,
+                          const Reminder& reminder) {
+  const bool reminds = reminder.every > base::Duration::zero();
   if (try_lock_file(fd_)) return LockWait::kLocked;
   if (deadline.expired()) return LockWait::kDeadline;
-  if (deadline.is_never() && interrupt_fd < 0) return block();
+  if (deadline.is_never() && interrupt_fd < 0 && !reminds) return block();
   deadline_ = deadline;
   interrupt_fd_ = interrupt_fd;
+  if (reminds) reminder_ = reminder;
   start_watcher();
   return block();
 }
@@ -144,9 +147,17 @@ LockWait LockWaiter::block() {
 
 void LockWaiter::watch() noexcept {
   std::array<pollfd, 2> ready{{{done_.get(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}}};
+  const auto next_reminder = [&] {
+    return reminder_.remind ? base::Deadline::after(reminder_.every) : base::Deadline::never();
+  };
+  base::Deadline remind_at = next_reminder();
   int count = 0;
   do {
-    count = ::poll(ready.data(), ready.size(), deadline_.poll_timeout());
+    count = ::poll(ready.data(), ready.size(), deadline_.sooner(remind_at).poll_timeout());
+    if (count == 0 && remind_at.expired()) {
+      reminder_.remind();
+      remind_at = next_reminder();
+    }
   } while (count < 0 || (count == 0 && !deadline_.expired()));
   if (ready[0].revents != 0) return;
   reason_ = count == 0 ? LockWait::kDeadline : LockWait::kInterrupted;

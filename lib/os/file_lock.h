@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,14 @@ namespace fo::os {
 bool try_lock_file(int fd);
 
 enum class LockWait { kLocked, kDeadline, kInterrupted };
+
+/// Something to do every so often while a lock is waited for.
+struct Reminder {
+  /// Zero: never.
+  base::Duration every{};
+  /// Must not throw.
+  std::function<void()> remind = {};
+};
 
 /// Waits for the exclusive lock of one description, blocked in flock(2) in the thread that asks, so
 /// that a hand-over costs one wake-up. A thread beside it keeps the time and the interruption.
@@ -38,8 +47,9 @@ class LockWaiter {
   /// Waits until `deadline` or until `interrupt_fd` (where >= 0) is readable; it is not read. A
   /// lock that came together with the interruption is kLocked. Throws Error(kOsError). SIGURG gets
   /// a handler that does nothing, for good, and is unblocked in this thread while this object
-  /// lives: by it the thread is called back.
-  LockWait wait(const base::Deadline& deadline, int interrupt_fd = -1);
+  /// lives: by it the thread is called back. `reminder` is called on the thread beside.
+  LockWait wait(const base::Deadline& deadline, int interrupt_fd = -1,
+                const Reminder& reminder = {});
 
  private:
   LockWait block();
@@ -49,6 +59,7 @@ class LockWaiter {
   int fd_;
   base::Deadline deadline_ = base::Deadline::never();
   int interrupt_fd_ = -1;
+  Reminder reminder_;
   pthread_t waiter_{};
   pthread_t watcher_{};
   bool watched_ = false;

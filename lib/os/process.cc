@@ -96,6 +96,8 @@ bool send_signal(int pidfd, int signal) {
   throw_errno(errno, "send signal " + std::to_string(signal));
 }
 
+void release_memory(int pidfd) noexcept { ::syscall(SYS_process_mrelease, pidfd, 0); }
+
 std::optional<WaitStatus> Child::wait(const base::Deadline& deadline) const {
   pollfd ready{pidfd_.get(), POLLIN, 0};
   for (;;) {

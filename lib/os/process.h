@@ -21,6 +21,11 @@ std::optional<base::UniqueFd> open_pidfd(pid_t pid);
 /// pidfd_send_signal(2). False when the process has ended already.
 bool send_signal(int pidfd, int signal);
 
+/// process_mrelease(2): takes the memory of a process that was sent SIGKILL back in this thread,
+/// beside the process itself, which does it before it closes any descriptor. Where the kernel can't
+/// or needs no help, nothing.
+void release_memory(int pidfd) noexcept;
+
 /// An exit status as a shell reports it: 0–255, or 128+n for death by signal n.
 using WaitStatus = int;
 

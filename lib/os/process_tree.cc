@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <map>
 #include <memory>
 #include <utility>
@@ -40,15 +42,19 @@ void signal_descendants(int signal) {
     if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
   }
   // A pid may have passed to a stranger before its pidfd was opened; then it is not found again.
-  for (const pid_t pid : descendants()) {
-    const auto found = opened.find(pid);
-    if (found == opened.end()) continue;
+  const std::vector<pid_t> still = descendants();
+  std::erase_if(opened, [&](const auto& entry) {
+    return std::find(still.begin(), still.end(), entry.first) == still.end();
+  });
+  for (const auto& [pid, pidfd] : opened) {
     try {
-      send_signal(found->second.get(), signal);
+      send_signal(pidfd.get(), signal);
     } catch (const base::Error&) {
       continue;  // not permitted
     }
   }
+  if (signal != SIGKILL) return;
+  for (const auto& [pid, pidfd] : opened) release_memory(pidfd.get());
 }
 
 Reaped reap_any() {

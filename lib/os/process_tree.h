@@ -16,7 +16,7 @@ namespace fo::os {
 std::vector<pid_t> descendants();
 
 /// Sends `signal` to every descendant, each known by a pidfd. Those that may not be signalled or
-/// have ended are passed over.
+/// have ended are passed over. After SIGKILL, helps the kernel to take their memory back.
 void signal_descendants(int signal);
 
 struct Reaped {

@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "lock/failover_lock.h"
+#include "lock/flock_lock.h"
 #include "os/exec.h"
 #include "os/file.h"
 #include "os/file_lock.h"
@@ -177,12 +177,12 @@ int run(int runs) {
                       true,
                       {}});
   std::vector<Contender> waits;
-  waits.push_back({"FailoverLock::acquire",
+  waits.push_back({"FlockLock::acquire",
                    [](const std::string& path, const Pipe& pipe) {
                      return fork_waiter(
                          pipe,
                          [&] {
-                           static lock::FailoverLock waited(path, "bench");
+                           static lock::FlockLock waited(path, "bench");
                            waited.acquire(Deadline::never());
                          },
                          false);

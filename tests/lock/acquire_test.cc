@@ -30,7 +30,7 @@ class AcquireTest : public testing::Test {
   }
   AcquireOptions options(const std::string& script) {
     AcquireOptions options;
-    options.path = path_;
+    options.lock.path = path_;
     options.id = "engine-0";
     options.command = {"sh", "-c", script};
     options.grace = std::chrono::milliseconds(50);
@@ -43,7 +43,7 @@ class AcquireTest : public testing::Test {
 TEST_F(AcquireTest, SupervisedStatusBecomesOurs) {
   EXPECT_EQ(run(options("exit 7")), 7);
   EXPECT_EQ(run(options("kill -ABRT $$")), 128 + SIGABRT);
-  EXPECT_FALSE(find_owner(path_));
+  EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
 }
 
 TEST_F(AcquireTest, CommandThatCanNotRunGivesTheLockBack) {
@@ -55,7 +55,7 @@ TEST_F(AcquireTest, CommandThatCanNotRunGivesTheLockBack) {
     absent.command = {"/"};
     EXPECT_EQ(run(absent), 126);
     absent.command = {dir_.file("absent")};
-    EXPECT_FALSE(find_owner(path_));
+    EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
   }
 }
 
@@ -63,7 +63,7 @@ TEST_F(AcquireTest, OrphanThatIgnoresTermGoesWithinTheGrace) {
   const std::string pid = dir_.file("pid");
   EXPECT_EQ(run(options("(trap '' TERM; exec setsid sleep 1000) & echo $! >" + pid + "; exit 3")),
             3);
-  EXPECT_FALSE(find_owner(path_));
+  EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
   EXPECT_FALSE(os::process_start_time(std::stoi(slurp(pid))));
 }
 
@@ -100,7 +100,7 @@ TEST_F(AcquireTest, EnvironmentIsLastAndOnce) {
 TEST_F(AcquireTest, RefusesTheLockItInherited) {
   AcquireOptions wanted = options("exit 0");
   Forked process([&](int) {
-    FailoverLock held(path_, "engine-0");
+    FlockLock held(path_, "engine-0");
     held.acquire(base::Deadline::never());
     ::setenv("FAILOVER_LOCK_FD", std::to_string(held.fd()).c_str(), 1);
     return acquire(wanted, [](const Grant&) {}).status;
@@ -120,7 +120,7 @@ TEST_F(AcquireTest, StatusEventsTellTheStory) {
     events.push_back(nlohmann::json::parse(line).at("event"));
   }
   EXPECT_EQ(events,
-            (std::vector<std::string>{"waiting", "granted", "child-started", "child-ended"}));
+            (std::vector<std::string>{"waiting", "granted", "child_started", "child_ended"}));
   wanted.status_fd = 1000;
   EXPECT_EQ(run(wanted), base::to_int(base::ExitStatus::kUsage));
 }

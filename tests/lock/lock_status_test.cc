@@ -38,11 +38,12 @@ class LockStatusTest : public testing::Test {
  protected:
   TempDir dir_;
   std::string path_ = dir_.file("lock");
+  LockUri lock_{LockUri::Kind::kFlock, path_};
 };
 
 TEST_F(LockStatusTest, OfAnAbsentFileIsFree) {
-  EXPECT_FALSE(find_owner(path_));
-  const LockStatus status = read_lock_status(path_);
+  EXPECT_FALSE(find_owner(lock_));
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_FALSE(status.held);
   EXPECT_FALSE(status.last_generation);
   EXPECT_EQ(to_text(status), "lock: " + path_ + "\nstate: free\n");
@@ -51,15 +52,15 @@ TEST_F(LockStatusTest, OfAnAbsentFileIsFree) {
 
 TEST_F(LockStatusTest, StaleNameInAFreeLockIsNobody) {
   spill(path_, "engine-0\n");
-  EXPECT_FALSE(find_owner(path_));
-  EXPECT_EQ(read_lock_status(path_).holder, "");
+  EXPECT_FALSE(find_owner(lock_));
+  EXPECT_EQ(read_lock_status(lock_).holder, "");
 }
 
 TEST_F(LockStatusTest, ShowsTheHolder) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
-  EXPECT_EQ(find_owner(path_), "engine-0");
-  const LockStatus status = read_lock_status(path_);
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "engine-0");
   ASSERT_TRUE(status.record);
@@ -81,8 +82,8 @@ TEST_F(LockStatusTest, ShowsWhoWaitsAndWhoHolds) {
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
   LockStatus status;
-  while (status.waiters.empty()) status = read_lock_status(path_);
-  EXPECT_EQ(status.waiters, std::vector<pid_t>{second.pid()});
+  while (status.waiters.empty()) status = read_lock_status(lock_);
+  EXPECT_EQ(status.waiters, (std::vector<Waiter>{{second.pid(), ""}}));
   ASSERT_EQ(status.open_by.size(), 2U);
   for (const OpenBy& by : status.open_by) EXPECT_EQ(by.holds, by.pid == first.pid());
 }
@@ -91,7 +92,7 @@ TEST_F(LockStatusTest, ReleasedLockKeepsItsGeneration) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   first.kill();
-  const LockStatus status = read_lock_status(path_);
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_FALSE(status.held);
   EXPECT_FALSE(status.record);
   EXPECT_EQ(status.last_generation, 1U);
@@ -104,8 +105,8 @@ TEST_F(LockStatusTest, HolderWithoutARecordHasNoGeneration) {
   ours.kill();
   Forked theirs(foreign_holder(path_, "engine-0"));  // as Dynamo writes it: no newline
   ASSERT_EQ(theirs.read(), 1U);
-  EXPECT_EQ(find_owner(path_), "engine-0");
-  const LockStatus status = read_lock_status(path_);
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_EQ(status.holder, "engine-0");
   EXPECT_FALSE(status.record);
   EXPECT_NE(to_text(status).find("generation: unknown\n"), std::string::npos);
@@ -117,8 +118,8 @@ TEST_F(LockStatusTest, HolderWithoutARecordHasNoGeneration) {
 TEST_F(LockStatusTest, HolderWithoutANameIsHeldByNoName) {
   Forked theirs(foreign_holder(path_, ""));
   ASSERT_EQ(theirs.read(), 1U);
-  EXPECT_EQ(find_owner(path_), "");
-  EXPECT_NE(to_text(read_lock_status(path_)).find("holder: (writes no name)\n"), std::string::npos);
+  EXPECT_EQ(find_owner(lock_), "");
+  EXPECT_NE(to_text(read_lock_status(lock_)).find("holder: (writes no name)\n"), std::string::npos);
 }
 
 TEST_F(LockStatusTest, RecordOfAnotherPidNamespaceShowsNoPid) {
@@ -134,7 +135,7 @@ TEST_F(LockStatusTest, RecordOfAnotherPidNamespaceShowsNoPid) {
                      .granted_at = "then",
                      .host = "there"};
   spill(path_ + ".grant", encode_grant(record));
-  const LockStatus status = read_lock_status(path_);
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_EQ(status.holder_state, HolderState::kNotVisible);
   EXPECT_NE(to_text(status).find("generation: 5\n"), std::string::npos);
   EXPECT_NE(to_text(status).find("pid: not visible from here\n"), std::string::npos);
@@ -155,7 +156,7 @@ TEST_F(LockStatusTest, DamagedRecordIsNoRecord) {
   Forked theirs(foreign_holder(path_, "engine-0\n"));
   ASSERT_EQ(theirs.read(), 1U);
   spill(path_ + ".grant", "{");
-  const LockStatus status = read_lock_status(path_);
+  const LockStatus status = read_lock_status(lock_);
   EXPECT_TRUE(status.held);
   EXPECT_FALSE(status.record);
   EXPECT_FALSE(status.last_generation);
@@ -167,7 +168,7 @@ TEST_F(LockStatusTest, IsRefusedWhereTheFileMayNotBeRead) {
   ::chmod(path_.c_str(), 0);
   Forked attempt([&](int) {
     if (::seteuid(65534) != 0) return 99;
-    return base::to_int(test::status_of([&] { find_owner(path_); }));
+    return base::to_int(test::status_of([&] { find_owner(lock_); }));
   });
   EXPECT_EQ(attempt.wait(), base::to_int(base::ExitStatus::kNotPermitted));
 }

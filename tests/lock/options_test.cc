@@ -58,7 +58,8 @@ TEST(GmsLockOptions, RefusesWhatMakesNoSense) {
                                                     {"acquire", "true"},
                                                     {"acquire", "--"},
                                                     {"owner", "--id", "x"},
-                                                    {"acquire", "--gpu-free", "1GiB"},
+                                                    {"acquire", "--gpu-free", "1XB"},
+                                                    {"acquire", "--device", "0"},
                                                     {"acquire", "--status-fd", "-2"}}) {
     EXPECT_EQ(parse(arguments).result.kind, ParseResult::Kind::kUsageError);
   }

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "lock/failover_lock.h"
+#include "lock/flock_lock.h"
 #include "os/process.h"
 
 namespace fo::test {
@@ -100,7 +100,7 @@ inline void say(int fd, std::uint64_t value) {
 /// A process that acquires the lock, tells the generation, and holds it until it is killed.
 inline std::function<int(int)> holder(const std::string& path, const std::string& id) {
   return [path, id](int ready) {
-    lock::FailoverLock lock(path, id);
+    lock::FlockLock lock(path, id);
     const auto result = lock.acquire(base::Deadline::after(kLong));
     say(ready, result.grant.generation);
     for (;;) ::pause();

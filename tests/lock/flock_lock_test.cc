@@ -1,4 +1,4 @@
-#include "lock/failover_lock.h"
+#include "lock/flock_lock.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -48,7 +48,7 @@ void await_waiter(const std::string& path) {
   while (os::visible_file_locks(key).waiters.empty()) std::this_thread::yield();
 }
 
-class FailoverLockTest : public testing::Test {
+class FlockLockTest : public testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(open_fds(), fds_before_); }
   TempDir dir_;
@@ -56,8 +56,8 @@ class FailoverLockTest : public testing::Test {
   std::size_t fds_before_ = open_fds();
 };
 
-TEST_F(FailoverLockTest, GrantWritesIdAndRecord) {
-  FailoverLock lock(path_, "engine-0");
+TEST_F(FlockLockTest, GrantWritesIdAndRecord) {
+  FlockLock lock(path_, "engine-0");
   EXPECT_EQ(slurp(path_), "");
   const auto result = lock.acquire(soon());
   ASSERT_EQ(result.outcome, LockWait::kLocked);
@@ -73,20 +73,20 @@ TEST_F(FailoverLockTest, GrantWritesIdAndRecord) {
   EXPECT_EQ(record.inode, info.st_ino);
   EXPECT_EQ(record.granted_at, format_time(result.grant.granted_at));
   EXPECT_EQ(holder_state(record, now()), HolderState::kRunning);
-  EXPECT_FALSE(lock.is_replaced());
+  EXPECT_FALSE(lock.check());
 }
 
-TEST_F(FailoverLockTest, ShorterIdReplacesALongerOneWhole) {
-  { FailoverLock(path_, "a-much-longer-name").acquire(soon()); }
-  FailoverLock lock(path_, "b");
+TEST_F(FlockLockTest, ShorterIdReplacesALongerOneWhole) {
+  { FlockLock(path_, "a-much-longer-name").acquire(soon()); }
+  FlockLock lock(path_, "b");
   EXPECT_EQ(lock.acquire(soon()).grant.generation, 2U);
   EXPECT_EQ(slurp(path_), "b\n");
 }
 
-TEST_F(FailoverLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
-  auto first = std::make_unique<FailoverLock>(path_, "engine-0");
+TEST_F(FlockLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
+  auto first = std::make_unique<FlockLock>(path_, "engine-0");
   ASSERT_EQ(first->acquire(soon()).outcome, LockWait::kLocked);
-  FailoverLock second(path_, "engine-1");
+  FlockLock second(path_, "engine-1");
   EXPECT_EQ(second.acquire(Deadline::after(std::chrono::milliseconds(5))).outcome,
             LockWait::kDeadline);
   EXPECT_EQ(slurp(path_), "engine-0\n");
@@ -94,26 +94,26 @@ TEST_F(FailoverLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
   EXPECT_EQ(second.acquire(now()).grant.generation, 2U);
 }
 
-TEST_F(FailoverLockTest, InterruptEndsTheWait) {
-  FailoverLock first(path_, "engine-0");
+TEST_F(FlockLockTest, InterruptEndsTheWait) {
+  FlockLock first(path_, "engine-0");
   ASSERT_EQ(first.acquire(soon()).outcome, LockWait::kLocked);
-  FailoverLock second(path_, "engine-1");
+  FlockLock second(path_, "engine-1");
   const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
   EXPECT_EQ(second.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
 }
 
-TEST_F(FailoverLockTest, PassesToTheWaiterWhenTheHolderIsKilled) {
+TEST_F(FlockLockTest, PassesToTheWaiterWhenTheHolderIsKilled) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
   await_waiter(path_);
-  EXPECT_EQ(find_owner(path_), "engine-0");
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-0");
   first.kill();
   EXPECT_EQ(second.read(), 2U);
-  EXPECT_EQ(find_owner(path_), "engine-1");
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
 }
 
-TEST_F(FailoverLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
+TEST_F(FlockLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
   constexpr int kContenders = 20;
   constexpr int kRounds = 10;
   const std::string shared = dir_.file("shared");
@@ -122,7 +122,7 @@ TEST_F(FailoverLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
   for (int i = 0; i < kContenders; ++i) {
     contenders.push_back(std::make_unique<Forked>([&, i](int) {
       for (int round = 0; round < kRounds; ++round) {
-        FailoverLock lock(path_, "engine-" + std::to_string(i));
+        FlockLock lock(path_, "engine-" + std::to_string(i));
         const auto result = lock.acquire(soon());
         if (result.outcome != LockWait::kLocked) return 1;
         // Whoever is in here with another loses a count or finds the other's generation.
@@ -138,7 +138,7 @@ TEST_F(FailoverLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
   EXPECT_EQ(slurp(shared), std::to_string(kContenders * kRounds));
 }
 
-TEST_F(FailoverLockTest, WaiterFollowsAFileReplacedMeanwhile) {
+TEST_F(FlockLockTest, WaiterFollowsAFileReplacedMeanwhile) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
@@ -147,10 +147,10 @@ TEST_F(FailoverLockTest, WaiterFollowsAFileReplacedMeanwhile) {
   fs::rename(dir_.file("new"), path_);
   first.kill();
   EXPECT_EQ(second.read(), 2U);
-  EXPECT_EQ(find_owner(path_), "engine-1");
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
 }
 
-TEST_F(FailoverLockTest, WaiterOfAnUnlinkedFileMakesANewOne) {
+TEST_F(FlockLockTest, WaiterOfAnUnlinkedFileMakesANewOne) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
@@ -158,10 +158,10 @@ TEST_F(FailoverLockTest, WaiterOfAnUnlinkedFileMakesANewOne) {
   fs::remove(path_);
   first.kill();
   EXPECT_EQ(second.read(), 2U);
-  EXPECT_EQ(find_owner(path_), "engine-1");
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
 }
 
-TEST_F(FailoverLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
+TEST_F(FlockLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked waiter(holder(path_, "engine-2"));
@@ -172,54 +172,54 @@ TEST_F(FailoverLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
   ASSERT_EQ(newcomer.read(), 1U);
   first.kill();
   await_waiter(path_);
-  EXPECT_EQ(find_owner(path_), "engine-1");
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
   newcomer.kill();
   EXPECT_EQ(waiter.read(), 2U);
 }
 
-TEST_F(FailoverLockTest, HolderSeesItsFileReplaced) {
-  FailoverLock lock(path_, "engine-0");
+TEST_F(FlockLockTest, HolderSeesItsFileReplaced) {
+  FlockLock lock(path_, "engine-0");
   lock.acquire(soon());
   fs::rename(path_, dir_.file("aside"));
-  EXPECT_TRUE(lock.is_replaced());
+  EXPECT_TRUE(lock.check());
   spill(path_, "");
-  EXPECT_TRUE(lock.is_replaced());
+  EXPECT_TRUE(lock.check());
   fs::rename(dir_.file("aside"), path_);
-  EXPECT_FALSE(lock.is_replaced());
+  EXPECT_FALSE(lock.check());
 }
 
-TEST_F(FailoverLockTest, RefusesBesideALiveHolderOfAReplacedFile) {
+TEST_F(FlockLockTest, RefusesBesideALiveHolderOfAReplacedFile) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   // The old inode stays taken, so the new file can't have its number.
   fs::remove(path_);
-  FailoverLock second(path_, "engine-1");
+  FlockLock second(path_, "engine-1");
   EXPECT_EQ(status_of([&] { second.acquire(soon()); }), ExitStatus::kConfig);
-  EXPECT_FALSE(find_owner(path_));
+  EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
   EXPECT_EQ(decode_grant(slurp(path_ + ".grant")).record.holder, "engine-0");
   first.kill();
-  FailoverLock third(path_, "engine-1");
+  FlockLock third(path_, "engine-1");
   EXPECT_EQ(third.acquire(soon()).grant.generation, 2U);
 }
 
-TEST_F(FailoverLockTest, DamagedRecordNeverLowersTheGeneration) {
+TEST_F(FlockLockTest, DamagedRecordNeverLowersTheGeneration) {
   int count = 0;
   for (const std::string& junk : {std::string("junk"), std::string(5000, '{'), std::string()}) {
     const std::string path = path_ + std::to_string(++count);
-    { FailoverLock(path, "engine-0").acquire(soon()); }
+    { FlockLock(path, "engine-0").acquire(soon()); }
     spill(path + ".grant", junk);
     std::uint64_t last = 0;
     {
-      FailoverLock lock(path, "engine-0");
+      FlockLock lock(path, "engine-0");
       last = lock.acquire(soon()).grant.generation;
     }
     EXPECT_GT(last, 1'000'000'000'000U);
     EXPECT_EQ(fs::file_size(path + ".grant"), kGrantFileSize);
-    EXPECT_EQ(FailoverLock(path, "engine-0").acquire(soon()).grant.generation, last + 1);
+    EXPECT_EQ(FlockLock(path, "engine-0").acquire(soon()).grant.generation, last + 1);
   }
 }
 
-TEST_F(FailoverLockTest, RemovedRecordIsMadeAgainForAWaiter) {
+TEST_F(FlockLockTest, RemovedRecordIsMadeAgainForAWaiter) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
@@ -230,14 +230,14 @@ TEST_F(FailoverLockTest, RemovedRecordIsMadeAgainForAWaiter) {
   EXPECT_EQ(decode_grant(slurp(path_ + ".grant")).record.holder, "engine-1");
 }
 
-TEST_F(FailoverLockTest, LivesAsLongAsAnyoneWhoInheritedIt) {
+TEST_F(FlockLockTest, LivesAsLongAsAnyoneWhoInheritedIt) {
   int heir_pipe[2];
   ASSERT_EQ(::pipe2(heir_pipe, O_CLOEXEC), 0);
   {
     const base::UniqueFd reader(heir_pipe[0]);
     base::UniqueFd writer(heir_pipe[1]);
     Forked first([&](int ready) {
-      FailoverLock lock(path_, "engine-0");
+      FlockLock lock(path_, "engine-0");
       lock.acquire(soon());
       if (::fork() == 0) {
         // Ends when the test closes the other end of a pipe that it inherited.
@@ -251,17 +251,17 @@ TEST_F(FailoverLockTest, LivesAsLongAsAnyoneWhoInheritedIt) {
     });
     ASSERT_EQ(first.read(), 1U);
     first.kill();
-    FailoverLock second(path_, "engine-1");
+    FlockLock second(path_, "engine-1");
     EXPECT_EQ(second.acquire(now()).outcome, LockWait::kDeadline);
-    EXPECT_EQ(find_owner(path_), "engine-0");
+    EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-0");
     writer.reset();
     EXPECT_EQ(second.acquire(soon()).grant.generation, 2U);
   }
 }
 
-TEST_F(FailoverLockTest, ExcludesFlockOfUtilLinuxBothWays) {
+TEST_F(FlockLockTest, ExcludesFlockOfUtilLinuxBothWays) {
   {
-    FailoverLock lock(path_, "engine-0");
+    FlockLock lock(path_, "engine-0");
     lock.acquire(soon());
     EXPECT_EQ(os::spawn({"flock", "-n", "-E", "9", path_, "true"}).wait(soon()), 9);
   }
@@ -277,14 +277,14 @@ TEST_F(FailoverLockTest, ExcludesFlockOfUtilLinuxBothWays) {
   writer.reset();
   char ready[6];
   ASSERT_EQ(::read(reader.get(), ready, sizeof ready), 6);
-  FailoverLock lock(path_, "engine-0");
+  FlockLock lock(path_, "engine-0");
   EXPECT_EQ(lock.acquire(now()).outcome, LockWait::kDeadline);
   ASSERT_EQ(::kill(-other.pid(), SIGKILL), 0);
   EXPECT_EQ(other.wait(soon()), 128 + SIGKILL);
   EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
 }
 
-TEST_F(FailoverLockTest, FullDiskCanNotStopAGrant) {
+TEST_F(FlockLockTest, FullDiskCanNotStopAGrant) {
   // In a mount namespace of its own, so that nothing is left mounted.
   enum Answer { kDone = 0, kNoMount = 1, kNotFull, kNotGranted, kNotRefused };
   Forked attempt([&](int) {
@@ -295,7 +295,7 @@ TEST_F(FailoverLockTest, FullDiskCanNotStopAGrant) {
         ::mount("fo-test", root.c_str(), "tmpfs", 0, "size=64k") != 0) {
       return kNoMount;
     }
-    FailoverLock lock(root + "/lock", "engine-0");
+    FlockLock lock(root + "/lock", "engine-0");
     const base::UniqueFd filler = os::open_file(root + "/filler", O_WRONLY | O_CREAT);
     const std::string block(4096, 'x');
     while (::write(filler.get(), block.data(), block.size()) > 0) {
@@ -305,7 +305,7 @@ TEST_F(FailoverLockTest, FullDiskCanNotStopAGrant) {
         decode_grant(slurp(root + "/lock.grant")).record.generation != 1) {
       return kNotGranted;
     }
-    const auto fresh = status_of([&] { FailoverLock(root + "/other", "engine-0"); });
+    const auto fresh = status_of([&] { FlockLock(root + "/other", "engine-0"); });
     return fresh == ExitStatus::kCannotCreate ? kDone : kNotRefused;
   });
   const int answer = attempt.wait();
@@ -313,9 +313,9 @@ TEST_F(FailoverLockTest, FullDiskCanNotStopAGrant) {
   EXPECT_EQ(answer, kDone);
 }
 
-TEST_F(FailoverLockTest, CanNotBeOpened) {
+TEST_F(FlockLockTest, CanNotBeOpened) {
   const auto opening = [&](const std::string& path) {
-    return status_of([&] { FailoverLock(path, "engine-0"); });
+    return status_of([&] { FlockLock(path, "engine-0"); });
   };
   EXPECT_EQ(opening(dir_.file("absent/lock")), ExitStatus::kCannotCreate);
   EXPECT_EQ(opening(fs::path(path_).parent_path()), ExitStatus::kCannotCreate);
@@ -327,40 +327,39 @@ TEST_F(FailoverLockTest, CanNotBeOpened) {
   EXPECT_EQ(opening(path_), ExitStatus::kCannotCreate);
 }
 
-TEST_F(FailoverLockTest, IsNotPermittedToOthers) {
+TEST_F(FlockLockTest, IsNotPermittedToOthers) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   Forked attempt([&](int) {
     if (::seteuid(65534) != 0) return 99;
-    return base::to_int(status_of([&] { FailoverLock(path_, "engine-0"); }));
+    return base::to_int(status_of([&] { FlockLock(path_, "engine-0"); }));
   });
   EXPECT_EQ(attempt.wait(), base::to_int(ExitStatus::kNotPermitted));
 }
 
-TEST_F(FailoverLockTest, RefusesABadId) {
-  EXPECT_EQ(status_of([&] { FailoverLock(path_, "a\nb"); }), ExitStatus::kConfig);
+TEST_F(FlockLockTest, RefusesABadId) {
+  EXPECT_EQ(status_of([&] { FlockLock(path_, "a\nb"); }), ExitStatus::kConfig);
   EXPECT_FALSE(fs::exists(path_));
 }
 
-TEST_F(FailoverLockTest, SitsOnTheDescriptorAskedFor) {
-  FailoverLock lock(path_, "engine-0", 200);
+TEST_F(FlockLockTest, SitsOnTheDescriptorAskedFor) {
+  FlockLock lock(path_, "engine-0", 200);
   EXPECT_EQ(lock.fd(), 200);
   EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   EXPECT_EQ(::fcntl(200, F_GETFD), FD_CLOEXEC);
   for (const int fd : {-1, 0, 2, 200, 1 << 30}) {
-    EXPECT_EQ(status_of([&] { FailoverLock(dir_.file("other"), "engine-0", fd); }),
-              ExitStatus::kUsage)
+    EXPECT_EQ(status_of([&] { FlockLock(dir_.file("other"), "engine-0", fd); }), ExitStatus::kUsage)
         << fd;
   }
 }
 
-TEST_F(FailoverLockTest, StaysOnItsDescriptorWhenTheFileIsReplaced) {
+TEST_F(FlockLockTest, StaysOnItsDescriptorWhenTheFileIsReplaced) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   Forked second([&](int ready) {
-    FailoverLock lock(path_, "engine-1", 100);
+    FlockLock lock(path_, "engine-1", 100);
     lock.acquire(soon());
     say(ready, static_cast<std::uint64_t>(lock.fd()));
-    say(ready, lock.is_replaced() ? 1 : 0);
+    say(ready, lock.check() ? 1 : 0);
     return 0;
   });
   await_waiter(path_);
@@ -370,11 +369,11 @@ TEST_F(FailoverLockTest, StaysOnItsDescriptorWhenTheFileIsReplaced) {
   EXPECT_EQ(second.read(), 0U);
 }
 
-TEST_F(FailoverLockTest, LeavesClosedStandardStreamsAlone) {
+TEST_F(FlockLockTest, LeavesClosedStandardStreamsAlone) {
   Forked attempt([&](int ready) {
     ::close(STDIN_FILENO);
     ::close(STDOUT_FILENO);
-    FailoverLock lock(path_, "engine-0");
+    FlockLock lock(path_, "engine-0");
     lock.acquire(soon());
     say(ready, static_cast<std::uint64_t>(lock.fd()));
     return ::fcntl(STDIN_FILENO, F_GETFD) < 0 && ::fcntl(STDOUT_FILENO, F_GETFD) < 0 ? 0 : 1;

@@ -1,0 +1,14 @@
+// gms-lockd: the lock of a failover pair, held by whoever's connection it is.
+#include "options.h"
+
+int main(int argc, char** argv) {
+  using namespace fo;
+  gms_lockd::Options options;
+  const cli::Tool tool{.name = "gms-lockd",
+                       .summary = "Serve the lock of a failover pair.",
+                       .version = FO_VERSION,
+                       .is_daemon = true};
+  return cli::run(
+      argc, argv, tool, options.common, [&](CLI::App& app) { gms_lockd::declare(app, options); },
+      [&] { return lock::serve_lock(options.serve); });
+}

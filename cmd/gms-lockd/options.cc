@@ -1,0 +1,25 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options.h"
+
+namespace fo::gms_lockd {
+
+void declare(CLI::App& app, Options& options) {
+  lock::LockdConfig& serve = options.serve;
+  app.add_option("--socket", serve.socket_path, "serve the lock on this socket")
+      ->envname("GMS_LOCKD_SOCKET")
+      ->capture_default_str()
+      ->type_name("PATH");
+  app.add_option("--state", serve.state_path, "who has the lock is kept here (default: PATH.state)")
+      ->envname("GMS_LOCKD_STATE")
+      ->type_name("FILE");
+  cli::add_duration(app, "--reconnect-window", serve.reconnect_window,
+                    "for the holder to come back to a new server");
+  app.add_option("--ready-fd", serve.ready_fd, "write a newline here once connections are taken")
+      ->check(CLI::Range(3, 1 << 20))
+      ->type_name("N");
+}
+
+}  // namespace fo::gms_lockd

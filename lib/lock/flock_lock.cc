@@ -1,0 +1,230 @@
+#include "lock/flock_lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lock/grant.h"
+#include "os/log.h"
+#include "os/process.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+
+// Below are stdin, stdout and stderr, even where they are closed.
+constexpr int kLowestFd = 3;
+// Room for any id.
+constexpr off_t kLockFileSpace = 4096;
+// A dying process lets go of its locks before it counts as dead.
+constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
+
+ExitStatus open_status(int err) {
+  const bool denied = err == EACCES || err == EPERM || err == EROFS;
+  return denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate;
+}
+
+UniqueFd open_regular(const std::string& path, const std::string& what) {
+  UniqueFd opened(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666));
+  if (!opened) throw_errno(errno, open_status(errno), what);
+  struct stat info {};
+  if (::fstat(opened.get(), &info) != 0) throw_errno(errno, what);
+  if (!S_ISREG(info.st_mode)) {
+    throw Error(ExitStatus::kCannotCreate, what + ": not a regular file");
+  }
+  if (opened.get() >= kLowestFd) return opened;
+  UniqueFd moved(::fcntl(opened.get(), F_DUPFD_CLOEXEC, kLowestFd));
+  if (!moved) throw_errno(errno, what);
+  return moved;
+}
+
+UniqueFd open_lock_file(const std::string& path) {
+  const std::string what = "open lock file " + base::quoted(path);
+  UniqueFd fd = open_regular(path, what);
+  // The id must fit later, on a disk that is full by then, without the file growing now.
+  if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, kLockFileSpace) != 0 && errno != EOPNOTSUPP) {
+    throw_errno(errno, ExitStatus::kCannotCreate, what);
+  }
+  return fd;
+}
+
+bool is_at(const std::string& path, int fd) {
+  struct stat at_path {};
+  struct stat here {};
+  if (::fstat(fd, &here) != 0) throw_errno(errno, "look at lock file " + base::quoted(path));
+  // What can't be looked at has not been seen to be replaced.
+  if (::stat(path.c_str(), &at_path) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return at_path.st_dev == here.st_dev && at_path.st_ino == here.st_ino;
+}
+
+// Leaves `bytes` as the whole content of a file of `size` bytes.
+void overwrite(int fd, off_t size, std::string_view bytes, const std::string& what) {
+  const ssize_t put = ::pwrite(fd, bytes.data(), bytes.size(), 0);
+  if (put < 0) throw_errno(errno, ExitStatus::kIoError, what);
+  if (static_cast<std::size_t>(put) != bytes.size()) throw_errno(ENOSPC, what);
+  if (size > put && ::ftruncate(fd, put) != 0) throw_errno(errno, ExitStatus::kIoError, what);
+}
+
+// The lock that this process was started under would be waited for until this process has ended.
+void refuse_own_lock(const std::string& path) {
+  const char* text = std::getenv("FAILOVER_LOCK_FD");
+  const auto fd = base::parse_uint(text == nullptr ? "" : text);
+  struct stat inherited {};
+  struct stat wanted {};
+  if (fd && *fd <= 1U << 30 && ::fstat(static_cast<int>(*fd), &inherited) == 0 &&
+      ::stat(path.c_str(), &wanted) == 0 && inherited.st_dev == wanted.st_dev &&
+      inherited.st_ino == wanted.st_ino) {
+    throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path) +
+                                         ": inherited already, on descriptor " + std::string(text));
+  }
+}
+
+// For all copies of the descriptor; those that wait find it free.
+void unlock(int fd) {
+  if (::flock(fd, LOCK_UN) != 0) throw_errno(errno, "unlock a file");
+}
+
+std::string host_name() {
+  std::array<char, 65> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+}  // namespace
+
+FlockLock::FlockLock(std::string path, std::string id, std::optional<int> fd)
+    : FailoverLock(std::move(path), std::move(id)) {
+  refuse_own_lock(this->path());
+  fd_ = open_lock_file(this->path());
+  if (fd && *fd != fd_.get()) {
+    const std::string what = "put the lock on descriptor " + std::to_string(*fd);
+    if (*fd < kLowestFd) throw Error(ExitStatus::kUsage, what + ": want 3 or more");
+    if (::fcntl(*fd, F_GETFD) >= 0) throw Error(ExitStatus::kUsage, what + ": it is in use");
+    UniqueFd moved(::dup3(fd_.get(), *fd, O_CLOEXEC));
+    if (!moved) throw_errno(errno, ExitStatus::kUsage, what);
+    fd_ = std::move(moved);
+  }
+  open_record();
+}
+
+bool FlockLock::is_replaced() const { return !is_at(path(), fd_.get()); }
+
+FailoverLock::Watch FlockLock::watch() const {
+  return {path_watch_ ? path_watch_->fd() : -1, POLLIN, Deadline::after(kPathCheckInterval)};
+}
+
+std::optional<Loss> FlockLock::check() {
+  if (!path_watch_) path_watch_.emplace(path());
+  path_watch_->drain();
+  if (!is_replaced()) return std::nullopt;
+  return Loss{ExitStatus::kProtocol, "the file was replaced", false};
+}
+
+void FlockLock::reopen() {
+  const UniqueFd fresh = open_lock_file(path());
+  // Takes the old description's place, whose lock ends with it.
+  if (::dup3(fresh.get(), fd_.get(), O_CLOEXEC) < 0) {
+    throw_errno(errno, "open lock file " + base::quoted(path()));
+  }
+}
+
+void FlockLock::open_record() {
+  if (record_fd_ && is_at(record_path(), record_fd_.get())) return;
+  const std::string what = "open grant record " + base::quoted(record_path());
+  record_fd_ = open_regular(record_path(), what);
+  if (const int err = ::posix_fallocate(record_fd_.get(), 0, kGrantFileSize); err != 0) {
+    throw_errno(err, ExitStatus::kCannotCreate, what);
+  }
+}
+
+FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_fd,
+                                        const os::Reminder& reminder) {
+  using Clock = Deadline::Clock;
+  const Clock::time_point begin = Clock::now();
+  prepare();
+  for (;;) {
+    // Kept until the grant is recorded: its thread ends meanwhile.
+    os::LockWaiter waiter(fd_.get());
+    const os::LockWait outcome = waiter.wait(deadline, interrupt_fd, reminder);
+    if (outcome != os::LockWait::kLocked) return {outcome, {}};
+    try {
+      // Where the file was replaced, two may have got as far as this, each with a file.
+      open_record();
+      os::LockWaiter turn(record_fd_.get());
+      if (const auto got = turn.wait(deadline, interrupt_fd); got != os::LockWait::kLocked) {
+        unlock(fd_.get());
+        return {got, {}};
+      }
+      std::optional<Grant> grant;
+      if (!is_replaced() && is_at(record_path(), record_fd_.get())) {
+        grant = record_grant(Clock::now() - begin);
+      }
+      unlock(record_fd_.get());
+      if (grant) return {os::LockWait::kLocked, *grant};
+      reopen();
+    } catch (...) {
+      record_fd_.reset();
+      fd_.reset();
+      throw;
+    }
+  }
+}
+
+void FlockLock::prepare() {
+  record_.holder = id();
+  record_.pid = ::getpid();
+  record_.pid_ns = os::own_pid_namespace();
+  record_.start_time = os::process_start_time(record_.pid).value_or(0);
+  record_.granted_at = format_time(std::chrono::system_clock::now());
+  record_.host = host_name();
+  // For the memory and the code that it touches: nothing has to be paged in after the grant.
+  static_cast<void>(decode_grant(encode_grant(record_)));
+}
+
+Grant FlockLock::record_grant(base::Duration waited) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0)
+    throw_errno(errno, "look at lock file " + base::quoted(path()));
+  std::array<char, kGrantFileSize + 1> bytes{};
+  const ssize_t got = ::pread(record_fd_.get(), bytes.data(), bytes.size(), 0);
+  if (got < 0) throw_errno(errno, "read grant record " + base::quoted(record_path()));
+  const GrantContent before = decode_grant({bytes.data(), static_cast<std::size_t>(got)});
+  record_.inode = info.st_ino;
+  if (before.kind == GrantContent::Kind::kRecord && before.record.inode != record_.inode &&
+      holder_state(before.record, Deadline::after(kTimeToDie)) == HolderState::kRunning) {
+    throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path()) + ": process " +
+                                         std::to_string(before.record.pid) + " (" +
+                                         base::quoted(before.record.holder) +
+                                         ") holds a file that was replaced by this one");
+  }
+
+  Grant grant{id(), 0, std::chrono::system_clock::now(), waited};
+  grant.generation = next_generation(before, info.st_size == 0, grant.granted_at);
+  if (before.kind == GrantContent::Kind::kDamaged) {
+    os::log(os::LogLevel::kWarning, "grant record {} is damaged: going on with generation {}",
+            base::quoted(record_path()), grant.generation);
+  }
+  record_.generation = grant.generation;
+  record_.granted_at = format_time(grant.granted_at);
+  // The record first: a generation must never be lost, a name may be late.
+  overwrite(record_fd_.get(), got, encode_grant(record_),
+            "write grant record " + base::quoted(record_path()));
+  overwrite(fd_.get(), info.st_size, id() + "\n", "write lock file " + base::quoted(path()));
+  return grant;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,256 @@
+#include "lock/lockd_lock.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <span>
+
+#include "base/error.h"
+#include "os/fd_passing.h"
+#include "os/log.h"
+#include "os/process.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+
+// Between tries to reach a server.
+constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
+
+// A server that is down or busy may come back; what else is wrong will stay so.
+bool may_come_back(const Error& error) {
+  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
+}
+
+void send_request(int socket, const LockdRequest& request, std::span<const int> fds,
+                  const std::string& what) {
+  const std::string line = encode_request(request);
+  const std::ptrdiff_t sent = os::send_with_fds(socket, std::as_bytes(std::span(line)), fds);
+  // A new socket has room for a line, so less of it means that nobody listens any more.
+  if (sent != static_cast<std::ptrdiff_t>(line.size())) {
+    throw_errno(sent < 0 ? static_cast<int>(-sent) : EPIPE, ExitStatus::kUnavailable, what);
+  }
+}
+
+// Appends what there is without waiting; false at the end of the connection.
+bool receive(int socket, LineBuffer& lines, const std::string& what) {
+  std::array<char, 4096> chunk;
+  const ssize_t got = ::recv(socket, chunk.data(), chunk.size(), MSG_DONTWAIT);
+  if (got > 0) lines.append({chunk.data(), static_cast<std::size_t>(got)});
+  if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNRESET) throw_errno(errno, what);
+  return got > 0 || (got < 0 && errno != ECONNRESET);
+}
+
+}  // namespace
+
+LockdLock::LockdLock(std::string path, std::string id)
+    : FailoverLock(std::move(path), std::move(id)) {
+  os::check_socket_path(this->path());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
+  lifeline_reader_.reset(ends[0]);
+  lifeline_writer_.reset(ends[1]);
+  // The writing end gets the lower number, so that a dying process lets go of it last.
+  UniqueFd reader(::fcntl(ends[0], F_DUPFD_CLOEXEC, ends[1]));
+  if (!reader) throw_errno(errno, "create a pipe");
+  lifeline_reader_ = std::move(reader);
+  UniqueFd writer(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
+  if (!writer) throw_errno(errno, "create a pipe");
+  lifeline_writer_ = std::move(writer);
+}
+
+bool LockdLock::connect() {
+  const std::string what = "ask lock server " + base::quoted(path());
+  try {
+    lines_ = LineBuffer(kMostAnswerBytes);
+    UniqueFd socket = os::connect_unix(path(), Deadline::after(base::Duration::zero()));
+    const std::array<int, 1> lifeline{lifeline_reader_.get()};
+    send_request(socket.get(), AcquireRequest{id(), generation_}, lifeline, what);
+    socket_ = std::move(socket);
+    return true;
+  } catch (const Error& error) {
+    if (!may_come_back(error)) throw;
+    trouble_ = error.what();
+    return false;
+  }
+}
+
+std::optional<LockdAnswer> LockdLock::take_answer() {
+  if (!socket_) return std::nullopt;
+  std::optional<std::string> line = lines_.take_line();
+  if (!line) {
+    const bool open =
+        receive(socket_.get(), lines_, "hear from lock server " + base::quoted(path()));
+    line = lines_.take_line();
+    if (!open && !line) socket_.reset();
+  }
+  if (!line) return std::nullopt;
+  return decode_answer(*line);
+}
+
+std::optional<LockdAnswer> LockdLock::take_verdict() {
+  while (std::optional<LockdAnswer> answer = take_answer()) {
+    if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
+      window_ = granted->reconnect_window;
+      return answer;
+    }
+    if (std::holds_alternative<RefusedAnswer>(*answer)) return answer;
+    if (const auto* waiting = std::get_if<WaitingAnswer>(&*answer)) {
+      window_ = waiting->reconnect_window;
+    }
+  }
+  return std::nullopt;
+}
+
+FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_fd,
+                                        const os::Reminder& reminder) {
+  using Clock = Deadline::Clock;
+  const Clock::time_point begin = Clock::now();
+  const auto next_reminder = [&] {
+    const bool reminds = reminder.every > base::Duration::zero();
+    return reminds ? Deadline::after(reminder.every) : Deadline::never();
+  };
+  Deadline remind_at = next_reminder();
+  Deadline reach_by = Deadline::after(kFirstContact);
+  for (;;) {
+    if (!socket_ && !connect() && reach_by.expired()) {
+      throw Error(ExitStatus::kUnavailable, trouble_);
+    }
+    if (const std::optional<LockdAnswer> verdict = take_verdict()) {
+      if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
+        throw Error(refused->status,
+                    "acquire lock " + base::quoted(path()) + ": " + refused->reason);
+      }
+      const auto& granted = std::get<GrantedAnswer>(*verdict);
+      generation_ = granted.generation;
+      return {os::LockWait::kLocked,
+              {id(), granted.generation, granted.granted_at, Clock::now() - begin}};
+    }
+    // Any answer is a contact.
+    if (window_.count() > 0) reach_by = Deadline::never();
+    if (deadline.expired()) {
+      socket_.reset();
+      return {os::LockWait::kDeadline, {}};
+    }
+    Deadline next = deadline.sooner(remind_at);
+    if (!socket_) next = next.sooner(Deadline::after(kRetryInterval));
+    std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}}};
+    if (::poll(ready.data(), ready.size(), next.poll_timeout()) < 0 && errno != EINTR) {
+      throw_errno(errno, "wait for lock " + base::quoted(path()));
+    }
+    if (ready[1].revents != 0 && ready[0].revents == 0) {
+      socket_.reset();
+      return {os::LockWait::kInterrupted, {}};
+    }
+    if (remind_at.expired()) {
+      reminder.remind();
+      remind_at = next_reminder();
+    }
+  }
+}
+
+FailoverLock::Watch LockdLock::watch() const {
+  if (loss_) return {};
+  const Deadline at = socket_ ? give_up_at_ : give_up_at_.sooner(Deadline::after(kRetryInterval));
+  return {socket_.get(), POLLIN, at};
+}
+
+std::optional<Loss> LockdLock::check() {
+  if (!loss_) loss_ = check_connection();
+  return loss_;
+}
+
+std::optional<Loss> LockdLock::check_connection() {
+  try {
+    const bool confirmed = give_up_at_.is_never();
+    if (const std::optional<LockdAnswer> verdict = take_verdict()) {
+      if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
+        return Loss{refused->status, refused->reason, true};
+      }
+      if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: held again", base::quoted(path()));
+      give_up_at_ = Deadline::never();
+    }
+    if (socket_) {
+      if (!give_up_at_.expired()) return std::nullopt;
+    } else if (confirmed) {
+      os::log(os::LogLevel::kWarning, "lock {}: the connection broke; trying to make it again",
+              base::quoted(path()));
+      give_up_at_ = Deadline::after(window_ + kBeyondWindow);
+    }
+    if (give_up_at_.expired()) {
+      return Loss{ExitStatus::kProtocol, "the lock server is out of reach", false};
+    }
+    connect();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return Loss{ExitStatus::kProtocol, error.what(), false};
+  }
+}
+
+LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
+  const std::string what = "ask lock server " + base::quoted(path);
+  const UniqueFd socket = os::connect_unix(path, deadline);
+  send_request(socket.get(), StatusRequest{}, {}, what);
+  LineBuffer lines(kMostAnswerBytes);
+  std::optional<std::string> line;
+  while (!(line = lines.take_line())) {
+    pollfd ready{socket.get(), POLLIN, 0};
+    const int count = ::poll(&ready, 1, deadline.poll_timeout());
+    if (count < 0 && errno != EINTR) throw_errno(errno, what);
+    if (count == 0) throw Error(ExitStatus::kTryAgain, what + ": no answer in time");
+    if (count > 0 && !receive(socket.get(), lines, what)) {
+      throw Error(ExitStatus::kProtocol, what + ": it closed the connection");
+    }
+  }
+  const LockdAnswer answer = decode_answer(*line);
+  if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
+    throw Error(refused->status, what + ": " + refused->reason);
+  }
+  const auto* told = std::get_if<StatusAnswer>(&answer);
+  if (told == nullptr) throw Error(ExitStatus::kProtocol, what + ": not what was asked");
+
+  LockStatus status;
+  status.path = path;
+  status.held = told->holder.has_value();
+  status.holder = told->holder.value_or("");
+  status.last_generation = told->generation > 0 ? std::optional(told->generation) : std::nullopt;
+  status.window_left = told->window_left;
+  // The server's pids mean something here only where it shares our pid namespace.
+  const bool visible = told->pid_ns == os::own_pid_namespace();
+  const auto own = [&](const std::optional<pid_t>& pid) { return visible ? pid.value_or(0) : 0; };
+  for (const StatusAnswer::Waiter& waiter : told->waiters) {
+    status.waiters.push_back({own(waiter.pid), waiter.engine_id});
+  }
+  if (!status.held) return status;
+  GrantRecord& record = status.record.emplace();
+  record.holder = status.holder;
+  record.generation = told->generation;
+  if (told->granted_at) record.granted_at = format_time(*told->granted_at);
+  const auto add_holder = [&](pid_t pid) {
+    if (pid == 0) return;
+    status.open_by.push_back({pid, -1, command_of(pid), true});
+    if (record.pid != 0) return;
+    record.pid = pid;
+    record.pid_ns = told->pid_ns;
+    record.start_time = os::process_start_time(pid).value_or(0);
+    status.holder_state = holder_state(record, Deadline::after(base::Duration::zero()));
+  };
+  for (const StatusAnswer::Connection& connection : told->connections) {
+    add_holder(own(connection.pid));
+  }
+  for (const pid_t pid : told->awaited_pids) add_holder(own(pid));
+  return status;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,65 @@
+// A failover lock that a server keeps, gms-lockd: held by a connection, and by a pipe (the
+// lifeline) whose writing end the holder's process tree inherits. A connection that breaks is made
+// again: the server gives the lock back to a holder that returns in time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "lock/failover_lock.h"
+#include "lock/lock_status.h"
+#include "lock/lockd_protocol.h"
+
+namespace fo::lock {
+
+/// For how long a server may be out of reach before it was ever reached. A waiter that has reached
+/// it waits for it for ever, a holder a little longer than the server's reconnect window.
+inline constexpr base::Duration kFirstContact = std::chrono::seconds(12);
+inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
+
+class LockdLock final : public FailoverLock {
+ public:
+  /// Connects to nothing yet. Throws kConfig for the id, kUsage for a path that is too long.
+  LockdLock(std::string path, std::string id);
+
+  /// Throws kUnavailable for a server that was not reached within kFirstContact, kNotPermitted,
+  /// kConfig, kProtocol.
+  Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
+                 const os::Reminder& reminder = {}) override;
+
+  [[nodiscard]] Watch watch() const override;
+  /// Lost when the server says that the grant is over (kTryAgain; another may be active), or when
+  /// it stays out of reach for too long (kProtocol).
+  std::optional<Loss> check() override;
+  /// The lifeline's writing end. Nothing is to be written there.
+  [[nodiscard]] int fd() const override { return lifeline_writer_.get(); }
+
+ private:
+  // Connects and asks for the lock. False when the server can't be reached now.
+  bool connect();
+  // What came since the last time; nullopt for nothing yet. An end of the connection closes ours.
+  std::optional<LockdAnswer> take_answer();
+  // A grant or a refusal, when one has come.
+  std::optional<LockdAnswer> take_verdict();
+  std::optional<Loss> check_connection();
+
+  base::UniqueFd lifeline_writer_;
+  base::UniqueFd lifeline_reader_;
+  base::UniqueFd socket_;
+  LineBuffer lines_{kMostAnswerBytes};
+  // Of the grant, once there was one: what is claimed when the connection is made again.
+  std::optional<std::uint64_t> generation_;
+  std::chrono::milliseconds window_{};
+  // Why the server could not be reached, the last time.
+  std::string trouble_;
+  // While the lock is held: without a connection that was confirmed, when it is given up.
+  base::Deadline give_up_at_ = base::Deadline::never();
+  std::optional<Loss> loss_;
+};
+
+/// What the server at `path` says. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
+/// answer until `deadline`, kProtocol.
+LockStatus ask_lockd(const std::string& path, const base::Deadline& deadline);
+
+}  // namespace fo::lock

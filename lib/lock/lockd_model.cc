@@ -1,0 +1,357 @@
+#include "lock/lockd_model.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lock/grant.h"
+
+namespace fo::lock {
+namespace {
+
+using base::ExitStatus;
+using base::quoted;
+using std::chrono::milliseconds;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+std::string describe(const std::optional<RecordedProcess>& process) {
+  return process ? "process " + std::to_string(process->pid) : "a process not visible from here";
+}
+
+bool contains(const std::vector<RecordedProcess>& all, const RecordedProcess& process) {
+  return std::find(all.begin(), all.end(), process) != all.end();
+}
+
+}  // namespace
+
+LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
+                       std::vector<RecordedProcess> running, const LockdTime& now)
+    : reconnect_window_(reconnect_window), on_file_(loaded.state) {
+  last_known_generation_ = on_file_.generation;
+  last_generation_ = std::max(on_file_.generation, on_file_.last_generation);
+  const std::string window = base::format_duration(reconnect_window_);
+  if (loaded.kind == LoadedState::Kind::kDamaged) {
+    // Generations from here on start where none can have been before.
+    last_generation_ = next_generation({GrantContent::Kind::kDamaged, {}}, false, now.wall) - 1;
+    recovery_ = Recovery{now.steady + reconnect_window_, false, 1};
+    warn("the state file is damaged: whoever has the lock has " + window + " to come back");
+  } else if (on_file_.holder) {
+    hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true};
+    recovery_ =
+        Recovery{now.steady + reconnect_window_, false, on_file_.connections, std::move(running)};
+    note(quoted(hold_->engine_id) + " had the lock, generation " +
+         std::to_string(hold_->generation) + ": it has " + window + " to come back");
+  }
+  settle(now);
+}
+
+void LockdModel::acquire(ConnectionId id, const AcquireRequest& request,
+                         std::optional<RecordedProcess> process, bool has_lifeline,
+                         const LockdTime& now) {
+  Member& member = members_[id];
+  member.engine_id = request.engine_id;
+  member.process = process;
+  member.has_lifeline = has_lifeline;
+  judge(id, member, request.generation, now);
+  settle(now);
+  const auto found = members_.find(id);
+  if (found != members_.end() && found->second.waits) {
+    effects_.answers.emplace_back(id, waiting_answer());
+  }
+}
+
+// Row by row as drawn in the header.
+void LockdModel::judge(ConnectionId id, Member& member, std::optional<std::uint64_t> claim,
+                       const LockdTime& now) {
+  const bool is_holder = hold_ && member.engine_id == hold_->engine_id;
+  if (claim) {
+    const bool unknown_holder = !hold_ && recovery_;
+    const bool granted_since = hold_ || last_generation_ > *claim;
+    if (is_holder && hold_->generation == *claim) return come_back(member);
+    if (!unknown_holder && granted_since) return refuse_claim(id, *claim);
+    hold_ = Hold{member.engine_id, *claim, now.wall, true};
+    last_generation_ = std::max(last_generation_, *claim);
+    last_known_generation_ = *claim;
+    return come_back(member);
+  }
+  if (is_holder && recovery_ && member.process && contains(on_file_.processes, *member.process)) {
+    return come_back(member);
+  }
+  if (is_holder && has_part(true)) return join(member);
+  queue_.push_back(id);
+}
+
+void LockdModel::come_back(Member& member) {
+  member.returned = true;
+  join(member);
+}
+
+void LockdModel::join(Member& member) {
+  member.waits = false;
+  stale_ = true;
+  if (!recovery_) return;
+  if (member.process) std::erase(recovery_->running, *member.process);
+  if (recovery_->connections > 0) --recovery_->connections;
+}
+
+void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
+  note("refuse " + quoted(members_.at(id).engine_id) + " (" + describe(members_.at(id).process) +
+       "): the grant of generation " + std::to_string(generation) + " is over");
+  effects_.answers.emplace_back(
+      id, RefusedAnswer{ExitStatus::kTryAgain,
+                        "the grant of generation " + std::to_string(generation) + " is over"});
+  members_.erase(id);
+}
+
+bool LockdModel::closed(ConnectionId id, const LockdTime& now) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return false;
+  Member& member = found->second;
+  member.connected = false;
+  // Who never heard of his grant has done nothing under it.
+  const bool stays = member.has_lifeline && (member.told || member.returned);
+  if (!stays) leave(id);
+  settle(now);
+  return stays;
+}
+
+void LockdModel::lifeline_ended(ConnectionId id, const LockdTime& now) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  found->second.has_lifeline = false;
+  if (!found->second.connected) leave(id);
+  settle(now);
+}
+
+void LockdModel::leave(ConnectionId id) {
+  if (!members_.at(id).waits) stale_ = true;
+  std::erase(queue_, id);
+  members_.erase(id);
+}
+
+void LockdModel::recorded(const std::optional<std::string>& error, const LockdTime& now) {
+  if (!error) {
+    if (failing_) note("grants can be recorded again");
+    failing_ = false;
+    on_file_ = *writing_;
+    writing_.reset();
+    settle(now);
+    return;
+  }
+  writing_.reset();
+  const bool is_news = !failing_;
+  failing_ = true;
+  if (is_news) warn("record the lock's state: " + *error);
+  if (somebody_untold()) {
+    record_again_at_ = now.steady + kRecordAgainAfter;
+    for (const auto& [id, member] : members_) {
+      if (is_news && !member.told && member.connected) {
+        effects_.answers.emplace_back(id, waiting_answer());
+      }
+    }
+  }
+  settle(now);
+}
+
+void LockdModel::process_ended(const RecordedProcess& process, const LockdTime& now) {
+  if (recovery_) std::erase(recovery_->running, process);
+  settle(now);
+}
+
+void LockdModel::tick(const LockdTime& now) { settle(now); }
+
+std::optional<SteadyTime> LockdModel::wake_at() const {
+  std::optional<SteadyTime> at = record_again_at_;
+  if (recovery_ && !recovery_->window_over) {
+    at = at ? std::min(*at, recovery_->window_end) : recovery_->window_end;
+  }
+  return at;
+}
+
+void LockdModel::settle(const LockdTime& now) {
+  if (record_again_at_ && now.steady >= *record_again_at_) record_again_at_.reset();
+  settle_recovery(now);
+  if (hold_ && !recovery_ && !has_part(false)) let_go();
+  if (!writing_ && !record_again_at_) grant_next(now);
+  join_from_queue();
+  if (!writing_) {
+    tell_granted();
+    start_record();
+  }
+  tell_holder();
+}
+
+void LockdModel::settle_recovery(const LockdTime& now) {
+  if (!recovery_) return;
+  const bool is_back = has_part(false);
+  if (!recovery_->window_over && now.steady >= recovery_->window_end) {
+    if (now.steady - recovery_->window_end > kWindowLateness) {
+      // The holder had nobody to come back to: he may be among those not yet heard.
+      recovery_->window_end = now.steady + reconnect_window_;
+      warn("this server was stopped: the reconnect window begins anew");
+      return;
+    }
+    recovery_->window_over = true;
+    for (const RecordedProcess& process : recovery_->running) {
+      warn("process " + std::to_string(process.pid) + " of " + quoted(hold_->engine_id) +
+           " runs and did not come back: nobody else gets the lock before it ends");
+    }
+  }
+  const bool all_back = is_back && recovery_->connections == 0;
+  if (!recovery_->running.empty() || !(recovery_->window_over || all_back)) return;
+  recovery_.reset();
+  if (is_back) return;
+  note("the holder did not come back: the lock is free");
+  hold_.reset();
+  stale_ = true;
+}
+
+void LockdModel::let_go() {
+  if (hold_->known) {
+    note(quoted(hold_->engine_id) + " let go of the lock, generation " +
+         std::to_string(hold_->generation));
+  }
+  hold_.reset();
+  stale_ = true;
+}
+
+void LockdModel::grant_next(const LockdTime& now) {
+  if (hold_ || recovery_ || queue_.empty()) return;
+  const ConnectionId first = queue_.front();
+  queue_.pop_front();
+  Member& member = members_.at(first);
+  hold_ = Hold{member.engine_id, ++last_generation_, now.wall};
+  join(member);
+}
+
+// The holder's other connections, wherever they stand.
+void LockdModel::join_from_queue() {
+  if (!hold_ || !has_part(true)) return;
+  std::erase_if(queue_, [&](ConnectionId id) {
+    Member& member = members_.at(id);
+    if (member.engine_id != hold_->engine_id) return false;
+    join(member);
+    return true;
+  });
+}
+
+void LockdModel::tell_granted() {
+  if (!hold_) return;
+  for (auto& [id, member] : members_) {
+    if (member.waits || member.told || !is_on_file(member)) continue;
+    member.told = true;
+    hold_->known = true;
+    last_known_generation_ = hold_->generation;
+    if (!member.connected) continue;
+    note((member.returned ? "given back to " : "granted to ") + quoted(member.engine_id) + " (" +
+         describe(member.process) + "): generation " + std::to_string(hold_->generation));
+    effects_.answers.emplace_back(id, GrantedAnswer{hold_->engine_id, hold_->generation,
+                                                    hold_->granted_at, reconnect_window_});
+  }
+}
+
+void LockdModel::start_record() {
+  const bool is_wanted = somebody_untold() || stale_;
+  const bool is_recovering = recovery_ && !has_part(false);
+  if (!is_wanted || is_recovering || record_again_at_) return;
+  stale_ = false;
+  LockdState wanted = state();
+  if (wanted == on_file_) return;
+  writing_ = std::move(wanted);
+  effects_.record = writing_;
+}
+
+// Whoever waits learns for whom.
+void LockdModel::tell_holder() {
+  if (!hold_ || !hold_->known || announced_ == hold_->generation) return;
+  announced_ = hold_->generation;
+  for (const ConnectionId id : queue_) effects_.answers.emplace_back(id, waiting_answer());
+}
+
+bool LockdModel::has_part(bool connected_only) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& each) {
+    return !each.second.waits && (each.second.connected || !connected_only);
+  });
+}
+
+bool LockdModel::is_on_file(const Member& member) const {
+  return on_file_.holder == hold_->engine_id && on_file_.generation == hold_->generation &&
+         (!member.process || contains(on_file_.processes, *member.process));
+}
+
+bool LockdModel::somebody_untold() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& each) { return !each.second.waits && !each.second.told; });
+}
+
+LockdState LockdModel::state() const {
+  LockdState state;
+  state.last_generation = last_generation_;
+  if (!hold_) {
+    state.generation = last_generation_;
+    return state;
+  }
+  state.holder = hold_->engine_id;
+  state.generation = hold_->generation;
+  state.granted_at = hold_->granted_at;
+  const auto add = [&](const RecordedProcess& process) {
+    if (!contains(state.processes, process)) state.processes.push_back(process);
+  };
+  for (const auto& [id, member] : members_) {
+    if (member.waits) continue;
+    ++state.connections;
+    if (member.process) add(*member.process);
+  }
+  if (recovery_) {
+    state.connections += recovery_->connections;
+    std::for_each(recovery_->running.begin(), recovery_->running.end(), add);
+  }
+  return state;
+}
+
+WaitingAnswer LockdModel::waiting_answer() const {
+  if (!hold_ || !hold_->known) return {std::nullopt, std::nullopt, reconnect_window_};
+  return {hold_->engine_id, hold_->generation, reconnect_window_};
+}
+
+LockdPhase LockdModel::phase() const {
+  if (!has_part(false)) return recovery_ ? LockdPhase::kRecovering : LockdPhase::kFree;
+  return hold_->known ? LockdPhase::kHeld : LockdPhase::kRecording;
+}
+
+StatusAnswer LockdModel::status(const LockdTime& now) const {
+  StatusAnswer answer;
+  answer.generation = last_known_generation_;
+  answer.reconnect_window = reconnect_window_;
+  if (hold_ && hold_->known) {
+    answer.holder = hold_->engine_id;
+    answer.granted_at = hold_->granted_at;
+  }
+  const auto pid_of = [](const Member& member) {
+    return member.process ? std::optional(member.process->pid) : std::nullopt;
+  };
+  for (const auto& [id, member] : members_) {
+    if (!member.waits && member.told) {
+      answer.connections.push_back({pid_of(member), member.connected});
+    }
+  }
+  // Who was chosen and is not on file yet still waits, before all others.
+  for (const auto& [id, member] : members_) {
+    if (!member.waits && !member.told) {
+      answer.waiters.push_back({member.engine_id, pid_of(member)});
+    }
+  }
+  for (const ConnectionId id : queue_) {
+    answer.waiters.push_back({members_.at(id).engine_id, pid_of(members_.at(id))});
+  }
+  if (phase() == LockdPhase::kRecovering) {
+    const auto left = std::chrono::ceil<milliseconds>(recovery_->window_end - now.steady);
+    answer.window_left = std::max(left, milliseconds(0));
+    for (const RecordedProcess& process : recovery_->running) {
+      answer.awaited_pids.push_back(process.pid);
+    }
+  }
+  return answer;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,166 @@
+// Who gets the lock of gms-lockd. Pure: no descriptor, no clock, no file; what is to be said and to
+// be written comes out as effects, and the time comes in.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lock/lockd_protocol.h"
+#include "lock/lockd_state.h"
+
+namespace fo::lock {
+
+using ConnectionId = std::uint64_t;
+
+struct LockdTime {
+  std::chrono::steady_clock::time_point steady;
+  WallTime wall;
+};
+
+/// How long after a record that failed the next one is tried.
+inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
+/// A server that sees the end of the reconnect window later than this was itself stopped.
+inline constexpr std::chrono::milliseconds kWindowLateness{1000};
+
+/// What the server has to do, in this order.
+struct LockdEffects {
+  struct Note {
+    bool is_warning = false;
+    std::string text;
+  };
+  std::vector<Note> notes = {};
+  /// A RefusedAnswer is the last of its connection, which the model has forgotten.
+  std::vector<std::pair<ConnectionId, LockdAnswer>> answers = {};
+  /// To be written to the state file, and LockdModel::recorded to be called then.
+  std::optional<LockdState> record = std::nullopt;
+};
+
+/// Free:       nobody has the lock, nobody waits for it (or the last record is still under way).
+/// Recording:  it was given to somebody who does not know yet: the grant is not on file.
+/// Held:       its holder knows; more connections of his may be waiting for their record.
+/// Recovering: it was held when the last server ended, and none of the holder's has come back.
+enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
+
+// From \ event | acquire        | last of holder gone | recorded  | not recorded | window over
+// -------------+----------------+---------------------+-----------+--------------+---------------
+// Free         | Recording (a)  | -                   | -         | -            | -
+// Recording    | (b)            | Free or Recording   | Held      | Recording    | -
+// Held         | (b)            | Free, Recording (c) | Held      | Held         | Held
+// Recovering   | Held (d)       | -                   | -         | -            | Free, Recording
+// (e)
+//
+// (a) with the next generation; a claim of the last generation, or of a higher one, is Held with
+//     that. Any other claim is refused.
+// (b) a claim of this grant joins it, and so does a connection of the holder's id while one of his
+//     connections is open; any other claim is refused; the rest wait, first in first out.
+// (c) Recovering again, for what is left of the window, if not all his connections came back.
+// (d) for a claim of the recorded grant, or a recorded process with the holder's id. Where the file
+//     was damaged: for any claim. Any other claim is refused; the rest wait.
+// (e) unless a recorded process is visible and runs: then Recovering until it ends.
+class LockdModel {
+ public:
+  /// `running` are the recorded processes that are visible and run. A damaged file is Recovering
+  /// with an unknown holder.
+  LockdModel(std::chrono::milliseconds reconnect_window, const LoadedState& loaded,
+             std::vector<RecordedProcess> running, const LockdTime& now);
+
+  /// A connection asks for the lock; `id` is new. `process` is nullopt where it is not visible.
+  void acquire(ConnectionId id, const AcquireRequest& request,
+               std::optional<RecordedProcess> process, bool has_lifeline, const LockdTime& now);
+  /// A connection was closed. True while it still counts, for the sake of its lifeline.
+  bool closed(ConnectionId id, const LockdTime& now);
+  /// Nobody has the writing end of a connection's pipe any more.
+  void lifeline_ended(ConnectionId id, const LockdTime& now);
+  /// The effect `record` was done; `error` says why it was not.
+  void recorded(const std::optional<std::string>& error, const LockdTime& now);
+  /// One of those that ran when the model was made.
+  void process_ended(const RecordedProcess& process, const LockdTime& now);
+  /// To be called at wake_at(); at any other time it does nothing.
+  void tick(const LockdTime& now);
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> wake_at() const;
+
+  /// What happened since it was called last.
+  LockdEffects take_effects() { return std::exchange(effects_, {}); }
+
+  [[nodiscard]] LockdPhase phase() const;
+  [[nodiscard]] StatusAnswer status(const LockdTime& now) const;
+
+ private:
+  struct Hold {
+    std::string engine_id;
+    std::uint64_t generation = 0;
+    WallTime granted_at;
+    /// Somebody believes that he has it.
+    bool known = false;
+  };
+  /// One connection that waits, or has a part in the hold.
+  struct Member {
+    std::string engine_id;
+    std::optional<RecordedProcess> process;
+    bool connected = true;
+    bool has_lifeline = false;
+    bool waits = true;
+    /// It was told that it has the lock.
+    bool told = false;
+    /// It came back with what it believes is its lock.
+    bool returned = false;
+  };
+  /// What of the last server's holder is still to come.
+  struct Recovery {
+    std::chrono::steady_clock::time_point window_end;
+    bool window_over = false;
+    std::size_t connections = 0;
+    std::vector<RecordedProcess> running = {};
+  };
+
+  void judge(ConnectionId id, Member& member, std::optional<std::uint64_t> claim,
+             const LockdTime& now);
+  void come_back(Member& member);
+  void join(Member& member);
+  void refuse_claim(ConnectionId id, std::uint64_t generation);
+  void leave(ConnectionId id);
+  // Brings everything to rest after an event.
+  void settle(const LockdTime& now);
+  void settle_recovery(const LockdTime& now);
+  void let_go();
+  void grant_next(const LockdTime& now);
+  void join_from_queue();
+  void tell_granted();
+  void start_record();
+  void tell_holder();
+  [[nodiscard]] bool has_part(bool connected_only) const;
+  [[nodiscard]] bool is_on_file(const Member& member) const;
+  [[nodiscard]] bool somebody_untold() const;
+  [[nodiscard]] LockdState state() const;
+  [[nodiscard]] WaitingAnswer waiting_answer() const;
+  void note(std::string text) { effects_.notes.push_back({false, std::move(text)}); }
+  void warn(std::string text) { effects_.notes.push_back({true, std::move(text)}); }
+
+  std::chrono::milliseconds reconnect_window_;
+  std::map<ConnectionId, Member> members_;
+  std::deque<ConnectionId> queue_;
+  std::optional<Hold> hold_;
+  std::optional<Recovery> recovery_;
+  /// The highest that was given to anybody, and the last that anybody was told.
+  std::uint64_t last_generation_ = 0;
+  std::uint64_t last_known_generation_ = 0;
+  LockdState on_file_;
+  /// What is being written now.
+  std::optional<LockdState> writing_;
+  /// The file should change, although nobody waits for that.
+  bool stale_ = false;
+  /// The last record failed.
+  bool failing_ = false;
+  std::optional<std::chrono::steady_clock::time_point> record_again_at_;
+  /// What the queue was told last.
+  std::optional<std::uint64_t> announced_;
+  LockdEffects effects_;
+};
+
+}  // namespace fo::lock

@@ -1,0 +1,262 @@
+#include "lock/lockd_protocol.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <ctime>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lock/grant.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+// What nlohmann/json and the functions below throw for what is not as it should be.
+struct Misfit : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string to_line(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+template <typename Value>
+json or_null(const std::optional<Value>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+const json& member(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Misfit(std::string("no member ") + key);
+  return *found;
+}
+
+std::uint64_t number(const json& value, std::uint64_t least, std::uint64_t most) {
+  if (!value.is_number_unsigned()) throw Misfit("want a number");
+  const auto result = value.get<std::uint64_t>();
+  if (result < least || result > most) throw Misfit("number out of range");
+  return result;
+}
+
+std::string text(const json& value) {
+  if (!value.is_string()) throw Misfit("want a string");
+  return value.get<std::string>();
+}
+
+milliseconds duration(const json& value) {
+  constexpr std::uint64_t kCentury = 100ULL * 366 * 24 * 3600 * 1000;
+  return milliseconds(number(value, 0, kCentury));
+}
+
+pid_t pid(const json& value) {
+  return static_cast<pid_t>(number(value, 1, std::numeric_limits<pid_t>::max()));
+}
+
+WallTime time(const json& value) {
+  const auto result = parse_time(text(value));
+  if (!result) throw Misfit("want a time");
+  return *result;
+}
+
+template <typename Read>
+auto optional(const json& value, const Read& read) -> std::optional<decltype(read(value))> {
+  if (value.is_null()) return std::nullopt;
+  return read(value);
+}
+
+const json& list(const json& value) {
+  if (!value.is_array() || value.size() > kMostListed) throw Misfit("want a short list");
+  return value;
+}
+
+// Calls `read` with the object in `line`; whatever is wrong with it is the peer's fault.
+template <typename Read>
+auto decode(std::string_view line, std::size_t limit, const Read& read) {
+  const auto refuse = [&](const std::string& reason) -> Error {
+    return {ExitStatus::kProtocol, "read message " + base::quoted(line) + ": " + reason};
+  };
+  if (line.size() >= limit) throw refuse("too long");
+  try {
+    const json object = json::parse(line);
+    if (!object.is_object()) throw Misfit("want an object");
+    return read(object);
+  } catch (const Misfit& error) {
+    throw refuse(error.what());
+  } catch (const json::exception&) {
+    throw refuse("no JSON");
+  }
+}
+
+std::uint64_t generation_of(const json& value) { return number(value, 1, kMostGeneration); }
+
+StatusAnswer decode_status(const json& object) {
+  StatusAnswer answer;
+  answer.holder = optional(member(object, "holder"), text);
+  answer.generation = number(member(object, "generation"), 0, kMostGeneration);
+  answer.granted_at = optional(member(object, "granted_at"), time);
+  for (const json& each : list(member(object, "connections"))) {
+    const json& connected = member(each, "connected");
+    if (!connected.is_boolean()) throw Misfit("want true or false");
+    answer.connections.push_back({optional(member(each, "pid"), pid), connected.get<bool>()});
+  }
+  for (const json& each : list(member(object, "waiters"))) {
+    answer.waiters.push_back({text(member(each, "engine_id")), optional(member(each, "pid"), pid)});
+  }
+  answer.pid_ns = number(member(object, "pid_ns"), 0, std::numeric_limits<std::uint64_t>::max());
+  answer.reconnect_window = duration(member(object, "reconnect_window_ms"));
+  answer.window_left = optional(member(object, "window_left_ms"), duration);
+  for (const json& each : list(member(object, "awaited_pids"))) {
+    answer.awaited_pids.push_back(pid(each));
+  }
+  return answer;
+}
+
+struct Encode {
+  json operator()(const AcquireRequest& request) const {
+    json object{{"request", "acquire"}, {"engine_id", request.engine_id}};
+    if (request.generation) object["generation"] = *request.generation;
+    return object;
+  }
+  json operator()(const StatusRequest&) const { return {{"request", "status"}}; }
+
+  json operator()(const WaitingAnswer& answer) const {
+    return {{"answer", "waiting"},
+            {"holder", or_null(answer.holder)},
+            {"generation", or_null(answer.generation)},
+            {"reconnect_window_ms", answer.reconnect_window.count()}};
+  }
+  json operator()(const GrantedAnswer& answer) const {
+    return {{"answer", "granted"},
+            {"engine_id", answer.engine_id},
+            {"generation", answer.generation},
+            {"granted_at", format_time(answer.granted_at)},
+            {"reconnect_window_ms", answer.reconnect_window.count()}};
+  }
+  json operator()(const RefusedAnswer& answer) const {
+    return {{"answer", "refused"}, {"status", to_int(answer.status)}, {"reason", answer.reason}};
+  }
+  json operator()(const StatusAnswer& answer) const {
+    json object{{"answer", "status"},
+                {"holder", or_null(answer.holder)},
+                {"generation", answer.generation},
+                {"granted_at", nullptr},
+                {"connections", json::array()},
+                {"waiters", json::array()},
+                {"pid_ns", answer.pid_ns},
+                {"reconnect_window_ms", answer.reconnect_window.count()},
+                {"window_left_ms", nullptr},
+                {"awaited_pids", json::array()}};
+    if (answer.granted_at) object["granted_at"] = format_time(*answer.granted_at);
+    if (answer.window_left) object["window_left_ms"] = answer.window_left->count();
+    const auto first = [](const auto& all) { return std::min(all.size(), kMostListed); };
+    for (std::size_t i = 0; i < first(answer.connections); ++i) {
+      const auto& each = answer.connections[i];
+      object["connections"].push_back({{"pid", or_null(each.pid)}, {"connected", each.connected}});
+    }
+    for (std::size_t i = 0; i < first(answer.waiters); ++i) {
+      const auto& each = answer.waiters[i];
+      object["waiters"].push_back({{"engine_id", each.engine_id}, {"pid", or_null(each.pid)}});
+    }
+    for (std::size_t i = 0; i < first(answer.awaited_pids); ++i) {
+      object["awaited_pids"].push_back(answer.awaited_pids[i]);
+    }
+    return object;
+  }
+};
+
+}  // namespace
+
+std::string encode_request(const LockdRequest& request) {
+  return to_line(std::visit(Encode{}, request));
+}
+
+std::string encode_answer(const LockdAnswer& answer) {
+  return to_line(std::visit(Encode{}, answer));
+}
+
+LockdRequest decode_request(std::string_view line) {
+  const auto read = [](const json& object) -> LockdRequest {
+    const std::string kind = text(member(object, "request"));
+    if (kind == "status") return StatusRequest{};
+    if (kind != "acquire") throw Misfit("no such request");
+    AcquireRequest request{text(member(object, "engine_id"))};
+    if (object.contains("generation")) {
+      request.generation = number(object["generation"], 1, kMostClaim);
+    }
+    return request;
+  };
+  LockdRequest request = decode(line, kMostRequestBytes, read);
+  if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
+    check_lock_id(acquire->engine_id);
+  }
+  return request;
+}
+
+LockdAnswer decode_answer(std::string_view line) {
+  const auto read = [](const json& object) -> LockdAnswer {
+    const std::string kind = text(member(object, "answer"));
+    if (kind == "waiting") {
+      return WaitingAnswer{optional(member(object, "holder"), text),
+                           optional(member(object, "generation"), generation_of),
+                           duration(member(object, "reconnect_window_ms"))};
+    }
+    if (kind == "granted") {
+      return GrantedAnswer{
+          text(member(object, "engine_id")), generation_of(member(object, "generation")),
+          time(member(object, "granted_at")), duration(member(object, "reconnect_window_ms"))};
+    }
+    if (kind == "refused") {
+      return RefusedAnswer{static_cast<ExitStatus>(number(member(object, "status"), 1, 255)),
+                           text(member(object, "reason"))};
+    }
+    if (kind == "status") return decode_status(object);
+    throw Misfit("no such answer");
+  };
+  return decode(line, kMostAnswerBytes, read);
+}
+
+std::optional<std::string> LineBuffer::take_line() {
+  const std::size_t end = bytes_.find('\n');
+  if (std::min(end, bytes_.size()) >= most_bytes_) {
+    throw Error(ExitStatus::kProtocol,
+                "read a message: longer than " + std::to_string(most_bytes_) + " bytes");
+  }
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = bytes_.substr(0, end);
+  bytes_.erase(0, end + 1);
+  return line;
+}
+
+std::optional<WallTime> parse_time(std::string_view text) {
+  constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:dd.dddZ";
+  if (text.size() != kShape.size()) return std::nullopt;
+  for (std::size_t i = 0; i < kShape.size(); ++i) {
+    const bool digit = text[i] >= '0' && text[i] <= '9';
+    if (kShape[i] == 'd' ? !digit : text[i] != kShape[i]) return std::nullopt;
+  }
+  const auto field = [&](std::size_t at, std::size_t size) {
+    return static_cast<int>(*base::parse_uint(text.substr(at, size)));
+  };
+  std::tm utc{};
+  utc.tm_year = field(0, 4) - 1900;
+  utc.tm_mon = field(5, 2) - 1;
+  utc.tm_mday = field(8, 2);
+  utc.tm_hour = field(11, 2);
+  utc.tm_min = field(14, 2);
+  utc.tm_sec = field(17, 2);
+  const WallTime time =
+      std::chrono::system_clock::from_time_t(::timegm(&utc)) + milliseconds(field(20, 3));
+  // timegm takes the 31st of February for one of March.
+  if (format_time(time) != text) return std::nullopt;
+  return time;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,401 @@
+#include "lock/lockd_server.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "lock/lockd_model.h"
+#include "lock/lockd_state.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/process.h"
+#include "os/server_socket.h"
+#include "os/signals.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::posix::stream_descriptor;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+using os::LogLevel;
+using Wait = asio::posix::descriptor_base;
+
+LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
+
+awaitable<bool> readable(stream_descriptor& descriptor) {
+  boost::system::error_code ec;
+  co_await descriptor.async_wait(Wait::wait_read, asio::redirect_error(asio::use_awaitable, ec));
+  co_return !ec && descriptor.is_open();
+}
+
+void close(stream_descriptor& descriptor) {
+  boost::system::error_code ignored;
+  descriptor.close(ignored);
+}
+
+// Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
+UniqueFd check_lifeline(UniqueFd fd) {
+  struct stat info {};
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || ::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode) ||
+      (flags & O_ACCMODE) != O_RDONLY || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    throw Error(ExitStatus::kProtocol, "the descriptor is not the reading end of a pipe");
+  }
+  return fd;
+}
+
+class Server {
+ public:
+  Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
+         UniqueFd listener, int stop_fd)
+      : config_(config),
+        state_path_(std::move(state_path)),
+        model_(std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window), loaded,
+               watch_running(loaded.state), now()),
+        listener_(io_, listener.release()),
+        stop_(io_, ::fcntl(stop_fd, F_DUPFD_CLOEXEC, 0)) {}
+
+  void run(UniqueFd ready_fd) {
+    const auto end_of_all = [this](std::exception_ptr error) {
+      if (error) fail(std::move(error));
+    };
+    asio::co_spawn(io_, wait_for_stop(), end_of_all);
+    asio::co_spawn(io_, accept_clients(), end_of_all);
+    for (auto& [process, pidfd] : running_) {
+      asio::co_spawn(io_, wait_for_end(process, pidfd), end_of_all);
+    }
+    apply_effects();
+    if (ready_fd) os::write_all(ready_fd.get(), "\n", "write to the ready descriptor");
+    ready_fd.reset();
+    io_.run();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  struct Session {
+    Session(asio::io_context& io, UniqueFd connected)
+        : socket(io, connected.release()), silence(io) {}
+    ConnectionId id = 0;
+    std::optional<RecordedProcess> process;
+    stream_descriptor socket;
+    /// Open while somebody has the other end.
+    std::optional<stream_descriptor> lifeline;
+    asio::steady_timer silence;
+    LineBuffer lines{kMostRequestBytes};
+    /// Came with the line that is being read.
+    std::vector<UniqueFd> fds;
+    enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
+  };
+  using SessionPtr = std::shared_ptr<Session>;
+
+  // The recorded processes that run, which are watched from now on.
+  std::vector<RecordedProcess> watch_running(const LockdState& state) {
+    std::vector<RecordedProcess> running;
+    for (const RecordedProcess& process : state.processes) {
+      std::optional<UniqueFd> pidfd = open_running(process);
+      if (!pidfd) continue;
+      running.push_back(process);
+      running_.emplace_back(process, stream_descriptor(io_, pidfd->release()));
+    }
+    return running;
+  }
+
+  awaitable<void> wait_for_end(RecordedProcess process, stream_descriptor& pidfd) {
+    if (!co_await readable(pidfd)) co_return;
+    close(pidfd);
+    model_.process_ended(process, now());
+    apply_effects();
+  }
+
+  awaitable<void> wait_for_stop() {
+    co_await readable(stop_);
+    io_.stop();
+  }
+
+  void fail(std::exception_ptr failure) {
+    if (!failure_) failure_ = std::move(failure);
+    io_.stop();
+  }
+
+  awaitable<void> accept_clients() {
+    while (co_await readable(listener_)) {
+      for (;;) {
+        while (sessions_.size() >= config_.max_connections) co_await room_for_clients();
+        UniqueFd socket(
+            ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+        if (!socket && errno == EAGAIN) break;
+        const bool accepted = socket.valid();
+        if (accepted) {
+          admit(std::move(socket));
+        } else {
+          os::log(LogLevel::kWarning, "accept a client: {}",
+                  std::generic_category().message(errno));
+          co_await room_for_clients();
+        }
+      }
+    }
+  }
+
+  // Out of descriptors or places: the next client is taken when one has gone, or in a while.
+  awaitable<void> room_for_clients() {
+    room_.expires_after(std::chrono::seconds(1));
+    boost::system::error_code ec;
+    co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  }
+
+  // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
+  void admit(UniqueFd socket) {
+    try {
+      const os::PeerCredentials peer = os::peer_credentials(socket.get());
+      auto session = std::make_shared<Session>(io_, std::move(socket));
+      if (peer.uid != ::geteuid() && peer.uid != 0) {
+        os::log(LogLevel::kWarning, "refuse process {}: user {} is not ours", peer.pid, peer.uid);
+        send(*session, RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
+        return;
+      }
+      session->id = ++last_id_;
+      session->process = describe_process(peer.pid);
+      sessions_.emplace(session->id, session);
+      asio::co_spawn(io_, run_session(session), asio::detached);
+    } catch (const std::exception& error) {
+      os::log(LogLevel::kWarning, "admit a client: {}", error.what());
+    }
+  }
+
+  // A peer's misbehaviour ends its connection only.
+  awaitable<void> run_session(SessionPtr session) {
+    try {
+      listen_for(session, config_.silence_limit);
+      while (co_await readable(session->socket)) {
+        if (!receive(*session)) break;
+      }
+    } catch (const Error& error) {
+      os::log(LogLevel::kWarning, "connection of process {}: {}",
+              session->process ? session->process->pid : 0, error.what());
+      send(*session, RefusedAnswer{error.status(), error.what()});
+    } catch (const std::exception&) {
+      fail(std::current_exception());
+    }
+    end(session);
+  }
+
+  // Closes the connection when it is still silent after `limit`.
+  static void listen_for(const SessionPtr& session, base::Duration limit) {
+    session->silence.expires_after(limit);
+    session->silence.async_wait(
+        [weak = std::weak_ptr(session)](const boost::system::error_code& ec) {
+          const SessionPtr silent = weak.lock();
+          // A handler that is queued already can't be cancelled: it has to see that it is late.
+          if (ec || !silent || silent->talk == Session::Talk::kAcquire) return;
+          if (silent->silence.expiry() <= std::chrono::steady_clock::now()) close(silent->socket);
+        });
+  }
+
+  // False when the client is gone.
+  bool receive(Session& session) {
+    std::array<std::byte, kMostRequestBytes> chunk;
+    const std::ptrdiff_t got =
+        os::receive_with_fds(session.socket.native_handle(), chunk, session.fds);
+    if (got == -EAGAIN) return true;
+    if (got == -EMSGSIZE || session.fds.size() > 1) {
+      throw Error(ExitStatus::kProtocol, "more than one descriptor in a request");
+    }
+    if (got <= 0) return false;
+    session.lines.append({reinterpret_cast<const char*>(chunk.data()), static_cast<size_t>(got)});
+    while (const std::optional<std::string> line = session.lines.take_line()) {
+      answer(session, decode_request(*line));
+    }
+    if (session.talk == Session::Talk::kAcquire &&
+        (!session.lines.empty() || !session.fds.empty())) {
+      throw Error(ExitStatus::kProtocol, "nothing may follow a request for the lock");
+    }
+    return true;
+  }
+
+  void answer(Session& session, const LockdRequest& request) {
+    using Talk = Session::Talk;
+    const SessionPtr shared = sessions_.at(session.id);
+    if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
+      if (session.talk != Talk::kNothingYet) {
+        throw Error(ExitStatus::kProtocol, "ask for the lock: the connection is in use");
+      }
+      if (!session.fds.empty()) {
+        UniqueFd lifeline = check_lifeline(std::move(session.fds.front()));
+        session.fds.clear();
+        session.lifeline.emplace(io_, lifeline.release());
+      }
+      session.talk = Talk::kAcquire;
+      session.silence.cancel();
+      model_.acquire(session.id, *acquire, session.process, session.lifeline.has_value(), now());
+      if (session.lifeline) asio::co_spawn(io_, watch_lifeline(shared), asio::detached);
+      apply_effects();
+      return;
+    }
+    if (session.talk == Talk::kAcquire || !session.fds.empty()) {
+      throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
+    }
+    session.talk = Talk::kStatus;
+    listen_for(shared, config_.silence_limit);
+    StatusAnswer status = model_.status(now());
+    status.pid_ns = os::own_pid_namespace();
+    send(session, status);
+  }
+
+  // What is written into a lifeline does not matter, only that there is nobody left who could.
+  awaitable<void> watch_lifeline(SessionPtr session) {
+    stream_descriptor& lifeline = *session->lifeline;
+    for (;;) {
+      std::array<char, 16384> ignored;
+      const ssize_t got = ::read(lifeline.native_handle(), ignored.data(), ignored.size());
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+      if (!co_await readable(lifeline)) co_return;
+    }
+    close(lifeline);
+    model_.lifeline_ended(session->id, now());
+    if (!session->socket.is_open()) forget(*session);
+    apply_effects();
+  }
+
+  void end(const SessionPtr& session) {
+    session->silence.cancel();
+    close(session->socket);
+    session->fds.clear();
+    const bool stays = model_.closed(session->id, now());
+    if (!stays) {
+      if (session->lifeline) close(*session->lifeline);
+      forget(*session);
+    }
+    apply_effects();
+  }
+
+  void forget(const Session& session) {
+    sessions_.erase(session.id);
+    room_.cancel();
+  }
+
+  // Whoever does not read what he is told is dropped: nobody waits for him.
+  static void send(Session& session, const LockdAnswer& answer) {
+    if (!session.socket.is_open()) return;
+    const std::string line = encode_answer(answer);
+    const auto bytes = std::as_bytes(std::span(line));
+    const std::ptrdiff_t sent = os::send_with_fds(session.socket.native_handle(), bytes, {});
+    const bool is_last = std::holds_alternative<RefusedAnswer>(answer);
+    if (is_last || sent != static_cast<std::ptrdiff_t>(line.size())) close(session.socket);
+  }
+
+  // To be called after everything that the model was told.
+  void apply_effects() {
+    LockdEffects effects = model_.take_effects();
+    for (const LockdEffects::Note& note : effects.notes) {
+      os::log(note.is_warning ? LogLevel::kWarning : LogLevel::kInfo, "{}", note.text);
+    }
+    for (const auto& [id, answer] : effects.answers) {
+      const auto found = sessions_.find(id);
+      if (found != sessions_.end()) send(*found->second, answer);
+    }
+    if (effects.record) record(*effects.record);
+    if (const auto at = model_.wake_at()) {
+      timer_.expires_at(*at);
+      timer_.async_wait([this](const boost::system::error_code& ec) {
+        if (ec) return;
+        model_.tick(now());
+        apply_effects();
+      });
+    } else {
+      timer_.cancel();
+    }
+  }
+
+  void record(const LockdState& state) {
+    asio::post(disk_, [this, text = encode_state(state)] {
+      std::optional<std::string> error;
+      try {
+        os::write_file_atomic(state_path_, text);
+      } catch (const std::exception& failure) {
+        error = failure.what();
+      }
+      asio::post(io_, [this, error] {
+        model_.recorded(error, now());
+        apply_effects();
+      });
+    });
+  }
+
+  const LockdConfig& config_;
+  std::string state_path_;
+  std::exception_ptr failure_;
+  ConnectionId last_id_ = 0;
+  // What is destroyed first is declared last: sockets and timers before the loop they belong to,
+  // and the disk's thread before the loop that it posts to. The loop destroys what still waits on
+  // it.
+  asio::io_context io_{1};
+  asio::thread_pool disk_{1};
+  std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
+  LockdModel model_;
+  stream_descriptor listener_;
+  stream_descriptor stop_;
+  asio::steady_timer room_{io_};
+  asio::steady_timer timer_{io_};
+  std::map<ConnectionId, SessionPtr> sessions_;
+};
+
+}  // namespace
+
+int serve_lock(const LockdConfig& given) {
+  LockdConfig config = given;
+  UniqueFd ready_fd(config.ready_fd);
+  if (ready_fd && ::fcntl(ready_fd.get(), F_SETFD, FD_CLOEXEC) != 0) {
+    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(ready_fd.release()));
+  }
+  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
+  os::block_signals(stop);
+  const UniqueFd signals = os::open_signal_fd(stop);
+  // A connection has up to two descriptors; the rest is for the state file and recorded processes.
+  config.max_connections = std::min(config.max_connections, os::raise_fd_limit() / 4);
+  const std::string state_path =
+      config.state_path.empty() ? config.socket_path + ".state" : config.state_path;
+  os::ServerSocket socket = os::open_server_socket(config.socket_path);
+  const std::optional<UniqueFd> state_lock = os::try_lock_path(state_path + ".lock");
+  if (!state_lock) {
+    throw Error(ExitStatus::kCannotCreate,
+                "use state file " + base::quoted(state_path) + ": another server has it");
+  }
+  const LoadedState loaded = load_state(state_path);
+  Server(config, state_path, loaded, std::move(socket.listener), signals.get())
+      .run(std::move(ready_fd));
+  return 0;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,33 @@
+// The lock server: one lock, whose holders and waiters are the connections of a Unix socket, and a
+// state file that lets the next server go on where this one ended. An event loop in the calling
+// thread does everything but the writing of that file, which may stall.
+#pragma once
+
+#include <string>
+
+#include "base/units.h"
+#include "lock/lockd_protocol.h"
+
+namespace fo::lock {
+
+struct LockdConfig {
+  std::string socket_path{kDefaultLockdSocket};
+  /// Empty: `<socket_path>.state`.
+  std::string state_path;
+  /// How long the holder that a new server finds on file has to come back.
+  base::Duration reconnect_window = std::chrono::seconds(10);
+  /// Gets a newline, and is closed, once connections are accepted; -1 for none. Taken over.
+  int ready_fd = -1;
+  /// A connection that has not asked for the lock is dropped when it says nothing for this long.
+  base::Duration silence_limit = std::chrono::seconds(30);
+  /// More clients than this wait in the socket's backlog.
+  std::size_t max_connections = 4096;
+};
+
+/// Serves until SIGTERM, SIGINT or SIGHUP, which it blocks: then returns 0. The state file stays as
+/// it is, so that holders may come back to the next server. Single thread only. Throws
+/// kCannotCreate when another server has the socket or the state file, kUsage for the socket path
+/// or the ready descriptor, and load_state's errors.
+int serve_lock(const LockdConfig& config);
+
+}  // namespace fo::lock

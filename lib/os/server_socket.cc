@@ -1,0 +1,52 @@
+#include "os/server_socket.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "os/file_lock.h"
+#include "os/unix_socket.h"
+
+namespace fo::os {
+
+using base::Error;
+using base::ExitStatus;
+using base::quoted;
+using base::throw_errno;
+using base::UniqueFd;
+
+OwnedPath::~OwnedPath() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+std::optional<UniqueFd> try_lock_path(const std::string& path) {
+  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + quoted(path));
+  if (!try_lock_file(lock.get())) return std::nullopt;
+  return lock;
+}
+
+ServerSocket open_server_socket(const std::string& path) {
+  check_socket_path(path);
+  std::optional<UniqueFd> lock = try_lock_path(path + ".lock");
+  const auto in_use = [&] {
+    return Error(ExitStatus::kCannotCreate, "serve socket " + quoted(path) + ": a server has it");
+  };
+  if (!lock) throw in_use();
+  // A server of another make takes no lock, but answers.
+  if (is_socket_live(path)) throw in_use();
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) {
+    if (!S_ISSOCK(info.st_mode)) {
+      throw Error(ExitStatus::kCannotCreate, "serve socket " + quoted(path) + ": not a socket");
+    }
+    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + quoted(path));
+  }
+  UniqueFd listener = listen_unix(path);
+  return {std::move(*lock), std::move(listener), OwnedPath(path)};
+}
+
+}  // namespace fo::os

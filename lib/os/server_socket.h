@@ -1,0 +1,42 @@
+// The socket of a daemon: no other server has it while this one does, a dead server's is replaced,
+// and its name goes with its owner.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+
+namespace fo::os {
+
+/// A name in the file system that goes when its owner does. Children leave with _exit, so only the
+/// parent ever removes it.
+class OwnedPath {
+ public:
+  explicit OwnedPath(std::string path) : path_(std::move(path)) {}
+  OwnedPath(OwnedPath&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  OwnedPath& operator=(OwnedPath&&) = delete;
+  ~OwnedPath();
+
+ private:
+  std::string path_;
+};
+
+/// The open lock file, locked until it is closed; nullopt when somebody else has it locked. It is
+/// created where it is missing, and never removed. Throws Error(kCannotCreate).
+std::optional<base::UniqueFd> try_lock_path(const std::string& path);
+
+/// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
+struct ServerSocket {
+  base::UniqueFd lock;
+  base::UniqueFd listener;
+  OwnedPath path;
+};
+
+/// A listening socket as listen_unix makes it, for our own user only, in place of a dead one.
+/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket;
+/// and what listen_unix throws.
+ServerSocket open_server_socket(const std::string& path);
+
+}  // namespace fo::os

@@ -1,0 +1,454 @@
+// What every kind of failover lock promises, tested in the same way on each.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lock/acquire.h"
+#include "lock/failover_lock.h"
+#include "lock/lock_status.h"
+#include "lock/lockd.h"
+#include "lock/support.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using os::LockWait;
+using test::Forked;
+using test::kLong;
+using test::say;
+using test::slurp;
+using test::spill;
+using test::TempDir;
+
+Deadline soon() { return Deadline::after(kLong); }
+
+/// A place where locks of one kind can be made.
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual LockUri lock(const std::string& name) = 0;
+  /// Whatever keeps the locks is started anew.
+  virtual void restart() {}
+};
+
+class FlockBackend final : public Backend {
+ public:
+  explicit FlockBackend(const TempDir& dir) : dir_(dir) {}
+  LockUri lock(const std::string& name) override {
+    return {LockUri::Kind::kFlock, dir_.file(name)};
+  }
+
+ private:
+  const TempDir& dir_;
+};
+
+class LockdBackend final : public Backend {
+ public:
+  explicit LockdBackend(const TempDir& dir) : dir_(dir) {}
+  LockUri lock(const std::string& name) override {
+    const std::string socket = dir_.file(name);
+    if (!servers_.contains(name)) servers_[name] = std::make_unique<test::Lockd>(socket);
+    return {LockUri::Kind::kLockd, socket};
+  }
+  void restart() override {
+    for (auto& [name, server] : servers_) server->restart();
+  }
+
+ private:
+  const TempDir& dir_;
+  std::map<std::string, std::unique_ptr<test::Lockd>> servers_;
+};
+
+struct Kind {
+  std::string name;
+  std::unique_ptr<Backend> (*make)(const TempDir&);
+};
+
+class LockContract : public testing::TestWithParam<Kind> {
+ protected:
+  // Acquires, tells the generation, and holds until it is killed.
+  [[nodiscard]] std::function<int(int)> holder(const std::string& id) const {
+    return [this, id](int ready) {
+      const auto lock = open_lock(lock_, id);
+      const auto result = lock->acquire(soon());
+      if (result.outcome != LockWait::kLocked) return 1;
+      say(ready, result.grant.generation);
+      for (;;) ::pause();
+      return 0;
+    };
+  }
+  // Until so many are seen to wait.
+  void await_waiters(std::size_t count) const {
+    const Deadline deadline = soon();
+    while (read_lock_status(lock_).waiters.size() != count) {
+      ASSERT_FALSE(deadline.expired()) << to_text(read_lock_status(lock_));
+      std::this_thread::yield();
+    }
+  }
+  // The server hears of the end of a connection a moment after it.
+  void await_free() const {
+    const Deadline deadline = soon();
+    while (find_owner(lock_)) {
+      ASSERT_FALSE(deadline.expired());
+      std::this_thread::yield();
+    }
+  }
+
+  TempDir dir_;
+  std::unique_ptr<Backend> backend_ = GetParam().make(dir_);
+  LockUri lock_ = backend_->lock("lock");
+};
+
+TEST_P(LockContract, GrantTellsWhoWhenAndHowManyth) {
+  const auto before = std::chrono::system_clock::now() - std::chrono::seconds(1);
+  const auto lock = open_lock(lock_, "engine-0");
+  const auto result = lock->acquire(soon());
+  ASSERT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.id, "engine-0");
+  EXPECT_EQ(result.grant.generation, 1U);
+  EXPECT_GT(result.grant.granted_at, before);
+  EXPECT_GE(result.grant.waited.count(), 0);
+  EXPECT_FALSE(lock->check());
+  EXPECT_GE(lock->fd(), 3);
+}
+
+TEST_P(LockContract, OneAtATime) {
+  constexpr int kContenders = 12;
+  const std::string inside = dir_.file("inside");
+  std::vector<std::unique_ptr<Forked>> contenders;
+  for (int i = 0; i < kContenders; ++i) {
+    contenders.push_back(std::make_unique<Forked>([&, i](int ready) {
+      const auto lock = open_lock(lock_, "c" + std::to_string(i));
+      const auto result = lock->acquire(soon());
+      if (result.outcome != LockWait::kLocked) return 1;
+      const int fd = ::open(inside.c_str(), O_CREAT | O_EXCL, 0600);
+      if (fd < 0) return 2;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      say(ready, result.grant.generation);
+      ::unlink(inside.c_str());
+      return 0;
+    }));
+  }
+  std::set<std::uint64_t> generations;
+  for (const auto& contender : contenders) {
+    generations.insert(contender->read().value_or(0));
+    EXPECT_EQ(contender->wait(), 0);
+  }
+  EXPECT_EQ(generations.size(), static_cast<std::size_t>(kContenders));
+  EXPECT_EQ(*generations.rbegin(), static_cast<std::uint64_t>(kContenders));
+}
+
+TEST_P(LockContract, CrashOfTheHolderReleases) {
+  auto first = std::make_unique<Forked>(holder("engine-0"));
+  ASSERT_EQ(first->read(), 1U);
+  Forked second(holder("engine-1"));
+  await_waiters(1);
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+  first->kill();
+  EXPECT_EQ(second.read(), 2U);
+  EXPECT_EQ(find_owner(lock_), "engine-1");
+}
+
+TEST_P(LockContract, GivingItUpReleases) {
+  const std::string enough = dir_.file("enough");
+  Forked first([&](int ready) {
+    auto lock = open_lock(lock_, "engine-0");
+    say(ready, lock->acquire(soon()).grant.generation);
+    while (!std::filesystem::exists(enough)) std::this_thread::yield();
+    lock.reset();
+    for (;;) ::pause();
+    return 0;
+  });
+  ASSERT_EQ(first.read(), 1U);
+  Forked second(holder("engine-1"));
+  await_waiters(1);
+  spill(enough, "");
+  EXPECT_EQ(second.read(), 2U);
+}
+
+TEST_P(LockContract, ProcessThatInheritedItKeepsIt) {
+  Forked first([&](int ready) {
+    const auto lock = open_lock(lock_, "engine-0");
+    lock->acquire(soon());
+    os::SpawnOptions options;
+    options.keep_fds = {lock->fd()};
+    const os::Child child = os::spawn({"sleep", "1000"}, options);
+    say(ready, static_cast<std::uint64_t>(child.pid()));
+    for (;;) ::pause();
+    return 0;
+  });
+  const auto child = static_cast<pid_t>(first.read().value_or(0));
+  ASSERT_GT(child, 0);
+  first.kill();
+  const auto contender = open_lock(lock_, "engine-1");
+  EXPECT_EQ(contender->acquire(Deadline::after(std::chrono::milliseconds(200))).outcome,
+            LockWait::kDeadline);
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(contender->acquire(soon()).grant.generation, 2U);
+}
+
+TEST_P(LockContract, DeadlinePassesWithoutAGrant) {
+  Forked first(holder("engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  const auto lock = open_lock(lock_, "engine-1");
+  for (const int ms : {0, 1, 50}) {
+    EXPECT_EQ(lock->acquire(Deadline::after(std::chrono::milliseconds(ms))).outcome,
+              LockWait::kDeadline);
+  }
+  first.kill();
+  // Nobody gets what nobody waits for any more.
+  await_free();
+  EXPECT_EQ(lock->acquire(soon()).grant.generation, 2U);
+}
+
+TEST_P(LockContract, ShortDeadlineIsEnoughForAFreeLock) {
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    const auto lock = open_lock(lock_, "engine-0");
+    const auto result = lock->acquire(Deadline::after(std::chrono::seconds(5)));
+    EXPECT_EQ(result.outcome, LockWait::kLocked);
+    EXPECT_EQ(result.grant.generation, i);
+  }
+}
+
+TEST_P(LockContract, InterruptionEndsTheWait) {
+  Forked first(holder("engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
+  const auto lock = open_lock(lock_, "engine-1");
+  EXPECT_EQ(lock->acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
+}
+
+TEST_P(LockContract, ReminderIsCalledWhileItWaits) {
+  Forked first(holder("engine-0"));
+  ASSERT_EQ(first.read(), 1U);
+  const base::UniqueFd interrupt(::eventfd(0, EFD_CLOEXEC));
+  int calls = 0;
+  const os::Reminder reminder{std::chrono::milliseconds(1), [&] {
+                                if (++calls == 3) ::eventfd_write(interrupt.get(), 1);
+                              }};
+  const auto lock = open_lock(lock_, "engine-1");
+  EXPECT_EQ(lock->acquire(Deadline::never(), interrupt.get(), reminder).outcome,
+            LockWait::kInterrupted);
+  EXPECT_GE(calls, 3);
+}
+
+TEST_P(LockContract, GenerationsRiseAlsoOverARestart) {
+  std::uint64_t last = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const char* id : {"engine-0", "engine-1", "engine-0"}) {
+      const auto lock = open_lock(lock_, id);
+      const auto result = lock->acquire(soon());
+      ASSERT_EQ(result.outcome, LockWait::kLocked);
+      EXPECT_EQ(result.grant.generation, last + 1);
+      last = result.grant.generation;
+    }
+    await_free();
+    backend_->restart();
+  }
+}
+
+TEST_P(LockContract, OwnerIsTheHolderOrNobody) {
+  EXPECT_FALSE(find_owner(lock_));
+  {
+    const auto lock = open_lock(lock_, "Motor Nº 1 \"links\"");
+    lock->acquire(soon());
+    EXPECT_EQ(find_owner(lock_), "Motor Nº 1 \"links\"");
+  }
+  await_free();
+}
+
+TEST_P(LockContract, StatusShowsHolderAndWaiters) {
+  EXPECT_FALSE(read_lock_status(lock_).held);
+  auto first = std::make_unique<Forked>(holder("engine-0"));
+  ASSERT_EQ(first->read(), 1U);
+  Forked second(holder("engine-1"));
+  await_waiters(1);
+  LockStatus status = read_lock_status(lock_);
+  EXPECT_TRUE(status.held);
+  EXPECT_EQ(status.holder, "engine-0");
+  ASSERT_TRUE(status.record);
+  EXPECT_EQ(status.record->generation, 1U);
+  EXPECT_EQ(status.record->pid, first->pid());
+  EXPECT_EQ(status.holder_state, HolderState::kRunning);
+  EXPECT_EQ(status.last_generation, 1U);
+  EXPECT_EQ(status.waiters[0].pid, second.pid());
+  std::vector<pid_t> keepers;
+  for (const OpenBy& by : status.open_by) {
+    if (by.holds) keepers.push_back(by.pid);
+  }
+  EXPECT_EQ(keepers, std::vector<pid_t>{first->pid()});
+  const auto object = nlohmann::json::parse(to_json(status));
+  EXPECT_EQ(object["holder"], "engine-0");
+  EXPECT_EQ(object["pid"], first->pid());
+  EXPECT_EQ(object["waiters"][0]["pid"], second.pid());
+  EXPECT_NE(describe_holders(status).find("held by 'engine-0', generation 1, process " +
+                                          std::to_string(first->pid()) + "; kept by "),
+            std::string::npos)
+      << describe_holders(status);
+  first->kill();
+  ASSERT_EQ(second.read(), 2U);
+  second.kill();
+  await_free();
+  status = read_lock_status(lock_);
+  EXPECT_FALSE(status.record);
+  EXPECT_EQ(status.last_generation, 2U);
+}
+
+TEST_P(LockContract, TwoLocksNest) {
+  const LockUri inner_lock = backend_->lock("inner");
+  const auto outer = open_lock(lock_, "engine-0");
+  ASSERT_EQ(outer->acquire(soon()).outcome, LockWait::kLocked);
+  auto inner = open_lock(inner_lock, "inner");
+  ASSERT_EQ(inner->acquire(soon()).outcome, LockWait::kLocked);
+  EXPECT_EQ(find_owner(inner_lock), "inner");
+  inner.reset();
+  EXPECT_FALSE(outer->check());
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+  EXPECT_EQ(open_lock(inner_lock, "other")->acquire(soon()).outcome, LockWait::kLocked);
+}
+
+TEST_P(LockContract, BadIdIsRefused) {
+  for (const char* id : {"", "a\nb", "\xff"}) {
+    EXPECT_EQ(test::status_of([&] { open_lock(lock_, id); }), base::ExitStatus::kConfig);
+  }
+}
+
+// --- The same through `acquire`, with a command.
+
+class SupervisedLock : public LockContract {
+ protected:
+  AcquireOptions options(const std::string& script) {
+    AcquireOptions options;
+    options.lock = lock_;
+    options.id = "engine-0";
+    options.command = {"sh", "-c", script};
+    options.grace = std::chrono::milliseconds(50);
+    return options;
+  }
+  // In a process of its own: it blocks signals and reaps every child.
+  std::unique_ptr<Forked> start(const AcquireOptions& options) {
+    return std::make_unique<Forked>([options](int) {
+      const AcquireEnd end = acquire(options, [](const Grant&) {});
+      return end.signal != 0 ? 128 + end.signal : end.status;
+    });
+  }
+  [[nodiscard]] std::string await_line(const std::string& file) const {
+    const Deadline deadline = soon();
+    std::string text;
+    while (text.find('\n') == std::string::npos && !deadline.expired()) {
+      text = slurp(dir_.file(file));
+      std::this_thread::yield();
+    }
+    return text.substr(0, text.find('\n'));
+  }
+};
+
+TEST_P(SupervisedLock, CommandKnowsItsGrantAndItsStatusIsOurs) {
+  const std::string out = dir_.file("out");
+  const auto process =
+      start(options("test -e /proc/self/fd/$FAILOVER_LOCK_FD &&"
+                    " echo $FAILOVER_GENERATION $FAILOVER_LOCK_ID >" +
+                    out + "; exit 7"));
+  EXPECT_EQ(process->wait(), 7);
+  EXPECT_EQ(slurp(out), "1 engine-0\n");
+  await_free();
+}
+
+TEST_P(SupervisedLock, NestedCommandsSeeTheInnermost) {
+  const LockUri inner = backend_->lock("inner");
+  const std::string uri = (inner.kind == LockUri::Kind::kFlock ? "flock:" : "unix:") + inner.path;
+  const std::string out = dir_.file("out");
+  AcquireOptions outer = options("");
+  outer.command = {FO_BUILD_DIR "/bin/gms-lock",
+                   "acquire",
+                   "--lock",
+                   uri,
+                   "--id",
+                   "inner",
+                   "--",
+                   "sh",
+                   "-c",
+                   "echo $FAILOVER_LOCK_ID $FAILOVER_GENERATION >" + out};
+  EXPECT_EQ(start(outer)->wait(), 0);
+  EXPECT_EQ(slurp(out), "inner 1\n");
+}
+
+TEST_P(SupervisedLock, KilledSupervisorTakesTheCommandWithIt) {
+  const auto process = start(options("echo $$ >" + dir_.file("pid") + "; exec sleep 1000"));
+  const pid_t command = std::stoi(await_line("pid"));
+  process->kill();
+  const auto next = open_lock(lock_, "engine-1");
+  ASSERT_EQ(next->acquire(soon()).outcome, LockWait::kLocked);
+  // The lock came when the last that inherited it was gone.
+  EXPECT_FALSE(os::process_start_time(command) &&
+               std::filesystem::exists("/proc/" + std::to_string(command) + "/exe"));
+}
+
+TEST_P(SupervisedLock, TimeoutIsTheBusyStatus) {
+  Forked first(holder("engine-9"));
+  ASSERT_EQ(first.read(), 1U);
+  AcquireOptions wanted = options("exit 0");
+  wanted.timeout = std::chrono::milliseconds(20);
+  wanted.busy_status = 9;
+  EXPECT_EQ(start(wanted)->wait(), 9);
+}
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{{"Flock",
+                                      [](const TempDir& dir) -> std::unique_ptr<Backend> {
+                                        return std::make_unique<FlockBackend>(dir);
+                                      }},
+                                     {"Lockd", [](const TempDir& dir) -> std::unique_ptr<Backend> {
+                                        return std::make_unique<LockdBackend>(dir);
+                                      }}};
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Backends, LockContract, testing::ValuesIn(kinds()), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, SupervisedLock, testing::ValuesIn(kinds()), name_of);
+
+// --- Where turns are promised.
+
+using FifoLock = LockContract;
+
+TEST_P(FifoLock, GrantsComeInTheOrderOfAsking) {
+  auto first = std::make_unique<Forked>(holder("first"));
+  ASSERT_EQ(first->read(), 1U);
+  std::vector<std::unique_ptr<Forked>> queue;
+  for (std::size_t i = 0; i < 8; ++i) {
+    queue.push_back(std::make_unique<Forked>(holder("q" + std::to_string(i))));
+    await_waiters(i + 1);
+  }
+  const LockStatus status = read_lock_status(lock_);
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    EXPECT_EQ(status.waiters[i], (Waiter{queue[i]->pid(), "q" + std::to_string(i)}));
+  }
+  first->kill();
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    EXPECT_EQ(queue[i]->read(), i + 2);
+    queue[i]->kill();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kinds()[1]), name_of);
+
+}  // namespace
+}  // namespace fo::lock

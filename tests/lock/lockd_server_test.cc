@@ -1,0 +1,794 @@
+// The lock server with real sockets, real processes and real deaths. Decision 8's table first.
+#include "lock/lockd_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+#include "base/deadline.h"
+#include "lock/grant.h"
+#include "lock/lockd_state.h"
+#include "lock/support.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using base::UniqueFd;
+using std::chrono::milliseconds;
+using test::Forked;
+using test::kLong;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Deadline soon() { return Deadline::after(kLong); }
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+    reader.reset(ends[0]);
+    writer.reset(ends[1]);
+  }
+  UniqueFd reader;
+  UniqueFd writer;
+};
+
+// A client that says whatever the test wants.
+class Client {
+ public:
+  explicit Client(const std::string& socket) : socket_(os::connect_unix(socket, soon())) {}
+
+  // False when the server has gone, or let us go.
+  bool send(std::string_view bytes, const std::vector<int>& fds = {}) {
+    const auto sent = os::send_with_fds(socket_.get(), std::as_bytes(std::span(bytes)), fds);
+    return sent == static_cast<std::ptrdiff_t>(bytes.size());
+  }
+  void ask(const LockdRequest& request, const std::vector<int>& fds = {}) {
+    EXPECT_TRUE(send(encode_request(request), fds));
+  }
+
+  // The next answer; nullopt when the server closed the connection.
+  std::optional<LockdAnswer> hear() {
+    for (;;) {
+      if (const auto line = lines_.take_line()) return decode_answer(*line);
+      pollfd ready{socket_.get(), POLLIN, 0};
+      if (::poll(&ready, 1, soon().poll_timeout()) != 1) throw std::runtime_error("no answer");
+      char bytes[4096];
+      const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, 0);
+      if (got <= 0) return std::nullopt;
+      lines_.append({bytes, static_cast<std::size_t>(got)});
+    }
+  }
+  // As a word; "" when the connection was closed.
+  std::string hear_word() {
+    const auto answer = hear();
+    if (!answer) return "";
+    if (const auto* waiting = std::get_if<WaitingAnswer>(&*answer)) {
+      return "waiting for " + waiting->holder.value_or("nobody");
+    }
+    if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
+      return "granted " + std::to_string(granted->generation);
+    }
+    if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
+      return "refused " + std::to_string(to_int(refused->status));
+    }
+    return "status";
+  }
+  // Nothing has come that was not read, and the connection is open.
+  bool hears_nothing() {
+    pollfd ready{socket_.get(), POLLIN, 0};
+    return lines_.empty() && ::poll(&ready, 1, 0) == 0;
+  }
+  void close() { socket_.reset(); }
+  [[nodiscard]] int fd() const { return socket_.get(); }
+
+ private:
+  UniqueFd socket_;
+  LineBuffer lines_{kMostAnswerBytes};
+};
+
+class LockdServer : public testing::Test {
+ protected:
+  LockdServer() {
+    config_.socket_path = dir_.file("lock.sock");
+    config_.reconnect_window = std::chrono::hours(1);
+  }
+  ~LockdServer() override {
+    if (server_) kill_server();
+  }
+
+  // Ready when this returns. `before` runs in the server's process.
+  void start(const std::function<void()>& before = [] {}) {
+    Pipe ready;
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    server_ = std::make_unique<os::Child>(os::fork_child(
+        [&] {
+          before();
+          LockdConfig config = config_;
+          config.ready_fd = ready.writer.release();
+          return serve_lock(config);
+        },
+        options));
+    ready.writer.reset();
+    char mark = 0;
+    ASSERT_EQ(::read(ready.reader.get(), &mark, 1), 1) << "the server did not get ready";
+  }
+  int end_server(int signal) {
+    server_->signal(signal);
+    const int status = server_->wait(soon()).value_or(-1);
+    server_.reset();
+    return status;
+  }
+  void kill_server() { EXPECT_EQ(end_server(SIGKILL), 128 + SIGKILL); }
+
+  [[nodiscard]] Client connect() const { return Client(config_.socket_path); }
+  [[nodiscard]] Client acquire(const std::string& id,
+                               std::optional<std::uint64_t> claim = std::nullopt,
+                               const std::vector<int>& fds = {}) const {
+    Client client = connect();
+    client.ask(AcquireRequest{id, claim}, fds);
+    return client;
+  }
+  // A process that acquires the lock and keeps it; `more` is done in it once it is told.
+  Forked hold_in_child(const std::string& id, const std::vector<int>& fds = {}) const {
+    return Forked([this, id, fds](int ready) {
+      Client client = acquire(id, std::nullopt, fds);
+      for (;;) {
+        const auto answer = client.hear();
+        if (!answer) break;
+        if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
+          test::say(ready, granted->generation);
+        }
+      }
+      for (;;) ::pause();
+      return 0;
+    });
+  }
+
+  [[nodiscard]] StatusAnswer status() const {
+    Client client = connect();
+    client.ask(StatusRequest{});
+    return std::get<StatusAnswer>(client.hear().value());
+  }
+  void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
+    const Deadline deadline = soon();
+    while (!wanted(status())) ASSERT_FALSE(deadline.expired());
+  }
+  [[nodiscard]] std::string state_path() const { return config_.socket_path + ".state"; }
+  [[nodiscard]] LockdState state() const { return load_state(state_path()).state; }
+  void write_state(const LockdState& state) const {
+    test::spill(state_path(), encode_state(state));
+  }
+  [[nodiscard]] std::ptrdiff_t fds_of_server() const {
+    const std::string folder = "/proc/" + std::to_string(server_->pid()) + "/fd";
+    return std::distance(std::filesystem::directory_iterator(folder), {});
+  }
+  void expect_no_fd_left(std::ptrdiff_t before) const {
+    const Deadline deadline = soon();
+    while (fds_of_server() != before && !deadline.expired()) {
+    }
+    EXPECT_EQ(fds_of_server(), before);
+  }
+
+  test::TempDir dir_;
+  LockdConfig config_;
+  std::unique_ptr<os::Child> server_;
+};
+
+LockdState held(const std::string& holder, std::uint64_t generation,
+                std::vector<RecordedProcess> processes = {}) {
+  LockdState state;
+  state.holder = holder;
+  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.generation = state.last_generation = generation;
+  state.connections = std::max<std::size_t>(processes.size(), 1);
+  state.processes = std::move(processes);
+  return state;
+}
+
+// --- decision 8
+// -----------------------------------------------------------------------------------
+
+TEST_F(LockdServer, CrashWithAHealthyHolderIsNoFailover) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  kill_server();
+  EXPECT_EQ(holder.hear_word(), "");
+  EXPECT_EQ(waiter.hear_word(), "");
+  start();
+  waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  EXPECT_EQ(status().window_left.has_value(), true);
+  holder = acquire("a", 1);
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  EXPECT_EQ(status().window_left, std::nullopt);
+  EXPECT_TRUE(waiter.hears_nothing());
+  holder.close();
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+}
+
+TEST_F(LockdServer, CrashWithADeadHolderIsAFailoverWhenTheWindowIsOver) {
+  start();
+  Forked holder = hold_in_child("a");
+  ASSERT_EQ(holder.read(), 1U);
+  kill_server();
+  holder.kill();
+  config_.reconnect_window = milliseconds(100);
+  start();
+  Client first = acquire("b");
+  Client second = acquire("c");
+  EXPECT_EQ(first.hear_word(), "waiting for a");
+  EXPECT_EQ(first.hear_word(), "granted 2");
+  EXPECT_EQ(second.hear_word(), "waiting for a");
+  EXPECT_EQ(second.hear_word(), "waiting for b");
+}
+
+TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
+  start();
+  Forked holder = hold_in_child("a");
+  ASSERT_EQ(holder.read(), 1U);
+  ASSERT_EQ(::kill(holder.pid(), SIGSTOP), 0);
+  kill_server();
+  config_.reconnect_window = milliseconds(50);
+  start();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  expect_soon([](const StatusAnswer& now) { return now.window_left == milliseconds(0); });
+  EXPECT_THAT(status().awaited_pids, ElementsAre(holder.pid()));
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_TRUE(waiter.hears_nothing());
+  holder.kill();
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+}
+
+TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHolderIsFenced) {
+  const auto elsewhere = [] {
+    if (::unshare(CLONE_NEWPID) != 0) _exit(100);
+    // The first process of the namespace serves; this one ends with it.
+    const pid_t pid = ::fork();
+    if (pid == 0) return;
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+  };
+  if (test::status_of([&] {
+        const os::Child probe = os::fork_child([] { return ::unshare(CLONE_NEWPID) == 0 ? 0 : 1; });
+        if (probe.wait(soon()) != 0) throw base::Error(ExitStatus::kNotPermitted, "unshare");
+      }) != ExitStatus::kOk) {
+    GTEST_SKIP() << "pid namespaces are not permitted here";
+  }
+  // Killing the process around the namespace leaves the server, so it is ended by its lifeline:
+  // the parent's death.
+  const auto in_namespace = [&] {
+    elsewhere();
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  };
+  start(in_namespace);
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  EXPECT_THAT(state().processes, IsEmpty());
+  EXPECT_EQ(state().connections, 1U);
+  EXPECT_THAT(status().connections, ElementsAre(StatusAnswer::Connection{std::nullopt, true}));
+  kill_server();
+  EXPECT_EQ(holder.hear_word(), "");
+  config_.reconnect_window = milliseconds(50);
+  start(in_namespace);
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+  Client late = acquire("a", 1);
+  EXPECT_EQ(late.hear_word(), "refused 75");
+  EXPECT_EQ(late.hear_word(), "");
+  EXPECT_TRUE(waiter.hears_nothing());
+}
+
+TEST_F(LockdServer, WhenAllCrashTheFirstToComeIsNext) {
+  start();
+  Forked holder = hold_in_child("a");
+  ASSERT_EQ(holder.read(), 1U);
+  kill_server();
+  holder.kill();
+  config_.reconnect_window = milliseconds(50);
+  start();
+  expect_soon([](const StatusAnswer& now) { return !now.holder; });
+  Client again = acquire("a");
+  EXPECT_EQ(again.hear_word(), "granted 2");
+}
+
+// --- death at every step
+// --------------------------------------------------------------------------
+
+TEST_F(LockdServer, AGrantThatWasRecordedAndNeverToldIsStillItsClients) {
+  write_state(held("b", 5, {*describe_process(::getpid())}));
+  start();
+  Client other = acquire("c");
+  EXPECT_EQ(other.hear_word(), "waiting for b");
+  Client client = acquire("b");
+  EXPECT_EQ(client.hear_word(), "granted 5");
+  EXPECT_EQ(status().granted_at, parse_time("2026-11-21T05:33:00.123Z"));
+}
+
+TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
+  start();
+  Forked holder([this](int ready) {
+    std::optional<std::uint64_t> claim;
+    for (;;) {
+      try {
+        Client client = acquire("a", claim);
+        while (const auto answer = client.hear()) {
+          const auto* granted = std::get_if<GrantedAnswer>(&*answer);
+          if (granted == nullptr) continue;
+          claim = granted->generation;
+          test::say(ready, *claim);
+        }
+      } catch (const base::Error&) {
+      }
+    }
+    return 0;
+  });
+  ASSERT_EQ(holder.read(), 1U);
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  for (int i = 0; i < 20; ++i) {
+    kill_server();
+    start();
+    ASSERT_EQ(holder.read(), 1U);
+    waiter = acquire("b");
+    EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  }
+  holder.kill();
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+}
+
+TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    start();
+    Client holder = acquire("a");
+    const std::string word = holder.hear_word();
+    EXPECT_EQ(end_server(signal), 0);
+    EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
+    EXPECT_EQ(state().holder, "a");
+    EXPECT_EQ(holder.hear_word(), "");
+    start();
+    holder = acquire("a", 1);
+    EXPECT_EQ(holder.hear_word(), "granted 1");
+    kill_server();
+    std::filesystem::remove(state_path());
+  }
+}
+
+TEST_F(LockdServer, AStoppedHolderHoldsAndAStoppedWaiterIsGranted) {
+  start();
+  Forked holder = hold_in_child("a");
+  ASSERT_EQ(holder.read(), 1U);
+  Forked waiter = hold_in_child("b");
+  expect_soon([](const StatusAnswer& now) { return now.waiters.size() == 1; });
+  ASSERT_EQ(::kill(holder.pid(), SIGSTOP), 0);
+  ASSERT_EQ(::kill(waiter.pid(), SIGSTOP), 0);
+  EXPECT_EQ(status().holder, "a");
+  holder.kill();
+  expect_soon([](const StatusAnswer& now) { return now.holder == "b"; });
+  ASSERT_EQ(::kill(waiter.pid(), SIGCONT), 0);
+  EXPECT_EQ(waiter.read(), 2U);
+}
+
+TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
+  start();
+  Forked holder = hold_in_child("a");
+  ASSERT_EQ(holder.read(), 1U);
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  server_->signal(SIGSTOP);
+  holder.kill();
+  Client late = acquire("c");
+  server_->signal(SIGCONT);
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+  waiter.close();
+  std::string word;
+  while ((word = late.hear_word()).starts_with("waiting")) {
+  }
+  EXPECT_EQ(word, "granted 3");
+}
+
+// --- the state file
+// -------------------------------------------------------------------------------
+
+TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
+  const std::string folder = dir_.file("state");
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  config_.state_path = folder + "/lock";
+  start();
+  ASSERT_EQ(::rename(folder.c_str(), (folder + ".gone").c_str()), 0);
+  Client first = acquire("a");
+  Client second = acquire("b");
+  EXPECT_EQ(first.hear_word(), "waiting for nobody");
+  EXPECT_EQ(status().holder, std::nullopt);
+  EXPECT_EQ(status().generation, 0U);
+  first.close();
+  EXPECT_EQ(second.hear_word(), "waiting for nobody");
+  ASSERT_EQ(::rename((folder + ".gone").c_str(), folder.c_str()), 0);
+  std::string word;
+  while ((word = second.hear_word()).starts_with("waiting")) {
+  }
+  EXPECT_EQ(word, "granted 2");
+  EXPECT_EQ(load_state(config_.state_path).state.holder, "b");
+}
+
+TEST_F(LockdServer, RecordsGrantsJoinsAndTheEnd) {
+  start();
+  Client first = acquire("a");
+  EXPECT_EQ(first.hear_word(), "granted 1");
+  EXPECT_EQ(state().holder, "a");
+  EXPECT_EQ(state().generation, 1U);
+  EXPECT_THAT(state().processes, ElementsAre(*describe_process(::getpid())));
+  Forked second = hold_in_child("a");
+  ASSERT_EQ(second.read(), 1U);
+  EXPECT_EQ(state().processes.size(), 2U);
+  second.kill();
+  first.close();
+  const Deadline deadline = soon();
+  while (state().holder) ASSERT_FALSE(deadline.expired());
+  EXPECT_EQ(state().generation, 1U);
+}
+
+TEST_F(LockdServer, AFileCutAtAnyLengthIsOneWindowWithoutGrants) {
+  const std::string whole = encode_state(held("a", 7, {{1 << 21, 5, 1}}));
+  for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
+    test::spill(state_path(), whole.substr(0, size));
+    start();
+    Client other = acquire("b");
+    EXPECT_EQ(other.hear_word(), "waiting for nobody") << size;
+    if (size % 16 == 0) {
+      Client holder = acquire("a", 7);
+      EXPECT_EQ(holder.hear_word(), "granted 7") << size;
+      EXPECT_EQ(other.hear_word(), "waiting for a") << size;
+      Client liar = acquire("c", 9);
+      EXPECT_EQ(liar.hear_word(), "refused 75");
+    }
+    kill_server();
+  }
+}
+
+TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
+  test::spill(state_path(), "{");
+  config_.reconnect_window = milliseconds(20);
+  start();
+  Client client = acquire("a");
+  EXPECT_EQ(client.hear_word(), "waiting for nobody");
+  const auto granted = std::get<GrantedAnswer>(client.hear().value());
+  EXPECT_GT(granted.generation, 1795000000000U);
+}
+
+TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  kill_server();
+  std::filesystem::remove(state_path());
+  start();
+  Client liar = connect();
+  holder = acquire("a", 6);
+  EXPECT_EQ(holder.hear_word(), "granted 6");
+  liar.ask(AcquireRequest{"b", 5});
+  EXPECT_EQ(liar.hear_word(), "refused 75");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  holder.close();
+  EXPECT_EQ(waiter.hear_word(), "granted 7");
+}
+
+TEST_F(LockdServer, AStateFileThatCannotBeReadEndsItAtOnce) {
+  ASSERT_EQ(::mkdir(state_path().c_str(), 0700), 0);
+  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kOsError);
+  EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
+}
+
+// --- queue, ranks, lifelines
+// ----------------------------------------------------------------------
+
+TEST_F(LockdServer, GrantsInTheOrderOfTheQueue) {
+  start();
+  std::vector<Client> clients;
+  for (int i = 0; i < 50; ++i) {
+    clients.push_back(acquire("engine-" + std::to_string(i)));
+    EXPECT_EQ(clients.back().hear_word(), i == 0 ? "granted 1" : "waiting for engine-0");
+  }
+  const StatusAnswer now = status();
+  EXPECT_EQ(now.waiters.size(), 49U);
+  EXPECT_EQ(now.waiters.front().engine_id, "engine-1");
+  EXPECT_EQ(now.waiters.front().pid, ::getpid());
+  for (std::size_t i = 0; i + 1 < clients.size(); ++i) {
+    clients[i].close();
+    std::string word;
+    while ((word = clients[i + 1].hear_word()).starts_with("waiting")) {
+    }
+    EXPECT_EQ(word, "granted " + std::to_string(i + 2));
+  }
+}
+
+TEST_F(LockdServer, ConnectionsOfOneEngineShareTheLock) {
+  start();
+  Client first = acquire("a");
+  EXPECT_EQ(first.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client second = acquire("a");
+  EXPECT_EQ(second.hear_word(), "granted 1");
+  EXPECT_EQ(status().connections.size(), 2U);
+  first.close();
+  expect_soon([](const StatusAnswer& now) { return now.connections.size() == 1; });
+  EXPECT_TRUE(waiter.hears_nothing());
+  second.close();
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+}
+
+TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
+  start();
+  auto lifeline = std::make_unique<Pipe>();
+  const std::vector<int> fds{lifeline->reader.get()};
+  Forked holder = hold_in_child("a", fds);
+  ASSERT_EQ(holder.read(), 1U);
+  // A worker that has nothing of its parent's but the writing end.
+  Forked worker([&](int) {
+    lifeline->reader.reset();
+    for (;;) ::pause();
+    return 0;
+  });
+  lifeline.reset();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  holder.kill();
+  expect_soon([](const StatusAnswer& now) {
+    return now.connections.size() == 1 && !now.connections[0].connected;
+  });
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_TRUE(waiter.hears_nothing());
+  // Another of that name is not the holder.
+  Client namesake = acquire("a");
+  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  worker.kill();
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+}
+
+TEST_F(LockdServer, WhatIsWrittenIntoALifelineDoesNotMatter) {
+  start();
+  Pipe lifeline;
+  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  lifeline.reader.reset();
+  os::write_all(lifeline.writer.get(), std::string(1 << 20, 'x'), "fill the lifeline");
+  holder.close();
+  expect_soon([](const StatusAnswer& now) { return !now.connections.at(0).connected; });
+  os::write_all(lifeline.writer.get(), std::string(1 << 20, 'x'), "fill the lifeline");
+  EXPECT_EQ(status().holder, "a");
+  lifeline.writer.reset();
+  expect_soon([](const StatusAnswer& now) { return !now.holder; });
+}
+
+TEST_F(LockdServer, AWaiterLeavesTheQueueWithItsConnectionWhateverItsLifeline) {
+  start();
+  const Client holder = acquire("a");
+  Pipe lifeline;
+  Client waiter = acquire("b", std::nullopt, {lifeline.reader.get()});
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  waiter.close();
+  expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
+}
+
+TEST_F(LockdServer, ALifelineThatIsOverFromTheStartIsNone) {
+  start();
+  Pipe lifeline;
+  lifeline.writer.reset();
+  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  holder.close();
+  expect_soon([](const StatusAnswer& now) { return !now.holder; });
+}
+
+TEST_F(LockdServer, AHolderWithALifelineComesBackAfterItsConnectionBroke) {
+  start();
+  Pipe lifeline;
+  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  holder.close();
+  expect_soon([](const StatusAnswer& now) { return !now.connections.at(0).connected; });
+  holder = acquire("a", 1);
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  lifeline.writer.reset();
+  expect_soon([](const StatusAnswer& now) { return now.connections.size() == 1; });
+  EXPECT_EQ(status().holder, "a");
+}
+
+// --- hostile peers
+// --------------------------------------------------------------------------------
+
+TEST_F(LockdServer, AnEndThatIsNoReadingEndOfAPipeIsRefused) {
+  start();
+  const std::ptrdiff_t before = fds_of_server();
+  const Pipe pipe;
+  const std::string fifo = dir_.file("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const UniqueFd both = os::open_file(fifo, O_RDWR);
+  const UniqueFd file = os::open_file(dir_.file("file"), O_RDWR | O_CREAT);
+  const Client socket = connect();
+  for (const std::vector<int>& fds :
+       std::vector<std::vector<int>>{{pipe.writer.get()},
+                                     {both.get()},
+                                     {file.get()},
+                                     {socket.fd()},
+                                     {pipe.reader.get(), pipe.reader.get()},
+                                     std::vector<int>(os::kMaxFdsPerMessage, pipe.reader.get())}) {
+    Client client = acquire("a", std::nullopt, fds);
+    EXPECT_EQ(client.hear_word(), "refused 76");
+    EXPECT_EQ(client.hear_word(), "");
+  }
+  EXPECT_EQ(status().holder, std::nullopt);
+  expect_no_fd_left(before + 1);  // `socket`
+}
+
+TEST_F(LockdServer, ADescriptorWithAnyOtherMessageIsRefused) {
+  start();
+  const std::ptrdiff_t before = fds_of_server();
+  const Pipe pipe;
+  {
+    Client client = connect();
+    client.ask(StatusRequest{}, {pipe.reader.get()});
+    EXPECT_EQ(client.hear_word(), "refused 76");
+  }
+  {
+    Client client = acquire("a");
+    EXPECT_EQ(client.hear_word(), "granted 1");
+    client.send("x", {pipe.reader.get()});
+    EXPECT_EQ(client.hear_word(), "refused 76");
+  }
+  {
+    Client client = connect();
+    client.send("{", {pipe.reader.get()});
+    client.send("\"", {pipe.reader.get()});
+    EXPECT_EQ(client.hear_word(), "refused 76");
+  }
+  expect_soon([](const StatusAnswer& now) { return !now.holder; });
+  expect_no_fd_left(before);
+}
+
+TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
+  start();
+  const std::ptrdiff_t before = fds_of_server();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  for (const std::string& bytes :
+       {std::string("\n"), std::string("GET / HTTP/1.1\r\n"), std::string("\0\0\0\n", 4),
+        std::string(4096, 'x'), std::string(100000, '['),
+        std::string("{\"request\":\"release\"}\n"), std::string("\xff\xfe\n")}) {
+    Client client = connect();
+    client.send(bytes);
+    EXPECT_EQ(client.hear_word(), "refused 76");
+    EXPECT_EQ(client.hear_word(), "");
+  }
+  Client nameless = acquire("");
+  EXPECT_EQ(nameless.hear_word(), "refused 78");
+  Client twice = connect();
+  twice.ask(StatusRequest{});
+  twice.ask(AcquireRequest{"b"});
+  EXPECT_EQ(twice.hear_word(), "status");
+  EXPECT_EQ(twice.hear_word(), "refused 76");
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_TRUE(status().waiters.empty());
+  EXPECT_TRUE(holder.hears_nothing());
+  expect_no_fd_left(before + 1);
+}
+
+TEST_F(LockdServer, ARequestMayComeByteByByteAndManyAtOnce) {
+  start();
+  Client client = connect();
+  for (const char c : encode_request(StatusRequest{})) ASSERT_TRUE(client.send({&c, 1}));
+  EXPECT_EQ(client.hear_word(), "status");
+  const std::string one = encode_request(StatusRequest{});
+  ASSERT_TRUE(client.send(one + one + one));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.hear_word(), "status");
+}
+
+TEST_F(LockdServer, WhoSaysNothingIsDroppedAndWhoHoldsIsNot) {
+  config_.silence_limit = milliseconds(50);
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client silent = connect();
+  Client half = connect();
+  half.send("{\"request\":");
+  Client watcher = connect();
+  watcher.ask(StatusRequest{});
+  EXPECT_EQ(watcher.hear_word(), "status");
+  EXPECT_EQ(silent.hear_word(), "");
+  EXPECT_EQ(half.hear_word(), "");
+  EXPECT_EQ(watcher.hear_word(), "");
+  EXPECT_TRUE(holder.hears_nothing());
+  EXPECT_TRUE(waiter.hears_nothing());
+}
+
+TEST_F(LockdServer, TwoHundredIdleConnectionsDisturbNobody) {
+  start();
+  std::vector<Client> idle;
+  for (int i = 0; i < 200; ++i) idle.push_back(connect());
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+}
+
+TEST_F(LockdServer, MoreConnectionsThanThereArePlacesWait) {
+  config_.max_connections = 2;
+  start();
+  Client first = acquire("a");
+  EXPECT_EQ(first.hear_word(), "granted 1");
+  Client second = acquire("b");
+  EXPECT_EQ(second.hear_word(), "waiting for a");
+  Client third = acquire("c");
+  second.close();
+  EXPECT_EQ(third.hear_word(), "waiting for a");
+}
+
+TEST_F(LockdServer, WhoDoesNotReadItsAnswersIsDropped) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client deaf = connect();
+  const std::string line = encode_request(StatusRequest{});
+  const Deadline deadline = soon();
+  while (deaf.send(line)) ASSERT_FALSE(deadline.expired());
+  EXPECT_EQ(status().holder, "a");
+}
+
+TEST_F(LockdServer, AnotherUsersProcessIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  start();
+  struct stat info {};
+  ASSERT_EQ(::stat(config_.socket_path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  ASSERT_EQ(::chmod(config_.socket_path.c_str(), 0666), 0);
+  ASSERT_EQ(::chmod(std::filesystem::path(config_.socket_path).parent_path().c_str(), 0755), 0);
+  const os::Child stranger = os::fork_child([this] {
+    if (::setuid(65534) != 0) return 1;
+    Client client = connect();
+    return client.hear_word() == "refused 77" && client.hear_word().empty() ? 0 : 2;
+  });
+  EXPECT_EQ(stranger.wait(soon()), 0);
+}
+
+// --- one server
+// -----------------------------------------------------------------------------------
+
+TEST_F(LockdServer, ASecondServerIsRefusedTheSocketAndTheStateFile) {
+  start();
+  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
+  LockdConfig other = config_;
+  other.socket_path = dir_.file("other.sock");
+  other.state_path = state_path();
+  EXPECT_EQ(test::status_of([&] { serve_lock(other); }), ExitStatus::kCannotCreate);
+  EXPECT_FALSE(std::filesystem::exists(other.socket_path));
+  EXPECT_EQ(status().generation, 0U);
+}
+
+}  // namespace
+}  // namespace fo::lock

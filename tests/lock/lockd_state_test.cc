@@ -1,0 +1,136 @@
+#include "lock/lockd_state.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "lock/support.h"
+#include "os/process.h"
+#include "support/failure.h"
+
+namespace fo::lock {
+namespace {
+
+using base::ExitStatus;
+using test::failure_of;
+using test::Forked;
+using test::slurp;
+using test::spill;
+using test::TempDir;
+
+LockdState sample() {
+  LockdState state;
+  state.holder = "engine-\"0\"";
+  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.generation = 7;
+  state.last_generation = 9;
+  state.connections = 3;
+  state.processes = {{12, 1234, 4026531836}, {13, 18446744073709551615U, 1}};
+  return state;
+}
+
+TEST(LockdState, ComesBackAsItWas) {
+  EXPECT_EQ(decode_state(encode_state(sample())), sample());
+  LockdState nobody;
+  nobody.generation = nobody.last_generation = 7;
+  EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
+  EXPECT_EQ(decode_state(encode_state({})), LockdState{});
+}
+
+TEST(LockdState, ReadsTheFileOfTheSpecification) {
+  const auto state = decode_state(
+      R"({"holder":"engine-a","granted_at":"2026-02-17T10:05:30.000Z","generation":7})");
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->holder, "engine-a");
+  EXPECT_EQ(state->last_generation, 7U);
+  EXPECT_EQ(state->connections, 1U);
+}
+
+TEST(LockdState, EveryTruncationIsDamage) {
+  std::string bytes = encode_state(sample());
+  bytes.pop_back();
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_EQ(decode_state(bytes.substr(0, size)), std::nullopt) << size;
+  }
+}
+
+TEST(LockdState, WhatDoesNotFitIsDamage) {
+  for (
+      const char* bytes :
+      {"null", "[]", R"({"holder":null})", R"({"generation":1})",
+       R"({"holder":7,"granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
+       R"({"holder":"","granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
+       R"({"holder":"e","granted_at":null,"generation":7})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":0})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":-7})",
+       R"({"holder":null,"generation":9007199254740993})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"processes":{"a":1}})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"processes":[{"pid":4294967296,"start_time":1,"pid_ns":1}]})"}) {
+    EXPECT_EQ(decode_state(bytes), std::nullopt) << bytes;
+  }
+}
+
+TEST(LockdState, NoFileIsNoHolder) {
+  const TempDir dir;
+  EXPECT_EQ(load_state(dir.file("none")).kind, LoadedState::Kind::kNone);
+}
+
+TEST(LockdState, EmptyGarbageAndHugeFilesAreDamaged) {
+  const TempDir dir;
+  for (const std::string& bytes :
+       {std::string(), std::string("{"), std::string(100, '\0'), std::string((1 << 20) + 1, ' ')}) {
+    spill(dir.file("state"), bytes);
+    EXPECT_EQ(load_state(dir.file("state")).kind, LoadedState::Kind::kDamaged) << bytes.size();
+  }
+  spill(dir.file("state"), encode_state(sample()));
+  const LoadedState loaded = load_state(dir.file("state"));
+  EXPECT_EQ(loaded.kind, LoadedState::Kind::kState);
+  EXPECT_EQ(loaded.state, sample());
+}
+
+TEST(LockdState, AFileThatCannotBeReadIsAnError) {
+  const TempDir dir;
+  ASSERT_EQ(::mkdir(dir.file("state").c_str(), 0700), 0);
+  EXPECT_EQ(failure_of([&] { load_state(dir.file("state")); }).status, ExitStatus::kOsError);
+}
+
+TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {
+  Forked child([](int) {
+    for (;;) ::pause();
+    return 0;
+  });
+  const auto process = describe_process(child.pid());
+  ASSERT_TRUE(process);
+  EXPECT_EQ(process->pid_ns, os::own_pid_namespace());
+  EXPECT_TRUE(open_running(*process));
+  RecordedProcess other = *process;
+  ++other.start_time;
+  EXPECT_FALSE(open_running(other));
+  RecordedProcess elsewhere = *process;
+  ++elsewhere.pid_ns;
+  EXPECT_FALSE(open_running(elsewhere));
+  child.kill();
+  EXPECT_FALSE(open_running(*process));
+  EXPECT_FALSE(describe_process(process->pid));
+  EXPECT_FALSE(describe_process(0));
+}
+
+TEST(RecordedProcesses, AZombieHasEnded) {
+  Forked child([](int) {
+    for (;;) ::pause();
+    return 0;
+  });
+  const auto process = describe_process(child.pid());
+  ASSERT_TRUE(process);
+  ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(describe_process(child.pid()));
+  EXPECT_FALSE(open_running(*process));
+}
+
+}  // namespace
+}  // namespace fo::lock
