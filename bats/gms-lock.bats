@@ -581,3 +581,165 @@ last_generation: 2" ]
   echo >"$T/end"
   run -0 lock acquire --timeout 20s -- true
 }
+
+# --- a lock server --------------------------------------------------------------------------------
+
+# A server, which answers when this returns. Sets LOCKD.
+start_lockd() {
+  export FAILOVER_LOCK_PATH=unix:$T/lock.sock
+  start_bg lockd gms-lockd -q --socket "$T/lock.sock" --reconnect-window 300ms
+  LOCKD=$BG_PID
+  wait_for "gms-probe lock"
+}
+kill_lockd() {
+  kill -KILL "$LOCKD"
+  wait_exit "$LOCKD"
+}
+
+@test "lock server: a supervised command, owner, status, refusal; the exec form is refused" {
+  start_lockd
+  run -1 lock owner
+  start_holder engine-7
+  run -0 lock owner
+  [ "$output" = engine-7 ]
+  [ "$(lock status | field holder)" = engine-7 ]
+  [ "$(lock status | field generation)" = 1 ]
+  [ "$(lock status | field pid)" = "$BG_PID" ]
+  run --separate-stderr lock acquire --nonblock -- touch "$T/ran"
+  [ "$status" -eq 75 ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock.sock': held by 'engine-7'" ]
+  run --separate-stderr lock acquire --exec -- touch "$T/ran"
+  [ "$status" -eq 64 ]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock.sock': only a flock can be left to the command; "* ]]
+  run -64 lock acquire --fd 9 -- touch "$T/ran"
+  [ ! -e "$T/ran" ]
+}
+
+@test "lock server: ranks of one engine hold the lock together, the last one frees it" {
+  start_lockd
+  start_bg rank-0 gms-lock acquire --id engine-0 -- sleep 1000
+  first=$BG_PID
+  wait_for 'gms-probe lock --holder engine-0'
+  start_bg rank-1 gms-lock acquire --id engine-0 -- sleep 1000
+  second=$BG_PID
+  wait_for '[ "$(lock status | grep -c "holds the lock")" -eq 2 ]'
+  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
+  wait_for 'lock status | grep -q ^waiter:'
+  kill -KILL "$first"
+  wait_exit "$first"
+  [ "$(lock owner)" = engine-0 ]
+  [ ! -e "$T/ran" ]
+  kill -KILL "$second"
+  wait_for "[ -e $T/ran ]"
+}
+
+@test "lock server: its crash is no failover for a healthy engine" {
+  start_lockd
+  start_holder engine-0 --status-fd 7 7>"$T/events"
+  engine=$BG_PID
+  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
+  wait_for 'lock status | grep -q ^waiter:'
+  for _ in 1 2 3; do
+    kill_lockd
+    start_lockd
+    wait_for 'gms-probe lock --holder engine-0'
+    wait_for 'lock status | grep -q ^waiter:'
+    wait_for '! lock status | grep -q ^window_left:'
+  done
+  [ "$(lock status | field generation)" = 1 ]
+  kill -0 "$(cat "$T/engine-0.cmd")"
+  run ! grep -q lost "$T/events"
+  [ ! -e "$T/ran" ]
+  kill -KILL "$engine"
+  wait_for "[ -e $T/ran ]"
+}
+
+@test "lock server: it crashes and the engine dies: the next one comes after the window" {
+  start_lockd
+  start_holder engine-0
+  start_bg other gms-lock acquire --id engine-1 --json -- sh -c \
+    "echo \$FAILOVER_GENERATION >$T/other.gen; exec sleep 1000"
+  wait_for 'lock status | grep -q ^waiter:'
+  kill_lockd
+  kill -KILL "$(cat "$T/engine-0.cmd")"
+  wait_exit "${BG_PIDS[1]}"
+  start_lockd
+  wait_for "[ -s $T/other.gen ]"
+  [ "$(cat "$T/other.gen")" = 2 ]
+}
+
+@test "lock server: it crashes and the engine hangs: nobody else while that lives" {
+  start_lockd
+  start_holder engine-0
+  engine=$BG_PID
+  start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
+  wait_for 'lock status | grep -q ^waiter:'
+  kill -STOP "$engine"
+  kill_lockd
+  start_lockd
+  # The window is over, and still nobody.
+  wait_for 'lock status --json | grep -Eq "\"window_left\":(0|null|0\\.0)"'
+  wait_for 'lock status | grep -q ^waiter:'
+  [ "$(lock owner)" = engine-0 ]
+  [ ! -e "$T/ran" ]
+  kill -CONT "$engine"
+  wait_for '! lock status | grep -q ^window_left:'
+  [ "$(lock status | field generation)" = 1 ]
+  kill -STOP "$engine"
+  kill_lockd
+  start_lockd
+  kill -KILL "$engine"
+  wait_for "[ -e $T/ran ]"
+}
+
+@test "lock server: an engine that another has replaced is killed when it comes back, 75" {
+  start_lockd
+  # shellcheck disable=SC2016
+  start_bg engine gms-lock acquire --id engine-0 --grace 1h -- bash -c \
+    'trap "" TERM; echo $$ >"$0/cmd"; while :; do sleep 0.01; done' "$T"
+  engine=$BG_PID
+  wait_for "[ -s $T/cmd ]"
+  kill -STOP "$engine"
+  kill_lockd
+  # A server that knows nothing of it: as if it could not see that process.
+  rm "$T"/lock.sock.state
+  start_lockd
+  start_holder engine-1
+  kill -CONT "$engine"
+  wait_exit "$engine"
+  [ "$status" -eq 75 ]
+  [ "$(tail -n 1 "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock.sock': the grant of generation 1 is over" ]
+  run ! kill -0 "$(cat "$T/cmd")"
+  [ "$(lock owner)" = engine-1 ]
+}
+
+@test "lock server: when it stays away the role is given up, 76" {
+  start_lockd
+  start_holder engine-0 --status-fd 7 7>"$T/events"
+  kill_lockd
+  wait_exit "$BG_PID"
+  [ "$status" -eq 76 ]
+  [ "$(tail -n 1 "$T/engine-0.err")" = "gms-lock: error: hold lock '$T/lock.sock': the lock server is out of reach" ]
+  grep -q '"event":"lost"' "$T/events"
+  run ! kill -0 "$(cat "$T/engine-0.cmd")"
+}
+
+@test "lock server: a hung one holds nobody up who wants to leave" {
+  start_lockd
+  start_holder engine-0
+  engine=$BG_PID
+  kill -STOP "$LOCKD"
+  start_bg waiter gms-lock acquire --id engine-1 -- touch "$T/ran"
+  # shellcheck disable=SC2016
+  wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  run -75 lock acquire --id engine-1 --timeout 100ms -- touch "$T/ran"
+  kill "$engine"
+  wait_exit "$engine"
+  [ "$status" -eq 143 ]
+  kill -CONT "$LOCKD"
+  run -0 lock acquire --id engine-1 --timeout 20s -- true
+  [ ! -e "$T/ran" ]
+}

@@ -54,8 +54,8 @@ bool receive(int socket, LineBuffer& lines, const std::string& what) {
 
 }  // namespace
 
-LockdLock::LockdLock(std::string path, std::string id)
-    : FailoverLock(std::move(path), std::move(id)) {
+LockdLock::LockdLock(std::string path, std::string id, base::Duration first_contact)
+    : FailoverLock(std::move(path), std::move(id)), first_contact_(first_contact) {
   os::check_socket_path(this->path());
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
@@ -122,7 +122,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
     return reminds ? Deadline::after(reminder.every) : Deadline::never();
   };
   Deadline remind_at = next_reminder();
-  Deadline reach_by = Deadline::after(kFirstContact);
+  Deadline reach_by = Deadline::after(first_contact_);
   for (;;) {
     if (!socket_ && !connect() && reach_by.expired()) {
       throw Error(ExitStatus::kUnavailable, trouble_);
@@ -177,6 +177,12 @@ std::optional<Loss> LockdLock::check_connection() {
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
         return Loss{refused->status, refused->reason, true};
+      }
+      // Somebody may have had the lock in between, and the command knows the old number.
+      const std::uint64_t generation = std::get<GrantedAnswer>(*verdict).generation;
+      if (generation != generation_) {
+        return Loss{ExitStatus::kTryAgain,
+                    "it was granted anew, as generation " + std::to_string(generation), true};
       }
       if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: held again", base::quoted(path()));
       give_up_at_ = Deadline::never();

@@ -21,9 +21,9 @@ inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
 class LockdLock final : public FailoverLock {
  public:
   /// Connects to nothing yet. Throws kConfig for the id, kUsage for a path that is too long.
-  LockdLock(std::string path, std::string id);
+  LockdLock(std::string path, std::string id, base::Duration first_contact = kFirstContact);
 
-  /// Throws kUnavailable for a server that was not reached within kFirstContact, kNotPermitted,
+  /// Throws kUnavailable for a server that was not reached within `first_contact`, kNotPermitted,
   /// kConfig, kProtocol.
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
@@ -44,6 +44,7 @@ class LockdLock final : public FailoverLock {
   std::optional<LockdAnswer> take_verdict();
   std::optional<Loss> check_connection();
 
+  base::Duration first_contact_;
   base::UniqueFd lifeline_writer_;
   base::UniqueFd lifeline_reader_;
   base::UniqueFd socket_;

@@ -1,0 +1,379 @@
+#include "lock/lockd_lock.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "lock/support.h"
+#include "os/fd_passing.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using os::LockWait;
+using test::kLong;
+using test::status_of;
+using test::TempDir;
+
+Deadline soon() { return Deadline::after(kLong); }
+
+// One connection to a server that says what the test wants it to.
+class Peer {
+ public:
+  explicit Peer(base::UniqueFd socket) : socket_(std::move(socket)) {}
+
+  // The next request, and the descriptors that came with it.
+  AcquireRequest read_request() {
+    for (;;) {
+      if (const auto line = lines_.take_line()) {
+        return std::get<AcquireRequest>(decode_request(*line));
+      }
+      std::array<std::byte, 4096> chunk;
+      const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds_);
+      if (got <= 0) throw std::runtime_error("the client is gone");
+      lines_.append({reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got)});
+    }
+  }
+  void say(const std::string& bytes) {
+    ASSERT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void say(const LockdAnswer& answer) { say(encode_answer(answer)); }
+  void close() { socket_.reset(); }
+  // True once nobody has a writing end of the lifeline any more.
+  bool lifeline_ends() {
+    pollfd end{fds_.at(0).get(), POLLIN, 0};
+    return ::poll(&end, 1, Deadline::after(kLong).poll_timeout()) == 1 &&
+           (end.revents & POLLHUP) != 0;
+  }
+  [[nodiscard]] std::size_t fds() const { return fds_.size(); }
+
+ private:
+  base::UniqueFd socket_;
+  LineBuffer lines_{kMostRequestBytes};
+  std::vector<base::UniqueFd> fds_;
+};
+
+class LockdLockTest : public testing::Test {
+ protected:
+  void listen() { listener_ = os::listen_unix(path_); }
+  Peer accept() {
+    pollfd ready{listener_.get(), POLLIN, 0};
+    ::poll(&ready, 1, Deadline::after(kLong).poll_timeout());
+    return Peer(base::UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  }
+  // A server that does `play` while the test goes on.
+  void serve(std::function<void()> play) {
+    listen();
+    server_ = std::thread(std::move(play));
+  }
+  void TearDown() override {
+    if (server_.joinable()) server_.join();
+  }
+  // Until the holder knows what becomes of its lock: a loss, or what `good` waits for.
+  static std::optional<Loss> follow(LockdLock& lock, const std::function<bool()>& good) {
+    const Deadline deadline = soon();
+    while (!deadline.expired()) {
+      if (auto loss = lock.check()) return loss;
+      if (good()) return std::nullopt;
+      const FailoverLock::Watch watch = lock.watch();
+      pollfd ready{watch.fd, watch.events, 0};
+      ::poll(&ready, 1, watch.at.sooner(Deadline::after(std::chrono::milliseconds(5))).poll_timeout());
+    }
+    ADD_FAILURE() << "nothing happened";
+    return std::nullopt;
+  }
+  static GrantedAnswer granted(std::uint64_t generation, int window_ms = 10000) {
+    return {"engine-0", generation, {}, std::chrono::milliseconds(window_ms)};
+  }
+
+  TempDir dir_;
+  std::string path_ = dir_.file("lock.sock");
+  base::UniqueFd listener_;
+  std::thread server_;
+};
+
+TEST_F(LockdLockTest, AsksWithItsIdAndALifelineAndTakesTheGrant) {
+  std::optional<Peer> peer;
+  serve([&] {
+    peer.emplace(accept());
+    EXPECT_EQ(peer->read_request(), (AcquireRequest{"engine-0", std::nullopt}));
+    EXPECT_EQ(peer->fds(), 1U);
+    peer->say(WaitingAnswer{"engine-1", 6, std::chrono::milliseconds(10000)});
+    peer->say(granted(7));
+  });
+  auto lock = std::make_unique<LockdLock>(path_, "engine-0");
+  const auto result = lock->acquire(soon());
+  ASSERT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.generation, 7U);
+  EXPECT_FALSE(lock->check());
+  server_.join();
+  EXPECT_EQ(::fcntl(lock->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  const base::UniqueFd inherited(::fcntl(lock->fd(), F_DUPFD_CLOEXEC, 3));
+  lock.reset();
+  pollfd end{inherited.get(), POLLOUT, 0};
+  EXPECT_EQ(::poll(&end, 1, 0), 1) << "the lifeline has a reader still";
+}
+
+TEST_F(LockdLockTest, LifelineEndsWithTheLastThatHasIt) {
+  std::optional<Peer> peer;
+  serve([&] {
+    peer.emplace(accept());
+    peer->read_request();
+    peer->say(granted(1));
+  });
+  auto lock = std::make_unique<LockdLock>(path_, "engine-0");
+  lock->acquire(soon());
+  server_.join();
+  base::UniqueFd inherited(::fcntl(lock->fd(), F_DUPFD_CLOEXEC, 3));
+  lock.reset();
+  inherited.reset();
+  EXPECT_TRUE(peer->lifeline_ends());
+}
+
+TEST_F(LockdLockTest, ServerThatComesLateIsReached) {
+  serve([] {});
+  listener_.reset();
+  ::unlink(path_.c_str());
+  server_.join();
+  server_ = std::thread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    listen();
+    Peer peer = accept();
+    peer.read_request();
+    peer.say(granted(1));
+  });
+  LockdLock lock(path_, "engine-0");
+  EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
+}
+
+TEST_F(LockdLockTest, ServerThatNeverComesIsUnavailable) {
+  LockdLock lock(path_, "engine-0", std::chrono::milliseconds(120));
+  EXPECT_EQ(status_of([&] { lock.acquire(Deadline::never()); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(lock.acquire(Deadline::after(std::chrono::milliseconds(10))).outcome,
+            LockWait::kDeadline);
+}
+
+TEST_F(LockdLockTest, WaiterAsksAgainWhateverBecameOfTheServer) {
+  serve([&] {
+    accept().close();  // before the request is read
+    accept().read_request();
+    {
+      Peer half = accept();
+      half.read_request();
+      half.say(WaitingAnswer{"engine-1", 6, std::chrono::milliseconds(1)});
+      half.say(encode_answer(granted(7)).substr(0, 20));
+    }
+    Peer peer = accept();
+    EXPECT_EQ(peer.read_request(), (AcquireRequest{"engine-0", std::nullopt}));
+    EXPECT_EQ(peer.fds(), 1U);
+    peer.say(granted(8));
+  });
+  // Contact was made, so it goes on for ever.
+  LockdLock lock(path_, "engine-0");
+  EXPECT_EQ(lock.acquire(soon()).grant.generation, 8U);
+}
+
+TEST_F(LockdLockTest, HolderAsksForItsOwnGrantAgain) {
+  std::atomic<bool> back = false;
+  serve([&] {
+    {
+      Peer peer = accept();
+      peer.read_request();
+      peer.say(granted(5));
+    }
+    accept().close();
+    Peer peer = accept();
+    EXPECT_EQ(peer.read_request(), (AcquireRequest{"engine-0", 5}));
+    EXPECT_EQ(peer.fds(), 1U);
+    peer.say(WaitingAnswer{"engine-0", 5, std::chrono::milliseconds(10000)});
+    peer.say(granted(5));
+    back = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  LockdLock lock(path_, "engine-0");
+  lock.acquire(soon());
+  EXPECT_FALSE(follow(lock, [&] { return back.load(); }));
+}
+
+TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
+  serve([&] {
+    {
+      Peer peer = accept();
+      peer.read_request();
+      peer.say(granted(5));
+    }
+    Peer peer = accept();
+    peer.read_request();
+    peer.say(RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 5 is over"});
+  });
+  LockdLock lock(path_, "engine-0");
+  lock.acquire(soon());
+  const auto loss = follow(lock, [] { return false; });
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
+  EXPECT_EQ(loss->reason, "the grant of generation 5 is over");
+  EXPECT_TRUE(loss->taken);
+  EXPECT_TRUE(lock.check()) << "what is lost stays lost";
+}
+
+TEST_F(LockdLockTest, NewGrantIsNoOldGrant) {
+  serve([&] {
+    {
+      Peer peer = accept();
+      peer.read_request();
+      peer.say(granted(5));
+    }
+    Peer peer = accept();
+    peer.read_request();
+    peer.say(granted(6));
+  });
+  LockdLock lock(path_, "engine-0");
+  lock.acquire(soon());
+  const auto loss = follow(lock, [] { return false; });
+  ASSERT_TRUE(loss);
+  EXPECT_TRUE(loss->taken);
+}
+
+TEST_F(LockdLockTest, ServerThatStaysAwayIsALostLock) {
+  serve([&] {
+    Peer peer = accept();
+    peer.read_request();
+    peer.say(granted(5, 1));
+    listener_.reset();
+  });
+  LockdLock lock(path_, "engine-0");
+  lock.acquire(soon());
+  const auto loss = follow(lock, [] { return false; });
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->status, ExitStatus::kProtocol);
+  EXPECT_EQ(loss->reason, "the lock server is out of reach");
+  EXPECT_FALSE(loss->taken);
+}
+
+TEST_F(LockdLockTest, ServerThatDoesNotConfirmIsALostLock) {
+  serve([&] {
+    {
+      Peer peer = accept();
+      peer.read_request();
+      peer.say(granted(5, 1));
+    }
+    Peer peer = accept();
+    try {
+      for (;;) peer.read_request();
+    } catch (const std::runtime_error&) {
+    }
+  });
+  {
+    LockdLock lock(path_, "engine-0");
+    lock.acquire(soon());
+    const auto loss = follow(lock, [] { return false; });
+    ASSERT_TRUE(loss);
+    EXPECT_EQ(loss->status, ExitStatus::kProtocol);
+  }
+}
+
+TEST_F(LockdLockTest, WhatIsNoAnswerBreaksTheProtocol) {
+  for (const std::string& nonsense :
+       {std::string("hello\n"), std::string("{}\n"), std::string("\n"),
+        std::string(kMostAnswerBytes + 1, 'x'), std::string("{\"answer\":\"granted\"}\n")}) {
+    serve([&] {
+      {
+        Peer peer = accept();
+        peer.read_request();
+        peer.say(nonsense);
+        peer.close();
+      }
+      Peer peer = accept();
+      peer.read_request();
+      peer.say(granted(5));
+      peer.say(nonsense);
+    });
+    LockdLock lock(path_, "engine-0");
+    EXPECT_EQ(status_of([&] { lock.acquire(soon()); }), ExitStatus::kProtocol);
+    LockdLock held(path_, "engine-0");
+    ASSERT_EQ(held.acquire(soon()).outcome, LockWait::kLocked);
+    const auto loss = follow(held, [] { return false; });
+    ASSERT_TRUE(loss);
+    EXPECT_EQ(loss->status, ExitStatus::kProtocol);
+    EXPECT_FALSE(loss->taken);
+    server_.join();
+    listener_.reset();
+    ::unlink(path_.c_str());
+  }
+}
+
+TEST_F(LockdLockTest, RefusalIsToldWithItsStatus) {
+  serve([&] {
+    Peer peer = accept();
+    peer.read_request();
+    peer.say(RefusedAnswer{ExitStatus::kNotPermitted, "not your lock"});
+  });
+  LockdLock lock(path_, "engine-0");
+  try {
+    lock.acquire(soon());
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kNotPermitted);
+    EXPECT_EQ(std::string(error.what()), "acquire lock '" + path_ + "': not your lock");
+  }
+}
+
+TEST_F(LockdLockTest, PathThatIsTooLongIsAUsageError) {
+  EXPECT_EQ(status_of([] { LockdLock("/" + std::string(200, 'x'), "engine-0"); }),
+            ExitStatus::kUsage);
+}
+
+TEST_F(LockdLockTest, StatusOfAServerThatSaysNothingOrNonsense) {
+  const auto ask = [&](base::Duration limit) {
+    return status_of([&] { ask_lockd(path_, Deadline::after(limit)); });
+  };
+  EXPECT_EQ(ask(kLong), ExitStatus::kUnavailable);
+  listen();
+  EXPECT_EQ(ask(std::chrono::milliseconds(20)), ExitStatus::kTryAgain);
+  const auto answered_with = [&](const std::string& bytes) {
+    std::thread server([&] { accept().say(bytes); });
+    const ExitStatus status = ask(kLong);
+    server.join();
+    return status;
+  };
+  static_cast<void>(accept());  // of the one that gave up
+  EXPECT_EQ(answered_with(""), ExitStatus::kProtocol);
+  EXPECT_EQ(answered_with("x\n"), ExitStatus::kProtocol);
+  EXPECT_EQ(answered_with(encode_answer(granted(1))), ExitStatus::kProtocol);
+  EXPECT_EQ(answered_with(encode_answer(StatusAnswer{}).substr(0, 30)), ExitStatus::kProtocol);
+  EXPECT_EQ(answered_with(encode_answer(RefusedAnswer{ExitStatus::kNotPermitted, "no"})),
+            ExitStatus::kNotPermitted);
+  EXPECT_EQ(answered_with(encode_answer(StatusAnswer{})), ExitStatus::kOk);
+}
+
+TEST_F(LockdLockTest, PidsOfAnotherNamespaceAreNotShown) {
+  listen();
+  StatusAnswer told;
+  told.holder = "engine-0";
+  told.generation = 3;
+  told.connections = {{::getpid(), true}};
+  told.waiters = {{"engine-1", ::getpid()}};
+  for (const bool ours : {true, false}) {
+    told.pid_ns = os::own_pid_namespace() + (ours ? 0 : 1);
+    std::thread server([&] { accept().say(told); });
+    const LockStatus status = ask_lockd(path_, soon());
+    server.join();
+    ASSERT_TRUE(status.record);
+    EXPECT_EQ(status.record->generation, 3U);
+    EXPECT_EQ(status.holder_state, ours ? HolderState::kRunning : HolderState::kNotVisible);
+    EXPECT_EQ(status.open_by.size(), ours ? 1U : 0U);
+    EXPECT_EQ(status.waiters, (std::vector<Waiter>{{ours ? ::getpid() : 0, "engine-1"}}));
+  }
+}
+
+}  // namespace
+}  // namespace fo::lock
