@@ -622,7 +622,7 @@ kill_lockd() {
   wait_for 'gms-probe lock --holder engine-0'
   start_bg rank-1 gms-lock acquire --id engine-0 -- sleep 1000
   second=$BG_PID
-  wait_for '[ "$(lock status | grep -c "holds the lock")" -eq 2 ]'
+  wait_for 'lock status | grep -c "holds the lock" | grep -qx 2'
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
   kill -KILL "$first"

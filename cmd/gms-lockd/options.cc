@@ -8,11 +8,11 @@ namespace fo::gms_lockd {
 
 void declare(CLI::App& app, Options& options) {
   lock::LockdConfig& serve = options.serve;
-  app.add_option("--socket", serve.socket_path, "serve the lock on this socket")
+  app.add_option("--socket", serve.socket_path, "serve on this socket")
       ->envname("GMS_LOCKD_SOCKET")
       ->capture_default_str()
       ->type_name("PATH");
-  app.add_option("--state", serve.state_path, "who has the lock is kept here (default: PATH.state)")
+  app.add_option("--state", serve.state_path, "what outlives the server (default: PATH.state)")
       ->envname("GMS_LOCKD_STATE")
       ->type_name("FILE");
   cli::add_duration(app, "--reconnect-window", serve.reconnect_window,

@@ -25,6 +25,8 @@ class FlockLock final : public FailoverLock {
   /// which it would wait until its own end; kUsage for `fd` (in use, below 3, or over the limit),
   /// kNotPermitted, kCannotCreate.
   FlockLock(std::string path, std::string id, std::optional<int> fd = std::nullopt);
+  /// The lock first: the end of the watch takes the kernel up to 20 ms.
+  ~FlockLock() override { fd_.reset(); }
 
   /// A lock file that was replaced while it waited is opened anew, under the same number. Throws
   /// kConfig when the record names a live process on another file at this path: somebody replaced

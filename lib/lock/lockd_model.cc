@@ -55,7 +55,9 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request,
   judge(id, member, request.generation, now);
   settle(now);
   const auto found = members_.find(id);
-  if (found != members_.end() && found->second.waits) {
+  // A lock that is free is granted as soon as the record that is under way is done.
+  const bool is_free = !hold_ && !recovery_ && !failing_;
+  if (found != members_.end() && found->second.waits && !is_free) {
     effects_.answers.emplace_back(id, waiting_answer());
   }
 }

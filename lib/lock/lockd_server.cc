@@ -51,6 +51,9 @@ using base::UniqueFd;
 using os::LogLevel;
 using Wait = asio::posix::descriptor_base;
 
+// For a disk that does not answer when we are asked to end.
+constexpr base::Duration kStopGrace = std::chrono::seconds(2);
+
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
 awaitable<bool> readable(stream_descriptor& descriptor) {
@@ -92,8 +95,8 @@ class Server {
     };
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, accept_clients(), end_of_all);
-    for (auto& [process, pidfd] : running_) {
-      asio::co_spawn(io_, wait_for_end(process, pidfd), end_of_all);
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+      asio::co_spawn(io_, wait_for_end(i), end_of_all);
     }
     apply_effects();
     if (ready_fd) os::write_all(ready_fd.get(), "\n", "write to the ready descriptor");
@@ -131,15 +134,24 @@ class Server {
     return running;
   }
 
-  awaitable<void> wait_for_end(RecordedProcess process, stream_descriptor& pidfd) {
+  awaitable<void> wait_for_end(std::size_t index) {
+    stream_descriptor& pidfd = running_[index].second;
     if (!co_await readable(pidfd)) co_return;
     close(pidfd);
-    model_.process_ended(process, now());
+    model_.process_ended(running_[index].first, now());
     apply_effects();
   }
 
+  // What is being recorded is finished first: a release, say, that the next server should know of.
   awaitable<void> wait_for_stop() {
     co_await readable(stop_);
+    stopping_ = true;
+    close(listener_);
+    if (is_recording_) {
+      asio::steady_timer grace(io_, kStopGrace);
+      boost::system::error_code ec;
+      co_await grace.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    }
     io_.stop();
   }
 
@@ -150,8 +162,11 @@ class Server {
 
   awaitable<void> accept_clients() {
     while (co_await readable(listener_)) {
-      for (;;) {
-        while (sessions_.size() >= config_.max_connections) co_await room_for_clients();
+      while (listener_.is_open()) {
+        if (sessions_.size() >= config_.max_connections) {
+          co_await room_for_clients();
+          continue;
+        }
         UniqueFd socket(
             ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -339,6 +354,7 @@ class Server {
   }
 
   void record(const LockdState& state) {
+    is_recording_ = true;
     asio::post(disk_, [this, text = encode_state(state)] {
       std::optional<std::string> error;
       try {
@@ -347,8 +363,10 @@ class Server {
         error = failure.what();
       }
       asio::post(io_, [this, error] {
+        is_recording_ = false;
         model_.recorded(error, now());
         apply_effects();
+        if (stopping_ && !is_recording_) io_.stop();
       });
     });
   }
@@ -357,6 +375,8 @@ class Server {
   std::string state_path_;
   std::exception_ptr failure_;
   ConnectionId last_id_ = 0;
+  bool is_recording_ = false;
+  bool stopping_ = false;
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,
   // and the disk's thread before the loop that it posts to. The loop destroys what still waits on
   // it.
@@ -375,10 +395,10 @@ class Server {
 
 int serve_lock(const LockdConfig& given) {
   LockdConfig config = given;
-  UniqueFd ready_fd(config.ready_fd);
-  if (ready_fd && ::fcntl(ready_fd.get(), F_SETFD, FD_CLOEXEC) != 0) {
-    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(ready_fd.release()));
+  if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
+    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
   }
+  UniqueFd ready_fd(config.ready_fd);
   const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
   os::block_signals(stop);
   const UniqueFd signals = os::open_signal_fd(stop);

@@ -1,25 +1,29 @@
 // SIGKILL of a lock's holder until what waits for it runs: gms-lock and, beside it in one run,
-// flock(1), which blocks too, and a poll every 50 ms. The same for the bare wait without a program
-// to start: the library beside flock(2). Usage: lock_handover [RUNS]
+// flock(1), which blocks too, polls every 50 and 100 ms, and gms-lock with a lock server; once for
+// a holder that has no memory to give back and once for one of 2 GiB. The same for the bare wait
+// without a program to start: the library beside flock(2). Usage: lock_handover [RUNS]
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
+#include "bench.h"
 #include "lock/flock_lock.h"
+#include "lock/lock_status.h"
 #include "os/exec.h"
 #include "os/file.h"
 #include "os/file_lock.h"
@@ -31,9 +35,9 @@ using namespace fo;
 using base::Deadline;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll(50);
 const std::string kStamp = FO_BUILD_DIR "/tests/lock_stamp";
 const std::string kGmsLock = FO_BUILD_DIR "/bin/gms-lock";
+const std::string kGmsLockd = FO_BUILD_DIR "/bin/gms-lockd";
 
 std::int64_t now_ns() {
   timespec now{};
@@ -89,138 +93,178 @@ os::Child fork_waiter(const Pipe& pipe, const std::function<void()>& wait, bool 
       options);
 }
 
-void poll_lock(const std::string& path) {
+void poll_lock(const std::string& path, milliseconds interval) {
   const base::UniqueFd fd = os::open_file(path, O_RDWR);
-  while (!os::try_lock_file(fd.get())) std::this_thread::sleep_for(kPoll);
+  while (!os::try_lock_file(fd.get())) std::this_thread::sleep_for(interval);
   static_cast<void>(::fcntl(fd.get(), F_DUPFD, 3));  // kept until the process ends
+}
+
+void await_waiter(const lock::LockUri& uri) {
+  while (lock::read_lock_status(uri).waiters.empty()) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(5));
 }
 
 using Start = std::function<os::Child(const std::string& path, const Pipe& pipe)>;
 
-// Nanoseconds from the kill to the waiter's word. `polls`: it is never seen to wait, so the kill
-// comes at a moment of the poll's interval that `phase` (0 to 1) chooses.
-std::int64_t measure(const std::string& path, const Start& start, bool polls, double phase) {
+// Touches so much memory in small pages.
+void touch(base::ByteCount size) {
+  if (size == 0) return;
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) base::throw_errno(errno, "map memory");
+  ::madvise(memory, size, MADV_NOHUGEPAGE);
+  for (base::ByteCount at = 0; at < size; at += 4096) static_cast<volatile char*>(memory)[at] = 1;
+}
+
+// Seconds from the kill to the waiter's word.
+double measure(const lock::LockUri& uri, base::ByteCount memory, const Start& start,
+               const std::function<void(Pipe& pipe)>& await_wait) {
   Pipe ready;
   const os::Child holder = os::fork_child([&] {
-    const base::UniqueFd fd = os::open_file(path, O_RDWR | O_CREAT);
-    if (!os::try_lock_file(fd.get())) return 1;
+    const auto lock = lock::open_lock(uri, "holder");
+    lock->acquire(Deadline::never());
+    touch(memory);
     say(ready.writer.get(), 0);
     for (;;) ::pause();
+    return 0;
   });
   ready.read();
   Pipe pipe;
-  const os::Child waiter = start(path, pipe);
-  if (polls) {
-    pipe.read();
-    std::this_thread::sleep_for(kPoll * (2 + phase));
-  } else {
-    const base::UniqueFd fd = os::open_file(path, O_RDONLY);
-    const os::FileKey key = os::file_key(fd.get());
-    while (os::visible_file_locks(key).waiters.empty()) std::this_thread::yield();
-    std::this_thread::sleep_for(milliseconds(5));
-  }
+  const os::Child waiter = start(uri.path, pipe);
+  await_wait(pipe);
   const std::int64_t begin = now_ns();
   holder.signal(SIGKILL);
   std::int64_t end = pipe.read();
   while (end == 0) end = pipe.read();
   static_cast<void>(holder.wait(Deadline::never()));
   static_cast<void>(waiter.wait(Deadline::never()));
-  return end - begin;
+  return static_cast<double>(end - begin) / 1e9;
 }
 
-struct Contender {
-  std::string name;
-  Start start;
-  bool polls = false;
-  std::vector<std::int64_t> times;
-  [[nodiscard]] double median_us() {
-    std::sort(times.begin(), times.end());
-    return static_cast<double>(times[times.size() / 2]) / 1000;
+class Handover {
+ public:
+  Handover(std::string folder, std::size_t runs) : folder_(std::move(folder)), runs_(runs) {}
+
+  void with_holders_of(base::ByteCount memory) {
+    const lock::LockUri file{lock::LockUri::Kind::kFlock, folder_ + "/lock"};
+    std::vector<bench::Contender> programs;
+    programs.push_back(blocking("gms-lock acquire --exec", file, memory,
+                                gms_lock({"--exec", "--lock", file.path})));
+    programs.push_back(
+        blocking("flock(1)", file, memory, [](const std::string& path, const Pipe& pipe) {
+          return os::spawn({"flock", path, kStamp}, writing_to(pipe));
+        }));
+    programs.push_back(
+        blocking("gms-lock acquire, supervising", file, memory, gms_lock({"--lock", file.path})));
+    for (const char* name : {"memory", "disk"}) {
+      const lock::LockUri server{lock::LockUri::Kind::kLockd, folder_ + "/" + name + ".sock"};
+      programs.push_back(blocking(std::string("  with gms-lockd, state in ") + name, server, memory,
+                                  gms_lock({"--lock", "unix:" + server.path})));
+    }
+    for (const int interval : {50, 100}) programs.push_back(polling(interval, file, memory, true));
+    std::vector<bench::Contender> waits;
+    waits.push_back(
+        blocking("FlockLock::acquire", file, memory, [](const std::string& path, const Pipe& pipe) {
+          return fork_waiter(
+              pipe,
+              [&] {
+                static lock::FlockLock waited(path, "bench");
+                waited.acquire(Deadline::never());
+              },
+              false);
+        }));
+    waits.push_back(
+        blocking("flock(2)", file, memory, [](const std::string& path, const Pipe& pipe) {
+          return fork_waiter(
+              pipe,
+              [&] {
+                static const base::UniqueFd fd = os::open_file(path, O_RDWR);
+                while (::flock(fd.get(), LOCK_EX) != 0) {
+                }
+              },
+              false);
+        }));
+    waits.push_back(polling(50, file, memory, false));
+    bench::take_turns(programs, runs_);
+    bench::take_turns(waits, runs_);
+    const std::string holder = "SIGKILL of a holder of " + base::format_size(memory) + " -> ";
+    bench::print_table(holder + "the waiter's command runs", "us", 1e6, programs);
+    bench::print_table(holder + "the waiter has the lock and, ours, has recorded it", "us", 1e6,
+                       waits);
   }
+
+ private:
+  static Start gms_lock(std::vector<std::string> options) {
+    return [options = std::move(options)](const std::string&, const Pipe& pipe) {
+      std::vector<std::string> argv{kGmsLock, "acquire", "-q"};
+      argv.insert(argv.end(), options.begin(), options.end());
+      argv.insert(argv.end(), {"--", kStamp});
+      return os::spawn(argv, writing_to(pipe));
+    };
+  }
+
+  static bench::Contender blocking(const std::string& name, const lock::LockUri& uri,
+                                   base::ByteCount memory, const Start& start) {
+    return {name, [=] { return measure(uri, memory, start, [&](Pipe&) { await_waiter(uri); }); }};
+  }
+
+  // A poll is never seen to wait: each kill comes at another moment of its interval.
+  [[nodiscard]] bench::Contender polling(int interval_ms, const lock::LockUri& uri,
+                                         base::ByteCount memory, bool run_stamp) const {
+    const milliseconds interval(interval_ms);
+    const Start start = [=](const std::string& path, const Pipe& pipe) {
+      return fork_waiter(
+          pipe, [&] { poll_lock(path, interval); }, run_stamp);
+    };
+    const auto turn = std::make_shared<std::size_t>(0);
+    return {"poll every " + std::to_string(interval_ms) + " ms", [=, runs = runs_] {
+              const double phase =
+                  (static_cast<double>((*turn)++ % runs) + 0.5) / static_cast<double>(runs);
+              return measure(uri, memory, start, [&](Pipe& pipe) {
+                pipe.read();
+                std::this_thread::sleep_for(interval * (2 + phase));
+              });
+            }};
+  }
+
+  std::string folder_;
+  std::size_t runs_;
 };
 
-void report(const char* title, std::vector<Contender>& contenders) {
-  std::printf("%s\n%-34s %12s %12s %12s %8s\n", title, "", "median us", "least us", "most us",
-              "x ours");
-  const double ours = contenders.front().median_us();
-  for (Contender& contender : contenders) {
-    const double median = contender.median_us();
-    std::printf("%-34s %12.1f %12.1f %12.1f %8.2f\n", contender.name.c_str(), median,
-                static_cast<double>(contender.times.front()) / 1000,
-                static_cast<double>(contender.times.back()) / 1000, median / ours);
+os::Child start_lockd(const std::string& socket, const std::string& state) {
+  const lock::LockUri uri{lock::LockUri::Kind::kLockd, socket};
+  os::SpawnOptions options;
+  options.parent_death_signal = SIGKILL;
+  os::Child server = os::spawn({kGmsLockd, "-q", "--socket", socket, "--state", state}, options);
+  for (;;) {
+    try {
+      lock::find_owner(uri);
+      return server;
+    } catch (const base::Error&) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
   }
 }
 
-int run(int runs) {
+int run(std::size_t runs) {
   std::string folder = "/tmp/lock-bench.XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
-  std::vector<Contender> programs;
-  programs.push_back({"gms-lock acquire --exec",
-                      [](const std::string& path, const Pipe& pipe) {
-                        return os::spawn(
-                            {kGmsLock, "acquire", "--exec", "--lock", path, "--", kStamp},
-                            writing_to(pipe));
-                      },
-                      false,
-                      {}});
-  programs.push_back({"flock(1)",
-                      [](const std::string& path, const Pipe& pipe) {
-                        return os::spawn({"flock", path, kStamp}, writing_to(pipe));
-                      },
-                      false,
-                      {}});
-  programs.push_back({"poll every 50 ms, then exec",
-                      [](const std::string& path, const Pipe& pipe) {
-                        return fork_waiter(
-                            pipe, [&] { poll_lock(path); }, true);
-                      },
-                      true,
-                      {}});
-  std::vector<Contender> waits;
-  waits.push_back({"FlockLock::acquire",
-                   [](const std::string& path, const Pipe& pipe) {
-                     return fork_waiter(
-                         pipe,
-                         [&] {
-                           static lock::FlockLock waited(path, "bench");
-                           waited.acquire(Deadline::never());
-                         },
-                         false);
-                   },
-                   false,
-                   {}});
-  waits.push_back({"flock(2)",
-                   [](const std::string& path, const Pipe& pipe) {
-                     return fork_waiter(
-                         pipe,
-                         [&] {
-                           const base::UniqueFd fd = os::open_file(path, O_RDWR);
-                           while (::flock(fd.get(), LOCK_EX) != 0) {
-                           }
-                         },
-                         false);
-                   },
-                   false,
-                   {}});
-  waits.push_back({"poll every 50 ms",
-                   [](const std::string& path, const Pipe& pipe) {
-                     return fork_waiter(
-                         pipe, [&] { poll_lock(path); }, false);
-                   },
-                   true,
-                   {}});
-  for (int i = 0; i < runs; ++i) {
-    const double phase = (i + 0.5) / runs;
-    for (std::vector<Contender>* group : {&programs, &waits}) {
-      for (Contender& contender : *group) {
-        contender.times.push_back(
-            measure(folder + "/lock", contender.start, contender.polls, phase));
-      }
+  std::string memory = "/dev/shm/lock-bench.XXXXXX";
+  for (std::string* made : {&folder, &memory}) {
+    if (::mkdtemp(made->data()) == nullptr) base::throw_errno(errno, "create a folder");
+  }
+  {
+    std::vector<os::Child> servers;
+    servers.push_back(start_lockd(folder + "/memory.sock", memory + "/state"));
+    servers.push_back(start_lockd(folder + "/disk.sock", folder + "/state"));
+    Handover handover(folder, runs);
+    handover.with_holders_of(0);
+    handover.with_holders_of(2 * base::kGiB);
+    for (const os::Child& server : servers) {
+      server.signal(SIGTERM);
+      static_cast<void>(server.wait(Deadline::never()));
     }
   }
-  report("SIGKILL of the holder -> the waiter's command runs", programs);
-  report("SIGKILL of the holder -> the waiter has the lock and, ours, has recorded it", waits);
   std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(memory);
   return 0;
 }
 
@@ -233,7 +277,7 @@ int main(int argc, char** argv) {
     return base::to_int(base::ExitStatus::kUsage);
   }
   try {
-    return run(static_cast<int>(*runs));
+    return run(*runs);
   } catch (const base::Error& error) {
     std::fprintf(stderr, "lock_handover: error: %s\n", error.what());
     return base::to_int(error.status());

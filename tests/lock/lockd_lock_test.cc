@@ -86,7 +86,8 @@ class LockdLockTest : public testing::Test {
       if (good()) return std::nullopt;
       const FailoverLock::Watch watch = lock.watch();
       pollfd ready{watch.fd, watch.events, 0};
-      ::poll(&ready, 1, watch.at.sooner(Deadline::after(std::chrono::milliseconds(5))).poll_timeout());
+      ::poll(&ready, 1,
+             watch.at.sooner(Deadline::after(std::chrono::milliseconds(5))).poll_timeout());
     }
     ADD_FAILURE() << "nothing happened";
     return std::nullopt;

@@ -336,6 +336,19 @@ TEST(LockdModel, AReleaseThatIsNotRecordedHoldsNobodyUp) {
   EXPECT_EQ(desk.heard(2).back(), "granted 2");
 }
 
+TEST(LockdModel, WhoComesWhileTheReleaseIsRecordedIsGrantedWithoutAWordBefore) {
+  Desk desk;
+  desk.acquire(1, "a");
+  desk.slow_disk = true;
+  desk.close(1);
+  ASSERT_TRUE(desk.writing);
+  desk.acquire(2, "b");
+  EXPECT_THAT(desk.heard(2), IsEmpty());
+  desk.finish_record();
+  desk.finish_record();
+  EXPECT_THAT(desk.heard(2), ElementsAre("granted 2"));
+}
+
 // --- several connections of one engine
 // ------------------------------------------------------------
 
@@ -702,6 +715,7 @@ TEST(LockdModel, NeverHasTwoHoldersNorAGenerationTwice) {
     if (desk.writing) desk.finish_record();
     for (int i = 0; i < 200; ++i) desk.pass(milliseconds(500));
     EXPECT_FALSE(desk.writing);
+    EXPECT_TRUE(desk.model.phase() == kHeld || desk.status().waiters.empty());
   }
 }
 

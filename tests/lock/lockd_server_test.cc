@@ -113,14 +113,14 @@ class LockdServer : public testing::Test {
     if (server_) kill_server();
   }
 
-  // Ready when this returns. `before` runs in the server's process.
-  void start(const std::function<void()>& before = [] {}) {
+  // Ready when this returns. `before` runs in the server's process, with the ready descriptor.
+  void start(const std::function<void(UniqueFd&)>& before = [](UniqueFd&) {}) {
     Pipe ready;
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
     server_ = std::make_unique<os::Child>(os::fork_child(
         [&] {
-          before();
+          before(ready.writer);
           LockdConfig config = config_;
           config.ready_fd = ready.writer.release();
           return serve_lock(config);
@@ -129,6 +129,8 @@ class LockdServer : public testing::Test {
     ready.writer.reset();
     char mark = 0;
     ASSERT_EQ(::read(ready.reader.get(), &mark, 1), 1) << "the server did not get ready";
+    // It is closed then, which a test that counts descriptors relies on.
+    ASSERT_EQ(::read(ready.reader.get(), &mark, 1), 0);
   }
   int end_server(int signal) {
     server_->signal(signal);
@@ -262,11 +264,12 @@ TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
 }
 
 TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHolderIsFenced) {
-  const auto elsewhere = [] {
+  const auto elsewhere = [](UniqueFd& ready) {
     if (::unshare(CLONE_NEWPID) != 0) _exit(100);
     // The first process of the namespace serves; this one ends with it.
     const pid_t pid = ::fork();
     if (pid == 0) return;
+    ready.reset();
     int status = 0;
     ::waitpid(pid, &status, 0);
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
@@ -279,8 +282,8 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
   }
   // Killing the process around the namespace leaves the server, so it is ended by its lifeline:
   // the parent's death.
-  const auto in_namespace = [&] {
-    elsewhere();
+  const auto in_namespace = [&](UniqueFd& ready) {
+    elsewhere(ready);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   };
   start(in_namespace);
@@ -364,7 +367,7 @@ TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     start();
     Client holder = acquire("a");
-    const std::string word = holder.hear_word();
+    EXPECT_EQ(holder.hear_word(), "granted 1");
     EXPECT_EQ(end_server(signal), 0);
     EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
     EXPECT_EQ(state().holder, "a");
@@ -374,6 +377,18 @@ TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
     EXPECT_EQ(holder.hear_word(), "granted 1");
     kill_server();
     std::filesystem::remove(state_path());
+  }
+}
+
+TEST_F(LockdServer, AReleaseIsRecordedBeforeItEnds) {
+  for (int i = 1; i <= 20; ++i) {
+    start();
+    Client holder = acquire("a");
+    ASSERT_EQ(holder.hear_word(), "granted " + std::to_string(i));
+    holder.close();
+    expect_soon([](const StatusAnswer& now) { return !now.holder; });
+    ASSERT_EQ(end_server(SIGTERM), 0);
+    ASSERT_EQ(state().holder, std::nullopt);
   }
 }
 
@@ -587,7 +602,8 @@ TEST_F(LockdServer, WhatIsWrittenIntoALifelineDoesNotMatter) {
 
 TEST_F(LockdServer, AWaiterLeavesTheQueueWithItsConnectionWhateverItsLifeline) {
   start();
-  const Client holder = acquire("a");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
   Pipe lifeline;
   Client waiter = acquire("b", std::nullopt, {lifeline.reader.get()});
   EXPECT_EQ(waiter.hear_word(), "waiting for a");

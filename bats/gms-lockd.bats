@@ -1,0 +1,265 @@
+#!/usr/bin/env bats
+# gms-lockd: what its page promises of the server, with clients made of socat. Who gets the lock when
+# is in tests/lock, the client in gms-lock.bats.
+
+# shellcheck disable=SC2154  # stderr comes from run
+
+load test_helper
+
+setup() {
+  fo_setup
+  S=$T/lock.sock
+}
+
+# A gms-lockd that is expected to end by itself.
+lockd() { timeout 20 gms-lockd "$@" 3>&-; }
+
+# start_lockd [OPTION]...: ready, on $S. Sets BG_PID.
+start_lockd() {
+  rm -f "$T/ready"
+  start_bg lockd gms-lockd --socket "$S" --ready-fd 9 "$@" 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+}
+
+# start_client NAME ID [GENERATION]: asks for the lock and keeps what it gets. What it hears is in
+# $T/NAME.out. Sets BG_PID.
+start_client() {
+  local claim=${3:+,\"generation\":$3}
+  echo "{\"request\":\"acquire\",\"engine_id\":\"$2\"$claim}" >"$T/$1.request"
+  start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$S"
+}
+
+# hears NAME ANSWER GENERATION: waits for it.
+hears() { wait_for "grep -q '\"answer\":\"$2\".*\"generation\":$3[,}]' $T/$1.out"; }
+
+lock_status() { echo '{"request":"status"}' | socat -t 5 - "UNIX-CONNECT:$S"; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad values are usage errors" {
+  for args in "--reconnect-window 5" "--reconnect-window -1s" "--ready-fd 2" "--ready-fd x" "extra" "-- extra"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr lockd --socket "$S" $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "$output" = "" ]
+    [ "${#stderr_lines[@]}" -eq 2 ]
+    [[ ${stderr_lines[0]} == "gms-lockd: error: "* ]]
+    [ "${stderr_lines[1]}" = "Try 'gms-lockd --help'" ]
+  done
+  [ ! -e "$S" ]
+}
+
+@test "a ready descriptor that is not open and a long socket path are 64" {
+  run -64 --separate-stderr lockd --socket "$S" --ready-fd 99
+  [ "${stderr_lines[0]}" = "gms-lockd: error: use --ready-fd 99: Bad file descriptor" ]
+  local path
+  path=$T/$(printf 'x%.0s' {1..100})
+  run -64 --separate-stderr lockd --socket "$path"
+  [ "${stderr_lines[0]}" = "gms-lockd: error: socket path '$path': ${#path} bytes, at most 107 are possible" ]
+}
+
+@test "a flag beats the environment, which beats the configuration file" {
+  cat >"$T/config.toml" <<END
+socket = "$T/file.sock"
+state = "$T/file.state"
+reconnect-window = "3s"
+END
+  S=$T/env.sock
+  GMS_LOCKD_SOCKET=$S start_bg lockd gms-lockd --config "$T/config.toml" --state "$T/flag.state"
+  wait_for "[ -S $S ]"
+  [[ $(lock_status) == *'"reconnect_window_ms":3000'* ]]
+  start_client a engine-0
+  hears a granted 1
+  [ -e "$T/flag.state" ]
+  [ ! -e "$T/file.state" ]
+}
+
+# --- serving --------------------------------------------------------------------------------------
+
+@test "a word when it is ready, a socket for our own user, and log lines" {
+  start_lockd
+  wait_for "[ ! -e /proc/$BG_PID/fd/9 ]"
+  [ "$(od -An -c "$T/ready" | tr -d ' ')" = '\n' ]
+  [ "$(stat -c %a "$S")" = 600 ]
+  start_client a engine-0
+  hears a granted 1
+  local client=$BG_PID
+  kill -KILL "$client"
+  wait_for "grep -q 'let go' $T/lockd.err"
+  [ "$(cat "$T/lockd.out")" = "" ]
+  [[ $(sed -n 1p "$T/lockd.err") == "gms-lockd: info: granted to 'engine-0' (process $client): generation 1" ]]
+  [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' let go of the lock, generation 1" ]
+}
+
+@test "the answers are those of the page" {
+  start_lockd -q
+  start_client a engine-0
+  hears a granted 1
+  local holder=$BG_PID
+  grep -qxE '\{"answer":"granted","engine_id":"engine-0","generation":1,"granted_at":"[0-9T:.-]+Z","reconnect_window_ms":10000\}' "$T/a.out"
+  start_client b engine-1
+  wait_for "[ -s $T/b.out ]"
+  [ "$(cat "$T/b.out")" = '{"answer":"waiting","generation":1,"holder":"engine-0","reconnect_window_ms":10000}' ]
+  local answer
+  answer=$(lock_status)
+  [[ $answer == *'"awaited_pids":[]'* ]]
+  [[ $answer == *"\"connections\":[{\"connected\":true,\"pid\":$holder}]"* ]]
+  [[ $answer == *'"holder":"engine-0"'* ]]
+  [[ $answer == *"\"waiters\":[{\"engine_id\":\"engine-1\",\"pid\":$BG_PID}]"* ]]
+  [[ $answer == *'"window_left_ms":null'* ]]
+  start_client late engine-0 7
+  wait_for "[ -s $T/late.out ]"
+  [ "$(cat "$T/late.out")" = '{"answer":"refused","reason":"the grant of generation 7 is over","status":75}' ]
+  [ "$(cat "$T/lockd.err")" = "" ]
+}
+
+@test "the state file is as the page has it, at a grant and at the end of it" {
+  start_lockd
+  start_client a engine-0
+  hears a granted 1
+  local process
+  process="\{\"pid\":$BG_PID,\"pid_ns\":$(stat -Lc %i /proc/self/ns/pid),\"start_time\":[0-9]+\}"
+  grep -qxE "\{\"connections\":1,\"generation\":1,\"granted_at\":\"[0-9T:.-]+Z\",\"holder\":\"engine-0\",\"processes\":\[$process\]\}" "$S.state"
+  kill "$BG_PID"
+  wait_for "grep -q '\"holder\":null' $S.state"
+  [ "$(cat "$S.state")" = '{"generation":1,"granted_at":null,"holder":null,"processes":[]}' ]
+}
+
+@test "what breaks the protocol is refused with 76, and logged" {
+  start_lockd
+  run -0 socat -t 5 - "UNIX-CONNECT:$S" <<<'GET / HTTP/1.1'
+  [[ $output == '{"answer":"refused","reason":"'*'no JSON","status":76}' ]]
+  [[ $(cat "$T/lockd.err") == "gms-lockd: warning: connection of process "*": read message 'GET / HTTP/1.1': no JSON" ]]
+  [[ $(lock_status) == *'"holder":null'* ]]
+}
+
+# --- one server -----------------------------------------------------------------------------------
+
+@test "a second server on the socket or on the state file is refused, 73" {
+  start_lockd
+  run -73 --separate-stderr lockd --socket "$S"
+  [ "$stderr" = "gms-lockd: error: serve socket '$S': a server has it" ]
+  run -73 --separate-stderr lockd --socket "$T/other.sock" --state "$S.state"
+  [ "$stderr" = "gms-lockd: error: use state file '$S.state': another server has it" ]
+  [ ! -e "$T/other.sock" ]
+  [[ $(lock_status) == *'"holder":null'* ]]
+}
+
+@test "a file in the socket's place stays, 73; a folder that is not there is 73" {
+  echo precious >"$S"
+  run -73 --separate-stderr lockd --socket "$S"
+  [ "$stderr" = "gms-lockd: error: serve socket '$S': not a socket" ]
+  [ "$(cat "$S")" = precious ]
+  run -73 --separate-stderr lockd --socket "$T/none/s"
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': No such file or directory" ]
+  run -73 --separate-stderr lockd --socket "$T/s" --state "$T/none/s"
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': No such file or directory" ]
+}
+
+@test "a ready descriptor that can't be written is 74, and the socket goes" {
+  run -74 --separate-stderr lockd --socket "$S" --ready-fd 9 -q 9>/dev/full
+  [ "$stderr" = "gms-lockd: error: write to the ready descriptor: No space left on device" ]
+  [ ! -e "$S" ]
+}
+
+# --- ends -----------------------------------------------------------------------------------------
+
+@test "SIGTERM, SIGINT and SIGHUP: 0, the socket goes, the state stays" {
+  local signal
+  for signal in TERM INT HUP; do
+    rm -f "$S.state"
+    start_lockd
+    local server=$BG_PID
+    start_client "a$signal" engine-0
+    hears "a$signal" granted 1
+    kill "-$signal" "$server"
+    wait_exit "$server"
+    [ "$status" -eq 0 ]
+    [ ! -e "$S" ]
+    grep -q '"holder":"engine-0"' "$S.state"
+    wait_exit "$BG_PID"
+  done
+  [ "$(grep -cE ': (error|warning): ' "$T/lockd.err")" -eq 0 ]
+}
+
+@test "kill -9: its dead socket is replaced, and the holder comes back to the same grant" {
+  start_lockd
+  local server=$BG_PID
+  start_client a engine-0
+  hears a granted 1
+  kill -KILL "$server"
+  wait_exit "$server"
+  [ "$status" -eq 137 ]
+  [ -S "$S" ]
+  wait_exit "$BG_PID"
+  start_lockd --reconnect-window 1h
+  start_client b engine-1
+  hears b waiting 1
+  start_client again engine-0 1
+  hears again granted 1
+  kill -KILL "$BG_PID"
+  hears b granted 2
+}
+
+@test "a holder that is dead has the window, and then the next is granted the lock" {
+  start_lockd
+  local server=$BG_PID
+  start_client a engine-0
+  hears a granted 1
+  local holder=$BG_PID
+  kill -KILL "$server"
+  wait_exit "$holder"
+  start_lockd --reconnect-window 200ms
+  start_client b engine-1
+  hears b waiting 1
+  hears b granted 2
+  grep -qx "gms-lockd: info: 'engine-0' had the lock, generation 1: it has 200ms to come back" "$T/lockd.err"
+}
+
+@test "a holder that hangs keeps the lock until it is killed, and is named" {
+  start_lockd
+  local server=$BG_PID
+  start_client a engine-0
+  hears a granted 1
+  local holder=$BG_PID
+  kill -STOP "$holder"
+  kill -KILL "$server"
+  wait_exit "$server"
+  start_lockd --reconnect-window 50ms
+  start_client b engine-1
+  local warning="gms-lockd: warning: process $holder of 'engine-0' runs and did not come back: nobody else gets the lock before it ends"
+  wait_for "grep -qxF \"$warning\" $T/lockd.err"
+  [[ $(lock_status) == *"\"awaited_pids\":[$holder]"*'"holder":"engine-0"'*'"window_left_ms":0'* ]]
+  run ! grep -q granted "$T/b.out"
+  kill -KILL "$holder"
+  hears b granted 2
+}
+
+@test "a damaged state file is a warning and one window" {
+  echo '{"holder":"engine-0"' >"$S.state"
+  start_lockd --reconnect-window 100ms
+  start_client a engine-0
+  hears a waiting null
+  hears a granted '[0-9]\{13\}'
+  grep -qx "gms-lockd: warning: the state file is damaged: whoever has the lock has 100ms to come back" "$T/lockd.err"
+}
+
+@test "a full disk under the state file: no grant until there is room again" {
+  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  mkdir "$T/disk"
+  # shellcheck disable=SC2016
+  start_bg lockd unshare --map-root-user --mount sh -c '
+    mount -t tmpfs -o size=4k none "$0/disk" || exit 1
+    : >"$0/disk/state.lock"
+    head -c 4096 /dev/zero >"$0/disk/filler"
+    exec gms-lockd --socket "$0/lock.sock" --state "$0/disk/state"' "$T"
+  wait_for "[ -S $S ]"
+  local server=$BG_PID
+  start_client a engine-0
+  hears a waiting null
+  grep -qx "gms-lockd: warning: record the lock's state: write '$T/disk/state': No space left on device" "$T/lockd.err"
+  [[ $(lock_status) == *'"generation":0'*'"holder":null'* ]]
+  rm "/proc/$server/root$T/disk/filler"
+  hears a granted 1
+  grep -q '"holder":"engine-0"' "/proc/$server/root$T/disk/state"
+}

@@ -1,0 +1,218 @@
+// How often a lock is granted while device memory of the dead engine is still held, and how much of
+// it: gms-lock in its forms, with and without the gate, beside locks taken in other ways. On the
+// simulated device, where memory takes the longer to give back the more pieces it is in; the look
+// at the device takes its time too, so what is shown as held is the least. Usage: lock_safety
+// [DEATHS]
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cuda/device_memory.h"
+#include "cuda/sim_folder.h"
+#include "lock/engine_process.h"
+#include "lock/flock_lock.h"
+#include "lock/gpu_gate.h"
+#include "os/file.h"
+#include "os/process.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using test::EngineProcess;
+
+constexpr base::DeviceOrdinal kDevice(0);
+
+struct Variant {
+  std::string name;
+  // Before the engine's own options: the program that takes the lock, or nothing.
+  std::vector<std::string> wrapper;
+  std::vector<std::string> engine;
+  std::function<void(const EngineProcess&)> kill;
+  bool gated = false;
+  bool posix = false;
+  // MiB still held, of each violation.
+  std::vector<double> held = {};
+};
+
+class Bench {
+ public:
+  Bench() {
+    os::become_subreaper();
+    os::raise_fd_limit();
+    sim_.set("GMS_SIM_GRANULARITY", "16KiB");
+    sim_.set("GMS_SIM_CONTEXT_SIZE", "1MiB");
+    sim_.set("GMS_SIM_VRAM", "1GiB");
+    sim_.set("GMS_DRIVER", "sim");
+    sim_.set("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo");
+    memory_ = cuda::device_memory(cuda::Driver::open("sim"), kDevice);
+    std::ofstream(path_).flush();
+    make_variants();
+  }
+
+  void run(std::uint64_t deaths) {
+    lock::GpuGate gate(memory_.ask().free, kDevice.value());
+    for (std::uint64_t i = 0; i < deaths; ++i) {
+      for (Variant& variant : variants_) die(variant, i, variant.gated ? &gate : nullptr);
+    }
+    std::printf("device memory of the dead engine still held when its successor starts\n");
+    std::printf("%-58s %7s %10s %6s %10s %9s\n", "", "deaths", "violations", "rate", "median MiB",
+                "most MiB");
+    for (Variant& variant : variants_) {
+      std::vector<double>& held = variant.held;
+      std::sort(held.begin(), held.end());
+      std::printf("%-58s %7llu %10zu %5.1f%%", variant.name.c_str(),
+                  static_cast<unsigned long long>(deaths), held.size(),
+                  100.0 * static_cast<double>(held.size()) / static_cast<double>(deaths));
+      if (held.empty()) {
+        std::printf(" %10s %9s\n", "-", "-");
+      } else {
+        std::printf(" %10.1f %9.1f\n", held[held.size() / 2], held.back());
+      }
+    }
+  }
+
+ private:
+  void make_variants() {
+    const std::vector<std::string> exec{test::kGmsLock, "acquire", "--lock", path_,
+                                        "--id",         "dying",   "--exec", "--"};
+    const std::vector<std::string> supervise{test::kGmsLock, "acquire", "--lock", path_, "--id",
+                                             "dying",        "--grace", "100ms",  "--"};
+    // 32 MiB in each process.
+    const std::vector<std::string> alone{"pieces=2048", "device=32MiB"};
+    const auto and_also = [&alone](std::vector<std::string> more) {
+      more.insert(more.begin(), alone.begin(), alone.end());
+      return more;
+    };
+    // The engine itself has little on the device.
+    const std::vector<std::string> ranks{"pieces=64", "device=1MiB", "worker_pieces=2048",
+                                         "workers=2"};
+    std::vector<std::string> closing = ranks;
+    closing.emplace_back("close_lock=1");
+    const auto kill_engine = [](const EngineProcess& engine) {
+      os::send_signal(engine.engine(), SIGKILL);
+    };
+    const auto kill_rank = [](const EngineProcess& engine) {
+      os::send_signal(engine.worker(0), SIGKILL);
+    };
+    const auto kill_all = [](const EngineProcess& engine) { engine.kill_all(); };
+    const auto kill_wrapper = [](const EngineProcess& engine) { engine.process().signal(SIGKILL); };
+    const auto add = [this](Variant variant) { variants_.push_back(std::move(variant)); };
+    add({"gms-lock --exec, one process", exec, alone, kill_engine});
+    add({"gms-lock --exec, ranks inherit, one rank dies first", exec, ranks, kill_rank});
+    add({"gms-lock --exec, ranks inherit, all die at once", exec, ranks, kill_all});
+    add({"  the same, with the gate", exec, ranks, kill_all, true});
+    add({"gms-lock --exec, memory without descriptors", exec, and_also({"mapped_only=1"}),
+         kill_engine});
+    add({"  the same, with the gate", exec, and_also({"mapped_only=1"}), kill_engine, true});
+    add({"gms-lock supervising, one rank dies first", supervise, closing, kill_rank});
+    add({"gms-lock supervising, the engine and all ranks die at once", supervise, closing,
+         kill_all});
+    add({"gms-lock supervising, SIGKILL of gms-lock", supervise, closing, kill_wrapper});
+    add({"  the same, with the gate", supervise, closing, kill_wrapper, true});
+    add({"flock taken by the engine after its device files",
+         {},
+         and_also({"late_lock=" + path_}),
+         kill_engine});
+    add({"POSIX lock on the lowest descriptor",
+         {},
+         and_also({"posix_lock=" + path_}),
+         kill_engine,
+         false,
+         true});
+  }
+
+  void die(Variant& variant, std::uint64_t turn, lock::GpuGate* gate) const {
+    static_cast<void>(memory_.ask());  // the driver clears away what the dead have left
+    std::vector<std::string> argv = variant.wrapper;
+    argv.push_back(test::kDyingEngine);
+    argv.insert(argv.end(), variant.engine.begin(), variant.engine.end());
+    // Host memory goes before anything else: it decides who of those that die at once is last.
+    argv.push_back("host=" + std::to_string(turn % 32) + "MiB");
+    EngineProcess engine(argv);
+    const test::DeviceFiles files(sim_.device(kDevice.value()));
+    const auto kill = [&] { variant.kill(engine); };
+    const base::ByteCount held =
+        variant.posix ? wait_posix(files, kill) : wait_flock(files, kill, gate);
+    static_cast<void>(engine.await_end());
+    if (held > 0) {
+      variant.held.push_back(static_cast<double>(held) / static_cast<double>(base::kMiB));
+    }
+  }
+
+  // What is held at the moment of the grant, which is before gms-lock has recorded it, or behind
+  // the gate.
+  [[nodiscard]] base::ByteCount wait_flock(const test::DeviceFiles& files,
+                                           const std::function<void()>& kill,
+                                           lock::GpuGate* gate) const {
+    const test::Once once([this] { return test::is_awaited(path_); }, kill);
+    if (gate == nullptr) {
+      const base::UniqueFd fd = os::open_file(path_, O_RDWR);
+      if (::flock(fd.get(), LOCK_EX) != 0) base::throw_errno(errno, "wait for a flock");
+      return files.held();
+    }
+    lock::FlockLock lock(path_, "successor");
+    const Deadline deadline = Deadline::after(test::kPatience);
+    if (lock.acquire(deadline).outcome != os::LockWait::kLocked ||
+        gate->wait(lock, deadline, -1) != lock::GpuGate::Outcome::kFree) {
+      test::give_up("the lock never came, or the device was never free");
+    }
+    return files.held();
+  }
+
+  [[nodiscard]] base::ByteCount wait_posix(const test::DeviceFiles& files,
+                                           const std::function<void()>& kill) const {
+    const base::UniqueFd fd = os::open_file(path_, O_RDWR);
+    const std::string inode = ":" + std::to_string(os::file_key(fd.get()).inode) + " ";
+    const auto is_awaited = [inode] {
+      std::ifstream locks("/proc/locks");
+      for (std::string line; std::getline(locks, line);) {
+        if (line.find("-> POSIX") != std::string::npos && line.find(inode) != std::string::npos) {
+          return true;
+        }
+      }
+      return false;
+    };
+    const test::Once once(is_awaited, kill);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    if (::fcntl(fd.get(), F_SETLKW, &lock) != 0) base::throw_errno(errno, "wait for a POSIX lock");
+    return files.held();
+  }
+
+  cuda::SimFolder sim_;
+  cuda::DeviceMemory memory_;
+  std::string path_ = sim_.dir() / "lock";
+  std::vector<Variant> variants_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto deaths = argc > 1 ? base::parse_uint(argv[1]) : 100;
+  if (argc > 2 || !deaths || *deaths < 1 || *deaths > 100000) {
+    std::fprintf(stderr, "usage: lock_safety [DEATHS]\n");
+    return base::to_int(base::ExitStatus::kUsage);
+  }
+  try {
+    Bench().run(*deaths);
+    return 0;
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "lock_safety: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}

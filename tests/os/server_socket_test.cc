@@ -1,0 +1,79 @@
+#include "os/server_socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "os/unix_socket.h"
+#include "support.h"
+#include "support/failure.h"
+#include "support/fds.h"
+#include "support/temp_dir.h"
+
+namespace fo::os::test {
+namespace {
+
+using base::ExitStatus;
+using fo::test::failure_of;
+
+class ServerSocketTest : public fo::test::FdCounting {
+ protected:
+  const fo::test::TempDir folder_;
+  const std::string path_ = folder_.path("s");
+};
+
+TEST_F(ServerSocketTest, GoesWithItsOwnerAndLeavesTheLockFile) {
+  {
+    const ServerSocket socket = open_server_socket(path_);
+    EXPECT_TRUE(is_socket_live(path_));
+    struct stat info {};
+    ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777, 0600U);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(std::filesystem::exists(path_ + ".lock"));
+}
+
+TEST_F(ServerSocketTest, IsServedByOneAtATime) {
+  const ServerSocket socket = open_server_socket(path_);
+  const auto failure = failure_of([&] { open_server_socket(path_); });
+  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "serve socket '" + path_ + "': a server has it");
+  EXPECT_TRUE(is_socket_live(path_));
+}
+
+TEST_F(ServerSocketTest, ThatOfAServerWithoutALockIsRespected) {
+  const base::UniqueFd other = listen_unix(path_);
+  EXPECT_EQ(failure_of([&] { open_server_socket(path_); }).status, ExitStatus::kCannotCreate);
+  EXPECT_TRUE(is_socket_live(path_));
+}
+
+TEST_F(ServerSocketTest, ADeadOneIsReplacedAndAFileIsNot) {
+  listen_unix(path_).reset();
+  ASSERT_TRUE(std::filesystem::exists(path_));
+  EXPECT_TRUE(open_server_socket(path_).listener.valid());
+  std::ofstream(path_) << "precious";
+  const auto failure = failure_of([&] { open_server_socket(path_); });
+  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "serve socket '" + path_ + "': not a socket");
+  EXPECT_EQ(std::filesystem::file_size(path_), 8U);
+}
+
+TEST_F(ServerSocketTest, WithoutAFolderItCannotBeMade) {
+  EXPECT_EQ(failure_of([&] { open_server_socket(folder_.path("none/s")); }).status,
+            ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure_of([&] { open_server_socket(""); }).status, ExitStatus::kUsage);
+}
+
+TEST_F(ServerSocketTest, ALockFileIsLockedUntilItIsClosed) {
+  auto lock = try_lock_path(path_);
+  ASSERT_TRUE(lock);
+  EXPECT_FALSE(try_lock_path(path_));
+  lock.reset();
+  EXPECT_TRUE(try_lock_path(path_));
+}
+
+}  // namespace
+}  // namespace fo::os::test
