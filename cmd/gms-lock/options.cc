@@ -45,7 +45,7 @@ void declare(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("N");
   cli::add_duration(*acquire, "--warn-after", wanted.warn_after,
-                    "say who holds the lock once it was waited for this long; 0 never");
+                    "after this wait, say who holds the lock; 0: never");
   acquire->add_flag("--exec", wanted.exec, "become the command instead of supervising it");
   acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
       ->type_name("N");

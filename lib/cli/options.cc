@@ -112,7 +112,7 @@ std::optional<base::Duration> remap_timeout_from_environment() {
 }
 
 CLI::Option* add_lock(CLI::App& app, std::string& uri) {
-  return app.add_option("--lock", uri, "the lock: flock:/path or unix:/path.sock")
+  return app.add_option("--lock", uri, "flock:PATH, unix:PATH")
       ->envname("FAILOVER_LOCK_PATH")
       ->capture_default_str()
       ->type_name("URI");
