@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # gms-lock: what its page promises.
 
+# shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
 load gms_client
 
@@ -457,7 +458,44 @@ empty() {
   wait_exit "$BG_PID"
   [ "$status" -eq 76 ]
   [ "$(cat "$T/engine.err")" = "gms-lock: error: hold lock '$T/lock': the file was replaced" ]
+  start_bg engine gms-lock acquire --gpu-free 60MiB --exec --status-fd 7 -- touch "$T/ran" \
+    7>"$T/events"
+  wait_for "grep -q granted $T/events"
+  rm "$T/lock"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 76 ]
+  grep -q '"event":"lost"' "$T/events"
   [ ! -e "$T/ran" ]
+}
+
+@test "gate: a signal during the first question, too, ends it" {
+  mkdir "$T/bin"
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\necho asked >"$T/asked"\nexec sleep 1000\n' >"$T/bin/fo-gpu"
+  chmod +x "$T/bin/fo-gpu"
+  export FO_LIBEXEC_DIR=$T/bin
+  start_bg engine gms-lock acquire --gpu-free 1MiB --exec -- touch "$T/ran"
+  wait_for "[ -e $T/asked ]"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  [ ! -e "$T/ran" ]
+}
+
+@test "gate: a lock server that dies meanwhile has to be back before the command starts" {
+  start_lockd
+  fill $((48 << 20))
+  start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
+  engine=$BG_PID
+  wait_for "grep -q granted $T/events"
+  kill_lockd
+  empty
+  wait_for "grep -q gpu_free $T/events"
+  [ ! -e "$T/ran" ]
+  start_lockd
+  wait_exit "$engine"
+  [ "$status" -eq 0 ]
+  [ -e "$T/ran" ]
 }
 
 @test "gate: a helper that says nothing or fails is no free memory" {
@@ -473,7 +511,55 @@ empty() {
   run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [ "$status" -eq 70 ]
   [[ $stderr == *"fo-gpu ended with status 139" ]]
+  printf '#!/absent/interpreter\n' >"$T/bin/fo-gpu"
+  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-lock: error: run '$T/bin/fo-gpu': "* ]]
   [ ! -e "$T/ran" ]
+}
+
+# --- started in odd ways --------------------------------------------------------------------------
+
+@test "a parent that ignores SIGCHLD changes nothing" {
+  for command in "gms-lock acquire -- sh -c 'exit 3'" \
+    "gms-lock acquire --gpu-free 1 -- sh -c 'exit 3'" "gms-lock acquire --exec -- sh -c 'exit 3'"; do
+    run -3 bash -c "exec 3>&-; trap '' CHLD; $command"
+  done
+  # And the command finds it as it was.
+  run -0 bash -c "exec 3>&-; trap '' CHLD; gms-lock acquire -- grep SigIgn /proc/self/status"
+  [ $((0x${output##*[[:space:]]} >> 16 & 1)) -eq 1 ]
+}
+
+@test "few descriptors, many processes: all of them end" {
+  # shellcheck disable=SC2016
+  run -5 bash -c 'exec 3>&-; ulimit -n 32
+    gms-lock acquire --grace 10ms -- sh -c "
+      i=0; while [ \$i -lt 80 ]; do setsid sleep 1000 & i=\$((i + 1)); done; exit 5"'
+  run -1 lock owner
+}
+
+@test "a command of another user that may not be signalled: said, and not given up" {
+  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  setpriv --bounding-set -kill true 2>/dev/null || skip_because root "no capability can be dropped"
+  chmod 777 "$T"
+  mkfifo -m 666 "$T/end"
+  start_bg engine setpriv --inh-caps -kill --bounding-set -kill \
+    gms-lock acquire -- setpriv --reuid 65534 --clear-groups sh -c \
+    "echo started >$T/started; read -r x <$T/end; exit 4"
+  wait_for "[ -e $T/started ]"
+  kill -USR1 "$BG_PID"
+  wait_for "grep -q 'forward to process' $T/engine.err"
+  [ "$(lock owner)" = engine-0 ]
+  echo >"$T/end"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 4 ]
+}
+
+@test "an inherited lock is refused however deep it lies" {
+  run --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
+    gms-lock acquire --timeout 10s -- true
+  [ "$status" -eq 78 ]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': inherited already, on descriptor "* ]]
 }
 
 # --- hold form ------------------------------------------------------------------------------------
@@ -678,13 +764,14 @@ kill_lockd() {
   kill_lockd
   start_lockd
   # The window is over, and still nobody.
-  wait_for 'lock status --json | grep -Eq "\"window_left\":(0|null|0\\.0)"'
+  wait_for 'lock status --json | grep -Eq "\"window_left\":0(\\.0)?[,}]"'
   wait_for 'lock status | grep -q ^waiter:'
   [ "$(lock owner)" = engine-0 ]
   [ ! -e "$T/ran" ]
   kill -CONT "$engine"
   wait_for '! lock status | grep -q ^window_left:'
   [ "$(lock status | field generation)" = 1 ]
+  [ ! -e "$T/ran" ]
   kill -STOP "$engine"
   kill_lockd
   start_lockd
@@ -729,7 +816,7 @@ kill_lockd() {
   start_holder engine-0
   engine=$BG_PID
   kill -STOP "$LOCKD"
-  start_bg waiter gms-lock acquire --id engine-1 -- touch "$T/ran"
+  start_bg waiter gms-lock acquire --id engine-1 --warn-after 1ms -- touch "$T/ran"
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
   kill "$BG_PID"

@@ -30,6 +30,9 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+// What a lock server gets to say who holds the lock, when it is only for a message.
+constexpr base::Duration kGlance = std::chrono::milliseconds(200);
+
 // Headers only: a core dump keeps lock and memory until it is written.
 void limit_core_dumps() {
   try {
@@ -60,7 +63,7 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
 std::string holder_name(const LockUri& lock) {
   std::string owner;
   try {
-    owner = find_owner(lock, std::chrono::seconds(1)).value_or("");
+    owner = find_owner(lock, kGlance).value_or("");
   } catch (const Error&) {  // a server that is not there now
   }
   return owner.empty() ? "another process" : base::quoted(owner);
@@ -73,7 +76,7 @@ class HolderReport {
 
   void operator()() {
     try {
-      const LockStatus status = read_lock_status(lock_);
+      const LockStatus status = read_lock_status(lock_, kGlance);
       if (!status.held) return;
       std::string text = describe_holders(status);
       if (text == last_) return;
@@ -116,6 +119,26 @@ int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
   }
 }
 
+// The last look before the lock is used: no signal has come, and it is held, as far as can be told
+// now. A server that is away is waited for.
+os::LockWait confirm(FailoverLock& lock, const base::Deadline& deadline, int signal_fd,
+                     StatusEvents& events) {
+  for (;;) {
+    if (const auto loss = lock.check()) give_up_lost(lock, *loss, events);
+    const FailoverLock::Watch watch = lock.watch();
+    const bool sure = lock.is_confirmed();
+    std::array<pollfd, 2> ready{{{signal_fd, POLLIN, 0}, {sure ? -1 : watch.fd, watch.events, 0}}};
+    const base::Deadline next =
+        sure ? base::Deadline::after(base::Duration::zero()) : watch.at.sooner(deadline);
+    if (::poll(ready.data(), ready.size(), next.poll_timeout()) < 0 && errno != EINTR) {
+      base::throw_errno(errno, "hold lock " + base::quoted(lock.path()));
+    }
+    if (ready[0].revents != 0) return os::LockWait::kInterrupted;
+    if (sure) return os::LockWait::kLocked;
+    if (deadline.expired()) return os::LockWait::kDeadline;
+  }
+}
+
 // What there is to do with a grant: a command to become, one to supervise, or to hold on.
 AcquireEnd use(FailoverLock& lock, const Grant& grant, const AcquireOptions& options, int signal_fd,
                StatusEvents& events, const std::function<void(const Grant&)>& on_held) {
@@ -140,8 +163,6 @@ AcquireEnd acquire(const AcquireOptions& options,
   StatusEvents events(options.status_fd);
   // The lock comes first: its descriptor has to be numbered below all others.
   const std::unique_ptr<FailoverLock> lock = open_lock(options.lock, options.id, options.fd);
-  std::optional<GpuGate> gate;
-  if (options.gpu_free) gate.emplace(*options.gpu_free, options.device);
   if (!options.command.empty()) limit_core_dumps();
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
@@ -152,35 +173,40 @@ AcquireEnd acquire(const AcquireOptions& options,
     if (signal == 0) throw Error(ExitStatus::kOsError, what + ": woken for no signal");
     return {0, signal};
   };
+  const auto busy = [&](const std::string& reason) -> AcquireEnd {
+    os::log(os::LogLevel::kWarning, "{}: {}", what, reason);
+    return {options.busy_status, 0};
+  };
+  std::optional<GpuGate> gate;
+  if (options.gpu_free) {
+    gate.emplace(*options.gpu_free, options.device);
+    if (!gate->prepare(signal_fd.get())) return interrupted();
+  }
   events.waiting();
   const base::Deadline deadline = base::Deadline::after(options.timeout);
   const FailoverLock::Result result =
       lock->acquire(deadline, signal_fd.get(), {options.warn_after, HolderReport(options.lock)});
+  if (result.outcome == os::LockWait::kInterrupted) return interrupted();
   if (result.outcome == os::LockWait::kDeadline) {
-    os::log(os::LogLevel::kWarning, "{}: held by {}", what, holder_name(options.lock));
-    return {options.busy_status, 0};
-  }
-  pollfd signalled{signal_fd.get(), POLLIN, 0};
-  if (result.outcome == os::LockWait::kInterrupted || ::poll(&signalled, 1, 0) > 0) {
-    return interrupted();
+    return busy("held by " + holder_name(options.lock));
   }
   events.granted(result.grant);
   if (gate) {
     const base::Deadline::Clock::time_point begin = base::Deadline::Clock::now();
-    switch (gate->wait(*lock, deadline, signal_fd.get())) {
-      case GpuGate::Outcome::kFree:
-        events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
-        break;
-      case GpuGate::Outcome::kDeadline:
-        os::log(os::LogLevel::kWarning, "{}: given back: {}", what, gate->describe());
-        return {options.busy_status, 0};
-      case GpuGate::Outcome::kInterrupted:
-        return interrupted();
-      case GpuGate::Outcome::kLost:
-        break;  // told by whoever holds it next
+    if (gate->wait(*lock, deadline, signal_fd.get()) == GpuGate::Outcome::kDeadline) {
+      return busy("given back: " + gate->describe());
     }
+    events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
   }
-  return use(*lock, result.grant, options, signal_fd.get(), events, on_held);
+  switch (confirm(*lock, deadline, signal_fd.get(), events)) {
+    case os::LockWait::kLocked:
+      return use(*lock, result.grant, options, signal_fd.get(), events, on_held);
+    case os::LockWait::kDeadline:
+      return busy("given back: it could not be confirmed");
+    case os::LockWait::kInterrupted:
+      break;
+  }
+  return interrupted();
 }
 
 std::string to_json(const Grant& grant) {

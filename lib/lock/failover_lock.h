@@ -32,8 +32,8 @@ struct Loss {
   base::ExitStatus status = base::ExitStatus::kProtocol;
   /// "the file was replaced".
   std::string reason;
-  /// Another may be active already: what the lock protected is killed, not asked to end.
-  bool taken = false;
+  /// Another may be active from then on: what the lock protected must be gone.
+  base::Deadline end_by = base::Deadline::never();
 };
 
 /// Destroying it gives this process's share of the lock up. Single thread only.
@@ -65,6 +65,8 @@ class FailoverLock {
   /// Looks, without waiting, whether the lock that was granted is still held, and does what keeps
   /// it so. A loss is told each time from then on.
   virtual std::optional<Loss> check() = 0;
+  /// False while check() can't tell: then it is no time to begin anything.
+  [[nodiscard]] virtual bool is_confirmed() const = 0;
 
   /// The descriptor by which it is held; CLOEXEC. Whoever inherits it holds the lock as well.
   [[nodiscard]] virtual int fd() const = 0;

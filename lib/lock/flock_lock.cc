@@ -8,8 +8,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ namespace fo::lock {
 namespace {
 
 using base::Deadline;
+using base::Duration;
 using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
@@ -80,17 +82,22 @@ void overwrite(int fd, off_t size, std::string_view bytes, const std::string& wh
   if (size > put && ::ftruncate(fd, put) != 0) throw_errno(errno, ExitStatus::kIoError, what);
 }
 
-// The lock that this process was started under would be waited for until this process has ended.
+// A lock that this process was started under would be waited for until this process has ended.
 void refuse_own_lock(const std::string& path) {
-  const char* text = std::getenv("FAILOVER_LOCK_FD");
-  const auto fd = base::parse_uint(text == nullptr ? "" : text);
-  struct stat inherited {};
   struct stat wanted {};
-  if (fd && *fd <= 1U << 30 && ::fstat(static_cast<int>(*fd), &inherited) == 0 &&
-      ::stat(path.c_str(), &wanted) == 0 && inherited.st_dev == wanted.st_dev &&
-      inherited.st_ino == wanted.st_ino) {
+  if (::stat(path.c_str(), &wanted) != 0) return;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const auto number = base::parse_uint(entry.path().filename().native());
+    struct stat inherited {};
+    if (!number || ::fstat(static_cast<int>(*number), &inherited) != 0 ||
+        inherited.st_dev != wanted.st_dev || inherited.st_ino != wanted.st_ino ||
+        !os::holds_file_lock(::getpid(), static_cast<int>(*number))) {
+      continue;
+    }
     throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path) +
-                                         ": inherited already, on descriptor " + std::string(text));
+                                         ": inherited already, on descriptor " +
+                                         std::to_string(*number));
   }
 }
 
@@ -131,7 +138,7 @@ std::optional<Loss> FlockLock::check() {
   if (!path_watch_) path_watch_.emplace(path());
   path_watch_->drain();
   if (!is_replaced()) return std::nullopt;
-  return Loss{ExitStatus::kProtocol, "the file was replaced", false};
+  return Loss{ExitStatus::kProtocol, "the file was replaced", Deadline::after(Duration::zero())};
 }
 
 void FlockLock::reopen() {

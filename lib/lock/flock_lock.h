@@ -21,9 +21,9 @@ class FlockLock final : public FailoverLock {
   /// Opens the lock file and its record, creating them and reserving their space, and locks
   /// nothing: so that the descriptor is numbered lower than what the engine opens later, and is
   /// the last that its death releases. `fd` is the number to have, or the lowest free from 3 on.
-  /// Throws kConfig for the id and for a lock that this process inherited ($FAILOVER_LOCK_FD), for
-  /// which it would wait until its own end; kUsage for `fd` (in use, below 3, or over the limit),
-  /// kNotPermitted, kCannotCreate.
+  /// Throws kConfig for the id and for a lock that this process has on a descriptor that it
+  /// inherited, for which it would wait until its own end; kUsage for `fd` (in use, below 3, or
+  /// over the limit), kNotPermitted, kCannotCreate.
   FlockLock(std::string path, std::string id, std::optional<int> fd = std::nullopt);
   /// The lock first: the end of the watch takes the kernel up to 20 ms.
   ~FlockLock() override { fd_.reset(); }
@@ -38,6 +38,7 @@ class FlockLock final : public FailoverLock {
   [[nodiscard]] Watch watch() const override;
   /// Lost when the path no longer leads to the file that is open here.
   std::optional<Loss> check() override;
+  [[nodiscard]] bool is_confirmed() const override { return true; }
   [[nodiscard]] int fd() const override { return fd_.get(); }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -23,13 +24,35 @@ constexpr base::Duration kSlice = std::chrono::milliseconds(250);
 constexpr base::Duration kStartTime = std::chrono::seconds(30);
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
 
-}  // namespace
-
-GpuGate::GpuGate(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {
-  ask(base::Duration::zero());
+bool is_readable(int fd) {
+  pollfd ready{fd, POLLIN, 0};
+  return ::poll(&ready, 1, 0) > 0;
 }
 
-bool GpuGate::ask(base::Duration time) {
+std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
+                                       const base::Deadline& deadline, int interrupt_fd) {
+  try {
+    return os::run_captured(argv, deadline, interrupt_fd);
+  } catch (const Error& error) {
+    // 126 and 127 are for the command that is to run under the lock.
+    throw Error(ExitStatus::kUnavailable, error.what());
+  }
+}
+
+}  // namespace
+
+bool GpuGate::prepare(int interrupt_fd) {
+  ask(base::Duration::zero(), interrupt_fd);
+  if (is_readable(interrupt_fd)) return false;
+  if (uuid_.empty()) throw Error(ExitStatus::kUnavailable, what() + ": no answer in time");
+  return true;
+}
+
+std::string GpuGate::what() const {
+  return "ask for the free memory of device " + std::to_string(device_);
+}
+
+bool GpuGate::ask(base::Duration time, int interrupt_fd) {
   std::vector<std::string> argv{os::find_sibling("fo-gpu"),
                                 "free",
                                 "--device",
@@ -42,12 +65,12 @@ bool GpuGate::ask(base::Duration time) {
     argv.emplace_back("--uuid");
     argv.push_back(uuid_);
   }
-  const base::Duration limit = time + (uuid_.empty() ? kStartTime : kAnswerTime);
-  const auto answer = os::run_captured(argv, base::Deadline::after(limit));
-  const std::string what = "ask for the free memory of device " + std::to_string(device_);
+  const auto answer = run_helper(
+      argv, base::Deadline::after(time + (uuid_.empty() ? kStartTime : kAnswerTime)), interrupt_fd);
   if (!answer) {
-    if (uuid_.empty()) throw Error(ExitStatus::kUnavailable, what + ": no answer in time");
-    os::log(os::LogLevel::kWarning, "{}: no answer in time", what);
+    if (!uuid_.empty() && !is_readable(interrupt_fd)) {
+      os::log(os::LogLevel::kWarning, "{}: no answer in time", what());
+    }
     return false;
   }
   const bool enough = answer->status == base::to_int(ExitStatus::kOk);
@@ -58,7 +81,7 @@ bool GpuGate::ask(base::Duration time) {
     if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
     const bool ours = answer->status <= base::to_int(ExitStatus::kConfig);
     throw Error(ours ? static_cast<ExitStatus>(answer->status) : ExitStatus::kSoftware,
-                what + ": " +
+                what() + ": " +
                     (reason.empty() ? "fo-gpu ended with status " + std::to_string(answer->status)
                                     : reason));
   }
@@ -67,7 +90,7 @@ bool GpuGate::ask(base::Duration time) {
     free_ = object.at("free").get<base::ByteCount>();
     uuid_ = object.at("uuid").get<std::string>();
   } catch (const nlohmann::json::exception&) {
-    throw Error(ExitStatus::kSoftware, what + ": fo-gpu gave no answer");
+    throw Error(ExitStatus::kSoftware, what() + ": fo-gpu gave no answer");
   }
   return enough;
 }
@@ -76,10 +99,10 @@ GpuGate::Outcome GpuGate::wait(FailoverLock& lock, const base::Deadline& deadlin
                                int interrupt_fd) {
   for (;;) {
     const base::Duration left = deadline.remaining().value_or(kSlice);
-    if (ask(std::min(left, kSlice))) return Outcome::kFree;
-    pollfd interrupt{interrupt_fd, POLLIN, 0};
-    if (::poll(&interrupt, 1, 0) > 0) return Outcome::kInterrupted;
+    const bool enough = ask(std::min(left, kSlice), interrupt_fd);
+    if (is_readable(interrupt_fd)) return Outcome::kInterrupted;
     if (lock.check()) return Outcome::kLost;
+    if (enough) return Outcome::kFree;
     if (deadline.expired()) return Outcome::kDeadline;
   }
 }

@@ -13,10 +13,12 @@ namespace fo::lock {
 
 class GpuGate {
  public:
-  /// Asks the device once, so that what can't work fails before the wait for the lock. Throws
-  /// kUnavailable where there is no helper, driver or such device, kUsage for more than the device
-  /// has.
-  GpuGate(base::ByteCount wanted, int device);
+  GpuGate(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
+
+  /// Asks the device once, so that what can't work fails before the wait for the lock. False when
+  /// `interrupt_fd` became readable. Throws kUnavailable where there is no helper, driver or such
+  /// device, kUsage for more than the device has.
+  bool prepare(int interrupt_fd);
 
   enum class Outcome { kFree, kDeadline, kInterrupted, kLost };
   /// Waits until the memory is free, `deadline`, until `interrupt_fd` is readable, or until the
@@ -29,8 +31,10 @@ class GpuGate {
   [[nodiscard]] std::string describe() const;
 
  private:
-  // Waits up to `time`; false when there is still too little.
-  bool ask(base::Duration time);
+  // Waits up to `time`; false when there is still too little, or nobody answered.
+  bool ask(base::Duration time, int interrupt_fd);
+
+  [[nodiscard]] std::string what() const;
 
   base::ByteCount wanted_;
   int device_;

@@ -57,17 +57,24 @@ bool receive(int socket, LineBuffer& lines, const std::string& what) {
 LockdLock::LockdLock(std::string path, std::string id, base::Duration first_contact)
     : FailoverLock(std::move(path), std::move(id)), first_contact_(first_contact) {
   os::check_socket_path(this->path());
+  renew_lifeline();
+}
+
+void LockdLock::renew_lifeline() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
   lifeline_reader_.reset(ends[0]);
-  lifeline_writer_.reset(ends[1]);
-  // The writing end gets the lower number, so that a dying process lets go of it last.
-  UniqueFd reader(::fcntl(ends[0], F_DUPFD_CLOEXEC, ends[1]));
-  if (!reader) throw_errno(errno, "create a pipe");
-  lifeline_reader_ = std::move(reader);
-  UniqueFd writer(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
-  if (!writer) throw_errno(errno, "create a pipe");
-  lifeline_writer_ = std::move(writer);
+  UniqueFd writer(ends[1]);
+  if (!lifeline_writer_) {
+    // The writing end gets the lowest number there is, so that a dying process lets go of it last.
+    UniqueFd reader(::fcntl(ends[0], F_DUPFD_CLOEXEC, ends[1]));
+    if (!reader) throw_errno(errno, "create a pipe");
+    lifeline_reader_ = std::move(reader);
+    lifeline_writer_.reset(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
+    if (!lifeline_writer_) throw_errno(errno, "create a pipe");
+  } else if (::dup3(writer.get(), lifeline_writer_.get(), O_CLOEXEC) < 0) {
+    throw_errno(errno, "create a pipe");
+  }
 }
 
 bool LockdLock::connect() {
@@ -78,6 +85,7 @@ bool LockdLock::connect() {
     const std::array<int, 1> lifeline{lifeline_reader_.get()};
     send_request(socket.get(), AcquireRequest{id(), generation_}, lifeline, what);
     socket_ = std::move(socket);
+    trouble_ = what + ": no answer in time";
     return true;
   } catch (const Error& error) {
     if (!may_come_back(error)) throw;
@@ -96,6 +104,7 @@ std::optional<LockdAnswer> LockdLock::take_answer() {
     if (!open && !line) socket_.reset();
   }
   if (!line) return std::nullopt;
+  reached_ = true;
   return decode_answer(*line);
 }
 
@@ -122,11 +131,10 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
     return reminds ? Deadline::after(reminder.every) : Deadline::never();
   };
   Deadline remind_at = next_reminder();
-  Deadline reach_by = Deadline::after(first_contact_);
+  const Deadline reach_by = Deadline::after(first_contact_);
   for (;;) {
-    if (!socket_ && !connect() && reach_by.expired()) {
-      throw Error(ExitStatus::kUnavailable, trouble_);
-    }
+    if (!reached_ && reach_by.expired()) throw Error(ExitStatus::kUnavailable, trouble_);
+    if (!socket_) connect();
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
         throw Error(refused->status,
@@ -137,27 +145,29 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
       return {os::LockWait::kLocked,
               {id(), granted.generation, granted.granted_at, Clock::now() - begin}};
     }
-    // Any answer is a contact.
-    if (window_.count() > 0) reach_by = Deadline::never();
-    if (deadline.expired()) {
-      socket_.reset();
-      return {os::LockWait::kDeadline, {}};
-    }
+    if (deadline.expired()) return abandon(os::LockWait::kDeadline);
     Deadline next = deadline.sooner(remind_at);
+    if (!reached_) next = next.sooner(reach_by);
     if (!socket_) next = next.sooner(Deadline::after(kRetryInterval));
     std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), next.poll_timeout()) < 0 && errno != EINTR) {
       throw_errno(errno, "wait for lock " + base::quoted(path()));
     }
     if (ready[1].revents != 0 && ready[0].revents == 0) {
-      socket_.reset();
-      return {os::LockWait::kInterrupted, {}};
+      return abandon(os::LockWait::kInterrupted);
     }
     if (remind_at.expired()) {
       reminder.remind();
       remind_at = next_reminder();
     }
   }
+}
+
+FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
+  socket_.reset();
+  // A server that granted in this instant must see its end.
+  renew_lifeline();
+  return {outcome, {}};
 }
 
 FailoverLock::Watch LockdLock::watch() const {
@@ -176,13 +186,14 @@ std::optional<Loss> LockdLock::check_connection() {
     const bool confirmed = give_up_at_.is_never();
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
-        return Loss{refused->status, refused->reason, true};
+        return Loss{refused->status, refused->reason, Deadline::after(base::Duration::zero())};
       }
       // Somebody may have had the lock in between, and the command knows the old number.
       const std::uint64_t generation = std::get<GrantedAnswer>(*verdict).generation;
       if (generation != generation_) {
         return Loss{ExitStatus::kTryAgain,
-                    "it was granted anew, as generation " + std::to_string(generation), true};
+                    "it was granted anew, as generation " + std::to_string(generation),
+                    Deadline::after(base::Duration::zero())};
       }
       if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: held again", base::quoted(path()));
       give_up_at_ = Deadline::never();
@@ -195,14 +206,19 @@ std::optional<Loss> LockdLock::check_connection() {
       give_up_at_ = Deadline::after(window_ + kBeyondWindow);
     }
     if (give_up_at_.expired()) {
-      return Loss{ExitStatus::kProtocol, "the lock server is out of reach", false};
+      return Loss{ExitStatus::kProtocol, "the lock server is out of reach", end_by()};
     }
     connect();
     return std::nullopt;
   } catch (const Error& error) {
-    return Loss{ExitStatus::kProtocol, error.what(), false};
+    return Loss{ExitStatus::kProtocol, error.what(), end_by()};
   }
 }
+
+bool LockdLock::is_confirmed() const { return socket_ && give_up_at_.is_never(); }
+
+// A server that starts now gives the lock to another when its window is over.
+Deadline LockdLock::end_by() const { return Deadline::after(window_ / 2); }
 
 LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
   const std::string what = "ask lock server " + base::quoted(path);

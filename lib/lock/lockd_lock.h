@@ -32,17 +32,22 @@ class LockdLock final : public FailoverLock {
   /// Lost when the server says that the grant is over (kTryAgain; another may be active), or when
   /// it stays out of reach for too long (kProtocol).
   std::optional<Loss> check() override;
+  [[nodiscard]] bool is_confirmed() const override;
   /// The lifeline's writing end. Nothing is to be written there.
   [[nodiscard]] int fd() const override { return lifeline_writer_.get(); }
 
  private:
   // Connects and asks for the lock. False when the server can't be reached now.
   bool connect();
+  // A new pipe under the same number: the end of the old one.
+  void renew_lifeline();
+  Result abandon(os::LockWait outcome);
   // What came since the last time; nullopt for nothing yet. An end of the connection closes ours.
   std::optional<LockdAnswer> take_answer();
   // A grant or a refusal, when one has come.
   std::optional<LockdAnswer> take_verdict();
   std::optional<Loss> check_connection();
+  [[nodiscard]] base::Deadline end_by() const;
 
   base::Duration first_contact_;
   base::UniqueFd lifeline_writer_;
@@ -52,6 +57,7 @@ class LockdLock final : public FailoverLock {
   // Of the grant, once there was one: what is claimed when the connection is made again.
   std::optional<std::uint64_t> generation_;
   std::chrono::milliseconds window_{};
+  bool reached_ = false;
   // Why the server could not be reached, the last time.
   std::string trouble_;
   // While the lock is held: without a connection that was confirmed, when it is given up.

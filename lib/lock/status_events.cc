@@ -15,10 +15,10 @@ void StatusEvents::waiting() { fd_.write("waiting"); }
 
 void StatusEvents::granted(const Grant& grant) {
   // Its id may hold anything that is no control character; the rest is made here.
-  fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
-                                   json(grant.id).dump(), grant.generation,
-                                   format_time(grant.granted_at),
-                                   std::chrono::duration<double>(grant.waited).count()));
+  fd_.write("granted",
+            fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
+                        json(grant.id).dump(), grant.generation, format_time(grant.granted_at),
+                        std::chrono::duration<double>(grant.waited).count()));
 }
 
 void StatusEvents::gpu_free(base::ByteCount free, base::Duration waited) {
@@ -35,7 +35,8 @@ void StatusEvents::child_ended(int status) {
 }
 
 void StatusEvents::lost(std::string_view reason) {
-  fd_.write("lost", fmt::format(R"("reason":{})", json(reason).dump()));
+  fd_.write("lost", fmt::format(R"("reason":{})",
+                                json(reason).dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 
 }  // namespace fo::lock

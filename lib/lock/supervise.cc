@@ -45,13 +45,22 @@ class Supervisor {
   }
 
   int run() {
-    while (!reap()) {
-      check_lock();
-      if (grace_end_.expired()) {
-        os::signal_descendants(SIGKILL);
-        grace_end_ = Deadline::after(kKillAgainAfter);
+    try {
+      while (!reap()) {
+        check_lock();
+        if (grace_end_.expired()) {
+          kill_all();
+          grace_end_ = Deadline::after(kKillAgainAfter);
+        }
+        wait();
       }
-      wait();
+    } catch (...) {
+      // Whatever it is, nothing of ours goes on without a lock.
+      while (!reap()) {
+        kill_all();
+        ::poll(nullptr, 0, Deadline::after(kKillAgainAfter).poll_timeout());
+      }
+      throw;
     }
     return loss_ ? base::to_int(loss_->status) : status_;
   }
@@ -62,13 +71,15 @@ class Supervisor {
     for (;;) {
       const os::Reaped reaped = os::reap_any();
       if (reaped.none_left) return true;
-      if (reaped.pid == 0) return false;
+      if (reaped.pid == 0) break;
       if (!child_ || reaped.pid != child_->pid()) continue;
       status_ = reaped.status;
       child_.reset();
       events_.child_ended(status_);
-      end_all();
     }
+    // Not before: to find them takes longer than most commands need to be gone with all they had.
+    if (!child_) end_all();
+    return false;
   }
 
   void check_lock() {
@@ -78,13 +89,13 @@ class Supervisor {
     os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
     events_.lost(loss_->reason);
     end_all();
-    if (loss_->taken) grace_end_ = Deadline::after(base::Duration::zero());
+    grace_end_ = grace_end_.sooner(loss_->end_by);
   }
 
   void end_all() {
     if (!grace_end_.is_never()) return;
-    os::signal_descendants(SIGTERM);
     grace_end_ = Deadline::after(grace_);
+    os::signal_descendants(SIGTERM);
   }
 
   void wait() {
@@ -99,8 +110,25 @@ class Supervisor {
       if (signal == SIGCHLD) {
         terminal_->follow_stop();
       } else {
-        child_->signal(signal);
+        forward(signal);
       }
+    }
+  }
+
+  // Called again until nobody is left.
+  static void kill_all() {
+    try {
+      os::signal_descendants(SIGKILL);
+    } catch (const base::Error& error) {
+      os::log(os::LogLevel::kWarning, "kill what is left: {}", error.what());
+    }
+  }
+
+  void forward(int signal) const {
+    try {
+      child_->signal(signal);
+    } catch (const base::Error& error) {
+      os::log(os::LogLevel::kWarning, "forward to process {}: {}", child_->pid(), error.what());
     }
   }
 

@@ -74,6 +74,11 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
     ::unlink(temporary.c_str());
     throw;
   }
+  // Else a power failure may bring the old file back.
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const UniqueFd parent = open_file(folder, O_RDONLY | O_DIRECTORY);
+  if (::fsync(parent.get()) != 0) throw_errno(errno, ExitStatus::kIoError, what);
 }
 
 }  // namespace fo::os

@@ -18,9 +18,10 @@ base::UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0644)
 /// The file's content. Throws kNoInput, kNotPermitted …; kBadData when it is longer than `limit`.
 std::string read_file(const std::string& path, base::ByteCount limit);
 
-/// Replaces `path` by a new file with this content: a temporary beside it, fsync, rename. The old
-/// file stays as it was on any failure. What is there and no regular file (a link, a device) is not
-/// replaced. Throws kCannotCreate, kNotPermitted or kIoError.
+/// Replaces `path` by a new file with this content: a temporary beside it, fsync, rename, fsync of
+/// the folder. The old file stays as it was on any failure but that of the last step. What is there
+/// and no regular file (a link, a device) is not replaced. Throws kCannotCreate, kNotPermitted or
+/// kIoError.
 void write_file_atomic(const std::string& path, std::string_view content, mode_t mode = 0644);
 
 /// Writes all of it to a blocking descriptor. Throws with the errno's status, naming `what`.

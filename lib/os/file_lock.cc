@@ -222,8 +222,15 @@ FileLocks visible_file_locks(const FileKey& key) {
   return text ? parse_file_locks(*text, key) : FileLocks{};
 }
 
+bool holds_file_lock(pid_t pid, int fd) {
+  const auto info = read_proc("/proc/" + std::to_string(pid) + "/fdinfo/" + std::to_string(fd));
+  return info && info->find("FLOCK  ADVISORY  WRITE") != std::string::npos;
+}
+
 bool is_file_locked(int fd, const FileLocks& visible) {
   if (visible.holder) return true;
+  // The list is given out in pieces; while it changes, one look may miss an entry.
+  if (visible_file_locks(file_key(fd)).holder) return true;
   // In the initial pid namespace /proc/locks shows every lock of the machine.
   constexpr std::uint64_t kInitialPidNamespace = 0xEFFFFFFC;
   if (own_pid_namespace() == kInitialPidNamespace && ::access("/proc/locks", R_OK) == 0) {

@@ -95,6 +95,10 @@ FileLocks parse_file_locks(std::string_view text, const FileKey& key);
 /// parse_file_locks of /proc/locks now; nothing where that can't be read.
 FileLocks visible_file_locks(const FileKey& key);
 
+/// True when that process's descriptor leads to a description that has the exclusive lock; false
+/// where it is not to be seen.
+bool holds_file_lock(pid_t pid, int fd);
+
 /// True when somebody has the exclusive lock, in whatever pid namespace. `fd` is the caller's own
 /// description and holds no lock. Where /proc/locks can't tell, a shared lock is taken for an
 /// instant, which a non-blocking contender would see as busy. Throws Error(kOsError).

@@ -1,13 +1,18 @@
 #include "os/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <string>
 
 namespace fo::os {
 namespace {
+
+// For the line that says why a program ends.
+constexpr int kErrorPatienceMs = 1000;
 
 struct LogSettings {
   std::string tool = "fo";
@@ -35,7 +40,11 @@ void log_line(LogLevel level, std::string_view text) noexcept {
   line += ": ";
   line += text;
   std::replace(line.begin(), line.end(), '\n', ' ');
+  line.resize(std::min<std::size_t>(line.size(), PIPE_BUF - 1));
   line += '\n';
+  // A pipe with room has room for PIPE_BUF bytes, so that the write can't block.
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&ready, 1, level == LogLevel::kError ? kErrorPatienceMs : 0) == 0) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -16,7 +16,9 @@ void set_log(std::string_view tool, LogLevel threshold);
 
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 
-/// Writes one line (newlines in `text` become spaces). A stderr that can't be written is ignored.
+/// Writes one line (newlines in `text` become spaces, what is beyond PIPE_BUF is cut). A stderr
+/// that can't be written is ignored, and one that nobody reads holds nobody up: the line is
+/// dropped, an error after a second.
 void log_line(LogLevel level, std::string_view text) noexcept;
 
 template <typename... Args>

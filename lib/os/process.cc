@@ -86,7 +86,8 @@ std::optional<std::uint64_t> stat_field(pid_t pid, int wanted) {
 std::optional<UniqueFd> open_pidfd(pid_t pid) {
   UniqueFd fd(pidfd_open(pid));
   if (fd) return fd;
-  if (errno == ESRCH) return std::nullopt;
+  // The number may by now be a thread's: ENOENT, or EINVAL of older kernels.
+  if (errno == ESRCH || errno == ENOENT || errno == EINVAL) return std::nullopt;
   throw_errno(errno, "open a pidfd for process " + std::to_string(pid));
 }
 

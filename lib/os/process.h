@@ -15,7 +15,7 @@
 
 namespace fo::os {
 
-/// pidfd_open(2), CLOEXEC. nullopt when there is no such process.
+/// pidfd_open(2), CLOEXEC. nullopt when there is no such process; a thread is none.
 std::optional<base::UniqueFd> open_pidfd(pid_t pid);
 
 /// pidfd_send_signal(2). False when the process has ended already.

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -36,10 +37,19 @@ std::vector<pid_t> descendants() {
   }
 }
 
-void signal_descendants(int signal) {
+namespace {
+
+// Few descriptors at a time, whatever the limit on them is.
+constexpr std::size_t kBatch = 16;
+
+void signal_batch(std::span<const pid_t> pids, int signal) {
   std::map<pid_t, base::UniqueFd> opened;
-  for (const pid_t pid : descendants()) {
-    if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
+  for (const pid_t pid : pids) {
+    try {
+      if (auto pidfd = open_pidfd(pid)) opened.emplace(pid, std::move(*pidfd));
+    } catch (const base::Error&) {
+      continue;  // no descriptor left
+    }
   }
   // A pid may have passed to a stranger before its pidfd was opened; then it is not found again.
   const std::vector<pid_t> still = descendants();
@@ -55,6 +65,15 @@ void signal_descendants(int signal) {
   }
   if (signal != SIGKILL) return;
   for (const auto& [pid, pidfd] : opened) release_memory(pidfd.get());
+}
+
+}  // namespace
+
+void signal_descendants(int signal) {
+  const std::vector<pid_t> all = descendants();
+  for (std::size_t at = 0; at < all.size(); at += kBatch) {
+    signal_batch(std::span(all).subspan(at, std::min(kBatch, all.size() - at)), signal);
+  }
 }
 
 Reaped reap_any() {

@@ -24,7 +24,12 @@ OwnedPath::~OwnedPath() {
 
 std::optional<UniqueFd> try_lock_path(const std::string& path) {
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) throw_errno(errno, ExitStatus::kCannotCreate, "open lock file " + quoted(path));
+  if (!lock) {
+    const int err = errno;
+    const bool denied = err == EACCES || err == EPERM || err == EROFS;
+    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
+                "open lock file " + quoted(path));
+  }
   if (!try_lock_file(lock.get())) return std::nullopt;
   return lock;
 }

@@ -24,7 +24,7 @@ class OwnedPath {
 };
 
 /// The open lock file, locked until it is closed; nullopt when somebody else has it locked. It is
-/// created where it is missing, and never removed. Throws Error(kCannotCreate).
+/// created where it is missing, and never removed. Throws kNotPermitted or kCannotCreate.
 std::optional<base::UniqueFd> try_lock_path(const std::string& path);
 
 /// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
@@ -36,7 +36,7 @@ struct ServerSocket {
 
 /// A listening socket as listen_unix makes it, for our own user only, in place of a dead one.
 /// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket;
-/// and what listen_unix throws.
+/// and what try_lock_path and listen_unix throw.
 ServerSocket open_server_socket(const std::string& path);
 
 }  // namespace fo::os

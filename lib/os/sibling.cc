@@ -74,7 +74,7 @@ std::string find_sibling(std::string_view name) {
 }
 
 std::optional<Captured> run_captured(const std::vector<std::string>& argv,
-                                     const base::Deadline& deadline) {
+                                     const base::Deadline& deadline, int interrupt_fd) {
   const UniqueFd nothing = open_file("/dev/null", O_RDONLY);
   Output out;
   Output err;
@@ -87,15 +87,17 @@ std::optional<Captured> run_captured(const std::vector<std::string>& argv,
   out.close_writer();
   err.close_writer();
   while (out.reader() >= 0 || err.reader() >= 0) {
-    std::array<pollfd, 2> events{{{out.reader(), POLLIN, 0}, {err.reader(), POLLIN, 0}}};
+    std::array<pollfd, 3> events{
+        {{out.reader(), POLLIN, 0}, {err.reader(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}}};
     const int ready = ::poll(events.data(), events.size(), deadline.poll_timeout());
     if (ready < 0 && errno != EINTR) base::throw_errno(errno, "wait for a helper program");
-    if (ready == 0) break;
+    if (ready == 0 || events[2].revents != 0) break;
     if (ready < 0) continue;
     if (events[0].revents != 0) out.read_some();
     if (events[1].revents != 0) err.read_some();
   }
-  const std::optional<WaitStatus> status = child.wait(deadline);
+  const bool ended = out.reader() < 0 && err.reader() < 0;
+  const std::optional<WaitStatus> status = ended ? child.wait(deadline) : std::nullopt;
   if (!status) {
     child.signal(SIGKILL);
     static_cast<void>(child.wait(base::Deadline::after(kDeathTime)));

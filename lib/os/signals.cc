@@ -16,6 +16,7 @@ struct Saved {
   bool present = false;
   sigset_t mask{};
   struct sigaction pipe {};
+  struct sigaction child {};
 };
 Saved g_saved;
 
@@ -37,6 +38,11 @@ void block_signals(const sigset_t& signals) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   if (::sigaction(SIGPIPE, &ignore, &g_saved.pipe) != 0) base::throw_errno(errno, "ignore SIGPIPE");
+  // Where SIGCHLD is ignored, children vanish without a status.
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  if (::sigaction(SIGCHLD, &standard, &g_saved.child) != 0)
+    base::throw_errno(errno, "reset SIGCHLD");
   g_saved.mask = before;
   g_saved.present = true;
 }
@@ -44,6 +50,7 @@ void block_signals(const sigset_t& signals) {
 void restore_signals() noexcept {
   if (!g_saved.present) return;
   ::sigaction(SIGPIPE, &g_saved.pipe, nullptr);
+  ::sigaction(SIGCHLD, &g_saved.child, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &g_saved.mask, nullptr);
 }
 

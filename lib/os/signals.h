@@ -12,11 +12,12 @@ namespace fo::os {
 /// A set of signals.
 sigset_t signal_set(std::initializer_list<int> signals);
 
-/// Blocks `signals` in this thread (hence in all threads made later) and ignores SIGPIPE. What was
-/// in force at the first call is remembered for restore_signals. Call before any thread exists.
+/// Blocks `signals` in this thread (hence in all threads made later), ignores SIGPIPE and gives
+/// SIGCHLD its default. What was in force at the first call is remembered for restore_signals. Call
+/// before any thread exists, and before any child.
 void block_signals(const sigset_t& signals);
 
-/// Puts back the mask and the SIGPIPE disposition that block_signals found. Async-signal-safe, so
+/// Puts back the mask and the dispositions that block_signals found. Async-signal-safe, so
 /// fit for the moment between fork and exec; does nothing when nothing was blocked.
 void restore_signals() noexcept;
 

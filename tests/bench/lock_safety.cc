@@ -53,7 +53,7 @@ class Bench {
   Bench() {
     os::become_subreaper();
     os::raise_fd_limit();
-    sim_.set("GMS_SIM_GRANULARITY", "16KiB");
+    sim_.set("GMS_SIM_GRANULARITY", "4KiB");
     sim_.set("GMS_SIM_CONTEXT_SIZE", "1MiB");
     sim_.set("GMS_SIM_VRAM", "1GiB");
     sim_.set("GMS_DRIVER", "sim");
@@ -69,12 +69,12 @@ class Bench {
       for (Variant& variant : variants_) die(variant, i, variant.gated ? &gate : nullptr);
     }
     std::printf("device memory of the dead engine still held when its successor starts\n");
-    std::printf("%-58s %7s %10s %6s %10s %9s\n", "", "deaths", "violations", "rate", "median MiB",
+    std::printf("%-64s %7s %10s %6s %10s %9s\n", "", "deaths", "violations", "rate", "median MiB",
                 "most MiB");
     for (Variant& variant : variants_) {
       std::vector<double>& held = variant.held;
       std::sort(held.begin(), held.end());
-      std::printf("%-58s %7llu %10zu %5.1f%%", variant.name.c_str(),
+      std::printf("%-64s %7llu %10zu %5.1f%%", variant.name.c_str(),
                   static_cast<unsigned long long>(deaths), held.size(),
                   100.0 * static_cast<double>(held.size()) / static_cast<double>(deaths));
       if (held.empty()) {
@@ -91,15 +91,17 @@ class Bench {
                                         "--id",         "dying",   "--exec", "--"};
     const std::vector<std::string> supervise{test::kGmsLock, "acquire", "--lock", path_, "--id",
                                              "dying",        "--grace", "100ms",  "--"};
-    // 32 MiB in each process.
-    const std::vector<std::string> alone{"pieces=2048", "device=32MiB"};
+    // 32 MiB, in as many pieces as take a while.
+    const std::vector<std::string> alone{"pieces=8192", "device=32MiB"};
     const auto and_also = [&alone](std::vector<std::string> more) {
       more.insert(more.begin(), alone.begin(), alone.end());
       return more;
     };
     // The engine itself has little on the device.
-    const std::vector<std::string> ranks{"pieces=64", "device=1MiB", "worker_pieces=2048",
+    const std::vector<std::string> ranks{"pieces=8", "device=32KiB", "worker_pieces=4096",
                                          "workers=2"};
+    std::vector<std::string> one_rank = ranks;
+    one_rank.emplace_back("workers=1");
     std::vector<std::string> closing = ranks;
     closing.emplace_back("close_lock=1");
     const auto kill_engine = [](const EngineProcess& engine) {
@@ -109,12 +111,15 @@ class Bench {
       os::send_signal(engine.worker(0), SIGKILL);
     };
     const auto kill_all = [](const EngineProcess& engine) { engine.kill_all(); };
+    const auto kill_in_turn = [](const EngineProcess& engine) { engine.kill_during_release(); };
     const auto kill_wrapper = [](const EngineProcess& engine) { engine.process().signal(SIGKILL); };
     const auto add = [this](Variant variant) { variants_.push_back(std::move(variant)); };
     add({"gms-lock --exec, one process", exec, alone, kill_engine});
     add({"gms-lock --exec, ranks inherit, one rank dies first", exec, ranks, kill_rank});
     add({"gms-lock --exec, ranks inherit, all die at once", exec, ranks, kill_all});
-    add({"  the same, with the gate", exec, ranks, kill_all, true});
+    add({"gms-lock --exec, a rank inherits, the engine dies during its end", exec, one_rank,
+         kill_in_turn});
+    add({"  the same, with the gate", exec, one_rank, kill_in_turn, true});
     add({"gms-lock --exec, memory without descriptors", exec, and_also({"mapped_only=1"}),
          kill_engine});
     add({"  the same, with the gate", exec, and_also({"mapped_only=1"}), kill_engine, true});

@@ -84,9 +84,9 @@ TEST_F(FlockLockTest, ShorterIdReplacesALongerOneWhole) {
 }
 
 TEST_F(FlockLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
+  FlockLock second(path_, "engine-1");
   auto first = std::make_unique<FlockLock>(path_, "engine-0");
   ASSERT_EQ(first->acquire(soon()).outcome, LockWait::kLocked);
-  FlockLock second(path_, "engine-1");
   EXPECT_EQ(second.acquire(Deadline::after(std::chrono::milliseconds(5))).outcome,
             LockWait::kDeadline);
   EXPECT_EQ(slurp(path_), "engine-0\n");
@@ -95,9 +95,9 @@ TEST_F(FlockLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
 }
 
 TEST_F(FlockLockTest, InterruptEndsTheWait) {
+  FlockLock second(path_, "engine-1");
   FlockLock first(path_, "engine-0");
   ASSERT_EQ(first.acquire(soon()).outcome, LockWait::kLocked);
-  FlockLock second(path_, "engine-1");
   const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
   EXPECT_EQ(second.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
 }

@@ -3,10 +3,10 @@
 // Whoever is granted the lock writes so into a history and holds a second lock, the witness, which
 // is never waited for: two holders at once are seen there. Afterwards the history is checked.
 //
-//   lock_torture flock|replace|lockd [SECONDS] [SEED]
+//   lock_torture flock|replace|lockd [--long | --seconds N] [--seed N]
 //
-// `replace`: a flock whose file is replaced, under supervisors that notice. Exit status 0: nothing
-// was wrong.
+// `replace`: a flock whose file is replaced, under supervisors that notice. --long: an hour instead
+// of 20 seconds. Exit status 0: nothing was wrong.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -311,7 +311,8 @@ class Torture {
 };
 
 int usage() {
-  std::fprintf(stderr, "usage: lock_torture flock|replace|lockd [SECONDS] [SEED]\n");
+  std::fprintf(stderr,
+               "usage: lock_torture flock|replace|lockd [--long | --seconds N] [--seed N]\n");
   return base::to_int(base::ExitStatus::kUsage);
 }
 
@@ -321,17 +322,26 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   try {
     if (words.size() == 2 && words[0] == "hold") return hold(words[1]);
-    if (words.empty() || words.size() > 3) return usage();
+    if (words.empty()) return usage();
     if (words[0] != "flock" && words[0] != "replace" && words[0] != "lockd") return usage();
-    const auto seconds = words.size() > 1 ? base::parse_uint(words[1]) : 60;
-    const auto seed = words.size() > 2 ? base::parse_uint(words[2]) : std::random_device()();
-    if (!seconds || !seed) return usage();
+    std::uint64_t seconds = 20;
+    std::uint64_t seed = std::random_device()();
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i] == "--long") {
+        seconds = 3600;
+        continue;
+      }
+      const auto value = i + 1 < words.size() ? base::parse_uint(words[i + 1]) : std::nullopt;
+      if (!value || (words[i] != "--seconds" && words[i] != "--seed")) return usage();
+      (words[i] == "--seed" ? seed : seconds) = *value;
+      ++i;
+    }
     std::string folder = "/tmp/lock-torture.XXXXXX";
     if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
     std::printf("%s: seed %llu, folder %s\n", words[0].c_str(),
-                static_cast<unsigned long long>(*seed), folder.c_str());
+                static_cast<unsigned long long>(seed), folder.c_str());
     std::fflush(stdout);
-    if (!Torture(words[0], folder, *seed).run(std::chrono::seconds(*seconds))) return 1;
+    if (!Torture(words[0], folder, seed).run(std::chrono::seconds(seconds))) return 1;
     std::filesystem::remove_all(folder);
     return 0;
   } catch (const base::Error& error) {

@@ -1,0 +1,333 @@
+// Whoever gets the lock finds the dead engine's device memory free: engines with device memory,
+// host memory and workers die in every way, and at each grant the simulated device, whose books are
+// the kernel's own, is looked at.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <vector>
+
+#include "cuda/device_memory.h"
+#include "cuda/memory.h"
+#include "cuda/sim_folder.h"
+#include "lock/engine_process.h"
+#include "lock/flock_lock.h"
+#include "lock/gpu_gate.h"
+#include "os/process.h"
+
+namespace fo::lock {
+namespace {
+
+using test::EngineProcess;
+using test::kPatience;
+
+constexpr base::DeviceOrdinal kDevice(0);
+// Of each kind; over a thousand in all.
+constexpr int kDeaths = 46;
+
+enum class Death { kKill, kSegv, kTerm, kOom };
+enum class First { kEngine, kRank, kAll };
+enum class Form {
+  /// --exec, one process.
+  kAlone,
+  /// --exec, and workers that inherit the lock. A process that ends gives its share of the lock up
+  /// as soon as it begins to close its files: where several end together, the last one's share may
+  /// go before another's device memory. So here the contender has a gate.
+  kInherit,
+  /// Under a supervisor, and workers that have closed the lock.
+  kSupervise
+};
+
+int signal_of(Death death) {
+  switch (death) {
+    case Death::kSegv:
+      return SIGSEGV;
+    case Death::kTerm:
+      return SIGTERM;
+    case Death::kKill:
+    case Death::kOom:
+      return SIGKILL;
+  }
+  return 0;
+}
+
+/// A memory cgroup, v1 or v2, for whoever is to be killed for want of memory.
+class MemoryGroup {
+ public:
+  MemoryGroup() {
+    v1_ = std::filesystem::exists("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+    path_ = std::string("/sys/fs/cgroup/") + (v1_ ? "memory/" : "") + "fo-test-" +
+            std::to_string(::getpid());
+    if (::mkdir(path_.c_str(), 0755) != 0) {
+      why_not_ = "no memory cgroup can be made: " + std::system_category().message(errno);
+    } else if (!set_limit(kNoLimit)) {
+      why_not_ = "a memory cgroup takes no limit here";
+    } else {
+      // Else it would be swapped out; where there is no swap there may be no such file.
+      write(v1_ ? "memory.swappiness" : "memory.swap.max", "0");
+    }
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  ~MemoryGroup() { ::rmdir(path_.c_str()); }
+
+  [[nodiscard]] const std::optional<std::string>& why_not() const { return why_not_; }
+
+  /// The same command, run in here.
+  [[nodiscard]] std::vector<std::string> within(const std::vector<std::string>& argv) const {
+    std::vector<std::string> words{"sh", "-c", R"(echo $$ >"$0/cgroup.procs" && exec "$@")", path_};
+    words.insert(words.end(), argv.begin(), argv.end());
+    return words;
+  }
+
+  void limit_to_little_more() const {
+    std::uint64_t used = 0;
+    std::ifstream(path_ + (v1_ ? "/memory.usage_in_bytes" : "/memory.current")) >> used;
+    set_limit(std::to_string(used + 4 * base::kMiB));
+  }
+  void lift_limit() const { set_limit(kNoLimit); }
+
+ private:
+  // What both versions take for no limit.
+  static constexpr const char* kNoLimit = "9223372036854771712";
+
+  bool set_limit(const std::string& bytes) const {
+    return write(v1_ ? "memory.limit_in_bytes" : "memory.max", bytes);
+  }
+  bool write(const std::string& file, const std::string& value) const {
+    const base::UniqueFd fd(::open((path_ + "/" + file).c_str(), O_WRONLY | O_CLOEXEC));
+    return ::write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size());
+  }
+
+  bool v1_ = false;
+  std::string path_;
+  std::optional<std::string> why_not_;
+};
+
+/// A simulated device that this process only looks at, and a lock.
+class ResourceSafety : public testing::Test {
+ protected:
+  ResourceSafety() {
+    os::become_subreaper();
+    os::raise_fd_limit();
+    // Many small pieces: giving them back takes as long as it can.
+    sim_.set("GMS_SIM_GRANULARITY", "16KiB");
+    sim_.set("GMS_SIM_CONTEXT_SIZE", "64KiB");
+    sim_.set("GMS_SIM_VRAM", "1GiB");
+    sim_.set("GMS_DRIVER", "sim");
+    sim_.set("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo");
+    driver_ = cuda::Driver::open("sim");
+    context_ = cuda::PrimaryContext::retain(driver_, kDevice);
+    memory_ = cuda::device_memory(driver_, kDevice);
+    baseline_ = used();
+    core_ = sim_.dir() / "core";
+    std::filesystem::create_directory(core_);
+    // Made here, so that it is there for whoever watches it.
+    std::ofstream(lock_path()).flush();
+  }
+
+  [[nodiscard]] base::ByteCount used() const {
+    const cuda::MemoryInfo info = memory_.ask();
+    return info.total - info.free;
+  }
+  [[nodiscard]] std::string lock_path() const { return sim_.dir() / "lock"; }
+
+  [[nodiscard]] std::vector<std::string> under_lock(const std::vector<std::string>& options,
+                                                    const std::vector<std::string>& engine) const {
+    std::vector<std::string> argv{test::kGmsLock, "acquire", "--lock",
+                                  lock_path(),    "--id",    "dying"};
+    argv.insert(argv.end(), options.begin(), options.end());
+    argv.insert(argv.end(), {"--", test::kDyingEngine, "core=" + core_.native()});
+    argv.insert(argv.end(), engine.begin(), engine.end());
+    return argv;
+  }
+
+  struct Seen {
+    std::uint64_t generation = 0;
+    /// Of the dead: when the lock was granted, and when the contender may begin.
+    base::ByteCount held_at_grant = 0;
+    base::ByteCount held = 0;
+  };
+  /// What is seen by a contender who waits for the lock while `kill` is called.
+  Seen wait_for_death(const std::function<void()>& kill, GpuGate* gate = nullptr) {
+    const test::DeviceFiles files(sim_.device(kDevice.value()));
+    FlockLock lock(lock_path(), "observer");
+    const test::Once once([&] { return test::is_awaited(lock_path()); }, kill);
+    const FailoverLock::Result result = lock.acquire(base::Deadline::after(kPatience));
+    Seen seen{result.grant.generation, files.held() - baseline_};
+    if (result.outcome != os::LockWait::kLocked) test::give_up("the lock never came");
+    if (gate != nullptr &&
+        gate->wait(lock, base::Deadline::after(kPatience), -1) != GpuGate::Outcome::kFree) {
+      test::give_up("the device was never free");
+    }
+    seen.held = std::max(gate == nullptr ? seen.held_at_grant : 0, used() - baseline_);
+    return seen;
+  }
+
+  cuda::SimFolder sim_;
+  std::shared_ptr<const cuda::Driver> driver_;
+  cuda::PrimaryContext context_;
+  cuda::DeviceMemory memory_;
+  base::ByteCount baseline_ = 0;
+  std::filesystem::path core_;
+};
+
+using Case = std::tuple<Death, First, Form>;
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  const auto [death, first, form] = info.param;
+  static constexpr const char* kDeath[] = {"Kill", "Segv", "Term", "Oom"};
+  static constexpr const char* kFirst[] = {"OfEngine", "OfRank", "OfAll"};
+  static constexpr const char* kForm[] = {"Alone", "WithInheritors", "Supervised"};
+  return std::string(kDeath[static_cast<int>(death)]) + kFirst[static_cast<int>(first)] +
+         kForm[static_cast<int>(form)];
+}
+
+class EveryDeath : public ResourceSafety, public testing::WithParamInterface<Case> {
+ protected:
+  // The i-th engine under the lock.
+  [[nodiscard]] std::vector<std::string> argv(int i) const {
+    if (form_ == Form::kAlone) return under_lock({"--exec"}, {});
+    std::vector<std::string> engine{i % 4 == 1 ? "workers=2" : "workers=1"};
+    if (form_ == Form::kInherit) return under_lock({"--exec"}, engine);
+    engine.emplace_back("close_lock=1");
+    if (i % 4 == 0 && death_ != Death::kTerm) engine.emplace_back("stubborn=1");
+    return under_lock({"--grace", "5ms"}, engine);
+  }
+
+  void kill(const EngineProcess& engine, const MemoryGroup* group) const {
+    if (first_ == First::kAll) return engine.kill_all();
+    const int victim = first_ == First::kEngine ? engine.engine() : engine.worker(0);
+    if (group != nullptr) {
+      group->limit_to_little_more();
+      os::send_signal(victim, SIGUSR1);  // on which it takes what it can get
+    } else if (death_ == Death::kTerm && first_ == First::kEngine) {
+      engine.process().signal(SIGTERM);  // which a supervisor passes on
+    } else {
+      os::send_signal(victim, signal_of(death_));
+    }
+  }
+
+  [[nodiscard]] std::size_t take_cores() const {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(core_)) {
+      if (std::filesystem::remove(entry.path())) ++count;
+    }
+    return count;
+  }
+
+  Death death_ = std::get<Death>(GetParam());
+  First first_ = std::get<First>(GetParam());
+  Form form_ = std::get<Form>(GetParam());
+};
+
+TEST_P(EveryDeath, LeavesNoDeviceMemoryHeldAtTheGrant) {
+  std::optional<MemoryGroup> group;
+  if (death_ == Death::kOom) {
+    group.emplace();
+    if (group->why_not()) {
+      const char* must_run = std::getenv("FO_MUST_RUN");
+      if (must_run && std::string_view(must_run).find("oom") != std::string_view::npos) {
+        FAIL() << "FO_MUST_RUN asks for oom, but: " << *group->why_not();
+      }
+      GTEST_SKIP() << *group->why_not();
+    }
+  }
+  const int expected = first_ == First::kRank ? 1 : 128 + signal_of(death_);
+  std::optional<GpuGate> gate;
+  if (form_ == Form::kInherit) gate.emplace(memory_.ask().free, kDevice.value());
+  int violations = 0;
+  int early = 0;
+  std::size_t cores = 0;
+  std::uint64_t generation = 0;
+  for (int i = 0; i < kDeaths; ++i) {
+    const std::vector<std::string> command = argv(i);
+    EngineProcess engine(group ? group->within(command) : command);
+    ASSERT_GT(used(), baseline_);
+    const Seen seen =
+        wait_for_death([&] { kill(engine, group ? &*group : nullptr); }, gate ? &*gate : nullptr);
+    if (seen.held_at_grant > 0) ++early;
+    if (seen.held > 0) {
+      ++violations;
+      ADD_FAILURE() << "death " << i << ": " << seen.held / base::kKiB << " KiB still held";
+    }
+    ASSERT_EQ(engine.await_end(), expected);
+    if (group) group->lift_limit();
+    EXPECT_GT(seen.generation, generation + 1) << "the engine's grant and this one";
+    generation = seen.generation;
+    cores += take_cores();
+  }
+  std::printf("%d deaths, %d violations, %zu core dumps", kDeaths, violations, cores);
+  std::printf(gate ? "; %d would be violations without the gate\n" : "\n", early);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Death death : {Death::kKill, Death::kSegv, Death::kTerm, Death::kOom}) {
+    cases.emplace_back(death, First::kEngine, Form::kAlone);
+    for (const Form form : {Form::kInherit, Form::kSupervise}) {
+      cases.emplace_back(death, First::kEngine, form);
+      cases.emplace_back(death, First::kRank, form);
+    }
+  }
+  for (const Form form : {Form::kInherit, Form::kSupervise}) {
+    cases.emplace_back(Death::kKill, First::kAll, form);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(, EveryDeath, testing::ValuesIn(all_cases()), name_of);
+
+// The supervisor's own SIGKILL frees the lock while workers that closed it still live: only the
+// gate helps there.
+TEST_F(ResourceSafety, GateHoldsWhenTheSupervisorIsKilled) {
+  constexpr int kTries = 100;
+  const base::ByteCount free = memory_.ask().free;
+  for (int i = 0; i < kTries; ++i) {
+    EngineProcess engine(under_lock({}, {"workers=1", "close_lock=1"}));
+    const test::Talker next({test::kGmsLock, "acquire", "--exec", "--lock", lock_path(), "--id",
+                             "next", "--gpu-free", std::to_string(free), "--timeout", "20s", "--",
+                             test::kDyingEngine, "report=1"});
+    {
+      const test::Once once([&] { return test::is_awaited(lock_path()); },
+                            [&] { engine.process().signal(SIGKILL); });
+    }
+    EXPECT_EQ(next.read_line(), std::to_string(baseline_) + "\n") << "at the command's start";
+    EXPECT_EQ(next.process().wait(base::Deadline::after(kPatience)), 0);
+    ASSERT_EQ(engine.await_end(), 128 + SIGKILL);
+  }
+}
+
+// What the tests above rely on.
+TEST_F(ResourceSafety, MemoryThatOutlivesTheLockIsSeenAndWaitedFor) {
+  GpuGate gate(memory_.ask().free, kDevice.value());
+  EngineProcess engine(under_lock({"--exec"}, {"workers=1", "close_lock=1", "stubborn=1"}));
+  const Seen seen = wait_for_death([&] { os::send_signal(engine.engine(), SIGKILL); });
+  EXPECT_GT(seen.held_at_grant, 0U);
+  EXPECT_GT(seen.held, 0U);
+  FlockLock lock(lock_path(), "observer");
+  ASSERT_EQ(lock.acquire(base::Deadline::after(kPatience)).outcome, os::LockWait::kLocked);
+  EXPECT_EQ(gate.wait(lock, base::Deadline::after(base::Duration::zero()), -1),
+            GpuGate::Outcome::kDeadline);
+  os::send_signal(engine.worker(0), SIGKILL);
+  EXPECT_EQ(gate.wait(lock, base::Deadline::after(kPatience), -1), GpuGate::Outcome::kFree);
+  EXPECT_EQ(used(), baseline_);
+  EXPECT_EQ(engine.await_end(), 128 + SIGKILL);
+}
+
+}  // namespace
+}  // namespace fo::lock
