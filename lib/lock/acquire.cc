@@ -125,9 +125,9 @@ os::LockWait confirm(FailoverLock& lock, const base::Deadline& deadline, int sig
                      StatusEvents& events) {
   for (;;) {
     if (const auto loss = lock.check()) give_up_lost(lock, *loss, events);
-    const FailoverLock::Watch watch = lock.watch();
     const bool sure = lock.is_confirmed();
-    std::array<pollfd, 2> ready{{{signal_fd, POLLIN, 0}, {sure ? -1 : watch.fd, watch.events, 0}}};
+    const FailoverLock::Watch watch = sure ? FailoverLock::Watch{} : lock.watch();
+    std::array<pollfd, 2> ready{{{signal_fd, POLLIN, 0}, {watch.fd, watch.events, 0}}};
     const base::Deadline next =
         sure ? base::Deadline::after(base::Duration::zero()) : watch.at.sooner(deadline);
     if (::poll(ready.data(), ready.size(), next.poll_timeout()) < 0 && errno != EINTR) {

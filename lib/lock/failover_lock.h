@@ -61,7 +61,7 @@ class FailoverLock {
     short events = 0;
     base::Deadline at = base::Deadline::never();
   };
-  [[nodiscard]] virtual Watch watch() const = 0;
+  [[nodiscard]] virtual Watch watch() = 0;
   /// Looks, without waiting, whether the lock that was granted is still held, and does what keeps
   /// it so. A loss is told each time from then on.
   virtual std::optional<Loss> check() = 0;

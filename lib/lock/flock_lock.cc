@@ -130,13 +130,17 @@ FlockLock::FlockLock(std::string path, std::string id, std::optional<int> fd)
 
 bool FlockLock::is_replaced() const { return !is_at(path(), fd_.get()); }
 
-FailoverLock::Watch FlockLock::watch() const {
-  return {path_watch_ ? path_watch_->fd() : -1, POLLIN, Deadline::after(kPathCheckInterval)};
+FailoverLock::Watch FlockLock::watch() {
+  const bool is_new = !path_watch_;
+  // Not before somebody waits: to close it takes milliseconds, which an exec would wait for.
+  if (is_new) path_watch_.emplace(path());
+  // What happened before there was a watch is seen by a look after it.
+  return {path_watch_->fd(), POLLIN,
+          Deadline::after(is_new ? Duration::zero() : kPathCheckInterval)};
 }
 
 std::optional<Loss> FlockLock::check() {
-  if (!path_watch_) path_watch_.emplace(path());
-  path_watch_->drain();
+  if (path_watch_) path_watch_->drain();
   if (!is_replaced()) return std::nullopt;
   return Loss{ExitStatus::kProtocol, "the file was replaced", Deadline::after(Duration::zero())};
 }

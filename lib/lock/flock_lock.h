@@ -35,7 +35,7 @@ class FlockLock final : public FailoverLock {
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
 
-  [[nodiscard]] Watch watch() const override;
+  [[nodiscard]] Watch watch() override;
   /// Lost when the path no longer leads to the file that is open here.
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override { return true; }

@@ -170,7 +170,7 @@ FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
   return {outcome, {}};
 }
 
-FailoverLock::Watch LockdLock::watch() const {
+FailoverLock::Watch LockdLock::watch() {
   if (loss_) return {};
   const Deadline at = socket_ ? give_up_at_ : give_up_at_.sooner(Deadline::after(kRetryInterval));
   return {socket_.get(), POLLIN, at};

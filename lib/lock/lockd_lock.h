@@ -28,7 +28,7 @@ class LockdLock final : public FailoverLock {
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
 
-  [[nodiscard]] Watch watch() const override;
+  [[nodiscard]] Watch watch() override;
   /// Lost when the server says that the grant is over (kTryAgain; another may be active), or when
   /// it stays out of reach for too long (kProtocol).
   std::optional<Loss> check() override;

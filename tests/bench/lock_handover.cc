@@ -235,11 +235,13 @@ os::Child start_lockd(const std::string& socket, const std::string& state) {
   os::SpawnOptions options;
   options.parent_death_signal = SIGKILL;
   os::Child server = os::spawn({kGmsLockd, "-q", "--socket", socket, "--state", state}, options);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   for (;;) {
     try {
       lock::find_owner(uri);
       return server;
     } catch (const base::Error&) {
+      if (deadline.expired()) throw;
       std::this_thread::sleep_for(milliseconds(5));
     }
   }

@@ -208,7 +208,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto deaths = argc > 1 ? base::parse_uint(argv[1]) : 100;
+  const auto deaths = argc > 1 ? base::parse_uint(argv[1]) : 20;
   if (argc > 2 || !deaths || *deaths < 1 || *deaths > 100000) {
     std::fprintf(stderr, "usage: lock_safety [DEATHS]\n");
     return base::to_int(base::ExitStatus::kUsage);
