@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/units.h"
 #include "cli/options.h"
 
 namespace fo::gms_lockd {
@@ -16,7 +17,12 @@ void declare(CLI::App& app, Options& options) {
       ->envname("GMS_LOCKD_STATE")
       ->type_name("FILE");
   cli::add_duration(app, "--reconnect-window", serve.reconnect_window,
-                    "for the holder to come back to a new server");
+                    "for the holder to come back to a new server")
+      ->check([](const std::string& text) {
+        const auto window = base::parse_duration(text);
+        // Without a window no holder could ever come back.
+        return window == base::Duration::zero() ? "there must be one" : std::string();
+      });
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once connections are taken")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");

@@ -30,10 +30,13 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
   last_known_generation_ = on_file_.generation;
   last_generation_ = std::max(on_file_.generation, on_file_.last_generation);
   const std::string window = base::format_duration(reconnect_window_);
+  if (on_file_.last_holder) {
+    last_hold_ = Hold{*on_file_.last_holder, on_file_.generation, on_file_.granted_at, true};
+  }
   if (loaded.kind == LoadedState::Kind::kDamaged) {
     // Generations from here on start where none can have been before.
     last_generation_ = next_generation({GrantContent::Kind::kDamaged, {}}, false, now.wall) - 1;
-    recovery_ = Recovery{now.steady + reconnect_window_, false, 1};
+    recovery_ = Recovery{now.steady + reconnect_window_};
     warn("the state file is damaged: whoever has the lock has " + window + " to come back");
   } else if (on_file_.holder) {
     hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true};
@@ -67,11 +70,14 @@ void LockdModel::judge(ConnectionId id, Member& member, std::optional<std::uint6
                        const LockdTime& now) {
   const bool is_holder = hold_ && member.engine_id == hold_->engine_id;
   if (claim) {
-    const bool unknown_holder = !hold_ && recovery_;
-    const bool granted_since = hold_ || last_generation_ > *claim;
     if (is_holder && hold_->generation == *claim) return come_back(member);
-    if (!unknown_holder && granted_since) return refuse_claim(id, *claim);
-    hold_ = Hold{member.engine_id, *claim, now.wall, true};
+    const bool unknown_holder = !hold_ && recovery_;
+    const bool had_it_last =
+        last_hold_ && last_hold_->engine_id == member.engine_id && last_hold_->generation == *claim;
+    if (hold_ || !(unknown_holder || had_it_last || *claim > last_generation_)) {
+      return refuse_claim(id, *claim);
+    }
+    hold_ = had_it_last ? *last_hold_ : Hold{member.engine_id, *claim, now.wall, true};
     last_generation_ = std::max(last_generation_, *claim);
     last_known_generation_ = *claim;
     return come_back(member);
@@ -85,18 +91,32 @@ void LockdModel::judge(ConnectionId id, Member& member, std::optional<std::uint6
 
 void LockdModel::come_back(Member& member) {
   member.returned = true;
+  if (recovery_) {
+    if (member.process) std::erase(recovery_->running, *member.process);
+    // A process may ask again before the end of its first connection is seen.
+    const bool again =
+        member.process && std::any_of(members_.begin(), members_.end(), [&](auto& m) {
+          return m.second.counted && m.second.process == member.process;
+        });
+    if (recovery_->connections.value_or(0) > 0 && !again) {
+      --*recovery_->connections;
+      member.counted = true;
+    }
+  }
   join(member);
 }
 
 void LockdModel::join(Member& member) {
   member.waits = false;
   stale_ = true;
-  if (!recovery_) return;
-  if (member.process) std::erase(recovery_->running, *member.process);
-  if (recovery_->connections > 0) --recovery_->connections;
 }
 
 void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
+  // It was granted some time, by a server whose state was lost.
+  if (generation > last_generation_) {
+    last_generation_ = generation;
+    stale_ = true;
+  }
   note("refuse " + quoted(members_.at(id).engine_id) + " (" + describe(members_.at(id).process) +
        "): the grant of generation " + std::to_string(generation) + " is over");
   effects_.answers.emplace_back(
@@ -110,6 +130,8 @@ bool LockdModel::closed(ConnectionId id, const LockdTime& now) {
   if (found == members_.end()) return false;
   Member& member = found->second;
   member.connected = false;
+  if (member.counted && recovery_) ++*recovery_->connections;
+  member.counted = false;
   // Who never heard of his grant has done nothing under it.
   const bool stays = member.has_lifeline && (member.told || member.returned);
   if (!stays) leave(id);
@@ -132,27 +154,40 @@ void LockdModel::leave(ConnectionId id) {
 }
 
 void LockdModel::recorded(const std::optional<std::string>& error, const LockdTime& now) {
-  if (!error) {
-    if (failing_) note("grants can be recorded again");
-    failing_ = false;
-    on_file_ = *writing_;
-    writing_.reset();
-    settle(now);
-    return;
-  }
+  LockdState wanted = std::move(*writing_);
   writing_.reset();
-  const bool is_news = !failing_;
-  failing_ = true;
-  if (is_news) warn("record the lock's state: " + *error);
-  if (somebody_untold()) {
-    record_again_at_ = now.steady + kRecordAgainAfter;
-    for (const auto& [id, member] : members_) {
-      if (is_news && !member.told && member.connected) {
-        effects_.answers.emplace_back(id, waiting_answer());
-      }
-    }
+  if (error) {
+    not_recorded(wanted, *error, now);
+  } else {
+    if (failing_) note("the lock's state can be recorded again");
+    failing_ = false;
+    on_file_ = std::move(wanted);
   }
   settle(now);
+}
+
+void LockdModel::not_recorded(const LockdState& wanted, const std::string& error,
+                              const LockdTime& now) {
+  if (!failing_) {
+    warn("record the lock's state: " + error);
+    for (const auto& [id, member] : members_) {
+      if (!member.told && member.connected) effects_.answers.emplace_back(id, waiting_answer());
+    }
+  }
+  failing_ = true;
+  stale_ = true;
+  record_again_at_ = now.steady + kRecordAgainAfter;
+  // What failed may be the last step only.
+  if (on_file_.holder != wanted.holder || on_file_.generation != wanted.generation) {
+    on_file_.holder.reset();
+  }
+  if (!on_file_.connections ||
+      (wanted.connections && *wanted.connections < *on_file_.connections)) {
+    on_file_.connections = wanted.connections;
+  }
+  std::erase_if(on_file_.processes, [&](const RecordedProcess& process) {
+    return !contains(wanted.processes, process);
+  });
 }
 
 void LockdModel::process_ended(const RecordedProcess& process, const LockdTime& now) {
@@ -189,29 +224,33 @@ void LockdModel::settle_recovery(const LockdTime& now) {
   if (!recovery_->window_over && now.steady >= recovery_->window_end) {
     if (now.steady - recovery_->window_end > kWindowLateness) {
       // The holder had nobody to come back to: he may be among those not yet heard.
-      recovery_->window_end = now.steady + reconnect_window_;
-      warn("this server was stopped: the reconnect window begins anew");
-      return;
-    }
-    recovery_->window_over = true;
-    for (const RecordedProcess& process : recovery_->running) {
-      warn("process " + std::to_string(process.pid) + " of " + quoted(hold_->engine_id) +
-           " runs and did not come back: nobody else gets the lock before it ends");
+      const milliseconds more = std::min(reconnect_window_, kMoreWindow);
+      recovery_->window_end = now.steady + more;
+      warn("this server was held up: the reconnect window goes on for " +
+           base::format_duration(more));
+    } else {
+      recovery_->window_over = true;
+      for (const RecordedProcess& process : recovery_->running) {
+        warn("process " + std::to_string(process.pid) + " of " + quoted(hold_->engine_id) +
+             " runs and did not come back: nobody else gets the lock before it ends");
+      }
     }
   }
-  const bool all_back = is_back && recovery_->connections == 0;
+  const bool all_back = is_back && recovery_->connections == 0U;
   if (!recovery_->running.empty() || !(recovery_->window_over || all_back)) return;
   recovery_.reset();
+  stale_ = true;
   if (is_back) return;
   note("the holder did not come back: the lock is free");
+  if (hold_) last_hold_ = hold_;
   hold_.reset();
-  stale_ = true;
 }
 
 void LockdModel::let_go() {
   if (hold_->known) {
     note(quoted(hold_->engine_id) + " let go of the lock, generation " +
          std::to_string(hold_->generation));
+    last_hold_ = hold_;
   }
   hold_.reset();
   stale_ = true;
@@ -239,8 +278,10 @@ void LockdModel::join_from_queue() {
 
 void LockdModel::tell_granted() {
   if (!hold_) return;
+  const auto wanted = connections();
+  const bool all_counted = !on_file_.connections || (wanted && *wanted <= *on_file_.connections);
   for (auto& [id, member] : members_) {
-    if (member.waits || member.told || !is_on_file(member)) continue;
+    if (member.waits || member.told || !is_on_file(member, all_counted)) continue;
     member.told = true;
     hold_->known = true;
     last_known_generation_ = hold_->generation;
@@ -258,7 +299,7 @@ void LockdModel::start_record() {
   if (!is_wanted || is_recovering || record_again_at_) return;
   stale_ = false;
   LockdState wanted = state();
-  if (wanted == on_file_) return;
+  if (wanted == on_file_ && !failing_) return;
   writing_ = std::move(wanted);
   effects_.record = writing_;
 }
@@ -276,9 +317,19 @@ bool LockdModel::has_part(bool connected_only) const {
   });
 }
 
-bool LockdModel::is_on_file(const Member& member) const {
+// One that came back was counted by the last server.
+bool LockdModel::is_on_file(const Member& member, bool all_counted) const {
   return on_file_.holder == hold_->engine_id && on_file_.generation == hold_->generation &&
+         (member.returned || all_counted) &&
          (!member.process || contains(on_file_.processes, *member.process));
+}
+
+// Of the holder, those still to come back included.
+std::optional<std::size_t> LockdModel::connections() const {
+  if (recovery_ && !recovery_->connections) return std::nullopt;
+  const auto here = std::count_if(members_.begin(), members_.end(),
+                                  [](auto& each) { return !each.second.waits; });
+  return static_cast<std::size_t>(here) + (recovery_ ? *recovery_->connections : 0);
 }
 
 bool LockdModel::somebody_untold() const {
@@ -291,6 +342,11 @@ LockdState LockdModel::state() const {
   state.last_generation = last_generation_;
   if (!hold_) {
     state.generation = last_generation_;
+    if (last_hold_) {
+      state.last_holder = last_hold_->engine_id;
+      state.generation = last_hold_->generation;
+      state.granted_at = last_hold_->granted_at;
+    }
     return state;
   }
   state.holder = hold_->engine_id;
@@ -299,21 +355,20 @@ LockdState LockdModel::state() const {
   const auto add = [&](const RecordedProcess& process) {
     if (!contains(state.processes, process)) state.processes.push_back(process);
   };
+  state.connections = connections();
   for (const auto& [id, member] : members_) {
-    if (member.waits) continue;
-    ++state.connections;
-    if (member.process) add(*member.process);
+    if (!member.waits && member.process) add(*member.process);
   }
-  if (recovery_) {
-    state.connections += recovery_->connections;
-    std::for_each(recovery_->running.begin(), recovery_->running.end(), add);
-  }
+  if (recovery_) std::for_each(recovery_->running.begin(), recovery_->running.end(), add);
   return state;
 }
 
 WaitingAnswer LockdModel::waiting_answer() const {
   if (!hold_ || !hold_->known) return {std::nullopt, std::nullopt, reconnect_window_};
-  return {hold_->engine_id, hold_->generation, reconnect_window_};
+  WaitingAnswer answer{hold_->engine_id, hold_->generation, reconnect_window_};
+  // A file of another make has none.
+  if (answer.generation == 0U) answer.generation.reset();
+  return answer;
 }
 
 LockdPhase LockdModel::phase() const {

@@ -25,8 +25,10 @@ struct LockdTime {
 
 /// How long after a record that failed the next one is tried.
 inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
-/// A server that sees the end of the reconnect window later than this was itself stopped.
-inline constexpr std::chrono::milliseconds kWindowLateness{1000};
+/// A server that sees the end of the reconnect window later than this was itself held up, and what
+/// the holder sent meanwhile may lie unread: the window goes on, for no longer than kMoreWindow.
+inline constexpr std::chrono::milliseconds kWindowLateness{50};
+inline constexpr std::chrono::milliseconds kMoreWindow{1000};
 
 /// What the server has to do, in this order.
 struct LockdEffects {
@@ -55,11 +57,12 @@ enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
 // Recovering   | Held (d)       | -                   | -         | -            | Free, Recording
 // (e)
 //
-// (a) with the next generation; a claim of the last generation, or of a higher one, is Held with
-//     that. Any other claim is refused.
+// (a) with the next generation; a claim by the last holder of its grant, or of a generation higher
+//     than any known, is Held with that. Any other claim is refused.
 // (b) a claim of this grant joins it, and so does a connection of the holder's id while one of his
 //     connections is open; any other claim is refused; the rest wait, first in first out.
-// (c) Recovering again, for what is left of the window, if not all his connections came back.
+// (c) Recovering again, for what is left of the window, unless all his connections came back and
+//     stayed until then; where their number is unknown that is never so.
 // (d) for a claim of the recorded grant, or a recorded process with the holder's id. Where the file
 //     was damaged: for any claim. Any other claim is refused; the rest wait.
 // (e) unless a recorded process is visible and runs: then Recovering until it ends.
@@ -110,12 +113,15 @@ class LockdModel {
     bool told = false;
     /// It came back with what it believes is its lock.
     bool returned = false;
+    /// One fewer is waited for because of it.
+    bool counted = false;
   };
   /// What of the last server's holder is still to come.
   struct Recovery {
     std::chrono::steady_clock::time_point window_end;
     bool window_over = false;
-    std::size_t connections = 0;
+    /// Nullopt: nobody knows how many.
+    std::optional<std::size_t> connections = std::nullopt;
     std::vector<RecordedProcess> running = {};
   };
 
@@ -125,6 +131,7 @@ class LockdModel {
   void join(Member& member);
   void refuse_claim(ConnectionId id, std::uint64_t generation);
   void leave(ConnectionId id);
+  void not_recorded(const LockdState& wanted, const std::string& error, const LockdTime& now);
   // Brings everything to rest after an event.
   void settle(const LockdTime& now);
   void settle_recovery(const LockdTime& now);
@@ -135,7 +142,8 @@ class LockdModel {
   void start_record();
   void tell_holder();
   [[nodiscard]] bool has_part(bool connected_only) const;
-  [[nodiscard]] bool is_on_file(const Member& member) const;
+  [[nodiscard]] bool is_on_file(const Member& member, bool all_counted) const;
+  [[nodiscard]] std::optional<std::size_t> connections() const;
   [[nodiscard]] bool somebody_untold() const;
   [[nodiscard]] LockdState state() const;
   [[nodiscard]] WaitingAnswer waiting_answer() const;
@@ -146,16 +154,19 @@ class LockdModel {
   std::map<ConnectionId, Member> members_;
   std::deque<ConnectionId> queue_;
   std::optional<Hold> hold_;
+  /// The last of which somebody was told.
+  std::optional<Hold> last_hold_;
   std::optional<Recovery> recovery_;
-  /// The highest that was given to anybody, and the last that anybody was told.
+  /// The highest that was given to or claimed by anybody, and the last that anybody was told.
   std::uint64_t last_generation_ = 0;
   std::uint64_t last_known_generation_ = 0;
+  /// While failing_, no more than what is on file for sure.
   LockdState on_file_;
   /// What is being written now.
   std::optional<LockdState> writing_;
   /// The file should change, although nobody waits for that.
   bool stale_ = false;
-  /// The last record failed.
+  /// The last record failed: what it wanted may be on file, or not.
   bool failing_ = false;
   std::optional<std::chrono::steady_clock::time_point> record_again_at_;
   /// What the queue was told last.

@@ -9,7 +9,6 @@
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -23,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -56,10 +56,28 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
+// False once it was closed.
+bool is_open(const stream_descriptor& descriptor, const boost::system::error_code& ec) {
+  if (ec && descriptor.is_open()) {
+    throw Error(ExitStatus::kOsError, "wait for a descriptor", std::error_code(ec));
+  }
+  return descriptor.is_open();
+}
+
 awaitable<bool> readable(stream_descriptor& descriptor) {
   boost::system::error_code ec;
   co_await descriptor.async_wait(Wait::wait_read, asio::redirect_error(asio::use_awaitable, ec));
-  co_return !ec && descriptor.is_open();
+  co_return is_open(descriptor, ec);
+}
+
+// To be watched by the loop. What asio's own constructor throws is no Error, and leaks `fd`.
+stream_descriptor watched(asio::io_context& io, UniqueFd fd) {
+  stream_descriptor descriptor(io);
+  boost::system::error_code ec;
+  descriptor.assign(fd.get(), ec);
+  if (ec) throw Error(ExitStatus::kOsError, "watch a descriptor", std::error_code(ec));
+  static_cast<void>(fd.release());
+  return descriptor;
 }
 
 void close(stream_descriptor& descriptor) {
@@ -81,23 +99,18 @@ UniqueFd check_lifeline(UniqueFd fd) {
 class Server {
  public:
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
-         UniqueFd listener, int stop_fd)
+         UniqueFd listener, UniqueFd signals)
       : config_(config),
         state_path_(std::move(state_path)),
         model_(std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window), loaded,
                watch_running(loaded.state), now()),
-        listener_(io_, listener.release()),
-        stop_(io_, ::fcntl(stop_fd, F_DUPFD_CLOEXEC, 0)) {}
+        listener_(watched(io_, std::move(listener))),
+        signals_(watched(io_, std::move(signals))) {}
 
   void run(UniqueFd ready_fd) {
-    const auto end_of_all = [this](std::exception_ptr error) {
-      if (error) fail(std::move(error));
-    };
-    asio::co_spawn(io_, wait_for_stop(), end_of_all);
-    asio::co_spawn(io_, accept_clients(), end_of_all);
-    for (std::size_t i = 0; i < running_.size(); ++i) {
-      asio::co_spawn(io_, wait_for_end(i), end_of_all);
-    }
+    start(wait_for_signals());
+    start(accept_clients());
+    for (std::size_t i = 0; i < running_.size(); ++i) start(wait_for_end(i));
     apply_effects();
     if (ready_fd) os::write_all(ready_fd.get(), "\n", "write to the ready descriptor");
     ready_fd.reset();
@@ -108,7 +121,7 @@ class Server {
  private:
   struct Session {
     Session(asio::io_context& io, UniqueFd connected)
-        : socket(io, connected.release()), silence(io) {}
+        : socket(watched(io, std::move(connected))), silence(io) {}
     ConnectionId id = 0;
     std::optional<RecordedProcess> process;
     stream_descriptor socket;
@@ -122,6 +135,12 @@ class Server {
   };
   using SessionPtr = std::shared_ptr<Session>;
 
+  void start(awaitable<void> task) {
+    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+      if (error) fail(std::move(error));
+    });
+  }
+
   // The recorded processes that run, which are watched from now on.
   std::vector<RecordedProcess> watch_running(const LockdState& state) {
     std::vector<RecordedProcess> running;
@@ -129,39 +148,55 @@ class Server {
       std::optional<UniqueFd> pidfd = open_running(process);
       if (!pidfd) continue;
       running.push_back(process);
-      running_.emplace_back(process, stream_descriptor(io_, pidfd->release()));
+      running_.emplace_back(process, watched(io_, std::move(*pidfd)));
     }
     return running;
   }
 
   awaitable<void> wait_for_end(std::size_t index) {
     stream_descriptor& pidfd = running_[index].second;
-    if (!co_await readable(pidfd)) co_return;
+    const bool open = co_await readable(pidfd);
+    if (!open) co_return;
     close(pidfd);
     model_.process_ended(running_[index].first, now());
     apply_effects();
   }
 
-  // What is being recorded is finished first: a release, say, that the next server should know of.
-  awaitable<void> wait_for_stop() {
-    co_await readable(stop_);
-    stopping_ = true;
-    close(listener_);
-    if (is_recording_) {
-      asio::steady_timer grace(io_, kStopGrace);
-      boost::system::error_code ec;
-      co_await grace.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  awaitable<void> wait_for_signals() {
+    for (;;) {
+      const bool open = co_await readable(signals_);
+      if (!open) co_return;
+      if (os::read_signal(signals_.native_handle()) != 0) stop();
     }
-    io_.stop();
+  }
+
+  // What is being recorded is finished first: a release, say, that the next server should know of.
+  void stop() {
+    if (std::exchange(stopping_, true)) leave_now();
+    close(listener_);
+    if (!is_recording_) return io_.stop();
+    grace_.expires_after(kStopGrace);
+    grace_.async_wait([this](const boost::system::error_code& ec) {
+      if (!ec) leave_now();
+    });
+  }
+
+  // A thread that waits for its disk can be neither joined nor cancelled.
+  [[noreturn]] void leave_now() {
+    os::log(LogLevel::kWarning, "record the lock's state: the disk does not answer");
+    ::unlink(config_.socket_path.c_str());
+    ::_exit(to_int(failure_ ? ExitStatus::kOsError : ExitStatus::kOk));
   }
 
   void fail(std::exception_ptr failure) {
     if (!failure_) failure_ = std::move(failure);
-    io_.stop();
+    if (!stopping_) stop();
   }
 
   awaitable<void> accept_clients() {
-    while (co_await readable(listener_)) {
+    for (;;) {
+      const bool open = co_await readable(listener_);
+      if (!open) break;
       while (listener_.is_open()) {
         if (sessions_.size() >= config_.max_connections) {
           co_await room_for_clients();
@@ -203,7 +238,7 @@ class Server {
       session->id = ++last_id_;
       session->process = describe_process(peer.pid);
       sessions_.emplace(session->id, session);
-      asio::co_spawn(io_, run_session(session), asio::detached);
+      start(run_session(session));
     } catch (const std::exception& error) {
       os::log(LogLevel::kWarning, "admit a client: {}", error.what());
     }
@@ -213,17 +248,23 @@ class Server {
   awaitable<void> run_session(SessionPtr session) {
     try {
       listen_for(session, config_.silence_limit);
-      while (co_await readable(session->socket)) {
+      for (;;) {
+        const bool open = co_await readable(session->socket);
+        if (!open) break;
         if (!receive(*session)) break;
       }
     } catch (const Error& error) {
-      os::log(LogLevel::kWarning, "connection of process {}: {}",
-              session->process ? session->process->pid : 0, error.what());
-      send(*session, RefusedAnswer{error.status(), error.what()});
-    } catch (const std::exception&) {
-      fail(std::current_exception());
+      refuse(*session, error.status(), error.what());
+    } catch (const std::exception& error) {
+      refuse(*session, ExitStatus::kSoftware, error.what());
     }
     end(session);
+  }
+
+  static void refuse(Session& session, ExitStatus status, const std::string& reason) {
+    os::log(LogLevel::kWarning, "connection of process {}: {}",
+            session.process ? session.process->pid : 0, reason);
+    send(session, RefusedAnswer{status, reason});
   }
 
   // Closes the connection when it is still silent after `limit`.
@@ -267,14 +308,13 @@ class Server {
         throw Error(ExitStatus::kProtocol, "ask for the lock: the connection is in use");
       }
       if (!session.fds.empty()) {
-        UniqueFd lifeline = check_lifeline(std::move(session.fds.front()));
+        session.lifeline.emplace(watched(io_, check_lifeline(std::move(session.fds.front()))));
         session.fds.clear();
-        session.lifeline.emplace(io_, lifeline.release());
       }
       session.talk = Talk::kAcquire;
       session.silence.cancel();
       model_.acquire(session.id, *acquire, session.process, session.lifeline.has_value(), now());
-      if (session.lifeline) asio::co_spawn(io_, watch_lifeline(shared), asio::detached);
+      if (session.lifeline) start(watch_lifeline(shared));
       apply_effects();
       return;
     }
@@ -295,7 +335,8 @@ class Server {
       std::array<char, 16384> ignored;
       const ssize_t got = ::read(lifeline.native_handle(), ignored.data(), ignored.size());
       if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
-      if (!co_await readable(lifeline)) co_return;
+      const bool open = co_await readable(lifeline);
+      if (!open) co_return;
     }
     close(lifeline);
     model_.lifeline_ended(session->id, now());
@@ -371,7 +412,7 @@ class Server {
     });
   }
 
-  const LockdConfig& config_;
+  const LockdConfig config_;
   std::string state_path_;
   std::exception_ptr failure_;
   ConnectionId last_id_ = 0;
@@ -385,7 +426,8 @@ class Server {
   std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
   LockdModel model_;
   stream_descriptor listener_;
-  stream_descriptor stop_;
+  stream_descriptor signals_;
+  asio::steady_timer grace_{io_};
   asio::steady_timer room_{io_};
   asio::steady_timer timer_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
@@ -401,7 +443,7 @@ int serve_lock(const LockdConfig& given) {
   UniqueFd ready_fd(config.ready_fd);
   const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
   os::block_signals(stop);
-  const UniqueFd signals = os::open_signal_fd(stop);
+  UniqueFd signals = os::open_signal_fd(stop);
   // A connection has up to two descriptors; the rest is for the state file and recorded processes.
   config.max_connections = std::min(config.max_connections, os::raise_fd_limit() / 4);
   const std::string state_path =
@@ -413,7 +455,8 @@ int serve_lock(const LockdConfig& given) {
                 "use state file " + base::quoted(state_path) + ": another server has it");
   }
   const LoadedState loaded = load_state(state_path);
-  Server(config, state_path, loaded, std::move(socket.listener), signals.get())
+  prepare_state(state_path, loaded);
+  Server(config, state_path, loaded, std::move(socket.listener), std::move(signals))
       .run(std::move(ready_fd));
   return 0;
 }

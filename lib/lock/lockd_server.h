@@ -25,9 +25,10 @@ struct LockdConfig {
 };
 
 /// Serves until SIGTERM, SIGINT or SIGHUP, which it blocks: then returns 0. The state file stays as
-/// it is, so that holders may come back to the next server. Single thread only. Throws
-/// kCannotCreate when another server has the socket or the state file, kUsage for the socket path
-/// or the ready descriptor, and load_state's errors.
+/// it is, so that holders may come back to the next server. While that file is written the end
+/// waits for it, up to two seconds or the next signal: then the process exits in here. Single
+/// thread only. Throws kCannotCreate when another server has the socket or the state file, kUsage
+/// for the socket path or the ready descriptor, and the errors of load_state and prepare_state.
 int serve_lock(const LockdConfig& config);
 
 }  // namespace fo::lock

@@ -1,10 +1,15 @@
 #include "lock/lockd_state.h"
 
 #include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "lock/grant.h"
@@ -33,6 +38,41 @@ RecordedProcess read_process(const json& object) {
           number(object.at("pid_ns"), kMost)};
 }
 
+WallTime read_time(std::string text) {
+  constexpr std::string_view kWholeSeconds = "2026-02-17T10:05:30Z";
+  if (text.size() == kWholeSeconds.size()) text.insert(text.size() - 1, ".000");
+  const auto time = parse_time(text);
+  if (!time) throw std::invalid_argument("time");
+  return *time;
+}
+
+// What mkostemp puts after the last dot. Names that people give are mostly of one kind of character
+// (state.backup, state.202611): they stay.
+bool is_temporary_suffix(std::string_view suffix) {
+  const auto all = [&](int (*kind)(int)) {
+    return std::all_of(suffix.begin(), suffix.end(),
+                       [&](char c) { return kind(static_cast<unsigned char>(c)) != 0; });
+  };
+  return suffix.size() == 6 && all(::isalnum) && !all(::islower) && !all(::isdigit);
+}
+
+void remove_temporaries(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string prefix = file.filename().string() + ".";
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator each(folder, ignored), end; each != end;
+       each.increment(ignored)) {
+    const std::string name = each->path().filename().string();
+    struct stat info {};
+    if (name.starts_with(prefix) && is_temporary_suffix(name.substr(prefix.size())) &&
+        ::lstat(each->path().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+        info.st_uid == ::geteuid()) {
+      ::unlink(each->path().c_str());
+    }
+  }
+}
+
 }  // namespace
 
 std::string encode_state(const LockdState& state) {
@@ -41,10 +81,11 @@ std::string encode_state(const LockdState& state) {
               {"generation", state.generation},
               {"processes", json::array()}};
   if (state.last_generation > state.generation) object["last_generation"] = state.last_generation;
+  if (state.holder || state.last_holder) object["granted_at"] = format_time(state.granted_at);
+  if (state.last_holder) object["last_holder"] = *state.last_holder;
   if (state.holder) {
     object["holder"] = *state.holder;
-    object["granted_at"] = format_time(state.granted_at);
-    object["connections"] = state.connections;
+    if (state.connections) object["connections"] = *state.connections;
     for (const RecordedProcess& process : state.processes) {
       object["processes"].push_back(
           {{"pid", process.pid}, {"start_time", process.start_time}, {"pid_ns", process.pid_ns}});
@@ -57,21 +98,27 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
   try {
     const json object = json::parse(bytes);
     LockdState state;
-    state.generation = number(object.at("generation"), kMostGeneration);
-    state.last_generation =
-        std::max(state.generation,
-                 number(object.value("last_generation", json(std::uint64_t{0})), kMostGeneration));
-    if (object.at("holder").is_null()) return state;
-    state.holder = object.at("holder").get<std::string>();
-    check_lock_id(*state.holder);
-    const auto granted_at = parse_time(object.at("granted_at").get<std::string>());
-    if (!granted_at || state.generation == 0) return std::nullopt;
-    state.granted_at = *granted_at;
+    const json nothing(std::uint64_t{0});
+    state.generation = number(object.value("generation", nothing), kMostGeneration);
+    state.last_generation = std::max(
+        state.generation, number(object.value("last_generation", nothing), kMostGeneration));
+    const json& holder = object.at("holder");
+    const bool has_last = holder.is_null() && object.contains("last_holder");
+    if (holder.is_null() && !has_last) return state;
+    // Ours have a generation, and not 0.
+    const bool without = state.generation == 0;
+    if (without && (has_last || object.contains("generation"))) return std::nullopt;
+    state.granted_at = read_time(object.at("granted_at").get<std::string>());
+    std::optional<std::string>& id = has_last ? state.last_holder : state.holder;
+    id = (has_last ? object.at("last_holder") : holder).get<std::string>();
+    check_lock_id(*id);
+    if (has_last) return state;
     for (const json& each : object.value("processes", json::array())) {
       state.processes.push_back(read_process(each));
     }
-    const std::size_t least = std::max<std::size_t>(state.processes.size(), 1);
-    state.connections = number(object.value("connections", json(least)), kMostGeneration);
+    if (object.contains("connections")) {
+      state.connections = number(object["connections"], kMostGeneration);
+    }
     return state;
   } catch (const std::exception&) {
     return std::nullopt;
@@ -88,8 +135,14 @@ LoadedState load_state(const std::string& path) {
     return {LoadedState::Kind::kDamaged};
   }
   const auto state = decode_state(bytes);
-  if (!state) return {LoadedState::Kind::kDamaged};
-  return {LoadedState::Kind::kState, *state};
+  if (!state) return {LoadedState::Kind::kDamaged, {}, std::move(bytes)};
+  return {LoadedState::Kind::kState, *state, std::move(bytes)};
+}
+
+void prepare_state(const std::string& path, const LoadedState& loaded) {
+  remove_temporaries(path);
+  const bool is_new = loaded.kind == LoadedState::Kind::kNone;
+  os::write_file_atomic(path, is_new ? encode_state({}) : loaded.bytes);
 }
 
 std::optional<RecordedProcess> describe_process(pid_t pid) {

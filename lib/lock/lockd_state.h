@@ -24,16 +24,20 @@ struct RecordedProcess {
 };
 
 struct LockdState {
-  /// Nobody: nullopt, and then the rest but the generations is without meaning.
+  /// Nobody: nullopt, and then there are no connections or processes.
   std::optional<std::string> holder = std::nullopt;
+  /// Without a holder: who had the lock last, as far as that is known.
+  std::optional<std::string> last_holder = std::nullopt;
+  /// Of the generation, where there is a holder or a last one.
   WallTime granted_at = {};
-  /// Of the holder, or of the last one; 0 before the first grant.
+  /// Of the holder, or of the last one; 0 before the first grant, and for a holder of unknown
+  /// generation.
   std::uint64_t generation = 0;
-  /// The highest that was ever given away, where a holder with a lower one came back after the file
-  /// was damaged.
+  /// The highest that was ever given away or claimed, where that is another one.
   std::uint64_t last_generation = 0;
-  /// How many connections the holder has, those of processes not visible here included.
-  std::size_t connections = 0;
+  /// How many connections the holder has, those of processes not visible here included; nullopt
+  /// where that is not known.
+  std::optional<std::size_t> connections = std::nullopt;
   std::vector<RecordedProcess> processes = {};
   friend bool operator==(const LockdState&, const LockdState&) = default;
 };
@@ -41,17 +45,25 @@ struct LockdState {
 /// One JSON object and a newline.
 std::string encode_state(const LockdState& state);
 
-/// Nullopt for what is not exactly such a file.
+/// Also reads what has no more than a holder and granted_at, that to the second. Nullopt for what
+/// is not such a file.
 std::optional<LockdState> decode_state(std::string_view bytes);
 
 struct LoadedState {
   enum class Kind { kNone, kState, kDamaged };
   Kind kind = Kind::kNone;
   LockdState state = {};
+  /// What was read, unless it was too much.
+  std::string bytes = {};
 };
 
 /// Throws Error when there is a file that can't be opened or read.
 LoadedState load_state(const std::string& path);
+
+/// Makes sure that the state can be recorded, by writing what was loaded. Removes the temporaries
+/// that write_file_atomic left beside the file where it was killed; for whoever has the file's
+/// lock. Throws write_file_atomic's errors.
+void prepare_state(const std::string& path, const LoadedState& loaded);
 
 /// Of a visible peer; nullopt for pid 0 (another pid namespace) and for one that has ended.
 std::optional<RecordedProcess> describe_process(pid_t pid);

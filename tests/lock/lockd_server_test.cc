@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -23,6 +26,36 @@
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/unix_socket.h"
+
+namespace {
+
+// While such a file exists, the server's descriptors can't be watched: sockets, or all.
+const char* unwatched_sockets = nullptr;
+const char* unwatched = nullptr;
+// While it exists, the disk does not answer.
+const char* stalled_disk = nullptr;
+
+bool is_on(const char* switch_file) {
+  return switch_file != nullptr && ::access(switch_file, F_OK) == 0;
+}
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
+  struct stat info {};
+  const bool is_socket = ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+  if (operation == EPOLL_CTL_ADD && (is_on(unwatched) || (is_socket && is_on(unwatched_sockets)))) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_epoll_ctl, epoll, operation, fd, event));
+}
+
+extern "C" int fsync(int fd) {
+  while (is_on(stalled_disk)) ::poll(nullptr, 0, 10);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace fo::lock {
 namespace {
@@ -89,6 +122,13 @@ class Client {
       return "refused " + std::to_string(to_int(refused->status));
     }
     return "status";
+  }
+  // The next word that does not say to wait.
+  std::string hear_verdict() {
+    std::string word;
+    while ((word = hear_word()).starts_with("waiting")) {
+    }
+    return word;
   }
   // Nothing has come that was not read, and the connection is open.
   bool hears_nothing() {
@@ -238,10 +278,8 @@ TEST_F(LockdServer, CrashWithADeadHolderIsAFailoverWhenTheWindowIsOver) {
   config_.reconnect_window = milliseconds(100);
   start();
   Client first = acquire("b");
+  EXPECT_EQ(first.hear_verdict(), "granted 2");
   Client second = acquire("c");
-  EXPECT_EQ(first.hear_word(), "waiting for a");
-  EXPECT_EQ(first.hear_word(), "granted 2");
-  EXPECT_EQ(second.hear_word(), "waiting for a");
   EXPECT_EQ(second.hear_word(), "waiting for b");
 }
 
@@ -253,6 +291,7 @@ TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
   kill_server();
   config_.reconnect_window = milliseconds(50);
   start();
+  // The stopped one keeps the lock however long that takes.
   Client waiter = acquire("b");
   EXPECT_EQ(waiter.hear_word(), "waiting for a");
   expect_soon([](const StatusAnswer& now) { return now.window_left == milliseconds(0); });
@@ -297,8 +336,7 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
   config_.reconnect_window = milliseconds(50);
   start(in_namespace);
   Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
-  EXPECT_EQ(waiter.hear_word(), "granted 2");
+  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
   Client late = acquire("a", 1);
   EXPECT_EQ(late.hear_word(), "refused 75");
   EXPECT_EQ(late.hear_word(), "");
@@ -419,10 +457,7 @@ TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
   server_->signal(SIGCONT);
   EXPECT_EQ(waiter.hear_word(), "granted 2");
   waiter.close();
-  std::string word;
-  while ((word = late.hear_word()).starts_with("waiting")) {
-  }
-  EXPECT_EQ(word, "granted 3");
+  EXPECT_EQ(late.hear_verdict(), "granted 3");
 }
 
 // --- the state file
@@ -442,10 +477,7 @@ TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
   first.close();
   EXPECT_EQ(second.hear_word(), "waiting for nobody");
   ASSERT_EQ(::rename((folder + ".gone").c_str(), folder.c_str()), 0);
-  std::string word;
-  while ((word = second.hear_word()).starts_with("waiting")) {
-  }
-  EXPECT_EQ(word, "granted 2");
+  EXPECT_EQ(second.hear_verdict(), "granted 2");
   EXPECT_EQ(load_state(config_.state_path).state.holder, "b");
 }
 
@@ -489,9 +521,9 @@ TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
   config_.reconnect_window = milliseconds(20);
   start();
   Client client = acquire("a");
-  EXPECT_EQ(client.hear_word(), "waiting for nobody");
-  const auto granted = std::get<GrantedAnswer>(client.hear().value());
-  EXPECT_GT(granted.generation, 1795000000000U);
+  const std::string verdict = client.hear_verdict();
+  ASSERT_TRUE(verdict.starts_with("granted "));
+  EXPECT_GT(std::stoull(verdict.substr(8)), 1795000000000U);
 }
 
 TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
@@ -510,6 +542,82 @@ TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
   EXPECT_EQ(waiter.hear_word(), "waiting for a");
   holder.close();
   EXPECT_EQ(waiter.hear_word(), "granted 7");
+}
+
+TEST_F(LockdServer, AStateFileThatCannotBeReplacedEndsItAtOnce) {
+  test::spill(dir_.file("real"), encode_state({}));
+  std::filesystem::create_symlink(dir_.file("real"), state_path());
+  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
+  EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
+}
+
+TEST_F(LockdServer, AFolderThatCannotBeWrittenEndsItAtOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  const std::string folder = dir_.file("state");
+  ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(dir_.file("").c_str(), 0777), 0);
+  config_.state_path = folder + "/lock";
+  const auto serve_as_other = [&] {
+    const os::Child server = os::fork_child([this] {
+      if (::setuid(65534) != 0) return 1;
+      return to_int(test::status_of([&] { serve_lock(config_); }));
+    });
+    return server.wait(soon());
+  };
+  EXPECT_EQ(serve_as_other(), 77);
+  test::spill(config_.state_path + ".lock", "");
+  ASSERT_EQ(::chmod((config_.state_path + ".lock").c_str(), 0666), 0);
+  EXPECT_EQ(serve_as_other(), 77);
+}
+
+TEST_F(LockdServer, WritesBackWhatItFindsAndRemovesItsTemporaries) {
+  test::spill(state_path() + ".aB3xYz", "{");
+  test::spill(state_path(), "{\"holder\":");
+  start();
+  EXPECT_EQ(test::slurp(state_path()), "{\"holder\":");
+  EXPECT_FALSE(std::filesystem::exists(state_path() + ".aB3xYz"));
+  kill_server();
+  std::filesystem::remove(state_path());
+  start();
+  EXPECT_EQ(state(), LockdState{});
+  EXPECT_TRUE(std::filesystem::exists(state_path()));
+}
+
+TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
+  const std::string folder = dir_.file("state");
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  config_.state_path = folder + "/lock";
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  ASSERT_EQ(::rename(folder.c_str(), (folder + ".gone").c_str()), 0);
+  holder.close();
+  expect_soon([](const StatusAnswer& now) { return !now.holder; });
+  ASSERT_EQ(::rename((folder + ".gone").c_str(), folder.c_str()), 0);
+  const Deadline deadline = soon();
+  while (load_state(config_.state_path).state.holder) ASSERT_FALSE(deadline.expired());
+}
+
+TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
+  const std::string stall = dir_.file("stall");
+  for (const bool twice : {true, false}) {
+    start([&](UniqueFd&) { stalled_disk = stall.c_str(); });
+    test::spill(stall, "");
+    Client client = acquire("a");
+    expect_soon([](const StatusAnswer& now) { return now.waiters.size() == 1; });
+    server_->signal(SIGTERM);
+    if (twice) {
+      // Once the socket is closed, the first one was seen.
+      const Deadline deadline = soon();
+      while (os::is_socket_live(config_.socket_path)) ASSERT_FALSE(deadline.expired());
+      server_->signal(SIGTERM);
+    }
+    EXPECT_EQ(server_->wait(soon()), 0);
+    server_.reset();
+    EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
+    EXPECT_EQ(client.hear_word(), "");
+    std::filesystem::remove(stall);
+  }
 }
 
 TEST_F(LockdServer, AStateFileThatCannotBeReadEndsItAtOnce) {
@@ -534,10 +642,7 @@ TEST_F(LockdServer, GrantsInTheOrderOfTheQueue) {
   EXPECT_EQ(now.waiters.front().pid, ::getpid());
   for (std::size_t i = 0; i + 1 < clients.size(); ++i) {
     clients[i].close();
-    std::string word;
-    while ((word = clients[i + 1].hear_word()).starts_with("waiting")) {
-    }
-    EXPECT_EQ(word, "granted " + std::to_string(i + 2));
+    EXPECT_EQ(clients[i + 1].hear_verdict(), "granted " + std::to_string(i + 2));
   }
 }
 
@@ -636,6 +741,32 @@ TEST_F(LockdServer, AHolderWithALifelineComesBackAfterItsConnectionBroke) {
   EXPECT_EQ(status().holder, "a");
 }
 
+// The end of a connection counts before what came later, however much there is to read at once.
+TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsItsDeadConnection) {
+  start();
+  for (std::uint64_t generation = 1; generation < 20; generation += 2) {
+    Forked holder = hold_in_child("a");
+    ASSERT_EQ(holder.read(), generation);
+    Client waiter = acquire("b");
+    EXPECT_EQ(waiter.hear_word(), "waiting for a");
+    server_->signal(SIGSTOP);
+    std::vector<Client> crowd;
+    for (int i = 0; i < 300; ++i) {
+      crowd.push_back(connect());
+      crowd.back().ask(StatusRequest{});
+    }
+    holder.kill();
+    Client again = acquire("a");
+    server_->signal(SIGCONT);
+    EXPECT_EQ(waiter.hear_verdict(), "granted " + std::to_string(generation + 1));
+    std::string word = again.hear_word();
+    if (word == "waiting for a") word = again.hear_word();
+    EXPECT_EQ(word, "waiting for b");
+    again.close();
+    expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
+  }
+}
+
 // --- hostile peers
 // --------------------------------------------------------------------------------
 
@@ -715,6 +846,39 @@ TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
   expect_no_fd_left(before + 1);
 }
 
+TEST_F(LockdServer, APeerThatCannotBeWatchedIsRefusedAndTheRestAreServed) {
+  const std::string sockets = dir_.file("no-sockets");
+  const std::string nothing = dir_.file("nothing");
+  start([&](UniqueFd&) {
+    unwatched_sockets = sockets.c_str();
+    unwatched = nothing.c_str();
+  });
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const std::ptrdiff_t before = fds_of_server();
+
+  test::spill(sockets, "");
+  Client unlucky = connect();
+  EXPECT_EQ(unlucky.hear_word(), "");
+  std::filesystem::remove(sockets);
+  expect_no_fd_left(before);
+
+  Client with_lifeline = connect();
+  with_lifeline.ask(StatusRequest{});
+  EXPECT_EQ(with_lifeline.hear_word(), "status");
+  Client late = connect();
+  expect_soon([](const StatusAnswer&) { return true; });
+  test::spill(nothing, "");
+  const Pipe pipe;
+  late.ask(AcquireRequest{"b"}, {pipe.reader.get()});
+  EXPECT_EQ(late.hear_word(), "refused 71");
+  EXPECT_EQ(late.hear_word(), "");
+  std::filesystem::remove(nothing);
+  expect_no_fd_left(before + 1);  // `with_lifeline`
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_TRUE(status().waiters.empty());
+}
+
 TEST_F(LockdServer, ARequestMayComeByteByByteAndManyAtOnce) {
   start();
   Client client = connect();
@@ -726,7 +890,7 @@ TEST_F(LockdServer, ARequestMayComeByteByByteAndManyAtOnce) {
 }
 
 TEST_F(LockdServer, WhoSaysNothingIsDroppedAndWhoHoldsIsNot) {
-  config_.silence_limit = milliseconds(50);
+  config_.silence_limit = milliseconds(1000);
   start();
   Client holder = acquire("a");
   EXPECT_EQ(holder.hear_word(), "granted 1");

@@ -1,11 +1,13 @@
 #include "lock/lockd_state.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "lock/support.h"
 #include "os/process.h"
@@ -37,16 +39,25 @@ TEST(LockdState, ComesBackAsItWas) {
   LockdState nobody;
   nobody.generation = nobody.last_generation = 7;
   EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
+  nobody.last_holder = "a";
+  nobody.granted_at = sample().granted_at;
+  EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
+  LockdState uncounted = sample();
+  uncounted.connections.reset();
+  EXPECT_EQ(decode_state(encode_state(uncounted)), uncounted);
   EXPECT_EQ(decode_state(encode_state({})), LockdState{});
 }
 
 TEST(LockdState, ReadsTheFileOfTheSpecification) {
-  const auto state = decode_state(
-      R"({"holder":"engine-a","granted_at":"2026-02-17T10:05:30.000Z","generation":7})");
+  const auto state =
+      decode_state(R"({"holder": "engine-a", "granted_at": "2026-02-17T10:05:30Z"})");
   ASSERT_TRUE(state);
   EXPECT_EQ(state->holder, "engine-a");
-  EXPECT_EQ(state->last_generation, 7U);
-  EXPECT_EQ(state->connections, 1U);
+  EXPECT_EQ(state->granted_at, parse_time("2026-02-17T10:05:30.000Z"));
+  EXPECT_EQ(state->generation, 0U);
+  EXPECT_EQ(state->connections, std::nullopt);
+  EXPECT_EQ(decode_state(encode_state(sample()))->connections, 3U);
+  EXPECT_EQ(decode_state(R"({"holder": null, "granted_at": null})"), LockdState{});
 }
 
 TEST(LockdState, EveryTruncationIsDamage) {
@@ -60,7 +71,12 @@ TEST(LockdState, EveryTruncationIsDamage) {
 TEST(LockdState, WhatDoesNotFitIsDamage) {
   for (
       const char* bytes :
-      {"null", "[]", R"({"holder":null})", R"({"generation":1})",
+      {"null", "[]", R"({"generation":1})",
+       R"({"holder":null,"last_holder":"e","granted_at":null})",
+       R"({"holder":null,"last_holder":"e","granted_at":null,"generation":7})",
+       R"({"holder":null,"last_holder":7,"granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:3Z","generation":7})",
+       R"({"holder":"e","granted_at":"2026-02-30T10:05:30Z","generation":7})",
        R"({"holder":7,"granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
        R"({"holder":"","granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
        R"({"holder":"e","granted_at":null,"generation":7})",
@@ -95,6 +111,45 @@ TEST(LockdState, AFileThatCannotBeReadIsAnError) {
   const TempDir dir;
   ASSERT_EQ(::mkdir(dir.file("state").c_str(), 0700), 0);
   EXPECT_EQ(failure_of([&] { load_state(dir.file("state")); }).status, ExitStatus::kOsError);
+}
+
+TEST(LockdState, IsWrittenBackAsItWasRead) {
+  const TempDir dir;
+  for (const std::string& bytes :
+       {std::string(R"({"holder": "engine-a", "granted_at": "2026-02-17T10:05:30Z"})"),
+        encode_state(sample()), std::string("{\"holder\":"), std::string()}) {
+    spill(dir.file("state"), bytes);
+    const LoadedState loaded = load_state(dir.file("state"));
+    prepare_state(dir.file("state"), loaded);
+    EXPECT_EQ(slurp(dir.file("state")), bytes);
+    EXPECT_EQ(load_state(dir.file("state")).kind, loaded.kind);
+  }
+  prepare_state(dir.file("new"), load_state(dir.file("new")));
+  EXPECT_EQ(load_state(dir.file("new")).kind, LoadedState::Kind::kState);
+  EXPECT_EQ(load_state(dir.file("new")).state, LockdState{});
+  EXPECT_EQ(failure_of([&] { prepare_state(dir.file("none/state"), {}); }).status,
+            ExitStatus::kCannotCreate);
+}
+
+TEST(LockdState, TemporariesOfAKilledServerAreRemovedAndNothingElse) {
+  const TempDir dir;
+  for (const char* name : {"state.Ab3xYz", "state.00000a", "state.ABCDEF"}) {
+    spill(dir.file(name), "x");
+  }
+  const std::vector<std::string> others{"state.backup",  "state.202611", "state.Ab3xY",
+                                        "state.Ab3xYzz", "state.Ab3-Yz", "xstate.Ab3xYz",
+                                        "stateXAb3xYz",  "state.lock"};
+  for (const std::string& name : others) spill(dir.file(name), "x");
+  ASSERT_EQ(::mkdir(dir.file("state.Dir001").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("state.backup", dir.file("state.Link01").c_str()), 0);
+  prepare_state(dir.file("state"), {});
+  std::vector<std::string> left;
+  for (const auto& each : std::filesystem::directory_iterator(dir.file(""))) {
+    left.push_back(each.path().filename());
+  }
+  std::vector<std::string> expected = others;
+  expected.insert(expected.end(), {"state", "state.Dir001", "state.Link01"});
+  EXPECT_THAT(left, testing::UnorderedElementsAreArray(expected));
 }
 
 TEST(RecordedProcesses, ARunningOneIsKnownFromOthersWithItsPid) {

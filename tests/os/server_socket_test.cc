@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "os/process.h"
 #include "os/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
@@ -65,6 +67,16 @@ TEST_F(ServerSocketTest, WithoutAFolderItCannotBeMade) {
   EXPECT_EQ(failure_of([&] { open_server_socket(folder_.path("none/s")); }).status,
             ExitStatus::kCannotCreate);
   EXPECT_EQ(failure_of([&] { open_server_socket(""); }).status, ExitStatus::kUsage);
+}
+
+TEST_F(ServerSocketTest, InAFolderThatIsNotOursItIsNotPermitted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  ASSERT_EQ(::chmod(folder_.path("").c_str(), 0755), 0);
+  const Child other = fork_child([this] {
+    if (::setuid(65534) != 0) return 1;
+    return base::to_int(failure_of([&] { open_server_socket(path_); }).status);
+  });
+  EXPECT_EQ(other.wait(base::Deadline::after(std::chrono::seconds(20))), 77);
 }
 
 TEST_F(ServerSocketTest, ALockFileIsLockedUntilItIsClosed) {
