@@ -465,6 +465,7 @@ empty() {
   wait_exit "$BG_PID"
   [ "$status" -eq 76 ]
   grep -q '"event":"lost"' "$T/events"
+  run ! grep gpu_free "$T/events"
   [ ! -e "$T/ran" ]
 }
 

@@ -193,11 +193,13 @@ AcquireEnd acquire(const AcquireOptions& options,
   events.granted(result.grant);
   if (gate) {
     const base::Deadline::Clock::time_point begin = base::Deadline::Clock::now();
-    if (gate->wait(*lock, deadline, signal_fd.get()) == GpuGate::Outcome::kDeadline) {
-      return busy("given back: " + gate->describe());
+    const GpuGate::Outcome outcome = gate->wait(*lock, deadline, signal_fd.get());
+    if (outcome == GpuGate::Outcome::kDeadline) return busy("given back: " + gate->describe());
+    if (outcome == GpuGate::Outcome::kFree) {
+      events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
     }
-    events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
   }
+  // Also for a gate that was left early: this tells why.
   switch (confirm(*lock, deadline, signal_fd.get(), events)) {
     case os::LockWait::kLocked:
       return use(*lock, result.grant, options, signal_fd.get(), events, on_held);
