@@ -174,7 +174,7 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
     if (outcome != os::LockWait::kLocked) return {outcome, {}};
     try {
       // Where the file was replaced, two may have got as far as this, each with a file.
-      open_record();
+      if (!record_fd_) open_record();
       os::LockWaiter turn(record_fd_.get());
       if (const auto got = turn.wait(deadline, interrupt_fd); got != os::LockWait::kLocked) {
         unlock(fd_.get());
@@ -187,6 +187,7 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
       unlock(record_fd_.get());
       if (grant) return {os::LockWait::kLocked, *grant};
       reopen();
+      open_record();
     } catch (...) {
       record_fd_.reset();
       fd_.reset();
@@ -203,17 +204,25 @@ void FlockLock::prepare() {
   record_.granted_at = format_time(std::chrono::system_clock::now());
   record_.host = host_name();
   // For the memory and the code that it touches: nothing has to be paged in after the grant.
-  static_cast<void>(decode_grant(encode_grant(record_)));
+  static_cast<void>(encode_grant(record_));
+  before_bytes_ = read_record();
+  before_ = decode_grant(before_bytes_);
+}
+
+std::string FlockLock::read_record() const {
+  std::array<char, kGrantFileSize + 1> bytes;
+  const ssize_t got = ::pread(record_fd_.get(), bytes.data(), bytes.size(), 0);
+  if (got < 0) throw_errno(errno, "read grant record " + base::quoted(record_path()));
+  return {bytes.data(), static_cast<std::size_t>(got)};
 }
 
 Grant FlockLock::record_grant(base::Duration waited) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0)
     throw_errno(errno, "look at lock file " + base::quoted(path()));
-  std::array<char, kGrantFileSize + 1> bytes{};
-  const ssize_t got = ::pread(record_fd_.get(), bytes.data(), bytes.size(), 0);
-  if (got < 0) throw_errno(errno, "read grant record " + base::quoted(record_path()));
-  const GrantContent before = decode_grant({bytes.data(), static_cast<std::size_t>(got)});
+  // Mostly the one that was there before the wait.
+  const std::string bytes = read_record();
+  const GrantContent before = bytes == before_bytes_ ? before_ : decode_grant(bytes);
   record_.inode = info.st_ino;
   if (before.kind == GrantContent::Kind::kRecord && before.record.inode != record_.inode &&
       holder_state(before.record, Deadline::after(kTimeToDie)) == HolderState::kRunning) {
@@ -232,7 +241,7 @@ Grant FlockLock::record_grant(base::Duration waited) {
   record_.generation = grant.generation;
   record_.granted_at = format_time(grant.granted_at);
   // The record first: a generation must never be lost, a name may be late.
-  overwrite(record_fd_.get(), got, encode_grant(record_),
+  overwrite(record_fd_.get(), static_cast<off_t>(bytes.size()), encode_grant(record_),
             "write grant record " + base::quoted(record_path()));
   overwrite(fd_.get(), info.st_size, id() + "\n", "write lock file " + base::quoted(path()));
   return grant;

@@ -48,12 +48,16 @@ class FlockLock final : public FailoverLock {
   void open_record();
   // Finds out before the wait what needs no lock to be known.
   void prepare();
+  [[nodiscard]] std::string read_record() const;
   // With the record locked.
   Grant record_grant(base::Duration waited);
 
   base::UniqueFd fd_;
   base::UniqueFd record_fd_;
   GrantRecord record_;
+  // The record before the wait.
+  std::string before_bytes_;
+  GrantContent before_;
   std::optional<PathWatch> path_watch_;
 };
 
