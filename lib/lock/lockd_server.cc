@@ -1,6 +1,7 @@
 #include "lock/lockd_server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -132,6 +133,7 @@ class Server {
     /// Came with the line that is being read.
     std::vector<UniqueFd> fds;
     enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
+    bool ended = false;
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -311,6 +313,9 @@ class Server {
         session.lifeline.emplace(watched(io_, check_lifeline(std::move(session.fds.front()))));
         session.fds.clear();
       }
+      // It asked, and is gone: nobody may join it before its end is read.
+      if (is_gone(session)) return;
+      notice_ends();
       session.talk = Talk::kAcquire;
       session.silence.cancel();
       model_.acquire(session.id, *acquire, session.process, session.lifeline.has_value(), now());
@@ -344,7 +349,33 @@ class Server {
     apply_effects();
   }
 
+  static bool is_closed_by_peer(Session& session) {
+    char next = 0;
+    return session.socket.is_open() &&
+           ::recv(session.socket.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
+
+  // The connection is closed, and nobody has the other end of its lifeline.
+  static bool is_gone(Session& session) {
+    if (!is_closed_by_peer(session)) return false;
+    if (!session.lifeline) return true;
+    pollfd lifeline{session.lifeline->native_handle(), POLLIN, 0};
+    return ::poll(&lifeline, 1, 0) > 0 && (lifeline.revents & POLLHUP) != 0;
+  }
+
+  // The ends of connections that nobody has read yet: whoever asks now must not join the dead.
+  void notice_ends() {
+    std::vector<SessionPtr> ended;
+    for (const auto& [id, session] : sessions_) {
+      if (session->talk == Session::Talk::kAcquire && is_closed_by_peer(*session)) {
+        ended.push_back(session);
+      }
+    }
+    for (const SessionPtr& session : ended) end(session);
+  }
+
   void end(const SessionPtr& session) {
+    if (std::exchange(session->ended, true)) return;
     session->silence.cancel();
     close(session->socket);
     session->fds.clear();

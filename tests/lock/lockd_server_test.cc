@@ -742,6 +742,25 @@ TEST_F(LockdServer, AHolderWithALifelineComesBackAfterItsConnectionBroke) {
 }
 
 // The end of a connection counts before what came later, however much there is to read at once.
+// The holder came back to a new server and died at once, before that read a word of it.
+TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsAConnectionWhoseEndIsNotRead) {
+  config_.reconnect_window = std::chrono::milliseconds(100);
+  for (int i = 0; i < 10; ++i) {
+    write_state(held("a", 5));
+    start();
+    server_->signal(SIGSTOP);
+    Forked gone([this](int) {
+      Client client = acquire("a", 5);
+      return 0;
+    });
+    ASSERT_EQ(gone.wait(), 0);
+    Client again = acquire("a");
+    server_->signal(SIGCONT);
+    EXPECT_EQ(again.hear_verdict(), "granted 6");
+    kill_server();
+  }
+}
+
 TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsItsDeadConnection) {
   start();
   for (std::uint64_t generation = 1; generation < 20; generation += 2) {
