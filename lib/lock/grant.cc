@@ -125,14 +125,20 @@ std::uint64_t next_generation(const GrantContent& previous, bool lock_file_is_em
   return static_cast<std::uint64_t>(std::max<decltype(ms)>(ms, 1));
 }
 
-HolderState holder_state(const GrantRecord& record, const base::Deadline& deadline) {
-  if (record.pid <= 0 || record.pid_ns != os::own_pid_namespace()) return HolderState::kNotVisible;
-  const auto pidfd = os::open_pidfd(record.pid);
-  if (!pidfd || os::process_start_time(record.pid) != record.start_time) return HolderState::kEnded;
+std::optional<base::UniqueFd> open_running(pid_t pid, std::uint64_t start_time,
+                                           const base::Deadline& deadline) {
+  auto pidfd = os::open_pidfd(pid);
+  if (!pidfd || os::process_start_time(pid) != start_time) return std::nullopt;
   // A zombie still has its entry in /proc; its pidfd says that it has ended.
   pollfd ended{pidfd->get(), POLLIN, 0};
-  return ::poll(&ended, 1, deadline.poll_timeout()) > 0 ? HolderState::kEnded
-                                                        : HolderState::kRunning;
+  if (::poll(&ended, 1, deadline.poll_timeout()) > 0) return std::nullopt;
+  return pidfd;
+}
+
+HolderState holder_state(const GrantRecord& record, const base::Deadline& deadline) {
+  if (record.pid <= 0 || record.pid_ns != os::own_pid_namespace()) return HolderState::kNotVisible;
+  return open_running(record.pid, record.start_time, deadline) ? HolderState::kRunning
+                                                               : HolderState::kEnded;
 }
 
 std::string id_of_lock_file(std::string_view content) {

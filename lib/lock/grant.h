@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/deadline.h"
+#include "base/unique_fd.h"
 
 namespace fo::lock {
 
@@ -65,6 +66,11 @@ GrantContent decode_grant(std::string_view bytes);
 /// milliseconds since 1970: more than were ever counted, so that no generation comes twice.
 std::uint64_t next_generation(const GrantContent& previous, bool lock_file_is_empty,
                               std::chrono::system_clock::time_point now);
+
+/// The pidfd of the process that has this pid and start time (os::process_start_time); nullopt when
+/// there is none, or when it ends until `deadline`.
+std::optional<base::UniqueFd> open_running(pid_t pid, std::uint64_t start_time,
+                                           const base::Deadline& deadline);
 
 /// Whether the recorded process still runs; one that does is given until `deadline` to end.
 enum class HolderState { kNotVisible, kRunning, kEnded };

@@ -1,6 +1,5 @@
 #include "lock/lockd_state.h"
 
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -154,12 +153,8 @@ std::optional<RecordedProcess> describe_process(pid_t pid) {
 
 std::optional<base::UniqueFd> open_running(const RecordedProcess& process) {
   if (process.pid <= 0 || process.pid_ns != os::own_pid_namespace()) return std::nullopt;
-  auto pidfd = os::open_pidfd(process.pid);
-  if (!pidfd || os::process_start_time(process.pid) != process.start_time) return std::nullopt;
-  // A zombie still has its entry in /proc; its pidfd says that it has ended.
-  pollfd ended{pidfd->get(), POLLIN, 0};
-  if (::poll(&ended, 1, 0) > 0) return std::nullopt;
-  return pidfd;
+  return open_running(process.pid, process.start_time,
+                      base::Deadline::after(base::Duration::zero()));
 }
 
 }  // namespace fo::lock
