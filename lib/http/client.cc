@@ -1,11 +1,13 @@
 #include "http/client.h"
 
 #include <array>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/basic_stream.hpp>
@@ -35,9 +37,9 @@ constexpr std::uint32_t kHeaderLimit = 64 * 1024;
 
 class Fetch {
  public:
-  Fetch(asio::io_context& loop, std::string_view method, std::string_view url,
+  Fetch(asio::any_io_executor loop, std::string_view method, std::string_view url,
         const base::Deadline& deadline, const FetchOptions& options)
-      : stream_(loop),
+      : stream_(std::move(loop)),
         method_(method),
         url_(parse_url(url)),
         deadline_(deadline),
@@ -155,7 +157,7 @@ class Fetch {
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options) {
   asio::io_context loop(1);
-  Fetch fetch(loop, method, url, deadline, options);
+  Fetch fetch(loop.get_executor(), method, url, deadline, options);
   Response response;
   std::exception_ptr failure;
   asio::co_spawn(loop, fetch.run(), [&](std::exception_ptr error, Response got) {
@@ -165,6 +167,13 @@ Response fetch(std::string_view method, std::string_view url, const base::Deadli
   loop.run();
   if (failure) std::rethrow_exception(failure);
   return response;
+}
+
+awaitable<Response> async_fetch(std::string method, std::string url, base::Deadline deadline,
+                                FetchOptions options) {
+  const asio::any_io_executor loop = co_await asio::this_coro::executor;
+  Fetch fetch(loop, method, url, deadline, options);
+  co_return co_await fetch.run();
 }
 
 }  // namespace fo::http

@@ -1,7 +1,8 @@
-// One HTTP request, blocking, with a deadline from connect to the last byte: for probes, health
-// checks and tests. A new connection each time; no TLS, no redirects, no name look-up.
+// One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for probes,
+// health checks and tests. A new connection each time; no TLS, no redirects, no name look-up.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -29,5 +30,10 @@ struct FetchOptions {
 /// HTTP, or longer than the limit).
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options = {});
+
+/// The same without blocking the loop that it is awaited on. g++ 12 destroys braced temporaries
+/// inside a co_await expression twice: give it locals.
+boost::asio::awaitable<Response> async_fetch(std::string method, std::string url,
+                                             base::Deadline deadline, FetchOptions options = {});
 
 }  // namespace fo::http

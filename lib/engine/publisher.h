@@ -1,0 +1,69 @@
+// One address for the active engine (--publish): a TCP listener whose connections are spliced to
+// the engine, both ways, byte for byte. It understands just enough HTTP/1.1 to know when a
+// connection is between two requests, so that it can be taken away from the engine without anybody
+// noticing: drained, and handed over to the engine that follows.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+
+namespace fo::engine {
+
+/// What one publisher leaves to the next: the listener, whose queue holds the clients that came in
+/// between, and the clients' connections that were between two requests.
+struct PublishedSockets {
+  base::UniqueFd listener;
+  std::vector<base::UniqueFd> clients;
+};
+
+class Publisher {
+ public:
+  /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
+  /// Throws kUsage. Binds nothing yet.
+  Publisher(boost::asio::any_io_executor executor, std::string address, std::string target);
+  /// Closes everything at once.
+  ~Publisher();
+  Publisher(const Publisher&) = delete;
+  Publisher& operator=(const Publisher&) = delete;
+
+  /// Listens, on the sockets that were handed over where there are any, and forwards from now on.
+  /// Throws kCannotCreate (address in use) or kNotPermitted.
+  void start(PublishedSockets inherited = {});
+
+  /// Accepts no more, lets requests in flight finish, and takes each connection away from the
+  /// engine between two requests. True when all were between requests before `deadline`; what was
+  /// not then is cut. The listener stays open: clients that come now wait.
+  boost::asio::awaitable<bool> drain(base::Deadline deadline);
+
+  /// After drain(): what is left. The publisher is as before start().
+  PublishedSockets take();
+
+  /// After drain(), when nobody took over: goes on as before.
+  void resume();
+
+  [[nodiscard]] std::size_t connections() const;
+  /// Connections with a request in flight.
+  [[nodiscard]] std::size_t busy() const;
+  /// The port it listens on; 0 when it does not.
+  [[nodiscard]] std::uint16_t port() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// The hand-over itself, between processes of one user: offers `sockets` on a Unix socket at `path`
+/// until somebody took them (true) or `deadline`; and takes what is offered there (nothing where
+/// nobody offers).
+boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets,
+                                           base::Deadline deadline);
+boost::asio::awaitable<PublishedSockets> take_sockets(std::string path, base::Deadline deadline);
+
+}  // namespace fo::engine
