@@ -68,6 +68,11 @@ class FailoverLock {
   /// False while check() can't tell: then it is no time to begin anything.
   [[nodiscard]] virtual bool is_confirmed() const = 0;
 
+  /// Gives a lock that is held up on purpose, for every process that has its descriptor: they go on
+  /// living, without what it protected. acquire() may be called anew. Throws kUnavailable when a
+  /// server that can't be reached was not told; then it is held by whoever has the descriptor.
+  virtual void release() = 0;
+
   /// The descriptor by which it is held; CLOEXEC. Whoever inherits it holds the lock as well.
   [[nodiscard]] virtual int fd() const = 0;
 

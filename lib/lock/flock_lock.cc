@@ -145,6 +145,8 @@ std::optional<Loss> FlockLock::check() {
   return Loss{ExitStatus::kProtocol, "the file was replaced", Deadline::after(Duration::zero())};
 }
 
+void FlockLock::release() { unlock(fd_.get()); }
+
 void FlockLock::reopen() {
   const UniqueFd fresh = open_lock_file(path());
   // Takes the old description's place, whose lock ends with it.

@@ -39,6 +39,7 @@ class FlockLock final : public FailoverLock {
   /// Lost when the path no longer leads to the file that is open here.
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override { return true; }
+  void release() override;
   [[nodiscard]] int fd() const override { return fd_.get(); }
 
  private:

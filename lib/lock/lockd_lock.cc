@@ -217,6 +217,14 @@ std::optional<Loss> LockdLock::check_connection() {
 
 bool LockdLock::is_confirmed() const { return socket_ && give_up_at_.is_never(); }
 
+void LockdLock::release() {
+  const std::string what = "give lock " + base::quoted(path()) + " up";
+  if (!is_confirmed()) throw Error(ExitStatus::kUnavailable, what + ": the server is away");
+  send_request(socket_.get(), ReleaseRequest{}, {}, what);
+  socket_.reset();
+  generation_.reset();
+}
+
 // A server that starts now gives the lock to another when its window is over.
 Deadline LockdLock::end_by() const { return Deadline::after(window_ / 2); }
 

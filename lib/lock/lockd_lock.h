@@ -33,6 +33,8 @@ class LockdLock final : public FailoverLock {
   /// it stays out of reach for too long (kProtocol).
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override;
+  /// The lifeline stays as it is, for the next grant.
+  void release() override;
   /// The lifeline's writing end. Nothing is to be written there.
   [[nodiscard]] int fd() const override { return lifeline_writer_.get(); }
 

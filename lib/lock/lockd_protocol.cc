@@ -126,6 +126,7 @@ struct Encode {
     return object;
   }
   json operator()(const StatusRequest&) const { return {{"request", "status"}}; }
+  json operator()(const ReleaseRequest&) const { return {{"request", "release"}}; }
 
   json operator()(const WaitingAnswer& answer) const {
     return {{"answer", "waiting"},
@@ -186,6 +187,7 @@ LockdRequest decode_request(std::string_view line) {
   const auto read = [](const json& object) -> LockdRequest {
     const std::string kind = text(member(object, "request"));
     if (kind == "status") return StatusRequest{};
+    if (kind == "release") return ReleaseRequest{};
     if (kind != "acquire") throw Misfit("no such request");
     AcquireRequest request{text(member(object, "engine_id"))};
     if (object.contains("generation")) {

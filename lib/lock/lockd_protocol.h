@@ -33,7 +33,8 @@ inline constexpr std::uint64_t kMostClaim = kMostGeneration / 2;
 
 using WallTime = std::chrono::system_clock::time_point;
 
-/// Wait for the lock, and hold it until the connection closes. Nothing may be sent after it.
+/// Wait for the lock, and hold it until the connection closes. Nothing but a ReleaseRequest may be
+/// sent after it.
 struct AcquireRequest {
   /// As check_lock_id wants it.
   std::string engine_id;
@@ -48,7 +49,13 @@ struct StatusRequest {
   friend bool operator==(const StatusRequest&, const StatusRequest&) = default;
 };
 
-using LockdRequest = std::variant<AcquireRequest, StatusRequest>;
+/// After an AcquireRequest: the connection's end is the end of its part in the lock, whoever still
+/// has the writing end of its pipe. Not answered.
+struct ReleaseRequest {
+  friend bool operator==(const ReleaseRequest&, const ReleaseRequest&) = default;
+};
+
+using LockdRequest = std::variant<AcquireRequest, StatusRequest, ReleaseRequest>;
 
 /// To a client in the queue: when it enters it, whenever the holder changes, and when a grant could
 /// not be recorded.

@@ -323,6 +323,7 @@ class Server {
       apply_effects();
       return;
     }
+    if (std::holds_alternative<ReleaseRequest>(request)) return let_go_of_lifeline(session);
     if (session.talk == Talk::kAcquire || !session.fds.empty()) {
       throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
     }
@@ -331,6 +332,17 @@ class Server {
     StatusAnswer status = model_.status(now());
     status.pid_ns = os::own_pid_namespace();
     send(session, status);
+  }
+
+  // What the holder keeps running has the other end, and no part in the lock any more.
+  void let_go_of_lifeline(Session& session) {
+    if (session.talk != Session::Talk::kAcquire || !session.fds.empty()) {
+      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+    }
+    if (!session.lifeline || !session.lifeline->is_open()) return;
+    close(*session.lifeline);
+    model_.lifeline_ended(session.id, now());
+    apply_effects();
   }
 
   // What is written into a lifeline does not matter, only that there is nobody left who could.

@@ -203,6 +203,30 @@ TEST_P(LockContract, ProcessThatInheritedItKeepsIt) {
   EXPECT_EQ(contender->acquire(soon()).grant.generation, 2U);
 }
 
+TEST_P(LockContract, ReleaseFreesItThoughAnotherProcessHasTheDescriptor) {
+  const auto lock = open_lock(lock_, "engine-0");
+  Forked engine([](int ready) {
+    say(ready, 1);
+    for (;;) ::pause();
+    return 0;
+  });
+  ASSERT_TRUE(engine.read());
+  ASSERT_EQ(lock->acquire(soon()).outcome, LockWait::kLocked);
+  lock->release();
+  const auto other = open_lock(lock_, "engine-1");
+  const auto result = other->acquire(soon());
+  ASSERT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.generation, 2U);
+  EXPECT_EQ(lock->acquire(Deadline::after(std::chrono::milliseconds(100))).outcome,
+            LockWait::kDeadline);
+  other->release();
+  const auto again = lock->acquire(soon());
+  ASSERT_EQ(again.outcome, LockWait::kLocked);
+  EXPECT_EQ(again.grant.generation, 3U);
+  EXPECT_FALSE(lock->check());
+  EXPECT_EQ(find_owner(lock_), "engine-0");
+}
+
 TEST_P(LockContract, DeadlinePassesWithoutAGrant) {
   Forked first(holder("engine-0"));
   ASSERT_EQ(first.read(), 1U);

@@ -21,7 +21,8 @@ std::string without_newline(std::string line) {
 }
 
 const std::vector<LockdRequest> kRequests{AcquireRequest{"engine-0", std::nullopt},
-                                          AcquireRequest{"\"\\ü\U0001F512", 7}, StatusRequest{}};
+                                          AcquireRequest{"\"\\ü\U0001F512", 7}, StatusRequest{},
+                                          ReleaseRequest{}};
 
 const std::vector<LockdAnswer> kAnswers{
     WaitingAnswer{"engine-1", 6, milliseconds(10000)},
@@ -90,7 +91,7 @@ TEST(LockdProtocol, MembersThatNobodyKnowsArePassedOver) {
 
 TEST(LockdProtocol, GarbageIsRefused) {
   for (const std::string line :
-       {"", "null", "[]", "7", "\"acquire\"", "{}", R"({"request":7})", R"({"request":"release"})",
+       {"", "null", "[]", "7", "\"acquire\"", "{}", R"({"request":7})", R"({"request":"resign"})",
         R"({"request":"acquire"})", R"({"request":"acquire","engine_id":7})",
         R"({"request":"acquire","engine_id":"e","generation":0})",
         R"({"request":"acquire","engine_id":"e","generation":-1})",
