@@ -1,0 +1,76 @@
+// The one event loop of a test: a coroutine is run to its end on the test's own thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/deadline.h"
+#include "os/signals.h"
+
+namespace fo::test {
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
+inline base::Deadline in_ms(int count) {
+  return base::Deadline::after(std::chrono::milliseconds(count));
+}
+
+class TestLoop {
+ public:
+  TestLoop() { os::block_signals(os::signal_set({SIGCHLD})); }
+
+  boost::asio::io_context& io() { return io_; }
+
+  /// What the coroutine returns, or throws.
+  template <typename Result>
+  Result run(boost::asio::awaitable<Result> body) {
+    std::exception_ptr failure;
+    std::optional<Result> result;
+    boost::asio::co_spawn(io_, std::move(body), [&](std::exception_ptr thrown, Result got) {
+      failure = std::move(thrown);
+      result = std::move(got);
+      io_.stop();
+    });
+    go(failure);
+    return std::move(*result);
+  }
+  void run(boost::asio::awaitable<void> body) {
+    std::exception_ptr failure;
+    boost::asio::co_spawn(io_, std::move(body), [&](std::exception_ptr thrown) {
+      failure = std::move(thrown);
+      io_.stop();
+    });
+    go(failure);
+  }
+
+  /// Goes on until `done` says yes; a failure of the test when it never does.
+  void run_until(const std::function<bool()>& done) {
+    const base::Deadline deadline = soon();
+    while (!done() && !deadline.expired()) {
+      io_.restart();
+      io_.run_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(done());
+  }
+
+ private:
+  void go(const std::exception_ptr& failure) {
+    io_.restart();
+    io_.run();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  boost::asio::io_context io_{1};
+};
+
+}  // namespace fo::test
