@@ -1,6 +1,5 @@
 #include "lock/acquire.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,11 +15,12 @@
 #include "base/error.h"
 #include "lock/gpu_gate.h"
 #include "lock/grant.h"
+#include "lock/holder_report.h"
 #include "lock/lock_status.h"
 #include "lock/status_events.h"
 #include "lock/supervise.h"
+#include "os/core_dump.h"
 #include "os/exec.h"
-#include "os/file.h"
 #include "os/log.h"
 #include "os/signals.h"
 
@@ -29,19 +29,6 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-
-// What a lock server gets to say who holds the lock, when it is only for a message.
-constexpr base::Duration kGlance = std::chrono::milliseconds(200);
-
-// Headers only: a core dump keeps lock and memory until it is written.
-void limit_core_dumps() {
-  try {
-    const base::UniqueFd fd = os::open_file("/proc/self/coredump_filter", O_WRONLY);
-    os::write_all(fd.get(), "0x10", "limit core dumps");
-  } catch (const Error& error) {
-    os::log(os::LogLevel::kInfo, "{}", error.what());
-  }
-}
 
 std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLock& lock,
                                                                 const Grant& grant) {
@@ -63,35 +50,11 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
 std::string holder_name(const LockUri& lock) {
   std::string owner;
   try {
-    owner = find_owner(lock, kGlance).value_or("");
+    owner = find_owner(lock, kGlanceTime).value_or("");
   } catch (const Error&) {  // a server that is not there now
   }
   return owner.empty() ? "another process" : base::quoted(owner);
 }
-
-// Says who holds the lock, each time that this has changed.
-class HolderReport {
- public:
-  explicit HolderReport(const LockUri& lock) : lock_(lock) {}
-
-  void operator()() {
-    try {
-      const LockStatus status = read_lock_status(lock_, kGlance);
-      if (!status.held) return;
-      std::string text = describe_holders(status);
-      if (text == last_) return;
-      os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock_.path), text);
-      last_ = std::move(text);
-    } catch (const std::exception& error) {
-      os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock_.path),
-              error.what());
-    }
-  }
-
- private:
-  LockUri lock_;
-  std::string last_;
-};
 
 [[noreturn]] void give_up_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
   events.lost(loss.reason);
@@ -163,7 +126,7 @@ AcquireEnd acquire(const AcquireOptions& options,
   StatusEvents events(options.status_fd);
   // The lock comes first: its descriptor has to be numbered below all others.
   const std::unique_ptr<FailoverLock> lock = open_lock(options.lock, options.id, options.fd);
-  if (!options.command.empty()) limit_core_dumps();
+  if (!options.command.empty()) os::limit_core_dumps();
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const base::UniqueFd signal_fd = os::open_signal_fd(signals);

@@ -52,7 +52,7 @@ std::string GpuGate::what() const {
   return "ask for the free memory of device " + std::to_string(device_);
 }
 
-bool GpuGate::ask(base::Duration time, int interrupt_fd) {
+std::vector<std::string> GpuGate::question(base::Duration time) const {
   std::vector<std::string> argv{os::find_sibling("fo-gpu"),
                                 "free",
                                 "--device",
@@ -65,28 +65,37 @@ bool GpuGate::ask(base::Duration time, int interrupt_fd) {
     argv.emplace_back("--uuid");
     argv.push_back(uuid_);
   }
+  return argv;
+}
+
+bool GpuGate::ask(base::Duration time, int interrupt_fd) {
   const auto answer = run_helper(
-      argv, base::Deadline::after(time + (uuid_.empty() ? kStartTime : kAnswerTime)), interrupt_fd);
+      question(time), base::Deadline::after(time + (uuid_.empty() ? kStartTime : kAnswerTime)),
+      interrupt_fd);
   if (!answer) {
     if (!uuid_.empty() && !is_readable(interrupt_fd)) {
       os::log(os::LogLevel::kWarning, "{}: no answer in time", what());
     }
     return false;
   }
-  const bool enough = answer->status == base::to_int(ExitStatus::kOk);
-  if (!enough && answer->status != base::to_int(ExitStatus::kTryAgain)) {
+  return hear(*answer);
+}
+
+bool GpuGate::hear(const os::Captured& answer) {
+  const bool enough = answer.status == base::to_int(ExitStatus::kOk);
+  if (!enough && answer.status != base::to_int(ExitStatus::kTryAgain)) {
     // The helper's own line says why; it is ours now.
-    std::string reason = answer->err.substr(0, answer->err.find('\n'));
+    std::string reason = answer.err.substr(0, answer.err.find('\n'));
     const std::string prefix = "fo-gpu: error: ";
     if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
-    const bool ours = answer->status <= base::to_int(ExitStatus::kConfig);
-    throw Error(ours ? static_cast<ExitStatus>(answer->status) : ExitStatus::kSoftware,
+    const bool ours = answer.status <= base::to_int(ExitStatus::kConfig);
+    throw Error(ours ? static_cast<ExitStatus>(answer.status) : ExitStatus::kSoftware,
                 what() + ": " +
-                    (reason.empty() ? "fo-gpu ended with status " + std::to_string(answer->status)
+                    (reason.empty() ? "fo-gpu ended with status " + std::to_string(answer.status)
                                     : reason));
   }
   try {
-    const auto object = nlohmann::json::parse(answer->out);
+    const auto object = nlohmann::json::parse(answer.out);
     free_ = object.at("free").get<base::ByteCount>();
     uuid_ = object.at("uuid").get<std::string>();
   } catch (const nlohmann::json::exception&) {

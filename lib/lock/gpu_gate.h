@@ -4,10 +4,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "lock/failover_lock.h"
+#include "os/sibling.h"
 
 namespace fo::lock {
 
@@ -24,6 +26,12 @@ class GpuGate {
   /// Waits until the memory is free, `deadline`, until `interrupt_fd` is readable, or until the
   /// lock is lost. Throws when the device can't be asked any more.
   Outcome wait(FailoverLock& lock, const base::Deadline& deadline, int interrupt_fd);
+
+  /// For those who run the helper themselves: the command that asks, and waits for up to `time`,
+  /// and what its answer means: whether the memory is free. Throws as prepare() and wait() do.
+  [[nodiscard]] std::vector<std::string> question(base::Duration time) const;
+  bool hear(const os::Captured& answer);
+  void want(base::ByteCount wanted) { wanted_ = wanted; }
 
   /// What the device said last.
   [[nodiscard]] base::ByteCount free() const { return free_; }

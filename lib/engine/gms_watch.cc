@@ -1,0 +1,230 @@
+#include "engine/gms_watch.h"
+
+#include <fcntl.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "engine/blocking.h"
+#include "gms/remap_outcome.h"
+#include "gms/rpc_client.h"
+#include "os/log.h"
+
+namespace fo::engine {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using gms::RemapResult;
+using gms::RpcClient;
+using Descriptor = asio::posix::stream_descriptor;
+
+// How long one try waits for a lock before somebody looks whether it is still wanted.
+constexpr base::Duration kSlice = std::chrono::milliseconds(500);
+constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
+
+struct Held {
+  RpcClient rpc;
+  std::string hash;
+};
+
+ExitStatus status_of(RemapResult result) {
+  switch (result) {
+    case RemapResult::kStaleLayout:
+      return ExitStatus::kBadData;
+    case RemapResult::kConnectionFailed:
+      return ExitStatus::kUnavailable;
+    default:
+      return ExitStatus::kTryAgain;
+  }
+}
+
+struct Wanted {
+  std::string socket;
+  /// Empty: any layout.
+  std::string hash;
+  Deadline deadline = Deadline::never();
+  /// A server that is away is waited for, and so is the layout.
+  bool patient = false;
+};
+
+// One try; the reason why not otherwise.
+std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome) {
+  const std::string what = "GMS at " + base::quoted(wanted.socket) + ": ";
+  const Deadline slice = Deadline::after(kSlice).sooner(wanted.deadline);
+  try {
+    RpcClient rpc = RpcClient::connect(wanted.socket, slice);
+    if (!rpc.shake_hands(gms::LockType::kRo, slice).grant) {
+      outcome = {RemapResult::kTimedOut, what + "no reader's lock in time"};
+      return std::nullopt;
+    }
+    rpc.set_deadline(Deadline::after(kSlice));
+    std::string hash = rpc.layout_hash();
+    if (wanted.hash.empty() || hash == wanted.hash) return Held{std::move(rpc), std::move(hash)};
+    outcome = {RemapResult::kStaleLayout, what + "layout " + hash + " instead of " + wanted.hash};
+  } catch (const Error& error) {
+    outcome = gms::outcome_of(error);
+  }
+  return std::nullopt;
+}
+
+// nullopt when it was called off.
+std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& called_off) {
+  for (;;) {
+    gms::RemapOutcome outcome;
+    if (std::optional<Held> held = try_to_hold(wanted, outcome)) return held;
+    if (called_off) return std::nullopt;
+    const bool goes_on = outcome.result == RemapResult::kTimedOut || wanted.patient;
+    if (!goes_on || wanted.deadline.expired()) {
+      throw Error(status_of(outcome.result), outcome.reason);
+    }
+    if (outcome.result != RemapResult::kTimedOut) std::this_thread::sleep_for(kRetryInterval);
+  }
+}
+
+}  // namespace
+
+struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
+  struct Place {
+    GmsPlace where;
+    std::string hash;
+    std::optional<RpcClient> rpc;
+    /// The connection's socket, to be watched.
+    std::optional<Descriptor> end;
+  };
+
+  asio::any_io_executor executor;
+  std::vector<Place> held;
+  std::vector<GmsPlace> places;
+  base::Duration grace{};
+  std::function<void(std::size_t, bool)> on_change;
+  std::function<void(Error)> on_lost;
+  std::atomic<bool> called_off = false;
+  /// Counts what let_go() ended.
+  unsigned holding = 0;
+
+  awaitable<std::optional<Held>> take(Wanted wanted) {
+    // Its own share: the watch may be gone before the thread is.
+    auto self = shared_from_this();
+    std::function<std::optional<Held>()> body = [self, wanted = std::move(wanted)] {
+      return take_hold(wanted, self->called_off);
+    };
+    co_return co_await run_blocking<std::optional<Held>>(std::move(body));
+  }
+
+  void adopt(std::size_t i, Held got) {
+    Place& place = held[i];
+    place.hash = std::move(got.hash);
+    const int copy = ::fcntl(got.rpc.fd(), F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) base::throw_errno(errno, "watch the GMS at " + base::quoted(place.where.socket));
+    place.rpc.emplace(std::move(got.rpc));
+    place.end.emplace(executor, copy);
+    on_change(i, true);
+  }
+
+  void drop(std::size_t i) {
+    Place& place = held[i];
+    if (!place.rpc) return;
+    boost::system::error_code ignored;
+    place.end->close(ignored);
+    place.end.reset();
+    place.rpc.reset();
+    on_change(i, false);
+  }
+};
+
+namespace {
+
+// A server says nothing unasked, so whatever can be read is the end of the connection.
+template <typename State>
+awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
+  auto& place = state->held[i];
+  const unsigned holding = state->holding;
+  for (;;) {
+    boost::system::error_code error;
+    co_await place.end->async_wait(Descriptor::wait_read,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    if (error || holding != state->holding) co_return;
+    state->drop(i);
+    os::log(os::LogLevel::kWarning, "GMS at {}: the connection broke; waiting for it to come back",
+            base::quoted(place.where.socket));
+    std::optional<Error> failure;
+    try {
+      const Wanted wanted{place.where.socket, place.hash, Deadline::after(state->grace), true};
+      std::optional<Held> back = co_await state->take(wanted);
+      if (!back || holding != state->holding) co_return;
+      state->adopt(i, std::move(*back));
+      os::log(os::LogLevel::kWarning, "GMS at {}: back with the same layout",
+              base::quoted(place.where.socket));
+    } catch (const Error& error_caught) {
+      failure.emplace(error_caught);
+    }
+    if (!failure) continue;
+    if (holding == state->holding) {
+      state->on_lost(Error(ExitStatus::kUnavailable, std::string("lost the weights: ") +
+                                                         failure->what() + ", within " +
+                                                         base::format_duration(state->grace)));
+    }
+    co_return;
+  }
+}
+
+}  // namespace
+
+GmsWatch::GmsWatch(asio::any_io_executor executor, std::vector<GmsPlace> places,
+                   base::Duration grace, std::function<void(std::size_t, bool)> on_change,
+                   std::function<void(Error)> on_lost)
+    : state_(std::make_shared<State>()) {
+  state_->executor = std::move(executor);
+  for (const GmsPlace& place : places) state_->held.push_back({place, {}, {}, {}});
+  state_->places = std::move(places);
+  state_->grace = grace;
+  state_->on_change = std::move(on_change);
+  state_->on_lost = std::move(on_lost);
+}
+
+GmsWatch::~GmsWatch() {
+  state_->called_off = true;
+  state_->on_change = [](std::size_t, bool) {};
+  let_go();
+}
+
+awaitable<void> GmsWatch::learn(Deadline deadline) {
+  const std::shared_ptr<State> state = state_;
+  for (auto& place : state->held) {
+    const Wanted wanted{place.where.socket, {}, deadline, false};
+    std::optional<Held> got = co_await state->take(wanted);
+    if (got) place.hash = std::move(got->hash);
+  }
+}
+
+awaitable<void> GmsWatch::hold(Deadline deadline) {
+  const std::shared_ptr<State> state = state_;
+  const unsigned holding = state->holding;
+  for (std::size_t i = 0; i < state->held.size(); ++i) {
+    const Wanted wanted{state->held[i].where.socket, state->held[i].hash, deadline, false};
+    std::optional<Held> got = co_await state->take(wanted);
+    if (!got || holding != state->holding) co_return;
+    state->adopt(i, std::move(*got));
+    asio::co_spawn(state->executor, watch(state, i), asio::detached);
+  }
+}
+
+void GmsWatch::let_go() {
+  ++state_->holding;
+  for (std::size_t i = 0; i < state_->held.size(); ++i) state_->drop(i);
+}
+
+const std::vector<GmsPlace>& GmsWatch::places() const { return state_->places; }
+
+const std::string& GmsWatch::layout_hash(std::size_t i) const { return state_->held[i].hash; }
+
+bool GmsWatch::is_up(std::size_t i) const { return state_->held[i].rpc.has_value(); }
+
+}  // namespace fo::engine

@@ -1,0 +1,30 @@
+// What coroutines of one loop wait for, apart from I/O: a moment, each other, a descriptor.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "base/deadline.h"
+
+namespace fo::engine {
+
+/// Something that happens now and then; whoever waits is woken, and looks himself.
+class Event {
+ public:
+  explicit Event(const boost::asio::any_io_executor& executor)
+      : timer_(executor, boost::asio::steady_timer::time_point::max()) {}
+  void notify() { timer_.cancel(); }
+  /// Until notify() or `deadline`.
+  boost::asio::awaitable<void> wait(base::Deadline deadline = base::Deadline::never());
+
+ private:
+  boost::asio::steady_timer timer_;
+};
+
+boost::asio::awaitable<void> pause(base::Duration duration);
+
+/// Until `fd` (-1: none), which stays the caller's, is ready for `events` of poll(2), or `deadline`.
+boost::asio::awaitable<void> until_ready(int fd, short events, base::Deadline deadline);
+
+}  // namespace fo::engine

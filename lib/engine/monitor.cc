@@ -1,0 +1,113 @@
+#include "engine/monitor.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "http/client.h"
+#include "os/log.h"
+
+namespace fo::engine {
+
+using base::Deadline;
+using boost::asio::awaitable;
+
+Monitor::Monitor(const boost::asio::any_io_executor& executor, EngineDriver& driver,
+                 MonitorOptions options)
+    : driver_(driver), options_(std::move(options)), changed_(executor) {
+  for (const auto& [name, url] : options_.targets) targets_[name] = false;
+}
+
+awaitable<std::string> Monitor::run() {
+  running_ = true;
+  stopping_ = false;
+  unhealthy_ = 0;
+  unproven_ = 0;
+  trouble_.clear();
+  proven_at_ = Clock::now();
+  Deadline prove_at = Deadline::after(options_.prove_interval);
+  while (!stopping_ && unhealthy_ < options_.failures && unproven_ < options_.failures) {
+    co_await look();
+    if (!stopping_) co_await look_at_targets();
+    if (!stopping_ && prove_at.expired()) {
+      co_await prove();
+      // A failure is looked into at once.
+      prove_at = Deadline::after(unproven_ == 0 ? options_.prove_interval : base::Duration::zero());
+    }
+    const Deadline next = Deadline::after(options_.health_interval).sooner(prove_at);
+    while (!stopping_ && !next.expired()) co_await changed_.wait(next);
+  }
+  running_ = false;
+  changed_.notify();
+  co_return stopping_ ? std::string() : trouble_;
+}
+
+awaitable<void> Monitor::stop() {
+  stopping_ = true;
+  changed_.notify();
+  while (running_) co_await changed_.wait();
+}
+
+awaitable<void> Monitor::look() {
+  std::optional<std::string> trouble;
+  try {
+    const Deadline deadline = Deadline::after(options_.health_timeout);
+    trouble = co_await driver_.check_health(deadline);
+  } catch (const base::Error& error) {
+    trouble = error.what();
+  }
+  if (!trouble) {
+    if (unhealthy_ > 0) os::log(os::LogLevel::kWarning, "the engine is healthy again");
+    unhealthy_ = 0;
+    if (unproven_ == 0) trouble_.clear();
+    co_return;
+  }
+  if (++unhealthy_ == 1) os::log(os::LogLevel::kWarning, "the engine is not healthy: {}", *trouble);
+  trouble_ = *trouble;
+}
+
+awaitable<void> Monitor::prove() {
+  std::string trouble;
+  try {
+    const Deadline deadline = Deadline::after(options_.prove_timeout);
+    co_await driver_.prove(deadline);
+  } catch (const base::Error& error) {
+    trouble = error.what();
+  }
+  if (trouble.empty()) {
+    unproven_ = 0;
+    proven_at_ = Clock::now();
+    if (unhealthy_ == 0) trouble_.clear();
+    co_return;
+  }
+  if (++unproven_ == 1) os::log(os::LogLevel::kWarning, "the engine generates nothing: {}", trouble);
+  trouble_ = trouble;
+}
+
+awaitable<void> Monitor::look_at_targets() {
+  for (std::size_t i = 0; i < options_.targets.size() && !stopping_; ++i) {
+    const std::string name = options_.targets[i].first;
+    try {
+      const std::string url = options_.targets[i].second;
+      const Deadline deadline = Deadline::after(options_.health_timeout);
+      http::FetchOptions limits;
+      limits.response_limit = base::kMiB;
+      const http::Response response = co_await http::async_fetch("GET", url, deadline, limits);
+      targets_[name] = response.status == 200;
+    } catch (const base::Error&) {
+      targets_[name] = false;
+    }
+  }
+}
+
+void Monitor::tell(HealthFacts& facts) const {
+  const auto fresh = 2 * options_.prove_interval + options_.prove_timeout;
+  facts.endpoints["generate"] = unproven_ == 0 && Clock::now() - proven_at_ <= fresh;
+  for (const auto& [name, ready] : targets_) {
+    facts.endpoints[name] = ready;
+    facts.targets.push_back(name);
+  }
+  facts.engine_ready = trouble_.empty();
+  facts.trouble = trouble_;
+}
+
+}  // namespace fo::engine

@@ -1,0 +1,65 @@
+// Whether an engine that is active still serves: its own health check asked often, the targets that
+// were named, and now and then a generation, since an engine may hang behind a health check that
+// says yes.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "engine/driver.h"
+#include "engine/health.h"
+#include "engine/loop.h"
+
+namespace fo::engine {
+
+struct MonitorOptions {
+  base::Duration health_interval{};
+  base::Duration health_timeout{};
+  base::Duration prove_interval{};
+  base::Duration prove_timeout{};
+  /// So many of one kind in a row, and the engine has failed.
+  int failures = 3;
+  /// Names and URLs: a GET that is answered with 200 is ready.
+  std::vector<std::pair<std::string, std::string>> targets;
+};
+
+class Monitor {
+ public:
+  /// The driver outlives the monitor.
+  Monitor(const boost::asio::any_io_executor& executor, EngineDriver& driver,
+          MonitorOptions options);
+
+  /// Looks until stop(); an engine that was proven to serve a moment ago. Returns why the engine
+  /// has failed, or an empty string after stop().
+  boost::asio::awaitable<std::string> run();
+  /// Returns when run() has: the question that is being asked is waited for.
+  boost::asio::awaitable<void> stop();
+
+  /// What is known, for the engine's part of the facts.
+  void tell(HealthFacts& facts) const;
+
+ private:
+  using Clock = base::Deadline::Clock;
+
+  boost::asio::awaitable<void> look();
+  boost::asio::awaitable<void> prove();
+  boost::asio::awaitable<void> look_at_targets();
+
+  EngineDriver& driver_;
+  MonitorOptions options_;
+  Event changed_;
+  bool running_ = false;
+  bool stopping_ = false;
+  int unhealthy_ = 0;
+  int unproven_ = 0;
+  std::string trouble_;
+  Clock::time_point proven_at_{};
+  std::map<std::string, bool> targets_;
+};
+
+}  // namespace fo::engine

@@ -1,0 +1,258 @@
+#include "engine/pair.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/status_server.h"
+#include "gms/rpc_client.h"
+#include "http/client.h"
+#include "lock/grant.h"
+#include "lock/lock_status.h"
+
+namespace fo::engine {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using nlohmann::json;
+
+constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+constexpr base::ByteCount kMostStatusBytes = base::kMiB;
+
+std::string url_of(const std::string& socket, const std::string& path) {
+  return "unix:" + socket + ":" + path;
+}
+
+// An object with a state, or nothing.
+std::optional<json> parse_status(const http::Response& response) {
+  if (response.status != 200) return std::nullopt;
+  json object = json::parse(response.body, nullptr, false);
+  const bool known = object.is_object() && object.contains("state") && object["state"].is_string() &&
+                     object.contains("id") && object["id"].is_string();
+  return known ? std::optional(std::move(object)) : std::nullopt;
+}
+
+http::FetchOptions limited() {
+  http::FetchOptions options;
+  options.response_limit = kMostStatusBytes;
+  return options;
+}
+
+// The id that a status socket is named after.
+std::string id_of(const lock::LockUri& lock, const std::string& socket) {
+  const std::size_t begin = lock.path.size() + 1;
+  return socket.substr(begin, socket.size() - begin - std::string_view(".sock").size());
+}
+
+// What each engine says; one that does not answer is dead.
+std::vector<json> ask_engines(const lock::LockUri& lock) {
+  std::vector<json> engines;
+  for (const std::string& socket : find_status_sockets(lock)) {
+    std::optional<json> status;
+    std::string trouble = "no answer that is understood";
+    try {
+      status = parse_status(http::fetch("GET", url_of(socket, "/status"),
+                                        Deadline::after(kAnswerTime), limited()));
+    } catch (const Error& error) {
+      trouble = error.what();
+    }
+    if (!status) {
+      status = json{{"id", id_of(lock, socket)}, {"state", "dead"}, {"reason", trouble}};
+    }
+    (*status)["socket"] = socket;
+    engines.push_back(std::move(*status));
+  }
+  return engines;
+}
+
+json ask_gms(const std::string& socket) {
+  json object{{"socket", socket}, {"state", nullptr}};
+  try {
+    gms::RpcClient rpc = gms::RpcClient::connect(socket, Deadline::after(kAnswerTime));
+    const auto state = rpc.runtime_state();
+    object["state"] = state.state;
+    object["memory_layout_hash"] = state.memory_layout_hash;
+    object["allocation_count"] = state.allocation_count;
+    object["ro_session_count"] = state.ro_session_count;
+  } catch (const Error& error) {
+    object["reason"] = error.what();
+  }
+  return object;
+}
+
+std::string member_text(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return "-";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+// Of a peer: it may be anything.
+std::string time_text(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end() || !found->is_number()) return "-";
+  const std::chrono::duration<double> since(
+      std::clamp(found->get<double>(), 0.0, 253402300799.0));
+  return lock::format_time(std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(since)));
+}
+
+std::string phases_text(const json& engine) {
+  const auto failover = engine.find("last_failover");
+  if (failover == engine.end() || !failover->is_object()) return {};
+  std::string text = "  last failover: generation " + member_text(*failover, "generation") +
+                     ", active at " + time_text(*failover, "active_at");
+  const auto phases = failover->find("phases");
+  if (phases == failover->end() || !phases->is_object()) return text + "\n";
+  for (const char* name : {"lock", "gate", "remap", "wake", "first_token", "register"}) {
+    const auto took = phases->find(name);
+    if (took == phases->end() || !took->is_number()) continue;
+    text += std::string(", ") + name + " " +
+            base::format_duration(std::chrono::duration_cast<base::Duration>(
+                std::chrono::duration<double>(std::clamp(took->get<double>(), 0.0, 1e6))));
+  }
+  return text + "\n";
+}
+
+std::string to_text(const lock::LockUri& lock, const json& pair) {
+  std::string text = "lock: " + lock.path + "\nholder: " + member_text(pair, "holder") +
+                     "\ngeneration: " + member_text(pair, "generation") + "\n";
+  for (const json& engine : pair["engines"]) {
+    text += "engine " + member_text(engine, "id") + ": " + member_text(engine, "state");
+    if (engine.contains("since")) text += " since " + time_text(engine, "since");
+    if (engine.contains("pid")) text += ", process " + member_text(engine, "pid");
+    if (engine.contains("reason")) text += ", " + member_text(engine, "reason");
+    text += "\n" + phases_text(engine);
+  }
+  for (const json& gms : pair["gms"]) {
+    text += "gms " + member_text(gms, "socket") + ": ";
+    text += gms.contains("reason") ? member_text(gms, "reason")
+                                   : member_text(gms, "state") + ", layout " +
+                                         member_text(gms, "memory_layout_hash") + ", " +
+                                         member_text(gms, "ro_session_count") + " readers";
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string handover_path(const lock::LockUri& lock) { return lock.path + ".handover"; }
+
+std::vector<std::string> find_status_sockets(const lock::LockUri& lock) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> found;
+  const fs::path path(lock.path);
+  const std::string prefix = path.filename().native() + ".";
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
+    const std::string name = entry.path().filename().native();
+    std::error_code unknown;
+    if (name.starts_with(prefix) && name.ends_with(".sock") &&
+        name.size() > prefix.size() + std::string_view(".sock").size() - 1 &&
+        entry.is_socket(unknown)) {
+      found.push_back(entry.path().native());
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(ExitStatus::kNotPermitted,
+                "look for engines beside lock " + base::quoted(lock.path), error);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id) {
+  const std::vector<std::string> sockets = find_status_sockets(lock);
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    if (sockets[i] == status_socket_path(lock, id)) continue;
+    std::optional<json> status;
+    try {
+      const Deadline deadline = Deadline::after(kAnswerTime);
+      std::string url = url_of(sockets[i], "/status");
+      http::FetchOptions options = limited();
+      status = parse_status(co_await http::async_fetch("GET", url, deadline, options));
+    } catch (const Error&) {  // dead, or as good as that
+    }
+    if (status && (*status)["state"] == "standby") co_return true;
+  }
+  co_return false;
+}
+
+PairStatus read_pair(const lock::LockUri& lock) {
+  json pair{{"lock", lock.path}, {"holder", nullptr}, {"generation", nullptr}};
+  PairStatus status;
+  try {
+    const lock::LockStatus held = lock::read_lock_status(lock, kAnswerTime);
+    if (held.held) pair["holder"] = held.holder;
+    if (held.last_generation) pair["generation"] = *held.last_generation;
+  } catch (const Error& error) {
+    pair["reason"] = error.what();
+  }
+  pair["engines"] = json::array();
+  std::map<std::string, bool> sockets;
+  for (json& engine : ask_engines(lock)) {
+    if (engine["state"] == "active") status.active = true;
+    if (const auto gms = engine.find("gms"); gms != engine.end() && gms->is_array()) {
+      for (const json& place : *gms) {
+        if (place.is_object() && place.contains("socket") && place["socket"].is_string()) {
+          sockets[place["socket"].get<std::string>()] = true;
+        }
+      }
+    }
+    pair["engines"].push_back(std::move(engine));
+  }
+  pair["gms"] = json::array();
+  for (const auto& [socket, known] : sockets) pair["gms"].push_back(ask_gms(socket));
+  status.text = to_text(lock, pair);
+  status.json = pair.dump(-1, ' ', false, json::error_handler_t::replace);
+  return status;
+}
+
+std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
+  const std::string what = "switch over the engines of lock " + base::quoted(lock.path);
+  const auto active_of = [&]() -> std::optional<json> {
+    for (json& engine : ask_engines(lock)) {
+      if (engine["state"] == "active") return std::move(engine);
+    }
+    return std::nullopt;
+  };
+  const std::optional<json> before = active_of();
+  if (!before) throw Error(ExitStatus::kUnavailable, what + ": no engine is active");
+  const std::string id = (*before)["id"];
+  const http::Response response = http::fetch(
+      "POST", url_of((*before)["socket"], "/switchover"), deadline.sooner(Deadline::after(2 * kAnswerTime)),
+      limited());
+  if (response.status != 202) {
+    const json body = json::parse(response.body, nullptr, false);
+    std::string reason = "status " + std::to_string(response.status);
+    if (body.is_object() && body.contains("error") && body["error"].is_object()) {
+      reason = member_text(body["error"], "message");
+    }
+    throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " refuses: " + reason);
+  }
+  for (;;) {
+    const std::optional<json> now = active_of();
+    if (now && (*now)["id"] != id) return (*now)["id"];
+    if (now && member_text(*now, "generation") != member_text(*before, "generation")) {
+      throw Error(ExitStatus::kTryAgain, what + ": nobody took over; " + base::quoted(id) +
+                                             " is active again");
+    }
+    if (deadline.expired()) {
+      throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");
+    }
+    ::poll(nullptr, 0, Deadline::after(kAskAgain).sooner(deadline).poll_timeout());
+  }
+}
+
+}  // namespace fo::engine

@@ -1,0 +1,743 @@
+#include "engine/shadow.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <csignal>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "engine/blocking.h"
+#include "engine/children.h"
+#include "engine/device_gate.h"
+#include "engine/health.h"
+#include "engine/loop.h"
+#include "engine/metrics.h"
+#include "engine/monitor.h"
+#include "engine/pair.h"
+#include "engine/publisher.h"
+#include "engine/state.h"
+#include "engine/status_server.h"
+#include "lock/failover_lock.h"
+#include "lock/grant.h"
+#include "lock/holder_report.h"
+#include "lock/lock_status.h"
+#include "os/core_dump.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/notify.h"
+#include "os/process.h"
+#include "os/process_tree.h"
+#include "os/signals.h"
+#include "os/status_fd.h"
+
+namespace fo::engine {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using nlohmann::json;
+using Clock = Deadline::Clock;
+
+// Between two questions whether the engine is healthy, or idle, or the lock is another's.
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+// What an engine that answers no more gets to turn out to be dead.
+constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
+// After a hand-over, the other engine's to take the lock before we want it again.
+constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
+// For the sockets that the other engine may have left.
+constexpr base::Duration kTimeToHandOver = std::chrono::seconds(2);
+
+/// Unwinds the flow once something has ended the engine.
+struct Ended {};
+
+/// Why and how it ends.
+struct Ending {
+  int status = 0;
+  /// What to throw; nothing for an end that is no failure of ours.
+  std::optional<Error> failure;
+  /// Asked for: what is in flight may finish.
+  bool graceful = false;
+  Deadline kill_at = Deadline::never();
+};
+
+std::string dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+class Shadow {
+ public:
+  explicit Shadow(const ShadowOptions& options)
+      : options_(options),
+        events_(options.status_fd),
+        lock_(options.failover ? lock::open_lock(options.lock, options.id) : nullptr),
+        signals_(open_signals()),
+        interrupt_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        children_(io_),
+        driver_(make_driver(options.driver, children_)),
+        gate_(children_, options.devices, options.gpu_free),
+        monitor_(io_.get_executor(), *driver_,
+                 {options.health_interval, options.health_timeout, options.prove_interval,
+                  options.prove_timeout, options.failures, options.targets}),
+        metrics_(options.id, places_of(options.gms), os::wall_seconds()),
+        rules_(health_rules_from_environment()),
+        gms_(
+            io_.get_executor(), options.gms, options.gms_grace,
+            [this](std::size_t i, bool up) {
+              const GmsPlace& place = options_.gms[i];
+              metrics_.set_gms_up(place.device, place.tag, up);
+            },
+            [this](Error error) { fail(std::move(error)); }),
+        changed_(io_.get_executor()),
+        server_(io_.get_executor(),
+                {[this] { return health(); }, [this] { return metrics_.text(); },
+                 [this] { return status(); }, [this] { return switch_over(); }}) {
+    if (!interrupt_) base::throw_errno(errno, "create an eventfd");
+    rules_.waking_limit = wake_timeout();
+    if (!options.publish.empty()) {
+      publisher_ = std::make_unique<Publisher>(io_.get_executor(), options.publish,
+                                               address_of(options.driver.url));
+    }
+    if (options.port) {
+      server_.listen(options.host + ":" + std::to_string(*options.port));
+    }
+    if (options.failover) server_.listen_unix(status_socket_path(options.lock, options.id));
+  }
+
+  int run() {
+    start(wait_for_signals());
+    start(live());
+    io_.run();
+    if (ending_->failure) throw *std::move(ending_->failure);
+    return ending_->status;
+  }
+
+ private:
+  // --- The flow.
+
+  awaitable<void> live() {
+    std::optional<Error> failure;
+    try {
+      if (options_.failover) {
+        co_await stand_by();
+        for (;;) {
+          co_await become_active();
+          co_await hand_over();
+        }
+      }
+      co_await serve_alone();
+    } catch (const Ended&) {
+    } catch (const Error& error) {
+      failure = error;
+    } catch (const std::exception& error) {
+      failure.emplace(ExitStatus::kSoftware, error.what());
+    }
+    if (!failure) co_return;
+    // An engine that died tells more than that it does not answer.
+    const Deadline patience = Deadline::after(kTimeToDie);
+    while (failure->status() == ExitStatus::kUnavailable && engine_ != 0 && !ending_ &&
+           !patience.expired()) {
+      co_await changed_.wait(patience);
+    }
+    fail(std::move(*failure));
+  }
+
+  awaitable<void> serve_alone() {
+    const Deadline start_by = Deadline::after(options_.start_timeout);
+    start_engine();
+    co_await until_healthy(start_by);
+    co_await serve();
+    step(LifeEvent::kServing);
+    co_await watch_engine();
+  }
+
+  awaitable<void> stand_by() {
+    if (!is_cold()) {
+      const Deadline start_by = Deadline::after(options_.start_timeout);
+      start_engine();
+      co_await until_healthy(start_by);
+      co_await gate_.before_sleep();
+      check_alive();
+      co_await put_to_sleep(SleepMode::kAbort);
+      co_await gate_.after_sleep();
+      check_alive();
+      const Deadline learn_by = Deadline::after(options_.remap_timeout);
+      co_await gms_.learn(learn_by);
+      check_alive();
+    } else {
+      co_await gate_.after_sleep();
+      check_alive();
+    }
+    step(LifeEvent::kReady);
+    notifier_.ready();
+  }
+
+  awaitable<void> become_active() {
+    events_.write("waiting");
+    const lock::FailoverLock::Result result = co_await acquire();
+    check_alive();
+    grant_ = result.grant;
+    const auto granted_at = Clock::now();
+    phases_.clear();
+    metrics_.set_lock_wait(grant_->waited);
+    metrics_.set_generation(grant_->generation);
+    events_.write("granted", R"("generation":)" + std::to_string(grant_->generation));
+    step(LifeEvent::kGranted);
+    start(watch_lock());
+    const Deadline wake_by = Deadline::after(wake_timeout());
+    co_await until_confirmed(wake_by);
+    finish_phase(Phase::kLock, granted_at);
+
+    auto begin = Clock::now();
+    const bool gated = co_await gate_.wait(wake_by);
+    check_alive();
+    finish_phase(Phase::kGate, begin);
+    if (gated) events_.write("gpu_free");
+
+    begin = Clock::now();
+    const Deadline remap_by = Deadline::after(options_.remap_timeout).sooner(wake_by);
+    co_await gms_.hold(remap_by);
+    check_alive();
+    finish_phase(Phase::kRemap, begin);
+    events_.write("checked");
+
+    begin = Clock::now();
+    if (is_cold() && engine_ == 0) {
+      start_engine();
+      co_await until_healthy(wake_by);
+    } else {
+      co_await driver_->wake(wake_by);
+      check_alive();
+    }
+    finish_phase(Phase::kWake, begin);
+    events_.write("awake");
+
+    begin = Clock::now();
+    const Deadline prove_by = Deadline::after(options_.prove_timeout).sooner(wake_by);
+    co_await prove(prove_by);
+    finish_phase(Phase::kFirstToken, begin);
+    events_.write("first_token");
+
+    co_await until_confirmed(wake_by);
+    begin = Clock::now();
+    co_await serve();
+    finish_phase(Phase::kRegister, begin);
+    failover_at_ = os::wall_seconds();
+    step(LifeEvent::kServing);
+    notifier_.ready();
+    start(keep_watching());
+    while (!switching_) {
+      co_await changed_.wait();
+      check_alive();
+    }
+  }
+
+  // The planned way: nothing is lost on it.
+  awaitable<void> hand_over() {
+    os::log(os::LogLevel::kInfo, "handing over");
+    co_await monitor_.stop();
+    check_alive();
+    co_await deregister();
+    const Deadline drain_by = Deadline::after(options_.drain);
+    co_await drain(drain_by);
+    check_alive();
+    co_await gate_.before_sleep();
+    check_alive();
+    co_await put_to_sleep(SleepMode::kFinish);
+    co_await gate_.after_sleep();
+    check_alive();
+    gms_.let_go();
+    if (publisher_) {
+      left_ = publisher_->take();
+      start(offer());
+    }
+    ++lock_watch_;
+    lock_->release();
+    events_.write("released");
+    step(LifeEvent::kHandedOver);
+    const Deadline taken_by = Deadline::after(kTimeToTake);
+    while (!taken_by.expired()) {
+      std::function<std::optional<std::string>()> ask = [lock = options_.lock] {
+        try {
+          return lock::find_owner(lock, lock::kGlanceTime);
+        } catch (const Error&) {  // a server that is not there now
+          return std::optional<std::string>();
+        }
+      };
+      const auto owner = co_await run_blocking<std::optional<std::string>>(std::move(ask));
+      check_alive();
+      if (owner && *owner != options_.id) break;
+      co_await pause(kAskAgain);
+      check_alive();
+    }
+    switching_ = false;
+  }
+
+  // --- Its steps.
+
+  void start_engine() {
+    os::SpawnOptions spawn;
+    const base::UniqueFd nothing = os::open_file("/dev/null", O_RDONLY);
+    spawn.stdin_fd = nothing.get();
+    spawn.new_process_group = true;
+    if (lock_) {
+      spawn.keep_fds = {lock_->fd()};
+      spawn.environment = {{"FAILOVER_LOCK_ID", options_.id},
+                           {"FAILOVER_LOCK_FD", std::to_string(lock_->fd())}};
+    }
+    if (options_.engine_port != 0) {
+      spawn.environment.emplace_back("DYN_SYSTEM_PORT", std::to_string(options_.engine_port));
+    }
+    engine_ = children_.start(options_.command, spawn, [this](os::WaitStatus status) {
+      engine_ = 0;
+      engine_ended(status);
+    });
+    events_.write("child_started", R"("pid":)" + std::to_string(engine_));
+  }
+
+  void engine_ended(os::WaitStatus status) {
+    events_.write("child_ended", R"("status":)" + std::to_string(status));
+    changed_.notify();
+    if (ending_) return;
+    os::log(os::LogLevel::kError, "the engine ended with status {}, while {}", status,
+            state_name(state_));
+    // Its other processes have nobody left to end them properly.
+    end({status, std::nullopt, false, Deadline::after(base::Duration::zero())});
+  }
+
+  awaitable<void> until_healthy(Deadline deadline) {
+    std::string reason = "it was not asked";
+    while (!deadline.expired()) {
+      const Deadline answer_by = Deadline::after(options_.health_timeout).sooner(deadline);
+      const std::optional<std::string> trouble = co_await driver_->check_health(answer_by);
+      check_alive();
+      if (!trouble) co_return;
+      reason = *trouble;
+      co_await pause(kAskAgain);
+      check_alive();
+    }
+    throw Error(ExitStatus::kTryAgain, "start the engine: not healthy in time: " + reason);
+  }
+
+  awaitable<void> put_to_sleep(SleepMode mode) {
+    const Deadline deadline = Deadline::after(options_.sleep_timeout);
+    co_await driver_->sleep(deadline, mode);
+    check_alive();
+    events_.write("asleep");
+  }
+
+  awaitable<lock::FailoverLock::Result> acquire() {
+    std::function<lock::FailoverLock::Result()> body = [this] {
+      const os::Reminder reminder{options_.warn_after, lock::HolderReport(options_.lock)};
+      return lock_->acquire(Deadline::never(), interrupt_.get(), reminder);
+    };
+    acquiring_ = true;
+    std::exception_ptr failure;
+    lock::FailoverLock::Result result;
+    try {
+      result = co_await run_blocking<lock::FailoverLock::Result>(std::move(body));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    acquiring_ = false;
+    changed_.notify();
+    if (failure) std::rethrow_exception(failure);
+    co_return result;
+  }
+
+  // A lock whose server is away is no time to begin anything.
+  awaitable<void> until_confirmed(Deadline deadline) {
+    while (!lock_->is_confirmed()) {
+      if (deadline.expired()) {
+        throw Error(ExitStatus::kTryAgain, "hold lock " + base::quoted(lock_->path()) +
+                                               ": it could not be confirmed in time");
+      }
+      co_await changed_.wait(deadline);
+      check_alive();
+    }
+  }
+
+  awaitable<void> prove(Deadline deadline) {
+    std::string reason;
+    try {
+      co_await driver_->prove(deadline);
+      check_alive();
+      co_return;
+    } catch (const Error& error) {
+      // The engine's end is told as such.
+      if (error.status() == ExitStatus::kUnavailable || ending_) throw;
+      reason = error.what();
+    }
+    throw Error(ExitStatus::kSoftware, "first generation: " + reason);
+  }
+
+  // Open to the world: published and registered.
+  awaitable<void> serve() {
+    if (publisher_) {
+      PublishedSockets inherited;
+      if (options_.failover) {
+        const Deadline deadline = Deadline::after(kTimeToHandOver);
+        inherited = co_await take_sockets(handover_path(options_.lock), deadline);
+        check_alive();
+      }
+      publisher_->start(std::move(inherited));
+    }
+    if (!options_.register_command.empty()) {
+      registered_ = true;
+      const bool done = co_await run_command("register", options_.register_command);
+      check_alive();
+      if (!done) throw Error(ExitStatus::kUnavailable, "register: the command failed");
+      events_.write("registered");
+    }
+  }
+
+  awaitable<void> deregister() {
+    if (!registered_) co_return;
+    registered_ = false;
+    if (options_.deregister_command.empty()) co_return;
+    co_await run_command("deregister", options_.deregister_command);
+    events_.write("deregistered");
+  }
+
+  awaitable<bool> run_command(std::string name, std::string command) {
+    std::vector<std::string> argv{"sh", "-c", std::move(command)};
+    std::vector<std::pair<std::string, std::string>> environment{
+        {"FAILOVER_LOCK_ID", options_.id},
+        {"FAILOVER_GENERATION", std::to_string(grant_ ? grant_->generation : 0)},
+        {"FO_ENGINE_URL", options_.driver.url},
+        {"FO_PUBLISH", options_.publish}};
+    const Deadline deadline = Deadline::after(options_.register_timeout);
+    std::string reason;
+    try {
+      const auto result =
+          co_await children_.run_captured(std::move(argv), deadline, std::move(environment));
+      if (result && result->status == 0) co_return true;
+      reason = result ? "status " + std::to_string(result->status) + ": " + result->err
+                      : "not done within " + base::format_duration(options_.register_timeout);
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    os::log(os::LogLevel::kError, "{}: {}", name, reason);
+    co_return false;
+  }
+
+  // Until nothing is in flight, as far as can be told.
+  awaitable<void> drain(Deadline deadline) {
+    if (publisher_) {
+      const bool drained = co_await publisher_->drain(deadline);
+      if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were cut at the deadline");
+    }
+    while (engine_ != 0 && !hurry_ && !deadline.expired()) {
+      std::optional<bool> idle;
+      try {
+        const Deadline answer_by = Deadline::after(options_.health_timeout).sooner(deadline);
+        idle = co_await driver_->is_idle(answer_by);
+      } catch (const Error& error) {
+        os::log(os::LogLevel::kInfo, "drain: {}", error.what());
+      }
+      if (idle.value_or(true)) break;
+      co_await pause(kAskAgain);
+    }
+  }
+
+  awaitable<void> offer() {
+    const Deadline deadline = Deadline::after(wake_timeout());
+    try {
+      co_await offer_sockets(handover_path(options_.lock), left_, deadline);
+    } catch (const Error& error) {
+      os::log(os::LogLevel::kError, "hand the published sockets over: {}", error.what());
+    }
+    left_ = {};
+  }
+
+  // --- What goes on beside it.
+
+  awaitable<void> watch_lock() {
+    const unsigned watch = ++lock_watch_;
+    for (;;) {
+      if (const std::optional<lock::Loss> loss = lock_->check()) {
+        lose(*loss);
+        co_return;
+      }
+      changed_.notify();
+      const lock::FailoverLock::Watch wait = lock_->watch();
+      co_await until_ready(wait.fd, wait.events, wait.at);
+      if (watch != lock_watch_) co_return;
+    }
+  }
+
+  awaitable<void> watch_engine() {
+    const std::string trouble = co_await monitor_.run();
+    check_alive();
+    if (!trouble.empty()) {
+      throw Error(ExitStatus::kUnavailable, "the engine does not serve any more: " + trouble);
+    }
+  }
+
+  awaitable<void> keep_watching() {
+    try {
+      co_await watch_engine();
+    } catch (const Ended&) {
+    } catch (const Error& error) {
+      fail(error);
+    }
+  }
+
+  awaitable<void> wait_for_signals() {
+    for (;;) {
+      co_await until_ready(signals_.get(), POLLIN, Deadline::never());
+      while (const int signal = os::read_signal(signals_.get())) {
+        os::log(os::LogLevel::kInfo, "signal {}: ending", signal);
+        if (ending_) hurry();
+        if (!ending_) end({0, std::nullopt, true, Deadline::never()});
+      }
+    }
+  }
+
+  // --- The end.
+
+  void fail(Error error) {
+    const int status = base::to_int(error.status());
+    end({status, std::move(error), false, Deadline::never()});
+  }
+
+  void lose(const lock::Loss& loss) {
+    events_.write("lost", R"("reason":)" + dump(loss.reason));
+    if (ending_) {
+      publisher_.reset();
+      os::signal_descendants(SIGKILL);
+      return;
+    }
+    lost_ = true;
+    Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
+    end({base::to_int(loss.status), std::move(error), false, loss.end_by});
+  }
+
+  // Asked again: nothing is waited for any more.
+  void hurry() {
+    hurry_ = true;
+    publisher_.reset();
+    os::signal_descendants(SIGKILL);
+  }
+
+  void end(Ending ending) {
+    if (ending_) return;
+    ending_ = std::move(ending);
+    if (ending_->failure) {
+      os::log(os::LogLevel::kInfo, "ending: {}", ending_->failure->what());
+    }
+    notifier_.stopping();
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t put = ::write(interrupt_.get(), &one, sizeof one);
+    changed_.notify();
+    start(finish());
+  }
+
+  // What others see goes first, then the engine, and the lock last.
+  awaitable<void> finish() {
+    const Ending& ending = *ending_;
+    if (!ending.graceful) publisher_.reset();
+    const Deadline kill_at = ending.kill_at.sooner(Deadline::after(options_.grace));
+    if (lost_) co_await children_.end_all(kill_at);
+    co_await deregister();
+    if (ending.graceful && state_ == EngineState::kActive) {
+      const Deadline drain_by = Deadline::after(options_.drain);
+      co_await drain(drain_by);
+    }
+    publisher_.reset();
+    step(LifeEvent::kEnded);
+    const Deadline engine_kill_at = ending.kill_at.sooner(
+        Deadline::after(hurry_ ? base::Duration::zero() : options_.grace));
+    co_await children_.end_all(engine_kill_at);
+    gms_.let_go();
+    // A thread may sit in it.
+    while (acquiring_) co_await changed_.wait();
+    lock_.reset();
+    events_.write("ended", R"("status":)" + std::to_string(ending.status));
+    io_.stop();
+  }
+
+  // --- What is told.
+
+  void step(LifeEvent event) {
+    const std::optional<EngineState> next = next_state(state_, event);
+    if (!next) throw Error(ExitStatus::kSoftware, "an engine's life took a turn that is none");
+    metrics_.enter(state_, *next, os::wall_seconds());
+    os::log(os::LogLevel::kInfo, "{} -> {}", state_name(state_), state_name(*next));
+    state_ = *next;
+    since_ = os::wall_seconds();
+    entered_ = Clock::now();
+    events_.write("state", R"("state":")" + std::string(state_name(state_)) + "\"");
+    notifier_.status(std::string(state_name(state_)));
+  }
+
+  void finish_phase(Phase phase, Clock::time_point begin) {
+    const base::Duration took = Clock::now() - begin;
+    phases_[phase] = took;
+    metrics_.observe(phase, took);
+  }
+
+  HealthAnswer health() {
+    HealthFacts facts;
+    facts.state = state_;
+    facts.in_state = Clock::now() - entered_;
+    facts.since = since_;
+    monitor_.tell(facts);
+    return answer_health(rules_, facts);
+  }
+
+  std::string status() {
+    json object{{"id", options_.id},
+                {"state", state_name(state_)},
+                {"since", since_},
+                {"pid", ::getpid()},
+                {"engine_pid", nullptr},
+                {"generation", nullptr},
+                {"switching", switching_},
+                {"url", options_.driver.url},
+                {"publish", nullptr},
+                {"gms", json::array()},
+                {"last_failover", nullptr}};
+    if (engine_ != 0) object["engine_pid"] = engine_;
+    if (grant_) object["generation"] = grant_->generation;
+    if (!options_.publish.empty()) object["publish"] = options_.publish;
+    for (std::size_t i = 0; i < options_.gms.size(); ++i) {
+      const GmsPlace& place = options_.gms[i];
+      object["gms"].push_back({{"socket", place.socket},
+                               {"device", place.device},
+                               {"tag", place.tag},
+                               {"connected", gms_.is_up(i)},
+                               {"memory_layout_hash", gms_.layout_hash(i)}});
+    }
+    if (failover_at_) {
+      json phases = json::object();
+      for (const auto& [phase, took] : phases_) {
+        phases[std::string(phase_name(phase))] = std::chrono::duration<double>(took).count();
+      }
+      object["last_failover"] = {{"generation", grant_->generation},
+                                 {"active_at", *failover_at_},
+                                 {"phases", std::move(phases)}};
+    }
+    return dump(object);
+  }
+
+  awaitable<std::string> switch_over() {
+    const auto refuse = [](const std::string& why) {
+      throw Error(ExitStatus::kTryAgain, "switch over: " + why);
+    };
+    const auto check = [&] {
+      if (ending_ || switching_ || state_ != EngineState::kActive) {
+        refuse(base::quoted(options_.id) + " is " +
+               (switching_ ? "handing over already" : std::string(state_name(state_))));
+      }
+    };
+    check();
+    const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+    check();
+    if (!can_be_taken) refuse("no other engine stands by");
+    switching_ = true;
+    changed_.notify();
+    co_return dump({{"id", options_.id}, {"generation", grant_->generation}});
+  }
+
+  // --- Small change.
+
+  void check_alive() const {
+    if (ending_) throw Ended{};
+  }
+
+  [[nodiscard]] bool is_cold() const { return options_.driver.kind == EngineKind::kCold; }
+
+  [[nodiscard]] base::Duration wake_timeout() const {
+    return is_cold() ? options_.wake_timeout + options_.start_timeout : options_.wake_timeout;
+  }
+
+  void start(awaitable<void> task) {
+    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+      if (!error) return;
+      try {
+        std::rethrow_exception(error);
+      } catch (const Error& known) {
+        fail(known);
+      } catch (const std::exception& other) {
+        fail(Error(ExitStatus::kSoftware, other.what()));
+      }
+    });
+  }
+
+  static base::UniqueFd open_signals() {
+    const sigset_t ends = os::signal_set({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+    sigset_t blocked = ends;
+    sigaddset(&blocked, SIGCHLD);
+    os::block_signals(blocked);
+    return os::open_signal_fd(ends);
+  }
+
+  static std::vector<std::pair<int, std::string>> places_of(const std::vector<GmsPlace>& gms) {
+    std::vector<std::pair<int, std::string>> places;
+    for (const GmsPlace& place : gms) places.emplace_back(place.device, place.tag);
+    return places;
+  }
+
+  static std::string address_of(const std::string& url) {
+    const std::size_t begin = url.find("://");
+    return begin == std::string::npos ? url : url.substr(begin + 3, url.find('/', begin + 3) - begin - 3);
+  }
+
+  const ShadowOptions& options_;
+  os::StatusFd events_;
+  // Before all that opens descriptors: it has to be numbered below them.
+  std::unique_ptr<lock::FailoverLock> lock_;
+  base::UniqueFd signals_;
+  base::UniqueFd interrupt_;
+  asio::io_context io_{1};
+  Children children_;
+  std::unique_ptr<EngineDriver> driver_;
+  DeviceGate gate_;
+  Monitor monitor_;
+  Metrics metrics_;
+  HealthRules rules_;
+  GmsWatch gms_;
+  Event changed_;
+  std::unique_ptr<Publisher> publisher_;
+  PublishedSockets left_;
+  os::Notifier notifier_;
+  EngineState state_ = EngineState::kInit;
+  double since_ = os::wall_seconds();
+  Clock::time_point entered_ = Clock::now();
+  pid_t engine_ = 0;
+  std::optional<lock::Grant> grant_;
+  std::map<Phase, base::Duration> phases_;
+  std::optional<double> failover_at_;
+  bool registered_ = false;
+  bool switching_ = false;
+  bool acquiring_ = false;
+  bool lost_ = false;
+  bool hurry_ = false;
+  // Which watch of the lock counts.
+  unsigned lock_watch_ = 0;
+  std::optional<Ending> ending_;
+  StatusServer server_;
+};
+
+}  // namespace
+
+int run_shadow(const ShadowOptions& options) {
+  os::limit_core_dumps();
+  os::raise_fd_limit();
+  return Shadow(options).run();
+}
+
+}  // namespace fo::engine
