@@ -24,7 +24,7 @@ struct HealthRules {
 };
 
 /// Reads the two variables: "ready" or "notready"; a JSON list of names, or names with commas
-/// between them. Throws Error(kConfig), naming the variable.
+/// between them, or nothing. Throws Error(kConfig), naming the variable.
 HealthRules health_rules_from_environment();
 
 /// What is known of the engine now.
@@ -46,8 +46,8 @@ struct HealthFacts {
 
 struct HealthAnswer {
   bool ready = false;
-  /// {"status":"ready"|"notready","state":…,"since":…,"endpoints":{name:"ready"|"notready"…}} and
-  /// "reason" where it is not ready.
+  /// {"status":"ready"|"notready","state":…,"since":…,"endpoints":{name:"ready"|"notready"…}} with
+  /// every endpoint that is known or asked for, and "reason" where it is not ready.
   std::string body;
 };
 

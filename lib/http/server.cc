@@ -374,9 +374,13 @@ std::uint16_t Server::listen(const std::string& address) {
 }
 
 void Server::listen_unix(const std::string& path, mode_t mode) {
-  base::UniqueFd fd = os::listen_unix(path, mode);
+  base::UniqueFd listener = os::listen_unix(path, mode);
   state_->unix_paths.push_back(path);
-  state_->unix_acceptors.emplace_back(state_->executor, Unix(), fd.release());
+  listen_unix(std::move(listener));
+}
+
+void Server::listen_unix(base::UniqueFd listener) {
+  state_->unix_acceptors.emplace_back(state_->executor, Unix(), listener.release());
   asio::co_spawn(state_->executor, Session::accept(state_, state_->unix_acceptors.back()),
                  asio::detached);
 }

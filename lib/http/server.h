@@ -18,6 +18,7 @@
 
 #include "base/deadline.h"
 #include "base/strong.h"
+#include "base/unique_fd.h"
 #include "http/message.h"
 
 namespace fo::http {
@@ -87,6 +88,9 @@ class Server {
 
   /// Listens on a Unix socket, which must not exist (os::listen_unix) and is unlinked at the end.
   void listen_unix(const std::string& path, mode_t mode = 0600);
+
+  /// Listens on a Unix socket that listens already; its name, if it has one, stays the caller's.
+  void listen_unix(base::UniqueFd listener);
 
   /// Connections open now.
   [[nodiscard]] std::size_t connections() const;

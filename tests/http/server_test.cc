@@ -14,7 +14,9 @@
 
 #include "base/error.h"
 #include "http/client.h"
+#include "os/unix_socket.h"
 #include "support.h"
+#include "support/temp_dir.h"
 
 namespace fo::http::test {
 namespace {
@@ -429,6 +431,18 @@ TEST(HttpServer, ListensOnUnixSockets) {
   }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
   ::rmdir(folder);
+}
+
+TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
+  const fo::test::TempDir dir;
+  const std::string path = dir.path("s");
+  {
+    TestServer server(echo());
+    server.listen_unix(os::listen_unix(path));
+    EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
+  }
+  EXPECT_FALSE(os::is_socket_live(path));
+  EXPECT_EQ(::access(path.c_str(), F_OK), 0);
 }
 
 TEST(HttpServer, SaysWhyItCannotListen) {

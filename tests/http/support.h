@@ -62,6 +62,9 @@ class TestServer {
   void listen_unix(const std::string& path) {
     call([&] { server_->listen_unix(path); });
   }
+  void listen_unix(base::UniqueFd listener) {
+    call([&] { server_->listen_unix(std::move(listener)); });
+  }
   std::size_t connections() {
     return call([this] { return server_->connections(); });
   }

@@ -1,0 +1,128 @@
+#include "engine/health.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace fo::engine {
+namespace {
+
+constexpr const char* kStartingVariable = "DYN_SYSTEM_STARTING_HEALTH_STATUS";
+constexpr const char* kEndpointsVariable = "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS";
+
+constexpr std::string_view kReady = "ready";
+constexpr std::string_view kNotReady = "notready";
+
+[[noreturn]] void refuse(const char* variable, std::string_view value, const std::string& reason) {
+  throw base::Error(base::ExitStatus::kConfig,
+                    std::string("read ") + variable + " " + base::quoted(value) + ": " + reason);
+}
+
+bool starts_ready(std::string_view value) {
+  if (value != kReady && value != kNotReady) {
+    refuse(kStartingVariable, value, "neither 'ready' nor 'notready'");
+  }
+  return value == kReady;
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+std::vector<std::string> split_names(std::string_view text) {
+  std::vector<std::string> names;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    names.emplace_back(trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return names;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<std::string> read_endpoints(std::string_view value) {
+  const std::string_view text = trim(value);
+  if (text.empty()) return {};
+  std::vector<std::string> names;
+  if (text.starts_with('[')) {
+    try {
+      names = nlohmann::json::parse(text).get<std::vector<std::string>>();
+    } catch (const nlohmann::json::exception&) {
+      refuse(kEndpointsVariable, value, "not a JSON list of names");
+    }
+  } else {
+    names = split_names(text);
+  }
+  for (const std::string& name : names) {
+    if (name.empty()) refuse(kEndpointsVariable, value, "an empty name");
+  }
+  return names;
+}
+
+// Why the engine is not ready while Active; empty when it is.
+std::string active_trouble(const HealthRules& rules, const HealthFacts& facts) {
+  const std::vector<std::string>& deciding =
+      rules.endpoints.empty() ? facts.targets : rules.endpoints;
+  for (const std::string& name : deciding) {
+    const auto known = facts.endpoints.find(name);
+    if (known == facts.endpoints.end() || !known->second) {
+      return "endpoint " + base::quoted(name) + " is not ready";
+    }
+  }
+  if (!deciding.empty() || facts.engine_ready) return {};
+  return facts.trouble.empty() ? "the engine is not healthy" : facts.trouble;
+}
+
+std::string find_trouble(const HealthRules& rules, const HealthFacts& facts) {
+  switch (facts.state) {
+    case EngineState::kInit:
+      return rules.ready_at_start ? "" : "the engine is being started";
+    case EngineState::kStandby:
+      return {};
+    case EngineState::kWaking:
+      if (facts.in_state <= rules.waking_limit) return {};
+      return "waking for longer than " + base::format_duration(rules.waking_limit);
+    case EngineState::kActive:
+      return active_trouble(rules, facts);
+    case EngineState::kDead:
+      break;
+  }
+  return "the engine has ended";
+}
+
+}  // namespace
+
+HealthRules health_rules_from_environment() {
+  HealthRules rules;
+  if (const char* value = std::getenv(kStartingVariable))
+    rules.ready_at_start = starts_ready(value);
+  if (const char* value = std::getenv(kEndpointsVariable)) rules.endpoints = read_endpoints(value);
+  return rules;
+}
+
+HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
+  const std::string trouble = find_trouble(rules, facts);
+  HealthAnswer answer;
+  answer.ready = trouble.empty();
+  nlohmann::json endpoints = nlohmann::json::object();
+  for (const auto& [name, ready] : facts.endpoints) endpoints[name] = ready ? kReady : kNotReady;
+  // Those that were asked for and never came have to be seen, too.
+  for (const auto* names : {&rules.endpoints, &facts.targets}) {
+    for (const std::string& name : *names) {
+      if (!endpoints.contains(name)) endpoints[name] = kNotReady;
+    }
+  }
+  nlohmann::json body{{"status", answer.ready ? kReady : kNotReady},
+                      {"state", state_name(facts.state)},
+                      {"since", facts.since},
+                      {"endpoints", std::move(endpoints)}};
+  if (!answer.ready) body["reason"] = trouble;
+  answer.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return answer;
+}
+
+}  // namespace fo::engine

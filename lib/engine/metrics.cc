@@ -1,0 +1,147 @@
+#include "engine/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+namespace fo::engine {
+namespace {
+
+using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+
+double to_seconds(base::Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+std::string escape(std::string_view value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return out;
+}
+
+// The exposition as it grows.
+class Exposition {
+ public:
+  void begin(std::string_view family, std::string_view type, std::string_view help) {
+    family_ = family;
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", family, help, family, type);
+  }
+
+  /// A line of the family that was begun last.
+  template <typename Value>
+  void add(Labels labels, Value value, std::string_view suffix = {}) {
+    text_ += family_;
+    text_ += suffix;
+    char before = '{';
+    for (const auto& [name, text] : labels) {
+      text_ += fmt::format("{}{}=\"{}\"", before, name, escape(text));
+      before = ',';
+    }
+    if (labels.size() != 0) text_ += '}';
+    text_ += fmt::format(" {}\n", value);
+  }
+
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+  std::string_view family_;
+};
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kLock:
+      return "lock";
+    case Phase::kGate:
+      return "gate";
+    case Phase::kRemap:
+      return "remap";
+    case Phase::kWake:
+      return "wake";
+    case Phase::kRegister:
+      return "register";
+    case Phase::kFirstToken:
+      break;
+  }
+  return "first_token";
+}
+
+Metrics::Metrics(std::string engine_id, const std::vector<std::pair<int, std::string>>& gms,
+                 double now)
+    : engine_id_(std::move(engine_id)), entered_(now) {
+  for (const EngineState from : kAllStates) {
+    for (const LifeEvent event : kAllEvents) {
+      if (const auto to = next_state(from, event)) transitions_[{from, *to}] = 0;
+    }
+  }
+  for (const auto& connection : gms) gms_up_[connection] = false;
+}
+
+void Metrics::enter(EngineState from, EngineState to, double now) {
+  state_ = to;
+  entered_ = now;
+  ++transitions_[{from, to}];
+}
+
+void Metrics::observe(Phase phase, base::Duration took) {
+  Histogram& histogram = phases_[static_cast<std::size_t>(phase)];
+  const double seconds = to_seconds(took);
+  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
+  ++histogram.counts[static_cast<std::size_t>(bound - kBounds.begin())];
+  histogram.sum += seconds;
+}
+
+void Metrics::set_lock_wait(base::Duration waited) { lock_wait_ = to_seconds(waited); }
+
+void Metrics::set_generation(std::uint64_t generation) { generation_ = generation; }
+
+void Metrics::set_gms_up(int device, const std::string& tag, bool up) {
+  gms_up_[{device, tag}] = up;
+}
+
+std::string Metrics::text() const {
+  Exposition out;
+  out.begin("fo_engine_state", "gauge", "Whether the engine is in this state.");
+  for (const EngineState state : kAllStates) {
+    out.add({{"engine_id", engine_id_}, {"state", state_name(state)}}, state == state_ ? 1 : 0);
+  }
+  out.begin("fo_engine_state_entered_timestamp_seconds", "gauge",
+            "When the engine entered the state that it is in, in seconds since 1970.");
+  out.add({}, entered_);
+  out.begin("fo_engine_transitions_total", "counter", "Changes of the engine's state.");
+  for (const auto& [pair, count] : transitions_) {
+    out.add({{"from", state_name(pair.first)}, {"to", state_name(pair.second)}}, count);
+  }
+  out.begin("fo_failover_duration_seconds", "histogram",
+            "How long each phase of becoming active took.");
+  for (const Phase phase : kAllPhases) {
+    const Histogram& histogram = phases_[static_cast<std::size_t>(phase)];
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+      count += histogram.counts[i];
+      const std::string bound = i < kBounds.size() ? fmt::format("{}", kBounds[i]) : "+Inf";
+      out.add({{"phase", phase_name(phase)}, {"le", bound}}, count, "_bucket");
+    }
+    out.add({{"phase", phase_name(phase)}}, histogram.sum, "_sum");
+    out.add({{"phase", phase_name(phase)}}, count, "_count");
+  }
+  out.begin("fo_lock_wait_seconds", "gauge", "How long the lock was waited for, the last time.");
+  out.add({}, lock_wait_);
+  out.begin("fo_lock_generation", "gauge", "Generation of the lock's last grant to this engine.");
+  out.add({}, generation_);
+  out.begin("fo_gms_connection_up", "gauge",
+            "Whether the GPU memory server of this device and tag is connected.");
+  for (const auto& [key, up] : gms_up_) {
+    out.add({{"device", std::to_string(key.first)}, {"tag", key.second}}, up ? 1 : 0);
+  }
+  return out.take();
+}
+
+}  // namespace fo::engine

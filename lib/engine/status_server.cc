@@ -1,0 +1,120 @@
+#include "engine/status_server.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "http/server.h"
+#include "os/server_socket.h"
+
+namespace fo::engine {
+namespace {
+
+using boost::asio::awaitable;
+using http::Reply;
+using http::Request;
+using http::Response;
+
+enum class Way { kTcp, kUnix };
+
+// A probe says all it has to say at once. Many may say nothing, and are gone before they fill the
+// limit again.
+http::ServerLimits probe_limits() {
+  http::ServerLimits limits;
+  limits.header_bytes = 8 * 1024;
+  limits.body_bytes = 4 * base::kKiB;
+  limits.connections = 8192;
+  limits.header_timeout = std::chrono::seconds(5);
+  limits.body_timeout = std::chrono::seconds(5);
+  limits.idle_timeout = std::chrono::seconds(5);
+  limits.write_timeout = std::chrono::seconds(5);
+  return limits;
+}
+
+Response json(int status, std::string body) {
+  return {status, "application/json", std::move(body), {}};
+}
+
+Response wrong_method(std::string_view allowed) {
+  Response response = http::error_response(405, "method not allowed");
+  response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+Response get(const StatusSource& source, std::string_view path) {
+  if (path == "/metrics") return {200, "text/plain; version=0.0.4", source.metrics(), {}};
+  if (path == "/status") return json(200, source.status());
+  HealthAnswer answer = source.health();
+  return json(answer.ready ? 200 : 503, std::move(answer.body));
+}
+
+awaitable<Response> switch_over(std::shared_ptr<const StatusSource> source, Way way) {
+  if (way != Way::kUnix) co_return http::error_response(403, "only on the Unix socket");
+  try {
+    std::string body = co_await source->switch_over();
+    co_return json(202, std::move(body));
+  } catch (const base::Error& error) {
+    co_return http::error_response(409, error.what());
+  }
+}
+
+awaitable<void> answer(std::shared_ptr<const StatusSource> source, Way way, const Request& request,
+                       Reply& reply) {
+  constexpr std::array<std::string_view, 4> kPages{"/live", "/health", "/metrics", "/status"};
+  Response response;
+  if (request.path == "/switchover") {
+    if (request.method == "POST") {
+      response = co_await switch_over(std::move(source), way);
+    } else {
+      response = wrong_method("POST");
+    }
+  } else if (std::find(kPages.begin(), kPages.end(), request.path) == kPages.end()) {
+    response = http::error_response(404, "no such path");
+  } else if (request.method != "GET" && request.method != "HEAD") {
+    response = wrong_method("GET, HEAD");
+  } else {
+    response = get(*source, request.path);
+  }
+  reply.answer(std::move(response));
+}
+
+http::Handler handler(std::shared_ptr<const StatusSource> source, Way way) {
+  return [source = std::move(source), way](const Request& request, Reply& reply) {
+    return answer(source, way, request, reply);
+  };
+}
+
+}  // namespace
+
+struct StatusServer::State {
+  State(const boost::asio::any_io_executor& executor,
+        const std::shared_ptr<const StatusSource>& source)
+      : tcp(executor, handler(source, Way::kTcp), probe_limits()),
+        local(executor, handler(source, Way::kUnix), probe_limits()) {}
+
+  http::Server tcp;
+  /// Its name goes after the server that answers there.
+  std::optional<os::ServerSocket> socket;
+  http::Server local;
+};
+
+StatusServer::StatusServer(boost::asio::any_io_executor executor, StatusSource source)
+    : state_(std::make_unique<State>(executor,
+                                     std::make_shared<const StatusSource>(std::move(source)))) {}
+
+StatusServer::~StatusServer() = default;
+
+std::uint16_t StatusServer::listen(const std::string& address) {
+  return state_->tcp.listen(address);
+}
+
+void StatusServer::listen_unix(const std::string& path) {
+  state_->socket.emplace(os::open_server_socket(path));
+  state_->local.listen_unix(std::move(state_->socket->listener));
+}
+
+}  // namespace fo::engine

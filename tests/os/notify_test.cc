@@ -1,0 +1,171 @@
+#include "os/notify.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "os/process.h"
+#include "os/sibling.h"
+#include "support/fds.h"
+#include "support/temp_dir.h"
+
+namespace fo::os {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A service manager's end: a bound datagram socket.
+class Manager {
+ public:
+  explicit Manager(const std::string& name)
+      : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, name.data(), name.size());
+    const bool is_abstract = name.starts_with('@');
+    if (is_abstract) address.sun_path[0] = '\0';
+    const std::size_t size = offsetof(sockaddr_un, sun_path) + name.size() + (is_abstract ? 0 : 1);
+    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+    EXPECT_EQ(::bind(fd_.get(), generic, static_cast<socklen_t>(size)), 0) << name;
+  }
+  /// The next message; empty where there is none. Datagrams of one machine are there at once.
+  [[nodiscard]] std::string next() const {
+    std::array<char, 8192> buffer;
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    return got < 0 ? "" : std::string(buffer.data(), static_cast<std::size_t>(got));
+  }
+
+ private:
+  base::UniqueFd fd_;
+};
+
+class Notify : public test::FdCounting {
+ protected:
+  ~Notify() override { clear(); }
+  Notify() { clear(); }
+  static void clear() {
+    for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  }
+  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
+  test::TempDir dir_;
+};
+
+TEST_F(Notify, TellsTheManagerAtAPath) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  EXPECT_EQ(manager.next(), "");
+  notifier.ready();
+  EXPECT_EQ(manager.next(), "READY=1");
+  notifier.status("standby: waits for the lock");
+  EXPECT_EQ(manager.next(), "STATUS=standby: waits for the lock");
+  notifier.alive();
+  EXPECT_EQ(manager.next(), "WATCHDOG=1");
+  notifier.stopping();
+  EXPECT_EQ(manager.next(), "STOPPING=1");
+  EXPECT_EQ(manager.next(), "");
+}
+
+TEST_F(Notify, TellsTheManagerAtAnAbstractName) {
+  const std::string name = "@fo-notify-" + std::to_string(::getpid());
+  const Manager manager(name);
+  set("NOTIFY_SOCKET", name);
+  const Notifier notifier;
+  notifier.ready();
+  EXPECT_EQ(manager.next(), "READY=1");
+}
+
+TEST_F(Notify, NeitherTheSocketNorTheVariablesReachAChild) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  set("WATCHDOG_USEC", "1000000");
+  set("WATCHDOG_PID", std::to_string(::getpid()));
+  const Notifier notifier;
+  const auto child =
+      run_captured({"sh", "-c", "env; ls -l /proc/$$/fd"}, base::Deadline::after(30s));
+  ASSERT_TRUE(child);
+  EXPECT_EQ(child->status, 0);
+  EXPECT_EQ(child->out.find("NOTIFY_SOCKET"), std::string::npos);
+  EXPECT_EQ(child->out.find("WATCHDOG"), std::string::npos);
+  EXPECT_EQ(child->out.find("socket:"), std::string::npos) << child->out;
+}
+
+TEST_F(Notify, WithoutAManagerItDoesNothing) {
+  const std::ptrdiff_t before = test::open_fds();
+  for (const char* address :
+       {static_cast<const char*>(nullptr), "", "relative", "/", "@", "vsock:2:1234"}) {
+    clear();
+    if (address != nullptr) set("NOTIFY_SOCKET", address);
+    set("WATCHDOG_USEC", "1000000");
+    const Notifier notifier;
+    notifier.ready();
+    notifier.status("x");
+    EXPECT_EQ(notifier.watchdog_interval(), std::nullopt);
+    EXPECT_EQ(::getenv("WATCHDOG_USEC"), nullptr);
+    EXPECT_EQ(test::open_fds(), before);
+  }
+  set("NOTIFY_SOCKET", "/" + std::string(200, 'x'));
+  Notifier().ready();
+}
+
+TEST_F(Notify, AManagerThatComesLateOrAnewIsTold) {
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  notifier.ready();
+  for (int i = 0; i < 2; ++i) {
+    const Manager manager(dir_.path("notify"));
+    notifier.alive();
+    EXPECT_EQ(manager.next(), "WATCHDOG=1");
+    std::filesystem::remove(dir_.path("notify"));
+    notifier.alive();
+  }
+}
+
+TEST_F(Notify, AManagerThatDoesNotReadHoldsNobodyUp) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  for (int i = 0; i < 10000; ++i) notifier.alive();
+  EXPECT_EQ(manager.next(), "WATCHDOG=1");
+  while (!manager.next().empty()) {
+  }
+  notifier.stopping();
+  EXPECT_EQ(manager.next(), "STOPPING=1");
+}
+
+TEST_F(Notify, AStatusIsOneLineOfBoundedLength) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  notifier.status("a\nREADY=1\nb");
+  EXPECT_EQ(manager.next(), "STATUS=a READY=1 b");
+  notifier.status(std::string(1 << 20, 'x'));
+  EXPECT_EQ(manager.next(), "STATUS=" + std::string(1024, 'x'));
+}
+
+TEST_F(Notify, TheWatchdogWantsToHearTwiceInItsTime) {
+  const Manager manager(dir_.path("notify"));
+  const auto interval = [&](const char* usec, const std::string& pid) {
+    set("NOTIFY_SOCKET", dir_.path("notify"));
+    set("WATCHDOG_USEC", usec);
+    if (!pid.empty()) set("WATCHDOG_PID", pid);
+    return Notifier().watchdog_interval();
+  };
+  EXPECT_EQ(interval("30000000", ""), 15s);
+  EXPECT_EQ(interval("3000000", std::to_string(::getpid())), 1500ms);
+  EXPECT_EQ(interval("3000000", std::to_string(::getppid())), std::nullopt);
+  EXPECT_EQ(interval("3000000", "me"), std::nullopt);
+  for (const char* bad : {"", "0", "-1", "1s", "99999999999999999999", "18446744073709551615"}) {
+    EXPECT_EQ(interval(bad, ""), std::nullopt) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace fo::os
