@@ -41,9 +41,9 @@ awaitable<std::optional<std::vector<ByteCount>>> DeviceGate::measure() {
       std::vector<std::string> argv = gate.question(base::Duration::zero());
       const auto answer = co_await children_.run_captured(std::move(argv), deadline);
       if (!answer) {
-        throw base::Error(base::ExitStatus::kUnavailable,
-                          "ask for the free memory of device " + std::to_string(devices_[i]) +
-                              ": no answer in time");
+        throw base::Error(base::ExitStatus::kUnavailable, "ask for the free memory of device " +
+                                                              std::to_string(devices_[i]) +
+                                                              ": no answer in time");
       }
       gate.hear(*answer);
       free.push_back(gate.free());
@@ -90,7 +90,8 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
       const auto answer = co_await children_.run_captured(std::move(argv), answer_by);
       enough = answer && gate.hear(*answer);
       if (!enough && deadline.expired()) {
-        throw base::Error(base::ExitStatus::kTryAgain, "wait for device memory: " + gate.describe());
+        throw base::Error(base::ExitStatus::kTryAgain,
+                          "wait for device memory: " + gate.describe());
       }
     }
   }

@@ -55,8 +55,7 @@ awaitable<void> until_ready(int fd, short events, base::Deadline deadline) {
     const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) base::throw_errno(errno, "watch a descriptor");
     descriptor.emplace(executor, copy);
-    const auto wanted =
-        (events & POLLOUT) != 0 ? Descriptor::wait_write : Descriptor::wait_read;
+    const auto wanted = (events & POLLOUT) != 0 ? Descriptor::wait_write : Descriptor::wait_read;
     descriptor->async_wait(wanted, [timer](const boost::system::error_code& error) {
       if (!error) timer->cancel();
     });

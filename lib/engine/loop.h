@@ -24,7 +24,8 @@ class Event {
 
 boost::asio::awaitable<void> pause(base::Duration duration);
 
-/// Until `fd` (-1: none), which stays the caller's, is ready for `events` of poll(2), or `deadline`.
+/// Until `fd` (-1: none), which stays the caller's, is ready for `events` of poll(2), or
+/// `deadline`.
 boost::asio::awaitable<void> until_ready(int fd, short events, base::Deadline deadline);
 
 }  // namespace fo::engine

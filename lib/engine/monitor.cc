@@ -79,7 +79,8 @@ awaitable<void> Monitor::prove() {
     if (unhealthy_ == 0) trouble_.clear();
     co_return;
   }
-  if (++unproven_ == 1) os::log(os::LogLevel::kWarning, "the engine generates nothing: {}", trouble);
+  if (++unproven_ == 1)
+    os::log(os::LogLevel::kWarning, "the engine generates nothing: {}", trouble);
   trouble_ = trouble;
 }
 

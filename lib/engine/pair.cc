@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/status_server.h"
+#include "engine/status_socket.h"
 #include "gms/rpc_client.h"
 #include "http/client.h"
 #include "lock/grant.h"
@@ -38,8 +38,9 @@ std::string url_of(const std::string& socket, const std::string& path) {
 std::optional<json> parse_status(const http::Response& response) {
   if (response.status != 200) return std::nullopt;
   json object = json::parse(response.body, nullptr, false);
-  const bool known = object.is_object() && object.contains("state") && object["state"].is_string() &&
-                     object.contains("id") && object["id"].is_string();
+  const bool known = object.is_object() && object.contains("state") &&
+                     object["state"].is_string() && object.contains("id") &&
+                     object["id"].is_string();
   return known ? std::optional(std::move(object)) : std::nullopt;
 }
 
@@ -62,8 +63,8 @@ std::vector<json> ask_engines(const lock::LockUri& lock) {
     std::optional<json> status;
     std::string trouble = "no answer that is understood";
     try {
-      status = parse_status(http::fetch("GET", url_of(socket, "/status"),
-                                        Deadline::after(kAnswerTime), limited()));
+      status = parse_status(
+          http::fetch("GET", url_of(socket, "/status"), Deadline::after(kAnswerTime), limited()));
     } catch (const Error& error) {
       trouble = error.what();
     }
@@ -101,8 +102,7 @@ std::string member_text(const json& object, const char* name) {
 std::string time_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return "-";
-  const std::chrono::duration<double> since(
-      std::clamp(found->get<double>(), 0.0, 253402300799.0));
+  const std::chrono::duration<double> since(std::clamp(found->get<double>(), 0.0, 253402300799.0));
   return lock::format_time(std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since)));
 }
@@ -136,10 +136,10 @@ std::string to_text(const lock::LockUri& lock, const json& pair) {
   }
   for (const json& gms : pair["gms"]) {
     text += "gms " + member_text(gms, "socket") + ": ";
-    text += gms.contains("reason") ? member_text(gms, "reason")
-                                   : member_text(gms, "state") + ", layout " +
-                                         member_text(gms, "memory_layout_hash") + ", " +
-                                         member_text(gms, "ro_session_count") + " readers";
+    text += gms.contains("reason")
+                ? member_text(gms, "reason")
+                : member_text(gms, "state") + ", layout " + member_text(gms, "memory_layout_hash") +
+                      ", " + member_text(gms, "ro_session_count") + " readers";
     text += "\n";
   }
   return text;
@@ -230,9 +230,9 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
   const std::optional<json> before = active_of();
   if (!before) throw Error(ExitStatus::kUnavailable, what + ": no engine is active");
   const std::string id = (*before)["id"];
-  const http::Response response = http::fetch(
-      "POST", url_of((*before)["socket"], "/switchover"), deadline.sooner(Deadline::after(2 * kAnswerTime)),
-      limited());
+  const http::Response response =
+      http::fetch("POST", url_of((*before)["socket"], "/switchover"),
+                  deadline.sooner(Deadline::after(2 * kAnswerTime)), limited());
   if (response.status != 202) {
     const json body = json::parse(response.body, nullptr, false);
     std::string reason = "status " + std::to_string(response.status);
@@ -245,8 +245,8 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
     const std::optional<json> now = active_of();
     if (now && (*now)["id"] != id) return (*now)["id"];
     if (now && member_text(*now, "generation") != member_text(*before, "generation")) {
-      throw Error(ExitStatus::kTryAgain, what + ": nobody took over; " + base::quoted(id) +
-                                             " is active again");
+      throw Error(ExitStatus::kTryAgain,
+                  what + ": nobody took over; " + base::quoted(id) + " is active again");
     }
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");

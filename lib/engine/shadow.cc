@@ -27,6 +27,7 @@
 #include "engine/publisher.h"
 #include "engine/state.h"
 #include "engine/status_server.h"
+#include "engine/status_socket.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
@@ -558,8 +559,8 @@ class Shadow {
     }
     publisher_.reset();
     step(LifeEvent::kEnded);
-    const Deadline engine_kill_at = ending.kill_at.sooner(
-        Deadline::after(hurry_ ? base::Duration::zero() : options_.grace));
+    const Deadline engine_kill_at =
+        ending.kill_at.sooner(Deadline::after(hurry_ ? base::Duration::zero() : options_.grace));
     co_await children_.end_all(engine_kill_at);
     gms_.let_go();
     // A thread may sit in it.
@@ -599,17 +600,10 @@ class Shadow {
   }
 
   std::string status() {
-    json object{{"id", options_.id},
-                {"state", state_name(state_)},
-                {"since", since_},
-                {"pid", ::getpid()},
-                {"engine_pid", nullptr},
-                {"generation", nullptr},
-                {"switching", switching_},
-                {"url", options_.driver.url},
-                {"publish", nullptr},
-                {"gms", json::array()},
-                {"last_failover", nullptr}};
+    json object{{"id", options_.id},       {"state", state_name(state_)}, {"since", since_},
+                {"pid", ::getpid()},       {"engine_pid", nullptr},       {"generation", nullptr},
+                {"switching", switching_}, {"url", options_.driver.url},  {"publish", nullptr},
+                {"gms", json::array()},    {"last_failover", nullptr}};
     if (engine_ != 0) object["engine_pid"] = engine_;
     if (grant_) object["generation"] = grant_->generation;
     if (!options_.publish.empty()) object["publish"] = options_.publish;
@@ -693,7 +687,8 @@ class Shadow {
 
   static std::string address_of(const std::string& url) {
     const std::size_t begin = url.find("://");
-    return begin == std::string::npos ? url : url.substr(begin + 3, url.find('/', begin + 3) - begin - 3);
+    return begin == std::string::npos ? url
+                                      : url.substr(begin + 3, url.find('/', begin + 3) - begin - 3);
   }
 
   const ShadowOptions& options_;

@@ -1,0 +1,206 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "gms/discover.h"
+#include "gms/endpoint.h"
+#include "http/address.h"
+#include "lock/grant.h"
+
+namespace fo::fo_shadow {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using engine::EngineKind;
+
+const std::map<std::string, EngineKind> kKinds{{"vllm", EngineKind::kVllm},
+                                               {"sglang", EngineKind::kSglang},
+                                               {"dynamo", EngineKind::kDynamo},
+                                               {"command", EngineKind::kCommand},
+                                               {"cold", EngineKind::kCold}};
+
+CLI::Option* add_text(CLI::App& app, const char* name, std::string& value, const char* type,
+                      const char* description) {
+  return app.add_option(name, value, description)->type_name(type);
+}
+
+void add_lock(CLI::App& app, Options& options, Options::Command command) {
+  std::string& lock = options.locks[static_cast<std::size_t>(command)];
+  lock = lock::kDefaultLockPath;
+  cli::add_lock(app, lock);
+}
+
+void declare_engine(CLI::App& app, Options& options) {
+  engine::ShadowOptions& shadow = options.shadow;
+  app.add_option_function<std::string>(
+         "--engine", [&shadow](const std::string& name) { shadow.driver.kind = kKinds.at(name); },
+         "vllm, sglang, dynamo, command or cold")
+      ->check(CLI::IsMember(kKinds).description(""))
+      ->default_str("vllm")
+      ->type_name("KIND");
+  add_text(app, "--engine-url", options.engine_url, "URL", "the engine's API")
+      ->default_str("http://127.0.0.1:8000, sglang 30000");
+  app.add_option("--engine-port", options.engine_port, "the engine's own DYN_SYSTEM_PORT")
+      ->check(CLI::Range(1, 65535).description(""))
+      ->default_str("--port + 100")
+      ->type_name("PORT");
+  app.add_option("--sleep-level", shadow.driver.sleep_level, "1 keeps the weights, 2 drops them")
+      ->check(CLI::Range(1, 2).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  add_text(app, "--sleep", shadow.driver.sleep_command, "CMD", "for this step, run a command");
+  add_text(app, "--wake", shadow.driver.wake_command, "CMD", "the same");
+  add_text(app, "--health", shadow.driver.health_command, "CMD", "the same; status 0: healthy");
+  add_text(app, "--prove", shadow.driver.prove_command, "CMD", "the same, to generate a token");
+  app.add_flag("--no-failover", options.no_failover, "start, register, serve: no lock, no sleep");
+}
+
+void declare_place(CLI::App& app, Options& options) {
+  add_lock(app, options, Options::Command::kRun);
+  add_text(app, "--id", options.id, "ID", "who we are")->default_str("engine-$ENGINE_ID");
+  app.add_option("--gms", options.gms, "sockets of the GMS; default: those found in --socket-dir")
+      ->type_name("SOCKET");
+  cli::add_socket_dir(app, options.socket_dir);
+  add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
+  cli::add_devices(app, options.devices, "whose memory the gate asks for; all: the GMS's, else 0");
+  cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
+                "free on each device before waking; 0: no gate")
+      ->default_str("what the engine gave back");
+  app.add_option("--port", options.port, "of /live, /health, /metrics; 0: any; -1: none")
+      ->envname("DYN_SYSTEM_PORT")
+      ->check(CLI::Range(-1, 65535).description(""))
+      ->capture_default_str()
+      ->type_name("PORT");
+  add_text(app, "--host", options.shadow.host, "HOST", "numeric address of --port")
+      ->capture_default_str();
+  add_text(app, "--publish", options.shadow.publish, "HOST:PORT", "the active engine, for clients");
+  add_text(app, "--register", options.shadow.register_command, "CMD", "run when it serves");
+  add_text(app, "--deregister", options.shadow.deregister_command, "CMD",
+           "run before it stops serving");
+  app.add_option("--health-target", options.targets, "what /health asks while active")
+      ->type_name("NAME=URL");
+}
+
+void declare_limits(CLI::App& app, Options& options) {
+  engine::ShadowOptions& shadow = options.shadow;
+  cli::add_duration(app, "--start-timeout", shadow.start_timeout, "until the engine is healthy");
+  cli::add_duration(app, "--sleep-timeout", shadow.sleep_timeout, "until it sleeps");
+  cli::add_duration(app, "--wake-timeout", shadow.wake_timeout, "from the grant until active");
+  cli::add_duration(app, "--remap-timeout", options.remap_timeout, "of it, for the GMS's lock")
+      ->default_str("$GMS_REMAP_TIMEOUT_MS, else 30s");
+  cli::add_duration(app, "--prove-timeout", shadow.prove_timeout, "for a token");
+  cli::add_duration(app, "--register-timeout", shadow.register_timeout, "for those commands");
+  cli::add_duration(app, "--gms-grace", shadow.gms_grace, "for a GMS to come back");
+  cli::add_duration(app, "--drain", shadow.drain, "for requests in flight");
+  cli::add_duration(app, "--grace", shadow.grace, "from TERM to KILL for what has to go");
+  cli::add_duration(app, "--health-interval", shadow.health_interval, "between health checks");
+  cli::add_duration(app, "--health-timeout", shadow.health_timeout, "for an answer");
+  cli::add_duration(app, "--prove-interval", shadow.prove_interval, "between generations");
+  app.add_option("--failures", shadow.failures, "in a row, and the engine is ended")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  cli::add_duration(app, "--warn-after", shadow.warn_after, "say who holds the lock; 0: never");
+  app.add_option("--status-fd", shadow.status_fd, "write events there as JSON lines")
+      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->type_name("N");
+}
+
+void declare_pair(CLI::App& app, Options& options) {
+  app.require_subcommand(0, 1);
+  CLI::App* status = app.add_subcommand("status", "show both engines, who is active, the GMS");
+  status->callback([&options] { options.command = Options::Command::kStatus; });
+  add_lock(*status, options, Options::Command::kStatus);
+  CLI::App* over = app.add_subcommand("switchover", "have the active engine hand over");
+  over->callback([&options] { options.command = Options::Command::kSwitchOver; });
+  add_lock(*over, options, Options::Command::kSwitchOver);
+  cli::add_duration(*over, "--timeout", options.timeout, "until the other one is active");
+}
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
+
+std::vector<engine::GmsPlace> find_places(const Options& options) {
+  std::vector<engine::GmsPlace> places;
+  for (const std::string& socket : options.gms) {
+    places.push_back({socket, static_cast<int>(places.size()), options.tag});
+  }
+  if (!places.empty() || options.socket_dir.empty()) return places;
+  std::vector<int> devices = options.devices;
+  if (devices.empty()) devices = gms::find_devices(options.socket_dir, {options.tag});
+  if (devices.empty()) {
+    throw Error(ExitStatus::kUnavailable,
+                "look for sockets in " + base::quoted(options.socket_dir) + ": none there");
+  }
+  for (const int device : devices) {
+    places.push_back(
+        {gms::socket_link(options.socket_dir, device, options.tag), device, options.tag});
+  }
+  return places;
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  declare_engine(app, options);
+  declare_place(app, options);
+  declare_limits(app, options);
+  declare_pair(app, options);
+}
+
+engine::ShadowOptions to_shadow_options(const Options& options) {
+  engine::ShadowOptions shadow = options.shadow;
+  shadow.command = options.common.command;
+  if (shadow.command.empty()) refuse("an engine's command is needed after '--'");
+  shadow.failover = !options.no_failover;
+  shadow.lock = lock::parse_lock_uri(options.lock());
+  shadow.id = options.id.empty() ? lock::lock_id_from_environment() : options.id;
+  lock::check_lock_id(shadow.id);
+  if (shadow.id.find('/') != std::string::npos) {
+    throw Error(ExitStatus::kConfig, "--id " + base::quoted(shadow.id) + ": a '/' is in it");
+  }
+  const bool is_sglang = shadow.driver.kind == EngineKind::kSglang;
+  shadow.driver.url = !options.engine_url.empty() ? options.engine_url
+                      : is_sglang                 ? "http://127.0.0.1:30000"
+                                                  : "http://127.0.0.1:8000";
+  shadow.port.reset();
+  if (options.port >= 0) shadow.port = static_cast<std::uint16_t>(options.port);
+  int engine_port = options.engine_port;
+  if (engine_port == 0 && options.port > 0) engine_port = options.port + 100;
+  if (engine_port > std::numeric_limits<std::uint16_t>::max()) {
+    refuse("--port " + std::to_string(options.port) + ": say --engine-port, too");
+  }
+  shadow.engine_port = static_cast<std::uint16_t>(engine_port);
+  shadow.driver.system_url = "http://127.0.0.1:" + std::to_string(engine_port);
+  if (shadow.driver.kind == EngineKind::kDynamo && engine_port == 0) {
+    refuse("--engine dynamo needs --engine-port");
+  }
+  if (!shadow.publish.empty()) http::parse_address(shadow.publish);
+  for (const std::string& target : options.targets) {
+    const std::size_t sign = target.find('=');
+    if (sign == 0 || sign == std::string::npos) {
+      refuse("--health-target " + base::quoted(target) + ": not NAME=URL");
+    }
+    const std::string url = target.substr(sign + 1);
+    http::parse_url(url);
+    shadow.targets.emplace_back(target.substr(0, sign), url);
+  }
+  shadow.gms = find_places(options);
+  shadow.devices = options.devices;
+  if (shadow.devices.empty() && options.gms.empty()) {
+    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
+  }
+  if (shadow.devices.empty()) shadow.devices = {0};
+  const auto remap =
+      options.remap_timeout ? options.remap_timeout : cli::remap_timeout_from_environment();
+  shadow.remap_timeout = remap.value_or(shadow.remap_timeout);
+  return shadow;
+}
+
+}  // namespace fo::fo_shadow
