@@ -7,22 +7,17 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/deadline.h"
-#include "base/unique_fd.h"
+#include "engine/socket_handover.h"
 
 namespace fo::engine {
 
-/// What one publisher leaves to the next: the listener, whose queue holds the clients that came in
-/// between, and the clients' connections that were between two requests.
-struct PublishedSockets {
-  base::UniqueFd listener;
-  std::vector<base::UniqueFd> clients;
-};
-
+/// A client is connected to the engine when it begins to speak. SIGPIPE must be ignored: splice(2)
+/// can't be asked not to raise it.
 class Publisher {
  public:
   /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
@@ -58,12 +53,5 @@ class Publisher {
   struct State;
   std::shared_ptr<State> state_;
 };
-
-/// The hand-over itself, between processes of one user: offers `sockets` on a Unix socket at `path`
-/// until somebody took them (true) or `deadline`; and takes what is offered there (nothing where
-/// nobody offers).
-boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets,
-                                           base::Deadline deadline);
-boost::asio::awaitable<PublishedSockets> take_sockets(std::string path, base::Deadline deadline);
 
 }  // namespace fo::engine

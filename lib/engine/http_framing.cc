@@ -1,0 +1,246 @@
+#include "engine/http_framing.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/units.h"
+
+namespace fo::engine {
+namespace {
+
+constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same_word(std::string_view text, std::string_view lower_case) {
+  return std::equal(text.begin(), text.end(), lower_case.begin(), lower_case.end(),
+                    [](char a, char b) { return lower(a) == b; });
+}
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+bool has_word(std::string_view list, std::string_view lower_case) {
+  for (;;) {
+    const std::size_t comma = list.find(',');
+    if (same_word(trimmed(list.substr(0, comma)), lower_case)) return true;
+    if (comma == std::string_view::npos) return false;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
+  constexpr std::size_t kMostDigits = 15;
+  std::uint64_t size = 0;
+  std::size_t digits = 0;
+  for (; digits < line.size(); ++digits) {
+    const char c = lower(line[digits]);
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && (c < 'a' || c > 'f')) break;
+    size = size * 16 + static_cast<std::uint64_t>(is_digit ? c - '0' : c - 'a' + 10);
+    if (digits == kMostDigits) return std::nullopt;
+  }
+  const std::string_view rest = trimmed(line.substr(digits));
+  if (digits == 0 || (!rest.empty() && rest.front() != ';')) return std::nullopt;
+  return size;
+}
+
+// "HTTP/1.0" or "HTTP/1.1": whether it is the former.
+std::optional<bool> parse_version(std::string_view text) {
+  if (text == "HTTP/1.1") return false;
+  if (text == "HTTP/1.0") return true;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::size_t HttpFraming::see(Side side, std::string_view bytes) {
+  Direction& now = of(side);
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const std::uint64_t skip = std::min<std::uint64_t>(unseen(side), bytes.size() - at);
+    if (skip > 0) {
+      pass(side, skip);
+      at += skip;
+      if (now.step == Step::kStart) break;  // that was the end of a body
+      continue;
+    }
+    const std::size_t newline = bytes.find('\n', at);
+    const std::string_view piece =
+        bytes.substr(at, newline == std::string_view::npos ? newline : newline + 1 - at);
+    at += piece.size();
+    now.head_bytes += piece.size();
+    if (now.head_bytes > kMostHeadBytes) {
+      give_up();
+      continue;
+    }
+    if (newline == std::string_view::npos || !now.line.empty()) now.line += piece;
+    if (newline == std::string_view::npos) break;
+    const std::string joined = std::exchange(now.line, {});
+    const std::string_view line = joined.empty() ? piece : joined;
+    if (!line.ends_with("\r\n")) {
+      give_up();
+    } else if (take_line(side, line.substr(0, line.size() - 2))) {
+      break;
+    }
+  }
+  return at;
+}
+
+std::uint64_t HttpFraming::unseen(Side side) const { return opaque_ ? kEverything : of(side).left; }
+
+void HttpFraming::pass(Side side, std::uint64_t count) {
+  if (opaque_) return;
+  Direction& now = of(side);
+  now.left -= count;
+  if (now.left > 0) return;
+  if (now.step == Step::kBody) end_message(side);
+  if (now.step == Step::kChunkData) now.step = Step::kChunkEnd;
+}
+
+bool HttpFraming::is_between_requests() const {
+  return requests_.empty() && !is_in_message(Side::kClient) && !is_in_message(Side::kEngine);
+}
+
+bool HttpFraming::is_in_message(Side side) const {
+  return opaque_ || of(side).step != Step::kStart || !of(side).line.empty();
+}
+
+bool HttpFraming::take_line(Side side, std::string_view line) {
+  Direction& now = of(side);
+  switch (now.step) {
+    case Step::kStart: {
+      const bool is_request = side == Side::kClient;
+      if (is_request && line.empty()) {  // allowed between requests: RFC 9112, 2.2
+        now.head_bytes = 0;
+        return false;
+      }
+      now.step = Step::kFields;
+      const bool is_known = is_request ? read_request_line(now, line) : read_status_line(now, line);
+      return is_known ? false : give_up();
+    }
+    case Step::kFields: {
+      if (line.empty()) return end_head(side);
+      const std::size_t colon = line.find(':');
+      const std::string_view name = line.substr(0, colon);
+      if (colon == std::string_view::npos || !is_token(name)) return give_up();
+      const std::string_view value = trimmed(line.substr(colon + 1));
+      if (same_word(name, "content-length")) {
+        if (now.length) return give_up();
+        now.length = base::parse_uint(value);
+        if (!now.length || *now.length == kEverything) return give_up();
+      } else if (same_word(name, "transfer-encoding")) {
+        if (now.is_chunked || !same_word(value, "chunked")) return give_up();
+        now.is_chunked = true;
+      } else if (same_word(name, "connection")) {
+        now.closes |= has_word(value, "close");
+        now.keeps_alive |= has_word(value, "keep-alive");
+      }
+      return false;
+    }
+    case Step::kChunkSize: {
+      const std::optional<std::uint64_t> size = parse_chunk_size(line);
+      if (!size) return give_up();
+      now.head_bytes = 0;
+      now.left = *size;
+      now.step = *size == 0 ? Step::kTrailers : Step::kChunkData;
+      return false;
+    }
+    case Step::kChunkEnd:
+      if (!line.empty()) return give_up();
+      now.head_bytes = 0;
+      now.step = Step::kChunkSize;
+      return false;
+    case Step::kTrailers:
+      return line.empty() && end_message(side);
+    case Step::kBody:
+    case Step::kChunkData:
+      break;  // these have no lines
+  }
+  return give_up();
+}
+
+bool HttpFraming::read_request_line(Direction& head, std::string_view line) {
+  const std::size_t first = line.find(' ');
+  const std::size_t last = line.rfind(' ');
+  if (first == last || !is_token(line.substr(0, first))) return false;
+  const std::optional<bool> is_http10 = parse_version(line.substr(last + 1));
+  if (!is_http10) return false;
+  head.is_http10 = *is_http10;
+  if (line.starts_with("HEAD ")) head.request = Request::kHead;
+  if (line.starts_with("CONNECT ")) head.request = Request::kConnect;
+  return true;
+}
+
+bool HttpFraming::read_status_line(Direction& head, std::string_view line) {
+  // A response to nothing, such as "408 Request Timeout", is followed by the connection's end.
+  if (requests_.empty()) return false;
+  const std::optional<bool> is_http10 = parse_version(line.substr(0, 8));
+  const std::optional<std::uint64_t> status =
+      line.size() < 12 ? std::nullopt : base::parse_uint(line.substr(9, 3));
+  const bool is_apart =
+      line.size() >= 12 && line[8] == ' ' && (line.size() == 12 || line[12] == ' ');
+  if (!is_http10 || !status || *status < 100 || !is_apart) return false;
+  head.is_http10 = *is_http10;
+  head.status = static_cast<int>(*status);
+  return true;
+}
+
+bool HttpFraming::end_head(Side side) {
+  Direction& head = of(side);
+  const bool is_last = head.closes || (head.is_http10 && !head.keeps_alive);
+  if (is_last || (head.is_chunked && (head.length || head.is_http10))) return give_up();
+  if (side == Side::kClient) {
+    if (requests_.size() == kMostPipelined) return give_up();
+    requests_.push_back(head.request);
+    return begin_body(side);
+  }
+  const Request request = requests_.front();
+  const bool is_success = head.status >= 200 && head.status < 300;
+  if (head.status == 101 || (request == Request::kConnect && is_success)) return give_up();
+  if (head.status < 200) {
+    head = {};  // the response itself is still to come
+    return false;
+  }
+  if (request == Request::kHead || head.status == 204 || head.status == 304) {
+    return end_message(side);
+  }
+  if (!head.is_chunked && !head.length) return give_up();  // it ends with the connection
+  return begin_body(side);
+}
+
+bool HttpFraming::begin_body(Side side) {
+  Direction& head = of(side);
+  head.head_bytes = 0;
+  head.step = head.is_chunked ? Step::kChunkSize : Step::kBody;
+  head.left = head.length.value_or(0);
+  return head.step == Step::kBody && head.left == 0 && end_message(side);
+}
+
+bool HttpFraming::end_message(Side side) {
+  if (side == Side::kEngine) requests_.pop_front();
+  of(side) = {};
+  return true;
+}
+
+bool HttpFraming::give_up() {
+  opaque_ = true;
+  directions_ = {};
+  requests_ = {};
+  return false;
+}
+
+}  // namespace fo::engine

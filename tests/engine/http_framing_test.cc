@@ -1,0 +1,292 @@
+#include "engine/http_framing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace fo::engine {
+namespace {
+
+constexpr Side kClient = Side::kClient;
+constexpr Side kEngine = Side::kEngine;
+
+/// What can be seen of it.
+auto state_of(const HttpFraming& framing) {
+  return std::tuple(framing.is_between_requests(), framing.is_opaque(),
+                    framing.is_in_message(kClient), framing.is_in_message(kEngine),
+                    framing.unseen(kClient), framing.unseen(kEngine));
+}
+
+void show(HttpFraming& framing, Side side, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t taken = framing.see(side, bytes);
+    ASSERT_GT(taken, 0U);
+    ASSERT_LE(taken, bytes.size());
+    bytes.remove_prefix(taken);
+  }
+}
+
+struct Said {
+  Side side;
+  std::string bytes;
+};
+
+/// The state after all was said, each text in pieces of `size`.
+auto state_after(const std::vector<Said>& talk, std::size_t size = std::string::npos) {
+  HttpFraming framing;
+  for (const Said& said : talk) {
+    for (std::size_t at = 0; at < said.bytes.size(); at += std::min(size, said.bytes.size())) {
+      show(framing, said.side, std::string_view(said.bytes).substr(at, size));
+    }
+  }
+  return state_of(framing);
+}
+
+bool is_between(const std::vector<Said>& talk) { return std::get<0>(state_after(talk)); }
+bool is_opaque(const std::vector<Said>& talk) { return std::get<1>(state_after(talk)); }
+
+Said get(const std::string& fields = "") {
+  return {kClient, "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n"};
+}
+Said client(const std::string& bytes) { return {kClient, bytes}; }
+Said engine(const std::string& bytes) { return {kEngine, bytes}; }
+Said head(const std::string& fields, const std::string& status = "200 OK") {
+  return {kEngine, "HTTP/1.1 " + status + "\r\n" + fields + "\r\n"};
+}
+Said ok() { return engine("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); }
+
+// Conversations after which the connection is between two requests again.
+const std::vector<std::vector<Said>> kComplete{
+    {},
+    {get(), ok()},
+    {get(), ok(), get(), ok()},
+    {get(), engine("HTTP/1.1 200\r\ncontent-LENGTH:\t 2 \r\n\r\nok")},
+    {client("\r\n\r\nGET / HTTP/1.1\r\n\r\n"), ok(), client("\r\n")},
+    {client("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /"), ok()},
+    {client("POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n5;a=\"b\"\r\nHTTP/\r\n0A \r\n"
+            "0123456789\r\n0\r\nTrailer: x\r\n\r\n"),
+     ok()},
+    {get(), head("Transfer-Encoding: chunked\r\n"), engine("2\r\nok\r\n0\r\n\r\n")},
+    {get(), head("Content-Length: 0\r\n")},
+    {client("HEAD / HTTP/1.1\r\n\r\n"), head("Content-Length: 1000\r\n")},
+    {client("HEAD / HTTP/1.1\r\n\r\n"), head("Transfer-Encoding: chunked\r\n")},
+    {client("HEAD / HTTP/1.1\r\n\r\n"), head("")},
+    {get(), head("", "204 No Content"), get(), head("Content-Length: 7\r\n", "304 Not Modified")},
+    {client("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"),
+     head("", "100 Continue"), head("Link: </a>\r\n", "103 Early Hints"), client("hi"), ok()},
+    {get(), get(), client("POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx"), ok(), ok(), ok()},
+    {get("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"), ok()},
+    {client("CONNECT x:1 HTTP/1.1\r\n\r\n"), head("Content-Length: 0\r\n", "405 No")},
+    {client("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"),
+     engine("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok")},
+    // An answer before the request was complete.
+    {client("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\na"), ok(), client("bc")},
+};
+
+// Conversations in the middle of which it stands.
+const std::vector<std::vector<Said>> kUnderWay{
+    {client("G")},
+    {client("GET / HTTP/1.1\r\nHost: x\r\n")},
+    {get()},
+    {get(), engine("H")},
+    {get(), engine("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")},
+    {get(), head("Transfer-Encoding: chunked\r\n"), engine("2\r\nok\r\n0\r\n")},
+    {get(), head("", "100 Continue")},
+    {get(), get(), ok()},
+    {get(), ok(), client("P")},
+    {client("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\na"), ok()},
+    {client("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), ok()},
+};
+
+// Conversations that it does not follow to their end.
+const std::vector<std::vector<Said>> kOpaque{
+    {get("Connection: close\r\n")},
+    {get("Connection: foo , CLOSE\r\n")},
+    {client("GET / HTTP/1.0\r\n\r\n")},
+    {client("PRI * HTTP/2.0\r\n\r\n")},
+    {client("GET /\r\n")},
+    {client("GET / HTTP/1.1\n\n")},
+    {client("\x16\x03\x01 hello\r\n")},
+    {client("GET / HTTP/1.1\r\nNo colon\r\n")},
+    {client("GET / HTTP/1.1\r\nA: b\r\n folded\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length : 1\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length: -1\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length: +1\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n")},
+    {client("GET / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n")},
+    {client("GET / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n")},
+    {client("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n")},
+    {get("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n")},
+    {client("POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n")},
+    {get("Transfer-Encoding: chunked\r\n"), client("\r\n")},
+    {get("Transfer-Encoding: chunked\r\n"), client("5x\r\n")},
+    {get("Transfer-Encoding: chunked\r\n"), client("1000000000000000\r\n")},
+    {get("Transfer-Encoding: chunked\r\n"), client("1\r\nab\r\n")},
+    {engine("HTTP/1.1 408 Request Timeout\r\n")},
+    {get(), engine("HTTP/1.1 2x0 OK\r\n")},
+    {get(), engine("HTTP/1.1 2000 OK\r\n")},
+    {get(), engine("HTTP/1.1 020 OK\r\n")},
+    {get(), engine("HTTP/1.1\r\n")},
+    {get(), engine("ICY 200 OK\r\n")},
+    {get(), head("Server: x\r\n")},
+    {get(), head("Connection: close\r\nContent-Length: 2\r\n")},
+    {get(), engine("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n")},
+    {get("Upgrade: websocket\r\n"), head("Upgrade: websocket\r\n", "101 Switching Protocols")},
+    {client("CONNECT x:1 HTTP/1.1\r\n\r\n"), head("Content-Length: 0\r\n")},
+};
+
+TEST(HttpFraming, IsBetweenRequestsAfterCompleteOnes) {
+  for (std::size_t i = 0; i < kComplete.size(); ++i) EXPECT_TRUE(is_between(kComplete[i])) << i;
+}
+
+TEST(HttpFraming, IsBusyInTheMiddle) {
+  for (std::size_t i = 0; i < kUnderWay.size(); ++i) {
+    EXPECT_FALSE(is_between(kUnderWay[i])) << i;
+    EXPECT_FALSE(is_opaque(kUnderWay[i])) << i;
+  }
+}
+
+TEST(HttpFraming, GivesUpWhatItCannotFollow) {
+  for (std::size_t i = 0; i < kOpaque.size(); ++i) {
+    EXPECT_TRUE(is_opaque(kOpaque[i])) << i;
+    EXPECT_FALSE(is_between(kOpaque[i])) << i;
+    std::vector<Said> talk = kOpaque[i];
+    talk.insert(talk.end(), {get(), ok(), client("\r\n"), engine("\r\n0\r\n\r\n")});
+    EXPECT_TRUE(is_opaque(talk)) << i;
+  }
+}
+
+TEST(HttpFraming, SeesTheSameInPiecesOfAnySize) {
+  for (const auto* talks : {&kComplete, &kUnderWay, &kOpaque}) {
+    for (std::size_t i = 0; i < talks->size(); ++i) {
+      const auto whole = state_after((*talks)[i]);
+      for (std::size_t size = 1; size < 200; ++size) {
+        ASSERT_EQ(state_after((*talks)[i], size), whole) << i << " in pieces of " << size;
+      }
+    }
+  }
+}
+
+TEST(HttpFraming, IsBusyAtEveryByteOfAnExchange) {
+  const std::string request =
+      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+  const std::string response = ok().bytes;
+  HttpFraming framing;
+  for (const char c : request) {
+    EXPECT_EQ(framing.see(kClient, std::string_view(&c, 1)), 1U);
+    EXPECT_FALSE(framing.is_between_requests());
+  }
+  EXPECT_FALSE(framing.is_in_message(kClient));
+  for (std::size_t i = 0; i < response.size(); ++i) {
+    EXPECT_FALSE(framing.is_between_requests());
+    EXPECT_EQ(framing.see(kEngine, std::string_view(response).substr(i, 1)), 1U);
+  }
+  EXPECT_TRUE(framing.is_between_requests());
+}
+
+TEST(HttpFraming, TakesOneMessageAtATime) {
+  HttpFraming framing;
+  const std::string one = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
+  EXPECT_EQ(framing.see(kClient, one + one), one.size());
+  EXPECT_FALSE(framing.is_in_message(kClient));
+  EXPECT_EQ(framing.see(kClient, one), one.size());
+  const std::string continues = "HTTP/1.1 100 Continue\r\n\r\n";
+  EXPECT_EQ(framing.see(kEngine, continues + ok().bytes + ok().bytes),
+            continues.size() + ok().bytes.size());
+  EXPECT_FALSE(framing.is_between_requests());
+  EXPECT_EQ(framing.see(kEngine, ok().bytes), ok().bytes.size());
+  EXPECT_TRUE(framing.is_between_requests());
+}
+
+TEST(HttpFraming, SaysHowMuchNeedNotBeSeen) {
+  HttpFraming framing;
+  EXPECT_EQ(framing.unseen(kClient), 0U);
+  show(framing, kClient, "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\nabc");
+  EXPECT_EQ(framing.unseen(kClient), 999997U);
+  framing.pass(kClient, 999996);
+  EXPECT_TRUE(framing.is_in_message(kClient));
+  framing.pass(kClient, 1);
+  EXPECT_FALSE(framing.is_in_message(kClient));
+  EXPECT_EQ(framing.unseen(kClient), 0U);
+  show(framing, kEngine, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n");
+  EXPECT_EQ(framing.unseen(kEngine), 0xfffffU);
+  framing.pass(kEngine, 0xfffff);
+  show(framing, kEngine, "\r\n10\r\n");
+  EXPECT_EQ(framing.unseen(kEngine), 16U);
+  framing.pass(kEngine, 16);
+  show(framing, kEngine, "\r\n0\r\n\r\n");
+  EXPECT_TRUE(framing.is_between_requests());
+  show(framing, kClient, "?\r\n");
+  EXPECT_GT(framing.unseen(kClient), std::uint64_t{1} << 62);
+  framing.pass(kEngine, std::uint64_t{1} << 62);
+  EXPECT_GT(framing.unseen(kEngine), std::uint64_t{1} << 62);
+}
+
+TEST(HttpFraming, BoundsHeadsTrailersAndPipelines) {
+  const std::string field = "A: " + std::string(1019, 'x') + "\r\n";  // 1 KiB
+  std::string fields;
+  for (int i = 0; i < 63; ++i) fields += field;
+  EXPECT_TRUE(is_between({get(fields), ok()}));
+  EXPECT_TRUE(is_opaque({get(fields + field)}));
+  EXPECT_TRUE(is_opaque({client("GET /" + std::string(70000, 'x'))}));
+  EXPECT_TRUE(is_opaque({get(), head(fields + field)}));
+  const Said chunked = get("Transfer-Encoding: chunked\r\n");
+  EXPECT_TRUE(is_between({chunked, client("0\r\n" + fields + "\r\n"), ok()}));
+  EXPECT_TRUE(is_opaque({chunked, client("0\r\n" + fields + field + "\r\n")}));
+  EXPECT_TRUE(is_opaque({chunked, client("1;" + std::string(70000, 'x'))}));
+  std::string chunks;
+  for (int i = 0; i < 30000; ++i) chunks += "1\r\na\r\n";
+  EXPECT_TRUE(is_between({chunked, client(chunks + "0\r\n\r\n"), ok()}));
+  std::vector<Said> many(HttpFraming::kMostPipelined, get());
+  EXPECT_FALSE(is_opaque(many));
+  many.push_back(get());
+  EXPECT_TRUE(is_opaque(many));
+}
+
+TEST(HttpFraming, TakesAllGarbage) {
+  std::mt19937 random(20);
+  const std::vector<std::string> words{"GET",
+                                       " ",
+                                       "/",
+                                       "HTTP/1.1",
+                                       "HTTP/1.0",
+                                       "\r\n",
+                                       "\n",
+                                       "\r",
+                                       "0",
+                                       "1",
+                                       "a",
+                                       ":",
+                                       "-1",
+                                       "200",
+                                       "chunked",
+                                       ";",
+                                       "\t",
+                                       "Content-Length: ",
+                                       "Transfer-Encoding: ",
+                                       "Connection: close\r\n",
+                                       "\r\n\r\n",
+                                       "GET / HTTP/1.1\r\n",
+                                       "HTTP/1.1 200 OK\r\n",
+                                       std::string(1, '\0'),
+                                       "\xff"};
+  for (int round = 0; round < 20000; ++round) {
+    HttpFraming framing;
+    for (int i = 0; i < 12; ++i) {
+      const Side side = random() % 2 == 0 ? kClient : kEngine;
+      std::string bytes;
+      for (auto count = random() % 8; count > 0; --count) bytes += words[random() % words.size()];
+      show(framing, side, bytes);
+      EXPECT_FALSE(framing.is_between_requests() && framing.is_opaque());
+      framing.pass(side, std::min<std::uint64_t>(framing.unseen(side), random() % 4));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fo::engine
