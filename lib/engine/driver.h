@@ -34,10 +34,11 @@ struct DriverOptions {
   std::string prove_command;
 };
 
-/// All calls are made one after the other on the loop's one thread, each bounded by its deadline.
-/// They throw Error: kTryAgain when the deadline passes, kUnavailable when nobody answers, kConfig
-/// for an engine that was started without what the step needs, kSoftware when the engine says that
-/// the step failed; each names the step and the engine's own reason.
+/// All calls are made one after the other on the loop's one thread, each bounded by its deadline;
+/// the driver outlives them. They throw Error: kTryAgain when the deadline passes, kUnavailable
+/// when nobody answers, kConfig for an engine that was started without what the step needs,
+/// kSoftware when the engine says that the step failed; each names the step and the engine's own
+/// reason.
 class EngineDriver {
  public:
   EngineDriver() = default;

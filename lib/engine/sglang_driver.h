@@ -1,0 +1,43 @@
+// Drives SGLang through its memory saver. SGLang doesn't tell whether its memory is released, and
+// its health check generates a token, so this remembers what it did.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/driver.h"
+#include "engine/engine_api.h"
+
+namespace fo::engine {
+
+class SglangDriver final : public EngineDriver {
+ public:
+  /// `alone`: nobody else puts it to sleep or wakes it. Otherwise its memory may be released at any
+  /// time: it is never asked for a health check that generates, and what sleep() and wake() do is
+  /// always done.
+  SglangDriver(const std::string& url, bool alone);
+
+  boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
+  boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
+  boost::asio::awaitable<void> wake(base::Deadline deadline) override;
+  boost::asio::awaitable<void> prove(base::Deadline deadline) override;
+  /// SGLang writes its gauges every 30 s when it has nothing to do: idle may come that late.
+  boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
+
+ private:
+  // On the way to sleep and back; the memory may be released from kReleasing on.
+  enum class Stage { kServing, kPaused, kReleasing, kAsleep };
+
+  void enter(Stage stage);
+  boost::asio::awaitable<bool> tell(std::string_view step, std::string_view path,
+                                    base::Deadline deadline) const;
+  boost::asio::awaitable<void> flush(base::Deadline deadline) const;
+  boost::asio::awaitable<void> wait_until_idle(base::Deadline deadline);
+
+  EngineApi api_;
+  bool alone_;
+  Stage stage_;
+};
+
+}  // namespace fo::engine

@@ -1,0 +1,43 @@
+// What the tests of every driver share: a loop, children, and the calls as plain functions.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/children.h"
+#include "engine/driver.h"
+#include "stand_in.h"
+#include "support/failure.h"
+#include "support/fds.h"
+#include "test_loop.h"
+
+namespace fo::test {
+
+class DriverTest : public FdCounting {
+ protected:
+  using SleepMode = engine::SleepMode;
+
+  void use(const engine::DriverOptions& options) {
+    driver_ = engine::make_driver(options, children_);
+  }
+
+  std::optional<std::string> check_health(const base::Deadline& deadline = soon()) {
+    return loop_.run(driver_->check_health(deadline));
+  }
+  void sleep(SleepMode mode = SleepMode::kAbort, const base::Deadline& deadline = soon()) {
+    loop_.run(driver_->sleep(deadline, mode));
+  }
+  void wake(const base::Deadline& deadline = soon()) { loop_.run(driver_->wake(deadline)); }
+  void prove(const base::Deadline& deadline = soon()) { loop_.run(driver_->prove(deadline)); }
+  std::optional<bool> is_idle() { return loop_.run(driver_->is_idle(soon())); }
+
+  TestLoop loop_;
+  engine::Children children_{loop_.io()};
+  std::unique_ptr<engine::EngineDriver> driver_;
+};
+
+}  // namespace fo::test

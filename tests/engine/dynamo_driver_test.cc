@@ -1,0 +1,97 @@
+#include "driver_test.h"
+
+namespace fo::engine {
+namespace {
+
+using base::ExitStatus;
+using test::failure_of;
+using testing::ElementsAre;
+using testing::EndsWith;
+
+class DynamoDriverTest : public test::DriverTest {
+ protected:
+  DynamoDriverTest() {
+    DriverOptions options;
+    options.kind = EngineKind::kDynamo;
+    options.system_url = worker_.url();
+    options.sleep_level = 2;
+    use(options);
+  }
+
+  test::StandIn worker_{loop_};
+};
+
+TEST_F(DynamoDriverTest, SleepsAndWakesByControlRoutes) {
+  worker_.on("POST /engine/control/sleep", 200, R"({"status":"ok"})");
+  worker_.on("POST /engine/control/wake_up", 200, R"({"status":"ok"})");
+  sleep();
+  wake();
+  EXPECT_THAT(worker_.asked, ElementsAre(R"(POST /engine/control/sleep {"level":2})",
+                                         "POST /engine/control/wake_up {}"));
+}
+
+TEST_F(DynamoDriverTest, FallsBackToTheOlderRoutes) {
+  worker_.on("POST /engine/sleep", 200, R"({"status":"ok"})");
+  worker_.on("POST /engine/wake_up", 200, "");
+  sleep();
+  wake();
+  EXPECT_THAT(
+      worker_.asked,
+      ElementsAre(R"(POST /engine/control/sleep {"level":2})", R"(POST /engine/sleep {"level":2})",
+                  "POST /engine/control/wake_up {}", "POST /engine/wake_up {}"));
+}
+
+TEST_F(DynamoDriverTest, AnErrorInsideOf200IsAFailure) {
+  const std::string error = R"({"status":"error","message":"no GMS"})";
+  worker_.on("POST /engine/control/sleep", 200, error);
+  worker_.on("POST /engine/wake_up", 200, error);
+  const auto asleep = failure_of([&] { sleep(); });
+  EXPECT_EQ(asleep.status, ExitStatus::kSoftware);
+  EXPECT_EQ(asleep.message,
+            "put the engine to sleep: POST " + worker_.url() + "/engine/control/sleep: no GMS");
+  const auto awake = failure_of([&] { wake(); });
+  EXPECT_EQ(awake.status, ExitStatus::kSoftware);
+  EXPECT_THAT(awake.message, EndsWith("/engine/wake_up: no GMS"));
+}
+
+TEST_F(DynamoDriverTest, ARefusalIsAFailure) {
+  worker_.on("POST /engine/control/sleep", 500, R"({"error":"handler failed"})");
+  const auto failure = failure_of([&] { sleep(); });
+  EXPECT_EQ(failure.status, ExitStatus::kSoftware);
+  EXPECT_THAT(failure.message, EndsWith("status 500: handler failed"));
+}
+
+TEST_F(DynamoDriverTest, AWorkerWithoutTheRoutesIsAConfigurationError) {
+  EXPECT_EQ(failure_of([&] { sleep(); }).status, ExitStatus::kConfig);
+  EXPECT_EQ(failure_of([&] { wake(); }).status, ExitStatus::kConfig);
+}
+
+TEST_F(DynamoDriverTest, HealthIsTheStatusServers) {
+  worker_.on("GET /health", 200, R"({"status":"ready"})");
+  EXPECT_EQ(check_health(), std::nullopt);
+  worker_.on("GET /health", 503, R"({"status":"notready"})");
+  EXPECT_NE(check_health(), std::nullopt);
+}
+
+TEST_F(DynamoDriverTest, ProvesByTheGenerateEndpoint) {
+  for (const char* body :
+       {"", R"({"status":"ready"})", R"({"endpoints":{}})", R"({"endpoints":{"other":"notready"}})",
+        R"({"endpoints":{"generate":"ready"}})", R"({"endpoints":[]})", "[]"}) {
+    worker_.on("GET /health", 200, body);
+    prove();
+  }
+  worker_.on("GET /health", 200, R"({"status":"ready","endpoints":{"generate":"notready"}})");
+  const auto failure = failure_of([&] { prove(); });
+  EXPECT_EQ(failure.status, ExitStatus::kSoftware);
+  EXPECT_THAT(failure.message, EndsWith(R"(endpoint 'generate' is "notready")"));
+  worker_.on("GET /health", 503, R"({"endpoints":{"generate":"ready"}})");
+  EXPECT_EQ(failure_of([&] { prove(); }).status, ExitStatus::kSoftware);
+}
+
+TEST_F(DynamoDriverTest, DoesNotTellWhetherItIsIdle) {
+  EXPECT_EQ(is_idle(), std::nullopt);
+  EXPECT_TRUE(worker_.asked.empty());
+}
+
+}  // namespace
+}  // namespace fo::engine
