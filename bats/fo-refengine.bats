@@ -241,7 +241,9 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   [ "$(http_status POST /collective_rpc '{"method":"other"}')" = 400 ]
   [ "$(http_status POST /collective_rpc '{"method":"reload_weights"}')" = 200 ]
   [ "$(http_status POST /reset_prefix_cache)" = 200 ]
-  [[ $(http POST /v1/completions '{}') == '{"error":{"code":400,"message":"prompt is missing","type":"invalid_request_error"}}' ]]
+  [ "$(http_status GET /ping)" = 200 ]
+  [[ $(http GET /version) =~ ^\{\"version\":\"[0-9.]+\"\}$ ]]
+  [[ $(http POST /v1/completions '{}') == '{"error":{"code":400,"message":"prompt is missing","type":"invalid_request_error","param":"prompt"}}' ]]
 }
 
 @test "text, token ids and a stream give the same tokens" {
@@ -274,6 +276,151 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   start_engine split --ranks 2
   [ "$(ranks_of "$ENGINE" | wc -w)" -eq 2 ]
   [ "$(complete "Once upon a time" 40)" = "$first" ]
+}
+
+# ask BODY [ENDPOINT]: what a completion (or chat/completions) answers.
+ask() { http POST "/v1/${2:-completions}" "$1"; }
+
+# text_of: the text of an answer or of a whole stream, of either endpoint. The blank that follows
+# keeps a last newline.
+text_of() {
+  sed -n 's/^data: {/{/; /^{/p' | jq -j '.choices[] | .text // .message.content // .delta.content // ""'
+  echo -n " "
+}
+
+@test "a chat is answered as a message, and streamed as deltas" {
+  start_gms
+  publish
+  start_engine e
+  local chat='"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"}]}]'
+  run -0 ask "{$chat,\"max_tokens\":12}" chat/completions
+  [[ $output =~ ^\{\"id\":\"chatcmpl-[0-9a-f-]{36}\",\"object\":\"chat.completion\",\"created\":[0-9]+,\"model\":\"model\",\"choices\":\[\{\"index\":0,\"message\":\{\"role\":\"assistant\",\"content\":.*\},\"logprobs\":null,\"finish_reason\":\"length\"\}\],\"usage\":\{\"prompt_tokens\":39,\"completion_tokens\":12,\"total_tokens\":51\}\}$ ]]
+  local whole
+  whole=$(text_of <<<"$output")
+  # The template of the page.
+  [ "$(ask '{"prompt":"system: Be brief.\nuser: Hi\nassistant: ","max_tokens":12}' | text_of)" = "$whole" ]
+  run -0 ask "{$chat,\"max_completion_tokens\":12,\"stream\":true,\"stream_options\":{\"include_usage\":true}}" chat/completions
+  [ "$(text_of <<<"$output")" = "$whole" ]
+  [[ $output == 'data: {"id":"chatcmpl-'*'"object":"chat.completion.chunk",'*'"delta":{"role":"assistant","content":""},'* ]]
+  [ "$(grep -c '"role"' <<<"$output")" -eq 1 ]
+  [ "$(grep -c '^data: {' <<<"$output")" -eq 15 ]
+  [[ $output == *'"delta":{},"logprobs":null,"finish_reason":"length"}]}'*'"completion_tokens":12,'* ]]
+  [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
+  # Without a limit, as much as the KV cache holds.
+  rm -r "$T/model"
+  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 --max-positions 60 "$T/model" >/dev/null
+  start_engine short
+  [[ $(ask "{$chat}" chat/completions) == *'"total_tokens":60}}' ]]
+}
+
+@test "a seed repeats what is drawn, on every engine and on two ranks, also from the middle" {
+  start_gms 0,1
+  publish
+  publish "$T/model" 1
+  local drawn body='"prompt":"Once","temperature":1.2,"top_p":0.9,"ignore_eos":true'
+  start_engine one
+  drawn=$(ask "{$body,\"max_tokens\":30,\"seed\":7}" | tokens_of)
+  [ "$(wc -w <<<"$drawn")" -eq 30 ]
+  [ "$(ask "{$body,\"max_tokens\":30,\"seed\":7}" | tokens_of)" = "$drawn" ]
+  [ "$(ask "{$body,\"max_tokens\":30,\"seed\":7,\"stream\":true}" | tokens_of)" = "$drawn" ]
+  [ "$(ask "{$body,\"max_tokens\":30,\"seed\":8}" | tokens_of)" != "$drawn" ]
+  [ "$(complete Once 30)" != "$drawn" ]
+  [ "$(ask "{$body,\"max_tokens\":30,\"seed\":7,\"temperature\":0}" | tokens_of)" = "$(complete Once 30)" ]
+  [ "$(ask "{$body,\"max_tokens\":30}" | tokens_of)" != "$(ask "{$body,\"max_tokens\":30}" | tokens_of)" ]
+  start_engine two --ranks 2
+  [ "$(ask "{$body,\"max_tokens\":30,\"seed\":7}" | tokens_of)" = "$drawn" ]
+  # Prompt and the first ten tokens as the prompt: the other twenty follow.
+  local first
+  first=$(cut -d ' ' -f 1-10 <<<"$drawn")
+  run -0 ask "{\"prompt\":[256,79,110,99,101,${first// /,}],\"temperature\":1.2,\"top_p\":0.9,\"ignore_eos\":true,\"max_tokens\":20,\"seed\":7}"
+  [ "$first $(tokens_of <<<"$output")" = "$drawn" ]
+}
+
+@test "an answer ends before a stop string, whole and streamed" {
+  start_gms
+  publish
+  start_engine e
+  local whole stop body
+  whole=$(ask '{"prompt":"Hello","max_tokens":40}' | jq -r '.choices[0].text')
+  # Three tokens of the answer, one byte each; the text before it does not have them.
+  stop=${whole:20:3}
+  [[ ${whole:0:22} != *"$stop"* ]]
+  body=$(jq -cn --arg stop "$stop" '{prompt:"Hello",max_tokens:40,stop:["nowhere",$stop]}')
+  run -0 ask "$body"
+  [ "$(jq -r '.choices[0].text' <<<"$output")" = "${whole:0:20}" ]
+  [[ $output == *'"finish_reason":"stop"'*'"completion_tokens":23,'* ]]
+  run -0 ask "$(jq -c '.stream=true' <<<"$body")"
+  [ "$(text_of <<<"$output")" = "${whole:0:20} " ]
+  [[ $output == *'"finish_reason":"stop"'* ]]
+  [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
+  # The token itself, which then isn't part of the answer.
+  local tokens
+  IFS=' ' read -ra tokens <<<"$(complete Hello 40)"
+  run -0 ask "{\"prompt\":\"Hello\",\"max_tokens\":40,\"stop_token_ids\":[${tokens[0]}]}"
+  [[ $output == *'"text":"",'*'"finish_reason":"stop","token_ids":[]'*'"completion_tokens":0,'* ]]
+}
+
+@test "logprobs and token ids come when they are asked for" {
+  start_gms
+  publish
+  start_engine e
+  run -0 ask '{"prompt":"Hello","max_tokens":4,"logprobs":2,"return_token_ids":true}'
+  jq -e '.choices[0] | .prompt_token_ids == [256,72,101,108,108,111] and
+    (.logprobs | (.tokens | length) == 4 and .text_offset == [0,1,2,3] and
+      ([.token_logprobs[] | . < 0] | all) and ([.top_logprobs[] | length == 2] | all) and
+      ([.top_logprobs[] | [.[]] | max] == .token_logprobs))' <<<"$output"
+  local logprobs
+  logprobs=$(jq -c '.choices[0].logprobs.token_logprobs' <<<"$output")
+  run -0 ask '{"prompt":"Hello","max_tokens":4,"logprobs":0,"stream":true}'
+  [ "$(sed -n 's/^data: {/{/p' <<<"$output" | jq -cs '[.[].choices[0].logprobs // empty | .token_logprobs[]]')" = "$logprobs" ]
+  run -0 ask '{"messages":[{"role":"user","content":"Hi"}],"max_tokens":3,"logprobs":true,"top_logprobs":3,"return_token_ids":true}' chat/completions
+  jq -e '(.prompt_token_ids | length) == .usage.prompt_tokens and (.choices[0] |
+    (.token_ids | length) == 3 and ([.logprobs.content[] | (.top_logprobs | length) == 3 and
+      .top_logprobs[0].logprob == .logprob and (.bytes | implode) == .token] | all))' <<<"$output"
+}
+
+@test "what the API cannot do is refused by name" {
+  start_gms
+  publish
+  start_engine e
+  local refused=0 more
+  for more in '"temperature":3' '"top_p":0' '"seed":"x"' '"stop":["1","2","3","4","5"]' \
+    '"stop_token_ids":[258]' '"logprobs":6' '"n":2' '"echo":true' '"presence_penalty":0.5' \
+    '"logit_bias":{"1":1}' '"min_tokens":3'; do
+    [ "$(http_status POST /v1/completions "{\"prompt\":\"a\",$more}")" = 400 ]
+    [ "$(ask "{\"prompt\":\"a\",$more}" | jq -c .error.param)" = "${more%%:*}" ]
+    refused=$((refused + 1))
+  done
+  [ "$refused" -eq 11 ]
+  [ "$(http_status POST /v1/chat/completions '{"messages":[]}')" = 400 ]
+  [[ $(ask '{"messages":[{"role":"tool","content":"a"}]}' chat/completions) == '{"error":{"code":400,"message":"messages[0]: role is not system, developer, user or assistant","type":"invalid_request_error","param":"messages"}}' ]]
+  [ "$(http_status POST /v1/completions '{"prompt":"a","max_tokens":1,"presence_penalty":0,"n":1,"echo":false}')" = 200 ]
+  [ "$(http_status GET /health)" = 200 ]
+}
+
+# load_of: running, waiting, prompt and generated tokens.
+load_of() {
+  http GET /metrics | sed -n 's/^vllm:[a-z_]*{model_name="model"} //p' | tr '\n' ' '
+}
+
+@test "metrics tell whether the engine is idle" {
+  start_gms
+  publish
+  start_engine e
+  [ "$(load_of)" = "0 0 0 0 " ]
+  complete Hello 5
+  [ "$(load_of)" = "0 0 6 5 " ]
+  start_stream 3000
+  local first=$STREAM
+  start_stream_beside "$T/second" 3000
+  wait_for '[[ $(load_of) == "1 1 12 "* ]]'
+  [ "$(http_status POST '/sleep?mode=keep')" = 200 ]
+  [[ $(load_of) == "0 2 "* ]]
+  [ "$(http_status POST /wake_up)" = 200 ]
+  [ "$(http_status POST '/sleep?mode=abort')" = 200 ]
+  wait_exit "$first"
+  wait_exit "$STREAM"
+  [[ $(load_of) == "0 0 "* ]]
 }
 
 # A waking that ends the engine: the connection is cut.
@@ -324,9 +471,14 @@ fatal_wake() {
 # start_stream TOKENS: a completion under way, to $T/stream.
 start_stream() {
   rm -f "$T/stream"
-  http POST /v1/completions "{\"prompt\":\"Hello\",\"max_tokens\":$1,\"stream\":true}" >"$T/stream" 3>&- &
-  STREAM=$!
+  start_stream_beside "$T/stream" "$1"
   wait_for "[ -s $T/stream ]"
+}
+
+# start_stream_beside FILE TOKENS: the same to a file, without waiting for its beginning.
+start_stream_beside() {
+  http POST /v1/completions "{\"prompt\":\"Hello\",\"max_tokens\":$2,\"stream\":true}" >"$1" 3>&- &
+  STREAM=$!
 }
 
 @test "abort cuts what is in flight, wait finishes it, keep goes on after waking" {

@@ -14,10 +14,11 @@ using fo::base::to_int;
 using fo::refengine_tool::Options;
 
 int serve(const Options& options, const fo::cli::CommonOptions& common) {
-  fo::refengine::run_engine(
-      fo::refengine_tool::to_engine_options(options), [&](const fo::refengine::EngineReady& ready) {
-        fo::cli::print_line(common.json ? fo::refengine::to_json(ready) : "ready " + ready.address);
-      });
+  fo::refengine::EngineOptions engine = fo::refengine_tool::to_engine_options(options);
+  engine.version = FO_VERSION;
+  fo::refengine::run_engine(engine, [&](const fo::refengine::EngineReady& ready) {
+    fo::cli::print_line(common.json ? fo::refengine::to_json(ready) : "ready " + ready.address);
+  });
   return to_int(ExitStatus::kOk);
 }
 

@@ -1,13 +1,17 @@
 #include "refengine/api.h"
 
+#include <sys/random.h>
+
 #include <array>
+#include <cerrno>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
 #include "os/random.h"
-#include "refengine/completions.h"
-#include "refengine/tokens.h"
+#include "refengine/completion_answer.h"
+#include "refengine/metrics.h"
+#include "refengine/output_text.h"
 
 namespace fo::refengine {
 namespace {
@@ -22,12 +26,14 @@ using Outcome = Scheduler::Outcome;
 Response empty() { return {200, "text/plain", "", {}}; }
 Response json_body(std::string body) { return {200, "application/json", std::move(body), {}}; }
 
-std::string_view finish_of(Outcome outcome, const Generation& generation) {
-  return outcome == Outcome::kAborted ? "abort" : finish_reason_name(generation.reason());
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  if (::getrandom(&seed, sizeof seed, 0) < 0) base::throw_errno(errno, "read random bytes");
+  return seed;
 }
 
-Generation admit(const ApiContext& context, CompletionRequest& request) {
-  switch (context.scheduler->admission()) {
+void check_admission(const Scheduler& scheduler) {
+  switch (scheduler.admission()) {
     case Scheduler::Admission::kNotAwake:
       throw ApiError(503, "the engine is not awake");
     case Scheduler::Admission::kBusy:
@@ -35,66 +41,114 @@ Generation admit(const ApiContext& context, CompletionRequest& request) {
     case Scheduler::Admission::kAdmitted:
       break;
   }
+}
+
+// One request under way.
+struct Job {
+  AnswerHead head;
+  Generation generation;
+  OutputText text;
+  bool include_usage = false;
+};
+
+Job make_job(const ApiContext& context, CompletionRequest request) {
+  const bool is_chat = request.endpoint == Endpoint::kChat;
+  AnswerHead head{request.endpoint,         (is_chat ? "chatcmpl-" : "cmpl-") + os::make_uuid4(),
+                  context.model_name,       std::time(nullptr),
+                  request.return_token_ids, request.options.sampling.logprobs >= 0};
   try {
-    return {context.config, std::move(request.prompt), request.max_tokens, context.positions};
+    Generation generation(context.config, std::move(request.prompt), std::move(request.options),
+                          context.positions);
+    return {std::move(head), std::move(generation), OutputText(std::move(request.stops)),
+            request.include_usage};
   } catch (const base::Error& error) {
-    throw ApiError(400, error.what());
+    throw ApiError(400, error.what(), is_chat ? "messages" : "prompt");
   }
+}
+
+// What the next token adds; the last piece has none.
+awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& turn, Job& job) {
+  AnswerPiece piece;
+  if (job.text.stopped()) {
+    piece.finish = finish_reason_name(FinishReason::kStop);
+    co_return piece;
+  }
+  const Outcome outcome = co_await context.scheduler->advance(turn, job.generation);
+  if (outcome == Outcome::kToken) {
+    context.on_token();
+    piece.text = job.text.feed(job.generation.last().chosen.token);
+    piece.tokens.push_back({job.generation.last(), job.text.offset()});
+    co_return piece;
+  }
+  piece.text = job.text.finish();
+  if (job.text.stopped()) {
+    piece.finish = finish_reason_name(FinishReason::kStop);
+  } else if (outcome == Outcome::kAborted) {
+    piece.finish = "abort";
+  } else {
+    piece.finish = finish_reason_name(job.generation.reason());
+  }
+  co_return piece;
 }
 
 // The turn is over before the client has taken the last words: a slow one holds nobody up.
-awaitable<void> answer_whole(const ApiContext& context, const CompletionHead& head,
-                             Generation& generation, Reply& reply) {
-  Outcome outcome = Outcome::kToken;
+awaitable<void> answer_whole(const ApiContext& context, Job& job, Reply& reply) {
+  AnswerPiece whole;
   {
     Scheduler::Turn turn(context.scheduler);
-    while (outcome == Outcome::kToken) {
-      outcome = co_await context.scheduler->advance(turn, generation);
-      if (outcome == Outcome::kToken) context.on_token();
+    while (whole.finish.empty()) {
+      AnswerPiece piece = co_await next_piece(context, turn, job);
+      whole.text += piece.text;
+      whole.tokens.insert(whole.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+      whole.finish = piece.finish;
     }
   }
-  reply.answer(json_body(format_completion(head, generation, finish_of(outcome, generation))));
+  reply.answer(json_body(format_answer(job.head, whole, job.generation)));
 }
 
-awaitable<void> answer_stream(const ApiContext& context, const CompletionHead& head,
-                              Generation& generation, bool include_usage, Reply& reply) {
+awaitable<void> answer_stream(const ApiContext& context, Job& job, Reply& reply) {
   Scheduler::Turn turn(context.scheduler);
   co_await reply.begin(200, "text/event-stream");
-  TextDecoder decoder;
-  for (;;) {
-    const Outcome outcome = co_await context.scheduler->advance(turn, generation);
-    std::string piece;
-    if (outcome == Outcome::kToken) {
-      context.on_token();
-      const auto token = generation.output().last(1);
-      piece = format_chunk(head, decoder.feed(token.front()), token, {});
-      co_await reply.write(piece);
-      continue;
-    }
-    piece = format_chunk(head, decoder.finish(), {}, finish_of(outcome, generation));
-    if (include_usage) piece += format_usage_chunk(head, generation);
-    piece += "data: [DONE]\n\n";
-    co_await reply.write(piece);
-    co_return;
+  std::string events = format_first_chunk(job.head, job.generation);
+  bool finished = false;
+  while (!finished) {
+    const AnswerPiece piece = co_await next_piece(context, turn, job);
+    finished = !piece.finish.empty();
+    events += format_chunk(job.head, piece);
+    if (finished && job.include_usage) events += format_usage_chunk(job.head, job.generation);
+    if (finished) events += "data: [DONE]\n\n";
+    co_await reply.write(events);
+    events.clear();
+  }
+}
+
+awaitable<void> answer(const ApiContext& context, Endpoint endpoint, const Request& request,
+                       Reply& reply) {
+  CompletionRequest wanted =
+      parse_completion(endpoint, request.body, context.config, context.model_name, random_seed());
+  check_admission(*context.scheduler);
+  const bool stream = wanted.stream;
+  Job job = make_job(context, std::move(wanted));
+  if (stream) {
+    co_await answer_stream(context, job, reply);
+  } else {
+    co_await answer_whole(context, job, reply);
   }
 }
 
 awaitable<void> complete(const ApiContext& context, const Request& request, Reply& reply) {
-  CompletionRequest wanted = parse_completion(request.body, context.config, context.model_name);
-  Generation generation = admit(context, wanted);
-  const CompletionHead head{"cmpl-" + os::make_uuid4(), context.model_name, std::time(nullptr)};
-  if (wanted.stream) {
-    co_await answer_stream(context, head, generation, wanted.include_usage, reply);
-  } else {
-    co_await answer_whole(context, head, generation, reply);
-  }
+  return answer(context, Endpoint::kCompletions, request, reply);
+}
+
+awaitable<void> chat(const ApiContext& context, const Request& request, Reply& reply) {
+  return answer(context, Endpoint::kChat, request, reply);
 }
 
 // As vLLM: the query counts, a body does not. Both levels give up weights and KV cache here, since
 // the weights lie in the GMS and not in this process.
 awaitable<void> sleep(const ApiContext& context, const Request& request, Reply& reply) {
   const std::string_view level = request.parameter("level").value_or("1");
-  if (level != "1" && level != "2") throw ApiError(400, "level is not 1 or 2");
+  if (level != "1" && level != "2") throw ApiError(400, "level is not 1 or 2", "level");
   const std::string_view mode = request.parameter("mode").value_or("abort");
   SleepMode wanted = SleepMode::kAbort;
   if (mode == "wait") {
@@ -102,7 +156,7 @@ awaitable<void> sleep(const ApiContext& context, const Request& request, Reply& 
   } else if (mode == "keep") {
     wanted = SleepMode::kKeep;
   } else if (mode != "abort") {
-    throw ApiError(400, "mode is not abort, wait or keep");
+    throw ApiError(400, "mode is not abort, wait or keep", "mode");
   }
   co_await context.scheduler->sleep(wanted);
   reply.answer(empty());
@@ -117,7 +171,7 @@ awaitable<void> wake(const ApiContext& context, const Request& request, Reply& r
     } else if (value == "kv_cache") {
       tags.kv_cache = true;
     } else {
-      throw ApiError(400, "tags is not weights or kv_cache");
+      throw ApiError(400, "tags is not weights or kv_cache", "tags");
     }
   }
   if (!tags.any()) tags = {true, true};
@@ -128,9 +182,8 @@ awaitable<void> wake(const ApiContext& context, const Request& request, Reply& r
 // What vLLM wants between the two halves of waking from level 2; here the weights came back with
 // their mapping.
 awaitable<void> collective_rpc(const ApiContext&, const Request& request, Reply& reply) {
-  const auto body = nlohmann::json::parse(request.body, nullptr, false);
-  if (!body.is_object() || body.value("method", nlohmann::json()) != "reload_weights") {
-    throw ApiError(400, "method is not reload_weights");
+  if (parse_rpc_method(request.body) != "reload_weights") {
+    throw ApiError(400, "method is not reload_weights", "method");
   }
   reply.answer(json_body(R"({"results":[null]})"));
   co_return;
@@ -152,6 +205,17 @@ awaitable<void> models(const ApiContext& context, const Request&, Reply& reply) 
   co_return;
 }
 
+awaitable<void> version(const ApiContext& context, const Request&, Reply& reply) {
+  reply.answer(json_body(format_version(context.version)));
+  co_return;
+}
+
+awaitable<void> metrics(const ApiContext& context, const Request&, Reply& reply) {
+  std::string text = format_metrics(context.model_name, context.scheduler->load());
+  reply.answer({200, "text/plain; version=0.0.4; charset=utf-8", std::move(text), {}});
+  co_return;
+}
+
 struct Route {
   std::string_view method;
   std::string_view path;
@@ -159,8 +223,12 @@ struct Route {
 };
 constexpr std::array kRoutes{
     Route{"GET", "/health", nothing},
+    Route{"GET", "/ping", nothing},
+    Route{"GET", "/version", version},
+    Route{"GET", "/metrics", metrics},
     Route{"GET", "/v1/models", models},
     Route{"POST", "/v1/completions", complete},
+    Route{"POST", "/v1/chat/completions", chat},
     Route{"POST", "/sleep", sleep},
     Route{"POST", "/wake_up", wake},
     Route{"GET", "/is_sleeping", is_sleeping},
@@ -185,7 +253,7 @@ awaitable<void> serve(Context context, const Request& request, Reply& reply) {
     const Route& route = find_route(request);
     co_await route.run(*context, request, reply);
   } catch (const ApiError& error) {
-    refusal = http::error_response(error.status(), error.what());
+    refusal = format_error(error);
   }
   if (refusal) reply.answer(std::move(*refusal));
 }

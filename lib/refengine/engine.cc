@@ -111,6 +111,7 @@ class Engine {
     auto context = std::make_shared<ApiContext>();
     context->config = config_;
     context->model_name = model_name(options_.model);
+    context->version = options_.version;
     context->created = std::time(nullptr);
     context->positions = ready_.positions;
     context->scheduler = scheduler_;
@@ -128,9 +129,7 @@ class Engine {
 
   void make_scheduler() {
     Scheduler::Model model;
-    model.step = [this](Generation::Step step) {
-      return pipeline_->step(step.tokens, step.position, step.wants_token);
-    };
+    model.step = [this](Generation::Step step) { return pipeline_->step(step); };
     model.sleep = [this] { return sleep(); };
     model.wake = [this](WakeTags tags) { return wake(tags); };
     scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));

@@ -31,6 +31,8 @@ struct EngineOptions {
   base::Duration remap_timeout = std::chrono::seconds(30);
   base::Duration kv_retry = std::chrono::seconds(5);
   bool exit_on_gms_loss = false;
+  /// This program's, for GET /version.
+  std::string version;
   /// For events as JSON lines; -1: none.
   int status_fd = -1;
 };

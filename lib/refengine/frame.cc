@@ -89,6 +89,21 @@ WakeTags decode_tags(std::string_view payload) {
   return {(bits & 1) != 0, (bits & 2) != 0};
 }
 
+std::string encode_choice(const TokenChoice& choice) {
+  std::string payload(as_text(std::span(&choice.chosen, 1)));
+  payload += as_text(std::span(choice.top));
+  return payload;
+}
+
+TokenChoice decode_choice(std::string_view payload) {
+  std::vector<TokenLogprob> tokens = as_values<TokenLogprob>(payload);
+  if (tokens.empty()) throw Error(ExitStatus::kProtocol, "read a token: there is none");
+  TokenChoice choice;
+  choice.chosen = tokens.front();
+  choice.top.assign(tokens.begin() + 1, tokens.end());
+  return choice;
+}
+
 std::string encode_failure(ExitStatus status, std::string_view message) {
   const std::int32_t number = base::to_int(status);
   return std::string(as_text(std::span(&number, 1))) + std::string(message);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "refengine/rank_options.h"
+#include "refengine/sampler.h"
 
 namespace fo::refengine {
 
@@ -24,7 +25,7 @@ enum class FrameKind : std::uint32_t {
   // From the rank.
   kDone,
   kHidden,  // floats
-  kToken,   // one TokenId
+  kToken,   // TokenLogprobs: the one chosen, then the likeliest that were asked for
   kEvent,   // JSON, at any time, no answer to anything
   kFailed,  // the last one: exit status (4 bytes) and message
 };
@@ -38,6 +39,7 @@ struct StepHeader {
   std::uint64_t position;
   std::uint32_t count;
   std::uint32_t wants_token;
+  Sampling sampling;
 };
 
 /// Which of the things given up in a sleep.
@@ -66,6 +68,10 @@ RankOptions decode_setup(std::string_view payload);
 
 std::string encode_tags(WakeTags tags);
 WakeTags decode_tags(std::string_view payload);
+
+std::string encode_choice(const TokenChoice& choice);
+/// Throws Error(kProtocol).
+TokenChoice decode_choice(std::string_view payload);
 
 std::string encode_failure(base::ExitStatus status, std::string_view message);
 /// The error to throw where it arrives.

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "os/file.h"
+#include "refengine/splitmix.h"
 
 namespace fo::refengine {
 namespace {
@@ -84,15 +85,6 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return name;
 }
 
-// splitmix64's finaliser over a counter: any value can be had without those before it, and no
-// library's distribution is in between.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 // How a tensor's values are spread: around `middle`, uniformly, `width` to either side.
 struct Spread {
   float middle;
@@ -116,13 +108,13 @@ Spread spread_of(const TensorSpec& spec) {
 class Values {
  public:
   Values(const PlannedTensor& tensor, std::uint64_t seed)
-      : key_(mix(mix(seed) + tensor.index)),
+      : key_(splitmix(splitmix(seed) + tensor.index)),
         spread_(spread_of(tensor.spec)),
         columns_(tensor.spec.shape.back()),
         is_head_(tensor.spec.name == "lm_head.weight") {}
 
   [[nodiscard]] float at(std::uint64_t element) const {
-    const std::uint64_t bits = mix(key_ + element / 2);
+    const std::uint64_t bits = splitmix(key_ + element / 2);
     const auto half = static_cast<std::uint32_t>(element % 2 == 0 ? bits : bits >> 32);
     const float uniform = (static_cast<float>(half >> 8) - 0x1p23f) * 0x1p-23f;  // [-1, 1)
     float value = spread_.middle + spread_.width * uniform;

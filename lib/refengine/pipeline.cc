@@ -163,11 +163,10 @@ awaitable<void> Pipeline::wait_until_ready() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) co_await receive(rank);
 }
 
-awaitable<std::optional<TokenId>> Pipeline::step(std::span<const TokenId> tokens,
-                                                 std::size_t position, bool wants_token) {
-  const StepHeader header{position, static_cast<std::uint32_t>(tokens.size()),
-                          wants_token ? 1u : 0u};
-  std::string data(as_text(tokens));
+awaitable<std::optional<TokenChoice>> Pipeline::step(Generation::Step step) {
+  const StepHeader header{step.position, static_cast<std::uint32_t>(step.tokens.size()),
+                          step.wants_token ? 1u : 0u, step.sampling};
+  std::string data(as_text(step.tokens));
   Frame frame;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     std::string payload(as_text(std::span(&header, 1)));
@@ -177,8 +176,7 @@ awaitable<std::optional<TokenId>> Pipeline::step(std::span<const TokenId> tokens
     data = std::move(frame.payload);
   }
   if (frame.kind != FrameKind::kToken) co_return std::nullopt;
-  const std::vector<TokenId> token = as_values<TokenId>(data);
-  co_return token.at(0);
+  co_return decode_choice(data);
 }
 
 awaitable<void> Pipeline::tell_all(FrameKind kind, std::string payload) {

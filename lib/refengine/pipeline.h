@@ -9,12 +9,12 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/error.h"
 #include "refengine/frame.h"
+#include "refengine/generation.h"
 
 namespace fo::refengine {
 
@@ -35,9 +35,8 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
 
   /// Until every rank has its weights and its KV cache.
   boost::asio::awaitable<void> wait_until_ready();
-  /// Tokens at `position` through all ranks; the next token if it is wanted.
-  boost::asio::awaitable<std::optional<TokenId>> step(std::span<const TokenId> tokens,
-                                                      std::size_t position, bool wants_token);
+  /// One step through all ranks; the next token if it is wanted.
+  boost::asio::awaitable<std::optional<TokenChoice>> step(Generation::Step step);
   boost::asio::awaitable<void> sleep();
   boost::asio::awaitable<void> wake(WakeTags tags);
 

@@ -115,9 +115,10 @@ void Rank::forward(std::span<float> hidden, std::size_t position) {
                     hidden.size() / options_.config.hidden_size);
 }
 
-TokenId Rank::choose(std::span<const float> hidden) {
+TokenChoice Rank::choose(std::span<const float> hidden, const Sampling& sampling,
+                         std::uint64_t position) {
   transformer_->logits(hidden.last(options_.config.hidden_size), logits_);
-  return greedy_token(logits_);
+  return choose_token(logits_, sampling, position);
 }
 
 }  // namespace fo::refengine

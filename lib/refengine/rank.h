@@ -11,6 +11,7 @@
 #include "gms/memory_manager.h"
 #include "refengine/kv_memory.h"
 #include "refengine/rank_options.h"
+#include "refengine/sampler.h"
 #include "refengine/transformer.h"
 #include "refengine/weight_map.h"
 
@@ -46,8 +47,9 @@ class Rank {
   void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
   /// The rank's layers, in place.
   void forward(std::span<float> hidden, std::size_t position);
-  /// Last rank: what follows the last of the hidden states.
-  TokenId choose(std::span<const float> hidden);
+  /// Last rank: the token for `position`, which follows the last of the hidden states.
+  TokenChoice choose(std::span<const float> hidden, const Sampling& sampling,
+                     std::uint64_t position);
 
   [[nodiscard]] bool is_first() const { return options_.rank == 0; }
   [[nodiscard]] bool is_last() const { return options_.rank + 1 == options_.ranks; }

@@ -62,8 +62,8 @@ void step(Rank& rank, std::string_view payload) {
   if (!rank.is_last()) {
     write_frame(kEngineFd, FrameKind::kHidden, as_text(std::span<const float>(hidden)));
   } else if (header.wants_token != 0) {
-    const TokenId token = rank.choose(hidden);
-    write_frame(kEngineFd, FrameKind::kToken, as_text(std::span(&token, 1)));
+    const TokenChoice choice = rank.choose(hidden, header.sampling, header.position + header.count);
+    write_frame(kEngineFd, FrameKind::kToken, encode_choice(choice));
   } else {
     write_frame(kEngineFd, FrameKind::kDone, {});
   }

@@ -40,9 +40,24 @@ Scheduler::Admission Scheduler::admission() const {
   return queue_.size() < kMaxRequests ? Admission::kAdmitted : Admission::kBusy;
 }
 
-bool Scheduler::may_run(const Turn& turn) const {
-  if (stepping_ || queue_.front() != &turn) return false;
+Scheduler::Load Scheduler::load() const {
+  const std::size_t running = !queue_.empty() && (stepping_ || runs()) ? 1 : 0;
+  return {running, queue_.size() - running, prompt_tokens_, generated_tokens_};
+}
+
+bool Scheduler::runs() const {
   return phase_ == Phase::kAwake || (phase_ == Phase::kFallingAsleep && mode_ == SleepMode::kWait);
+}
+
+bool Scheduler::may_run(const Turn& turn) const {
+  return !stepping_ && queue_.front() == &turn && runs();
+}
+
+void Scheduler::accept(Generation& generation, TokenChoice choice) {
+  const std::size_t before = generation.output().size();
+  if (before == 0) prompt_tokens_ += generation.prompt_tokens();
+  generation.accept(std::move(choice));
+  generated_tokens_ += generation.output().size() - before;
 }
 
 awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generation) {
@@ -54,7 +69,7 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
     if (std::exchange(turn.kv_epoch_, kv_epoch_) != kv_epoch_) generation.rewind();
     const Generation::Step step = generation.next();
     stepping_ = true;
-    const std::optional<TokenId> token = co_await model_.step(step);
+    std::optional<TokenChoice> choice = co_await model_.step(step);
     stepping_ = false;
     changed_.notify_all();
     if (turn.aborted_) co_return Outcome::kAborted;
@@ -62,7 +77,7 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
       generation.advance();
       continue;
     }
-    generation.accept(token.value());
+    accept(generation, std::move(choice.value()));
     if (generation.output().size() > before) co_return Outcome::kToken;
   }
   co_return Outcome::kFinished;

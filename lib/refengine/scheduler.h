@@ -37,13 +37,23 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   static constexpr std::size_t kMaxRequests = 256;
 
   struct Model {
-    std::function<boost::asio::awaitable<std::optional<TokenId>>(Generation::Step)> step;
+    std::function<boost::asio::awaitable<std::optional<TokenChoice>>(Generation::Step)> step;
     std::function<boost::asio::awaitable<void>()> sleep;
     std::function<boost::asio::awaitable<void>(WakeTags)> wake;
   };
 
   Scheduler(const boost::asio::any_io_executor& executor, Model model)
       : model_(std::move(model)), changed_(executor) {}
+
+  /// What the engine works on and has worked on.
+  struct Load {
+    std::size_t running = 0;
+    std::size_t waiting = 0;
+    /// Of requests whose first token is there.
+    std::uint64_t prompt_tokens = 0;
+    std::uint64_t generated_tokens = 0;
+  };
+  [[nodiscard]] Load load() const;
 
   /// Whether a Turn may be taken now.
   [[nodiscard]] Admission admission() const;
@@ -79,7 +89,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
  private:
   class AdminPlace;
+  [[nodiscard]] bool runs() const;
   [[nodiscard]] bool may_run(const Turn& turn) const;
+  void accept(Generation& generation, TokenChoice choice);
 
   Model model_;
   Condition changed_;
@@ -89,6 +101,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   WakeTags asleep_;
   /// How often the KV cache was lost.
   std::uint64_t kv_epoch_ = 0;
+  std::uint64_t prompt_tokens_ = 0;
+  std::uint64_t generated_tokens_ = 0;
   bool stepping_ = false;
   bool administered_ = false;
 };

@@ -26,6 +26,8 @@ class TextDecoder {
   std::string feed(TokenId token);
   /// The rest, at the end.
   std::string finish();
+  /// Whether the beginning of a character is held back.
+  [[nodiscard]] bool holds_back() const { return !pending_.empty(); }
 
  private:
   std::string pending_;

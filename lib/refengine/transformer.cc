@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 
@@ -255,21 +254,6 @@ void Transformer::logits(std::span<const float> hidden, std::span<float> logits)
   const std::span<float> normed = sized(normed_, hidden.size());
   norm(final_norm_, hidden, normed);
   multiply(head_, normed, logits);
-}
-
-TokenId greedy_token(std::span<const float> logits) {
-  TokenId best = 0;
-  float most = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > most) {
-      most = logits[i];
-      best = static_cast<TokenId>(i);
-    }
-  }
-  if (!std::isfinite(most)) {
-    throw Error(ExitStatus::kBadData, "choose a token: the model's output is not a number");
-  }
-  return best;
 }
 
 }  // namespace fo::refengine

@@ -68,8 +68,4 @@ class Transformer {
   std::vector<float> scores_, cosines_, sines_;
 };
 
-/// The index of the largest logit, the lowest of equals. Throws Error(kBadData) when none is a
-/// number: the weights are damaged.
-TokenId greedy_token(std::span<const float> logits);
-
 }  // namespace fo::refengine

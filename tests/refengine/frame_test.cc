@@ -105,6 +105,18 @@ TEST(Frame, TagsAndFailuresSurviveTheWay) {
   EXPECT_EQ(decode_failure("").status(), ExitStatus::kSoftware);
 }
 
+TEST(Frame, ChoicesSurviveTheWay) {
+  const TokenChoice bare{{7, 0}, {}};
+  EXPECT_EQ(encode_choice(bare).size(), sizeof(TokenLogprob));
+  EXPECT_EQ(decode_choice(encode_choice(bare)).chosen, bare.chosen);
+  EXPECT_TRUE(decode_choice(encode_choice(bare)).top.empty());
+  const TokenChoice full{{7, -1.5f}, {{8, -0.5f}, {7, -1.5f}}};
+  EXPECT_EQ(decode_choice(encode_choice(full)).chosen, full.chosen);
+  EXPECT_EQ(decode_choice(encode_choice(full)).top, full.top);
+  EXPECT_THROW(decode_choice(""), Error);
+  EXPECT_THROW(decode_choice("abc"), Error);
+}
+
 TEST(Frame, BrokenNumbersAreRefused) {
   EXPECT_THROW(as_values<float>("abc"), Error);
   const std::vector<TokenId> tokens{1, 2, 3};

@@ -77,7 +77,7 @@ class RankTest : public gms::OneServer {
   }
 
   static std::vector<TokenId> complete(const std::vector<Rank*>& ranks, const ModelConfig& config,
-                                       std::size_t count) {
+                                       std::size_t count, const Sampling& sampling = {}) {
     std::vector<TokenId> output;
     std::vector<TokenId> input = encode_text("Hello, rank", config);
     for (std::size_t position = 0; output.size() < count;) {
@@ -85,7 +85,7 @@ class RankTest : public gms::OneServer {
       ranks.front()->embed(input, hidden);
       for (Rank* rank : ranks) rank->forward(hidden, position);
       position += input.size();
-      output.push_back(ranks.back()->choose(hidden));
+      output.push_back(ranks.back()->choose(hidden, sampling, position).chosen.token);
       input = {output.back()};
     }
     return output;
@@ -151,7 +151,14 @@ TEST_F(RankTest, SeveralRanksAgreeWithOne) {
     begin(*ranks.back());
     pointers.push_back(ranks.back().get());
   }
-  EXPECT_EQ(complete(pointers, model.config, 20), complete({&whole}, model.config, 20));
+  const std::vector<TokenId> greedy = complete({&whole}, model.config, 20);
+  EXPECT_EQ(complete(pointers, model.config, 20), greedy);
+  Sampling sampling;
+  sampling.temperature = 1.5;
+  sampling.seed = 11;
+  const std::vector<TokenId> drawn = complete({&whole}, model.config, 20, sampling);
+  EXPECT_NE(drawn, greedy);
+  EXPECT_EQ(complete(pointers, model.config, 20, sampling), drawn);
 }
 
 TEST_F(RankTest, SleepGivesBackAllButTheWeights) {

@@ -38,14 +38,16 @@ class SchedulerTest : public ::testing::Test {
     scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));
   }
 
-  awaitable<std::optional<TokenId>> run_step(Generation::Step step) {
+  awaitable<std::optional<TokenChoice>> run_step(Generation::Step step) {
     ++steps_waiting_;
     while (allowed_steps_ == 0) co_await gate_.wait();
     --allowed_steps_;
     --steps_waiting_;
     log_.push_back(std::to_string(step.position) + "+" + std::to_string(step.tokens.size()));
     if (!step.wants_token) co_return std::nullopt;
-    co_return static_cast<TokenId>(step.position + step.tokens.size());
+    TokenChoice choice;
+    choice.chosen.token = static_cast<TokenId>(step.position + step.tokens.size());
+    co_return choice;
   }
 
   awaitable<void> note(std::string what) {
@@ -63,7 +65,9 @@ class SchedulerTest : public ::testing::Test {
   static awaitable<void> serve(std::shared_ptr<Scheduler> scheduler, ModelConfig config,
                                std::size_t prompt, std::uint64_t max_tokens,
                                std::shared_ptr<Request> result) {
-    Generation generation(config, std::vector<TokenId>(prompt, 1), max_tokens, 900);
+    GenerationOptions options;
+    options.max_tokens = max_tokens;
+    Generation generation(config, std::vector<TokenId>(prompt, 1), options, 900);
     Scheduler::Turn turn(scheduler);
     Outcome outcome = Outcome::kToken;
     while (outcome == Outcome::kToken) outcome = co_await scheduler->advance(turn, generation);
@@ -215,6 +219,33 @@ TEST_F(SchedulerTest, TheQueueIsLimited) {
   EXPECT_EQ(scheduler_->admission(), Scheduler::Admission::kBusy);
   allow(1);
   EXPECT_EQ(scheduler_->admission(), Scheduler::Admission::kAdmitted);
+}
+
+TEST_F(SchedulerTest, LoadCountsRequestsAndTokens) {
+  const auto expect = [this](std::size_t running, std::size_t waiting, std::uint64_t prompt,
+                             std::uint64_t generated) {
+    const Scheduler::Load load = scheduler_->load();
+    EXPECT_EQ(load.running, running);
+    EXPECT_EQ(load.waiting, waiting);
+    EXPECT_EQ(load.prompt_tokens, prompt);
+    EXPECT_EQ(load.generated_tokens, generated);
+  };
+  expect(0, 0, 0, 0);
+  request(2, 2);
+  request(5, 1);
+  request(3, 1);
+  expect(1, 2, 0, 0);
+  allow(1);
+  expect(1, 2, 2, 1);
+  const auto asleep = sleep(SleepMode::kKeep);
+  expect(1, 2, 2, 1);
+  allow(1);
+  EXPECT_TRUE(*asleep);
+  expect(0, 2, 2, 2);
+  wake({true, true});
+  expect(1, 1, 2, 2);
+  allow(2);
+  expect(0, 0, 10, 4);
 }
 
 TEST_F(SchedulerTest, WhatWaitsMayOutliveTheLoop) {

@@ -9,6 +9,7 @@
 #include "refengine/generation.h"
 #include "refengine/make_model.h"
 #include "refengine/reference_model.h"
+#include "refengine/sampler.h"
 #include "refengine/tokens.h"
 #include "support/temp_dir.h"
 
@@ -254,19 +255,6 @@ TEST(Transformer, EveryMissingOrMisshapenTensorIsNamed) {
     weights.erase(spec.name);
     EXPECT_EQ(message(weights), "bind tensor '" + spec.name + "': missing");
   }
-}
-
-TEST(GreedyToken, TakesTheLowestOfEquals) {
-  EXPECT_EQ(greedy_token(std::vector<float>{1, 3, 2, 3}), 1u);
-  EXPECT_EQ(greedy_token(std::vector<float>{-2, -1}), 1u);
-}
-
-TEST(GreedyToken, DamagedOutputIsAnError) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_THROW(greedy_token(std::vector<float>{nan, nan}), Error);
-  EXPECT_THROW(greedy_token(std::vector<float>{1, infinity}), Error);
-  EXPECT_THROW(greedy_token(std::vector<float>{}), Error);
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+#include "refengine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "refengine/splitmix.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+double uniform(std::uint64_t seed, std::uint64_t position) {
+  return static_cast<double>(splitmix(seed + position * kSplitmixStep) >> 11) * 0x1p-53;
+}
+
+// Up to a common factor. Against the largest, so that no exponential overflows; what is no number
+// has no weight.
+std::vector<double> weights_of(std::span<const float> logits, float most, double temperature) {
+  std::vector<double> weights(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] <= most) {
+      weights[i] = std::exp((static_cast<double>(logits[i]) - most) / temperature);
+    }
+  }
+  return weights;
+}
+
+// The `count` ids that come first by falling `values`, of equals the lower; all values are numbers.
+template <typename Value>
+std::vector<TokenId> likeliest(std::span<const Value> values, std::size_t count) {
+  std::vector<TokenId> ids(values.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  const auto middle = ids.begin() + static_cast<std::ptrdiff_t>(std::min(count, ids.size()));
+  std::partial_sort(ids.begin(), middle, ids.end(), [&](TokenId a, TokenId b) {
+    return values[a] != values[b] ? values[a] > values[b] : a < b;
+  });
+  ids.erase(middle, ids.end());
+  return ids;
+}
+
+void keep_top(std::vector<double>& weights, double top_p) {
+  const double wanted = top_p * std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> kept(weights.size());
+  double sum = 0;
+  for (const TokenId id : likeliest<double>(weights, weights.size())) {
+    if (sum >= wanted) break;
+    kept[id] = weights[id];
+    sum += weights[id];
+  }
+  weights = std::move(kept);
+}
+
+TokenId draw(std::span<const double> weights, double chance) {
+  const double target = chance * std::accumulate(weights.begin(), weights.end(), 0.0);
+  double sum = 0;
+  TokenId last = 0;
+  for (std::size_t id = 0; id < weights.size(); ++id) {
+    if (weights[id] == 0) continue;
+    last = static_cast<TokenId>(id);
+    sum += weights[id];
+    if (target < sum) break;
+  }
+  return last;
+}
+
+void add_logprobs(std::span<const float> logits, float most, std::size_t count,
+                  TokenChoice& choice) {
+  const std::vector<double> weights = weights_of(logits, most, 1);
+  const double scale = std::log(std::accumulate(weights.begin(), weights.end(), 0.0)) + most;
+  const auto of = [&](TokenId token) {
+    const auto logprob = static_cast<float>(static_cast<double>(logits[token]) - scale);
+    // Also for what is no number.
+    return TokenLogprob{token, logprob > kLeastLogprob ? logprob : kLeastLogprob};
+  };
+  choice.chosen = of(choice.chosen.token);
+  for (const TokenId token : likeliest<double>(weights, count)) choice.top.push_back(of(token));
+}
+
+}  // namespace
+
+TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling,
+                         std::uint64_t position) {
+  TokenChoice choice;
+  const TokenId best = greedy_token(logits);
+  choice.chosen.token = best;
+  if (sampling.temperature > 0) {
+    std::vector<double> weights = weights_of(logits, logits[best], sampling.temperature);
+    if (sampling.top_p < 1) keep_top(weights, sampling.top_p);
+    choice.chosen.token = draw(weights, uniform(sampling.seed, position));
+  }
+  if (sampling.logprobs >= 0) {
+    add_logprobs(logits, logits[best], static_cast<std::size_t>(sampling.logprobs), choice);
+  }
+  return choice;
+}
+
+TokenId greedy_token(std::span<const float> logits) {
+  TokenId best = 0;
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > most) {
+      most = logits[i];
+      best = static_cast<TokenId>(i);
+    }
+  }
+  if (!std::isfinite(most)) {
+    throw Error(ExitStatus::kBadData, "choose a token: the model's output is not a number");
+  }
+  return best;
+}
+
+}  // namespace fo::refengine

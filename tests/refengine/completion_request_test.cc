@@ -1,0 +1,285 @@
+#include "refengine/completion_request.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "refengine/tokens.h"
+
+namespace fo::refengine {
+namespace {
+
+using nlohmann::json;
+
+ModelConfig config_of() {
+  ModelConfig config;
+  config.vocab_size = 258;
+  config.bos = 256;
+  config.eos = {257};
+  return config;
+}
+
+CompletionRequest parse(const json& body, Endpoint endpoint = Endpoint::kCompletions) {
+  return parse_completion(endpoint, body.dump(), config_of(), "m", 99);
+}
+
+// A request that is well but for what `more` adds.
+CompletionRequest chat(const json& more = json::object()) {
+  json body{{"messages", {{{"role", "user"}, {"content", "a"}}}}};
+  body.update(more);
+  return parse(body, Endpoint::kChat);
+}
+
+struct Refusal {
+  int status = 200;
+  std::string parameter;
+  std::string reason;
+};
+
+Refusal refusal(const std::string& body, Endpoint endpoint = Endpoint::kCompletions) {
+  try {
+    parse_completion(endpoint, body, config_of(), "m", 99);
+  } catch (const ApiError& error) {
+    return {error.status(), error.parameter(), error.what()};
+  }
+  return {};
+}
+
+TEST(CompletionRequest, TextAndTokenIdsAreBothPrompts) {
+  EXPECT_EQ(parse({{"prompt", "ab"}}).prompt, (std::vector<TokenId>{256, 'a', 'b'}));
+  EXPECT_EQ(parse({{"prompt", {1, 2, 257}}}).prompt, (std::vector<TokenId>{1, 2, 257}));
+}
+
+TEST(CompletionRequest, AbsentAndNullMeanTheDefaults) {
+  json nulls{{"prompt", "a"}};
+  for (const char* key : {"model", "max_tokens", "n", "stop", "seed", "temperature", "top_p",
+                          "logprobs", "stop_token_ids", "ignore_eos", "stream", "stream_options",
+                          "return_token_ids", "suffix", "echo", "logit_bias"}) {
+    nulls[key] = nullptr;
+  }
+  for (const json& body : {json{{"prompt", "a"}}, nulls}) {
+    const CompletionRequest request = parse(body);
+    EXPECT_EQ(request.options.max_tokens, 16u);
+    EXPECT_EQ(request.options.sampling.temperature, 0);
+    EXPECT_EQ(request.options.sampling.top_p, 1);
+    EXPECT_EQ(request.options.sampling.seed, 99u);
+    EXPECT_EQ(request.options.sampling.logprobs, -1);
+    EXPECT_TRUE(request.options.stop_tokens.empty());
+    EXPECT_FALSE(request.options.ignore_eos);
+    EXPECT_TRUE(request.stops.empty());
+    EXPECT_FALSE(request.stream);
+    EXPECT_FALSE(request.include_usage);
+    EXPECT_FALSE(request.return_token_ids);
+  }
+  EXPECT_EQ(chat().options.max_tokens, std::nullopt);
+}
+
+TEST(CompletionRequest, WhatIsAskedForIsRead) {
+  const CompletionRequest request = parse({{"model", "m"},
+                                           {"prompt", "a"},
+                                           {"max_tokens", 5},
+                                           {"stream", true},
+                                           {"temperature", 0.5},
+                                           {"top_p", 0.25},
+                                           {"seed", 7},
+                                           {"stop", "\n"},
+                                           {"stop_token_ids", {10, 257}},
+                                           {"ignore_eos", true},
+                                           {"logprobs", 0},
+                                           {"return_token_ids", true},
+                                           {"user", "somebody"},
+                                           {"stream_options", {{"include_usage", true}}}});
+  EXPECT_EQ(request.options.max_tokens, 5u);
+  EXPECT_EQ(request.options.sampling.temperature, 0.5);
+  EXPECT_EQ(request.options.sampling.top_p, 0.25);
+  EXPECT_EQ(request.options.sampling.seed, 7u);
+  EXPECT_EQ(request.options.sampling.logprobs, 0);
+  EXPECT_EQ(request.options.stop_tokens, (std::vector<TokenId>{10, 257}));
+  EXPECT_TRUE(request.options.ignore_eos);
+  EXPECT_EQ(request.stops, (std::vector<std::string>{"\n"}));
+  EXPECT_TRUE(request.stream);
+  EXPECT_TRUE(request.include_usage);
+  EXPECT_TRUE(request.return_token_ids);
+  EXPECT_EQ(parse({{"prompt", "a"}, {"stop", {"b", "c"}}}).stops,
+            (std::vector<std::string>{"b", "c"}));
+}
+
+TEST(CompletionRequest, ASeedIsAnySignedNumberOf64Bits) {
+  const auto seed = [](const char* text) {
+    const std::string body = R"({"prompt":"a","seed":)" + std::string(text) + "}";
+    return parse_completion(Endpoint::kCompletions, body, config_of(), "m", 99)
+        .options.sampling.seed;
+  };
+  EXPECT_EQ(seed("-1"), ~0ull);
+  EXPECT_EQ(seed("9223372036854775807"), (1ull << 63) - 1);
+  EXPECT_EQ(seed("-9223372036854775808"), 1ull << 63);
+  EXPECT_EQ(refusal(R"({"prompt":"a","seed":9223372036854775808})").parameter, "seed");
+  EXPECT_EQ(refusal(R"({"prompt":"a","seed":1.5})").parameter, "seed");
+}
+
+TEST(CompletionRequest, MessagesBecomeThePagesTemplate) {
+  const json messages = json::parse(R"([
+    {"role":"system","content":"Be brief."},
+    {"role":"user","name":"x","content":[{"type":"text","text":"Hel"},{"type":"text","text":"lo"}]},
+    {"role":"assistant","content":""},
+    {"role":"developer","content":"d"}])");
+  const CompletionRequest request = parse({{"messages", messages}}, Endpoint::kChat);
+  EXPECT_EQ(request.endpoint, Endpoint::kChat);
+  EXPECT_EQ(request.prompt,
+            encode_text("system: Be brief.\nuser: Hello\nassistant: \ndeveloper: d\nassistant: ",
+                        config_of()));
+}
+
+TEST(CompletionRequest, ChatHasItsOwnNamesForLengthAndLogprobs) {
+  EXPECT_EQ(chat({{"max_tokens", 5}}).options.max_tokens, 5u);
+  EXPECT_EQ(chat({{"max_completion_tokens", 6}}).options.max_tokens, 6u);
+  EXPECT_EQ(chat({{"max_tokens", 5}, {"max_completion_tokens", 6}}).options.max_tokens, 6u);
+  EXPECT_EQ(chat({{"logprobs", false}}).options.sampling.logprobs, -1);
+  EXPECT_EQ(chat({{"logprobs", true}}).options.sampling.logprobs, 0);
+  EXPECT_EQ(chat({{"logprobs", true}, {"top_logprobs", 20}}).options.sampling.logprobs, 20);
+}
+
+TEST(CompletionRequest, AnotherModelIsNotFound) {
+  const Refusal other = refusal(R"({"model":"other","prompt":"a"})");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_EQ(other.parameter, "model");
+  EXPECT_EQ(refusal(R"({"model":"other"})", Endpoint::kChat).status, 404);
+  EXPECT_EQ(refusal(R"({"model":7,"prompt":"a"})").status, 400);
+}
+
+TEST(CompletionRequest, WhatIsNoObjectIsRefused) {
+  for (const char* body : {"", "[]", "{", "null", R"({"prompt":)", R"({"prompt":"a","seed":1e999})",
+                           "{\"prompt\":\"\xFF\"}"}) {
+    const Refusal answer = refusal(body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_EQ(answer.reason, "the body is not a JSON object") << body;
+    EXPECT_EQ(answer.parameter, "");
+  }
+}
+
+TEST(CompletionRequest, BadValuesAreRefusedByName) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> bad{
+      {"prompt", {"null", "7", R"(["a","b"])", "[[1]]", "[258]", "[-1]", "[1.0]", R"({"a":1})"}},
+      {"model", {"7", "[]"}},
+      {"max_tokens", {"0", "-1", "1.5", R"("5")", "18446744073709551616"}},
+      {"temperature", {"-0.1", "2.01", R"("1")", "true"}},
+      {"top_p", {"0", "-1", "1.01", R"("1")"}},
+      {"seed", {"1.5", R"("1")", "true", "[]"}},
+      {"stop", {"1", R"([1])", R"("")", R"(["a",""])", R"(["1","2","3","4","5"])", "{}"}},
+      {"stop_token_ids", {"1", "[258]", "[-1]", R"(["a"])", "{}"}},
+      {"ignore_eos", {"1"}},
+      {"logprobs", {"-1", "6", "true", "1.0"}},
+      {"return_token_ids", {"1", R"("true")"}},
+      {"stream", {"1"}},
+      {"stream_options", {"true", "[]"}},
+      {"n", {"2", "0", "true"}},
+      {"best_of", {"2"}},
+      {"echo", {"true", "1"}},
+      {"suffix", {R"("x")"}},
+      {"presence_penalty", {"0.5", R"("0")"}},
+      {"frequency_penalty", {"-2"}},
+      {"repetition_penalty", {"1.1"}},
+      {"logit_bias", {R"({"50256":-100})"}},
+      {"top_k", {"5"}},
+      {"min_p", {"0.1"}},
+      {"min_tokens", {"1"}},
+      {"prompt_logprobs", {"0"}},
+      {"response_format", {R"({"type":"json_object"})"}},
+      {"tools", {R"([{"type":"function"}])"}},
+      {"tool_choice", {R"("required")"}}};
+  for (const auto& [parameter, values] : bad) {
+    for (const char* value : values) {
+      const bool prompt = std::string_view(parameter) == "prompt";
+      const std::string body = std::string("{") + (prompt ? "" : "\"prompt\":\"a\",") + "\"" +
+                               parameter + "\":" + value + "}";
+      const Refusal answer = refusal(body);
+      EXPECT_EQ(answer.status, 400) << body;
+      EXPECT_EQ(answer.parameter, parameter) << body;
+      EXPECT_TRUE(answer.reason.starts_with(std::string(parameter) + " ")) << answer.reason;
+    }
+  }
+  EXPECT_EQ(refusal(R"({"prompt":"a","stream_options":{"include_usage":1}})").parameter,
+            "include_usage");
+}
+
+TEST(CompletionRequest, ValuesThatAskForNothingAreAccepted) {
+  for (const char* more :
+       {R"("presence_penalty":0)", R"("presence_penalty":0.0)", R"("frequency_penalty":0)",
+        R"("repetition_penalty":1.0)", R"("n":1)", R"("best_of":1)", R"("echo":false)",
+        R"("logit_bias":{})", R"("top_k":-1)", R"("min_p":0.0)", R"("min_tokens":0)",
+        R"("response_format":{"type":"text"})", R"("tools":[])", R"("tool_choice":"none")",
+        R"("stop":[])", R"("whatever":[1,2])"}) {
+    EXPECT_EQ(refusal(std::string(R"({"prompt":"a",)") + more + "}").status, 200) << more;
+  }
+}
+
+TEST(CompletionRequest, BadChatsAreRefusedByName) {
+  const auto answer = [](const std::string& body) { return refusal(body, Endpoint::kChat); };
+  for (const char* messages :
+       {"null", "[]", "7", R"("hello")", "[7]", "[{}]", R"([{"role":"user"}])",
+        R"([{"role":"user","content":null}])", R"([{"role":"user","content":7}])",
+        R"([{"role":7,"content":"a"}])", R"([{"role":"tool","content":"a"}])",
+        R"([{"content":"a"}])", R"([{"role":"user","content":["a"]}])",
+        R"([{"role":"user","content":[{"type":"image_url","text":"a"}]}])",
+        R"([{"role":"user","content":[{"type":"text"}]}])",
+        R"([{"role":"user","content":[{"type":"text","text":1}]}])"}) {
+    const Refusal refused = answer(std::string(R"({"messages":)") + messages + "}");
+    EXPECT_EQ(refused.status, 400) << messages;
+    EXPECT_EQ(refused.parameter, "messages") << messages;
+  }
+  EXPECT_EQ(answer(R"({"prompt":"a"})").parameter, "messages");
+  EXPECT_EQ(
+      answer(R"({"messages":[{"role":"user","content":"a"},{"role":"x","content":"a"}]})").reason,
+      "messages[1]: role is not system, developer, user or assistant");
+  for (const auto& [parameter, value] :
+       std::vector<std::pair<const char*, const char*>>{{"logprobs", "1"},
+                                                        {"top_logprobs", "1"},
+                                                        {"max_completion_tokens", "0"},
+                                                        {"n", "2"},
+                                                        {"continue_final_message", "true"}}) {
+    const Refusal refused = answer(std::string(R"({"messages":[{"role":"user","content":"a"}],")") +
+                                   parameter + "\":" + value + "}");
+    EXPECT_EQ(refused.status, 400) << parameter;
+    EXPECT_EQ(refused.parameter, parameter);
+  }
+  EXPECT_EQ(answer(R"({"messages":[{"role":"user","content":"a"}],"logprobs":true,
+                       "top_logprobs":21})")
+                .parameter,
+            "top_logprobs");
+}
+
+TEST(CompletionRequest, SizesAreLimited) {
+  const json message{{"role", "user"}, {"content", "a"}};
+  EXPECT_NO_THROW(parse({{"messages", json(kMaxMessages, message)}}, Endpoint::kChat));
+  EXPECT_THROW(parse({{"messages", json(kMaxMessages + 1, message)}}, Endpoint::kChat), ApiError);
+  const json part{{"type", "text"}, {"text", "a"}};
+  const auto parts = [&](std::size_t count) {
+    return json{{"messages", {{{"role", "user"}, {"content", json(count, part)}}}}};
+  };
+  EXPECT_NO_THROW(parse(parts(kMaxParts), Endpoint::kChat));
+  EXPECT_THROW(parse(parts(kMaxParts + 1), Endpoint::kChat), ApiError);
+  EXPECT_NO_THROW(parse({{"prompt", "a"}, {"stop", std::string(kMaxStopBytes, 'x')}}));
+  EXPECT_THROW(parse({{"prompt", "a"}, {"stop", std::string(kMaxStopBytes + 1, 'x')}}), ApiError);
+  EXPECT_NO_THROW(parse({{"prompt", "a"}, {"stop_token_ids", json(kMaxStopTokens, 1)}}));
+  EXPECT_THROW(parse({{"prompt", "a"}, {"stop_token_ids", json(kMaxStopTokens + 1, 1)}}), ApiError);
+}
+
+TEST(CompletionRequest, NestingIsLimitedBeforeItCanExhaustTheStack) {
+  const auto nested = [](std::size_t depth) {
+    return R"({"prompt":"a","model":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_EQ(refusal(nested(10)).parameter, "model");
+  EXPECT_EQ(refusal(nested(1'000'000)).reason, "the body is nested too deeply");
+  EXPECT_EQ(refusal(R"({"prompt":"a","x":)" + std::string(1'000'000, '[')).status, 400);
+  EXPECT_THROW(parse_rpc_method(R"({"method":)" + std::string(1'000'000, '[')), ApiError);
+}
+
+TEST(CompletionRequest, ARemoteCallIsItsMethod) {
+  EXPECT_EQ(parse_rpc_method(R"({"method":"reload_weights","args":[]})"), "reload_weights");
+  EXPECT_EQ(parse_rpc_method(R"({"method":7})"), "");
+  EXPECT_EQ(parse_rpc_method("{}"), "");
+  EXPECT_THROW(parse_rpc_method("x"), ApiError);
+}
+
+}  // namespace
+}  // namespace fo::refengine
