@@ -460,6 +460,25 @@ fatal_wake() {
   [ "$(complete "Hello" 20)" = "$before" ]
 }
 
+@test "an engine that starts asleep needs no room for its KV cache until it wakes" {
+  export GMS_SIM_VRAM=120MiB
+  start_gms
+  publish
+  start_engine one
+  local before one=$ENGINE
+  before=$(complete "Hello" 20)
+  start_engine two --start-asleep
+  [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
+  [ "$(http_status GET /health)" = 200 ]
+  [ "$(http_status POST /v1/completions '{"prompt":"a"}')" = 503 ]
+  [ "$(http_status POST /sleep)" = 200 ]
+  gms-stat --json --device 0 | grep -q '"ro_session_count": *1'
+  kill -KILL "$one"
+  wait_exit "$one"
+  [ "$(http_status POST /wake_up)" = 200 ]
+  [ "$(complete "Hello" 20)" = "$before" ]
+}
+
 @test "sleep takes its options from the query and not from a body" {
   start_gms
   publish

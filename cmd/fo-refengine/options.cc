@@ -36,6 +36,7 @@ void declare_serve(CLI::App& app, Options& options) {
                     "for a reader's lock, at waking")
       ->default_str("$GMS_REMAP_TIMEOUT_MS, else 30s");
   cli::add_duration(*sub, "--kv-retry", serve.kv_retry, "for a full device to make room");
+  sub->add_flag("--start-asleep", serve.start_asleep, "wait for /wake_up, without a KV cache");
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
                 "end (69) when the GMS goes away while awake");
   sub->add_option("--status-fd", serve.status_fd, "write events there as JSON lines")

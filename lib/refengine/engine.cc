@@ -51,6 +51,7 @@ std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelC
     rank.load_timeout = options.load_timeout;
     rank.remap_timeout = options.remap_timeout;
     rank.kv_retry = options.kv_retry;
+    rank.start_asleep = options.start_asleep;
     ranks.push_back(std::move(rank));
   }
   return ranks;
@@ -132,7 +133,8 @@ class Engine {
     model.step = [this](Generation::Step step) { return pipeline_->step(step); };
     model.sleep = [this] { return sleep(); };
     model.wake = [this](WakeTags tags) { return wake(tags); };
-    scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model));
+    scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model),
+                                             options_.start_asleep);
   }
 
   awaitable<void> sleep() {
@@ -158,11 +160,11 @@ class Engine {
     const double at = since_start(event.value("monotonic", 0.0));
     if (name == "weights_mapped") {
       ready_.weights_mapped_seconds = std::max(ready_.weights_mapped_seconds, at);
-    } else if (name == "kv_allocated") {
-      ready_.kv_allocated_seconds = std::max(ready_.kv_allocated_seconds, at);
       const std::uint32_t positions = event.value("positions", 0u);
       // The rank that holds the fewest limits all.
       ready_.positions = ready_.positions == 0 ? positions : std::min(ready_.positions, positions);
+    } else if (name == "kv_allocated") {
+      ready_.kv_allocated_seconds = std::max(ready_.kv_allocated_seconds, at);
     } else if (name == "gms_lost") {
       lose_gms(event.value("rank", 0u));
     }

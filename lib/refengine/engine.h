@@ -31,6 +31,8 @@ struct EngineOptions {
   base::Duration remap_timeout = std::chrono::seconds(30);
   base::Duration kv_retry = std::chrono::seconds(5);
   bool exit_on_gms_loss = false;
+  /// Look at the weights and give them back: asleep from the start, without a KV cache.
+  bool start_asleep = false;
   /// This program's, for GET /version.
   std::string version;
   /// For events as JSON lines; -1: none.

@@ -56,7 +56,8 @@ std::string encode_setup(const RankOptions& options) {
               {"kv_bytes", options.kv_bytes},
               {"load_timeout", options.load_timeout.count()},
               {"remap_timeout", options.remap_timeout.count()},
-              {"kv_retry", options.kv_retry.count()}}
+              {"kv_retry", options.kv_retry.count()},
+              {"start_asleep", options.start_asleep}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -74,6 +75,7 @@ RankOptions decode_setup(std::string_view payload) {
     options.load_timeout = base::Duration(setup.at("load_timeout").get<std::int64_t>());
     options.remap_timeout = base::Duration(setup.at("remap_timeout").get<std::int64_t>());
     options.kv_retry = base::Duration(setup.at("kv_retry").get<std::int64_t>());
+    options.start_asleep = setup.at("start_asleep");
     return options;
   } catch (const json::exception& error) {
     throw Error(ExitStatus::kProtocol, std::string("read the set-up: ") + error.what());

@@ -25,6 +25,8 @@ struct RankOptions {
   base::Duration remap_timeout{};
   /// For a full device to make room for the KV cache.
   base::Duration kv_retry{};
+  /// Give the weights back once they were seen, and allocate no KV cache.
+  bool start_asleep = false;
   /// Work on copies in host memory, as on a real GPU, also where the driver is the simulated one.
   bool host_copies = false;
 };

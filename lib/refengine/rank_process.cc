@@ -30,6 +30,7 @@ void map_weights(Rank& rank) {
   rank.map_weights();
   json event = make_event("weights_mapped");
   event["bytes"] = rank.weight_bytes();
+  event["positions"] = rank.positions();
   tell(event);
 }
 
@@ -104,7 +105,11 @@ void serve() {
   if (!setup) return;
   Rank rank(decode_setup(setup->payload));
   map_weights(rank);
-  allocate_kv(rank);
+  if (rank.options().start_asleep) {
+    rank.unmap_weights();
+  } else {
+    allocate_kv(rank);
+  }
   write_frame(kEngineFd, FrameKind::kDone, {});
   for (;;) {
     if (!wait_for_engine(rank.gms_fd())) {

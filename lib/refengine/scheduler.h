@@ -42,8 +42,11 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     std::function<boost::asio::awaitable<void>(WakeTags)> wake;
   };
 
-  Scheduler(const boost::asio::any_io_executor& executor, Model model)
-      : model_(std::move(model)), changed_(executor) {}
+  Scheduler(const boost::asio::any_io_executor& executor, Model model, bool asleep = false)
+      : model_(std::move(model)),
+        changed_(executor),
+        phase_(asleep ? Phase::kAsleep : Phase::kAwake),
+        asleep_{asleep, asleep} {}
 
   /// What the engine works on and has worked on.
   struct Load {
@@ -96,7 +99,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Model model_;
   Condition changed_;
   std::list<Turn*> queue_;
-  Phase phase_ = Phase::kAwake;
+  Phase phase_;
   SleepMode mode_ = SleepMode::kAbort;
   WakeTags asleep_;
   /// How often the KV cache was lost.
