@@ -1,1 +1,747 @@
+#include "engine/publisher.h"
+
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_future.hpp>
+#include <cerrno>
+#include <csignal>
+#include <future>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "http/client.h"
+#include "http/support.h"
+#include "os/unix_socket.h"
+#include "support/failure.h"
+#include "support/fds.h"
+#include "support/temp_dir.h"
+
+namespace fo::engine {
+namespace {
+
+using base::ByteCount;
+using base::Deadline;
+using base::ExitStatus;
+using base::UniqueFd;
+using http::test::TestServer;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Deadline soon() { return Deadline::after(seconds(30)); }
+
+std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
+
+/// A publisher on a thread of its own.
+class TestPublisher {
+ public:
+  /// Runs `function` on the loop's thread.
+  template <typename Function>
+  auto call(Function function) {
+    std::packaged_task<decltype(function())()> task(std::move(function));
+    auto result = task.get_future();
+    boost::asio::post(loop_, [&task] { task(); });
+    return result.get();
+  }
+
+  explicit TestPublisher(const std::string& target, PublishedSockets inherited = {})
+      : publisher_(std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target)),
+        thread_([this] { loop_.run(); }) {
+    call([&] { publisher_->start(std::move(inherited)); });
+  }
+  ~TestPublisher() {
+    call([this] {
+      publisher_.reset();
+      work_.reset();
+    });
+    thread_.join();
+  }
+
+  /// Returns once draining has begun.
+  std::future<bool> drain(Deadline deadline = soon()) {
+    auto drained = run(publisher_->drain(deadline));
+    call([] {});
+    return drained;
+  }
+  template <typename Result>
+  std::future<Result> run(boost::asio::awaitable<Result> task) {
+    return boost::asio::co_spawn(loop_, std::move(task), boost::asio::use_future);
+  }
+  PublishedSockets take() {
+    return call([this] { return publisher_->take(); });
+  }
+  void resume() {
+    call([this] { publisher_->resume(); });
+  }
+  std::uint16_t port() {
+    return call([this] { return publisher_->port(); });
+  }
+  std::size_t connections() {
+    return call([this] { return publisher_->connections(); });
+  }
+  std::size_t busy() {
+    return call([this] { return publisher_->busy(); });
+  }
+
+ private:
+  boost::asio::io_context loop_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      loop_.get_executor()};
+  std::unique_ptr<Publisher> publisher_;
+  std::thread thread_;
+};
+
+/// One end of a connection, in bytes.
+class Peer {
+ public:
+  Peer() = default;
+  explicit Peer(UniqueFd fd) : fd_(std::move(fd)) {}
+  static Peer connect(std::uint16_t port) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    connect(fd.get(), port);
+    return Peer(std::move(fd));
+  }
+  static void connect(int fd, std::uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// False when the other end has gone.
+  bool send(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      text.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    return true;
+  }
+  void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
+  void close() { fd_.reset(); }
+  /// With a reset.
+  void break_off() {
+    const linger at_once{1, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    fd_.reset();
+  }
+
+  /// Up to and with `text`; what there was, where the connection ends before.
+  std::string read_until(std::string_view text) {
+    while (got_.find(text) == std::string::npos && receive()) {
+    }
+    return cut(got_.find(text) == std::string::npos ? got_.size() : got_.find(text) + text.size());
+  }
+  std::string read(std::size_t count) {
+    while (got_.size() < count && receive()) {
+    }
+    return cut(count);
+  }
+  std::string read_to_end() {
+    while (receive()) {
+    }
+    return cut(got_.size());
+  }
+  /// How the connection ended: 0, or the errno of the read.
+  [[nodiscard]] int end() const { return end_; }
+
+ private:
+  std::string cut(std::size_t count) {
+    std::string head = got_.substr(0, count);
+    got_.erase(0, count);
+    return head;
+  }
+  bool receive() {
+    pollfd ready{fd_.get(), POLLIN, 0};
+    if (::poll(&ready, 1, soon().poll_timeout()) != 1) {
+      ADD_FAILURE() << "nothing came after " << got_.size() << " bytes";
+      return false;
+    }
+    char buffer[65536];
+    const ssize_t count = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    end_ = count < 0 ? errno : 0;
+    if (count <= 0) return false;
+    got_.append(buffer, static_cast<std::size_t>(count));
+    return true;
+  }
+
+  UniqueFd fd_;
+  std::string got_;
+  int end_ = -1;
+};
+
+/// An engine whose bytes the test says itself.
+class RawEngine {
+ public:
+  RawEngine() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener_.get(), generic, size), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1024), 0);
+    EXPECT_EQ(::getsockname(listener_.get(), generic, &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  [[nodiscard]] std::string target() const { return local(port_); }
+  [[nodiscard]] Peer accept() const {
+    if (!has_client(soon())) ADD_FAILURE() << "no connection came";
+    return Peer(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  }
+  [[nodiscard]] bool has_client(const Deadline& deadline) const {
+    pollfd ready{listener_.get(), POLLIN, 0};
+    return ::poll(&ready, 1, deadline.poll_timeout()) == 1;
+  }
+
+ private:
+  UniqueFd listener_;
+  std::uint16_t port_ = 0;
+};
+
+/// An engine that answers everything with `name`, or with the request's body where there is one.
+class HttpEngine : public TestServer {
+ public:
+  explicit HttpEngine(const std::string& name)
+      : TestServer([name](const http::Request& request,
+                          http::Reply& reply) -> http::test::awaitable<void> {
+          reply.answer({200, "text/plain", request.body.empty() ? name : request.body, {}});
+          co_return;
+        }) {}
+  [[nodiscard]] std::string target() const { return local(port()); }
+};
+
+const std::string kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+void await(const std::function<bool()>& condition) {
+  const Deadline deadline = soon();
+  while (!condition()) {
+    ASSERT_FALSE(deadline.expired());
+    std::this_thread::yield();
+  }
+}
+
+bool is_done(const std::future<bool>& future) {
+  return future.wait_for(seconds(0)) == std::future_status::ready;
+}
+
+std::string random_bytes(std::size_t size) {
+  std::mt19937_64 random(4);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+class Publishing : public test::FdCounting {
+ protected:
+  Publishing() { std::signal(SIGPIPE, SIG_IGN); }
+};
+
+TEST_F(Publishing, CarriesTenMebibytesBothWays) {
+  const HttpEngine engine("A");
+  TestPublisher publisher(engine.target());
+  http::FetchOptions options;
+  options.body = random_bytes(10 * base::kMiB);
+  const http::Response response =
+      http::fetch("POST", "http://" + local(publisher.port()) + "/", soon(), options);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_TRUE(response.body == options.body);
+}
+
+TEST_F(Publishing, CarriesWhatIsNoHttpBothWaysAtOnce) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  const std::string up = "\x16\x03\n" + random_bytes(10 * base::kMiB);
+  const std::string down = random_bytes(10 * base::kMiB + 7);
+  std::thread sender([&] {
+    EXPECT_TRUE(client.send(up));
+    client.finish();
+  });
+  Peer engine = raw.accept();
+  std::thread answerer([&] {
+    EXPECT_TRUE(engine.send(down));
+    engine.finish();
+  });
+  std::string got;
+  std::thread receiver([&] { got = engine.read_to_end(); });
+  EXPECT_TRUE(client.read_to_end() == down);
+  for (std::thread* thread : {&sender, &answerer, &receiver}) thread->join();
+  EXPECT_TRUE(got == up);
+  EXPECT_EQ(engine.end(), 0);
+  EXPECT_EQ(client.end(), 0);
+}
+
+TEST_F(Publishing, ReachesAnEngineOnAUnixSocket) {
+  const test::TempDir folder;
+  HttpEngine engine("unix");
+  engine.listen_unix(folder.path("engine.sock"));
+  TestPublisher publisher(folder.path("engine.sock"));
+  EXPECT_EQ(http::fetch("GET", "http://" + local(publisher.port()) + "/", soon()).body, "unix");
+}
+
+TEST_F(Publishing, WaitsForAnEngineWhoseQueueIsFull) {
+  const test::TempDir folder;
+  const std::string path = folder.path("engine.sock");
+  const UniqueFd listener = os::listen_unix(path, 0600, 0);
+  const UniqueFd before_us = os::connect_unix(path, soon());
+  TestPublisher publisher(path);
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  await([&] { return publisher.connections() == 1; });
+  const UniqueFd first(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  pollfd ready{listener.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
+  Peer engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  EXPECT_EQ(engine.read(kGet.size()), kGet);
+}
+
+TEST_F(Publishing, PassesEveryPieceOnAtOnce) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  Peer engine;
+  for (const char& c : kGet) {
+    client.send(std::string_view(&c, 1));
+    if (&c == kGet.data()) engine = raw.accept();
+    EXPECT_EQ(engine.read(1), std::string(1, c));
+  }
+  engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.read_until("\r\n\r\n");
+  for (int i = 0; i < 200; ++i) {
+    const std::string token = "a\r\ndata: " + std::to_string(1000 + i) + "\r\n";
+    engine.send(token);
+    EXPECT_EQ(client.read(token.size()), token);
+  }
+  EXPECT_EQ(publisher.busy(), 1U);
+  engine.send("0\r\n\r\n");
+  EXPECT_EQ(client.read(5), "0\r\n\r\n");
+  EXPECT_EQ(publisher.busy(), 0U);
+}
+
+TEST_F(Publishing, KeepsHalfClose) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send("GET / HTTP/1.0\r\n\r\n");
+  client.finish();
+  Peer engine = raw.accept();
+  EXPECT_EQ(engine.read_to_end(), "GET / HTTP/1.0\r\n\r\n");
+  for (const char* part : {"HTTP/1.0 200 OK\r\n\r\n", "the whole ", "answer"}) {
+    engine.send(part);
+    EXPECT_EQ(client.read(std::string_view(part).size()), part);
+  }
+  engine.close();
+  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_EQ(client.end(), 0);
+  await([&] { return publisher.connections() == 0; });
+}
+
+TEST_F(Publishing, TheEnginesEndReachesTheClient) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  engine.send("HTTP/1.1 200 OK\r\n\r\nuntil the end");
+  engine.close();
+  EXPECT_TRUE(client.read_to_end().ends_with("until the end"));
+  EXPECT_EQ(client.end(), 0);
+  client.close();
+  await([&] { return publisher.connections() == 0; });
+  // One that the engine finds idle for too long.
+  client = Peer::connect(publisher.port());
+  client.send(kGet);
+  engine = raw.accept();
+  engine.read(kGet.size());
+  engine.send(kOk);
+  engine.close();
+  EXPECT_EQ(client.read_to_end(), kOk);
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_EQ(publisher.connections(), 0U);
+}
+
+TEST_F(Publishing, PassesResetsOn) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  engine.break_off();
+  client.read_to_end();
+  EXPECT_EQ(client.end(), ECONNRESET);
+  client = Peer::connect(publisher.port());
+  client.send(kGet);
+  engine = raw.accept();
+  engine.read(kGet.size());
+  client.break_off();
+  engine.read_to_end();
+  EXPECT_EQ(engine.end(), ECONNRESET);
+  await([&] { return publisher.connections() == 0; });
+}
+
+TEST_F(Publishing, DeliversAnAnswerThatCameBeforeTheRequestsEnd) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send("POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
+  Peer engine = raw.accept();
+  engine.read_until("\r\n\r\n");
+  const std::string refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
+  engine.send(refusal);
+  EXPECT_EQ(client.read(refusal.size()), refusal);
+  engine.close();
+  while (client.send(std::string(100000, 'x'))) {
+  }
+  await([&] { return publisher.connections() == 0; });
+}
+
+TEST_F(Publishing, ResetsClientsOfADeadEngine) {
+  std::string target;
+  { target = RawEngine().target(); }
+  TestPublisher publisher(target);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 50; ++i) {
+    Peer client = Peer::connect(publisher.port());
+    client.send(kGet);
+    client.read_to_end();
+    EXPECT_EQ(client.end(), ECONNRESET);
+  }
+  EXPECT_EQ(publisher.connections(), 0U);
+  // Said once a second at most.
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(
+      said.starts_with("fo: warning: connect to engine '" + target + "': Connection refused\n"))
+      << said;
+  EXPECT_LT(std::count(said.begin(), said.end(), '\n'), 40) << said;
+}
+
+TEST_F(Publishing, AClientThatSaysNothingNeedsNoEngine) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  {
+    const Peer client = Peer::connect(publisher.port());
+    await([&] { return publisher.connections() == 1; });
+    EXPECT_EQ(publisher.busy(), 0U);
+  }
+  await([&] { return publisher.connections() == 0; });
+  EXPECT_FALSE(raw.has_client(Deadline::after(seconds(0))));
+}
+
+TEST_F(Publishing, AClientThatDoesNotReadHoldsTheEngineBack) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  std::size_t sent = 0;
+  const std::string part = random_bytes(100000);
+  pollfd writable{engine.fd(), POLLOUT, 0};
+  while (sent < 256 * base::kMiB && ::poll(&writable, 1, 300) == 1) {
+    const ssize_t count = ::send(engine.fd(), part.data(), part.size(), MSG_DONTWAIT);
+    if (count > 0) sent += static_cast<std::size_t>(count);
+  }
+  EXPECT_LT(sent, 256 * base::kMiB);
+  engine.close();
+  EXPECT_EQ(client.read_to_end().size(), sent);
+}
+
+TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
+  const HttpEngine engine("A");
+  TestPublisher publisher(engine.target());
+  std::vector<Peer> others;
+  for (int i = 0; i < 300; ++i) {
+    others.push_back(Peer::connect(publisher.port()));
+    if (i % 3 == 1) others.back().send("GET / HTT");
+    // This one never reads what it gets.
+    if (i % 3 == 2) others.back().send(kGet);
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(http::fetch("GET", "http://" + local(publisher.port()) + "/", soon()).body, "A");
+  }
+}
+
+TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
+  boost::asio::io_context io;
+  const auto make = [&](const std::string& address, const std::string& target) {
+    return test::failure_of([&] { Publisher(io.get_executor(), address, target); }).status;
+  };
+  EXPECT_EQ(make("x", "127.0.0.1:1"), ExitStatus::kUsage);
+  EXPECT_EQ(make("127.0.0.1:1", "somewhere:80"), ExitStatus::kUsage);
+  EXPECT_EQ(make("127.0.0.1:1", "/" + std::string(200, 'x')), ExitStatus::kUsage);
+  TestPublisher publisher("127.0.0.1:1");
+  Publisher second(io.get_executor(), local(publisher.port()), "127.0.0.1:1");
+  EXPECT_EQ(test::failure_of([&] { second.start(); }).status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(second.port(), 0U);
+}
+
+TEST_F(Publishing, OutlivesAWantOfDescriptors) {
+  const HttpEngine engine("A");
+  TestPublisher publisher(engine.target());
+  const std::uint16_t port = publisher.port();
+  std::vector<UniqueFd> clients(8);
+  for (UniqueFd& fd : clients) fd.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{static_cast<rlim_t>(clients.back().get()) + 3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (const UniqueFd& fd : clients) Peer::connect(fd.get(), port);
+  await([&] { return publisher.connections() > 0; });
+  EXPECT_LT(publisher.connections(), clients.size());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (UniqueFd& fd : clients) {
+    Peer client(std::move(fd));
+    client.send(kGet);
+    EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
+  }
+}
+
+TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
+  const HttpEngine first("A");
+  TestPublisher publisher(first.target());
+  Peer silent = Peer::connect(publisher.port());
+  Peer idle = Peer::connect(publisher.port());
+  idle.send(kGet);
+  idle.read_until("\r\n\r\nA");
+  await([&] { return publisher.connections() == 2; });
+  EXPECT_TRUE(publisher.drain().get());
+  // Said to nobody: it waits in the kernel.
+  idle.send(kGet);
+  Peer late = Peer::connect(publisher.port());
+  late.send(kGet);
+  PublishedSockets left = publisher.take();
+  EXPECT_TRUE(left.listener);
+  EXPECT_EQ(left.clients.size(), 2U);
+  EXPECT_EQ(publisher.connections(), 0U);
+  EXPECT_EQ(publisher.port(), 0U);
+  const HttpEngine next("B");
+  TestPublisher heir(next.target(), std::move(left));
+  silent.send(kGet);
+  for (Peer* client : {&silent, &idle, &late}) {
+    EXPECT_TRUE(client->read_until("\r\n\r\nB").ends_with("\r\n\r\nB"));
+  }
+}
+
+TEST_F(Publishing, ResumesAfterADrain) {
+  HttpEngine engine("A");
+  TestPublisher publisher(engine.target());
+  Peer client = Peer::connect(publisher.port());
+  for (int i = 0; i < 5; ++i) {
+    client.send(kGet);
+    client.read_until("\r\n\r\nA");
+    EXPECT_TRUE(publisher.drain().get());
+    await([&] { return engine.connections() == 0; });
+    client.send(kGet);
+    Peer late = Peer::connect(publisher.port());
+    late.send(kGet);
+    publisher.resume();
+    EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
+    EXPECT_TRUE(late.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
+  }
+}
+
+TEST_F(Publishing, DrainingWaitsForStreams) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.read_until("\r\n\r\n");
+  const std::future<bool> drained = publisher.drain();
+  for (int i = 0; i < 20; ++i) {
+    engine.send("5\r\ntoken\r\n");
+    EXPECT_EQ(client.read(10), "5\r\ntoken\r\n");
+    EXPECT_FALSE(is_done(drained));
+  }
+  engine.send("0\r\n\r\n");
+  EXPECT_EQ(client.read(5), "0\r\n\r\n");
+  drained.wait();
+  EXPECT_EQ(engine.read_to_end(), "");  // it was taken away
+  EXPECT_EQ(engine.end(), 0);
+  EXPECT_EQ(publisher.take().clients.size(), 1U);
+}
+
+TEST_F(Publishing, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  const std::string head = "POST / HTTP/1.1\r\nContent-Length: 200000\r\n\r\n";
+  const std::string body = random_bytes(200000);
+  client.send(head + body.substr(0, 100000));
+  Peer engine = raw.accept();
+  EXPECT_TRUE(engine.read(head.size() + 100000) == head + body.substr(0, 100000));
+  std::future<bool> drained = publisher.drain();
+  client.send(body.substr(100000) + kGet + kGet);
+  EXPECT_TRUE(engine.read(100000) == body.substr(100000));
+  EXPECT_FALSE(is_done(drained));
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_TRUE(drained.get());
+  EXPECT_EQ(engine.read_to_end(), "");
+  const RawEngine next;
+  TestPublisher heir(next.target(), publisher.take());
+  engine = next.accept();
+  EXPECT_EQ(engine.read(2 * kGet.size()), kGet + kGet);
+}
+
+TEST_F(Publishing, DrainingFinishesPipelinedRequests) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet + kGet + kGet);
+  Peer engine = raw.accept();
+  engine.read(3 * kGet.size());
+  std::future<bool> drained = publisher.drain();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(is_done(drained));
+    engine.send(kOk);
+    EXPECT_EQ(client.read(kOk.size()), kOk);
+  }
+  EXPECT_TRUE(drained.get());
+  EXPECT_EQ(publisher.take().clients.size(), 1U);
+}
+
+TEST_F(Publishing, DrainingEndsWithConnectionsThatEndWithTheirAnswer) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  Peer engine = raw.accept();
+  engine.read_until("\r\n\r\n");
+  std::future<bool> drained = publisher.drain();
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_FALSE(is_done(drained));
+  engine.close();
+  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_TRUE(drained.get());
+  EXPECT_TRUE(publisher.take().clients.empty());
+}
+
+TEST_F(Publishing, TheDeadlineCutsWhatIsInFlight) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer idle = Peer::connect(publisher.port());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  engine.send("HTTP/1.1 101 Switching Protocols\r\n\r\n");
+  client.read_until("\r\n\r\n");
+  await([&] { return publisher.connections() == 2; });
+  EXPECT_FALSE(publisher.drain(Deadline::after(milliseconds(50))).get());
+  client.read_to_end();
+  EXPECT_EQ(client.end(), ECONNRESET);
+  engine.read_to_end();
+  EXPECT_EQ(engine.end(), ECONNRESET);
+  EXPECT_EQ(publisher.take().clients.size(), 1U);
+}
+
+TEST_F(Publishing, DropsDrainedClientsThatLeave) {
+  const HttpEngine engine("A");
+  TestPublisher publisher(engine.target());
+  Peer leaves = Peer::connect(publisher.port());
+  Peer asks_and_leaves = Peer::connect(publisher.port());
+  await([&] { return publisher.connections() == 2; });
+  EXPECT_TRUE(publisher.drain().get());
+  leaves.close();
+  asks_and_leaves.send(kGet);
+  asks_and_leaves.finish();
+  PublishedSockets left = publisher.take();
+  EXPECT_EQ(left.clients.size(), 1U);
+  TestPublisher heir(engine.target(), std::move(left));
+  EXPECT_TRUE(asks_and_leaves.read_to_end().ends_with("\r\n\r\nA"));
+  await([&] { return heir.connections() == 0; });
+}
+
+TEST_F(Publishing, DestroyingItCutsEverything) {
+  const RawEngine raw;
+  auto publisher = std::make_unique<TestPublisher>(raw.target());
+  Peer idle = Peer::connect(publisher->port());
+  Peer client = Peer::connect(publisher->port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  await([&] { return publisher->connections() == 2 && publisher->busy() == 1; });
+  publisher.reset();
+  client.read_to_end();
+  EXPECT_EQ(client.end(), ECONNRESET);
+  idle.read_to_end();
+  EXPECT_EQ(idle.end(), 0);
+}
+
+// The whole way, again and again, under load: not one request fails.
+TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
+  const test::TempDir folder;
+  const HttpEngine engines[] = {HttpEngine("A"), HttpEngine("B")};
+  auto publisher = std::make_unique<TestPublisher>(engines[0].target());
+  const std::uint16_t port = publisher->port();
+  std::atomic<bool> ended = false;
+  std::atomic<int> answers[2] = {0, 0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&, i] {
+      Peer client = Peer::connect(port);
+      while (!ended) {
+        // One of them comes anew each time, one asks twice at a time.
+        if (i == 0) client = Peer::connect(port);
+        for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) client.send(kGet);
+        for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) {
+          const std::string head = client.read_until("\r\n\r\n");
+          ASSERT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\n")) << head;
+          const std::string name = client.read(1);
+          ASSERT_TRUE(name == "A" || name == "B") << name;
+          ++answers[name == "B"];
+        }
+      }
+    });
+  }
+  for (int round = 1; round <= 20; ++round) {
+    const int before = answers[(round + 1) % 2];
+    await([&] { return answers[(round + 1) % 2] >= before + 100; });
+    EXPECT_TRUE(publisher->drain().get());
+    PublishedSockets left = publisher->take();
+    const std::string path = folder.path("handover.sock");
+    auto given = publisher->run(offer_sockets(path, left, soon()));
+    boost::asio::io_context io;
+    PublishedSockets taken;
+    await([&] {
+      auto taking = boost::asio::co_spawn(io, take_sockets(path, soon()), boost::asio::use_future);
+      io.restart();
+      io.run();
+      taken = taking.get();
+      return taken.listener.valid();
+    });
+    EXPECT_TRUE(given.get());
+    publisher = std::make_unique<TestPublisher>(engines[round % 2].target(), std::move(taken));
+  }
+  await([&] { return answers[0] >= 1000 && answers[1] >= 1000; });
+  ended = true;
+  for (std::thread& client : clients) client.join();
+}
+
+}  // namespace
+}  // namespace fo::engine

@@ -13,10 +13,10 @@ using enum LifeEvent;
 
 TEST(EngineState, TheTableIsWalkedInEveryStateWithEveryEvent) {
   const std::map<std::pair<EngineState, LifeEvent>, EngineState> table{
-      {{kInit, kReady}, kStandby},      {{kInit, kServing}, kActive},
-      {{kStandby, kGranted}, kWaking},  {{kWaking, kServing}, kActive},
+      {{kInit, kReady}, kStandby},        {{kInit, kServing}, kActive},
+      {{kStandby, kGranted}, kWaking},    {{kWaking, kServing}, kActive},
       {{kActive, kHandedOver}, kStandby}, {{kInit, kEnded}, kDead},
-      {{kStandby, kEnded}, kDead},      {{kWaking, kEnded}, kDead},
+      {{kStandby, kEnded}, kDead},        {{kWaking, kEnded}, kDead},
       {{kActive, kEnded}, kDead},
   };
   for (const EngineState from : kAllStates) {
@@ -25,7 +25,9 @@ TEST(EngineState, TheTableIsWalkedInEveryStateWithEveryEvent) {
       const auto next = next_state(from, event);
       ASSERT_EQ(next.has_value(), expected != table.end())
           << state_name(from) << " " << static_cast<int>(event);
-      if (next) EXPECT_EQ(*next, expected->second);
+      if (next) {
+        EXPECT_EQ(*next, expected->second);
+      }
     }
   }
 }
