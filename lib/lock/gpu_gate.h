@@ -1,6 +1,5 @@
 // The last gate after a grant: the device really has the memory free that the engine will need.
-// A dead engine's driver may give memory back later than its locks. The driver is asked by the
-// private helper fo-gpu, so that this program can stay static.
+// A dead engine's driver may give memory back later than its locks.
 #pragma once
 
 #include <string>
@@ -8,12 +7,13 @@
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "lock/failover_lock.h"
+#include "lock/gpu_memory.h"
 
 namespace fo::lock {
 
 class GpuGate {
  public:
-  GpuGate(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
+  GpuGate(base::ByteCount wanted, int device) : memory_(wanted, device) {}
 
   /// Asks the device once, so that what can't work fails before the wait for the lock. False when
   /// `interrupt_fd` became readable. Throws kUnavailable where there is no helper, driver or such
@@ -26,20 +26,15 @@ class GpuGate {
   Outcome wait(FailoverLock& lock, const base::Deadline& deadline, int interrupt_fd);
 
   /// What the device said last.
-  [[nodiscard]] base::ByteCount free() const { return free_; }
+  [[nodiscard]] base::ByteCount free() const { return memory_.free(); }
   /// "device 0 has 1 GiB free of the 2 GiB wanted".
-  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string describe() const { return memory_.describe(); }
 
  private:
   // Waits up to `time`; false when there is still too little, or nobody answered.
   bool ask(base::Duration time, int interrupt_fd);
 
-  [[nodiscard]] std::string what() const;
-
-  base::ByteCount wanted_;
-  int device_;
-  base::ByteCount free_ = 0;
-  std::string uuid_;
+  GpuMemory memory_;
 };
 
 }  // namespace fo::lock
