@@ -123,7 +123,7 @@ void declare_remap(CLI::App& app, Options& options) {
   CLI::App* remap = add_probe(app, options, Options::Probe::kRemap, "remap",
                               "could an engine that sleeps wake on this layout?");
   cli::add_endpoint(*remap, options.endpoint);
-  remap->add_option("--expect-hash", probe.expect_hash, "the layout must have this hash")
+  remap->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
       ->type_name("HASH");
   add_timeout(*remap, probe.timeout, os::kProbeTime);
   add_wait(*remap, probe.wait);
@@ -159,7 +159,9 @@ void settle_remap(Options& options) {
                      ? gms::socket_link(gms::socket_dir_or_default(endpoint.socket_dir),
                                         endpoint.device, endpoint.tag)
                      : endpoint.socket;
-  if (!probe.expect_hash.empty() && !gms::is_layout_hash(probe.expect_hash)) {
+  if (!options.expect_hash) return;
+  probe.expect_hash = *options.expect_hash;
+  if (!gms::is_layout_hash(probe.expect_hash)) {
     throw base::Error(base::ExitStatus::kUsage, "--expect-hash " + base::quoted(probe.expect_hash) +
                                                     ": not 64 lower case hexadecimal digits");
   }

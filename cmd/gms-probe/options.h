@@ -29,6 +29,7 @@ struct Options {
   std::string lock_uri;
   gms::RemapProbe remap;
   cli::EndpointOptions endpoint;
+  std::optional<std::string> expect_hash;
   lock::GpuProbe gpu;
 };
 
