@@ -224,6 +224,21 @@ answer() {
   [ "${#stderr_lines[@]}" -eq 1 ]
 }
 
+@test "a peer that sends a byte now and then holds no probe up" {
+  local socket=$T/gms_0_slow.sock probe
+  # To a GMS client, the start of a long message.
+  printf 'printf "\\0\\0\\20\\0"\nwhile printf x; do sleep 0.05; done\n' >"$T/slow.sh"
+  start_bg slow socat "UNIX-LISTEN:$socket,fork" "EXEC:bash $T/slow.sh"
+  wait_for "[ -S $socket ]"
+  for probe in "sockets --tags slow" "remap --socket $socket" "lock --lock unix:$socket" \
+    "engine --url unix:$socket:/status" "http unix:$socket"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr timeout 20 gms-probe $probe
+    [ "$status" -eq 1 ] || { echo "status $status for: $probe"; return 1; }
+    [ "${#stderr_lines[@]}" -eq 1 ]
+  done
+}
+
 @test "http: --wait goes on until the answer is yes" {
   answer "503 Service Unavailable" ""
   http_server "$T/http.sock"

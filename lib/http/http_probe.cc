@@ -1,6 +1,5 @@
 #include "http/http_probe.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
