@@ -12,10 +12,18 @@ setup() {
 }
 
 @test "no probe, an unknown one and bad values are usage errors" {
+  local long
+  long=$(printf 'x%.0s' {1..120})
   for args in "" "no-such-probe" "sockets --devices x" "sockets --devices 0,0" "sockets --tags ,a" \
     "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h:1" \
-    "lock extra" \
-    "sockets --devices 0 --socket-dir $(printf 'x%.0s' {1..120})"; do
+    "lock extra" "sockets --devices 0 --socket-dir $long" \
+    "http" "http a b" "http unix:s --status 99" "http unix:s --status ok" "http unix:s --field a" \
+    "http unix:s --field =a" "http unix:s --timeout 1" "http ftp://127.0.0.1/" "http http://name/" \
+    "http unix:$long" "engine extra" "engine --state asleep" "engine --state active,no" \
+    "engine --url unix:s --id a" "engine --url unix:s --lock /l" "engine --url x" \
+    "engine --lock /$long" "engine --lock l" "remap --expect-hash x" "remap --socket x --tag t" \
+    "remap --socket $long" "remap --timeout soon" "remap extra" "gpu" "gpu --free lots" \
+    "gpu --free 1 --device x" "gpu --free 1 --timeout 1" "gpu extra"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-probe $args
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
@@ -146,4 +154,283 @@ setup() {
   [ "$stderr" = "gms-probe: warning: ask lock server '$T/lock.sock': no answer in time" ]
   kill -CONT "$lockd"
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
+}
+
+# --- http -----------------------------------------------------------------------------------------
+
+# http_server SOCKET: answers every request with the file $T/answer. answer STATUS BODY: what is in
+# it from now on.
+http_server() {
+  cat >"$T/answer.sh" <<'EOF'
+while IFS= read -r line && [ "${#line}" -gt 1 ]; do :; done
+cat "$1"
+EOF
+  start_bg http socat "UNIX-LISTEN:$1,fork" "EXEC:bash $T/answer.sh $T/answer"
+  wait_for "[ -S $1 ]"
+}
+answer() {
+  printf 'HTTP/1.1 %s\r\nContent-Length: %s\r\n\r\n%s' "$1" "${#2}" "$2" >"$T/answer.new"
+  mv "$T/answer.new" "$T/answer"
+}
+
+@test "http: any 2xx is yes, another status no, unless it is the one asked for" {
+  answer "204 No Content" ""
+  http_server "$T/http.sock"
+  run --separate-stderr gms-probe http "unix:$T/http.sock:/live"
+  [ "$status" -eq 0 ]
+  [ "$output" = "status 204" ]
+  [ "$stderr" = "" ]
+  answer "503 Service Unavailable" '{"status":"notready"}'
+  run --separate-stderr gms-probe http "unix:$T/http.sock:/live"
+  [ "$status" -eq 1 ]
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/http.sock:/live': status 503 instead of 2xx" ]
+  run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --status 503 --json
+  [ "$output" = '{"result":"yes","status":503}' ]
+  run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --json -q
+  [ "$output" = '{"reason":"fetch '"'unix:$T/http.sock:/live'"': status 503 instead of 2xx","result":"no","status":503}' ]
+  [ "$stderr" = "" ]
+}
+
+@test "http: fields of the JSON have to be as asked for, all of them" {
+  answer "200 OK" '{"status":"ready","endpoints":{"generate":"ready"},"list":[1,2.5,true,null]}'
+  http_server "$T/http.sock"
+  local url=unix:$T/http.sock:/health
+  run -0 gms-probe http "$url" --field status=ready --field endpoints.generate=ready \
+    --field list.0=1 --field list.1=2.5 --field list.2=true --field list.3=null
+  run --separate-stderr gms-probe http --field status=ready --field list.0=2 "$url"
+  [ "$status" -eq 1 ]
+  [ "$stderr" = "gms-probe: warning: fetch '$url': field 'list.0' is '1' instead of '2'" ]
+  run -1 --separate-stderr gms-probe http "$url" --field endpoints=ready
+  [ "$stderr" = "gms-probe: warning: fetch '$url': no value at field 'endpoints'" ]
+  answer "200 OK" 'ready'
+  run -1 --separate-stderr gms-probe http "$url" --field status=ready
+  [ "$stderr" = "gms-probe: warning: fetch '$url': not JSON" ]
+}
+
+@test "http: nobody there, a server that hangs, dribbles or talks nonsense is no" {
+  run -1 --separate-stderr gms-probe http "unix:$T/none.sock"
+  [ "$stderr" = "gms-probe: warning: connect to socket '$T/none.sock': No such file or directory" ]
+  silent_server "$T/silent.sock"
+  run -1 --separate-stderr gms-probe http "unix:$T/silent.sock" --timeout 200ms
+  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/silent.sock': timed out" ]
+  printf 'printf "HTTP/1.1 200 OK\\r\\n\\r\\n"\nwhile echo x; do sleep 0.05; done\n' >"$T/slow.sh"
+  start_bg slow socat "UNIX-LISTEN:$T/slow.sock,fork" "EXEC:bash $T/slow.sh"
+  wait_for "[ -S $T/slow.sock ]"
+  run -1 --separate-stderr gms-probe http "unix:$T/slow.sock" --timeout 200ms
+  [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/slow.sock': timed out" ]
+  echo_server "$T/echo.sock"
+  run -1 --separate-stderr gms-probe http "unix:$T/echo.sock"
+  [ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "a peer that sends a byte now and then holds no probe up" {
+  local socket=$T/gms_0_slow.sock probe
+  # To a GMS client, the start of a long message.
+  printf 'printf "\\0\\0\\20\\0"\nwhile printf x; do sleep 0.05; done\n' >"$T/slow.sh"
+  start_bg slow socat "UNIX-LISTEN:$socket,fork" "EXEC:bash $T/slow.sh"
+  wait_for "[ -S $socket ]"
+  for probe in "sockets --tags slow" "remap --socket $socket" "lock --lock unix:$socket" \
+    "engine --url unix:$socket:/status" "http unix:$socket"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr timeout 20 gms-probe $probe
+    [ "$status" -eq 1 ] || { echo "status $status for: $probe"; return 1; }
+    [ "${#stderr_lines[@]}" -eq 1 ]
+  done
+}
+
+@test "http: --wait goes on until the answer is yes" {
+  answer "503 Service Unavailable" ""
+  http_server "$T/http.sock"
+  start_bg probe gms-probe http "unix:$T/http.sock:/health" --wait 30s
+  local probe=$BG_PID
+  wait_for "grep -q gms-probe /proc/$probe/comm"
+  answer "200 OK" ""
+  wait_exit "$probe"
+  [ "$status" -eq 0 ]
+  [ "$(cat "$T/probe.out")" = "status 200" ]
+  [ ! -s "$T/probe.err" ]
+}
+
+# --- engine ---------------------------------------------------------------------------------------
+
+@test "engine: found beside the lock, by its id" {
+  export FAILOVER_LOCK_PATH=$T/lock
+  answer "200 OK" '{"state":"standby","id":"engine-1","since":1763750000.5}'
+  http_server "$T/lock.engine-1.sock"
+  ENGINE_ID=1 run --separate-stderr gms-probe engine
+  [ "$status" -eq 0 ]
+  [ "$output" = standby ]
+  [ "$stderr" = "" ]
+  run -0 gms-probe engine --id engine-1 --state standby,active --json
+  [ "$output" = '{"id":"engine-1","result":"yes","since":1763750000.5,"state":"standby"}' ]
+  run -0 gms-probe engine --lock "flock:$T/lock" --id engine-1
+  # What comes from the environment gives way to the URL.
+  run -0 gms-probe engine --url "unix:$T/lock.engine-1.sock:/status"
+  [ "$output" = standby ]
+}
+
+@test "engine: another state, a dead engine and none at all are no" {
+  export FAILOVER_LOCK_PATH=$T/lock
+  local url=unix:$T/lock.engine-0.sock:/status
+  run --separate-stderr gms-probe engine
+  [ "$status" -eq 1 ]
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.engine-0.sock': No such file or directory" ]
+  answer "200 OK" '{"state":"waking"}'
+  http_server "$T/lock.engine-0.sock"
+  run -1 --separate-stderr gms-probe engine --state active,standby
+  [ "$stderr" = "gms-probe: warning: engine at '$url': waking" ]
+  run -1 --separate-stderr gms-probe engine --state active --json -q
+  [ "$output" = '{"id":null,"reason":"engine at '"'$url'"': waking","result":"no","since":null,"state":"waking"}' ]
+  answer "200 OK" '{"state":"dead"}'
+  run -1 --separate-stderr gms-probe engine
+  [ "$stderr" = "gms-probe: warning: engine at '$url': dead" ]
+  run -0 gms-probe engine --state dead
+  answer "200 OK" '{"state":"confused"}'
+  run -1 --separate-stderr gms-probe engine
+  [ "$stderr" = "gms-probe: warning: fetch '$url': status 200, not an engine's state" ]
+}
+
+@test "engine: --wait goes on until it is in the state" {
+  export FAILOVER_LOCK_PATH=$T/lock
+  start_bg probe gms-probe engine --state active --wait 30s
+  local probe=$BG_PID
+  answer "200 OK" '{"state":"standby"}'
+  http_server "$T/lock.engine-0.sock"
+  run -1 gms-probe engine --state active
+  kill -0 "$probe"
+  answer "200 OK" '{"state":"active"}'
+  wait_exit "$probe"
+  [ "$status" -eq 0 ]
+  [ "$(cat "$T/probe.out")" = active ]
+}
+
+@test "engine: ids that name no socket are 78" {
+  local id
+  for id in "" "a/b" "a:b"; do
+    run -78 --separate-stderr gms-probe engine --lock "$T/lock" --id "$id"
+    [[ $stderr == "gms-probe: error: "* ]]
+  done
+  ENGINE_ID=first run -78 --separate-stderr gms-probe engine --lock "$T/lock"
+  [ "$stderr" = "gms-probe: error: read ENGINE_ID 'first': not a non-negative number" ]
+}
+
+# --- remap ----------------------------------------------------------------------------------------
+
+@test "remap: yes for a published layout with the right hash" {
+  start_gms --tags weights --devices 0
+  local socket=$T/gms_0_weights.sock hash
+  run -1 --separate-stderr gms-probe remap --timeout 200ms
+  [ "$stderr" = "gms-probe: warning: GMS at '$socket': no reader's lock in time" ]
+  publish "$socket" 1000
+  hash=$(stat_field memory_layout_hash --socket "$socket")
+  GMS_DRIVER=/nonexistent run --separate-stderr gms-probe remap
+  [ "$status" -eq 0 ]
+  [ "$output" = "could wake: layout $hash" ]
+  [ "$stderr" = "" ]
+  run -0 gms-probe remap --socket "$socket" --expect-hash "$hash" --json
+  [ "$output" = '{"memory_layout_hash":"'"$hash"'","result":"yes"}' ]
+}
+
+@test "remap: an empty hash is no hash" {
+  run -64 --separate-stderr gms-probe remap --expect-hash ""
+  [ "${stderr_lines[0]}" = "gms-probe: error: --expect-hash '': not 64 lower case hexadecimal digits" ]
+}
+
+@test "remap: no for a stale layout, no server, a silent and an odd one" {
+  local socket=$T/gms_0_weights.sock hash other
+  run --separate-stderr gms-probe remap
+  [ "$status" -eq 1 ]
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-probe: warning: connect to socket '$socket': No such file or directory" ]
+  start_gms --tags weights --devices 0
+  publish "$socket" 1000
+  hash=$(stat_field memory_layout_hash --socket "$socket")
+  other=$(printf 'a%.0s' {1..64})
+  run -1 --separate-stderr gms-probe remap --expect-hash "$other"
+  [ "$stderr" = "gms-probe: warning: GMS at '$socket': layout $hash instead of $other" ]
+  silent_server "$T/silent.sock"
+  run -1 --separate-stderr gms-probe remap --socket "$T/silent.sock" --timeout 200ms
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  echo_server "$T/echo.sock"
+  run -1 --separate-stderr gms-probe remap --socket "$T/echo.sock"
+  [ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "remap: --wait goes on until there is a layout" {
+  start_bg probe gms-probe remap --wait 30s --timeout 100ms
+  local probe=$BG_PID
+  start_gms --tags weights --devices 0
+  publish "$T/gms_0_weights.sock" 1000
+  wait_exit "$probe"
+  [ "$status" -eq 0 ]
+  [[ $(cat "$T/probe.out") == "could wake: layout "* ]]
+}
+
+# --- gpu ------------------------------------------------------------------------------------------
+
+# fill SIZE: a server that holds so much of device 0. empty: it dies.
+fill() {
+  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
+  start_bg filler gms-serve --socket-path "$T/filler.sock" --device 0
+  FILLER=$BG_PID
+  wait_for "[ -S $T/filler.sock ]"
+  publish "$T/filler.sock" "$1"
+}
+empty() {
+  # shellcheck disable=SC2046  # many pids
+  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
+}
+
+@test "gpu: yes while so much is free, no while it is not" {
+  fill $((48 << 20))
+  run --separate-stderr gms-probe gpu --free 16MiB
+  [ "$status" -eq 0 ]
+  [ "$output" = "16 MiB free" ]
+  [ "$stderr" = "" ]
+  run -0 gms-probe gpu --free 60MiB --device 1 --json
+  [ "$output" = '{"free":67108864,"result":"yes"}' ]
+  run --separate-stderr gms-probe gpu --free 60MiB
+  [ "$status" -eq 1 ]
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-probe: warning: device 0 has 16 MiB free of the 60 MiB wanted" ]
+  run -1 gms-probe gpu --free 60MiB --json -q --wait 100ms
+  [ "$output" = '{"free":16777216,"reason":"device 0 has 16 MiB free of the 60 MiB wanted","result":"no"}' ]
+}
+
+@test "gpu: --wait goes on until it is free" {
+  fill $((48 << 20))
+  start_bg probe gms-probe gpu --free 60MiB --wait 30s
+  local probe=$BG_PID
+  wait_for "pgrep -P $probe fo-gpu"
+  empty
+  wait_exit "$probe"
+  [ "$status" -eq 0 ]
+  [ "$(cat "$T/probe.out")" = "64 MiB free" ]
+}
+
+@test "gpu: what can't be asked is 69, more than the device has 64" {
+  export GMS_SIM_VRAM=64MiB
+  run --separate-stderr gms-probe gpu --free 1MiB --device 9
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-probe: error: ask for the free memory of device 9: "* ]]
+  GMS_DRIVER=/nonexistent/libcuda.so.1 run -69 --separate-stderr gms-probe gpu --free 1MiB
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  FO_LIBEXEC_DIR=$T run --separate-stderr gms-probe gpu --free 1MiB
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-probe: error: use helper program '$T/fo-gpu': "* ]]
+  run --separate-stderr gms-probe gpu --free 65MiB
+  [ "$status" -eq 64 ]
+  [[ ${stderr_lines[0]} == "gms-probe: error: ask for the free memory of device 0: "*"68157440 bytes wanted, it has 67108864" ]]
+}
+
+# That the helper is gone, too, is seen to at the end of every test.
+@test "gpu: a driver that hangs is 69 in time" {
+  mkdir "$T/bin"
+  printf '#!/bin/sh\nexec sleep 1000\n' >"$T/bin/fo-gpu"
+  chmod +x "$T/bin/fo-gpu"
+  FO_LIBEXEC_DIR=$T/bin run --separate-stderr gms-probe gpu --free 1MiB --timeout 200ms
+  [ "$status" -eq 69 ]
+  [ "$stderr" = "gms-probe: error: ask for the free memory of device 0: no answer in time" ]
 }

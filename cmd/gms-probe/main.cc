@@ -2,10 +2,6 @@
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"
-#include "gms/endpoint.h"
-#include "gms/probe.h"
-#include "lock/lock_probe.h"
-#include "lock/lock_uri.h"
 #include "options.h"
 #include "os/log.h"
 
@@ -13,47 +9,74 @@ namespace {
 
 using namespace fo;
 using base::ExitStatus;
+using gms_probe::Options;
 
-// `text` is for a yes. A no is an answer, not an error of ours: -q silences its reason.
+// One line for a yes.
+std::string to_text(const gms::SocketsAnswer& answer) {
+  return std::to_string(answer.sockets) + " sockets answer";
+}
+
+std::string to_text(const http::HttpAnswer& answer) {
+  return "status " + std::to_string(answer.status.value_or(0));
+}
+
+std::string to_text(const engine::EngineAnswer& answer) {
+  return answer.state ? std::string(state_name(*answer.state)) : "";
+}
+
+std::string to_text(const lock::LockAnswer& answer) {
+  if (!answer.holder) return "free";
+  return answer.holder->empty() ? "held" : "held by " + *answer.holder;
+}
+
+std::string to_text(const gms::RemapAnswer& answer) {
+  return "could wake: layout " + answer.memory_layout_hash;
+}
+
+std::string to_text(const lock::GpuAnswer& answer) {
+  return base::format_size(answer.free) + " free";
+}
+
+// A no is an answer, not an error of ours: -q silences its reason.
 template <typename Answer>
-int tell(const Answer& answer, const cli::CommonOptions& common, const std::string& text) {
+ExitStatus tell(const Answer& answer, const cli::CommonOptions& common) {
   if (common.json) {
     cli::print_line(to_json(answer));
   } else if (answer.yes) {
-    cli::print_line(text);
+    cli::print_line(to_text(answer));
   }
   if (!answer.yes) os::log(os::LogLevel::kWarning, "{}", answer.reason);
-  return base::to_int(answer.yes ? ExitStatus::kOk : ExitStatus::kNo);
+  return answer.yes ? ExitStatus::kOk : ExitStatus::kNo;
 }
 
-int probe_sockets(gms_probe::Options& options) {
-  gms::SocketsProbe& probe = options.sockets;
-  probe.socket_dir = gms::socket_dir_or_default(probe.socket_dir);
-  const gms::SocketsAnswer answer = gms::probe_sockets(probe);
-  return tell(answer, options.common, std::to_string(answer.sockets) + " sockets answer");
-}
-
-int probe_lock(gms_probe::Options& options) {
-  options.lock.lock = lock::parse_lock_uri(options.lock_uri);
-  const lock::LockAnswer answer = lock::probe_lock(options.lock);
-  const std::string holder = answer.holder.value_or("");
-  return tell(answer, options.common,
-              !answer.holder   ? "free"
-              : holder.empty() ? "held"
-                               : "held by " + holder);
+ExitStatus probe(Options& options) {
+  gms_probe::settle(options);
+  const cli::CommonOptions& common = options.common;
+  switch (options.probe) {
+    case Options::Probe::kSockets:
+      return tell(gms::probe_sockets(options.sockets), common);
+    case Options::Probe::kHttp:
+      return tell(http::probe_http(options.http), common);
+    case Options::Probe::kEngine:
+      return tell(engine::probe_engine(options.engine), common);
+    case Options::Probe::kLock:
+      return tell(lock::probe_lock(options.lock), common);
+    case Options::Probe::kRemap:
+      return tell(gms::probe_remap(options.remap), common);
+    case Options::Probe::kGpu:
+      break;
+  }
+  return tell(lock::probe_gpu(options.gpu), common);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  gms_probe::Options options;
+  Options options;
   const cli::Tool tool{.name = "gms-probe",
                        .summary = "Answer one probe with an exit status.",
                        .version = FO_VERSION};
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { gms_probe::declare(app, options); },
-      [&] {
-        return options.probe == gms_probe::Options::Probe::kLock ? probe_lock(options)
-                                                                 : probe_sockets(options);
-      });
+      [&] { return base::to_int(probe(options)); });
 }

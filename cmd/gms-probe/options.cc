@@ -1,34 +1,170 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 
+#include "base/error.h"
 #include "cli/options.h"
+#include "engine/status_socket.h"
+#include "gms/endpoint.h"
+#include "gms/remap_check.h"
+#include "lock/grant.h"
 #include "lock/lock_uri.h"
+#include "os/probe.h"
 
 namespace fo::gms_probe {
 namespace {
 
+// A driver takes longer to start than a server to answer.
+constexpr base::Duration kDriverTime = std::chrono::seconds(30);
+
+CLI::App* add_probe(CLI::App& app, Options& options, Options::Probe probe, const char* name,
+                    const char* question) {
+  CLI::App* sub = app.add_subcommand(name, question);
+  sub->callback([&options, probe] { options.probe = probe; });
+  return sub;
+}
+
+void add_wait(CLI::App& app, base::Duration& wait) {
+  cli::add_duration(app, "--wait", wait, "go on asking for this long");
+}
+
+void add_timeout(CLI::App& app, base::Duration& timeout, base::Duration value) {
+  timeout = value;
+  cli::add_duration(app, "--timeout", timeout, "for one answer");
+}
+
 void declare_sockets(CLI::App& app, Options& options) {
   gms::SocketsProbe& probe = options.sockets;
   probe.tags = {"weights", "kv_cache"};
-  CLI::App* sockets = app.add_subcommand("sockets", "does every GMS server answer?");
-  sockets->callback([&options] { options.probe = Options::Probe::kSockets; });
+  CLI::App* sockets =
+      add_probe(app, options, Options::Probe::kSockets, "sockets", "does every GMS server answer?");
   cli::add_socket_dir(*sockets, probe.socket_dir);
   cli::add_devices(*sockets, probe.devices, "devices to expect; all: those found in the folder");
   cli::add_tags(*sockets, probe.tags, "tags to expect, on each device");
   sockets->add_flag("--committed", probe.committed, "each must have a layout published, too");
-  cli::add_duration(*sockets, "--wait", probe.wait, "go on asking for this long");
+  add_wait(*sockets, probe.wait);
+}
+
+void declare_http(CLI::App& app, Options& options) {
+  http::HttpProbe& probe = options.http;
+  CLI::App* http =
+      add_probe(app, options, Options::Probe::kHttp, "http", "does this endpoint answer well?");
+  http->add_option("URL", probe.url, "http://HOST:PORT/PATH or unix:SOCKET:/PATH")
+      ->required()
+      ->type_name("");
+  http->add_option("--status", probe.status, "the status that is a yes; default: any 2xx")
+      ->check(CLI::Range(100, 599))
+      ->type_name("N");
+  http->add_option_function<std::vector<std::string>>(
+          "--field",
+          [&probe](const std::vector<std::string>& fields) {
+            for (const std::string& field : fields) {
+              const std::size_t equals = field.find('=');
+              if (equals == std::string::npos || equals == 0) {
+                throw CLI::ValidationError("--field", "'" + field + "' is not PATH=VALUE");
+              }
+              probe.fields.emplace_back(field.substr(0, equals), field.substr(equals + 1));
+            }
+          },
+          "its JSON must have this value there (a.b.0=x)")
+      ->allow_extra_args(false)
+      ->type_name("PATH=VALUE");
+  add_timeout(*http, probe.timeout, os::kProbeTime);
+  add_wait(*http, probe.wait);
+}
+
+void declare_engine(CLI::App& app, Options& options) {
+  engine::EngineProbe& probe = options.engine;
+  options.engine_lock = lock::kDefaultLockPath;
+  CLI::App* engine =
+      add_probe(app, options, Options::Probe::kEngine, "engine", "is this engine in that state?");
+  engine
+      ->add_option_function<std::vector<std::string>>(
+          "--state",
+          [&probe](const std::vector<std::string>& names) {
+            for (const std::string& name : names) {
+              const auto state = engine::parse_state(name);
+              if (!state) {
+                throw CLI::ValidationError("--state", "'" + name + "' is not an engine's state");
+              }
+              probe.states.push_back(*state);
+            }
+          },
+          "it must be in one of these; default: any but dead")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("STATE,...");
+  CLI::Option* lock = cli::add_lock(*engine, options.engine_lock);
+  CLI::Option* id =
+      engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
+          ->type_name("ID");
+  engine->add_option("--url", options.engine_url, "of its status page, in place of lock and id")
+      ->excludes(lock)
+      ->excludes(id)
+      ->type_name("URL");
+  add_timeout(*engine, probe.timeout, os::kProbeTime);
+  add_wait(*engine, probe.wait);
 }
 
 void declare_lock(CLI::App& app, Options& options) {
   lock::LockProbe& probe = options.lock;
   options.lock_uri = lock::kDefaultLockPath;
-  CLI::App* lock = app.add_subcommand("lock", "can the lock be asked for, and who holds it?");
-  lock->callback([&options] { options.probe = Options::Probe::kLock; });
+  CLI::App* lock = add_probe(app, options, Options::Probe::kLock, "lock",
+                             "can the lock be asked for, and who holds it?");
   cli::add_lock(*lock, options.lock_uri);
   lock->add_flag("--held", probe.held, "somebody must hold it");
   lock->add_option("--holder", probe.holder, "this one must hold it")->type_name("ID");
-  cli::add_duration(*lock, "--wait", probe.wait, "go on asking for this long");
+  add_wait(*lock, probe.wait);
+}
+
+void declare_remap(CLI::App& app, Options& options) {
+  gms::RemapProbe& probe = options.remap;
+  CLI::App* remap = add_probe(app, options, Options::Probe::kRemap, "remap",
+                              "could an engine that sleeps wake on this layout?");
+  cli::add_endpoint(*remap, options.endpoint);
+  remap->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
+      ->type_name("HASH");
+  add_timeout(*remap, probe.timeout, os::kProbeTime);
+  add_wait(*remap, probe.wait);
+}
+
+void declare_gpu(CLI::App& app, Options& options) {
+  lock::GpuProbe& probe = options.gpu;
+  CLI::App* gpu =
+      add_probe(app, options, Options::Probe::kGpu, "gpu", "has the device so much memory free?");
+  cli::add_size(*gpu, "--free", probe.wanted, "how much")->required()->default_str("");
+  gpu->add_option("--device", probe.device, "CUDA device")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str()
+      ->type_name("N");
+  add_timeout(*gpu, probe.timeout, kDriverTime);
+  add_wait(*gpu, probe.wait);
+}
+
+void settle_engine(Options& options) {
+  if (options.engine_url) {
+    options.engine.url = *options.engine_url;
+    return;
+  }
+  const std::string id = options.engine_id ? *options.engine_id : lock::lock_id_from_environment();
+  const lock::LockUri lock = lock::parse_lock_uri(options.engine_lock);
+  options.engine.url = "unix:" + engine::status_socket_path(lock, id) + ":/status";
+}
+
+void settle_remap(Options& options) {
+  const cli::EndpointOptions& endpoint = options.endpoint;
+  gms::RemapProbe& probe = options.remap;
+  probe.socket = endpoint.socket.empty()
+                     ? gms::socket_link(gms::socket_dir_or_default(endpoint.socket_dir),
+                                        endpoint.device, endpoint.tag)
+                     : endpoint.socket;
+  if (!options.expect_hash) return;
+  probe.expect_hash = *options.expect_hash;
+  if (!gms::is_layout_hash(probe.expect_hash)) {
+    throw base::Error(base::ExitStatus::kUsage, "--expect-hash " + base::quoted(probe.expect_hash) +
+                                                    ": not 64 lower case hexadecimal digits");
+  }
 }
 
 }  // namespace
@@ -36,7 +172,31 @@ void declare_lock(CLI::App& app, Options& options) {
 void declare(CLI::App& app, Options& options) {
   app.require_subcommand(1);
   declare_sockets(app, options);
+  declare_http(app, options);
+  declare_engine(app, options);
   declare_lock(app, options);
+  declare_remap(app, options);
+  declare_gpu(app, options);
+}
+
+void settle(Options& options) {
+  switch (options.probe) {
+    case Options::Probe::kSockets:
+      options.sockets.socket_dir = gms::socket_dir_or_default(options.sockets.socket_dir);
+      break;
+    case Options::Probe::kEngine:
+      settle_engine(options);
+      break;
+    case Options::Probe::kLock:
+      options.lock.lock = lock::parse_lock_uri(options.lock_uri);
+      break;
+    case Options::Probe::kRemap:
+      settle_remap(options);
+      break;
+    case Options::Probe::kHttp:
+    case Options::Probe::kGpu:
+      break;
+  }
 }
 
 }  // namespace fo::gms_probe

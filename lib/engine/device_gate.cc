@@ -36,18 +36,18 @@ awaitable<std::optional<std::vector<ByteCount>>> DeviceGate::measure() {
   asked_.clear();
   try {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
-      lock::GpuGate gate(0, devices_[i]);
+      lock::GpuMemory memory(0, devices_[i]);
       const Deadline deadline = Deadline::after(kStartTime);
-      std::vector<std::string> argv = gate.question(base::Duration::zero());
+      std::vector<std::string> argv = memory.question(base::Duration::zero());
       const auto answer = co_await children_.run_captured(std::move(argv), deadline);
       if (!answer) {
         throw base::Error(base::ExitStatus::kUnavailable, "ask for the free memory of device " +
                                                               std::to_string(devices_[i]) +
                                                               ": no answer in time");
       }
-      gate.hear(*answer);
-      free.push_back(gate.free());
-      asked_.push_back(std::move(gate));
+      memory.hear(*answer);
+      free.push_back(memory.free());
+      asked_.push_back(std::move(memory));
     }
   } catch (const base::Error& error) {
     asked_.clear();
@@ -80,18 +80,18 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     if (wanted_[i] == 0) continue;
     any = true;
-    lock::GpuGate gate = i < asked_.size() ? asked_[i] : lock::GpuGate(0, devices_[i]);
-    gate.want(wanted_[i]);
+    lock::GpuMemory memory = i < asked_.size() ? asked_[i] : lock::GpuMemory(0, devices_[i]);
+    memory.want(wanted_[i]);
     bool enough = false;
     while (!enough) {
       const base::Duration time = std::min(kSlice, deadline.remaining().value_or(kSlice));
       const Deadline answer_by = Deadline::after(time + kAnswerTime);
-      std::vector<std::string> argv = gate.question(time);
+      std::vector<std::string> argv = memory.question(time);
       const auto answer = co_await children_.run_captured(std::move(argv), answer_by);
-      enough = answer && gate.hear(*answer);
+      enough = answer && memory.hear(*answer);
       if (!enough && deadline.expired()) {
         throw base::Error(base::ExitStatus::kTryAgain,
-                          "wait for device memory: " + gate.describe());
+                          "wait for device memory: " + memory.describe());
       }
     }
   }

@@ -9,7 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/strong.h"
-#include "lock/gpu_gate.h"
+#include "lock/gpu_memory.h"
 
 namespace fo::engine {
 
@@ -21,13 +21,13 @@ class DeviceGate {
   DeviceGate(Children& children, std::vector<int> devices, std::optional<base::ByteCount> wanted);
 
   /// To be called before the engine is put to sleep, and after. Where the size was given, only
-  /// whether the devices can be asked is found out. Throws what GpuGate::prepare throws where the
-  /// size was given; otherwise there is no gate, and a warning.
+  /// whether the devices can be asked is found out. Throws what lock::GpuMemory::ask throws where
+  /// the size was given; otherwise there is no gate, and a warning.
   boost::asio::awaitable<void> before_sleep();
   boost::asio::awaitable<void> after_sleep();
 
-  /// Waits until every device has it free. False when there is no gate. Throws kTryAgain when
-  /// `deadline` passes, and what GpuGate::wait throws.
+  /// Waits until every device has it free. False when there is no memory. Throws kTryAgain when
+  /// `deadline` passes, and what lock::GpuMemory::ask throws.
   boost::asio::awaitable<bool> wait(base::Deadline deadline);
 
   /// The sizes, device by device.
@@ -43,7 +43,7 @@ class DeviceGate {
   std::vector<base::ByteCount> wanted_;
   std::vector<base::ByteCount> free_before_;
   // For their uuids, which make the later answers fast.
-  std::vector<lock::GpuGate> asked_;
+  std::vector<lock::GpuMemory> asked_;
 };
 
 }  // namespace fo::engine

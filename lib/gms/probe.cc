@@ -1,8 +1,5 @@
 #include "gms/probe.h"
 
-#include <poll.h>
-
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -10,31 +7,25 @@
 #include "base/error.h"
 #include "gms/discover.h"
 #include "gms/endpoint.h"
+#include "gms/remap_check.h"
 #include "gms/rpc_client.h"
+#include "os/probe.h"
 
 namespace fo::gms {
 namespace {
 
 using base::Deadline;
-using base::ExitStatus;
-
-constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
-constexpr base::Duration kInterval = std::chrono::milliseconds(50);
 
 // Why the server at `path` does not do; nullopt when it does.
 std::optional<std::string> failure_of(const std::string& path, bool committed) {
   try {
-    RpcClient rpc = RpcClient::connect(path, Deadline::after(kAnswerTime));
+    RpcClient rpc = RpcClient::connect(path, Deadline::after(os::kProbeTime));
     if (rpc.runtime_state().committed || !committed) return std::nullopt;
     return "GMS at " + base::quoted(path) + ": nothing is published";
   } catch (const RequestRefused& refusal) {
     return refusal.what();
   } catch (const base::Error& error) {
-    const ExitStatus status = error.status();
-    if (status != ExitStatus::kUnavailable && status != ExitStatus::kTryAgain &&
-        status != ExitStatus::kProtocol) {
-      throw;
-    }
+    if (!os::is_no(error)) throw;
     return error.what();
   }
 }
@@ -67,19 +58,42 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
   return answer;
 }
 
+RemapAnswer check_once(const RemapProbe& probe) {
+  RemapCheckRequest request;
+  request.socket = probe.socket;
+  request.expect_hash = probe.expect_hash;
+  RemapAnswer answer;
+  try {
+    const RemapCheck check = check_remap(request, Deadline::after(probe.timeout));
+    answer.yes = check.outcome.result == RemapResult::kOk;
+    answer.memory_layout_hash = check.memory_layout_hash;
+    answer.reason = check.outcome.reason;
+  } catch (const base::Error& error) {
+    if (!os::is_no(error)) throw;
+    answer.reason = error.what();
+  }
+  return answer;
+}
+
 }  // namespace
 
 SocketsAnswer probe_sockets(const SocketsProbe& probe) {
-  const Deadline deadline = Deadline::after(probe.wait);
-  for (;;) {
-    SocketsAnswer answer = ask_once(probe);
-    if (answer.yes || deadline.expired()) return answer;
-    ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
-  }
+  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
 }
 
 std::string to_json(const SocketsAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"sockets", answer.sockets}};
+  if (!answer.yes) out["reason"] = answer.reason;
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+RemapAnswer probe_remap(const RemapProbe& probe) {
+  return os::ask_until_yes(probe.wait, [&] { return check_once(probe); });
+}
+
+std::string to_json(const RemapAnswer& answer) {
+  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"memory_layout_hash", nullptr}};
+  if (!answer.memory_layout_hash.empty()) out["memory_layout_hash"] = answer.memory_layout_hash;
   if (!answer.yes) out["reason"] = answer.reason;
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -35,4 +35,28 @@ SocketsAnswer probe_sockets(const SocketsProbe& probe);
 
 std::string to_json(const SocketsAnswer& answer);
 
+struct RemapProbe {
+  std::string socket;
+  /// Another layout is a no; empty: any layout will do.
+  std::string expect_hash;
+  /// For the server's answers and for a reader's lock.
+  base::Duration timeout{};
+  /// How long to go on asking. A check that was begun in time has its own time.
+  base::Duration wait{};
+};
+
+struct RemapAnswer {
+  bool yes = false;
+  /// Of the layout that is published; empty where it was not told.
+  std::string memory_layout_hash;
+  /// For no: one line.
+  std::string reason;
+};
+
+/// Whether an engine that sleeps could wake now: check_remap() without the mapping. What that
+/// throws and is no answer, throws here, too.
+RemapAnswer probe_remap(const RemapProbe& probe);
+
+std::string to_json(const RemapAnswer& answer);
+
 }  // namespace fo::gms

@@ -69,6 +69,10 @@ class Fetch {
         error == beast::http::error::partial_message) {
       throw Error(ExitStatus::kUnavailable, what_ + ": the connection ended early");
     }
+    if (error == beast::http::error::body_limit) {
+      throw Error(ExitStatus::kProtocol, what_ + ": the answer is longer than " +
+                                             base::format_size(options_.response_limit));
+    }
     const bool garbage =
         error.category() == make_error_code(beast::http::error::bad_method).category();
     throw Error(garbage ? ExitStatus::kProtocol : ExitStatus::kUnavailable, what_, error);
@@ -130,10 +134,7 @@ class Fetch {
       body.size = piece.size();
       co_await beast::http::async_read_some(stream_, buffer, parser, result);
       if (error == beast::http::error::need_buffer) error = {};
-      if (error == beast::http::error::body_limit) {
-        throw Error(ExitStatus::kProtocol, what_ + ": the answer is longer than " +
-                                               base::format_size(options_.response_limit));
-      }
+      if (error == beast::http::error::body_limit) check(error);
       const std::string_view got(piece.data(), piece.size() - body.size);
       if (!options_.on_data) {
         response.body += got;

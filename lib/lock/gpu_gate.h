@@ -1,21 +1,19 @@
 // The last gate after a grant: the device really has the memory free that the engine will need.
-// A dead engine's driver may give memory back later than its locks. The driver is asked by the
-// private helper fo-gpu, so that this program can stay static.
+// A dead engine's driver may give memory back later than its locks.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "lock/failover_lock.h"
-#include "os/sibling.h"
+#include "lock/gpu_memory.h"
 
 namespace fo::lock {
 
 class GpuGate {
  public:
-  GpuGate(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
+  GpuGate(base::ByteCount wanted, int device) : memory_(wanted, device) {}
 
   /// Asks the device once, so that what can't work fails before the wait for the lock. False when
   /// `interrupt_fd` became readable. Throws kUnavailable where there is no helper, driver or such
@@ -27,27 +25,16 @@ class GpuGate {
   /// lock is lost. Throws when the device can't be asked any more.
   Outcome wait(FailoverLock& lock, const base::Deadline& deadline, int interrupt_fd);
 
-  /// For those who run the helper themselves: the command that asks, and waits for up to `time`,
-  /// and what its answer means: whether the memory is free. Throws as prepare() and wait() do.
-  [[nodiscard]] std::vector<std::string> question(base::Duration time) const;
-  bool hear(const os::Captured& answer);
-  void want(base::ByteCount wanted) { wanted_ = wanted; }
-
   /// What the device said last.
-  [[nodiscard]] base::ByteCount free() const { return free_; }
+  [[nodiscard]] base::ByteCount free() const { return memory_.free(); }
   /// "device 0 has 1 GiB free of the 2 GiB wanted".
-  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string describe() const { return memory_.describe(); }
 
  private:
   // Waits up to `time`; false when there is still too little, or nobody answered.
   bool ask(base::Duration time, int interrupt_fd);
 
-  [[nodiscard]] std::string what() const;
-
-  base::ByteCount wanted_;
-  int device_;
-  base::ByteCount free_ = 0;
-  std::string uuid_;
+  GpuMemory memory_;
 };
 
 }  // namespace fo::lock

@@ -1,33 +1,20 @@
 #include "lock/lock_probe.h"
 
-#include <poll.h>
-
-#include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "base/deadline.h"
 #include "base/error.h"
 #include "lock/lock_status.h"
+#include "os/probe.h"
 
 namespace fo::lock {
 namespace {
 
-using base::Deadline;
-using base::ExitStatus;
-
-constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
-constexpr base::Duration kInterval = std::chrono::milliseconds(50);
-
 LockAnswer ask_once(const LockProbe& probe) {
   LockAnswer answer;
   try {
-    answer.holder = find_owner(probe.lock, kAnswerTime);
+    answer.holder = find_owner(probe.lock, os::kProbeTime);
   } catch (const base::Error& error) {
-    const ExitStatus status = error.status();
-    if (status != ExitStatus::kUnavailable && status != ExitStatus::kTryAgain &&
-        status != ExitStatus::kProtocol) {
-      throw;
-    }
+    if (!os::is_no(error)) throw;
     answer.reason = error.what();
     return answer;
   }
@@ -46,12 +33,7 @@ LockAnswer ask_once(const LockProbe& probe) {
 }  // namespace
 
 LockAnswer probe_lock(const LockProbe& probe) {
-  const Deadline deadline = Deadline::after(probe.wait);
-  for (;;) {
-    LockAnswer answer = ask_once(probe);
-    if (answer.yes || deadline.expired()) return answer;
-    ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
-  }
+  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
 }
 
 std::string to_json(const LockAnswer& answer) {

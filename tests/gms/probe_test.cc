@@ -120,5 +120,82 @@ TEST_F(Probe, PathThatIsTooLongIsAnErrorAtOnce) {
   EXPECT_EQ(status_of([&] { probe_sockets(probe_); }), ExitStatus::kUsage);
 }
 
+class RemapProbed : public OneServer {
+ protected:
+  RemapAnswer ask(const std::string& expect_hash = {}) const {
+    RemapProbe probe;
+    probe.socket = socket_;
+    probe.expect_hash = expect_hash;
+    probe.timeout = timeout_;
+    probe.wait = wait_;
+    return probe_remap(probe);
+  }
+  void publish() const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    static_cast<void>(rpc.allocate(1000, "t"));
+    rpc.commit();
+  }
+
+  base::Duration timeout_ = std::chrono::seconds(20);
+  base::Duration wait_{};
+};
+
+TEST_F(RemapProbed, APublishedLayoutIsAYes) {
+  start();
+  publish();
+  const RemapAnswer answer = ask();
+  EXPECT_TRUE(answer.yes) << answer.reason;
+  EXPECT_EQ(answer.memory_layout_hash.size(), 64u);
+  EXPECT_EQ(to_json(answer),
+            R"({"memory_layout_hash":")" + answer.memory_layout_hash + R"(","result":"yes"})");
+  EXPECT_TRUE(ask(answer.memory_layout_hash).yes);
+}
+
+TEST_F(RemapProbed, AnotherLayoutIsANo) {
+  start();
+  publish();
+  const RemapAnswer answer = ask(std::string(64, 'a'));
+  EXPECT_FALSE(answer.yes);
+  EXPECT_THAT(answer.reason, HasSubstr("instead of aaaa"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(answer))["memory_layout_hash"],
+            answer.memory_layout_hash);
+}
+
+TEST_F(RemapProbed, NoServerNothingPublishedASilentOneAndGarbageAreANo) {
+  EXPECT_THAT(ask().reason, HasSubstr("No such file or directory"));
+  start();
+  timeout_ = std::chrono::milliseconds(100);
+  EXPECT_THAT(ask().reason, HasSubstr("no reader's lock in time"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(ask()))["memory_layout_hash"], nullptr);
+  server_.reset();
+  std::filesystem::remove(socket_);
+  {
+    const FakeServer silent(socket_, {});
+    EXPECT_FALSE(ask().yes);
+  }
+  std::filesystem::remove(socket_);
+  const FakeServer server(socket_, {{"handshake_request", garbage()}});
+  timeout_ = std::chrono::seconds(20);
+  EXPECT_FALSE(ask().yes);
+}
+
+TEST_F(RemapProbed, WaitsForALayout) {
+  start();
+  timeout_ = std::chrono::milliseconds(20);
+  wait_ = std::chrono::seconds(20);
+  RemapAnswer answer;
+  std::thread prober([&] { answer = ask(); });
+  publish();
+  prober.join();
+  EXPECT_TRUE(answer.yes) << answer.reason;
+}
+
+TEST_F(RemapProbed, APathThatIsTooLongIsAnErrorAtOnce) {
+  socket_ = "/" + std::string(120, 'x');
+  wait_ = std::chrono::hours(1);
+  EXPECT_EQ(status_of([&] { ask(); }), ExitStatus::kUsage);
+}
+
 }  // namespace
 }  // namespace fo::gms

@@ -1,0 +1,97 @@
+#include "http/http_probe.h"
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "http/client.h"
+#include "os/probe.h"
+
+namespace fo::http {
+namespace {
+
+using nlohmann::json;
+
+// The value at a path; nullptr where there is none.
+const json* find_value(const json& root, std::string_view path) {
+  const json* at = &root;
+  for (;;) {
+    const std::size_t dot = path.find('.');
+    const std::string name(path.substr(0, dot));
+    if (at->is_object()) {
+      const auto found = at->find(name);
+      if (found == at->end()) return nullptr;
+      at = &*found;
+    } else {
+      const auto index = base::parse_uint(name);
+      if (!at->is_array() || !index || *index >= at->size()) return nullptr;
+      at = &(*at)[*index];
+    }
+    if (dot == std::string_view::npos) return at;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+// What is wrong with an answer's fields; empty: nothing.
+std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
+  if (probe.fields.empty()) return {};
+  const json root = json::parse(body, nullptr, false);
+  if (root.is_discarded()) return "not JSON";
+  for (const auto& [path, wanted] : probe.fields) {
+    const json* value = find_value(root, path);
+    // Deep values are not written out: what nests without end would end us.
+    if (value == nullptr || value->is_structured()) {
+      return "no value at field " + base::quoted(path);
+    }
+    const std::string text = value->is_string()
+                                 ? value->get<std::string>()
+                                 : value->dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text != wanted) {
+      return "field " + base::quoted(path) + " is " + base::quoted(text) + " instead of " +
+             base::quoted(wanted);
+    }
+  }
+  return {};
+}
+
+std::string find_wrong_status(const HttpProbe& probe, int status) {
+  const bool good = probe.status ? status == *probe.status : status >= 200 && status < 300;
+  if (good) return {};
+  return "status " + std::to_string(status) + " instead of " +
+         (probe.status ? std::to_string(*probe.status) : "2xx");
+}
+
+HttpAnswer ask_once(const HttpProbe& probe) {
+  HttpAnswer answer;
+  FetchOptions options;
+  options.response_limit = base::kMiB;
+  try {
+    const Response response =
+        fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
+    answer.status = response.status;
+    std::string wrong = find_wrong_status(probe, response.status);
+    if (wrong.empty()) wrong = find_wrong_field(probe, response.body);
+    answer.yes = wrong.empty();
+    if (!answer.yes) answer.reason = "fetch " + base::quoted(probe.url) + ": " + wrong;
+  } catch (const base::Error& error) {
+    if (!os::is_no(error)) throw;
+    answer.reason = error.what();
+  }
+  return answer;
+}
+
+}  // namespace
+
+HttpAnswer probe_http(const HttpProbe& probe) {
+  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+}
+
+std::string to_json(const HttpAnswer& answer) {
+  json out{{"result", answer.yes ? "yes" : "no"}, {"status", nullptr}};
+  if (answer.status) out["status"] = *answer.status;
+  if (!answer.yes) out["reason"] = answer.reason;
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace fo::http
