@@ -102,8 +102,8 @@ class Status : public testing::Test {
   }
 
   test::TempDir dir_;
-  std::shared_ptr<Host> host_ = std::make_shared<Host>();
   boost::asio::io_context loop_{1};
+  std::shared_ptr<Host> host_ = std::make_shared<Host>();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       loop_.get_executor()};
   std::unique_ptr<StatusServer> server_;
