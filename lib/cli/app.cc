@@ -21,6 +21,11 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+// Not only by one of its subcommands.
+bool runs_itself(const CLI::App& app) {
+  return app.get_subcommands({}).empty() || app.get_require_subcommand_min() == 0;
+}
+
 // Names and kinds of values on the left; what they mean, default and environment on the right.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -29,7 +34,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = CLI::Formatter::make_usage(app, std::move(name));
     // CLI11 knows nothing of the command after "--".
-    if (takes_command_ && app->get_subcommands({}).empty()) {
+    if (takes_command_ && runs_itself(*app)) {
       usage.insert(usage.find_last_not_of('\n') + 1, " [-- COMMAND [ARG]...]");
     }
     return usage;
@@ -57,10 +62,11 @@ class HelpFormatter : public CLI::Formatter {
   bool takes_command_;
 };
 
-// Every app and subcommand gets the common options, after its own, and --help and --version last.
+// Every app and subcommand that does something gets the common options, after its own, and --help
+// and --version last.
 void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
   for (CLI::App* sub : app.get_subcommands({})) add_common(*sub, tool, common);
-  if (app.get_subcommands({}).empty()) {
+  if (runs_itself(app)) {
     app.add_flag("--json", common.json, "print JSON instead of text");
     app.add_flag("-v,--verbose", common.verbose, "say more on stderr (twice: debug)");
     app.add_flag("-q,--quiet", common.quiet, "say nothing on stderr but errors");
@@ -87,11 +93,13 @@ class Words {
       app_ = sub;
       insert_at_ = at - words_.begin() + 1;
     }
-    // CLI11 reads the environment for subcommands that nobody asked for, too, and what their
-    // options are bound to may be shared.
-    for (CLI::App* sub : app.get_subcommands({})) {
-      if (sub == app_) continue;
-      for (CLI::Option* option : sub->get_options()) option->envname("");
+    // CLI11 reads the environment for what nobody asked for, too, and what those options are bound
+    // to may be shared.
+    std::vector<CLI::App*> others = app.get_subcommands({});
+    others.push_back(&app);
+    for (CLI::App* other : others) {
+      if (other == app_) continue;
+      for (CLI::Option* option : other->get_options()) option->envname("");
     }
   }
 

@@ -1,5 +1,6 @@
 #include "engine/pair.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -117,9 +118,7 @@ std::string phases_text(const json& engine) {
   for (const char* name : {"lock", "gate", "remap", "wake", "first_token", "register"}) {
     const auto took = phases->find(name);
     if (took == phases->end() || !took->is_number()) continue;
-    text += std::string(", ") + name + " " +
-            base::format_duration(std::chrono::duration_cast<base::Duration>(
-                std::chrono::duration<double>(std::clamp(took->get<double>(), 0.0, 1e6))));
+    text += fmt::format(", {} {:.1f} ms", name, took->get<double>() * 1000);
   }
   return text + "\n";
 }

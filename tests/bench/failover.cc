@@ -1,0 +1,344 @@
+// SIGKILL of the active engine until a client has its first token from the other one, step by step:
+// for an engine that sleeps beside it, and for one that is started only then (--engine cold), next
+// to starting an engine from its files. Usage: failover [RUNS [MIB ...]]
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "bench.h"
+#include "http/client.h"
+#include "os/exec.h"
+#include "os/file.h"
+#include "os/process.h"
+#include "os/status_fd.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using nlohmann::json;
+
+const std::string kBin = FO_BUILD_DIR "/bin/";
+constexpr std::uint64_t kKvMib = 256;
+constexpr int kPort = 29870;
+
+Deadline soon() { return Deadline::after(std::chrono::minutes(3)); }
+
+[[noreturn]] void give_up(const std::string& what) {
+  throw base::Error(base::ExitStatus::kSoftware, what);
+}
+
+void nap() { ::poll(nullptr, 0, 1); }
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// A program of this project, ended with this object.
+class Program {
+ public:
+  Program(std::vector<std::string> argv, Environment environment = {}, int status_fd = -1)
+      : quiet_(os::open_file("/dev/null", O_RDWR)) {
+    argv.front() = kBin + argv.front();
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.stdin_fd = quiet_.get();
+    options.stdout_fd = quiet_.get();
+    options.environment = std::move(environment);
+    if (status_fd >= 0) options.keep_fds = {status_fd};
+    child_.emplace(os::spawn(argv, options));
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (!child_) return;
+    child_->signal(SIGTERM);
+    if (child_->wait(Deadline::after(std::chrono::seconds(20)))) return;
+    child_->signal(SIGKILL);
+    static_cast<void>(child_->wait(soon()));
+  }
+  void wait(int expected) {
+    const auto status = child_->wait(soon());
+    child_.reset();
+    if (status != expected) give_up("a program ended in another way than it should");
+  }
+  [[nodiscard]] const os::Child& child() const { return *child_; }
+
+ private:
+  base::UniqueFd quiet_;
+  std::optional<os::Child> child_;
+};
+
+/// What a program and its engine tell on a file: the last time of each event and state.
+class Events {
+ public:
+  explicit Events(const std::string& path)
+      : path_(path), fd_(os::open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)) {}
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// In seconds of CLOCK_MONOTONIC.
+  [[nodiscard]] std::map<std::string, double> read() const {
+    std::map<std::string, double> times;
+    const std::string text = os::read_file(path_, base::kMiB);
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const json line = json::parse(text.substr(at, end - at), nullptr, false);
+      at = end + 1;
+      if (!line.is_object()) continue;
+      const bool is_state = line.value("event", "") == "state";
+      times[line.value(is_state ? "state" : "event", "")] = line.value("monotonic", 0.0);
+    }
+    return times;
+  }
+  void await(const std::string& name) const {
+    const Deadline deadline = soon();
+    while (!read().contains(name)) {
+      if (deadline.expired()) give_up("no event '" + name + "' in " + path_);
+      nap();
+    }
+  }
+
+ private:
+  std::string path_;
+  base::UniqueFd fd_;
+};
+
+/// Asks for one token until it gets one; when that was.
+double first_token(int port) {
+  const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/v1/completions";
+  http::FetchOptions options;
+  options.body = R"({"prompt":"a","max_tokens":1})";
+  for (const Deadline deadline = soon(); !deadline.expired(); nap()) {
+    try {
+      if (http::fetch("POST", url, deadline, options).status == 200) return os::monotonic_seconds();
+    } catch (const base::Error&) {
+      continue;
+    }
+  }
+  give_up("no token");
+}
+
+class Place {
+ public:
+  explicit Place(std::uint64_t weights_mib) {
+    const bool has_room =
+        std::filesystem::space("/dev/shm").available > (weights_mib + 3 * kKvMib) * base::kMiB;
+    const auto make = [](std::string name) {
+      if (::mkdtemp(name.data()) == nullptr) base::throw_errno(errno, "make a folder");
+      return name;
+    };
+    dir_ = make("/tmp/fo-bench.XXXXXX");
+    device_ = make(has_room ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
+    os::set_environment("GMS_DRIVER", "sim");
+    os::set_environment("GMS_SIM_DIR", device_);
+    os::set_environment("GMS_SIM_VRAM",
+                        std::to_string(weights_mib + weights_mib / 8 + kKvMib * 3 / 2) + "MiB");
+    os::set_environment("GMS_SOCKET_DIR", dir_);
+    os::set_environment("FAILOVER_LOCK_PATH", dir_ + "/failover.lock");
+    // A layer of this shape has 43 MiB, all that is not in a layer 32.
+    const std::uint64_t layers = std::max<std::uint64_t>(1, (weights_mib - 32) / 43);
+    Program({"fo-refengine", "make-model", model(), "--layers", std::to_string(layers), "--hidden",
+             "1024", "--heads", "16", "--kv-heads", "4", "--vocab", "4096", "--intermediate",
+             "2816", "--dtype", "f32", "--seed", "7"})
+        .wait(0);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    std::filesystem::remove_all(dir_);
+    std::filesystem::remove_all(device_);
+  }
+  [[nodiscard]] std::string model() const { return dir_ + "/model"; }
+  [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
+  [[nodiscard]] std::uint64_t weights_mib() const {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(model())) {
+      bytes += entry.file_size();
+    }
+    return bytes / base::kMiB;
+  }
+
+  [[nodiscard]] std::unique_ptr<Program> serve_and_load() const {
+    auto serve = std::make_unique<Program>(
+        std::vector<std::string>{"gms-serve", "--devices", "0", "--tags", "weights", "-q"});
+    Program({"gms-probe", "sockets", "--devices", "0", "--tags", "weights", "--wait", "30s"})
+        .wait(0);
+    Program({"gms-load", model(), "-q"}, {{"ENGINE_ID", "0"}}).wait(0);
+    return serve;
+  }
+
+ private:
+  std::string dir_;
+  std::string device_;
+};
+
+struct Engine {
+  std::unique_ptr<Events> events;
+  std::unique_ptr<Program> shadow;
+};
+
+std::vector<std::string> engine_command(const Place& place, int port) {
+  return {"fo-refengine", "serve",
+          "--model",      place.model(),
+          "--port",       std::to_string(port),
+          "--kv-bytes",   std::to_string(kKvMib) + "MiB"};
+}
+
+Engine start(const Place& place, int n, bool cold) {
+  Engine engine;
+  engine.events = std::make_unique<Events>(place.file("events." + std::to_string(n)));
+  const std::string fd = std::to_string(engine.events->fd());
+  const int port = kPort + 1 + n;
+  std::vector<std::string> argv{"fo-shadow",
+                                "--engine",
+                                cold ? "cold" : "vllm",
+                                "--engine-url",
+                                "http://127.0.0.1:" + std::to_string(port),
+                                "--publish",
+                                "127.0.0.1:" + std::to_string(kPort),
+                                "--gpu-free",
+                                std::to_string(kKvMib) + "MiB",
+                                "--port",
+                                "-1",
+                                "-q",
+                                "--status-fd",
+                                fd,
+                                "--"};
+  for (const std::string& word : engine_command(place, port)) argv.push_back(word);
+  argv[15] = kBin + argv[15];
+  argv.insert(argv.end(), {"--kv-retry", "0"});
+  if (!cold) argv.emplace_back("--start-asleep");
+  engine.shadow = std::make_unique<Program>(argv, Environment{{"ENGINE_ID", std::to_string(n)}},
+                                            engine.events->fd());
+  engine.events->await("waiting");
+  return engine;
+}
+
+// The engine below a fo-shadow: its only child.
+pid_t engine_of(const Engine& engine) {
+  const std::string pid = std::to_string(engine.shadow->child().pid());
+  const std::string children = os::read_file("/proc/" + pid + "/task/" + pid + "/children", 4096);
+  return static_cast<pid_t>(std::atoi(children.c_str()));
+}
+
+using Phases = std::vector<std::pair<std::string, double>>;
+
+// One failover, from the engine in `active` to that in `standby`.
+Phases fail_over(Engine& active, const Engine& standby) {
+  const pid_t pid = engine_of(active);
+  const auto pidfd = os::open_pidfd(pid);
+  if (!pidfd) give_up("the active engine is gone already");
+  const double killed = os::monotonic_seconds();
+  os::send_signal(pidfd->get(), SIGKILL);
+  pollfd dead{pidfd->get(), POLLIN, 0};
+  ::poll(&dead, 1, soon().poll_timeout());
+  const double gone = os::monotonic_seconds();
+  const double token = first_token(kPort);
+  const auto times = standby.events->read();
+  Phases phases{{"process gone", gone - killed}};
+  double last = gone;
+  for (const auto& [name, label] :
+       std::vector<std::pair<std::string, std::string>>{{"granted", "lock granted"},
+                                                        {"gpu_free", "memory is free"},
+                                                        {"checked", "layout checked"},
+                                                        {"weights_mapped", "weights mapped"},
+                                                        {"kv_allocated", "KV cache allocated"},
+                                                        {"awake", "awake"},
+                                                        {"first_token", "first token"},
+                                                        {"active", "serving"}}) {
+    const auto at = times.find(name);
+    if (at == times.end()) give_up("no event '" + name + "'");
+    phases.emplace_back(label, at->second - last);
+    last = at->second;
+  }
+  phases.emplace_back("a client has its token", token - last);
+  phases.emplace_back("all", token - killed);
+  return phases;
+}
+
+using Table = std::vector<std::pair<std::string, std::vector<double>>>;
+
+void add(Table& table, const Phases& phases) {
+  if (table.empty()) {
+    for (const auto& [label, took] : phases) table.push_back({label, {}});
+  }
+  for (std::size_t i = 0; i < phases.size(); ++i) table[i].second.push_back(phases[i].second);
+}
+
+// In turns: engine 0 to 1, and back, the dead one started again in between.
+Table fail_over_and_back(const Place& place, bool cold, int runs) {
+  const auto serve = place.serve_and_load();
+  Table table;
+  Engine active = start(place, 0, cold);
+  active.events->await("active");
+  first_token(kPort);
+  for (int run = 0; run <= runs; ++run) {
+    Engine standby = start(place, 1 - run % 2, cold);
+    const Phases phases = fail_over(active, standby);
+    if (run > 0) add(table, phases);
+    active = std::move(standby);
+  }
+  return table;
+}
+
+// Nothing runs, and the files are in the page cache.
+double start_from_files(const Place& place) {
+  const double begin = os::monotonic_seconds();
+  const auto serve = place.serve_and_load();
+  const Program engine(engine_command(place, kPort));
+  return first_token(kPort) - begin;
+}
+
+void measure(std::uint64_t mib, int runs) {
+  const Place place(mib);
+  std::vector<double> from_files;
+  for (int run = 0; run <= runs; ++run) {
+    const double took = start_from_files(place);
+    if (run > 0) from_files.push_back(took);
+  }
+  const Table warm = fail_over_and_back(place, false, runs);
+  const Table cold = fail_over_and_back(place, true, runs);
+  const auto spread = [](std::vector<double> values) {
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    return (*most - *least) / bench::median(values) * 100;
+  };
+  std::printf("%llu MiB of weights, ms (median of %d, spread)%18s%20s\n",
+              static_cast<unsigned long long>(place.weights_mib()), runs, "asleep", "cold");
+  for (std::size_t i = 0; i < warm.size(); ++i) {
+    std::printf("  %-40s %12.1f %5.0f%% %12.1f %5.0f%%\n", warm[i].first.c_str(),
+                bench::median(warm[i].second) * 1000, spread(warm[i].second),
+                bench::median(cold[i].second) * 1000, spread(cold[i].second));
+  }
+  const double files = bench::median(from_files);
+  std::printf("  %-40s %12.1f %5.0f%%\n  %-40s %12.1f %19.1f\n\n", "an engine from its files",
+              files * 1000, spread(from_files), "times faster than that",
+              files / bench::median(warm.back().second), files / bench::median(cold.back().second));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const int runs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
+    std::vector<std::uint64_t> sizes;
+    for (int i = 2; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
+    if (sizes.empty()) sizes = {64, 1024, 4096};
+    for (const std::uint64_t mib : sizes) measure(mib, runs);
+    return 0;
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "failover: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}
