@@ -50,7 +50,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// A program of this project, ended with this object.
 class Program {
  public:
-  Program(std::vector<std::string> argv, Environment environment = {}, int status_fd = -1)
+  Program(std::vector<std::string> argv, Environment environment = {}, std::vector<int> keep = {})
       : quiet_(os::open_file("/dev/null", O_RDWR)) {
     argv.front() = kBin + argv.front();
     os::SpawnOptions options;
@@ -58,7 +58,7 @@ class Program {
     options.stdin_fd = quiet_.get();
     options.stdout_fd = quiet_.get();
     options.environment = std::move(environment);
-    if (status_fd >= 0) options.keep_fds = {status_fd};
+    options.keep_fds = std::move(keep);
     child_.emplace(os::spawn(argv, options));
   }
   Program(const Program&) = delete;
@@ -86,8 +86,12 @@ class Program {
 class Events {
  public:
   explicit Events(const std::string& path)
-      : path_(path), fd_(os::open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)) {}
+      : path_(path),
+        fd_(os::open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)),
+        inner_fd_(os::open_file(path, O_RDWR | O_APPEND)) {}
+  /// For the program, and for what it starts.
   [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] int inner_fd() const { return inner_fd_.get(); }
   /// In seconds of CLOCK_MONOTONIC.
   [[nodiscard]] std::map<std::string, double> read() const {
     std::map<std::string, double> times;
@@ -113,6 +117,7 @@ class Events {
  private:
   std::string path_;
   base::UniqueFd fd_;
+  base::UniqueFd inner_fd_;
 };
 
 /// Asks for one token until it gets one; when that was.
@@ -218,10 +223,12 @@ Engine start(const Place& place, int n, bool cold) {
                                 "--"};
   for (const std::string& word : engine_command(place, port)) argv.push_back(word);
   argv[15] = kBin + argv[15];
-  argv.insert(argv.end(), {"--kv-retry", "0"});
+  argv.insert(argv.end(),
+              {"--kv-retry", "0", "--status-fd", std::to_string(engine.events->inner_fd())});
   if (!cold) argv.emplace_back("--start-asleep");
-  engine.shadow = std::make_unique<Program>(argv, Environment{{"ENGINE_ID", std::to_string(n)}},
-                                            engine.events->fd());
+  engine.shadow =
+      std::make_unique<Program>(argv, Environment{{"ENGINE_ID", std::to_string(n)}},
+                                std::vector<int>{engine.events->fd(), engine.events->inner_fd()});
   engine.events->await("waiting");
   return engine;
 }
