@@ -220,12 +220,12 @@ TEST(Children, AnAbandonedCaptureIsKilled) {
   loop.run_until(none_left);
 }
 
-TEST_F(ChildrenTest, EndAllOfNobodyIsDone) { end_all(Deadline::never()); }
+TEST_F(ChildrenTest, EndAllOfNobodyIsDone) { end_all(soon()); }
 
 TEST_F(ChildrenTest, EndAllTerminatesAndTellsBeforeItReturns) {
   const pid_t polite = start_ready("trap 'exit 9' TERM; ready; while :; do sleep 0.01; done");
   const pid_t plain = start_ready("ready; exec sleep 1000");
-  end_all(Deadline::never());
+  end_all(soon());
   EXPECT_TRUE(none_left());
   EXPECT_EQ(statuses_[polite], 9);
   EXPECT_EQ(statuses_[plain], 128 + SIGTERM);
