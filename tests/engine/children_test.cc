@@ -134,6 +134,7 @@ TEST(Children, DieWithTheProcessThatStartedThem) {
   parent.signal(SIGKILL);
   pollfd dead{child->get(), POLLIN, 0};
   EXPECT_EQ(::poll(&dead, 1, soon().poll_timeout()), 1);
+  os::send_signal(child->get(), SIGKILL);
   EXPECT_EQ(parent.wait(soon()), 128 + SIGKILL);
 }
 
@@ -218,6 +219,7 @@ TEST(Children, AnAbandonedCaptureIsKilled) {
   TestLoop loop;
   Children children(loop.io());
   loop.run_until(none_left);
+  loop.run(children.end_all(in_ms(0)));
 }
 
 TEST_F(ChildrenTest, EndAllOfNobodyIsDone) { end_all(soon()); }
