@@ -213,13 +213,13 @@ struct Children::State {
   static awaitable<void> end(std::shared_ptr<State> state, Deadline kill_at) {
     if (!state->reap()) co_return;
     signal_all(SIGTERM);
+    Deadline kill_next = kill_at;
     while (state->reap()) {
-      Deadline next = kill_at;
-      if (kill_at.expired()) {
+      if (kill_next.expired()) {
         signal_all(SIGKILL);
-        next = Deadline::after(kKillAgainAfter);
+        kill_next = Deadline::after(kKillAgainAfter);
       }
-      co_await wait_for(state->reaped, next);
+      co_await wait_for(state->reaped, kill_next);
     }
   }
 

@@ -53,7 +53,8 @@ class EngineDriver {
       base::Deadline deadline) = 0;
 
   /// Gives device memory up. Done when the engine says so. No traffic may reach the engine from now
-  /// on until wake() is done. Sleeping twice is one sleep.
+  /// on until wake() is done. Sleeping twice is one sleep. An engine that did not answer in time
+  /// may still fall asleep later.
   virtual boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) = 0;
 
   /// Takes the memory back, in the order that the engine needs. An engine that is awake stays so.

@@ -49,8 +49,7 @@ awaitable<void> DynamoDriver::control(std::string_view step, std::string_view na
   }
   if (answer.status == 404) {
     throw answer.failure(ExitStatus::kConfig,
-                         "status 404: this worker has no such route; vLLM's wants "
-                         "--enable-sleep-mode");
+                         "status 404: this worker has no routes to sleep and to wake up");
   }
   if (!answer.ok()) throw answer.refusal();
   // A step that failed is answered with 200, too.

@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/strong.h"
 
 namespace fo::engine {
 

@@ -134,6 +134,7 @@ TEST(Children, DieWithTheProcessThatStartedThem) {
   parent.signal(SIGKILL);
   pollfd dead{child->get(), POLLIN, 0};
   EXPECT_EQ(::poll(&dead, 1, soon().poll_timeout()), 1);
+  os::send_signal(child->get(), SIGKILL);
   EXPECT_EQ(parent.wait(soon()), 128 + SIGKILL);
 }
 
@@ -218,14 +219,15 @@ TEST(Children, AnAbandonedCaptureIsKilled) {
   TestLoop loop;
   Children children(loop.io());
   loop.run_until(none_left);
+  loop.run(children.end_all(in_ms(0)));
 }
 
-TEST_F(ChildrenTest, EndAllOfNobodyIsDone) { end_all(Deadline::never()); }
+TEST_F(ChildrenTest, EndAllOfNobodyIsDone) { end_all(soon()); }
 
 TEST_F(ChildrenTest, EndAllTerminatesAndTellsBeforeItReturns) {
   const pid_t polite = start_ready("trap 'exit 9' TERM; ready; while :; do sleep 0.01; done");
   const pid_t plain = start_ready("ready; exec sleep 1000");
-  end_all(Deadline::never());
+  end_all(soon());
   EXPECT_TRUE(none_left());
   EXPECT_EQ(statuses_[polite], 9);
   EXPECT_EQ(statuses_[plain], 128 + SIGTERM);

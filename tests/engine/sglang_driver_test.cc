@@ -65,8 +65,7 @@ TEST_F(SglangDriverTest, NeverReleasesWhatStaysBusy) {
   engine_.requests = 1000000;
   const auto failure = failure_of([&] { sleep(SleepMode::kFinish, in_ms(100)); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(failure.message, "put the engine to sleep: POST " + engine_.url() +
-                                 "/flush_cache: timed out: it still works on requests");
+  EXPECT_THAT(failure.message, HasSubstr("timed out"));
   EXPECT_THAT(engine_.asked, Not(Contains(HasSubstr("/release"))));
 }
 
@@ -79,7 +78,8 @@ TEST_F(SglangDriverTest, AnOldEngineIsWatchedByItsMetrics) {
   EXPECT_FALSE(engine_.released);
   engine_.requests = 1000000;
   const auto failure = failure_of([&] { sleep(SleepMode::kAbort, in_ms(100)); });
-  EXPECT_EQ(failure.message, "put the engine to sleep: timed out: it still works on requests");
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_THAT(failure.message, HasSubstr("timed out"));
   EXPECT_FALSE(engine_.released);
 }
 
