@@ -492,7 +492,9 @@ TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
   EXPECT_EQ(make("127.0.0.1:1", "/" + std::string(200, 'x')), ExitStatus::kUsage);
   TestPublisher publisher("127.0.0.1:1");
   Publisher second(io.get_executor(), local(publisher.port()), "127.0.0.1:1");
-  EXPECT_EQ(test::failure_of([&] { second.start(); }).status, ExitStatus::kCannotCreate);
+  const test::Failure failure = test::failure_of([&] { second.start(); });
+  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "listen on '" + local(publisher.port()) + "': Address already in use");
   EXPECT_EQ(second.port(), 0U);
 }
 
