@@ -10,10 +10,6 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -26,9 +22,8 @@
 
 #include "base/error.h"
 #include "engine/http_framing.h"
-#include "http/address.h"
+#include "engine/stream_socket.h"
 #include "os/log.h"
-#include "os/unix_socket.h"
 
 // What the framing must see is read into one buffer and sent on: for pieces of the size of a token
 // that costs less than splice(2) does. Bodies and opaque streams are spliced while they fill that
@@ -40,83 +35,32 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
-using asio::posix::stream_descriptor;
 using base::Error;
-using base::ExitStatus;
 using base::quoted;
 using base::UniqueFd;
 using boost::system::error_code;
-using Endpoint = asio::generic::stream_protocol::endpoint;
-using Wait = asio::posix::descriptor_base;
 
 constexpr std::size_t kMostConnections = 4096;
-constexpr std::size_t kMostIdlePipes = 16;
+constexpr std::size_t kBufferBytes = 64 * 1024;
+// A read of so much is followed by a splice, where the framing need not see what comes.
+constexpr ssize_t kBulk = kBufferBytes / 2;
+constexpr std::size_t kMostSpliced = 1024 * 1024;
 constexpr base::Duration kConnectTimeout = std::chrono::seconds(5);
 // For a client to close a connection that the engine has closed.
 constexpr base::Duration kHalfOpenTimeout = std::chrono::seconds(60);
 
-Endpoint tcp_endpoint(const std::string& text) {
-  const http::Address address = http::parse_address(text);
-  return asio::ip::tcp::endpoint(asio::ip::make_address(address.host), address.port);
-}
-
-Endpoint target_endpoint(const std::string& text) {
-  if (text.find('/') == std::string::npos) return tcp_endpoint(text);
-  os::check_socket_path(text);
-  return asio::local::stream_protocol::endpoint(text);
-}
-
-void set_option(int fd, int level, int option) {
-  const int on = 1;
-  static_cast<void>(::setsockopt(fd, level, option, &on, sizeof on));
-}
-
-UniqueFd listen_on(const Endpoint& endpoint, const std::string& address) {
-  const auto check = [&](bool done) {
-    if (done) return;
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM;
-    base::throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                      "publish on " + quoted(address));
-  };
-  UniqueFd fd(
-      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  check(fd.valid());
-  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR);
-  check(::bind(fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0);
-  check(::listen(fd.get(), SOMAXCONN) == 0);
-  return fd;
-}
-
-// To be watched by the loop.
-void watch(stream_descriptor& descriptor, UniqueFd fd) {
-  error_code error;
-  descriptor.assign(fd.get(), error);
-  if (error) throw Error(ExitStatus::kOsError, "watch a descriptor", std::error_code(error));
-  static_cast<void>(fd.release());
-}
-
-void close(stream_descriptor& descriptor, bool reset) {
-  if (!descriptor.is_open()) return;
-  const linger at_once{1, 0};
-  if (reset) {
-    static_cast<void>(
-        ::setsockopt(descriptor.native_handle(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
-  }
-  error_code ignored;
-  descriptor.close(ignored);
-}
-
-// False once it was closed or taken away.
-awaitable<bool> ready(stream_descriptor& descriptor, Wait::wait_type what) {
-  error_code error;
-  co_await descriptor.async_wait(what, asio::redirect_error(asio::use_awaitable, error));
-  co_return !error && descriptor.is_open();
-}
-
 bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
 
 struct Pipe {
+  // False for want of descriptors.
+  bool open() {
+    int ends[2];
+    if (!reader && ::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0) {
+      reader.reset(ends[0]);
+      writer.reset(ends[1]);
+    }
+    return reader.valid();
+  }
   UniqueFd reader;
   UniqueFd writer;
 };
@@ -131,8 +75,10 @@ struct Connection {
 
   [[nodiscard]] bool is_busy() const { return held > 0 || !framing.is_between_requests(); }
 
-  stream_descriptor client;
-  stream_descriptor engine;
+  WatchedSocket& of(Side side) { return side == Side::kClient ? client : engine; }
+
+  WatchedSocket client;
+  WatchedSocket engine;
   HttpFraming framing;
   /// Bytes that were read from one side and not yet taken by the other.
   std::size_t held = 0;
@@ -153,7 +99,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
         address(std::move(at)),
         target_name(to),
         endpoint(tcp_endpoint(address)),
-        target(target_endpoint(to)),
+        target(stream_endpoint(to)),
         listener(executor),
         room(executor),
         settled(executor) {}
@@ -161,9 +107,9 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   asio::any_io_executor executor;
   std::string address;
   std::string target_name;
-  Endpoint endpoint;
-  Endpoint target;
-  stream_descriptor listener;
+  StreamEndpoint endpoint;
+  StreamEndpoint target;
+  WatchedSocket listener;
   std::set<ConnectionPtr> connections;
   /// Clients that were taken away from the engine.
   std::vector<UniqueFd> kept;
@@ -175,8 +121,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   /// Cancelled when the last one has gone.
   asio::steady_timer settled;
   std::chrono::steady_clock::time_point last_complaint{};
-  std::vector<Pipe> idle_pipes;
-  std::array<char, 65536> buffer{};
+  std::array<char, kBufferBytes> buffer{};
 
   static awaitable<void> accept(Ptr self, unsigned loop);
   static awaitable<void> serve(Ptr self, ConnectionPtr connection);
@@ -185,9 +130,8 @@ struct Publisher::State : std::enable_shared_from_this<State> {
 
   void begin();
   void add(UniqueFd client);
-  ssize_t read(Connection& connection, Side side, bool bulk, Pipe& pipe);
-  bool take_pipe(Pipe& pipe);
-  void give_back(Pipe pipe);
+  ssize_t read(Connection& connection, Side side);
+  static ssize_t splice(Connection& connection, Side side, const Pipe& pipe);
   void limit(const ConnectionPtr& connection, base::Duration duration);
   void settle(const ConnectionPtr& connection);
   void end_direction(const ConnectionPtr& connection, Side side);
@@ -211,7 +155,7 @@ void Publisher::State::begin() {
 
 awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
   while (loop == self->accept_loop) {
-    const bool open = co_await ready(self->listener, Wait::wait_read);
+    const bool open = co_await wait_until(self->listener, WatchedSocket::wait_read);
     if (!open) co_return;
     while (loop == self->accept_loop) {
       int err = 0;
@@ -244,7 +188,7 @@ void Publisher::State::add(UniqueFd client) {
 
 // The engine is connected when the client begins to speak: one that is idle costs it nothing.
 awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
-  const bool open = co_await ready(connection->client, Wait::wait_read);
+  const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
   if (!open) co_return;
   char first = 0;
   if (::recv(connection->client.native_handle(), &first, 1, MSG_PEEK) == 0) {
@@ -258,140 +202,97 @@ awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
 }
 
 awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
-  const std::string what = "connect to engine " + quoted(self->target_name);
-  const Endpoint& target = self->target;
-  const int family = target.protocol().family();
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) {
-    self->complain(what, errno);
-    co_return false;
+  int err = 0;
+  try {
+    watch(connection->engine, make_socket(self->target));
+    self->limit(connection, kConnectTimeout);
+    err = co_await engine::connect(connection->engine, self->target);
+    connection->limit.expires_at(asio::steady_timer::time_point::max());
+  } catch (const Error& error) {
+    err = error.code().value();
   }
-  if (family != AF_UNIX) set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY);
-  stream_descriptor& engine = connection->engine;
-  error_code error;
-  engine.assign(fd.get(), error);
-  if (error) {
-    self->complain(what, error.value());
-    co_return false;
+  if (err != 0 && !self->is_draining) {
+    self->complain("connect to engine " + quoted(self->target_name), err);
   }
-  static_cast<void>(fd.release());
-  self->limit(connection, kConnectTimeout);
-  const auto size = static_cast<socklen_t>(target.size());
-  int err = EINPROGRESS;
-  while (engine.is_open()) {
-    err = ::connect(engine.native_handle(), target.data(), size) == 0 ? 0 : errno;
-    // Asked again at once: a connection of the loopback is there by then, and one that was never
-    // waited for to be writable is not woken for that later.
-    if (err == EINPROGRESS || err == EINTR) continue;
-    if (err == EALREADY) {
-      co_await ready(engine, Wait::wait_write);
-    } else if (err == EAGAIN) {  // the queue of a Unix socket is full: nothing to wait for
-      asio::steady_timer pause(self->executor, std::chrono::milliseconds(5));
-      co_await pause.async_wait(asio::use_awaitable);
-    } else {
-      break;
-    }
-  }
-  if (err == EISCONN) err = 0;
-  connection->limit.cancel();
-  if (err != 0 && !self->is_draining) self->complain(what, err == EALREADY ? ETIMEDOUT : err);
   co_return err == 0;
 }
 
-bool Publisher::State::take_pipe(Pipe& pipe) {
-  if (!idle_pipes.empty()) {
-    pipe = std::move(idle_pipes.back());
-    idle_pipes.pop_back();
-    return true;
-  }
-  int ends[2];
-  if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return false;
-  pipe = {UniqueFd(ends[0]), UniqueFd(ends[1])};
-  return true;
-}
-
-// An empty one.
-void Publisher::State::give_back(Pipe pipe) {
-  if (pipe.reader && idle_pipes.size() < kMostIdlePipes) idle_pipes.push_back(std::move(pipe));
-}
-
-// One read of what `side` has to say: into `pipe`, which is then valid, or into the buffer.
-ssize_t Publisher::State::read(Connection& connection, Side side, bool bulk, Pipe& pipe) {
-  HttpFraming& framing = connection.framing;
-  const int fd = (side == Side::kClient ? connection.client : connection.engine).native_handle();
-  const std::uint64_t unseen = framing.unseen(side);
-  if (bulk && unseen >= buffer.size() && take_pipe(pipe)) {
-    const std::size_t most = std::min<std::uint64_t>(unseen, std::size_t{1} << 20);
-    const ssize_t got =
-        ::splice(fd, nullptr, pipe.writer.get(), nullptr, most, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
-    if (got > 0) framing.pass(side, static_cast<std::uint64_t>(got));
-    return got;
-  }
+// One read of what `side` has to say, into the buffer.
+ssize_t Publisher::State::read(Connection& connection, Side side) {
+  const int fd = connection.of(side).native_handle();
   // What is taken from a draining client must not reach into its next request.
   const bool one_only = is_draining && side == Side::kClient;
-  ssize_t got = ::recv(fd, buffer.data(), buffer.size(), one_only ? MSG_PEEK : 0);
+  const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), one_only ? MSG_PEEK : 0);
   if (got <= 0) return got;
   std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
   do {
-    bytes.remove_prefix(framing.see(side, bytes));
+    bytes.remove_prefix(connection.framing.see(side, bytes));
   } while (!one_only && !bytes.empty());
-  if (one_only) got = ::recv(fd, buffer.data(), static_cast<std::size_t>(got) - bytes.size(), 0);
+  if (!one_only) return got;
+  return ::recv(fd, buffer.data(), static_cast<std::size_t>(got) - bytes.size(), 0);
+}
+
+// The same past the framing, into `pipe`, which is empty.
+ssize_t Publisher::State::splice(Connection& connection, Side side, const Pipe& pipe) {
+  const std::size_t most = std::min<std::uint64_t>(connection.framing.unseen(side), kMostSpliced);
+  const ssize_t got = ::splice(connection.of(side).native_handle(), nullptr, pipe.writer.get(),
+                               nullptr, most, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+  if (got > 0) connection.framing.pass(side, static_cast<std::uint64_t>(got));
   return got;
 }
 
 awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Side side) {
   const bool is_request = side == Side::kClient;
-  stream_descriptor& from = is_request ? connection->client : connection->engine;
-  stream_descriptor& to = is_request ? connection->engine : connection->client;
+  WatchedSocket& from = connection->of(side);
+  WatchedSocket& to = connection->of(is_request ? Side::kEngine : Side::kClient);
+  const HttpFraming& framing = connection->framing;
+  bool is_bulk = false;
+  Pipe pipe;
   std::string rest;
-  bool bulk = false;
   for (;;) {
-    const bool open = co_await ready(from, Wait::wait_read);
+    const bool open = co_await wait_until(from, WatchedSocket::wait_read);
     if (!open) co_return;
     // A next request stays with the client; the response to the last one settles the connection.
-    if (is_request && self->is_draining && !connection->framing.is_in_message(side)) co_return;
-    Pipe pipe;
-    const ssize_t got = self->read(*connection, side, bulk, pipe);
-    if (got < 0 && is_passing(errno)) {
-      bulk = false;
-      self->give_back(std::move(pipe));
-      continue;
-    }
+    if (is_request && self->is_draining && !framing.is_in_message(side)) co_return;
+    const bool splices = is_bulk && framing.unseen(side) >= self->buffer.size() && pipe.open();
+    if (!splices) pipe = {};
+    const ssize_t got =
+        splices ? self->splice(*connection, side, pipe) : self->read(*connection, side);
+    is_bulk = got >= kBulk;
+    if (got < 0 && is_passing(errno)) continue;
     if (got < 0) co_return self->drop(connection, true);
     if (got == 0) {
       ::shutdown(to.native_handle(), SHUT_WR);
       co_return self->end_direction(connection, side);
     }
-    bulk = static_cast<std::size_t>(got) >= self->buffer.size() / 2;
     auto left = static_cast<std::size_t>(got);
     connection->held += left;
     const char* data = self->buffer.data();
     while (left > 0) {
-      const ssize_t sent = pipe.reader ? ::splice(pipe.reader.get(), nullptr, to.native_handle(),
-                                                  nullptr, left, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)
-                                       : ::send(to.native_handle(), data, left, MSG_NOSIGNAL);
+      const ssize_t sent = splices ? ::splice(pipe.reader.get(), nullptr, to.native_handle(),
+                                              nullptr, left, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)
+                                   : ::send(to.native_handle(), data, left, MSG_NOSIGNAL);
       if (sent > 0) {
         left -= static_cast<std::size_t>(sent);
         connection->held -= static_cast<std::size_t>(sent);
         data += sent;
-        continue;
-      }
-      if (sent < 0 && !is_passing(errno)) {
-        if (!is_request) co_return self->drop(connection, true);
+      } else if (is_passing(errno)) {
+        if (!splices && rest.empty()) {  // the buffer is everybody's
+          rest.assign(data, left);
+          data = rest.data();
+        }
+        const bool writable = co_await wait_until(to, WatchedSocket::wait_write);
+        if (!writable) co_return;
+      } else if (is_request) {
         // What the engine said before it closed is still to be read.
         connection->held -= left;
         connection->engine_reset = true;
         co_return self->end_direction(connection, side);
+      } else {
+        co_return self->drop(connection, true);
       }
-      if (!pipe.reader && data == self->buffer.data() + (got - static_cast<ssize_t>(left))) {
-        rest.assign(data, left);  // the buffer is everybody's
-        data = rest.data();
-      }
-      const bool writable = co_await ready(to, Wait::wait_write);
-      if (!writable) co_return;
     }
     rest = {};
-    self->give_back(std::move(pipe));
     if (self->is_draining) self->settle(connection);
   }
 }
@@ -415,10 +316,11 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
 void Publisher::State::limit(const ConnectionPtr& connection, base::Duration duration) {
   connection->limit.expires_after(duration);
   connection->limit.async_wait(
-      [self = weak_from_this(), weak = std::weak_ptr(connection)](const error_code& stopped) {
+      [self = weak_from_this(), weak = std::weak_ptr(connection)](const error_code&) {
         const auto state = self.lock();
         const auto late = weak.lock();
-        if (!stopped && state && late) state->drop(late, true);
+        if (!state || !late || late->limit.expiry() > asio::steady_timer::clock_type::now()) return;
+        state->drop(late, true);
       });
 }
 
@@ -432,7 +334,7 @@ void Publisher::State::settle(const ConnectionPtr& connection) {
 void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   close(connection->client, reset);
   close(connection->engine, reset);
-  connection->limit.cancel();
+  connection->limit.expires_at(asio::steady_timer::time_point::max());
   connections.erase(connection);
   room.cancel();
   if (connections.empty()) settled.cancel();

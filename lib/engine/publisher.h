@@ -16,8 +16,9 @@
 
 namespace fo::engine {
 
-/// A client is connected to the engine when it begins to speak. SIGPIPE must be ignored: splice(2)
-/// can't be asked not to raise it.
+/// A client is connected to the engine when it begins to speak. At most 4096 clients at a time, the
+/// others wait; each may need four descriptors (os::raise_fd_limit), and where those run out, new
+/// clients wait too. SIGPIPE must be ignored: splice(2) can't be asked not to raise it.
 class Publisher {
  public:
   /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
@@ -34,10 +35,12 @@ class Publisher {
 
   /// Accepts no more, lets requests in flight finish, and takes each connection away from the
   /// engine between two requests. True when all were between requests before `deadline`; what was
-  /// not then is cut. The listener stays open: clients that come now wait.
+  /// not then is cut, and so is what is no HTTP/1.1 (an upgraded connection, say). The listener
+  /// stays open: clients that come now wait.
   boost::asio::awaitable<bool> drain(base::Deadline deadline);
 
-  /// After drain(): what is left. The publisher is as before start().
+  /// After drain(): what is left, without clients that went away. The publisher is as before
+  /// start().
   PublishedSockets take();
 
   /// After drain(), when nobody took over: goes on as before.

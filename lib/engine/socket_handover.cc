@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -18,10 +16,10 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/stream_socket.h"
 #include "os/fd_passing.h"
 #include "os/log.h"
 #include "os/server_socket.h"
@@ -36,13 +34,11 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
-using asio::posix::stream_descriptor;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using base::quoted;
 using base::UniqueFd;
-using Wait = asio::posix::descriptor_base;
 
 constexpr std::size_t kMostPerBatch = 100;
 constexpr std::size_t kMostSockets = 16384;
@@ -59,27 +55,23 @@ struct Batch {
 class Peer {
  public:
   Peer(const asio::any_io_executor& executor, UniqueFd fd, const Deadline& deadline)
-      : socket_(std::make_shared<stream_descriptor>(executor)), timer_(executor) {
-    boost::system::error_code error;
-    socket_->assign(fd.get(), error);
-    if (error) throw Error(ExitStatus::kOsError, "watch a descriptor", std::error_code(error));
-    static_cast<void>(fd.release());
+      : socket_(std::make_shared<WatchedSocket>(executor)), timer_(executor) {
+    watch(*socket_, std::move(fd));
     if (!deadline.at()) return;
     timer_.expires_at(*deadline.at());
     timer_.async_wait([socket = socket_](const boost::system::error_code& stopped) {
-      if (!stopped) close(*socket);
+      if (!stopped) close(*socket, false);
     });
   }
-  ~Peer() { close(*socket_); }
+  ~Peer() { close(*socket_, false); }
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
   [[nodiscard]] int fd() { return socket_->native_handle(); }
 
-  awaitable<void> wait(Wait::wait_type what) {
-    boost::system::error_code error;
-    co_await socket_->async_wait(what, asio::redirect_error(asio::use_awaitable, error));
-    if (!socket_->is_open()) throw Error(ExitStatus::kTryAgain, "hand sockets over: timed out");
+  awaitable<void> wait(WatchedSocket::wait_type can) {
+    const bool open = co_await wait_until(*socket_, can);
+    if (!open) throw Error(ExitStatus::kTryAgain, "hand sockets over: timed out");
   }
 
   /// False when nobody is there any more.
@@ -87,7 +79,7 @@ class Peer {
     while (!bytes.empty()) {
       const std::ptrdiff_t sent = os::send_with_fds(fd(), bytes, fds);
       if (sent == -EAGAIN) {
-        co_await wait(Wait::wait_write);
+        co_await wait(WatchedSocket::wait_write);
         continue;
       }
       if (sent == -EPIPE || sent == -ECONNRESET) co_return false;
@@ -103,7 +95,7 @@ class Peer {
     while (!bytes.empty()) {
       const std::ptrdiff_t got = os::receive_with_fds(fd(), bytes, fds);
       if (got == -EAGAIN) {
-        co_await wait(Wait::wait_read);
+        co_await wait(WatchedSocket::wait_read);
         continue;
       }
       if (got == 0 || got == -ECONNRESET) co_return false;
@@ -114,13 +106,8 @@ class Peer {
   }
 
  private:
-  static void close(stream_descriptor& socket) {
-    boost::system::error_code ignored;
-    socket.close(ignored);
-  }
-
   /// Shared with the timer's handler, which may be on its way when this goes.
-  std::shared_ptr<stream_descriptor> socket_;
+  std::shared_ptr<WatchedSocket> socket_;
   asio::steady_timer timer_;
 };
 
@@ -178,7 +165,7 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
   Peer listener(executor, std::move(server.listener), deadline);
   for (;;) {
     try {
-      co_await listener.wait(Wait::wait_read);
+      co_await listener.wait(WatchedSocket::wait_read);
     } catch (const Error&) {
       co_return false;
     }

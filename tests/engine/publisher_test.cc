@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -135,6 +136,13 @@ class Peer {
     return true;
   }
   void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
+  /// After finish(): the other end's kernel knows.
+  [[nodiscard]] bool is_end_acknowledged() const {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    EXPECT_EQ(::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    return info.tcpi_state == TCP_FIN_WAIT2;
+  }
   void close() { fd_.reset(); }
   /// With a reset.
   void break_off() {
@@ -190,14 +198,16 @@ class Peer {
 /// An engine whose bytes the test says itself.
 class RawEngine {
  public:
-  RawEngine() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  /// One that is dead keeps its port from others, and nobody answers there.
+  explicit RawEngine(bool dead = false)
+      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(::bind(listener_.get(), generic, size), 0);
-    EXPECT_EQ(::listen(listener_.get(), 1024), 0);
+    EXPECT_EQ(dead ? 0 : ::listen(listener_.get(), 1024), 0);
     EXPECT_EQ(::getsockname(listener_.get(), generic, &size), 0);
     port_ = ntohs(address.sin_port);
   }
@@ -417,9 +427,8 @@ TEST_F(Publishing, DeliversAnAnswerThatCameBeforeTheRequestsEnd) {
 }
 
 TEST_F(Publishing, ResetsClientsOfADeadEngine) {
-  std::string target;
-  { target = RawEngine().target(); }
-  TestPublisher publisher(target);
+  const RawEngine dead(true);
+  TestPublisher publisher(dead.target());
   testing::internal::CaptureStderr();
   for (int i = 0; i < 50; ++i) {
     Peer client = Peer::connect(publisher.port());
@@ -430,8 +439,8 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
   EXPECT_EQ(publisher.connections(), 0U);
   // Said once a second at most.
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(
-      said.starts_with("fo: warning: connect to engine '" + target + "': Connection refused\n"))
+  EXPECT_TRUE(said.starts_with("fo: warning: connect to engine '" + dead.target() +
+                               "': Connection refused\n"))
       << said;
   EXPECT_LT(std::count(said.begin(), said.end(), '\n'), 40) << said;
 }
@@ -471,7 +480,7 @@ TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
   std::vector<Peer> others;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 150; ++i) {
     others.push_back(Peer::connect(publisher.port()));
     if (i % 3 == 1) others.back().send("GET / HTT");
     // This one never reads what it gets.
@@ -492,7 +501,9 @@ TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
   EXPECT_EQ(make("127.0.0.1:1", "/" + std::string(200, 'x')), ExitStatus::kUsage);
   TestPublisher publisher("127.0.0.1:1");
   Publisher second(io.get_executor(), local(publisher.port()), "127.0.0.1:1");
-  EXPECT_EQ(test::failure_of([&] { second.start(); }).status, ExitStatus::kCannotCreate);
+  const test::Failure failure = test::failure_of([&] { second.start(); });
+  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "listen on '" + local(publisher.port()) + "': Address already in use");
   EXPECT_EQ(second.port(), 0U);
 }
 
@@ -668,7 +679,8 @@ TEST_F(Publishing, DropsDrainedClientsThatLeave) {
   Peer asks_and_leaves = Peer::connect(publisher.port());
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
-  leaves.close();
+  leaves.finish();
+  await([&] { return leaves.is_end_acknowledged(); });
   asks_and_leaves.send(kGet);
   asks_and_leaves.finish();
   PublishedSockets left = publisher.take();
