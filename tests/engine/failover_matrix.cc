@@ -53,7 +53,7 @@ int pick(Random& random, int from, int to) {
 
 // --- The rows and the columns.
 
-enum class Who { kEngine, kRank, kShadow, kGms, kGmsServer, kLockd, kDevice, kSocket };
+enum class Who { kEngine, kRank, kShadow, kGms, kGmsServer, kLockd, kDevice, kSocket, kNobody };
 enum class When { kInit, kStandby, kWaking, kActive };
 enum class Hit {
   kKill,
@@ -72,6 +72,8 @@ enum class Hit {
   kStatus,
   kLock,
   kClient,
+  // Of nobody: the active engine hands over.
+  kSwitchover,
 };
 
 struct Cell {
@@ -81,12 +83,12 @@ struct Cell {
 };
 
 std::string name_of(const Cell& cell) {
-  static constexpr const char* kWho[] = {"engine",     "rank",  "shadow", "gms",
-                                         "gms-server", "lockd", "device", "socket"};
+  static constexpr const char* kWho[] = {"engine", "rank",   "shadow", "gms",   "gms-server",
+                                         "lockd",  "device", "socket", "nobody"};
   static constexpr const char* kWhen[] = {"init", "standby", "waking", "active"};
-  static constexpr const char* kHit[] = {"KILL",   "TERM", "ABRT",          "STOP",    "away",
-                                         "empty",  "full", "full-for-long", "refuses", "gms",
-                                         "status", "lock", "client"};
+  static constexpr const char* kHit[] = {"KILL",   "TERM", "ABRT",          "STOP",      "away",
+                                         "empty",  "full", "full-for-long", "refuses",   "gms",
+                                         "status", "lock", "client",        "switchover"};
   return std::string(kWho[static_cast<int>(cell.who)]) + " " + kWhen[static_cast<int>(cell.when)] +
          " " + kHit[static_cast<int>(cell.hit)];
 }
@@ -112,6 +114,7 @@ std::vector<Cell> all_cells(bool lockd) {
   }
   add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong, Hit::kRefuses});
   add(Who::kSocket, {When::kActive}, {Hit::kGms, Hit::kStatus, Hit::kLock, Hit::kClient});
+  add(Who::kNobody, {When::kActive}, {Hit::kSwitchover});
   return cells;
 }
 
@@ -262,7 +265,7 @@ class Matrix {
   bool play_at_random(const std::vector<Cell>& cells) {
     delay_ = milliseconds(pick(random_, 0, kMostDelay));
     const int what = pick(random_, 0, 9);
-    if (what == 0) return switch_over();
+    if (what == 0) return play({Who::kNobody, When::kActive, Hit::kSwitchover});
     if (what <= 3) return strike_twice();
     return play(
         cells.at(static_cast<std::size_t>(pick(random_, 0, static_cast<int>(cells.size()) - 1))));
@@ -300,6 +303,8 @@ class Matrix {
         return fill_device(cell);
       case Who::kSocket:
         return cut_socket(cell);
+      case Who::kNobody:
+        return switch_over();
     }
   }
 
@@ -452,19 +457,11 @@ class Matrix {
     expect_active(1 - active_);
   }
 
-  bool switch_over() {
-    try {
-      active_ = pair_.active().value();
-      if (const int status = pair_.switch_over(); status != 0) {
-        wrong("status " + std::to_string(status));
-      }
-      expect_active(1 - active_);
-      settle();
-      return true;
-    } catch (const std::exception& error) {
-      std::printf("wrong: switchover: %s\n", error.what());
+  void switch_over() {
+    if (const int status = pair_.switch_over(); status != 0) {
+      wrong("status " + std::to_string(status));
     }
-    return false;
+    expect_active(1 - active_);
   }
 
   // The active engine, and the one that takes over, whatever it is at just then.
