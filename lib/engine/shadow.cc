@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <csignal>
 #include <exception>
 #include <functional>
@@ -196,7 +199,7 @@ class Shadow {
     metrics_.set_generation(grant_->generation);
     events_.write("granted", R"("generation":)" + std::to_string(grant_->generation));
     step(LifeEvent::kGranted);
-    start(watch_lock());
+    start_watching_lock();
     const Deadline wake_by = Deadline::after(wake_timeout());
     co_await until_confirmed(wake_by);
     finish_phase(Phase::kLock, granted_at);
@@ -264,7 +267,10 @@ class Shadow {
       left_ = publisher_->take();
       start(offer());
     }
-    ++lock_watch_;
+    // What it waits for is a copy of a descriptor, and an open connection to a server is the lock.
+    lock_watch_.emit(asio::cancellation_type::terminal);
+    while (watching_lock_) co_await changed_.wait();
+    check_alive();
     lock_->release();
     events_.write("released");
     step(LifeEvent::kHandedOver);
@@ -465,8 +471,18 @@ class Shadow {
 
   // --- What goes on beside it.
 
+  void start_watching_lock() {
+    watching_lock_ = true;
+    asio::co_spawn(
+        io_, watch_lock(),
+        asio::bind_cancellation_slot(lock_watch_.slot(), [this](std::exception_ptr error) {
+          watching_lock_ = false;
+          changed_.notify();
+          end_task(error);
+        }));
+  }
+
   awaitable<void> watch_lock() {
-    const unsigned watch = ++lock_watch_;
     for (;;) {
       if (const std::optional<lock::Loss> loss = lock_->check()) {
         lose(*loss);
@@ -475,7 +491,8 @@ class Shadow {
       changed_.notify();
       const lock::FailoverLock::Watch wait = lock_->watch();
       co_await until_ready(wait.fd, wait.events, wait.at);
-      if (watch != lock_watch_) co_return;
+      const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+      if (state.cancelled() != asio::cancellation_type::none) co_return;
     }
   }
 
@@ -659,16 +676,18 @@ class Shadow {
   }
 
   void start(awaitable<void> task) {
-    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
-      if (!error) return;
-      try {
-        std::rethrow_exception(error);
-      } catch (const Error& known) {
-        fail(known);
-      } catch (const std::exception& other) {
-        fail(Error(ExitStatus::kSoftware, other.what()));
-      }
-    });
+    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) { end_task(error); });
+  }
+
+  void end_task(const std::exception_ptr& error) {
+    if (!error) return;
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& known) {
+      fail(known);
+    } catch (const std::exception& other) {
+      fail(Error(ExitStatus::kSoftware, other.what()));
+    }
   }
 
   static base::UniqueFd open_signals() {
@@ -721,8 +740,9 @@ class Shadow {
   bool acquiring_ = false;
   bool lost_ = false;
   bool hurry_ = false;
-  // Which watch of the lock counts.
-  unsigned lock_watch_ = 0;
+  // Ends the watch of the lock.
+  asio::cancellation_signal lock_watch_;
+  bool watching_lock_ = false;
   std::optional<Ending> ending_;
   StatusServer server_;
 };

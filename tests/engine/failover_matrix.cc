@@ -1,0 +1,765 @@
+// The failover matrix: a real pair, and everything that can happen to each of its processes in each
+// of its states. After each: one active engine and never two, the same tokens, the memory and the
+// processes accounted for, what died back in standby; or, where nothing can serve, the status that
+// fo-shadow(1) promises.
+//
+//   failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] [--only NAME]
+//
+// Without --long or --seconds each cell is played once. --long: at random until 1,000 failovers
+// were seen, sometimes on both engines, with switchovers in between, on each lock in turn unless
+// one is named. Exit status 0: nothing was wrong.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "engine/pair_process.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using base::Error;
+using std::chrono::milliseconds;
+using test::Pair;
+using test::wait_until;
+
+// Of an engine that takes over, or of a pair that is whole again.
+constexpr base::Duration kBound = std::chrono::seconds(15);
+constexpr std::size_t kLongFailovers = 1000;
+// A whole move, its bounds included, or the start of a pair.
+constexpr std::chrono::seconds kMoveLimit(120);
+constexpr int kMostDelay = 50;
+
+using Random = std::mt19937_64;
+int pick(Random& random, int from, int to) {
+  return std::uniform_int_distribution<int>(from, to)(random);
+}
+
+// --- The rows and the columns.
+
+enum class Who { kEngine, kRank, kShadow, kGms, kGmsServer, kLockd, kDevice, kSocket, kNobody };
+enum class When { kInit, kStandby, kWaking, kActive };
+enum class Hit {
+  kKill,
+  kTerm,
+  kAbort,
+  kStop,
+  // Of a memory or lock server: it does not come back in time, or without the weights.
+  kAway,
+  kEmpty,
+  // Of the device: filled for a while, for too long, out of memory at the wake.
+  kFull,
+  kFullForLong,
+  kRefuses,
+  // Of sockets and files: that of the GMS, of the status, of the lock; a client's connection.
+  kGms,
+  kStatus,
+  kLock,
+  kClient,
+  // Of nobody: the active engine hands over.
+  kSwitchover,
+};
+
+struct Cell {
+  Who who;
+  When when;
+  Hit hit;
+};
+
+std::string name_of(const Cell& cell) {
+  static constexpr const char* kWho[] = {"engine", "rank",   "shadow", "gms",   "gms-server",
+                                         "lockd",  "device", "socket", "nobody"};
+  static constexpr const char* kWhen[] = {"init", "standby", "waking", "active"};
+  static constexpr const char* kHit[] = {"KILL",   "TERM", "ABRT",          "STOP",      "away",
+                                         "empty",  "full", "full-for-long", "refuses",   "gms",
+                                         "status", "lock", "client",        "switchover"};
+  return std::string(kWho[static_cast<int>(cell.who)]) + " " + kWhen[static_cast<int>(cell.when)] +
+         " " + kHit[static_cast<int>(cell.hit)];
+}
+
+std::vector<Cell> all_cells(bool lockd) {
+  std::vector<Cell> cells;
+  const auto add = [&](Who who, std::initializer_list<When> whens,
+                       std::initializer_list<Hit> hits) {
+    for (const When when : whens) {
+      for (const Hit hit : hits) cells.push_back({who, when, hit});
+    }
+  };
+  for (const Who who : {Who::kEngine, Who::kRank, Who::kShadow}) {
+    add(who, {When::kActive, When::kStandby, When::kWaking, When::kInit},
+        {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop});
+  }
+  add(Who::kGms, {When::kActive},
+      {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop, Hit::kAway, Hit::kEmpty});
+  add(Who::kGmsServer, {When::kActive}, {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop});
+  if (lockd) {
+    add(Who::kLockd, {When::kActive},
+        {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop, Hit::kAway});
+  }
+  add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong, Hit::kRefuses});
+  add(Who::kSocket, {When::kActive}, {Hit::kGms, Hit::kStatus, Hit::kLock, Hit::kClient});
+  add(Who::kNobody, {When::kActive}, {Hit::kSwitchover});
+  return cells;
+}
+
+int signal_of(Hit hit) {
+  switch (hit) {
+    case Hit::kTerm:
+      return SIGTERM;
+    case Hit::kAbort:
+      return SIGABRT;
+    case Hit::kStop:
+      return SIGSTOP;
+    default:
+      return SIGKILL;
+  }
+}
+
+// What fo-shadow ends with when that happens to it or to its engine.
+std::set<int> statuses_of(const Cell& cell) {
+  if (cell.hit == Hit::kStop) {
+    // An engine that does not answer: at its start, at its wake, while it serves.
+    if (cell.when == When::kActive) return {69};
+    return {75};
+  }
+  if (cell.who == Who::kRank) return {70};
+  // At its start an engine may not know yet how to end properly.
+  if (cell.hit == Hit::kTerm && cell.when == When::kInit) return {0, 128 + SIGTERM};
+  if (cell.hit == Hit::kTerm) return {0};
+  return {128 + signal_of(cell.hit)};
+}
+
+std::string to_text(const std::set<int>& statuses) {
+  std::string text;
+  for (const int status : statuses) text += (text.empty() ? "" : " or ") + std::to_string(status);
+  return text;
+}
+
+// --- Never two at once.
+
+// Looks at both engines all the time, on a thread of its own. An answer of one between two of the
+// other that are the same tells that both were so at one moment.
+class Sampler {
+ public:
+  explicit Sampler(const Pair& pair) : pair_(pair), thread_([this] { look(); }) {}
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+  ~Sampler() {
+    stopping_ = true;
+    thread_.join();
+  }
+
+  /// What was seen, once.
+  std::string take() {
+    const std::lock_guard guard(mutex_);
+    return std::exchange(seen_, {});
+  }
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+
+ private:
+  struct Sight {
+    bool has_lock = false;
+    bool awake = false;
+    std::uint64_t generation = 0;
+  };
+
+  Sight look_at(int engine) const {
+    constexpr base::Duration kLimit = milliseconds(100);
+    Sight sight;
+    if (const auto status = pair_.status(engine, kLimit)) {
+      sight.has_lock = status->state == "waking" || status->state == "active";
+      sight.generation = status->generation;
+    }
+    sight.awake = pair_.is_awake(engine, kLimit).value_or(false);
+    return sight;
+  }
+
+  void look() {
+    Sight before = look_at(0);
+    auto since = Deadline::Clock::now();
+    while (!stopping_) {
+      const Sight other = look_at(1);
+      const Sight after = look_at(0);
+      const bool same = before.generation == after.generation;
+      if (same && before.has_lock && after.has_lock && other.has_lock) {
+        note("both have the lock: generations " + std::to_string(after.generation) + " and " +
+             std::to_string(other.generation));
+      }
+      // Not long enough for two wakes with one of the other in between.
+      const auto now = Deadline::Clock::now();
+      if (now - since < milliseconds(50) && before.awake && other.awake && after.awake) {
+        note("both are awake");
+      }
+      before = after;
+      since = now;
+      ++count_;
+      std::this_thread::sleep_for(milliseconds(3));
+    }
+  }
+
+  void note(const std::string& what) {
+    const std::lock_guard guard(mutex_);
+    seen_ = what;
+  }
+
+  const Pair& pair_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> count_ = 0;
+  std::mutex mutex_;
+  std::string seen_;
+  std::thread thread_;
+};
+
+// --- The game.
+
+[[noreturn]] void wrong(const std::string& what) { throw Error(base::ExitStatus::kSoftware, what); }
+
+class Matrix {
+ public:
+  Matrix(bool lockd, std::uint64_t seed) : pair_({.lockd = lockd}), random_(seed) {
+    // For core dumps.
+    std::filesystem::current_path(pair_.file(""));
+    pair_.start_gms();
+    pair_.load();
+    pair_.start(0);
+    pair_.start(1);
+    settle();
+    tokens_ = pair_.tokens();
+    if (tokens_.empty()) wrong("no tokens from the first engine");
+    memory_ = pair_.free_memory();
+    sampler_ = std::make_unique<Sampler>(pair_);
+  }
+
+  /// Plays one cell and makes the pair whole again. Prints what was wrong.
+  bool play(const Cell& cell) {
+    const std::string name = name_of(cell);
+    try {
+      active_ = pair_.active().value();
+      before_ = pair_.status(active_)->generation;
+      strike_and_look(cell);
+      settle();
+      return true;
+    } catch (const std::exception& error) {
+      std::printf("wrong: %s: %s\n", name.c_str(), error.what());
+    }
+    return false;
+  }
+
+  /// One move of a long game; the same.
+  bool play_at_random(const std::vector<Cell>& cells) {
+    delay_ = milliseconds(pick(random_, 0, kMostDelay));
+    const int what = pick(random_, 0, 9);
+    if (what == 0) return play({Who::kNobody, When::kActive, Hit::kSwitchover});
+    if (what <= 3) return strike_twice();
+    return play(
+        cells.at(static_cast<std::size_t>(pick(random_, 0, static_cast<int>(cells.size()) - 1))));
+  }
+
+  /// Of the lock, to whichever engine.
+  [[nodiscard]] std::size_t grants() const { return pair_.generations().size(); }
+  /// The sampler's.
+  [[nodiscard]] std::uint64_t looks() const { return sampler_ ? sampler_->count() : looks_; }
+
+  /// Prints what is wrong at the very end.
+  bool finish() {
+    looks_ = sampler_->count();
+    sampler_.reset();
+    const std::vector<std::string> found = pair_.finish();
+    for (const std::string& what : found) std::printf("wrong: at the end: %s\n", what.c_str());
+    return found.empty();
+  }
+
+ private:
+  // --- What happens.
+
+  void strike_and_look(const Cell& cell) {
+    switch (cell.who) {
+      case Who::kEngine:
+      case Who::kRank:
+      case Who::kShadow:
+        return strike_engine(cell);
+      case Who::kGms:
+      case Who::kGmsServer:
+        return strike_gms(cell);
+      case Who::kLockd:
+        return strike_lockd(cell);
+      case Who::kDevice:
+        return fill_device(cell);
+      case Who::kSocket:
+        return cut_socket(cell);
+      case Who::kNobody:
+        return switch_over();
+    }
+  }
+
+  void strike_engine(const Cell& cell) {
+    const int victim = cell.when == When::kActive ? active_ : 1 - active_;
+    bring_to(victim, cell);
+    const pid_t pid = find(victim, cell.who);
+    std::this_thread::sleep_for(delay_);
+    send(pid, signal_of(cell.hit));
+    // The engine decides when its ranks end.
+    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) return outlive(victim, pid, cell);
+    if (cell.hit == Hit::kStop && cell.who == Who::kShadow) return outlive(victim, pid, cell);
+    if (cell.hit == Hit::kStop && cell.when == When::kStandby) {
+      // Nobody needs it yet; then it does not wake.
+      check_unchanged();
+      send(find(active_, Who::kEngine), SIGKILL);
+      expect_end(active_, {137});
+      return expect_end(victim, {69, 75});
+    }
+    expect_end(victim, statuses_of(cell));
+    look_after(victim, cell.when);
+  }
+
+  // After the end of the victim.
+  void look_after(int victim, When when) {
+    if (when == When::kActive) return expect_active(1 - victim);
+    if (when != When::kWaking) check_unchanged();
+  }
+
+  // A fo-shadow that is stopped for a while delays its engine, and no more; a rank does not hear a
+  // SIGTERM. Then it is killed.
+  void outlive(int victim, pid_t pid, const Cell& cell) {
+    const bool speaks = cell.when != When::kActive || cell.hit != Hit::kStop;
+    if (!speaks && pair_.is_awake(victim) != true) wrong("its engine sleeps");
+    if (speaks && cell.when != When::kWaking) check_unchanged();
+    send(pid, SIGCONT);
+    if (cell.when == When::kWaking) {
+      expect_active(victim);
+    } else {
+      check_unchanged();
+    }
+    send(pid, SIGKILL);
+    expect_end(victim, {cell.who == Who::kRank ? 70 : 137});
+    if (cell.when != When::kWaking) look_after(victim, cell.when);
+  }
+
+  void strike_gms(const Cell& cell) {
+    const pid_t gms = pair_.gms().pid();
+    const pid_t pid = cell.who == Who::kGms ? gms : Pair::children_of(gms).at(0);
+    std::this_thread::sleep_for(delay_);
+    send(pid, signal_of(cell.hit));
+    if (cell.hit == Hit::kStop) {
+      check_unchanged();
+      send(pid, SIGCONT);
+      check_unchanged();
+    } else {
+      wait_until("gms-serve to end",
+                 [&] { return pair_.gms().wait(Deadline::after(milliseconds(0))).has_value(); });
+      if (cell.hit == Hit::kEmpty) pair_.start_gms();
+      if (cell.hit == Hit::kAway || cell.hit == Hit::kEmpty) {
+        check_tokens();
+        expect_end(active_, {69});
+        expect_end(1 - active_, {cell.hit == Hit::kAway ? 69 : 75});
+        if (cell.hit == Hit::kAway) pair_.start_gms();
+        return pair_.load();
+      }
+      pair_.start_gms();
+      pair_.load();
+      check_unchanged();
+    }
+    // The other one wakes on what is there now.
+    fail_over();
+  }
+
+  void strike_lockd(const Cell& cell) {
+    const pid_t pid = pair_.lockd().pid();
+    std::this_thread::sleep_for(delay_);
+    send(pid, signal_of(cell.hit));
+    if (cell.hit == Hit::kStop) {
+      check_unchanged();
+      send(pid, SIGCONT);
+    } else {
+      wait_until("gms-lockd to end",
+                 [&] { return pair_.lockd().wait(Deadline::after(milliseconds(0))).has_value(); });
+      if (cell.hit == Hit::kAway) {
+        expect_end(active_, {69, 75, 76});
+        pair_.start_lockd();
+        return expect_active(1 - active_);
+      }
+      pair_.start_lockd();
+    }
+    check_unchanged();
+    fail_over();
+  }
+
+  void fill_device(const Cell& cell) {
+    const int waker = 1 - active_;
+    if (cell.hit == Hit::kRefuses) {
+      restart(waker, {.environment = {{"GMS_SIM_FAULTS", "cuMemCreate:*=oom"}}});
+      wait_for_state(waker, "standby");
+      send(find(active_, Who::kEngine), SIGKILL);
+      expect_end(active_, {137});
+      return expect_end(waker, {75});
+    }
+    // Stopped, so that somebody else is faster.
+    send(pair_.shadow(waker).pid(), SIGSTOP);
+    send(find(active_, Who::kEngine), SIGKILL);
+    expect_end(active_, {137});
+    wait_until("the memory of a dead engine", [&] { return pair_.free_memory(0) > test::kPairKv; });
+    const auto filler = pair_.fill(pair_.free_memory(0) - test::kPairKv / 2);
+    send(pair_.shadow(waker).pid(), SIGCONT);
+    wait_for_state(waker, "waking");
+    if (cell.hit == Hit::kFullForLong) expect_end(waker, {75});
+    filler->signal(SIGKILL);
+    static_cast<void>(filler->wait(Deadline::after(test::kPatience)));
+    if (cell.hit == Hit::kFull) expect_active(waker);
+  }
+
+  void cut_socket(const Cell& cell) {
+    if (cell.hit == Hit::kClient) {
+      pair_.cut_a_client();
+      return check_unchanged();
+    }
+    const std::string path = cell.hit == Hit::kGms      ? pair_.gms_socket(0)
+                             : cell.hit == Hit::kStatus ? pair_.status_socket(active_)
+                                                        : pair_.lock().path;
+    std::filesystem::rename(path, path + ".away");
+    if (cell.hit == Hit::kStatus) {
+      check_tokens();
+      std::filesystem::rename(path + ".away", path);
+      check_unchanged();
+      return fail_over();
+    }
+    if (cell.hit == Hit::kGms) {
+      // The connection stays; who wakes needs a new one.
+      check_unchanged();
+      send(find(active_, Who::kEngine), SIGKILL);
+      expect_end(active_, {137});
+      expect_end(1 - active_, {69});
+      return std::filesystem::rename(path + ".away", path);
+    }
+    if (pair_.lock().kind == lock::LockUri::Kind::kLockd) {
+      // Nobody needs the name of a server that is connected.
+      check_unchanged();
+      std::filesystem::rename(path + ".away", path);
+      return fail_over();
+    }
+    // A lock file that is gone is no lock: whoever had it ends.
+    expect_end(active_, {76, 78});
+    expect_active(1 - active_);
+  }
+
+  void switch_over() {
+    if (const int status = pair_.switch_over(); status != 0) {
+      wrong("status " + std::to_string(status));
+    }
+    expect_active(1 - active_);
+  }
+
+  // The active engine, and the one that takes over, whatever it is at just then.
+  bool strike_twice() {
+    const auto any = [&](When when) {
+      static constexpr Who kWho[] = {Who::kEngine, Who::kRank, Who::kShadow};
+      static constexpr Hit kHit[] = {Hit::kKill, Hit::kAbort, Hit::kTerm};
+      const Who who = kWho[pick(random_, 0, 2)];
+      return Cell{who, when, kHit[pick(random_, 0, who == Who::kRank ? 1 : 2)]};
+    };
+    const Cell first = any(When::kActive);
+    const Cell second = any(When::kWaking);
+    const std::string name = name_of(first) + ", " + name_of(second);
+    try {
+      active_ = pair_.active().value();
+      const pid_t one = find(active_, first.who);
+      const pid_t other = find(1 - active_, second.who);
+      send(one, signal_of(first.hit));
+      std::this_thread::sleep_for(delay_);
+      send(other, signal_of(second.hit));
+      expect_end(active_, statuses_of(first));
+      expect_end(1 - active_, statuses_of(second));
+      settle();
+      return true;
+    } catch (const std::exception& error) {
+      std::printf("wrong: %s, %lld ms later: %s\n", name.c_str(),
+                  static_cast<long long>(delay_.count()), error.what());
+    }
+    return false;
+  }
+
+  // --- Its moves.
+
+  void restart(int engine, const test::Start& how) {
+    send(pair_.shadow(engine).pid(), SIGKILL);
+    expect_end(engine, {137});
+    pair_.start(engine, how);
+  }
+
+  // Into the state in which it will be struck, for long enough.
+  void bring_to(int victim, const Cell& cell) {
+    if (cell.when == When::kActive || cell.when == When::kStandby) return;
+    test::Start how;
+    const char* slow = cell.when == When::kInit ? "cuMemMap=1s" : "cuMemCreate=1s";
+    how.environment = {{"GMS_SIM_LATENCY", slow}};
+    if (cell.hit == Hit::kStop && cell.who != Who::kShadow) {
+      how.shadow_options = {
+          {cell.when == When::kInit ? "--start-timeout" : "--wake-timeout", "1500ms"}};
+    }
+    restart(victim, how);
+    if (cell.when == When::kInit) {
+      wait_until("the victim's start", [&] {
+        const auto status = pair_.status(victim);
+        return status && status->state == "init" && status->engine != 0 &&
+               (cell.who != Who::kRank || !Pair::children_of(status->engine).empty());
+      });
+      return;
+    }
+    wait_for_state(victim, "standby");
+    send(find(active_, Who::kEngine), SIGKILL);
+    expect_end(active_, {137});
+    wait_for_state(victim, "waking");
+  }
+
+  // The process to strike.
+  pid_t find(int engine, Who who) {
+    if (who == Who::kShadow) return pair_.shadow(engine).pid();
+    const auto status = pair_.status(engine);
+    if (!status || status->engine == 0) wrong("an engine that does not run");
+    if (who == Who::kEngine) return status->engine;
+    const std::vector<pid_t> ranks = Pair::children_of(status->engine);
+    if (ranks.empty()) wrong("an engine without ranks");
+    return ranks.at(static_cast<std::size_t>(pick(random_, 0, static_cast<int>(ranks.size()) - 1)));
+  }
+
+  static void send(pid_t pid, int signal) {
+    const auto pidfd = os::open_pidfd(pid);
+    if (!pidfd || !os::send_signal(pidfd->get(), signal)) wrong("its process has ended already");
+  }
+
+  // Once more, with what was just put back.
+  void fail_over() {
+    send(find(active_, Who::kEngine), SIGKILL);
+    expect_end(active_, {137});
+    expect_active(1 - active_);
+  }
+
+  // --- What has to be so.
+
+  void expect_end(int engine, const std::set<int>& statuses) {
+    const int status = pair_.await_end(engine, kBound);
+    if (!statuses.contains(status)) {
+      wrong("fo-shadow " + std::to_string(engine) + " ended with status " + std::to_string(status) +
+            " instead of " + to_text(statuses));
+    }
+  }
+
+  void wait_for_state(int engine, const std::string& state) {
+    wait_until(
+        "engine " + std::to_string(engine) + " to be " + state,
+        [&] {
+          expect_running(engine);
+          return pair_.state(engine) == state;
+        },
+        kBound);
+  }
+
+  void expect_running(int engine) {
+    if (const auto status = pair_.ended(engine)) {
+      wrong("fo-shadow " + std::to_string(engine) + " ended by itself, with status " +
+            std::to_string(*status));
+    }
+  }
+
+  void expect_active(int engine) {
+    wait_for_state(engine, "active");
+    check_tokens();
+  }
+
+  // Nobody has taken over, and what serves serves.
+  void check_unchanged() {
+    for (const int engine : {0, 1}) {
+      if (pair_.runs(engine)) expect_running(engine);
+    }
+    check_tokens();
+    const auto status = pair_.status(active_);
+    if (!status || status->state != "active") wrong("the active engine is not any more");
+    if (status->generation != before_) wrong("the active engine has another generation");
+  }
+
+  void check_tokens() {
+    const std::string now = pair_.tokens();
+    if (now != tokens_) wrong("tokens " + (now.empty() ? "none" : now) + " instead of " + tokens_);
+  }
+
+  // What ended is started again; one is active then, the other in standby, and all is in order.
+  void settle() {
+    for (const int engine : {0, 1}) {
+      if (!pair_.runs(engine)) pair_.start(engine);
+    }
+    wait_until(
+        "one active engine and one in standby",
+        [&] {
+          for (const int engine : {0, 1}) expect_running(engine);
+          const std::set<std::string> states{pair_.state(0), pair_.state(1)};
+          return states == std::set<std::string>{"active", "standby"};
+        },
+        kBound);
+    if (!tokens_.empty()) check_tokens();
+    const std::string holder = pair_.holder().value_or("nobody");
+    const std::string id = "engine-" + std::to_string(pair_.active().value());
+    if (holder != id) wrong("the lock is held by " + holder + " instead of " + id);
+    const std::vector<std::uint64_t> generations = pair_.generations();
+    if (!std::is_sorted(generations.begin(), generations.end(), std::less_equal<>())) {
+      wrong("a generation that did not rise");
+    }
+    if (sampler_) {
+      if (const std::string seen = sampler_->take(); !seen.empty()) wrong(seen);
+    }
+    if (!memory_.empty()) {
+      wait_until(
+          "the memory to be as before", [&] { return pair_.free_memory() == memory_; }, kBound);
+    }
+    std::vector<std::string> orphans;
+    wait_until(
+        "orphans to end", [&] { return (orphans = pair_.orphans()).empty(); }, kBound);
+  }
+
+  Pair pair_;
+  Random random_;
+  milliseconds delay_{0};
+  int active_ = 0;
+  std::uint64_t before_ = 0;
+  std::string tokens_;
+  std::vector<base::ByteCount> memory_;
+  std::unique_ptr<Sampler> sampler_;
+  std::uint64_t looks_ = 0;
+};
+
+struct Options {
+  std::optional<std::uint64_t> seconds;
+  bool long_game = false;
+  std::uint64_t seed = std::random_device()();
+  std::string lock;
+  std::string only;
+};
+
+// What plays a cell or a move of one lock's game, with a new pair after one that went wrong.
+class Game {
+ public:
+  Game(bool lockd, std::uint64_t seed) : lockd_(lockd), seed_(seed) { begin(); }
+
+  void play(const Cell& cell) { count(matrix_->play(cell)); }
+  void play_at_random() { count(matrix_->play_at_random(cells_)); }
+  [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
+  [[nodiscard]] std::size_t grants() const { return grants_ + matrix_->grants(); }
+
+  /// How many went wrong.
+  int finish() {
+    test::limit_run(kMoveLimit);
+    if (!matrix_->finish()) ++wrong_;
+    std::printf("%s: %d moves, %zu grants, %llu looks at both, %d wrong\n",
+                lockd_ ? "lockd" : "flock", moves_, grants(),
+                static_cast<unsigned long long>(looks_ + matrix_->looks()), wrong_);
+    return wrong_;
+  }
+
+ private:
+  void begin() {
+    test::limit_run(kMoveLimit);
+    matrix_ = std::make_unique<Matrix>(lockd_, seed_++);
+  }
+
+  void count(bool good) {
+    test::limit_run(kMoveLimit);
+    ++moves_;
+    if (good) return;
+    ++wrong_;
+    grants_ += matrix_->grants();
+    looks_ += matrix_->looks();
+    matrix_.reset();
+    begin();
+  }
+
+  bool lockd_;
+  std::uint64_t seed_;
+  std::vector<Cell> cells_ = all_cells(lockd_);
+  std::unique_ptr<Matrix> matrix_;
+  int moves_ = 0;
+  int wrong_ = 0;
+  std::size_t grants_ = 0;
+  std::uint64_t looks_ = 0;
+};
+
+int play_once(bool lockd, const Options& options) {
+  Game game(lockd, options.seed);
+  for (const Cell& cell : game.cells()) {
+    if (name_of(cell).find(options.only) != std::string::npos) game.play(cell);
+  }
+  return game.finish();
+}
+
+// At random: for a time, or until so many failovers were seen.
+int play_long(bool lockd, const Options& options, std::size_t failovers) {
+  Game game(lockd, options.seed);
+  const auto time = options.seconds
+                        ? std::optional<base::Duration>(std::chrono::seconds(*options.seconds))
+                        : std::nullopt;
+  const Deadline end = Deadline::after(time);
+  while (!end.expired() && (time || game.grants() < failovers)) game.play_at_random();
+  return game.finish();
+}
+
+int usage() {
+  std::fprintf(stderr,
+               "usage: failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] "
+               "[--only NAME]\n");
+  return base::to_int(base::ExitStatus::kUsage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  Options options;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--long") {
+      options.long_game = true;
+      continue;
+    }
+    if (i + 1 == words.size()) return usage();
+    const std::string& value = words[i + 1];
+    if (words[i] == "--lock" && (value == "flock" || value == "lockd")) {
+      options.lock = value;
+    } else if (words[i] == "--only") {
+      options.only = value;
+    } else if (const auto number = base::parse_uint(value); number && words[i] == "--seed") {
+      options.seed = *number;
+    } else if (number && words[i] == "--seconds") {
+      options.seconds = *number;
+    } else {
+      return usage();
+    }
+    ++i;
+  }
+  try {
+    std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
+    std::fflush(stdout);
+    int found = 0;
+    for (const std::string lock : {"flock", "lockd"}) {
+      if (!options.lock.empty() && options.lock != lock) continue;
+      const std::size_t failovers = options.lock.empty() ? kLongFailovers / 2 : kLongFailovers;
+      found += options.long_game || options.seconds ? play_long(lock == "lockd", options, failovers)
+                                                    : play_once(lock == "lockd", options);
+    }
+    return found == 0 ? 0 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "failover_matrix: error: %s\n", error.what());
+    return 1;
+  }
+}
