@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
       argc, argv, tool, options.common,
       [&](CLI::App& app) { fo::fo_shadow::declare(app, options); },
       [&] {
+        fo::fo_shadow::check(options);
         switch (options.command) {
           case Options::Command::kStatus:
             return status(options);

@@ -65,15 +65,15 @@ void declare_engine(CLI::App& app, Options& options) {
 void declare_place(CLI::App& app, Options& options) {
   add_lock(app, options, Options::Command::kRun);
   add_text(app, "--id", options.id, "ID", "who we are")->default_str("engine-$ENGINE_ID");
-  app.add_option("--gms", options.gms, "sockets of the GMS; default: those found in --socket-dir")
+  app.add_option("--gms", options.gms, "sockets of the GMS")
+      ->default_str("those in --socket-dir")
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir);
   add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
   cli::add_devices(app, options.devices, "whose memory the gate asks for; all: the GMS's, else 0");
-  cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
-                "free on each device before waking; 0: no gate")
+  cli::add_size(app, "--gpu-free", options.shadow.gpu_free, "to wait for on each device; 0: none")
       ->default_str("what the engine gave back");
-  app.add_option("--port", options.port, "of /live, /health, /metrics; 0: any; -1: none")
+  app.add_option("--port", options.port, "of /live, /health, /metrics; -1: none")
       ->envname("DYN_SYSTEM_PORT")
       ->check(CLI::Range(-1, 65535).description(""))
       ->capture_default_str()
@@ -152,6 +152,12 @@ void declare(CLI::App& app, Options& options) {
   declare_place(app, options);
   declare_limits(app, options);
   declare_pair(app, options);
+}
+
+void check(const Options& options) {
+  if (options.command != Options::Command::kRun && !options.common.command.empty()) {
+    refuse("status and switchover take no command");
+  }
 }
 
 engine::ShadowOptions to_shadow_options(const Options& options) {

@@ -115,13 +115,14 @@ class Shadow {
                                                address_of(options.driver.url));
     }
     if (options.port) {
-      server_.listen(options.host + ":" + std::to_string(*options.port));
+      port_ = server_.listen(options.host + ":" + std::to_string(*options.port));
     }
     if (options.failover) server_.listen_unix(status_socket_path(options.lock, options.id));
   }
 
   int run() {
     start(wait_for_signals());
+    start(beat());
     start(live());
     io_.run();
     if (ending_->failure) throw *std::move(ending_->failure);
@@ -164,6 +165,7 @@ class Shadow {
     co_await until_healthy(start_by);
     co_await serve();
     step(LifeEvent::kServing);
+    notifier_.ready();
     co_await watch_engine();
   }
 
@@ -524,6 +526,15 @@ class Shadow {
     }
   }
 
+  // For a service manager that wants to know that this loop goes on.
+  awaitable<void> beat() {
+    const std::optional<base::Duration> interval = notifier_.watchdog_interval();
+    while (interval) {
+      notifier_.alive();
+      co_await pause(*interval);
+    }
+  }
+
   // --- The end.
 
   void fail(Error error) {
@@ -617,10 +628,12 @@ class Shadow {
   }
 
   std::string status() {
-    json object{{"id", options_.id},       {"state", state_name(state_)}, {"since", since_},
-                {"pid", ::getpid()},       {"engine_pid", nullptr},       {"generation", nullptr},
-                {"switching", switching_}, {"url", options_.driver.url},  {"publish", nullptr},
-                {"gms", json::array()},    {"last_failover", nullptr}};
+    json object{
+        {"id", options_.id},       {"state", state_name(state_)}, {"since", since_},
+        {"pid", ::getpid()},       {"engine_pid", nullptr},       {"generation", nullptr},
+        {"switching", switching_}, {"url", options_.driver.url},  {"publish", nullptr},
+        {"port", nullptr},         {"gms", json::array()},        {"last_failover", nullptr}};
+    if (port_ != 0) object["port"] = port_;
     if (engine_ != 0) object["engine_pid"] = engine_;
     if (grant_) object["generation"] = grant_->generation;
     if (!options_.publish.empty()) object["publish"] = options_.publish;
@@ -729,6 +742,8 @@ class Shadow {
   PublishedSockets left_;
   os::Notifier notifier_;
   EngineState state_ = EngineState::kInit;
+  // Of the status server; 0: none.
+  std::uint16_t port_ = 0;
   double since_ = os::wall_seconds();
   Clock::time_point entered_ = Clock::now();
   pid_t engine_ = 0;

@@ -1,0 +1,752 @@
+#!/usr/bin/env bats
+# fo-shadow: what its page promises.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
+load test_helper
+load gms_client
+
+setup() {
+  fo_setup
+  unset NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_VRAM=2GiB
+  # No status server on a port, where nothing else is said.
+  export DYN_SYSTEM_PORT=-1
+  SOCKET=$T/gms_0_weights.sock
+  PICKED=
+}
+
+# shadow [OPTION]...: in the foreground; nothing on standard error but what went wrong.
+shadow() { timeout 30 fo-shadow -q --gpu-free 0 "$@"; }
+
+# start_shadow ID [OPTION]...: in the background; its events in $T/ID.events, its pid in SHADOW.
+start_shadow() {
+  local id=$1
+  shift
+  start_bg "$id" fo-shadow -q --id "$id" --gpu-free 0 --status-fd 7 "$@" 7>"$T/$id.events"
+  SHADOW=$BG_PID
+}
+
+# What makes an engine of any program: options for one that is driven by commands.
+BY_COMMANDS=(--engine command --sleep : --wake :)
+
+# await_state ID STATE.
+await_state() { gms-probe engine -q --id "$1" --state "$2" --wait 10s >/dev/null; }
+
+# The events and states that ID has told of.
+events_of() { jq -r 'if .event == "state" then .state else .event end' "$T/$1.events" | tr '\n' ' '; }
+
+# ended PID STATUS [LINE]: that shadow, a child of ours, ends so, and says so.
+ended() {
+  wait_exit "$1"
+  [ "$status" -eq "$2" ] || { echo "status $status instead of $2"; return 1; }
+}
+# said ID PATTERN: one line on standard error, which is an error that matches.
+said() {
+  [ "$(wc -l <"$T/$1.err")" -eq 1 ] || { cat "$T/$1.err"; return 1; }
+  # shellcheck disable=SC2053
+  [[ $(cat "$T/$1.err") == "fo-shadow: error: "$2 ]] || { cat "$T/$1.err"; return 1; }
+}
+# fails STATUS PATTERN COMMAND...: the same of a command in the foreground.
+fails() {
+  run "-$1" --separate-stderr "${@:3}" 3>&-
+  echo "$output$stderr"
+  # shellcheck disable=SC2053
+  [ "$output" = "" ] && [ "${#stderr_lines[@]}" -eq 1 ] && [[ $stderr == "fo-shadow: error: "$2 ]]
+}
+
+# hold_lock: by somebody else; free_lock gives it up.
+hold_lock() {
+  start_bg holder gms-lock acquire --exec --id other -- sleep 1000
+  HOLDER=$BG_PID
+  wait_for 'gms-lock owner | grep -qx other'
+}
+free_lock() {
+  kill "$HOLDER"
+  wait_exit "$HOLDER"
+}
+
+# pick_port: a free one is in PORT, another one each time.
+pick_port() {
+  until PORT=$(shuf -i 20000-29999 -n 1) && [[ " $PICKED " != *" $PORT "* ]] &&
+    ! (: <"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do :; done
+  PICKED+=" $PORT"
+}
+
+# page ID PATH [CURL-OPTION]...: what the status server of ID answers on its socket.
+page() { curl -sS --max-time 20 --unix-socket "$T/lock.$1.sock" "http://localhost$2" "${@:3}"; }
+# health ID: status and state; the whole answer is in $T/health.json.
+health() {
+  page "$1" /health -o "$T/health.json" -w '%{http_code} '
+  jq -r .state "$T/health.json"
+}
+
+# start_weights: a GMS with the weights of a model.
+start_weights() {
+  export GMS_SOCKET_DIR=$T
+  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$T/model" >/dev/null
+  start_gms --devices 0 --tags weights
+  gms-load -q --role rw "$T/model" >/dev/null
+}
+# start_engine ID [OPTION]...: a shadow of a fo-refengine that is published at $PUBLISHED.
+start_engine() {
+  local id=$1
+  shift
+  pick_port
+  start_shadow "$id" --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" "$@" -- \
+    fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
+}
+pick_address() {
+  pick_port
+  PUBLISHED=127.0.0.1:$PORT
+}
+# complete: the tokens that the published address answers with.
+complete() {
+  curl -sS --fail --max-time 30 -d '{"prompt":"Hello","max_tokens":4}' \
+    "http://$PUBLISHED/v1/completions" | jq -ce '.choices[0].token_ids'
+}
+# start_stream NAME TOKENS: one that has begun.
+start_stream() {
+  start_bg "$1" curl -sSN --max-time 60 -d \
+    '{"prompt":"Hello","stream":true,"ignore_eos":true,"max_tokens":'"$2"'}' "http://$PUBLISHED/v1/completions"
+  STREAM=$BG_PID
+  wait_for "grep -q '^data: ' $T/$1.out"
+}
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors, in one line" {
+  local args
+  for args in "" "--" "true" "--engine tgi -- true" "--port 65536 -- true" "--port x -- true" \
+    "--port 65500 -- true" "--engine dynamo --port -1 -- true" "--engine command -- true" \
+    "--engine command --sleep x -- true" "--publish nowhere -- true" "--publish 1.2.3.4 -- true" \
+    "--health-target url -- true" "--health-target a=b -- true" "--engine-url x -- true" \
+    "--engine-url http://example.org -- true" "--drain 5 -- true" "--gpu-free 1XB -- true" \
+    "--sleep-level 3 -- true" "--failures 0 -- true" "--lock relative -- true" \
+    "--devices x -- true" "--status-fd -2 -- true" "status -- true" "status --id a" \
+    "switchover -- true" "switchover --timeout 5" "start -- true"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr timeout 20 fo-shadow $args 3>&-
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ ${stderr_lines[0]} == "fo-shadow: error: "* ]]
+    [ "${#stderr_lines[@]}" -le 2 ]
+  done
+}
+
+@test "identities that are none are 78" {
+  ENGINE_ID=first fails 78 "read ENGINE_ID 'first': not a non-negative number" \
+    shadow "${BY_COMMANDS[@]}" -- true
+  local id
+  for id in a/b $'a\nb'; do
+    fails 78 "*" \
+      shadow "${BY_COMMANDS[@]}" --id "$id" -- true
+  done
+  DYN_SYSTEM_STARTING_HEALTH_STATUS=maybe fails 78 "read DYN_SYSTEM_STARTING_HEALTH_STATUS 'maybe': neither 'ready' nor 'notready'" \
+    shadow "${BY_COMMANDS[@]}" -- true
+}
+
+# --- life -----------------------------------------------------------------------------------------
+
+@test "a life, step by step: events, health, and the lock" {
+  hold_lock
+  start_shadow a --port 0 --host 127.0.0.1 --engine command --health "test -e $T/healthy" --sleep : \
+    --wake "until [ -e $T/wake ]; do sleep 0.01; done" --deregister : --register : -- \
+    bash -c "exec 2>/dev/null; trap 'gms-lock owner >$T/owner; exit 3' TERM; while :; do sleep 0.01; done"
+  wait_for '[ -n "$(page a /status)" ]'
+  [ "$(health a)" = "503 init" ]
+  [ "$(jq -r .reason "$T/health.json")" = "the engine is being started" ]
+  run -1 gms-probe engine --id a --state active
+  touch "$T/healthy"
+  await_state a standby
+  [ "$(health a)" = "200 standby" ]
+  run -0 gms-probe engine --id a --state standby
+  run -0 gms-probe http "unix:$T/lock.a.sock:/health" --field state=standby
+  # The same on a port, whose number it tells.
+  local url
+  url=http://127.0.0.1:$(page a /status | jq .port)
+  run -0 gms-probe http "$url/live" --field state=standby --field status=ready
+  [ "$(gms-lock owner)" = other ]
+  [ "$(events_of a)" = "child_started asleep standby waiting " ]
+  free_lock
+  await_state a waking
+  [ "$(health a)" = "200 waking" ]
+  touch "$T/wake"
+  await_state a active
+  [ "$(health a)" = "200 active" ]
+  [ "$(gms-lock owner)" = a ]
+  page a /metrics >"$T/metrics"
+  grep -qx 'fo_engine_state{engine_id="a",state="active"} 1' "$T/metrics"
+  if command -v promtool >/dev/null; then promtool check metrics <"$T/metrics"; fi
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  [ "$(events_of a)" = "child_started asleep standby waiting granted waking checked awake first_token registered active deregistered dead child_ended ended " ]
+  # The engine, when it ended, saw the lock still held.
+  [ "$(cat "$T/owner")" = a ]
+  run -1 gms-lock owner
+  [ "$(find "$T" -type s)" = "" ]
+  [ ! -s "$T/a.err" ]
+}
+
+@test "health while it starts is as DYN_SYSTEM_STARTING_HEALTH_STATUS says" {
+  DYN_SYSTEM_STARTING_HEALTH_STATUS=ready start_shadow a "${BY_COMMANDS[@]}" --health false -- sleep 1000
+  wait_for '[ -n "$(page a /status)" ]'
+  [ "$(health a)" = "200 init" ]
+  run -0 gms-probe engine --id a --state init
+}
+
+@test "an active engine is as healthy as its targets" {
+  pick_port
+  start_shadow a "${BY_COMMANDS[@]}" --health-target "api=http://127.0.0.1:$PORT/" \
+    --health-interval 50ms -- sleep 1000
+  await_state a active
+  wait_for '[ "$(health a)" = "503 active" ]'
+  printf 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n' >"$T/answer"
+  start_bg target socat "TCP-LISTEN:$PORT,bind=127.0.0.1,reuseaddr,fork" "SYSTEM:cat $T/answer"
+  wait_for '[ "$(health a)" = "200 active" ]'
+  [ "$(jq -r .endpoints.api "$T/health.json")" = ready ]
+}
+
+@test "waking for too long is not healthy" {
+  start_shadow a --engine command --sleep : --wake 'sleep 1000' --wake-timeout 1s --grace 100ms -- \
+    bash -c 'trap "" TERM; while :; do sleep 0.1; done'
+  await_state a waking
+  [ "$(health a)" = "200 waking" ]
+  ended "$SHADOW" 75
+}
+
+@test "the engine inherits the lock and what is ours to pass on, and no more" {
+  export WATCHDOG_USEC=1000000
+  NOTIFY_SOCKET=$T/none.sock start_bg a fo-shadow -q --id a --gpu-free 0 "${BY_COMMANDS[@]}" -- \
+    bash -c 'env >"$0/env"; readlink "/proc/self/fd/$FAILOVER_LOCK_FD"; ls -l /proc/self/fd >"$0/fds"
+      grep SigBlk /proc/self/status; exec sleep 1000' "$T"
+  wait_for "[ \$(wc -l <$T/a.out) -eq 2 ]"
+  [ "$(cat "$T/a.out")" = "$T/lock
+SigBlk:	0000000000000000" ]
+  grep -qx FAILOVER_LOCK_ID=a "$T/env"
+  run ! grep -E '^(NOTIFY_SOCKET|WATCHDOG)' "$T/env"
+  # The lock's is the only descriptor that is added.
+  start_bg plain bash -c 'ls -l /proc/self/fd >"$0/fds.plain"' "$T"
+  wait_exit "$BG_PID"
+  [ "$(wc -l <"$T/fds")" -eq $(($(wc -l <"$T/fds.plain") + 1)) ]
+}
+
+@test "the status port is DYN_SYSTEM_PORT, and the engine gets one of its own" {
+  pick_port
+  DYN_SYSTEM_PORT=$PORT start_shadow a --host 127.0.0.1 "${BY_COMMANDS[@]}" -- \
+    sh -c 'echo "$DYN_SYSTEM_PORT"; exec sleep 1000'
+  await_state a active
+  run -0 gms-probe http "http://127.0.0.1:$PORT/health" --field state=active
+  [ "$(cat "$T/a.out")" = $((PORT + 100)) ]
+}
+
+# --- ends -----------------------------------------------------------------------------------------
+
+@test "an engine that does not come up ends it: 126, 127, its own status, 75" {
+  fails 126 "run '$T': *" \
+    shadow "${BY_COMMANDS[@]}" -- "$T"
+  fails 127 "run '/absent': No such file or directory" \
+    shadow "${BY_COMMANDS[@]}" -- /absent
+  fails 7 "the engine ended with status 7, while init" \
+    shadow "${BY_COMMANDS[@]}" --health false -- sh -c 'exit 7'
+  fails 139 "the engine ended with status 139, while init" \
+    shadow "${BY_COMMANDS[@]}" --health false -- sh -c 'kill -SEGV $$'
+  fails 75 "start the engine: not healthy in time: *status 1: cold" \
+    shadow "${BY_COMMANDS[@]}" --health 'echo cold >&2; false' --start-timeout 300ms -- sleep 1000
+  run -1 gms-lock owner
+}
+
+@test "an engine that can't be put to sleep ends it: 70, or 75" {
+  fails 70 "put the engine to sleep: command *: status 1: no" \
+    shadow --engine command --sleep 'echo no >&2; exit 1' --wake : -- sleep 1000
+  fails 75 "put the engine to sleep: command 'sleep 1000': timed out" \
+    shadow --engine command --sleep 'sleep 1000' --wake : --sleep-timeout 200ms -- sleep 1000
+}
+
+@test "an engine that does not wake in time ends it: 75" {
+  fails 75 "wake the engine: command 'sleep 100': timed out" \
+    shadow --engine command --sleep : --wake 'sleep 100' --wake-timeout 200ms -- sleep 1000
+  run -1 gms-lock owner
+}
+
+@test "a first generation that fails ends it: 70" {
+  fails 70 "first generation: *status 1: garbled" \
+    shadow "${BY_COMMANDS[@]}" --prove 'echo garbled >&2; false' --register "touch $T/registered" -- sleep 1000
+  fails 70 "first generation: *timed out" \
+    shadow "${BY_COMMANDS[@]}" --prove 'sleep 1000' --prove-timeout 200ms -- sleep 1000
+  [ ! -e "$T/registered" ]
+}
+
+@test "a register command that fails ends it: 69" {
+  run -69 --separate-stderr shadow "${BY_COMMANDS[@]}" --register false --deregister "gms-lock owner >$T/owner" -- sleep 1000
+  [ "${stderr_lines[0]}" = "fo-shadow: error: register: status 1: " ]
+  [ "${stderr_lines[1]}" = "fo-shadow: error: register: the command failed" ]
+  [ "$(cat "$T/owner")" = engine-0 ]
+}
+
+@test "an engine that dies, asleep or awake, ends it with the engine's status" {
+  start_shadow a "${BY_COMMANDS[@]}" --deregister "gms-lock owner >$T/owner" --register : -- \
+    sh -c 'sleep 1000 & echo $$; wait'
+  await_state a active
+  start_shadow b "${BY_COMMANDS[@]}" -- sh -c 'echo $$; exec sleep 1000'
+  local b=$SHADOW a=${BG_PIDS[0]}
+  await_state b standby
+  kill -KILL "$(cat "$T/b.out")"
+  ended "$b" 137
+  said b "the engine ended with status 137, while standby"
+  kill -TERM "$(cat "$T/a.out")"
+  ended "$a" 143
+  said a "the engine ended with status 143, while active"
+  [ "$(cat "$T/owner")" = a ]
+}
+
+@test "a lock that is lost ends it: 76" {
+  start_shadow a "${BY_COMMANDS[@]}" --grace 100ms --register : --deregister "touch $T/deregistered" -- \
+    bash -c 'trap "" TERM; while :; do sleep 0.1; done'
+  await_state a active
+  touch "$T/new"
+  mv "$T/new" "$T/lock"
+  ended "$SHADOW" 76
+  said a "hold lock '$T/lock': the file was replaced"
+  [ -e "$T/deregistered" ]
+  [[ $(events_of a) == *"active lost child_ended deregistered dead ended " ]]
+}
+
+@test "an id, and a port, that are taken: 73" {
+  pick_port
+  start_shadow a --port "$PORT" --host 127.0.0.1 "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a active
+  fails 73 "*'$T/lock.a.sock'*" \
+    shadow --id a "${BY_COMMANDS[@]}" -- sleep 1000
+  fails 73 "*'127.0.0.1:$PORT'*" \
+    shadow --id b --port "$PORT" --host 127.0.0.1 "${BY_COMMANDS[@]}" -- sleep 1000
+  start_bg target socat "TCP-LISTEN:$((PORT + 1)),bind=127.0.0.1,reuseaddr" STDOUT
+  wait_for "(: <>/dev/tcp/127.0.0.1/$((PORT + 1)))"
+  kill -0 "$SHADOW"
+}
+
+@test "a published address that is taken: 73, when it becomes active" {
+  pick_address
+  start_bg target socat "TCP-LISTEN:$PORT,bind=127.0.0.1,fork" STDOUT
+  wait_for "(: <>/dev/tcp/127.0.0.1/$PORT)"
+  fails 73 "*'$PUBLISHED'*" \
+    shadow "${BY_COMMANDS[@]}" --publish "$PUBLISHED" -- sleep 1000
+}
+
+@test "an engine that hangs behind a healthy /health is ended: 69, and the other one takes over" {
+  start_shadow a "${BY_COMMANDS[@]}" --prove "! [ -e $T/hung ] || sleep 1000" --prove-interval 100ms \
+    --prove-timeout 200ms --failures 2 --register : --deregister "gms-lock owner >$T/owner" -- sleep 1000
+  local a=$SHADOW
+  await_state a active
+  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state b standby
+  touch "$T/hung"
+  ended "$a" 69
+  said a "the engine does not serve any more: *timed out"
+  [ "$(cat "$T/owner")" = a ]
+  await_state b active
+}
+
+@test "an engine whose health check fails is ended: 69" {
+  start_shadow a "${BY_COMMANDS[@]}" --health "! [ -e $T/ill ] || { echo fever >&2; false; }" \
+    --health-interval 50ms --failures 2 -- sleep 1000
+  await_state a active
+  touch "$T/ill"
+  ended "$SHADOW" 69
+  said a "the engine does not serve any more: *status 1: fever"
+}
+
+# --- the whole tree -------------------------------------------------------------------------------
+
+# nothing_left: no process of this test runs any more.
+nothing_left() {
+  export -n FO_TEST_MARK
+  ! processes_left
+}
+
+# An engine that does not care for SIGTERM, with orphans of its own.
+STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
+  (trap "" INT TERM HUP; exec setsid sleep 1000 &); touch "$0/up"; while :; do sleep 0.1; done'
+
+@test "SIGTERM: all of a stubborn engine is gone when fo-shadow is, within --grace" {
+  start_shadow a "${BY_COMMANDS[@]}" --grace 300ms -- bash -c "$STUBBORN" "$T"
+  await_state a active
+  wait_for "[ -e $T/up ]"
+  [ "$(processes_left | wc -l)" -gt 4 ]
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  nothing_left
+  run -1 gms-lock owner
+}
+
+@test "a second SIGTERM ends everything at once" {
+  start_shadow a "${BY_COMMANDS[@]}" --grace 1000s --register : --deregister 'sleep 1000' \
+    --register-timeout 1000s -- bash -c "$STUBBORN" "$T"
+  await_state a active
+  kill "$SHADOW"
+  wait_for 'pgrep -f "sh -c sleep 1000" -P $SHADOW || pgrep -P $SHADOW -x sleep'
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  nothing_left
+}
+
+@test "what an engine that died leaves is killed before the lock is free" {
+  start_shadow a "${BY_COMMANDS[@]}" --grace 1000s -- \
+    bash -c 'trap "" TERM; setsid sleep 1000 & echo $! >"$0/orphan"; until [ -e "$0/die" ]; do sleep 0.01; done; exit 4' "$T"
+  await_state a active
+  touch "$T/die"
+  ended "$SHADOW" 4
+  run ! kill -0 "$(cat "$T/orphan")"
+  run -1 gms-lock owner
+}
+
+@test "SIGKILL of fo-shadow is the end of the engine, and of its claim" {
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a active
+  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state b standby
+  kill -KILL "${BG_PIDS[0]}"
+  await_state b active
+  [ "$(gms-lock owner)" = b ]
+}
+
+@test "pid 1: it ends of SIGTERM, with all that is its, and reaps orphans" {
+  unshare --pid --fork --mount-proc true 2>/dev/null ||
+    skip_because root "a pid namespace is not permitted here"
+  start_bg container unshare --pid --fork --kill-child --mount-proc fo-shadow -q --id a \
+    --gpu-free 0 "${BY_COMMANDS[@]}" -- bash -c '(true & exec true); (sleep 0.01 &); echo "$PPID"; exec sleep 1000'
+  await_state a active
+  [ "$(cat "$T/container.out")" = 1 ]
+  local init
+  init=$(tr -d ' ' <"/proc/$BG_PID/task/$BG_PID/children")
+  wait_for '[ "$(pgrep -P '"$init"' -c)" -eq 1 ]'
+  kill "$init"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
+# --- registration ---------------------------------------------------------------------------------
+
+@test "register comes after the wake is proven, deregister before the lock is free" {
+  export LOG=$T/log
+  local told='$FAILOVER_LOCK_ID $FAILOVER_GENERATION $FO_ENGINE_URL $FO_PUBLISH'
+  pick_address
+  start_shadow a --engine command --sleep 'echo sleep >>$LOG' --wake 'echo wake >>$LOG' \
+    --health 'grep -q health $LOG || echo health >>$LOG' --prove 'echo prove >>$LOG' \
+    --engine-url http://127.0.0.1:9 --publish "$PUBLISHED" \
+    --register 'echo "register '"$told"'" >>$LOG' \
+    --deregister 'echo "deregister '"$told"' $(gms-lock owner)" >>$LOG' -- \
+    sh -c 'echo start >>$LOG; exec sleep 1000'
+  await_state a active
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  [ "$(cat "$LOG")" = "start
+health
+sleep
+wake
+prove
+register a 1 http://127.0.0.1:9 $PUBLISHED
+deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
+}
+
+@test "a deregister command that hangs is cut at --register-timeout" {
+  start_shadow a "${BY_COMMANDS[@]}" --register : --deregister 'sleep 1000' --register-timeout 200ms -- sleep 1000
+  await_state a active
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  said a "deregister: not done within 200ms"
+}
+
+@test "an engine that was never active is not deregistered" {
+  hold_lock
+  start_shadow a "${BY_COMMANDS[@]}" --register : --deregister "touch $T/deregistered" -- sleep 1000
+  await_state a standby
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  [ ! -e "$T/deregistered" ]
+  [ "$(events_of a)" = "child_started asleep standby waiting dead child_ended ended " ]
+}
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+@test "cold: nothing runs until the lock is ours" {
+  local options=(--engine cold --health : --prove :)
+  start_shadow a "${options[@]}" -- sh -c 'echo a; exec sleep 1000'
+  local a=$SHADOW
+  await_state a active
+  start_shadow b "${options[@]}" -- sh -c 'gms-lock owner; exec sleep 1000'
+  await_state b standby
+  [ "$(events_of b)" = "standby waiting " ]
+  [ ! -s "$T/b.out" ]
+  run -0 jq -c '[.state, .engine_pid]' <<<"$(page b /status)"
+  [ "$output" = '["standby",null]' ]
+  kill -KILL "$a"
+  await_state b active
+  [ "$(cat "$T/b.out")" = b ]
+  [ "$(events_of b)" = "standby waiting granted waking checked child_started awake first_token active " ]
+}
+
+@test "--no-failover: started, registered, served, without a lock" {
+  start_shadow a --no-failover --port 0 --host 127.0.0.1 --engine command --sleep 'touch $T/slept' --wake : \
+    --register 'touch $T/registered' --deregister 'rm $T/registered' -- sleep 1000
+  wait_for "grep -q active $T/a.events"
+  [ -e "$T/registered" ]
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  [ "$(events_of a)" = "child_started registered active deregistered dead child_ended ended " ]
+  [ ! -e "$T/registered" ] && [ ! -e "$T/slept" ]
+  [ "$(find "$T" -name 'lock*')" = "" ]
+}
+
+# --- the weights ----------------------------------------------------------------------------------
+
+# A GMS with a layout of one allocation, which a shadow in standby has learned.
+start_sleeper() {
+  export GMS_SOCKET_DIR=$T
+  start_gms --devices 0 --tags weights
+  publish "$SOCKET" 4096
+  hold_lock
+  start_shadow b "${BY_COMMANDS[@]}" "$@" -- sleep 1000
+  await_state b standby
+}
+
+@test "no GMS: 69 at the start, and when it is time to wake" {
+  fails 69 "*'$T/none.sock'*" \
+    shadow --gms "$T/none.sock" "${BY_COMMANDS[@]}" -- sleep 1000
+  fails 69 "look for sockets in '$T': none there" \
+    shadow --socket-dir "$T" "${BY_COMMANDS[@]}" -- sleep 1000
+  start_sleeper
+  kill -KILL "$GMS_PID"
+  wait_for "! gms-probe sockets -q --devices 0 --tags weights"
+  free_lock
+  ended "$SHADOW" 69
+  said b "*'$SOCKET'*"
+  run -1 gms-lock owner
+}
+
+@test "a writer that holds the GMS: 75 after --remap-timeout, at the start and when it is time to wake" {
+  start_sleeper --remap-timeout 400ms
+  ask_lock writer rw "$SOCKET"
+  wait_stat state RW
+  fails 75 "GMS at '$SOCKET': no reader's lock in time" \
+    shadow --id c "${BY_COMMANDS[@]}" --remap-timeout 200ms -- sleep 1000
+  free_lock
+  ended "$SHADOW" 75
+  said b "GMS at '$SOCKET': no reader's lock in time"
+}
+
+@test "a layout that changed while it slept: 65" {
+  start_sleeper
+  publish "$SOCKET" 8192
+  free_lock
+  ended "$SHADOW" 65
+  said b "GMS at '$SOCKET': layout * instead of *"
+  run -1 gms-lock owner
+}
+
+@test "while active, it holds the layout, and a GMS that does not come back ends it: 69" {
+  start_sleeper --gms-grace 300ms --register : --deregister "gms-lock owner >$T/owner"
+  [ "$(stat_field ro_session_count)" = 0 ]
+  free_lock
+  await_state b active
+  [ "$(stat_field ro_session_count)" = 1 ]
+  page b /metrics | grep -qx 'fo_gms_connection_up{device="0",tag="weights"} 1'
+  kill -KILL "$GMS_PID"
+  ended "$SHADOW" 69
+  said b "lost the weights: *'$SOCKET'*, within 300ms"
+  [ "$(cat "$T/owner")" = b ]
+}
+
+@test "a GMS that is back in time with the same layout is no end, one with another layout is" {
+  start_weights
+  start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
+  await_state a active
+  local up='fo_gms_connection_up{device="0",tag="weights"}'
+  kill -KILL "$GMS_PID"
+  wait_for "page a /metrics | grep -qx '$up 0'"
+  [ "$(health a)" = "200 active" ]
+  wait_for "! gms-probe sockets -q --devices 0 --tags weights"
+  rm -f "$T/gms-ready"
+  start_gms --devices 0 --tags weights
+  gms-load -q --role rw "$T/model" >/dev/null
+  wait_for "page a /metrics | grep -qx '$up 1'"
+  [ "$(page a /status | jq -c '.gms[0].connected')" = true ]
+  kill -0 "$SHADOW"
+  kill -KILL "$GMS_PID"
+  wait_for "page a /metrics | grep -qx '$up 0'"
+  wait_for "! gms-probe sockets -q --devices 0 --tags weights"
+  rm -f "$T/gms-ready"
+  start_gms --devices 0 --tags weights
+  publish "$SOCKET" 4096
+  ended "$SHADOW" 69
+  said a "lost the weights: *layout * instead of *, within 3s"
+}
+
+# --- a real pair ----------------------------------------------------------------------------------
+
+@test "the published address is the active engine's alone, and follows a SIGKILL" {
+  start_weights
+  pick_address
+  hold_lock
+  start_engine a
+  local a=$SHADOW answer
+  await_state a standby
+  run -7 curl -sS "http://$PUBLISHED/health"
+  free_lock
+  await_state a active
+  answer=$(complete)
+  start_engine b
+  await_state b standby
+  kill -KILL "$a"
+  await_state b active
+  [ "$(complete)" = "$answer" ]
+}
+
+@test "a switchover turns no request away, and a stream in flight finishes" {
+  start_weights
+  pick_address
+  start_engine a
+  await_state a active
+  start_engine b
+  await_state b standby
+  # Twenty requests on each connection, until it is enough.
+  cat >"$T/client.sh" <<'END'
+until [ -e "$T/enough" ]; do
+  curl -sS --max-time 30 -o /dev/null -w '%{http_code}\n' -d '{"prompt":"Hello","max_tokens":1}' \
+    "http://$PUBLISHED/v1/completions?[1-20]" || echo "failed"
+done
+END
+  export PUBLISHED
+  start_bg client bash "$T/client.sh"
+  local client=$BG_PID
+  wait_for "[ -s $T/client.out ]"
+  start_stream stream 2000
+  run -0 --separate-stderr fo-shadow switchover --timeout 30s
+  [ "$output" = b ]
+  [ "$stderr" = "" ]
+  [ "$(gms-lock owner)" = b ]
+  run -0 gms-probe engine --id b --state active
+  wait_exit "$STREAM"
+  [ "$status" -eq 0 ]
+  [ "$(tail -n 2 "$T/stream.out" | tr -d '\n')" = "data: [DONE]" ]
+  grep -q '"finish_reason":"length"' "$T/stream.out"
+  # And back again.
+  await_state a standby
+  run -0 --separate-stderr fo-shadow switchover --json
+  [ "$output" = '{"holder":"a"}' ]
+  touch "$T/enough"
+  wait_exit "$client"
+  [ "$(sort -u "$T/client.out")" = 200 ]
+  [ ! -s "$T/client.err" ]
+  [[ $(events_of a) == *" active asleep released standby waiting granted "*" active " ]]
+}
+
+@test "SIGTERM lets a stream in flight finish within --drain, and cuts it at the end of that" {
+  start_weights
+  pick_address
+  start_engine a --drain 30s
+  await_state a active
+  start_stream whole 2000
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  wait_exit "$STREAM"
+  [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
+  grep -q '"finish_reason":"length"' "$T/whole.out"
+  start_engine a --drain 0s
+  await_state a active
+  start_stream cut 4000
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  wait_exit "$STREAM"
+  [ "$status" -ne 0 ]
+  run ! grep -q '"finish_reason":"length"' "$T/cut.out"
+}
+
+@test "a core that hangs behind a healthy /health: 69, the other engine takes over" {
+  start_weights
+  pick_address
+  start_engine a --prove-interval 200ms --prove-timeout 500ms --failures 2 --grace 200ms
+  local a=$SHADOW rank engine
+  await_state a active
+  local answer
+  answer=$(complete)
+  start_engine b
+  await_state b standby
+  engine=$(page a /status | jq .engine_pid)
+  rank=$(pgrep -P "$engine" | head -n 1)
+  kill -STOP "$rank"
+  ended "$a" 69
+  said a "the engine does not serve any more: *"
+  run ! kill -0 "$rank"
+  await_state b active
+  [ "$(complete)" = "$answer" ]
+}
+
+@test "status: both engines, the lock, the generation, the GMS; 1 when nobody is active" {
+  run -1 --separate-stderr fo-shadow status
+  [ "$output" = "lock: $T/lock
+holder: -
+generation: -" ]
+  start_weights
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a active
+  start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state b standby
+  run -0 --separate-stderr fo-shadow status
+  [ "$stderr" = "" ]
+  local when='20[0-9-]*T[0-9:.]*Z'
+  [ "${lines[0]}" = "lock: $T/lock" ]
+  [ "${lines[1]}" = "holder: a" ]
+  [ "${lines[2]}" = "generation: 1" ]
+  [[ ${lines[3]} =~ ^engine\ a:\ active\ since\ $when,\ process\ ${BG_PIDS[1]}$ ]]
+  [[ ${lines[4]} =~ ^\ \ last\ failover:\ generation\ 1,\ active\ at\ $when,\ lock\ [0-9.]+\ ms,\  ]]
+  [[ ${lines[5]} =~ ^engine\ b:\ standby\ since\ $when,\ process\ $SHADOW$ ]]
+  [[ ${lines[6]} =~ ^gms\ $SOCKET:\ RO,\ layout\ [0-9a-f]{64},\ 1\ readers?$ ]]
+  [ "${#lines[@]}" -eq 7 ]
+  run -0 --separate-stderr fo-shadow status --json
+  jq -e --arg lock "$T/lock" '.lock == $lock and .holder == "a" and .generation == 1 and
+    ([.engines[] | .id + " " + .state] == ["a active", "b standby"]) and
+    (.engines[0].last_failover.phases | has("wake")) and .engines[1].last_failover == null and
+    .gms[0].state == "RO" and .gms[0].ro_session_count == 1' <<<"$output"
+  kill -KILL "$SHADOW"
+  wait_exit "$SHADOW"
+  run -0 --separate-stderr fo-shadow status --json
+  jq -e '[.engines[] | .id + " " + .state] == ["a active", "b dead"]' <<<"$output"
+  kill "${BG_PIDS[1]}"
+  ended "${BG_PIDS[1]}" 0
+  run -1 fo-shadow status
+}
+
+@test "switchover: 69 when no engine is active, 75 when none stands by, or none takes over" {
+  fails 69 "switch over the engines of lock '$T/lock': no engine is active" \
+    fo-shadow switchover
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a active
+  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine stands by" \
+    fo-shadow switchover
+  start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
+  await_state b standby
+  fails 75 "switch over the engines of lock '$T/lock': no other engine is active in time" \
+    fo-shadow switchover --timeout 500ms
+  [ "$(events_of a | grep -o 'active asleep .*')" = "active asleep released standby " ] ||
+    [[ $(events_of a) == *"active asleep released standby waiting "* ]]
+  # Who waits again takes over from one that fails.
+  kill -KILL "$SHADOW"
+  await_state a active
+}
+
+# --- a service manager ----------------------------------------------------------------------------
+
+@test "a service manager is told: ready, the state, alive, stopping" {
+  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $T/notify ]"
+  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  wait_for "grep -q STATUS=active $T/told"
+  wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  wait_for "grep -q STATUS=dead $T/told"
+  [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = STATUS=standbyREADY=1STATUS=wakingSTATUS=activeREADY=1STOPPING=1STATUS=dead ]
+  start_shadow a --no-failover "${BY_COMMANDS[@]}" -- sleep 1000
+  wait_for '[ "$(grep -o READY=1 $T/told | wc -l)" -eq 3 ]'
+}
