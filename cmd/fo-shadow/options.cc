@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <map>
 
@@ -129,7 +130,11 @@ void declare_pair(CLI::App& app, Options& options) {
 std::vector<engine::GmsPlace> find_places(const Options& options) {
   std::vector<engine::GmsPlace> places;
   for (const std::string& socket : options.gms) {
-    places.push_back({socket, static_cast<int>(places.size()), options.tag});
+    // By its name, where that tells; else one after the other.
+    const auto named = gms::parse_socket_name(std::filesystem::path(socket).filename().native());
+    const int next = static_cast<int>(places.size());
+    places.push_back(
+        {socket, named && named->device ? *named->device : next, named ? named->tag : options.tag});
   }
   if (!places.empty() || options.socket_dir.empty()) return places;
   std::vector<int> devices = options.devices;
@@ -199,7 +204,7 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
   }
   shadow.gms = find_places(options);
   shadow.devices = options.devices;
-  if (shadow.devices.empty() && options.gms.empty()) {
+  if (shadow.devices.empty()) {
     for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
   }
   if (shadow.devices.empty()) shadow.devices = {0};

@@ -1,6 +1,7 @@
 // A call that blocks, made on a thread of its own while the loop goes on.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -30,8 +31,9 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   std::optional<T> result;
   std::exception_ptr failure;
   base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!done) base::throw_errno(errno, "create an eventfd");
-  asio::posix::stream_descriptor event(co_await asio::this_coro::executor, ::dup(done.get()));
+  const int copy = done ? ::fcntl(done.get(), F_DUPFD_CLOEXEC, 0) : -1;
+  if (copy < 0) base::throw_errno(errno, "create an eventfd");
+  asio::posix::stream_descriptor event(co_await asio::this_coro::executor, copy);
   std::jthread thread([&] {
     try {
       result.emplace(body());
@@ -41,9 +43,13 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(done.get(), &one, sizeof one);
   });
-  boost::system::error_code ignored;
-  co_await event.async_wait(asio::posix::stream_descriptor::wait_read,
-                            asio::redirect_error(asio::use_awaitable, ignored));
+  // To be woken means nothing: asio may hand on what another descriptor was woken for.
+  std::uint64_t count = 0;
+  while (::read(done.get(), &count, sizeof count) != sizeof count) {
+    boost::system::error_code ignored;
+    co_await event.async_wait(asio::posix::stream_descriptor::wait_read,
+                              asio::redirect_error(asio::use_awaitable, ignored));
+  }
   thread.join();
   if (failure) std::rethrow_exception(failure);
   co_return std::move(*result);

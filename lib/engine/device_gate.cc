@@ -75,6 +75,11 @@ awaitable<void> DeviceGate::after_sleep() {
   }
 }
 
+bool DeviceGate::is_known() const {
+  return is_given_ ||
+         std::any_of(wanted_.begin(), wanted_.end(), [](ByteCount wanted) { return wanted > 0; });
+}
+
 awaitable<bool> DeviceGate::wait(Deadline deadline) {
   bool any = false;
   for (std::size_t i = 0; i < wanted_.size(); ++i) {

@@ -1,10 +1,12 @@
 #include "engine/gms_watch.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include <cerrno>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -101,7 +103,6 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
 
   asio::any_io_executor executor;
   std::vector<Place> held;
-  std::vector<GmsPlace> places;
   base::Duration grace{};
   std::function<void(std::size_t, bool)> on_change;
   std::function<void(Error)> on_lost;
@@ -151,6 +152,10 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
     co_await place.end->async_wait(Descriptor::wait_read,
                                    asio::redirect_error(asio::use_awaitable, error));
     if (error || holding != state->holding) co_return;
+    // To be woken may be a mistake of the loop's.
+    char byte = 0;
+    const ssize_t got = ::recv(place.rpc->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     state->drop(i);
     os::log(os::LogLevel::kWarning, "GMS at {}: the connection broke; waiting for it to come back",
             base::quoted(place.where.socket));
@@ -183,7 +188,6 @@ GmsWatch::GmsWatch(asio::any_io_executor executor, std::vector<GmsPlace> places,
     : state_(std::make_shared<State>()) {
   state_->executor = std::move(executor);
   for (const GmsPlace& place : places) state_->held.push_back({place, {}, {}, {}});
-  state_->places = std::move(places);
   state_->grace = grace;
   state_->on_change = std::move(on_change);
   state_->on_lost = std::move(on_lost);
@@ -212,16 +216,20 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
     std::optional<Held> got = co_await state->take(wanted);
     if (!got || holding != state->holding) co_return;
     state->adopt(i, std::move(*got));
-    asio::co_spawn(state->executor, watch(state, i), asio::detached);
+    asio::co_spawn(state->executor, watch(state, i), [state](std::exception_ptr failure) {
+      if (failure) state->on_lost(Error(ExitStatus::kSoftware, "watch a GMS: it failed"));
+    });
   }
+}
+
+void GmsWatch::forget() {
+  for (auto& place : state_->held) place.hash.clear();
 }
 
 void GmsWatch::let_go() {
   ++state_->holding;
   for (std::size_t i = 0; i < state_->held.size(); ++i) state_->drop(i);
 }
-
-const std::vector<GmsPlace>& GmsWatch::places() const { return state_->places; }
 
 const std::string& GmsWatch::layout_hash(std::size_t i) const { return state_->held[i].hash; }
 

@@ -30,7 +30,7 @@ class GmsWatch {
   GmsWatch(boost::asio::any_io_executor executor, std::vector<GmsPlace> places,
            base::Duration grace, std::function<void(std::size_t, bool)> on_change,
            std::function<void(base::Error)> on_lost);
-  /// Ends what still runs; a thread that waits for a server ends within half a second.
+  /// Ends what still runs; a thread that waits for a server ends within a second.
   ~GmsWatch();
   GmsWatch(const GmsWatch&) = delete;
   GmsWatch& operator=(const GmsWatch&) = delete;
@@ -45,8 +45,9 @@ class GmsWatch {
 
   /// Gives the locks up. The layouts stay known.
   void let_go();
+  /// What was learned no longer counts.
+  void forget();
 
-  [[nodiscard]] const std::vector<GmsPlace>& places() const;
   /// Of place `i`; empty while it is not known.
   [[nodiscard]] const std::string& layout_hash(std::size_t i) const;
   [[nodiscard]] bool is_up(std::size_t i) const;

@@ -1,5 +1,6 @@
 #include "engine/monitor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -17,21 +18,28 @@ Monitor::Monitor(const boost::asio::any_io_executor& executor, EngineDriver& dri
   for (const auto& [name, url] : options_.targets) targets_[name] = false;
 }
 
-awaitable<std::string> Monitor::run() {
-  running_ = true;
+awaitable<void> Monitor::begin() {
   stopping_ = false;
   unhealthy_ = 0;
   unproven_ = 0;
+  progress_.reset();
   trouble_.clear();
   proven_at_ = Clock::now();
+  co_await look_at_targets();
+}
+
+awaitable<std::string> Monitor::run() {
+  running_ = true;
   Deadline prove_at = Deadline::after(options_.prove_interval);
   while (!stopping_ && unhealthy_ < options_.failures && unproven_ < options_.failures) {
     co_await look();
     if (!stopping_) co_await look_at_targets();
     if (!stopping_ && prove_at.expired()) {
       co_await prove();
-      // A failure is looked into at once.
-      prove_at = Deadline::after(unproven_ == 0 ? options_.prove_interval : base::Duration::zero());
+      // A failure is looked into soon.
+      prove_at = Deadline::after(unproven_ == 0
+                                     ? options_.prove_interval
+                                     : std::min(options_.prove_interval, options_.health_interval));
     }
     const Deadline next = Deadline::after(options_.health_interval).sooner(prove_at);
     while (!stopping_ && !next.expired()) co_await changed_.wait(next);
@@ -41,9 +49,13 @@ awaitable<std::string> Monitor::run() {
   co_return stopping_ ? std::string() : trouble_;
 }
 
-awaitable<void> Monitor::stop() {
+void Monitor::cease() {
   stopping_ = true;
   changed_.notify();
+}
+
+awaitable<void> Monitor::stop() {
+  cease();
   while (running_) co_await changed_.wait();
 }
 
@@ -65,13 +77,30 @@ awaitable<void> Monitor::look() {
   trouble_ = *trouble;
 }
 
+awaitable<bool> Monitor::makes_progress() {
+  const std::optional<double> before = progress_;
+  try {
+    const Deadline deadline = Deadline::after(options_.health_timeout);
+    progress_ = co_await driver_.progress(deadline);
+  } catch (const base::Error&) {
+    progress_.reset();
+  }
+  co_return before&& progress_&&* progress_ > *before;
+}
+
 awaitable<void> Monitor::prove() {
   std::string trouble;
+  co_await makes_progress();
   try {
     const Deadline deadline = Deadline::after(options_.prove_timeout);
     co_await driver_.prove(deadline);
   } catch (const base::Error& error) {
     trouble = error.what();
+  }
+  // One that is too busy for us serves others.
+  if (!trouble.empty()) {
+    const bool busy = co_await makes_progress();
+    if (busy) trouble.clear();
   }
   if (trouble.empty()) {
     unproven_ = 0;

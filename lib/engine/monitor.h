@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,10 +35,13 @@ class Monitor {
   Monitor(const boost::asio::any_io_executor& executor, EngineDriver& driver,
           MonitorOptions options);
 
-  /// Looks until stop(); an engine that was proven to serve a moment ago. Returns why the engine
-  /// has failed, or an empty string after stop().
+  /// The first look, at an engine that was proven to serve a moment ago.
+  boost::asio::awaitable<void> begin();
+  /// Looks until stop(). Returns why the engine has failed, or an empty string after stop().
   boost::asio::awaitable<std::string> run();
-  /// Returns when run() has: the question that is being asked is waited for.
+  /// Asks nothing any more.
+  void cease();
+  /// The same, and returns when run() has: the question that is being asked is waited for.
   boost::asio::awaitable<void> stop();
 
   /// What is known, for the engine's part of the facts.
@@ -48,6 +52,8 @@ class Monitor {
 
   boost::asio::awaitable<void> look();
   boost::asio::awaitable<void> prove();
+  // Whether the engine generates for others.
+  boost::asio::awaitable<bool> makes_progress();
   boost::asio::awaitable<void> look_at_targets();
 
   EngineDriver& driver_;
@@ -57,6 +63,8 @@ class Monitor {
   bool stopping_ = false;
   int unhealthy_ = 0;
   int unproven_ = 0;
+  /// Tokens that the engine had generated, when that was asked last.
+  std::optional<double> progress_;
   std::string trouble_;
   Clock::time_point proven_at_{};
   std::map<std::string, bool> targets_;

@@ -28,7 +28,10 @@ using boost::asio::awaitable;
 using nlohmann::json;
 
 constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
+// For the active engine to ask all others whether one stands by.
+constexpr base::Duration kSwitchTime = std::chrono::seconds(30);
 constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+constexpr std::string_view kSuffix = ".sock";
 constexpr base::ByteCount kMostStatusBytes = base::kMiB;
 
 std::string url_of(const std::string& socket, const std::string& path) {
@@ -54,7 +57,7 @@ http::FetchOptions limited() {
 // The id that a status socket is named after.
 std::string id_of(const lock::LockUri& lock, const std::string& socket) {
   const std::size_t begin = lock.path.size() + 1;
-  return socket.substr(begin, socket.size() - begin - std::string_view(".sock").size());
+  return socket.substr(begin, socket.size() - begin - kSuffix.size());
 }
 
 // What each engine says; one that does not answer is dead.
@@ -69,6 +72,8 @@ std::vector<json> ask_engines(const lock::LockUri& lock) {
     } catch (const Error& error) {
       trouble = error.what();
     }
+    // An engine of a lock whose path goes on after ours.
+    if (status && (*status)["id"] != id_of(lock, socket)) continue;
     if (!status) {
       status = json{{"id", id_of(lock, socket)}, {"state", "dead"}, {"reason", trouble}};
     }
@@ -93,10 +98,17 @@ json ask_gms(const std::string& socket) {
   return object;
 }
 
+std::string dump(const json& object) {
+  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 std::string member_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || found->is_null()) return "-";
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  std::string text = found->is_string() ? found->get<std::string>() : dump(*found);
+  // Of a peer: it is shown on a terminal.
+  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return text;
 }
 
 // Of a peer: it may be anything.
@@ -154,13 +166,13 @@ std::vector<std::string> find_status_sockets(const lock::LockUri& lock) {
   const fs::path path(lock.path);
   const std::string prefix = path.filename().native() + ".";
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path.parent_path(), error)) {
-    const std::string name = entry.path().filename().native();
+  for (fs::directory_iterator at(path.parent_path(), error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().native();
     std::error_code unknown;
-    if (name.starts_with(prefix) && name.ends_with(".sock") &&
-        name.size() > prefix.size() + std::string_view(".sock").size() - 1 &&
-        entry.is_socket(unknown)) {
-      found.push_back(entry.path().native());
+    if (name.size() > prefix.size() + kSuffix.size() && name.starts_with(prefix) &&
+        name.ends_with(kSuffix) && at->is_socket(unknown)) {
+      found.push_back(at->path().native());
     }
   }
   if (error && error != std::errc::no_such_file_or_directory) {
@@ -183,7 +195,9 @@ awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id) {
       status = parse_status(co_await http::async_fetch("GET", url, deadline, options));
     } catch (const Error&) {  // dead, or as good as that
     }
-    if (status && (*status)["state"] == "standby") co_return true;
+    if (status && (*status)["state"] == "standby" && (*status)["id"] == id_of(lock, sockets[i])) {
+      co_return true;
+    }
   }
   co_return false;
 }
@@ -214,7 +228,7 @@ PairStatus read_pair(const lock::LockUri& lock) {
   pair["gms"] = json::array();
   for (const auto& [socket, known] : sockets) pair["gms"].push_back(ask_gms(socket));
   status.text = to_text(lock, pair);
-  status.json = pair.dump(-1, ' ', false, json::error_handler_t::replace);
+  status.json = dump(pair);
   return status;
 }
 
@@ -231,7 +245,7 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
   const std::string id = (*before)["id"];
   const http::Response response =
       http::fetch("POST", url_of((*before)["socket"], "/switchover"),
-                  deadline.sooner(Deadline::after(2 * kAnswerTime)), limited());
+                  deadline.sooner(Deadline::after(kSwitchTime)), limited());
   if (response.status != 202) {
     const json body = json::parse(response.body, nullptr, false);
     std::string reason = "status " + std::to_string(response.status);
@@ -243,6 +257,10 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
   for (;;) {
     const std::optional<json> now = active_of();
     if (now && (*now)["id"] != id) return (*now)["id"];
+    if (now && (*now)["id"] == id && now->value("switching", json()) == false &&
+        member_text(*now, "generation") == member_text(*before, "generation")) {
+      throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " took it back");
+    }
     if (now && member_text(*now, "generation") != member_text(*before, "generation")) {
       throw Error(ExitStatus::kTryAgain,
                   what + ": nobody took over; " + base::quoted(id) + " is active again");

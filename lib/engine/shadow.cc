@@ -4,11 +4,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <csignal>
@@ -17,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/blocking.h"
@@ -31,6 +30,7 @@
 #include "engine/state.h"
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
+#include "http/address.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
@@ -41,6 +41,7 @@
 #include "os/notify.h"
 #include "os/process.h"
 #include "os/process_tree.h"
+#include "os/server_socket.h"
 #include "os/signals.h"
 #include "os/status_fd.h"
 
@@ -61,11 +62,21 @@ constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 // After a hand-over, the other engine's to take the lock before we want it again.
 constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
+// For a thread that was called back from the lock.
+constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
 // For the sockets that the other engine may have left.
 constexpr base::Duration kTimeToHandOver = std::chrono::seconds(2);
 
 /// Unwinds the flow once something has ended the engine.
 struct Ended {};
+
+/// One that led to where this engine was active.
+struct Failover {
+  std::uint64_t generation = 0;
+  /// In seconds since 1970.
+  double active_at = 0;
+  std::map<Phase, base::Duration> phases;
+};
 
 /// Why and how it ends.
 struct Ending {
@@ -76,6 +87,12 @@ struct Ending {
   bool graceful = false;
   Deadline kill_at = Deadline::never();
 };
+
+// What a program said last.
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string(text.substr(text.rfind('\n') + 1));
+}
 
 std::string dump(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -105,9 +122,10 @@ class Shadow {
             },
             [this](Error error) { fail(std::move(error)); }),
         changed_(io_.get_executor()),
-        server_(io_.get_executor(),
-                {[this] { return health(); }, [this] { return metrics_.text(); },
-                 [this] { return status(); }, [this] { return switch_over(); }}) {
+        server_(std::make_unique<StatusServer>(
+            io_.get_executor(),
+            StatusSource{[this] { return health(); }, [this] { return metrics_.text(); },
+                         [this] { return status(); }, [this] { return switch_over(); }})) {
     if (!interrupt_) base::throw_errno(errno, "create an eventfd");
     rules_.waking_limit = wake_timeout();
     if (!options.publish.empty()) {
@@ -115,9 +133,9 @@ class Shadow {
                                                address_of(options.driver.url));
     }
     if (options.port) {
-      port_ = server_.listen(options.host + ":" + std::to_string(*options.port));
+      port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
     }
-    if (options.failover) server_.listen_unix(status_socket_path(options.lock, options.id));
+    if (options.failover) server_->listen_unix(status_socket_path(options.lock, options.id));
   }
 
   int run() {
@@ -163,7 +181,7 @@ class Shadow {
     const Deadline start_by = Deadline::after(options_.start_timeout);
     start_engine();
     co_await until_healthy(start_by);
-    co_await serve();
+    co_await serve(start_by);
     step(LifeEvent::kServing);
     notifier_.ready();
     co_await watch_engine();
@@ -174,11 +192,7 @@ class Shadow {
       const Deadline start_by = Deadline::after(options_.start_timeout);
       start_engine();
       co_await until_healthy(start_by);
-      co_await gate_.before_sleep();
-      check_alive();
-      co_await put_to_sleep(SleepMode::kAbort);
-      co_await gate_.after_sleep();
-      check_alive();
+      co_await measured_sleep(SleepMode::kAbort);
       const Deadline learn_by = Deadline::after(options_.remap_timeout);
       co_await gms_.learn(learn_by);
       check_alive();
@@ -194,9 +208,14 @@ class Shadow {
     events_.write("waiting");
     const lock::FailoverLock::Result result = co_await acquire();
     check_alive();
+    if (result.is_new_file && engine_ != 0) {
+      throw Error(ExitStatus::kProtocol,
+                  "acquire lock " + base::quoted(lock_->path()) +
+                      ": the file was replaced, and the engine has the old one");
+    }
     grant_ = result.grant;
-    const auto granted_at = Clock::now();
     phases_.clear();
+    const auto granted_at = Clock::now();
     metrics_.set_lock_wait(grant_->waited);
     metrics_.set_generation(grant_->generation);
     events_.write("granted", R"("generation":)" + std::to_string(grant_->generation));
@@ -238,46 +257,68 @@ class Shadow {
 
     co_await until_confirmed(wake_by);
     begin = Clock::now();
-    co_await serve();
+    co_await serve(wake_by);
     finish_phase(Phase::kRegister, begin);
-    failover_at_ = os::wall_seconds();
+    last_failover_ = Failover{grant_->generation, os::wall_seconds(), phases_};
     step(LifeEvent::kServing);
     notifier_.ready();
     start(keep_watching());
-    while (!switching_) {
-      co_await changed_.wait();
-      check_alive();
-    }
+    do {
+      while (!switching_) {
+        co_await changed_.wait();
+        check_alive();
+      }
+      switching_ = co_await prepare_hand_over();
+    } while (!switching_);
+  }
+
+  // Up to where nothing can be taken back. False when it goes on as it was: nobody would take over.
+  awaitable<bool> prepare_hand_over() {
+    os::log(os::LogLevel::kInfo, "handing over");
+    co_await deregister();
+    check_alive();
+    const Deadline drain_by = Deadline::after(options_.drain);
+    co_await drain(drain_by, Successor::kFollows);
+    check_alive();
+    const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+    check_alive();
+    if (can_be_taken && lock_->is_confirmed()) co_return true;
+    os::log(os::LogLevel::kWarning, "not handing over: {}",
+            can_be_taken ? "the lock server is away" : "no other engine stands by");
+    if (publisher_) publisher_->resume();
+    co_await enroll();
+    co_return false;
   }
 
   // The planned way: nothing is lost on it.
   awaitable<void> hand_over() {
-    os::log(os::LogLevel::kInfo, "handing over");
     co_await monitor_.stop();
     check_alive();
-    co_await deregister();
-    const Deadline drain_by = Deadline::after(options_.drain);
-    co_await drain(drain_by);
-    check_alive();
-    co_await gate_.before_sleep();
-    check_alive();
-    co_await put_to_sleep(SleepMode::kFinish);
-    co_await gate_.after_sleep();
-    check_alive();
-    gms_.let_go();
-    if (publisher_) {
-      left_ = publisher_->take();
-      start(offer());
+    if (is_cold()) {
+      co_await stop_engine();
+      gms_.forget();
+    } else {
+      co_await measured_sleep(SleepMode::kFinish);
     }
+    gms_.let_go();
+    co_await until_confirmed(Deadline::after(options_.wake_timeout));
     // What it waits for is a copy of a descriptor, and an open connection to a server is the lock.
     lock_watch_.emit(asio::cancellation_type::terminal);
     while (watching_lock_) co_await changed_.wait();
     check_alive();
     lock_->release();
+    grant_.reset();
+    serving_ = false;
     events_.write("released");
     step(LifeEvent::kHandedOver);
+    if (publisher_) {
+      left_ = publisher_->take();
+      start(offer());
+    }
     const Deadline taken_by = Deadline::after(kTimeToTake);
     while (!taken_by.expired()) {
+      const bool may_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+      check_alive();
       std::function<std::optional<std::string>()> ask = [lock = options_.lock] {
         try {
           return lock::find_owner(lock, lock::kGlanceTime);
@@ -287,7 +328,7 @@ class Shadow {
       };
       const auto owner = co_await run_blocking<std::optional<std::string>>(std::move(ask));
       check_alive();
-      if (owner && *owner != options_.id) break;
+      if (owner.value_or(options_.id) != options_.id || (!owner && !may_be_taken)) break;
       co_await pause(kAskAgain);
       check_alive();
     }
@@ -319,7 +360,7 @@ class Shadow {
   void engine_ended(os::WaitStatus status) {
     events_.write("child_ended", R"("status":)" + std::to_string(status));
     changed_.notify();
-    if (ending_) return;
+    if (ending_ || stopping_engine_) return;
     os::log(os::LogLevel::kError, "the engine ended with status {}, while {}", status,
             state_name(state_));
     // Its other processes have nobody left to end them properly.
@@ -345,6 +386,38 @@ class Shadow {
     co_await driver_->sleep(deadline, mode);
     check_alive();
     events_.write("asleep");
+  }
+
+  // With what it gives back on the way. Two engines that do so at once would count each other's.
+  awaitable<void> measured_sleep(SleepMode mode) {
+    if (gate_.is_known()) co_return co_await put_to_sleep(mode);
+    const Deadline turn_by = Deadline::after(options_.sleep_timeout);
+    std::optional<base::UniqueFd> turn = os::try_lock_path(gate_path());
+    while (!turn && !turn_by.expired()) {
+      co_await pause(kAskAgain);
+      check_alive();
+      turn = os::try_lock_path(gate_path());
+    }
+    co_await gate_.before_sleep();
+    check_alive();
+    co_await put_to_sleep(mode);
+    co_await gate_.after_sleep();
+    check_alive();
+    if (!gate_.is_known()) {
+      os::log(os::LogLevel::kWarning,
+              "the engine gave no device memory back: nothing will be waited for");
+    }
+  }
+
+  [[nodiscard]] std::string gate_path() const { return options_.lock.path + ".gate"; }
+
+  // All of it, on purpose, and we live on.
+  awaitable<void> stop_engine() {
+    stopping_engine_ = true;
+    const Deadline kill_at = Deadline::after(options_.grace);
+    co_await children_.end_all(kill_at);
+    stopping_engine_ = false;
+    check_alive();
   }
 
   awaitable<lock::FailoverLock::Result> acquire() {
@@ -393,22 +466,42 @@ class Shadow {
   }
 
   // Open to the world: published and registered.
-  awaitable<void> serve() {
+  awaitable<void> serve(Deadline deadline) {
+    serving_ = true;
+    co_await monitor_.begin();
+    check_alive();
     if (publisher_) {
       PublishedSockets inherited;
       if (options_.failover) {
-        const Deadline deadline = Deadline::after(kTimeToHandOver);
-        inherited = co_await take_sockets(handover_path(options_.lock), deadline);
+        inherited = co_await inherit(deadline);
         check_alive();
       }
       publisher_->start(std::move(inherited));
     }
-    if (!options_.register_command.empty()) {
-      registered_ = true;
-      const bool done = co_await run_command("register", options_.register_command);
-      check_alive();
-      if (!done) throw Error(ExitStatus::kUnavailable, "register: the command failed");
-      events_.write("registered");
+    co_await enroll();
+  }
+
+  awaitable<void> enroll() {
+    if (options_.register_command.empty()) co_return;
+    registered_ = true;
+    const bool done = co_await run_command("register", options_.register_command);
+    check_alive();
+    if (!done) throw Error(ExitStatus::kUnavailable, "register: the command failed");
+    events_.write("registered");
+  }
+
+  // What the engine before us left. One that can't give it now may be able to in a moment.
+  awaitable<PublishedSockets> inherit(Deadline deadline) {
+    for (;;) {
+      try {
+        const Deadline answer_by = Deadline::after(kTimeToHandOver).sooner(deadline);
+        std::string path = handover_path(options_.lock);
+        co_return co_await take_sockets(std::move(path), answer_by);
+      } catch (const Error& error) {
+        if (deadline.expired() || ending_) throw;
+        os::log(os::LogLevel::kWarning, "{}", error.what());
+      }
+      co_await pause(kAskAgain);
     }
   }
 
@@ -429,23 +522,30 @@ class Shadow {
         {"FO_PUBLISH", options_.publish}};
     const Deadline deadline = Deadline::after(options_.register_timeout);
     std::string reason;
+    ++commands_;
     try {
       const auto result =
           co_await children_.run_captured(std::move(argv), deadline, std::move(environment));
-      if (result && result->status == 0) co_return true;
-      reason = result ? "status " + std::to_string(result->status) + ": " + result->err
-                      : "not done within " + base::format_duration(options_.register_timeout);
+      if (!result) {
+        reason = "not done within " + base::format_duration(options_.register_timeout);
+      } else if (result->status != 0) {
+        const std::string words = last_line(result->err);
+        reason = "status " + std::to_string(result->status) + (words.empty() ? "" : ": " + words);
+      }
     } catch (const Error& error) {
       reason = error.what();
     }
+    --commands_;
+    changed_.notify();
+    if (reason.empty()) co_return true;
     os::log(os::LogLevel::kError, "{}: {}", name, reason);
     co_return false;
   }
 
   // Until nothing is in flight, as far as can be told.
-  awaitable<void> drain(Deadline deadline) {
+  awaitable<void> drain(Deadline deadline, Successor successor) {
     if (publisher_) {
-      const bool drained = co_await publisher_->drain(deadline);
+      const bool drained = co_await publisher_->drain(deadline, successor);
       if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were cut at the deadline");
     }
     while (engine_ != 0 && !hurry_ && !deadline.expired()) {
@@ -461,14 +561,18 @@ class Shadow {
     }
   }
 
+  // Until somebody takes them, which may be we ourselves.
   awaitable<void> offer() {
-    const Deadline deadline = Deadline::after(wake_timeout());
+    offering_ = true;
     try {
-      co_await offer_sockets(handover_path(options_.lock), left_, deadline);
+      std::string path = handover_path(options_.lock);
+      co_await offer_sockets(std::move(path), left_, Deadline::never());
     } catch (const Error& error) {
       os::log(os::LogLevel::kError, "hand the published sockets over: {}", error.what());
     }
     left_ = {};
+    offering_ = false;
+    changed_.notify();
   }
 
   // --- What goes on beside it.
@@ -520,8 +624,11 @@ class Shadow {
       co_await until_ready(signals_.get(), POLLIN, Deadline::never());
       while (const int signal = os::read_signal(signals_.get())) {
         os::log(os::LogLevel::kInfo, "signal {}: ending", signal);
-        if (ending_) hurry();
-        if (!ending_) end({0, std::nullopt, true, Deadline::never()});
+        if (ending_) {
+          kill_all();
+        } else {
+          end({0, std::nullopt, true, Deadline::never()});
+        }
       }
     }
   }
@@ -544,58 +651,86 @@ class Shadow {
 
   void lose(const lock::Loss& loss) {
     events_.write("lost", R"("reason":)" + dump(loss.reason));
-    if (ending_) {
-      publisher_.reset();
-      os::signal_descendants(SIGKILL);
-      return;
-    }
     lost_ = true;
+    if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});
   }
 
-  // Asked again: nothing is waited for any more.
-  void hurry() {
-    hurry_ = true;
+  // Nothing is waited for any more.
+  void kill_all() {
     publisher_.reset();
-    os::signal_descendants(SIGKILL);
+    if (!std::exchange(hurry_, true)) start(keep_killing());
+    changed_.notify();
+  }
+
+  awaitable<void> keep_killing() {
+    for (;;) {
+      os::signal_descendants(SIGKILL);
+      co_await pause(kAskAgain);
+    }
   }
 
   void end(Ending ending) {
     if (ending_) return;
     ending_ = std::move(ending);
-    if (ending_->failure) {
-      os::log(os::LogLevel::kInfo, "ending: {}", ending_->failure->what());
-    }
     notifier_.stopping();
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(interrupt_.get(), &one, sizeof one);
     changed_.notify();
-    start(finish());
+    asio::co_spawn(io_, finish(), [this](const std::exception_ptr& error) {
+      if (error) end_badly();
+    });
+  }
+
+  // Whatever went wrong at the end, nothing of ours lives on.
+  void end_badly() {
+    os::log(os::LogLevel::kError, "the end of the engine failed; killing what is left");
+    const Deadline patience = Deadline::after(options_.grace);
+    while (!os::descendants().empty() && !patience.expired()) {
+      os::signal_descendants(SIGKILL);
+      while (os::reap_any().pid != 0) continue;
+    }
+    ::_exit(base::to_int(ExitStatus::kSoftware));
   }
 
   // What others see goes first, then the engine, and the lock last.
   awaitable<void> finish() {
     const Ending& ending = *ending_;
     if (!ending.graceful) publisher_.reset();
-    const Deadline kill_at = ending.kill_at.sooner(Deadline::after(options_.grace));
-    if (lost_) co_await children_.end_all(kill_at);
+    monitor_.cease();
+    // A lock that another may have, and what a dead engine left behind, wait for no command.
+    if (lost_ || (engine_ == 0 && !ending.graceful)) co_await end_engine();
+    // One that is under way has its own limit.
+    while (commands_ > 0) co_await changed_.wait();
     co_await deregister();
-    if (ending.graceful && state_ == EngineState::kActive) {
-      const Deadline drain_by = Deadline::after(options_.drain);
-      co_await drain(drain_by);
+    const Deadline drain_by = Deadline::after(options_.drain);
+    if (ending.graceful && serving_) co_await drain(drain_by, Successor::kNone);
+    while (ending.graceful && offering_ && !hurry_ && !drain_by.expired()) {
+      co_await changed_.wait(drain_by);
     }
     publisher_.reset();
     step(LifeEvent::kEnded);
-    const Deadline engine_kill_at =
-        ending.kill_at.sooner(Deadline::after(hurry_ ? base::Duration::zero() : options_.grace));
-    co_await children_.end_all(engine_kill_at);
+    server_.reset();
+    co_await end_engine();
     gms_.let_go();
-    // A thread may sit in it.
-    while (acquiring_) co_await changed_.wait();
+    // A thread may sit in it, and can't be called back where its file system hangs.
+    const Deadline back_by = Deadline::after(kTimeToReturn);
+    while (acquiring_ && !back_by.expired()) co_await changed_.wait(back_by);
+    if (acquiring_) {
+      os::log(os::LogLevel::kError, "the lock's file system does not answer");
+      ::_exit(ending.status);
+    }
     lock_.reset();
     events_.write("ended", R"("status":)" + std::to_string(ending.status));
     io_.stop();
+  }
+
+  awaitable<void> end_engine() {
+    const Deadline grace = Deadline::after(hurry_ ? base::Duration::zero() : options_.grace);
+    const Deadline kill_at = ending_->kill_at.sooner(grace);
+    while (stopping_engine_) co_await pause(kAskAgain);
+    co_await children_.end_all(kill_at);
   }
 
   // --- What is told.
@@ -645,13 +780,13 @@ class Shadow {
                                {"connected", gms_.is_up(i)},
                                {"memory_layout_hash", gms_.layout_hash(i)}});
     }
-    if (failover_at_) {
+    if (last_failover_) {
       json phases = json::object();
-      for (const auto& [phase, took] : phases_) {
+      for (const auto& [phase, took] : last_failover_->phases) {
         phases[std::string(phase_name(phase))] = std::chrono::duration<double>(took).count();
       }
-      object["last_failover"] = {{"generation", grant_->generation},
-                                 {"active_at", *failover_at_},
+      object["last_failover"] = {{"generation", last_failover_->generation},
+                                 {"active_at", last_failover_->active_at},
                                  {"phases", std::move(phases)}};
     }
     return dump(object);
@@ -718,9 +853,11 @@ class Shadow {
   }
 
   static std::string address_of(const std::string& url) {
-    const std::size_t begin = url.find("://");
-    return begin == std::string::npos ? url
-                                      : url.substr(begin + 3, url.find('/', begin + 3) - begin - 3);
+    const http::Url parsed = http::parse_url(url);
+    if (!parsed.socket_path.empty()) return parsed.socket_path;
+    const bool is_v6 = parsed.address.host.find(':') != std::string::npos;
+    return (is_v6 ? "[" + parsed.address.host + "]" : parsed.address.host) + ":" +
+           std::to_string(parsed.address.port);
   }
 
   const ShadowOptions& options_;
@@ -749,17 +886,23 @@ class Shadow {
   pid_t engine_ = 0;
   std::optional<lock::Grant> grant_;
   std::map<Phase, base::Duration> phases_;
-  std::optional<double> failover_at_;
+  std::optional<Failover> last_failover_;
   bool registered_ = false;
   bool switching_ = false;
   bool acquiring_ = false;
+  bool offering_ = false;
+  // Published or registered, or about to be.
+  bool serving_ = false;
+  bool stopping_engine_ = false;
+  // Those for registration that run now.
+  int commands_ = 0;
   bool lost_ = false;
   bool hurry_ = false;
   // Ends the watch of the lock.
   asio::cancellation_signal lock_watch_;
   bool watching_lock_ = false;
   std::optional<Ending> ending_;
-  StatusServer server_;
+  std::unique_ptr<StatusServer> server_;
 };
 
 }  // namespace

@@ -47,6 +47,9 @@ class FailoverLock {
     os::LockWait outcome = os::LockWait::kDeadline;
     /// For kLocked.
     Grant grant;
+    /// What holds it is not what the descriptor led to before: whoever inherited that has no part
+    /// in the lock.
+    bool is_new_file = false;
   };
   /// Waits for the lock, until `deadline` or until `interrupt_fd` is readable, and sees to it that
   /// the grant is recorded: one that can't be is none. `reminder` is called while it waits,

@@ -169,6 +169,7 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
   using Clock = Deadline::Clock;
   const Clock::time_point begin = Clock::now();
   prepare();
+  bool reopened = false;
   for (;;) {
     // Kept until the grant is recorded: its thread ends meanwhile.
     os::LockWaiter waiter(fd_.get());
@@ -187,8 +188,9 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
         grant = record_grant(Clock::now() - begin);
       }
       unlock(record_fd_.get());
-      if (grant) return {os::LockWait::kLocked, *grant};
+      if (grant) return {os::LockWait::kLocked, *grant, reopened};
       reopen();
+      reopened = true;
       open_record();
     } catch (...) {
       record_fd_.reset();
