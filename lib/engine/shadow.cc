@@ -484,9 +484,9 @@ class Shadow {
   awaitable<void> enroll() {
     if (options_.register_command.empty()) co_return;
     registered_ = true;
-    const bool done = co_await run_command("register", options_.register_command);
+    const std::string trouble = co_await run_command(options_.register_command);
     check_alive();
-    if (!done) throw Error(ExitStatus::kUnavailable, "register: the command failed");
+    if (!trouble.empty()) throw Error(ExitStatus::kUnavailable, "register: " + trouble);
     events_.write("registered");
   }
 
@@ -509,11 +509,13 @@ class Shadow {
     if (!registered_) co_return;
     registered_ = false;
     if (options_.deregister_command.empty()) co_return;
-    co_await run_command("deregister", options_.deregister_command);
+    const std::string trouble = co_await run_command(options_.deregister_command);
+    if (!trouble.empty()) os::log(os::LogLevel::kError, "deregister: {}", trouble);
     events_.write("deregistered");
   }
 
-  awaitable<bool> run_command(std::string name, std::string command) {
+  // What went wrong; nothing where all is well.
+  awaitable<std::string> run_command(std::string command) {
     std::vector<std::string> argv{"sh", "-c", std::move(command)};
     std::vector<std::pair<std::string, std::string>> environment{
         {"FAILOVER_LOCK_ID", options_.id},
@@ -537,9 +539,7 @@ class Shadow {
     }
     --commands_;
     changed_.notify();
-    if (reason.empty()) co_return true;
-    os::log(os::LogLevel::kError, "{}: {}", name, reason);
-    co_return false;
+    co_return reason;
   }
 
   // Until nothing is in flight, as far as can be told.
