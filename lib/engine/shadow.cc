@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -64,6 +65,8 @@ constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
 // For a thread that was called back from the lock.
 constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
+// For what is left of a fo-shadow that was killed, which has its status socket until it is gone.
+constexpr base::Duration kTimeToGo = std::chrono::seconds(2);
 // For the sockets that the other engine may have left.
 constexpr base::Duration kTimeToHandOver = std::chrono::seconds(2);
 
@@ -135,7 +138,7 @@ class Shadow {
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
     }
-    if (options.failover) server_->listen_unix(status_socket_path(options.lock, options.id));
+    if (options.failover) listen_beside_lock();
   }
 
   int run() {
@@ -835,6 +838,19 @@ class Shadow {
       fail(known);
     } catch (const std::exception& other) {
       fail(Error(ExitStatus::kSoftware, other.what()));
+    }
+  }
+
+  // A child that was about to be another program dies a moment later than fo-shadow.
+  void listen_beside_lock() {
+    const Deadline free_by = Deadline::after(kTimeToGo);
+    for (;;) {
+      try {
+        return server_->listen_unix(status_socket_path(options_.lock, options_.id));
+      } catch (const Error& error) {
+        if (error.status() != ExitStatus::kCannotCreate || free_by.expired()) throw;
+      }
+      std::this_thread::sleep_for(kAskAgain);
     }
   }
 

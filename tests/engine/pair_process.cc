@@ -83,6 +83,17 @@ std::optional<json> ask(const std::string& method, const std::string& url, base:
   }
 }
 
+json ask_driver(int device) {
+  const auto answer = os::run_captured(
+      {FO_BUILD_DIR "/libexec/fo/fo-gpu", "free", "--device", std::to_string(device)},
+      Deadline::after(kPatience));
+  if (!answer || answer->status != 0) {
+    throw Error(ExitStatus::kUnavailable,
+                "ask the driver: " + (answer ? answer->err : "no answer"));
+  }
+  return json::parse(answer->out);
+}
+
 }  // namespace
 
 void wait_until(const std::string& what, const std::function<bool()>& is_true,
@@ -197,7 +208,12 @@ void Pair::start_gms(int device) {
   std::vector<std::string> argv{kBin + "gms-serve", "-q"};
   std::string devices = number;
   if (options_.gms_per_device) {
-    argv.insert(argv.end(), {"--socket-path", gms_socket(device), "--device", number});
+    // As in a bundle, whose folder has no room for a second one.
+    const std::string name = "gms_" + ask_driver(device).at("uuid").get<std::string>();
+    argv.insert(argv.end(),
+                {"--socket-path", file("gms/" + name + "_weights.sock"), "--device", number});
+    std::error_code there;
+    std::filesystem::create_symlink(name + "_weights.sock", gms_socket(device), there);
   } else {
     for (int i = 1; i < options_.ranks; ++i) devices += "," + std::to_string(i);
     argv.insert(argv.end(),
@@ -270,9 +286,9 @@ void Pair::start(int engine, const Start& how) {
                                 std::to_string(kPairKv)};
   // Short, so that a test needs no patience.
   std::map<std::string, std::string> limits{
-      {"--start-timeout", "20s"}, {"--wake-timeout", "3s"},
+      {"--start-timeout", "20s"}, {"--wake-timeout", "2500ms"},
       {"--remap-timeout", "1s"},  {"--prove-timeout", "1s"},
-      {"--gms-grace", "3s"},      {"--grace", "300ms"},
+      {"--gms-grace", "2s"},      {"--grace", "300ms"},
       {"--drain", "2s"},          {"--health-interval", "100ms"},
       {"--health-timeout", "1s"}, {"--prove-interval", "200ms"},
       {"--failures", "2"}};
@@ -360,14 +376,7 @@ std::string Pair::tokens(base::Duration limit) const {
 std::optional<std::string> Pair::holder() const { return lock::find_owner(lock_); }
 
 base::ByteCount Pair::free_memory(int device) const {
-  const auto answer = os::run_captured(
-      {FO_BUILD_DIR "/libexec/fo/fo-gpu", "free", "--device", std::to_string(device)},
-      Deadline::after(kPatience));
-  if (!answer || answer->status != 0) {
-    throw Error(ExitStatus::kUnavailable,
-                "ask for the free memory: " + (answer ? answer->err : "no answer"));
-  }
-  return json::parse(answer->out).at("free").get<base::ByteCount>();
+  return ask_driver(device).at("free").get<base::ByteCount>();
 }
 
 std::vector<base::ByteCount> Pair::free_memory() const {
@@ -428,6 +437,17 @@ void Pair::cut_a_client() const {
   options.body = R"({"prompt":"Once","max_tokens":2000,"ignore_eos":true,"stream":true})";
   options.on_data = [](std::string_view) { return false; };
   http::fetch("POST", url, Deadline::after(kPatience), options);
+}
+
+std::string Pair::logs() const {
+  constexpr std::size_t kMost = 2000;
+  std::string text;
+  for (const char* name : {"log", "engine-0", "engine-1"}) {
+    const std::string log = read_text(file(name));
+    text +=
+        std::string("--- ") + name + "\n" + log.substr(log.size() - std::min(kMost, log.size()));
+  }
+  return text;
 }
 
 int Pair::switch_over() const {

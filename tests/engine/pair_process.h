@@ -140,6 +140,9 @@ class Pair {
   [[nodiscard]] int devices() const { return options_.ranks; }
   [[nodiscard]] int port(int engine) const { return ports_.at(engine).number(); }
 
+  /// What its programs said on stderr, the last of it.
+  [[nodiscard]] std::string logs() const;
+
   /// fo-shadow switchover; its status.
   [[nodiscard]] int switch_over() const;
 
