@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,7 +59,7 @@ class Monitor {
   int unhealthy_ = 0;
   int unproven_ = 0;
   std::string trouble_;
-  Clock::time_point proven_at_{};
+  std::optional<Clock::time_point> proven_at_;
   std::map<std::string, bool> targets_;
 };
 
