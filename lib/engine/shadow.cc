@@ -438,6 +438,21 @@ class Shadow {
 
   // Until nothing is in flight, as far as can be told.
   awaitable<void> drain(Deadline deadline) {
+    // An end may come in the middle of a hand-over. A second drain would cut the first one short.
+    while (draining_) co_await changed_.wait();
+    draining_ = true;
+    std::exception_ptr failure;
+    try {
+      co_await drain_now(deadline);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    draining_ = false;
+    changed_.notify();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  awaitable<void> drain_now(Deadline deadline) {
     if (publisher_) {
       const bool drained = co_await publisher_->drain(deadline);
       if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were cut at the deadline");
@@ -734,6 +749,7 @@ class Shadow {
   bool registered_ = false;
   bool switching_ = false;
   bool acquiring_ = false;
+  bool draining_ = false;
   bool lost_ = false;
   bool hurry_ = false;
   // Which watch of the lock counts.
