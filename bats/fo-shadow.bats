@@ -406,6 +406,9 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
   kill -KILL "${BG_PIDS[0]}"
   await_state b active
   [ "$(gms-lock owner)" = b ]
+  # What it left is in nobody's way.
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a standby
 }
 
 @test "pid 1: it ends of SIGTERM, with all that is its, and reaps orphans" {
@@ -660,6 +663,35 @@ END
   run ! grep -q '"finish_reason":"length"' "$T/cut.out"
 }
 
+@test "SIGTERM in the middle of a switchover is an end like any other, and a second one cuts" {
+  start_weights
+  pick_address
+  start_engine a
+  local a=$SHADOW
+  await_state a active
+  start_engine b --register : --deregister :
+  await_state b standby
+  start_stream whole 2000
+  start_bg over fo-shadow switchover
+  local over=$BG_PID
+  wait_for '[ "$(page a /status | jq .switching)" = true ]'
+  kill "$a"
+  ended "$a" 0
+  wait_exit "$STREAM"
+  [ "$(tail -n 2 "$T/whole.out" | tr -d '\n')" = "data: [DONE]" ]
+  wait_exit "$over"
+  [ "$status" -eq 0 ]
+  [ "$(cat "$T/over.out")" = b ]
+  complete
+  start_stream cut 4000
+  kill "$SHADOW"
+  wait_for "grep -q deregistered $T/b.events"
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  wait_exit "$STREAM"
+  [ "$status" -ne 0 ]
+}
+
 @test "a core that hangs behind a healthy /health: 69, the other engine takes over" {
   start_weights
   pick_address
@@ -697,7 +729,7 @@ generation: -" ]
   [ "${lines[1]}" = "holder: a" ]
   [ "${lines[2]}" = "generation: 1" ]
   [[ ${lines[3]} =~ ^engine\ a:\ active\ since\ $when,\ process\ ${BG_PIDS[1]}$ ]]
-  [[ ${lines[4]} =~ ^\ \ last\ failover:\ generation\ 1,\ active\ at\ $when,\ lock\ [0-9.]+\ ms,\  ]]
+  [[ ${lines[4]} =~ ^\ \ last\ failover:\ generation\ 1,\ active\ at\ $when,\ lock\ [0-9.]+\ ?[a-z]+,\  ]]
   [[ ${lines[5]} =~ ^engine\ b:\ standby\ since\ $when,\ process\ $SHADOW$ ]]
   [[ ${lines[6]} =~ ^gms\ $SOCKET:\ RO,\ layout\ [0-9a-f]{64},\ 1\ readers?$ ]]
   [ "${#lines[@]}" -eq 7 ]

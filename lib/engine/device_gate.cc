@@ -22,6 +22,16 @@ constexpr base::Duration kSlice = std::chrono::milliseconds(250);
 constexpr base::Duration kStartTime = std::chrono::seconds(30);
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
 
+awaitable<std::optional<os::Captured>> run_helper(Children& children, std::vector<std::string> argv,
+                                                  Deadline deadline) {
+  try {
+    co_return co_await children.run_captured(std::move(argv), deadline);
+  } catch (const base::Error& error) {
+    // 126 and 127 are for the engine.
+    throw base::Error(base::ExitStatus::kUnavailable, error.what());
+  }
+}
+
 }  // namespace
 
 DeviceGate::DeviceGate(Children& children, std::vector<int> devices,
@@ -39,7 +49,7 @@ awaitable<std::optional<std::vector<ByteCount>>> DeviceGate::measure() {
       lock::GpuMemory memory(0, devices_[i]);
       const Deadline deadline = Deadline::after(kStartTime);
       std::vector<std::string> argv = memory.question(base::Duration::zero());
-      const auto answer = co_await children_.run_captured(std::move(argv), deadline);
+      const auto answer = co_await run_helper(children_, std::move(argv), deadline);
       if (!answer) {
         throw base::Error(base::ExitStatus::kUnavailable, "ask for the free memory of device " +
                                                               std::to_string(devices_[i]) +
@@ -92,7 +102,7 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
       const base::Duration time = std::min(kSlice, deadline.remaining().value_or(kSlice));
       const Deadline answer_by = Deadline::after(time + kAnswerTime);
       std::vector<std::string> argv = memory.question(time);
-      const auto answer = co_await children_.run_captured(std::move(argv), answer_by);
+      const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
       enough = answer && memory.hear(*answer);
       if (!enough && deadline.expired()) {
         throw base::Error(base::ExitStatus::kTryAgain,

@@ -131,7 +131,7 @@ awaitable<void> Monitor::look_at_targets() {
 
 void Monitor::tell(HealthFacts& facts) const {
   const auto fresh = 2 * options_.prove_interval + options_.prove_timeout;
-  facts.endpoints["generate"] = unproven_ == 0 && Clock::now() - proven_at_ <= fresh;
+  facts.endpoints["generate"] = unproven_ == 0 && proven_at_ && Clock::now() - *proven_at_ <= fresh;
   for (const auto& [name, ready] : targets_) {
     facts.endpoints[name] = ready;
     facts.targets.push_back(name);

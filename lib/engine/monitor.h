@@ -66,7 +66,7 @@ class Monitor {
   /// Tokens that the engine had generated, when that was asked last.
   std::optional<double> progress_;
   std::string trouble_;
-  Clock::time_point proven_at_{};
+  std::optional<Clock::time_point> proven_at_;
   std::map<std::string, bool> targets_;
 };
 

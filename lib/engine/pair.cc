@@ -32,6 +32,8 @@ constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
 constexpr base::Duration kSwitchTime = std::chrono::seconds(30);
 constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
 constexpr std::string_view kSuffix = ".sock";
+// In seconds since 1970; a clock of nanoseconds ends not much later.
+constexpr double kLatestTime = 9e9;
 constexpr base::ByteCount kMostStatusBytes = base::kMiB;
 
 std::string url_of(const std::string& socket, const std::string& path) {
@@ -115,7 +117,7 @@ std::string member_text(const json& object, const char* name) {
 std::string time_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return "-";
-  const std::chrono::duration<double> since(std::clamp(found->get<double>(), 0.0, 253402300799.0));
+  const std::chrono::duration<double> since(std::clamp(found->get<double>(), 0.0, kLatestTime));
   return lock::format_time(std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since)));
 }

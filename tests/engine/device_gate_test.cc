@@ -1,0 +1,204 @@
+#include "engine/device_gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "base/error.h"
+#include "engine/children.h"
+#include "os/file.h"
+#include "os/process_tree.h"
+#include "support/failure.h"
+#include "support/fds.h"
+#include "support/temp_dir.h"
+#include "test_loop.h"
+
+namespace fo::engine {
+namespace {
+
+using base::ExitStatus;
+using test::failure_of;
+using test::in_ms;
+using test::soon;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr base::ByteCount kMiB = base::kMiB;
+
+/// fo-gpu is a script: it writes down what it was asked, and runs what the test says.
+class DeviceGateTest : public test::FdCounting {
+ protected:
+  DeviceGateTest() { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
+  ~DeviceGateTest() override {
+    loop_.run_until([] { return os::descendants().empty(); });
+    ::unsetenv("FO_LIBEXEC_DIR");
+  }
+
+  /// `script` has "device" and "wanted" as variables, and "say MIB" to answer.
+  void answer(const std::string& script) {
+    const std::string file = dir_.path("fo-gpu");
+    std::ofstream(file) << "#!/bin/sh\necho \"$*\" >>" << dir_.path("asked")
+                        << "\nread -r device wanted <<END\n$3 $5\nEND\n"
+                           "say() { echo \"{\\\"free\\\":$(($1 * 1048576)),\\\"uuid\\\":\\\"GPU-$"
+                           "device\\\"}\"; }\n"
+                        << script << "\n";
+    EXPECT_EQ(::chmod(file.c_str(), 0700), 0);
+  }
+  /// Enough when as much is free as is wanted; then 0, else 75, as the real one.
+  void have_free(int mib) {
+    answer("say " + std::to_string(mib) + "; [ \"$wanted\" -le " +
+           std::to_string(static_cast<base::ByteCount>(mib) * kMiB) + " ] || exit 75");
+  }
+  std::string asked() {
+    try {
+      return os::read_file(dir_.path("asked"), 1 << 16);
+    } catch (const base::Error&) {
+      return "";
+    }
+  }
+  DeviceGate gate(std::optional<base::ByteCount> wanted, std::vector<int> devices = {0}) {
+    return {children_, std::move(devices), wanted};
+  }
+  /// An engine that has the device's memory free before its sleep, and after.
+  void sleep(DeviceGate& gate, int before, int after) {
+    have_free(before);
+    loop_.run(gate.before_sleep());
+    have_free(after);
+    loop_.run(gate.after_sleep());
+  }
+
+  test::TempDir dir_;
+  test::TestLoop loop_;
+  Children children_{loop_.io()};
+};
+
+TEST_F(DeviceGateTest, LearnsWhatTheEngineGaveBack) {
+  DeviceGate gate = this->gate(std::nullopt);
+  sleep(gate, 100, 300);
+  EXPECT_THAT(gate.wanted(), ElementsAre(200 * kMiB));
+  have_free(200);
+  EXPECT_TRUE(loop_.run(gate.wait(soon())));
+}
+
+TEST_F(DeviceGateTest, TheMostThatWasGivenBackCounts) {
+  DeviceGate gate = this->gate(std::nullopt);
+  sleep(gate, 100, 300);
+  sleep(gate, 300, 300);
+  EXPECT_THAT(gate.wanted(), ElementsAre(200 * kMiB));
+  sleep(gate, 100, 310);
+  EXPECT_THAT(gate.wanted(), ElementsAre(210 * kMiB));
+}
+
+TEST_F(DeviceGateTest, NothingGivenBackIsNothingToWaitFor) {
+  DeviceGate gate = this->gate(std::nullopt);
+  // Another process may have taken memory meanwhile.
+  sleep(gate, 300, 100);
+  EXPECT_THAT(gate.wanted(), ElementsAre(0));
+  const std::string before = asked();
+  EXPECT_FALSE(loop_.run(gate.wait(soon())));
+  EXPECT_EQ(asked(), before);
+}
+
+TEST_F(DeviceGateTest, ZeroAsksNobody) {
+  DeviceGate gate = this->gate(0);
+  sleep(gate, 100, 300);
+  EXPECT_FALSE(loop_.run(gate.wait(soon())));
+  EXPECT_EQ(asked(), "");
+}
+
+TEST_F(DeviceGateTest, AGivenSizeIsWaitedFor) {
+  DeviceGate gate = this->gate(64 * kMiB);
+  sleep(gate, 0, 10);
+  EXPECT_EQ(asked(), "free --device 0 --until-free 0 --timeout 0s\n");
+  answer("if [ -e " + dir_.path("again") + " ]; then say 64; else : >" + dir_.path("again") +
+         "; say 63; exit 75; fi");
+  EXPECT_TRUE(loop_.run(gate.wait(soon())));
+  // It is known by now, and asked by its uuid.
+  EXPECT_THAT(asked(), HasSubstr("free --device 0 --until-free 67108864 --timeout 250ms --uuid "
+                                 "GPU-0\nfree --device 0 --until-free 67108864"));
+}
+
+TEST_F(DeviceGateTest, MemoryThatIsNotFreeInTimeIsTryAgain) {
+  DeviceGate gate = this->gate(64 * kMiB);
+  have_free(10);
+  const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(1))); });
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_EQ(failure.message,
+            "wait for device memory: device 0 has 10 MiB free of the 64 MiB wanted");
+}
+
+TEST_F(DeviceGateTest, EveryDeviceHasASizeOfItsOwn) {
+  DeviceGate gate = this->gate(std::nullopt, {0, 3});
+  answer("case $device in 0) say 10;; 3) say 20;; esac");
+  loop_.run(gate.before_sleep());
+  answer("case $device in 0) say 15;; 3) say 90;; esac");
+  loop_.run(gate.after_sleep());
+  EXPECT_THAT(gate.wanted(), ElementsAre(5 * kMiB, 70 * kMiB));
+  answer("case $device in 0) say 5;; 3) say 69; exit 75;; esac");
+  const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(1))); });
+  EXPECT_THAT(failure.message, HasSubstr("device 3 has 69 MiB free of the 70 MiB wanted"));
+  have_free(70);
+  EXPECT_TRUE(loop_.run(gate.wait(soon())));
+}
+
+TEST_F(DeviceGateTest, WhereNobodyCanTellThereIsNoGate) {
+  DeviceGate gate = this->gate(std::nullopt);
+  loop_.run(gate.before_sleep());
+  loop_.run(gate.after_sleep());
+  EXPECT_FALSE(loop_.run(gate.wait(soon())));
+  answer("echo 'fo-gpu: error: no driver' >&2; exit 69");
+  loop_.run(gate.before_sleep());
+  have_free(300);
+  loop_.run(gate.after_sleep());
+  EXPECT_FALSE(loop_.run(gate.wait(soon())));
+}
+
+TEST_F(DeviceGateTest, ADeviceThatAnswersOnlyOnceGatesNothing) {
+  DeviceGate gate = this->gate(std::nullopt);
+  have_free(100);
+  loop_.run(gate.before_sleep());
+  answer("exit 69");
+  loop_.run(gate.after_sleep());
+  EXPECT_FALSE(loop_.run(gate.wait(soon())));
+}
+
+TEST_F(DeviceGateTest, AGivenSizeThatNobodyCanTellIsAFailure) {
+  DeviceGate gate = this->gate(64 * kMiB);
+  loop_.run(gate.before_sleep());
+  const auto absent = failure_of([&] { loop_.run(gate.after_sleep()); });
+  EXPECT_EQ(absent.status, ExitStatus::kUnavailable);
+  EXPECT_THAT(absent.message, StartsWith("use helper program '" + dir_.path("fo-gpu")));
+  answer("echo 'fo-gpu: error: no driver' >&2; exit 69");
+  const auto none = failure_of([&] { loop_.run(gate.after_sleep()); });
+  EXPECT_EQ(none.status, ExitStatus::kUnavailable);
+  EXPECT_EQ(none.message, "ask for the free memory of device 0: no driver");
+  EXPECT_EQ(failure_of([&] { loop_.run(gate.wait(soon())); }).status, ExitStatus::kUnavailable);
+}
+
+TEST_F(DeviceGateTest, AHelperThatFailsIsNamed) {
+  DeviceGate gate = this->gate(64 * kMiB);
+  answer("echo nonsense");
+  const auto nonsense = failure_of([&] { loop_.run(gate.wait(soon())); });
+  EXPECT_EQ(nonsense.status, ExitStatus::kSoftware);
+  EXPECT_EQ(nonsense.message, "ask for the free memory of device 0: fo-gpu gave no answer");
+  answer("kill -SEGV $$");
+  const auto died = failure_of([&] { loop_.run(gate.wait(soon())); });
+  EXPECT_EQ(died.status, ExitStatus::kSoftware);
+  EXPECT_THAT(died.message, HasSubstr("139"));
+}
+
+// 126 says that the engine can't be run.
+TEST_F(DeviceGateTest, AHelperThatCannotRunIsNotAvailable) {
+  std::ofstream(dir_.path("fo-gpu")) << "#!/absent/interpreter\n";
+  ASSERT_EQ(::chmod(dir_.path("fo-gpu").c_str(), 0700), 0);
+  DeviceGate given = this->gate(64 * kMiB);
+  EXPECT_EQ(failure_of([&] { loop_.run(given.after_sleep()); }).status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure_of([&] { loop_.run(given.wait(soon())); }).status, ExitStatus::kUnavailable);
+}
+
+}  // namespace
+}  // namespace fo::engine

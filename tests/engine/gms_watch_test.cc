@@ -1,0 +1,305 @@
+#include "engine/gms_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/detached.hpp>
+
+#include "engine/loop.h"
+#include "gms/fake_server.h"
+#include "gms/gms_process.h"
+#include "gms/rpc_client.h"
+#include "support/failure.h"
+#include "support/fds.h"
+#include "test_loop.h"
+
+namespace fo::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using gms::LockType;
+using gms::RpcClient;
+using test::failure_of;
+using test::in_ms;
+using test::soon;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class GmsWatchTest : public gms::OneServer {
+ protected:
+  void SetUp() override {
+    OneServer::SetUp();
+    make(10s);
+  }
+  void TearDown() override {
+    watch_.reset();
+    OneServer::TearDown();
+  }
+  void make(base::Duration grace, std::vector<std::string> sockets = {}) {
+    if (sockets.empty()) sockets = {socket_};
+    std::vector<GmsPlace> places;
+    for (const std::string& socket : sockets) places.push_back({socket, 0, "weights"});
+    watch_ = std::make_unique<GmsWatch>(
+        loop_.io().get_executor(), std::move(places), grace,
+        [this](std::size_t i, bool up) {
+          changes_.push_back(std::to_string(i) + (up ? "+" : "-"));
+        },
+        [this](const Error& error) {
+          lost_.push_back({error.status(), error.what()});
+        });
+  }
+
+  void publish(base::ByteCount size) const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    ASSERT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, gms::Grant::kRw);
+    rpc.put_metadata("tensor", rpc.allocate(size, "t").allocation_id, 0, "{}");
+    rpc.commit();
+  }
+  // Whether a writer comes in; at once, or not at all.
+  [[nodiscard]] bool can_write() const {
+    RpcClient rpc = RpcClient::connect(socket_, soon());
+    return rpc.shake_hands(LockType::kRw, in_ms(100)).grant.has_value();
+  }
+  void restart() {
+    server_.reset();
+    start();
+  }
+  void learn(const Deadline& deadline = soon()) { loop_.run(watch_->learn(deadline)); }
+  void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
+  void let_go() {
+    watch_->let_go();
+    loop_.run(pause(1ms));
+  }
+
+  test::TestLoop loop_;
+  std::unique_ptr<GmsWatch> watch_;
+  std::vector<std::string> changes_;
+  std::vector<test::Failure> lost_;
+};
+
+TEST_F(GmsWatchTest, LearnsTheLayoutAndIsInNobodysWay) {
+  start();
+  publish(4096);
+  learn();
+  EXPECT_EQ(watch_->layout_hash(0).size(), 64u);
+  EXPECT_FALSE(watch_->is_up(0));
+  EXPECT_TRUE(can_write());
+  EXPECT_TRUE(changes_.empty());
+}
+
+TEST_F(GmsWatchTest, HoldsAReadersLockUntilItLetsGo) {
+  start();
+  publish(4096);
+  hold();
+  EXPECT_TRUE(watch_->is_up(0));
+  EXPECT_FALSE(can_write());
+  EXPECT_EQ(watch_->layout_hash(0).size(), 64u);
+  let_go();
+  EXPECT_FALSE(watch_->is_up(0));
+  EXPECT_TRUE(can_write());
+  EXPECT_THAT(changes_, ElementsAre("0+", "0-"));
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(GmsWatchTest, CanBeHeldAgain) {
+  start();
+  publish(4096);
+  hold();
+  let_go();
+  const std::ptrdiff_t before = test::open_fds();
+  for (int i = 0; i < 3; ++i) {
+    hold();
+    let_go();
+  }
+  EXPECT_EQ(test::open_fds(), before);
+  EXPECT_EQ(changes_.size(), 8u);
+}
+
+TEST_F(GmsWatchTest, AnotherLayoutIsStale) {
+  start();
+  publish(4096);
+  learn();
+  publish(4 << 20);
+  const auto failure = failure_of([&] { hold(); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData);
+  EXPECT_THAT(failure.message, EndsWith(" instead of " + watch_->layout_hash(0)));
+  EXPECT_FALSE(watch_->is_up(0));
+  EXPECT_TRUE(can_write());
+}
+
+TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
+  start();
+  publish(4096);
+  learn();
+  restart();
+  publish(4096);
+  hold();
+  EXPECT_TRUE(watch_->is_up(0));
+}
+
+TEST_F(GmsWatchTest, NoServerIsUnavailableAtOnce) {
+  EXPECT_EQ(failure_of([&] { learn(Deadline::never()); }).status, ExitStatus::kUnavailable);
+  start();
+  publish(4096);
+  learn();
+  server_.reset();
+  const auto failure = failure_of([&] { hold(Deadline::never()); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_THAT(failure.message, HasSubstr(socket_));
+}
+
+TEST_F(GmsWatchTest, NothingPublishedAndAWriterAtWorkAreTryAgain) {
+  start();
+  EXPECT_EQ(failure_of([&] { learn(in_ms(50)); }).status, ExitStatus::kTryAgain);
+  publish(4096);
+  RpcClient writer = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  const auto failure = failure_of([&] { hold(in_ms(50)); });
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_EQ(failure.message, "GMS at '" + socket_ + "': no reader's lock in time");
+}
+
+TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
+  start();
+  RpcClient writer = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  bool held = false;
+  boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
+                        [&](const std::exception_ptr& error) { held = !error; });
+  // Longer than one of its tries.
+  loop_.run(pause(600ms));
+  EXPECT_FALSE(held);
+  writer.put_metadata("tensor", writer.allocate(4096, "t").allocation_id, 0, "{}");
+  writer.commit();
+  loop_.run_until([&] { return held; });
+}
+
+TEST_F(GmsWatchTest, AServerThatSaysNothingIsTryAgainAndGarbageIsProtocol) {
+  {
+    const gms::FakeServer silent(socket_, {});
+    EXPECT_EQ(failure_of([&] { hold(in_ms(50)); }).status, ExitStatus::kTryAgain);
+  }
+  ::unlink(socket_.c_str());
+  const gms::FakeServer odd(socket_, {{"handshake_request", gms::garbage()}});
+  EXPECT_EQ(failure_of([&] { hold(); }).status, ExitStatus::kProtocol);
+  EXPECT_TRUE(changes_.empty());
+}
+
+TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
+  start();
+  publish(4096);
+  make(10s, {socket_, path("none.sock")});
+  EXPECT_EQ(failure_of([&] { hold(); }).status, ExitStatus::kUnavailable);
+  EXPECT_TRUE(watch_->is_up(0));
+  EXPECT_FALSE(watch_->is_up(1));
+  let_go();
+  EXPECT_TRUE(can_write());
+}
+
+TEST_F(GmsWatchTest, AServerThatComesBackInTimeWithTheSameLayoutIsNoLoss) {
+  start();
+  publish(4096);
+  hold();
+  for (int i = 0; i < 2; ++i) {
+    server_.reset();
+    loop_.run_until([&] { return !watch_->is_up(0); });
+    start();
+    publish(4096);
+    loop_.run_until([&] { return watch_->is_up(0); });
+    EXPECT_FALSE(can_write());
+  }
+  EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+", "0-", "0+"));
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(GmsWatchTest, AServerThatStaysAwayIsLost) {
+  make(100ms);
+  start();
+  publish(4096);
+  hold();
+  server_.reset();
+  loop_.run_until([&] { return !lost_.empty(); });
+  EXPECT_EQ(lost_[0].status, ExitStatus::kUnavailable);
+  EXPECT_THAT(lost_[0].message, HasSubstr("lost the weights: "));
+  EXPECT_THAT(lost_[0].message, HasSubstr(socket_));
+  EXPECT_THAT(lost_[0].message, EndsWith(", within 100ms"));
+  EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
+  make(1s);
+  start();
+  publish(4096);
+  hold();
+  restart();
+  publish(4 << 20);
+  loop_.run_until([&] { return !lost_.empty(); });
+  EXPECT_EQ(lost_[0].status, ExitStatus::kUnavailable);
+  EXPECT_THAT(lost_[0].message, HasSubstr(" instead of " + watch_->layout_hash(0)));
+  // Nothing of it is held.
+  EXPECT_TRUE(can_write());
+}
+
+TEST_F(GmsWatchTest, EachServerIsLostForItself) {
+  make(50ms, {socket_, path("b.sock")});
+  start();
+  publish(4096);
+  const gms::GmsProcess other({"--socket-path", path("b.sock")});
+  const std::string first = std::exchange(socket_, path("b.sock"));
+  publish(8192);
+  hold();
+  socket_ = first;
+  server_.reset();
+  loop_.run_until([&] { return !lost_.empty(); });
+  EXPECT_FALSE(watch_->is_up(0));
+  EXPECT_TRUE(watch_->is_up(1));
+}
+
+TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
+  make(10ms);
+  start();
+  publish(4096);
+  hold();
+  server_.reset();
+  loop_.run_until([&] { return !watch_->is_up(0); });
+  watch_->let_go();
+  // As long as a try takes.
+  loop_.run(pause(700ms));
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
+  start();
+  publish(4096);
+  hold();
+  server_.reset();
+  loop_.run_until([&] { return !watch_->is_up(0); });
+  watch_->let_go();
+  start();
+  publish(4096);
+  hold();
+  loop_.run(pause(700ms));
+  EXPECT_TRUE(watch_->is_up(0));
+  EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+"));
+  let_go();
+  EXPECT_TRUE(can_write());
+}
+
+TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
+  make(1h);
+  start();
+  publish(4096);
+  hold();
+  server_.reset();
+  loop_.run_until([&] { return !watch_->is_up(0); });
+  watch_.reset();
+  loop_.run(pause(1ms));
+  EXPECT_TRUE(lost_.empty());
+}
+
+}  // namespace
+}  // namespace fo::engine

@@ -1,0 +1,90 @@
+#include "engine/loop.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <boost/asio/detached.hpp>
+
+#include "base/unique_fd.h"
+#include "support/fds.h"
+#include "test_loop.h"
+
+namespace fo::engine {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using test::in_ms;
+using test::soon;
+
+class LoopTest : public test::FdCounting {
+ protected:
+  LoopTest() {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    reader_.reset(ends[0]);
+    writer_.reset(ends[1]);
+  }
+
+  test::TestLoop loop_;
+  base::UniqueFd reader_;
+  base::UniqueFd writer_;
+};
+
+awaitable<void> count_one(Event& event, Deadline deadline, int& count) {
+  co_await event.wait(deadline);
+  ++count;
+}
+
+TEST_F(LoopTest, AnEventWakesAllThatWait) {
+  Event event(loop_.io().get_executor());
+  int woken = 0;
+  for (const Deadline& deadline : {soon(), Deadline::never(), soon()}) {
+    boost::asio::co_spawn(loop_.io(), count_one(event, deadline, woken), boost::asio::detached);
+  }
+  loop_.run(pause(std::chrono::milliseconds(1)));
+  EXPECT_EQ(woken, 0);
+  event.notify();
+  loop_.run_until([&] { return woken == 3; });
+}
+
+TEST_F(LoopTest, AnEventThatNobodyWaitedForIsForgotten) {
+  Event event(loop_.io().get_executor());
+  event.notify();
+  int woken = 0;
+  boost::asio::co_spawn(loop_.io(), count_one(event, soon(), woken), boost::asio::detached);
+  loop_.run(pause(std::chrono::milliseconds(1)));
+  EXPECT_EQ(woken, 0);
+  event.notify();
+  loop_.run_until([&] { return woken == 1; });
+}
+
+TEST_F(LoopTest, AWaitEndsAtItsDeadline) {
+  Event event(loop_.io().get_executor());
+  loop_.run(event.wait(in_ms(1)));
+  loop_.run(event.wait(in_ms(-1)));
+}
+
+TEST_F(LoopTest, ADescriptorIsWaitedForAndStaysTheCallers) {
+  ASSERT_EQ(::write(writer_.get(), "x", 1), 1);
+  loop_.run(until_ready(reader_.get(), POLLIN, Deadline::never()));
+  loop_.run(until_ready(writer_.get(), POLLOUT, Deadline::never()));
+  char got = 0;
+  EXPECT_EQ(::read(reader_.get(), &got, 1), 1);
+  EXPECT_EQ(got, 'x');
+}
+
+TEST_F(LoopTest, TheEndOfAPipeIsReady) {
+  writer_.reset();
+  loop_.run(until_ready(reader_.get(), POLLIN, Deadline::never()));
+}
+
+TEST_F(LoopTest, ADescriptorThatSaysNothingIsLeftAtTheDeadline) {
+  loop_.run(until_ready(reader_.get(), POLLIN, in_ms(1)));
+  loop_.run(until_ready(-1, 0, in_ms(1)));
+}
+
+}  // namespace
+}  // namespace fo::engine
