@@ -195,11 +195,20 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
   if (reason) throw answer.failure(ExitStatus::kSoftware, *reason);
 }
 
+awaitable<EngineReply> EngineApi::metrics(std::string_view step, Deadline deadline) const {
+  return send(std::string(step), "GET", "/metrics", "", deadline, kMostMetrics);
+}
+
+awaitable<std::optional<double>> EngineApi::count(std::string_view name, Deadline deadline) const {
+  const EngineReply answer = co_await metrics(kCountStep, deadline);
+  if (answer.status != 200) co_return std::nullopt;
+  co_return sum_of(answer.body, name);
+}
+
 awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
                                                   std::string_view waiting,
                                                   Deadline deadline) const {
-  const EngineReply answer =
-      co_await send(std::string(kIdleStep), "GET", "/metrics", "", deadline, kMostMetrics);
+  const EngineReply answer = co_await metrics(kIdleStep, deadline);
   const auto run = sum_of(answer.body, running);
   const auto wait = sum_of(answer.body, waiting);
   if (answer.status != 200 || !run || !wait) co_return std::nullopt;

@@ -19,6 +19,7 @@ inline constexpr std::string_view kWakeStep = "wake the engine";
 inline constexpr std::string_view kProveStep = "have the engine generate a token";
 inline constexpr std::string_view kHealthStep = "check the engine's health";
 inline constexpr std::string_view kIdleStep = "ask whether the engine is idle";
+inline constexpr std::string_view kCountStep = "ask how much the engine has generated";
 
 /// What an engine answered, whatever the status.
 struct EngineReply {
@@ -65,7 +66,12 @@ class EngineApi {
                                                                     std::string_view waiting,
                                                                     base::Deadline deadline) const;
 
+  /// The counter `name` of /metrics, summed over its series; nullopt where it is not there.
+  [[nodiscard]] boost::asio::awaitable<std::optional<double>> count(std::string_view name,
+                                                                    base::Deadline deadline) const;
+
  private:
+  boost::asio::awaitable<EngineReply> metrics(std::string_view step, base::Deadline deadline) const;
   boost::asio::awaitable<EngineReply> send(std::string step, std::string method, std::string path,
                                            std::string body, base::Deadline deadline,
                                            base::ByteCount limit) const;

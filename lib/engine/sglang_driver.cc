@@ -60,6 +60,10 @@ awaitable<std::optional<bool>> SglangDriver::is_idle(Deadline deadline) {
   return api_.is_idle("sglang:num_running_reqs", "sglang:num_queue_reqs", deadline);
 }
 
+awaitable<std::optional<double>> SglangDriver::progress(Deadline deadline) {
+  return api_.count("sglang:generation_tokens_total", deadline);
+}
+
 // False where this version knows nothing of it.
 awaitable<bool> SglangDriver::tell(std::string_view step, std::string_view path,
                                    Deadline deadline) const {

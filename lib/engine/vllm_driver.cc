@@ -72,6 +72,10 @@ awaitable<std::optional<bool>> VllmDriver::is_idle(Deadline deadline) {
   return api_.is_idle("vllm:num_requests_running", "vllm:num_requests_waiting", deadline);
 }
 
+awaitable<std::optional<double>> VllmDriver::progress(Deadline deadline) {
+  return api_.count("vllm:generation_tokens_total", deadline);
+}
+
 awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline) const {
   const EngineReply answer = co_await api_.get(step, "/is_sleeping", deadline);
   check(answer);
