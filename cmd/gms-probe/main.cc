@@ -20,7 +20,7 @@ std::string to_text(const http::HttpAnswer& answer) {
   return "status " + std::to_string(answer.status.value_or(0));
 }
 
-std::string to_text(const engine::EngineAnswer& answer) {
+std::string to_text(const engine::EngineProbeAnswer& answer) {
   return answer.state ? std::string(state_name(*answer.state)) : "";
 }
 

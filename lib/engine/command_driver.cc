@@ -69,6 +69,12 @@ awaitable<std::optional<bool>> CommandDriver::is_idle(Deadline deadline) {
   co_return idle;
 }
 
+awaitable<std::optional<double>> CommandDriver::progress(Deadline deadline) {
+  std::optional<double> tokens;
+  if (engine_) tokens = co_await engine_->progress(deadline);
+  co_return tokens;
+}
+
 awaitable<void> CommandDriver::run(std::string_view step, std::string command, Deadline deadline) {
   const std::string what = fmt::format("{}: command {}", step, base::quoted(command));
   const std::vector<std::string> argv{"sh", "-c", command};

@@ -22,6 +22,7 @@ class CommandDriver final : public EngineDriver {
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
+  boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
   boost::asio::awaitable<void> run(std::string_view step, std::string command,

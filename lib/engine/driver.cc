@@ -40,6 +40,10 @@ std::unique_ptr<EngineDriver> make_engine(const DriverOptions& options) {
 
 }  // namespace
 
+boost::asio::awaitable<std::optional<double>> EngineDriver::progress(base::Deadline) {
+  co_return std::nullopt;
+}
+
 std::unique_ptr<EngineDriver> make_driver(const DriverOptions& options, Children& children) {
   if (options.sleep_level != 1 && options.sleep_level != 2) {
     throw Error(ExitStatus::kUsage, "drive an engine: the sleep level is 1 or 2");

@@ -65,6 +65,11 @@ class EngineDriver {
 
   /// Whether it works on no request at all; nullopt where the engine doesn't tell.
   virtual boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) = 0;
+
+  /// How many tokens the engine has generated since it started, for all its clients: it only rises
+  /// as long as the engine lives. An engine whose count rises works, however long a proof waits
+  /// behind its other requests. nullopt where the engine doesn't tell. Safe in any state.
+  virtual boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline);
 };
 
 /// `children` runs the commands and outlives the driver. A cold engine is driven like a vLLM that

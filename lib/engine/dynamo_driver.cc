@@ -27,7 +27,7 @@ awaitable<void> DynamoDriver::wake(Deadline deadline) {
 }
 
 awaitable<void> DynamoDriver::prove(Deadline deadline) {
-  const EngineAnswer answer = co_await api_.get(kProveStep, "/health", deadline);
+  const EngineReply answer = co_await api_.get(kProveStep, "/health", deadline);
   if (answer.status != 200) throw answer.refusal();
   const json health = json::parse(answer.body, nullptr, false);
   const json::json_pointer endpoint("/endpoints/generate");
@@ -41,7 +41,7 @@ awaitable<std::optional<bool>> DynamoDriver::is_idle(Deadline) { co_return std::
 awaitable<void> DynamoDriver::control(std::string_view step, std::string_view name,
                                       std::string body, Deadline deadline) const {
   std::string path = fmt::format("/engine/control/{}", name);
-  EngineAnswer answer = co_await api_.post(step, path, body, deadline);
+  EngineReply answer = co_await api_.post(step, path, body, deadline);
   if (answer.status == 404) {
     // Where it was before it moved.
     path = fmt::format("/engine/{}", name);

@@ -103,13 +103,13 @@ std::optional<double> sum_of(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-Error EngineAnswer::refusal() const {
+Error EngineReply::refusal() const {
   const std::string reason = reason_in(body);
   return failure(ExitStatus::kSoftware,
                  fmt::format("status {}{}{}", status, reason.empty() ? "" : ": ", reason));
 }
 
-Error EngineAnswer::failure(ExitStatus kind, std::string_view reason) const {
+Error EngineReply::failure(ExitStatus kind, std::string_view reason) const {
   return Error(kind, fmt::format("{}: {}", what, reason));
 }
 
@@ -125,14 +125,14 @@ EngineApi::EngineApi(const std::string& url) : url_(url) {
   }
 }
 
-awaitable<EngineAnswer> EngineApi::send(std::string step, std::string method, std::string path,
-                                        std::string body, Deadline deadline,
-                                        base::ByteCount limit) const {
+awaitable<EngineReply> EngineApi::send(std::string step, std::string method, std::string path,
+                                       std::string body, Deadline deadline,
+                                       base::ByteCount limit) const {
   const std::string url = url_ + path;
   http::FetchOptions options;
   options.body = std::move(body);
   options.response_limit = limit;
-  EngineAnswer answer;
+  EngineReply answer;
   answer.what = fmt::format("{}: {} {}", step, method, url);
   try {
     http::Response response = co_await http::async_fetch(method, url, deadline, options);
@@ -145,13 +145,13 @@ awaitable<EngineAnswer> EngineApi::send(std::string step, std::string method, st
   co_return answer;
 }
 
-awaitable<EngineAnswer> EngineApi::get(std::string_view step, std::string_view path,
-                                       Deadline deadline) const {
+awaitable<EngineReply> EngineApi::get(std::string_view step, std::string_view path,
+                                      Deadline deadline) const {
   return send(std::string(step), "GET", std::string(path), "", deadline, kMostAnswer);
 }
 
-awaitable<EngineAnswer> EngineApi::post(std::string_view step, std::string_view path,
-                                        std::string_view body, Deadline deadline) const {
+awaitable<EngineReply> EngineApi::post(std::string_view step, std::string_view path,
+                                       std::string_view body, Deadline deadline) const {
   return send(std::string(step), "POST", std::string(path), std::string(body), deadline,
               kMostAnswer);
 }
@@ -160,7 +160,7 @@ awaitable<std::optional<std::string>> EngineApi::check_health(std::string_view p
                                                               Deadline deadline) const {
   std::optional<std::string> trouble;
   try {
-    const EngineAnswer answer = co_await get(kHealthStep, path, deadline);
+    const EngineReply answer = co_await get(kHealthStep, path, deadline);
     if (answer.status != 200) trouble = answer.refusal().what();
   } catch (const Error& error) {
     trouble = error.what();
@@ -169,7 +169,7 @@ awaitable<std::optional<std::string>> EngineApi::check_health(std::string_view p
 }
 
 awaitable<std::string> EngineApi::model(Deadline deadline) const {
-  const EngineAnswer answer = co_await get(kProveStep, "/v1/models", deadline);
+  const EngineReply answer = co_await get(kProveStep, "/v1/models", deadline);
   if (!answer.ok()) throw answer.refusal();
   const json models = parse(answer.body);
   const json& name = member(first(member(models, "data")), "id");
@@ -185,7 +185,7 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
   request["max_tokens"] = 1;
   request["temperature"] = 0;
   const std::string body = request.dump();
-  const EngineAnswer answer = co_await post(kProveStep, "/v1/completions", body, deadline);
+  const EngineReply answer = co_await post(kProveStep, "/v1/completions", body, deadline);
   if (!answer.ok()) {
     // It may be another engine by now.
     model_.clear();
@@ -195,11 +195,20 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
   if (reason) throw answer.failure(ExitStatus::kSoftware, *reason);
 }
 
+awaitable<EngineReply> EngineApi::metrics(std::string_view step, Deadline deadline) const {
+  return send(std::string(step), "GET", "/metrics", "", deadline, kMostMetrics);
+}
+
+awaitable<std::optional<double>> EngineApi::count(std::string_view name, Deadline deadline) const {
+  const EngineReply answer = co_await metrics(kCountStep, deadline);
+  if (answer.status != 200) co_return std::nullopt;
+  co_return sum_of(answer.body, name);
+}
+
 awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
                                                   std::string_view waiting,
                                                   Deadline deadline) const {
-  const EngineAnswer answer =
-      co_await send(std::string(kIdleStep), "GET", "/metrics", "", deadline, kMostMetrics);
+  const EngineReply answer = co_await metrics(kIdleStep, deadline);
   const auto run = sum_of(answer.body, running);
   const auto wait = sum_of(answer.body, waiting);
   if (answer.status != 200 || !run || !wait) co_return std::nullopt;

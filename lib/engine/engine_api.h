@@ -19,9 +19,10 @@ inline constexpr std::string_view kWakeStep = "wake the engine";
 inline constexpr std::string_view kProveStep = "have the engine generate a token";
 inline constexpr std::string_view kHealthStep = "check the engine's health";
 inline constexpr std::string_view kIdleStep = "ask whether the engine is idle";
+inline constexpr std::string_view kCountStep = "ask how much the engine has generated";
 
 /// What an engine answered, whatever the status.
-struct EngineAnswer {
+struct EngineReply {
   /// "put the engine to sleep: POST http://…".
   std::string what;
   int status = 0;
@@ -42,14 +43,14 @@ class EngineApi {
 
   /// Errors: kTryAgain (deadline), kUnavailable (nobody answers), kSoftware (what came is no
   /// answer, or one beyond 1 MiB).
-  [[nodiscard]] boost::asio::awaitable<EngineAnswer> get(std::string_view step,
-                                                         std::string_view path,
-                                                         base::Deadline deadline) const;
+  [[nodiscard]] boost::asio::awaitable<EngineReply> get(std::string_view step,
+                                                        std::string_view path,
+                                                        base::Deadline deadline) const;
   /// With a JSON body, or with none where it is empty.
-  [[nodiscard]] boost::asio::awaitable<EngineAnswer> post(std::string_view step,
-                                                          std::string_view path,
-                                                          std::string_view body,
-                                                          base::Deadline deadline) const;
+  [[nodiscard]] boost::asio::awaitable<EngineReply> post(std::string_view step,
+                                                         std::string_view path,
+                                                         std::string_view body,
+                                                         base::Deadline deadline) const;
 
   /// nullopt when the path answers with 200, else one line why not.
   [[nodiscard]] boost::asio::awaitable<std::optional<std::string>> check_health(
@@ -65,10 +66,15 @@ class EngineApi {
                                                                     std::string_view waiting,
                                                                     base::Deadline deadline) const;
 
+  /// The counter `name` of /metrics, summed over its series; nullopt where it is not there.
+  [[nodiscard]] boost::asio::awaitable<std::optional<double>> count(std::string_view name,
+                                                                    base::Deadline deadline) const;
+
  private:
-  boost::asio::awaitable<EngineAnswer> send(std::string step, std::string method, std::string path,
-                                            std::string body, base::Deadline deadline,
-                                            base::ByteCount limit) const;
+  boost::asio::awaitable<EngineReply> metrics(std::string_view step, base::Deadline deadline) const;
+  boost::asio::awaitable<EngineReply> send(std::string step, std::string method, std::string path,
+                                           std::string body, base::Deadline deadline,
+                                           base::ByteCount limit) const;
   boost::asio::awaitable<std::string> model(base::Deadline deadline) const;
 
   std::string url_;

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // Reads what a status page says; false when it is none.
-bool read_status(const http::Response& response, EngineAnswer& answer) {
+bool read_status(const http::Response& response, EngineProbeAnswer& answer) {
   if (response.status != 200) return false;
   const json page = json::parse(response.body, nullptr, false);
   if (!page.is_object()) return false;
@@ -33,8 +33,8 @@ bool is_wanted(const EngineProbe& probe, EngineState state) {
   return std::find(probe.states.begin(), probe.states.end(), state) != probe.states.end();
 }
 
-EngineAnswer ask_once(const EngineProbe& probe) {
-  EngineAnswer answer;
+EngineProbeAnswer ask_once(const EngineProbe& probe) {
+  EngineProbeAnswer answer;
   http::FetchOptions options;
   options.response_limit = base::kMiB;
   try {
@@ -58,11 +58,11 @@ EngineAnswer ask_once(const EngineProbe& probe) {
 
 }  // namespace
 
-EngineAnswer probe_engine(const EngineProbe& probe) {
+EngineProbeAnswer probe_engine(const EngineProbe& probe) {
   return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
 }
 
-std::string to_json(const EngineAnswer& answer) {
+std::string to_json(const EngineProbeAnswer& answer) {
   json out{{"result", answer.yes ? "yes" : "no"},
            {"state", nullptr},
            {"id", nullptr},

@@ -21,7 +21,7 @@ struct EngineProbe {
   base::Duration wait{};
 };
 
-struct EngineAnswer {
+struct EngineProbeAnswer {
   bool yes = false;
   /// nullopt when nobody told.
   std::optional<EngineState> state;
@@ -35,8 +35,8 @@ struct EngineAnswer {
 
 /// Asks a StatusServer. What is no answer is a no; anything else that fails, such as permissions or
 /// a bad URL, throws Error.
-EngineAnswer probe_engine(const EngineProbe& probe);
+EngineProbeAnswer probe_engine(const EngineProbe& probe);
 
-std::string to_json(const EngineAnswer& answer);
+std::string to_json(const EngineProbeAnswer& answer);
 
 }  // namespace fo::engine

@@ -32,7 +32,7 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
   // SGLang aborts when it is busy now. Versions without a pause flush with 200 whatever they do.
   if (!paused) co_await wait_until_idle(deadline);
   enter(Stage::kReleasing);
-  const EngineAnswer answer =
+  const EngineReply answer =
       co_await api_.post(kSleepStep, "/release_memory_occupation", "{}", deadline);
   if (!answer.ok()) enter(Stage::kPaused);
   if (answer.status == 404) {
@@ -45,7 +45,7 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
 awaitable<void> SglangDriver::wake(Deadline deadline) {
   if (stage_ == Stage::kServing) co_return;
   if (stage_ != Stage::kPaused) {
-    const EngineAnswer answer =
+    const EngineReply answer =
         co_await api_.post(kWakeStep, "/resume_memory_occupation", "{}", deadline);
     if (!answer.ok()) throw answer.refusal();
     enter(Stage::kPaused);
@@ -60,10 +60,14 @@ awaitable<std::optional<bool>> SglangDriver::is_idle(Deadline deadline) {
   return api_.is_idle("sglang:num_running_reqs", "sglang:num_queue_reqs", deadline);
 }
 
+awaitable<std::optional<double>> SglangDriver::progress(Deadline deadline) {
+  return api_.count("sglang:generation_tokens_total", deadline);
+}
+
 // False where this version knows nothing of it.
 awaitable<bool> SglangDriver::tell(std::string_view step, std::string_view path,
                                    Deadline deadline) const {
-  const EngineAnswer answer = co_await api_.post(step, path, "{}", deadline);
+  const EngineReply answer = co_await api_.post(step, path, "{}", deadline);
   if (!answer.ok() && answer.status != 404) throw answer.refusal();
   co_return answer.ok();
 }
@@ -71,7 +75,7 @@ awaitable<bool> SglangDriver::tell(std::string_view step, std::string_view path,
 // Refused with 400 while there are requests.
 awaitable<void> SglangDriver::flush(Deadline deadline) const {
   for (;;) {
-    const EngineAnswer answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
+    const EngineReply answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
     if (answer.ok()) co_return;
     if (answer.status != 400) throw answer.refusal();
     co_await pause(deadline);

@@ -24,6 +24,8 @@ class SglangDriver final : public EngineDriver {
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   /// SGLang writes its gauges every 30 s when it has nothing to do: idle may come that late.
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
+  /// Where SGLang has --enable-metrics. It may count the tokens of a request when that is done.
+  boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
   // On the way to sleep and back; the memory may be released from kReleasing on.

@@ -13,7 +13,7 @@ using boost::asio::awaitable;
 namespace {
 
 // What every route of the sleep mode says where vLLM was started without it.
-void check(const EngineAnswer& answer) {
+void check(const EngineReply& answer) {
   if (answer.status == 404) {
     throw answer.failure(ExitStatus::kConfig,
                          "status 404: vLLM wants --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1");
@@ -72,8 +72,12 @@ awaitable<std::optional<bool>> VllmDriver::is_idle(Deadline deadline) {
   return api_.is_idle("vllm:num_requests_running", "vllm:num_requests_waiting", deadline);
 }
 
+awaitable<std::optional<double>> VllmDriver::progress(Deadline deadline) {
+  return api_.count("vllm:generation_tokens_total", deadline);
+}
+
 awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline) const {
-  const EngineAnswer answer = co_await api_.get(step, "/is_sleeping", deadline);
+  const EngineReply answer = co_await api_.get(step, "/is_sleeping", deadline);
   check(answer);
   const auto json = nlohmann::json::parse(answer.body, nullptr, false);
   const auto found = json.is_object() ? json.find("is_sleeping") : json.end();
@@ -99,7 +103,7 @@ awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
 
 awaitable<void> VllmDriver::control(std::string_view step, std::string path, std::string body,
                                     Deadline deadline) const {
-  const EngineAnswer answer = co_await api_.post(step, path, body, deadline);
+  const EngineReply answer = co_await api_.post(step, path, body, deadline);
   check(answer);
 }
 

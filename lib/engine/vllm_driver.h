@@ -21,6 +21,7 @@ class VllmDriver final : public EngineDriver {
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
+  boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
   boost::asio::awaitable<bool> is_sleeping(std::string_view step, base::Deadline deadline) const;

@@ -34,6 +34,7 @@ class DriverTest : public FdCounting {
   void wake(const base::Deadline& deadline = soon()) { loop_.run(driver_->wake(deadline)); }
   void prove(const base::Deadline& deadline = soon()) { loop_.run(driver_->prove(deadline)); }
   std::optional<bool> is_idle() { return loop_.run(driver_->is_idle(soon())); }
+  std::optional<double> progress() { return loop_.run(driver_->progress(soon())); }
 
   TestLoop loop_;
   engine::Children children_{loop_.io()};

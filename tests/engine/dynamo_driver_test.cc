@@ -88,8 +88,9 @@ TEST_F(DynamoDriverTest, ProvesByTheGenerateEndpoint) {
   EXPECT_EQ(failure_of([&] { prove(); }).status, ExitStatus::kSoftware);
 }
 
-TEST_F(DynamoDriverTest, DoesNotTellWhetherItIsIdle) {
+TEST_F(DynamoDriverTest, TellsNeitherWhetherItIsIdleNorHowFarItIs) {
   EXPECT_EQ(is_idle(), std::nullopt);
+  EXPECT_EQ(progress(), std::nullopt);
   EXPECT_TRUE(worker_.asked.empty());
 }
 

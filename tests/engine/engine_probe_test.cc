@@ -67,7 +67,7 @@ class EngineProbing : public testing::Test {
     probe_.url = "unix:" + socket_ + ":/status";
     probe_.timeout = 20s;
   }
-  EngineAnswer ask(const std::string& says) {
+  EngineProbeAnswer ask(const std::string& says) {
     const Engine engine(socket_, says);
     return probe_engine(probe_);
   }
@@ -80,7 +80,8 @@ class EngineProbing : public testing::Test {
 TEST_F(EngineProbing, AnyStateButDeadIsAYes) {
   for (const EngineState state : kAllStates) {
     const std::string name(state_name(state));
-    const EngineAnswer answer = ask(R"({"state":")" + name + R"(","id":"engine-0","since":5.5})");
+    const EngineProbeAnswer answer =
+        ask(R"({"state":")" + name + R"(","id":"engine-0","since":5.5})");
     EXPECT_EQ(answer.yes, state != kDead) << name;
     EXPECT_EQ(answer.state, state);
     EXPECT_EQ(answer.id, "engine-0");
@@ -95,7 +96,8 @@ TEST_F(EngineProbing, AnyStateButDeadIsAYes) {
 TEST_F(EngineProbing, OnlyAWantedStateIsAYes) {
   for (const EngineState state : kAllStates) {
     probe_.states = {kStandby, kActive};
-    const EngineAnswer answer = ask(R"({"state":")" + std::string(state_name(state)) + R"("})");
+    const EngineProbeAnswer answer =
+        ask(R"({"state":")" + std::string(state_name(state)) + R"("})");
     EXPECT_EQ(answer.yes, state == kStandby || state == kActive);
     if (!answer.yes) {
       EXPECT_EQ(answer.reason, "engine at '" + probe_.url + "': " + std::string(state_name(state)));
@@ -108,7 +110,7 @@ TEST_F(EngineProbing, OnlyAWantedStateIsAYes) {
 TEST_F(EngineProbing, WhatIsNoStatusIsANo) {
   for (const char* says : {"", "active", "[]", "{}", R"({"state":1})", R"({"state":"Active"})",
                            R"({"state":"ready","id":"engine-0"})", R"({"state":"active")"}) {
-    const EngineAnswer answer = ask(says);
+    const EngineProbeAnswer answer = ask(says);
     EXPECT_FALSE(answer.yes);
     EXPECT_EQ(answer.reason, "fetch '" + probe_.url + "': status 200, not an engine's state");
     EXPECT_EQ(answer.state, std::nullopt);
@@ -120,7 +122,7 @@ TEST_F(EngineProbing, WhatIsNoStatusIsANo) {
 }
 
 TEST_F(EngineProbing, NobodyThereIsANo) {
-  EngineAnswer answer = probe_engine(probe_);
+  EngineProbeAnswer answer = probe_engine(probe_);
   EXPECT_FALSE(answer.yes);
   EXPECT_EQ(answer.reason, "connect to socket '" + socket_ + "': No such file or directory");
   EXPECT_EQ(to_json(answer), R"({"id":null,"reason":")" + answer.reason +
@@ -133,7 +135,7 @@ TEST_F(EngineProbing, NobodyThereIsANo) {
 TEST_F(EngineProbing, AnEngineThatHangsIsANoInTime) {
   const base::UniqueFd listener = os::listen_unix(socket_);
   probe_.timeout = 100ms;
-  const EngineAnswer answer = probe_engine(probe_);
+  const EngineProbeAnswer answer = probe_engine(probe_);
   EXPECT_FALSE(answer.yes);
   EXPECT_EQ(answer.reason, "fetch '" + probe_.url + "': timed out");
 }

@@ -156,5 +156,12 @@ TEST_F(SglangDriverTest, ProvesAndTellsIdlenessByItsOwnGauges) {
   EXPECT_EQ(is_idle(), std::nullopt);
 }
 
+TEST_F(SglangDriverTest, ProgressIsItsOwnCount) {
+  EXPECT_EQ(progress(), std::nullopt);
+  engine_.on("GET /metrics", 200,
+             "vllm:generation_tokens_total 1\nsglang:generation_tokens_total{tp_rank=\"0\"} 9.0\n");
+  EXPECT_EQ(progress(), 9);
+}
+
 }  // namespace
 }  // namespace fo::engine

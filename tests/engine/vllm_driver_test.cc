@@ -265,6 +265,21 @@ TEST_F(VllmDriverTest, WhatTheMetricsDoNotTellIsNotKnown) {
   EXPECT_EQ(is_idle(), std::nullopt);
 }
 
+TEST_F(VllmDriverTest, ProgressIsTheTokensOfAllItsEngines) {
+  EXPECT_EQ(progress(), std::nullopt);
+  const std::string other =
+      "vllm:generation_tokens_created 1.7e9\n# TYPE vllm:generation_tokens_total counter\n";
+  engine_.on("GET /metrics", 200, other);
+  EXPECT_EQ(progress(), std::nullopt);
+  engine_.on("GET /metrics", 200,
+             other +
+                 "vllm:generation_tokens_total{engine=\"0\"} 1.5e1\n"
+                 "vllm:generation_tokens_total{engine=\"1\"} 7.0\n");
+  EXPECT_EQ(progress(), 22);
+  engine_.on("GET /metrics", 500, "vllm:generation_tokens_total 3\n");
+  EXPECT_EQ(progress(), std::nullopt);
+}
+
 TEST_F(VllmDriverTest, AnswersBeyondTheLimitAreFailures) {
   engine_.on("GET /is_sleeping", 200, std::string((1 << 20) + 1, ' '));
   message_of([&] { sleep(); }, ExitStatus::kSoftware);
