@@ -450,12 +450,9 @@ std::string Pair::logs() const {
   return text;
 }
 
-int Pair::switch_over() const {
-  const auto answer =
-      os::run_captured({kBin + "fo-shadow", "switchover", "-q", "--timeout", "20s", "--lock",
-                        (options_.lockd ? "unix:" : "flock:") + lock_.path},
-                       Deadline::after(kPatience));
-  return answer ? answer->status : -1;
+std::unique_ptr<os::Child> Pair::switch_over() const {
+  return run({kBin + "fo-shadow", "switchover", "-q", "--timeout", "20s", "--lock",
+              (options_.lockd ? "unix:" : "flock:") + lock_.path});
 }
 
 void Pair::end(std::unique_ptr<os::Child>& part, const std::string& name,

@@ -143,8 +143,8 @@ class Pair {
   /// What its programs said on stderr, the last of it.
   [[nodiscard]] std::string logs() const;
 
-  /// fo-shadow switchover; its status.
-  [[nodiscard]] int switch_over() const;
+  /// Starts fo-shadow switchover.
+  [[nodiscard]] std::unique_ptr<os::Child> switch_over() const;
 
   /// Ends all in order. Returns what is wrong then, in words: a status, memory, a process, a lock.
   std::vector<std::string> finish();
