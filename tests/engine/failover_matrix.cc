@@ -6,9 +6,9 @@
 //   failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] [--only NAME]
 //
 // Without --long or --seconds each cell is played once; without --lock, what has nothing to do with
-// the kind of lock on one kind only. --long: at random until 1,000 failovers
-// were seen, sometimes on both engines, with switchovers in between, on each lock in turn unless
-// one is named. Exit status 0: nothing was wrong.
+// the kind of lock on one kind only. --long: at random until 1,000 failovers were seen, sometimes
+// on both engines, with switchovers in between, on each lock in turn unless one is named. Exit
+// status 0: nothing was wrong.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -365,8 +365,11 @@ class Matrix {
     const pid_t pid = find(victim, cell.who);
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
-    // The engine decides when its ranks end.
-    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) return outlive(victim, pid, cell);
+    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) {
+      // The engine decides when its ranks end; one that was just born does not know yet.
+      if (cell.when != When::kInit) return outlive(victim, pid, cell);
+      if (const auto pidfd = os::open_pidfd(pid)) os::send_signal(pidfd->get(), SIGKILL);
+    }
     if (cell.hit == Hit::kStop && cell.who == Who::kShadow) return outlive(victim, pid, cell);
     if (cell.hit == Hit::kStop && cell.when == When::kStandby) {
       // Nobody needs it yet; then it does not wake.
@@ -390,6 +393,7 @@ class Matrix {
   void outlive(int victim, pid_t pid, const Cell& cell) {
     const bool speaks = cell.when != When::kActive || cell.hit != Hit::kStop;
     if (!speaks && pair_.is_awake(victim) != true) wrong("its engine sleeps");
+    if (!speaks && pair_.state(1 - victim) != "standby") wrong("the other engine took over");
     if (speaks && cell.when != When::kWaking) check_unchanged();
     send(pid, SIGCONT);
     if (cell.when == When::kWaking) {
