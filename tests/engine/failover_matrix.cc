@@ -6,9 +6,10 @@
 //   failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] [--only NAME]
 //
 // Without --long or --seconds each cell is played once; without --lock, what has nothing to do with
-// the kind of lock on one kind only. --long: at random until 1,000 failovers
-// were seen, sometimes on both engines, with switchovers in between, on each lock in turn unless
-// one is named. Exit status 0: nothing was wrong.
+// the kind of lock on one kind only. --long: at random until 1,000 failovers were seen, sometimes
+// on both engines, with switchovers in between, on each lock in turn unless one is named. Exit
+// status 0: nothing was wrong.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,8 @@
 #include "base/units.h"
 #include "engine/pair_process.h"
 #include "lock/lock_status.h"
+#include "os/file.h"
+#include "os/file_lock.h"
 
 namespace {
 
@@ -128,6 +132,7 @@ std::vector<Cell> all_cells(bool lockd) {
   }
   add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong, Hit::kRefuses});
   add(Who::kSocket, {When::kActive}, {Hit::kGms, Hit::kStatus, Hit::kLock, Hit::kClient});
+  add(Who::kSocket, {When::kInit}, {Hit::kStatus});
   add(Who::kNobody, {When::kActive}, {Hit::kSwitchover});
   return cells;
 }
@@ -282,27 +287,24 @@ class Matrix {
 
   /// Plays one cell and makes the pair whole again. Prints what was wrong.
   bool play(const Cell& cell) {
-    const std::string name = name_of(cell);
-    try {
-      active_ = pair_.active().value();
-      before_ = pair_.status(active_)->generation;
-      strike_and_look(cell);
-      settle();
-      return true;
-    } catch (const std::exception& error) {
-      complain(name + ": " + error.what());
-    }
-    return false;
+    return try_move(name_of(cell), [&] { strike_and_look(cell); });
   }
 
   /// One move of a long game; the same.
   bool play_at_random(const std::vector<Cell>& cells) {
     delay_ = milliseconds(pick(random_, 0, kMostDelay));
-    const int what = pick(random_, 0, 9);
-    if (what == 0) return play({Who::kNobody, When::kActive, Hit::kSwitchover});
-    if (what <= 3) return strike_twice();
-    return play(
-        cells.at(static_cast<std::size_t>(pick(random_, 0, static_cast<int>(cells.size()) - 1))));
+    switch (pick(random_, 0, 9)) {
+      case 0:
+        return play({Who::kNobody, When::kActive, Hit::kSwitchover});
+      case 1:
+        return strike_in_switchover();
+      case 2:
+      case 3:
+        return strike_twice();
+      default:
+        return play(cells.at(
+            static_cast<std::size_t>(pick(random_, 0, static_cast<int>(cells.size()) - 1))));
+    }
   }
 
   /// Of the lock, to whichever engine.
@@ -321,6 +323,21 @@ class Matrix {
 
  private:
   // --- What happens.
+
+  bool try_move(const std::string& name, const std::function<void()>& move) {
+    try {
+      active_ = pair_.active().value();
+      before_ = pair_.status(active_)->generation;
+      move();
+      settle();
+      return true;
+    } catch (const std::exception& error) {
+      std::printf("wrong: %s: %s\n", name.c_str(), error.what());
+      std::fflush(stdout);
+      std::fprintf(stderr, "%s", pair_.logs().c_str());
+    }
+    return false;
+  }
 
   void strike_and_look(const Cell& cell) {
     switch (cell.who) {
@@ -348,8 +365,11 @@ class Matrix {
     const pid_t pid = find(victim, cell.who);
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
-    // The engine decides when its ranks end.
-    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) return outlive(victim, pid, cell);
+    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) {
+      // The engine decides when its ranks end; one that was just born does not know yet.
+      if (cell.when != When::kInit) return outlive(victim, pid, cell);
+      if (const auto pidfd = os::open_pidfd(pid)) os::send_signal(pidfd->get(), SIGKILL);
+    }
     if (cell.hit == Hit::kStop && cell.who == Who::kShadow) return outlive(victim, pid, cell);
     if (cell.hit == Hit::kStop && cell.when == When::kStandby) {
       // Nobody needs it yet; then it does not wake.
@@ -373,6 +393,7 @@ class Matrix {
   void outlive(int victim, pid_t pid, const Cell& cell) {
     const bool speaks = cell.when != When::kActive || cell.hit != Hit::kStop;
     if (!speaks && pair_.is_awake(victim) != true) wrong("its engine sleeps");
+    if (!speaks && pair_.state(1 - victim) != "standby") wrong("the other engine took over");
     if (speaks && cell.when != When::kWaking) check_unchanged();
     send(pid, SIGCONT);
     if (cell.when == When::kWaking) {
@@ -467,7 +488,32 @@ class Matrix {
     if (cell.hit == Hit::kFull) expect_active(waker);
   }
 
+  // What is left of a fo-shadow has its socket for a moment.
+  void hold_status_socket() {
+    const int engine = 1 - active_;
+    send(pair_.shadow(engine).pid(), SIGKILL);
+    expect_end(engine, {137});
+    base::UniqueFd left = os::open_file(pair_.status_socket(engine) + ".lock", O_RDWR);
+    wait_until("the lock of a status socket", [&] { return os::try_lock_file(left.get()); });
+    pair_.start(engine);
+    const std::string fds = "/proc/" + std::to_string(pair_.shadow(engine).pid()) + "/fd";
+    // It has its event loop then, and the socket is next.
+    wait_until("the new fo-shadow", [&] {
+      expect_running(engine);
+      for (const auto& entry : std::filesystem::directory_iterator(fds)) {
+        std::error_code gone;
+        const auto target = std::filesystem::read_symlink(entry.path(), gone);
+        if (target == "anon_inode:[eventpoll]") return true;
+      }
+      return false;
+    });
+    check_unchanged();
+    left.reset();
+    wait_for_state(engine, "standby");
+  }
+
   void cut_socket(const Cell& cell) {
+    if (cell.when == When::kInit) return hold_status_socket();
     if (cell.hit == Hit::kClient) {
       pair_.cut_a_client();
       return check_unchanged();
@@ -502,25 +548,30 @@ class Matrix {
   }
 
   void switch_over() {
-    if (const int status = pair_.switch_over(); status != 0) {
-      wrong("status " + std::to_string(status));
-    }
+    expect_switchover(*pair_.switch_over(), {0});
     expect_active(1 - active_);
+  }
+
+  static void expect_switchover(const os::Child& switchover, const std::set<int>& statuses) {
+    const auto status = switchover.wait(Deadline::after(test::kPatience));
+    if (!status || !statuses.contains(*status)) {
+      wrong("fo-shadow switchover ended with status " + std::to_string(status.value_or(-1)));
+    }
+  }
+
+  // Any process of an engine that can be struck in any state with one outcome.
+  Cell pick_engine(When when) {
+    static constexpr Who kWho[] = {Who::kEngine, Who::kRank, Who::kShadow};
+    static constexpr Hit kHit[] = {Hit::kKill, Hit::kAbort, Hit::kTerm};
+    const Who who = kWho[pick(random_, 0, 2)];
+    return {who, when, kHit[pick(random_, 0, who == Who::kRank ? 1 : 2)]};
   }
 
   // The active engine, and the one that takes over, whatever it is at just then.
   bool strike_twice() {
-    const auto any = [&](When when) {
-      static constexpr Who kWho[] = {Who::kEngine, Who::kRank, Who::kShadow};
-      static constexpr Hit kHit[] = {Hit::kKill, Hit::kAbort, Hit::kTerm};
-      const Who who = kWho[pick(random_, 0, 2)];
-      return Cell{who, when, kHit[pick(random_, 0, who == Who::kRank ? 1 : 2)]};
-    };
-    const Cell first = any(When::kActive);
-    const Cell second = any(When::kWaking);
-    const std::string name = name_of(first) + ", " + name_of(second);
-    try {
-      active_ = pair_.active().value();
+    const Cell first = pick_engine(When::kActive);
+    const Cell second = pick_engine(When::kWaking);
+    return try_move(name_of(first) + ", " + after_delay(name_of(second)), [&] {
       const pid_t one = find(active_, first.who);
       const pid_t other = find(1 - active_, second.who);
       send(one, signal_of(first.hit));
@@ -528,12 +579,27 @@ class Matrix {
       send(other, signal_of(second.hit));
       expect_end(active_, statuses_of(first));
       expect_end(1 - active_, statuses_of(second));
-      settle();
-      return true;
-    } catch (const std::exception& error) {
-      complain(name + ", " + std::to_string(delay_.count()) + " ms later: " + error.what());
-    }
-    return false;
+    });
+  }
+
+  // One of the two, while the lock changes hands.
+  bool strike_in_switchover() {
+    const bool strikes_active = pick(random_, 0, 1) == 1;
+    const Cell cell = pick_engine(strikes_active ? When::kActive : When::kStandby);
+    return try_move("switchover, " + after_delay(name_of(cell)), [&] {
+      const int victim = strikes_active ? active_ : 1 - active_;
+      const pid_t pid = find(victim, cell.who);
+      const auto switchover = pair_.switch_over();
+      std::this_thread::sleep_for(delay_);
+      send(pid, signal_of(cell.hit));
+      expect_end(victim, statuses_of(cell));
+      pair_.start(victim);
+      expect_switchover(*switchover, {0, 69, 75});
+    });
+  }
+
+  [[nodiscard]] std::string after_delay(const std::string& what) const {
+    return std::to_string(delay_.count()) + " ms later " + what;
   }
 
   // --- Its moves.
@@ -638,12 +704,6 @@ class Matrix {
   void check_tokens() {
     const std::string now = pair_.tokens();
     if (now != tokens_) wrong("tokens " + (now.empty() ? "none" : now) + " instead of " + tokens_);
-  }
-
-  void complain(const std::string& what) const {
-    std::printf("wrong: %s\n", what.c_str());
-    std::fflush(stdout);
-    std::fprintf(stderr, "%s", pair_.logs().c_str());
   }
 
   // What ended is started again; one is active then, the other in standby, and all is in order.

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -152,8 +153,7 @@ Pair::Pair(const PairOptions& options)
   ::setenv("GMS_SIM_VRAM", std::to_string(kPairVram).c_str(), 1);
   ::setenv("GMS_SIM_CONTEXT_SIZE", "2MiB", 1);
   std::filesystem::create_directory(file("gms"));
-  ports_[0];
-  ports_[1];
+  for (const int engine : {0, 1}) ports_.try_emplace(engine);
   run_to_end({kBin + "fo-refengine", "make-model", model(), "--layers", "2", "--hidden", "64",
               "--heads", "4", "--kv-heads", "2", "--intermediate", "128", "--seed", "7", "-q"});
   free_before_ = free_memory();
@@ -161,7 +161,6 @@ Pair::Pair(const PairOptions& options)
 }
 
 Pair::~Pair() {
-  // The leaves last: a parent may take the end of a child for something to report.
   for (auto& [engine, shadow] : shadows_) {
     if (shadow) shadow->signal(SIGKILL);
   }
@@ -285,13 +284,12 @@ void Pair::start(int engine, const Start& how) {
                                 "--gpu-free",
                                 std::to_string(kPairKv)};
   // Short, so that a test needs no patience.
-  std::map<std::string, std::string> limits{
-      {"--start-timeout", "20s"}, {"--wake-timeout", "2500ms"},
-      {"--remap-timeout", "1s"},  {"--prove-timeout", "1s"},
-      {"--gms-grace", "2s"},      {"--grace", "300ms"},
-      {"--drain", "2s"},          {"--health-interval", "100ms"},
-      {"--health-timeout", "1s"}, {"--prove-interval", "200ms"},
-      {"--failures", "2"}};
+  Settings limits{{"--start-timeout", "20s"}, {"--wake-timeout", "4s"},
+                  {"--remap-timeout", "1s"},  {"--prove-timeout", "1s"},
+                  {"--gms-grace", "4s"},      {"--grace", "300ms"},
+                  {"--drain", "2s"},          {"--health-interval", "100ms"},
+                  {"--health-timeout", "1s"}, {"--prove-interval", "200ms"},
+                  {"--failures", "2"}};
   for (const auto& [name, value] : options_.shadow_options) limits[name] = value;
   for (const auto& [name, value] : how.shadow_options) limits[name] = value;
   for (const auto& [name, value] : limits) argv.insert(argv.end(), {name, value});
@@ -450,12 +448,9 @@ std::string Pair::logs() const {
   return text;
 }
 
-int Pair::switch_over() const {
-  const auto answer =
-      os::run_captured({kBin + "fo-shadow", "switchover", "-q", "--timeout", "20s", "--lock",
-                        (options_.lockd ? "unix:" : "flock:") + lock_.path},
-                       Deadline::after(kPatience));
-  return answer ? answer->status : -1;
+std::unique_ptr<os::Child> Pair::switch_over() const {
+  return run({kBin + "fo-shadow", "switchover", "-q", "--timeout", "20s", "--lock",
+              (options_.lockd ? "unix:" : "flock:") + lock_.path});
 }
 
 void Pair::end(std::unique_ptr<os::Child>& part, const std::string& name,

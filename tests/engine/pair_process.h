@@ -6,14 +6,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -26,12 +25,16 @@ namespace fo::test {
 
 inline constexpr base::Duration kPatience = std::chrono::seconds(30);
 
+/// Of a device of a Pair, and of one rank's KV cache: two do not fit.
+inline constexpr base::ByteCount kPairVram = 64 * base::kMiB;
+inline constexpr base::ByteCount kPairKv = 32 * base::kMiB;
+
 /// Polls until `is_true` says yes. Throws Error(kTryAgain) with `what` when that takes too long.
 void wait_until(const std::string& what, const std::function<bool()>& is_true,
                 base::Duration patience = kPatience);
 
-/// Ends this process with a message that says what wait_until() waits for, unless it ends by itself
-/// within `time`. What it started dies with it.
+/// Ends this process with a message that says what wait_until() waits for, unless it ends by
+/// itself, or this is called again, within `time`; 0: no limit. What it started dies with it.
 void limit_run(std::chrono::seconds time);
 
 /// A port of 127.0.0.1 that stays ours between its listeners: no client's connection gets it.
@@ -82,13 +85,15 @@ class Pair {
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
 
-  // --- What it consists of. A part that was started before is forgotten.
+  // --- What it consists of. A part that was started before is forgotten. Throw Error when a part
+  // can't be started, or is not ready in time.
 
   void start_lockd();
   /// Ready when this returns.
   void start_gms(int device = 0);
   /// Publishes the weights where none are published.
   void load();
+  /// fo-shadow and its engine, on its way to standby.
   void start(int engine, const Start& how = {});
   [[nodiscard]] std::vector<std::string> engine_command(int engine) const;
 
@@ -143,8 +148,8 @@ class Pair {
   /// What its programs said on stderr, the last of it.
   [[nodiscard]] std::string logs() const;
 
-  /// fo-shadow switchover; its status.
-  [[nodiscard]] int switch_over() const;
+  /// Starts fo-shadow switchover.
+  [[nodiscard]] std::unique_ptr<os::Child> switch_over() const;
 
   /// Ends all in order. Returns what is wrong then, in words: a status, memory, a process, a lock.
   std::vector<std::string> finish();
@@ -171,9 +176,5 @@ class Pair {
   std::map<int, std::unique_ptr<os::Child>> shadows_;
   std::vector<base::ByteCount> free_before_;
 };
-
-/// Of a device of a Pair, and of one rank's KV cache: two do not fit.
-inline constexpr base::ByteCount kPairVram = 64 * base::kMiB;
-inline constexpr base::ByteCount kPairKv = 32 * base::kMiB;
 
 }  // namespace fo::test
