@@ -16,15 +16,18 @@ using base::ExitStatus;
 
 // What is driven where no command is given; nullptr for what is driven by commands alone.
 std::unique_ptr<EngineDriver> make_engine(const DriverOptions& options) {
+  const bool alone = options.sleep_command.empty() && options.wake_command.empty();
   switch (options.kind) {
     case EngineKind::kVllm:
       return std::make_unique<VllmDriver>(options.url, options.sleep_level);
-    case EngineKind::kSglang: {
-      const bool alone = options.sleep_command.empty() && options.wake_command.empty();
+    case EngineKind::kSglang:
       return std::make_unique<SglangDriver>(options.url, alone);
-    }
     case EngineKind::kDynamo:
-      return std::make_unique<DynamoDriver>(options.system_url, options.sleep_level);
+      if (options.sleep_level == 2 && options.wake_command.empty()) {
+        throw Error(ExitStatus::kUsage,
+                    "drive a Dynamo worker: at sleep level 2, a command to wake it is needed");
+      }
+      return std::make_unique<DynamoDriver>(options.system_url, options.sleep_level, alone);
     case EngineKind::kCold:
       return std::make_unique<VllmDriver>(options.url, std::nullopt);
     case EngineKind::kCommand:

@@ -24,7 +24,8 @@ struct DriverOptions {
   std::string url;
   /// Of a Dynamo worker: its system status server.
   std::string system_url;
-  /// As vLLM counts: 1 keeps the weights (with a GMS: there), 2 drops them.
+  /// As vLLM counts: 1 keeps the weights (with a GMS: there), 2 drops them. What loads them again
+  /// into a Dynamo worker is for `wake_command` to know.
   int sleep_level = 1;
   /// For the `command` kind, and in place of what another kind would do where they are not empty.
   /// Each is run by sh -c; status 0 is yes.
@@ -36,9 +37,9 @@ struct DriverOptions {
 
 /// All calls are made one after the other on the loop's one thread, each bounded by its deadline;
 /// the driver outlives them. They throw Error: kTryAgain when the deadline passes, kUnavailable
-/// when nobody answers, kConfig for an engine that was started without what the step needs,
-/// kSoftware when the engine says that the step failed; each names the step and the engine's own
-/// reason.
+/// when nobody answers, kConfig for an engine that was started without what the step needs or wants
+/// a key, kSoftware when the engine says that the step failed; each names the step and the engine's
+/// own reason.
 class EngineDriver {
  public:
   EngineDriver() = default;
@@ -60,7 +61,8 @@ class EngineDriver {
   /// Takes the memory back, in the order that the engine needs. An engine that is awake stays so.
   virtual boost::asio::awaitable<void> wake(base::Deadline deadline) = 0;
 
-  /// Has the engine generate one token, the only proof that it serves.
+  /// Has the engine generate one token, the only proof that it serves. Of a Dynamo worker that says
+  /// nothing of its endpoint "generate", only `prove_command` can prove anything.
   virtual boost::asio::awaitable<void> prove(base::Deadline deadline) = 0;
 
   /// Whether it works on no request at all; nullopt where the engine doesn't tell.
@@ -73,8 +75,9 @@ class EngineDriver {
 };
 
 /// `children` runs the commands and outlives the driver. A cold engine is driven like a vLLM that
-/// never sleeps: sleep and wake do nothing. Throws Error(kUsage) for URLs that are none, and for a
-/// `command` kind that lacks a command.
+/// never sleeps: sleep and wake do nothing. Throws Error(kUsage) for URLs that are none, for a
+/// `command` kind that lacks a command, and for a Dynamo worker of sleep level 2 without one to
+/// wake it.
 std::unique_ptr<EngineDriver> make_driver(const DriverOptions& options, Children& children);
 
 }  // namespace fo::engine

@@ -2,38 +2,54 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 namespace fo::engine {
 
 using base::Deadline;
 using base::ExitStatus;
 using boost::asio::awaitable;
-using nlohmann::json;
 
-DynamoDriver::DynamoDriver(const std::string& system_url, int sleep_level)
-    : api_(system_url), sleep_level_(sleep_level) {}
+DynamoDriver::DynamoDriver(const std::string& system_url, int sleep_level, bool alone)
+    : api_(system_url),
+      sleep_level_(sleep_level),
+      alone_(alone),
+      stage_(alone ? Stage::kServing : Stage::kUnknown) {}
+
+void DynamoDriver::enter(Stage stage) {
+  if (alone_) stage_ = stage;
+}
 
 awaitable<std::optional<std::string>> DynamoDriver::check_health(Deadline deadline) {
   return api_.check_health("/health", deadline);
 }
 
 awaitable<void> DynamoDriver::sleep(Deadline deadline, SleepMode) {
-  return control(kSleepStep, "sleep", fmt::format(R"({{"level":{}}})", sleep_level_), deadline);
+  if (stage_ == Stage::kAsleep) co_return;
+  enter(Stage::kUnknown);
+  const std::string body = fmt::format(R"({{"level":{}}})", sleep_level_);
+  co_await control(kSleepStep, "sleep", body, deadline);
+  enter(Stage::kAsleep);
 }
 
 awaitable<void> DynamoDriver::wake(Deadline deadline) {
-  return control(kWakeStep, "wake_up", "{}", deadline);
+  if (stage_ == Stage::kServing) co_return;
+  enter(Stage::kUnknown);
+  const std::string body = "{}";
+  co_await control(kWakeStep, "wake_up", body, deadline);
+  enter(Stage::kServing);
 }
 
 awaitable<void> DynamoDriver::prove(Deadline deadline) {
   const EngineReply answer = co_await api_.get(kProveStep, "/health", deadline);
   if (answer.status != 200) throw answer.refusal();
-  const json health = json::parse(answer.body, nullptr, false);
-  const json::json_pointer endpoint("/endpoints/generate");
-  if (!health.is_object() || !health.contains(endpoint) || health[endpoint] == "ready") co_return;
-  throw answer.failure(ExitStatus::kSoftware,
-                       "endpoint 'generate' is " + one_line(health[endpoint].dump()));
+  const std::optional<std::string> state = text_at(answer.body, {"endpoints", "generate"});
+  if (!state) {
+    throw answer.failure(ExitStatus::kSoftware,
+                         "it says nothing of an endpoint 'generate'; a command may prove instead");
+  }
+  if (*state != "ready") {
+    throw answer.failure(ExitStatus::kSoftware,
+                         "endpoint 'generate' is " + base::quoted(one_line(*state)));
+  }
 }
 
 awaitable<std::optional<bool>> DynamoDriver::is_idle(Deadline) { co_return std::nullopt; }
@@ -53,8 +69,7 @@ awaitable<void> DynamoDriver::control(std::string_view step, std::string_view na
   }
   if (!answer.ok()) throw answer.refusal();
   // A step that failed is answered with 200, too.
-  const json body_of = json::parse(answer.body, nullptr, false);
-  if (body_of.is_object() && body_of.value("status", json()) == "error") {
+  if (text_at(answer.body, {"status"}) == "error") {
     throw answer.failure(ExitStatus::kSoftware, reason_in(answer.body));
   }
 }

@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,16 +14,14 @@
 namespace fo::engine {
 namespace {
 
-namespace asio = boost::asio;
-using asio::awaitable;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
+using boost::asio::awaitable;
 using nlohmann::json;
 
 constexpr base::ByteCount kMostAnswer = base::kMiB;
 constexpr base::ByteCount kMostMetrics = 4 * base::kMiB;
-constexpr base::Duration kAskAgainAfter = std::chrono::milliseconds(10);
 
 json parse(std::string_view text) { return json::parse(text, nullptr, false); }
 
@@ -51,6 +45,8 @@ std::optional<std::string> missing_token(const std::string& body) {
   if (!choice.is_object()) return "no choices in the answer";
   const json& finish = member(choice, "finish_reason");
   if (finish == "abort" || finish == "error") return "it ended with " + finish.dump();
+  // Its first token was that of the end, which isn't counted: an engine may ignore "ignore_eos".
+  if (finish == "stop") return std::nullopt;
   const json& count = member(member(answer, "usage"), "completion_tokens");
   const json& text = member(choice, "text");
   const bool has_token = count.is_number() ? count > 0 : text.is_string() && text != "";
@@ -105,7 +101,8 @@ std::optional<double> sum_of(std::string_view text, std::string_view name) {
 
 Error EngineReply::refusal() const {
   const std::string reason = reason_in(body);
-  return failure(ExitStatus::kSoftware,
+  const bool forbidden = status == 401 || status == 403;
+  return failure(forbidden ? ExitStatus::kConfig : ExitStatus::kSoftware,
                  fmt::format("status {}{}{}", status, reason.empty() ? "" : ": ", reason));
 }
 
@@ -183,6 +180,7 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
   request["model"] = model_;
   request["prompt"] = "1";
   request["max_tokens"] = 1;
+  request["ignore_eos"] = true;
   request["temperature"] = 0;
   const std::string body = request.dump();
   const EngineReply answer = co_await post(kProveStep, "/v1/completions", body, deadline);
@@ -215,11 +213,12 @@ awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
   co_return *run + *wait == 0;
 }
 
-awaitable<void> pause(Deadline deadline) {
-  const asio::any_io_executor loop = co_await asio::this_coro::executor;
-  asio::steady_timer timer(loop);
-  timer.expires_at(*Deadline::after(kAskAgainAfter).sooner(deadline).at());
-  co_await timer.async_wait(asio::use_awaitable);
+std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path) {
+  const json answer = parse(body);
+  const json* at = &answer;
+  for (const char* name : path) at = &member(*at, name);
+  if (!at->is_string()) return std::nullopt;
+  return at->get<std::string>();
 }
 
 std::string reason_in(std::string_view body) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +31,8 @@ struct EngineReply {
   std::string body;
 
   [[nodiscard]] bool ok() const { return status >= 200 && status < 300; }
-  /// Error(kSoftware): "what: status N: " and the engine's own reason.
+  /// "what: status N: " and the engine's own reason: Error(kSoftware), or Error(kConfig) for 401
+  /// and 403, which are for others.
   [[nodiscard]] base::Error refusal() const;
   /// Error(`kind`): "what: `reason`".
   [[nodiscard]] base::Error failure(base::ExitStatus kind, std::string_view reason) const;
@@ -81,8 +84,12 @@ class EngineApi {
   std::string model_;
 };
 
-/// For those who ask again until something has happened: returns after a moment, or at `deadline`.
-boost::asio::awaitable<void> pause(base::Deadline deadline);
+/// Between two questions of those who ask until something has happened.
+inline constexpr base::Duration kAskEngineAgain = std::chrono::milliseconds(10);
+
+/// The string that the members of `path`, one inside the other, lead to in a JSON text; nullopt
+/// where there is none. However deep a peer nests what else is in it.
+std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path);
 
 /// What an answer's body says went wrong, as one short line: the message of a JSON error of any of
 /// the usual shapes, else the text itself.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/loop.h"
+
 namespace fo::engine {
 
 using base::Deadline;
@@ -24,13 +26,18 @@ awaitable<std::optional<std::string>> SglangDriver::check_health(Deadline deadli
 
 awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
   if (stage_ == Stage::kAsleep) co_return;
+  if (alone_ && stage_ == Stage::kReleasing) {
+    throw Error(
+        ExitStatus::kSoftware,
+        fmt::format("{}: its memory may be released already, and twice would end it", kSleepStep));
+  }
   // A pause aborts what runs; what waits in the engine then keeps its cache from being flushed.
   if (mode == SleepMode::kFinish) co_await flush(deadline);
   enter(Stage::kPaused);
   const bool paused = co_await tell(kSleepStep, "/pause_generation", deadline);
   co_await flush(deadline);
   // SGLang aborts when it is busy now. Versions without a pause flush with 200 whatever they do.
-  if (!paused) co_await wait_until_idle(deadline);
+  if (!paused) co_await wait_until_idle(deadline, unused_ && mode == SleepMode::kAbort);
   enter(Stage::kReleasing);
   const EngineReply answer =
       co_await api_.post(kSleepStep, "/release_memory_occupation", "{}", deadline);
@@ -40,9 +47,11 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
   }
   if (!answer.ok()) throw answer.refusal();
   enter(Stage::kAsleep);
+  unused_ = false;
 }
 
 awaitable<void> SglangDriver::wake(Deadline deadline) {
+  unused_ = false;
   if (stage_ == Stage::kServing) co_return;
   if (stage_ != Stage::kPaused) {
     const EngineReply answer =
@@ -78,18 +87,24 @@ awaitable<void> SglangDriver::flush(Deadline deadline) const {
     const EngineReply answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
     if (answer.ok()) co_return;
     if (answer.status != 400) throw answer.refusal();
-    co_await pause(deadline);
+    co_await pause(kAskEngineAgain);
     if (deadline.expired()) {
       throw answer.failure(ExitStatus::kTryAgain, "timed out: it still works on requests");
     }
   }
 }
 
-awaitable<void> SglangDriver::wait_until_idle(Deadline deadline) {
+awaitable<void> SglangDriver::wait_until_idle(Deadline deadline, bool is_unused) {
   for (;;) {
     const std::optional<bool> idle = co_await is_idle(deadline);
-    if (idle.value_or(true)) co_return;
-    co_await pause(deadline);
+    if (idle.value_or(is_unused)) co_return;
+    if (!idle) {
+      throw Error(ExitStatus::kConfig,
+                  fmt::format("{}: whether it is busy is not known: SGLang without a pause wants "
+                              "--enable-metrics",
+                              kSleepStep));
+    }
+    co_await pause(kAskEngineAgain);
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain,
                   fmt::format("{}: timed out: it still works on requests", kSleepStep));

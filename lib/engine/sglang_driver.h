@@ -19,6 +19,10 @@ class SglangDriver final : public EngineDriver {
   SglangDriver(const std::string& url, bool alone);
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
+  /// An SGLang without a pause must tell whether it is idle (--enable-metrics), or this is kConfig:
+  /// to release what is busy ends it. It is believed to be idle the first time with kAbort, when it
+  /// has just been started and nobody knows of it. After a release without an answer, which may
+  /// come to pass late, another one is refused with kSoftware.
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
@@ -35,11 +39,13 @@ class SglangDriver final : public EngineDriver {
   boost::asio::awaitable<bool> tell(std::string_view step, std::string_view path,
                                     base::Deadline deadline) const;
   boost::asio::awaitable<void> flush(base::Deadline deadline) const;
-  boost::asio::awaitable<void> wait_until_idle(base::Deadline deadline);
+  boost::asio::awaitable<void> wait_until_idle(base::Deadline deadline, bool is_unused);
 
   EngineApi api_;
   bool alone_;
   Stage stage_;
+  /// Until it has slept or been woken.
+  bool unused_ = true;
 };
 
 }  // namespace fo::engine

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/server.h"
 #include "os/server_socket.h"
 
 namespace fo::engine {
@@ -20,20 +19,6 @@ using http::Request;
 using http::Response;
 
 enum class Way { kTcp, kUnix };
-
-// A probe says all it has to say at once. Many may say nothing, and are gone before they fill the
-// limit again.
-http::ServerLimits probe_limits() {
-  http::ServerLimits limits;
-  limits.header_bytes = 8 * 1024;
-  limits.body_bytes = 4 * base::kKiB;
-  limits.connections = 8192;
-  limits.header_timeout = std::chrono::seconds(5);
-  limits.body_timeout = std::chrono::seconds(5);
-  limits.idle_timeout = std::chrono::seconds(5);
-  limits.write_timeout = std::chrono::seconds(5);
-  return limits;
-}
 
 Response json(int status, std::string body) {
   return {status, "application/json", std::move(body), {}};
@@ -90,11 +75,23 @@ http::Handler handler(std::shared_ptr<const StatusSource> source, Way way) {
 
 }  // namespace
 
+http::ServerLimits status_limits() {
+  http::ServerLimits limits;
+  limits.header_bytes = 8 * 1024;
+  limits.body_bytes = 4 * base::kKiB;
+  limits.connections = 8192;
+  limits.header_timeout = std::chrono::seconds(5);
+  limits.body_timeout = std::chrono::seconds(5);
+  limits.idle_timeout = std::chrono::seconds(5);
+  limits.write_timeout = std::chrono::seconds(5);
+  return limits;
+}
+
 struct StatusServer::State {
   State(const boost::asio::any_io_executor& executor,
-        const std::shared_ptr<const StatusSource>& source)
-      : tcp(executor, handler(source, Way::kTcp), probe_limits()),
-        local(executor, handler(source, Way::kUnix), probe_limits()) {}
+        const std::shared_ptr<const StatusSource>& source, const http::ServerLimits& limits)
+      : tcp(executor, handler(source, Way::kTcp), limits),
+        local(executor, handler(source, Way::kUnix), limits) {}
 
   http::Server tcp;
   /// Its name goes after the server that answers there.
@@ -102,9 +99,10 @@ struct StatusServer::State {
   http::Server local;
 };
 
-StatusServer::StatusServer(boost::asio::any_io_executor executor, StatusSource source)
-    : state_(std::make_unique<State>(executor,
-                                     std::make_shared<const StatusSource>(std::move(source)))) {}
+StatusServer::StatusServer(boost::asio::any_io_executor executor, StatusSource source,
+                           const http::ServerLimits& limits)
+    : state_(std::make_unique<State>(
+          executor, std::make_shared<const StatusSource>(std::move(source)), limits)) {}
 
 StatusServer::~StatusServer() = default;
 

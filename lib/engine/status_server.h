@@ -12,6 +12,7 @@
 #include <string>
 
 #include "engine/health.h"
+#include "http/server.h"
 
 namespace fo::engine {
 
@@ -27,9 +28,14 @@ struct StatusSource {
   std::function<boost::asio::awaitable<std::string>()> switch_over;
 };
 
+/// A probe says all it has to say at once. Many clients may say nothing, and are gone before they
+/// fill the limit again.
+http::ServerLimits status_limits();
+
 class StatusServer {
  public:
-  StatusServer(boost::asio::any_io_executor executor, StatusSource source);
+  StatusServer(boost::asio::any_io_executor executor, StatusSource source,
+               const http::ServerLimits& limits = status_limits());
   /// Closes everything at once. A switch_over that runs goes on, while the loop runs.
   ~StatusServer();
   StatusServer(const StatusServer&) = delete;

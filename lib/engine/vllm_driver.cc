@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/loop.h"
 
 namespace fo::engine {
 
@@ -37,7 +40,8 @@ awaitable<void> VllmDriver::sleep(Deadline deadline, SleepMode mode) {
   // The query counts; a body is ignored, and the level would be 1.
   const std::string path = fmt::format("/sleep?level={}&mode={}", *sleep_level_,
                                        mode == SleepMode::kFinish ? "wait" : "abort");
-  co_await control(kSleepStep, path, std::string(), deadline);
+  awake_ = Awake::kNothing;
+  co_await control(kSleepStep, path, "", deadline);
   co_await wait_until(kSleepStep, true, deadline);
 }
 
@@ -45,25 +49,34 @@ awaitable<void> VllmDriver::wake(Deadline deadline) {
   if (!sleep_level_) co_return;
   // To wake what is awake can crash the engine.
   const bool asleep = co_await is_sleeping(kWakeStep, deadline);
-  if (!asleep) co_return;
-  std::string path = "/wake_up";
-  std::string body;
-  if (*sleep_level_ == 1) {
-    co_await control(kWakeStep, path, body, deadline);
-    co_return co_await wait_until(kWakeStep, false, deadline);
-  }
-  // The weights are not there any more: they are loaded before the KV cache takes its memory.
-  path = "/wake_up?tags=weights";
-  co_await control(kWakeStep, path, body, deadline);
-  path = "/collective_rpc";
-  body = R"({"method":"reload_weights"})";
-  co_await control(kWakeStep, path, body, deadline);
-  path = "/wake_up?tags=kv_cache";
-  body.clear();
-  co_await control(kWakeStep, path, body, deadline);
+  if (!asleep && awake_ != Awake::kAll) co_return;
+  if (*sleep_level_ == 2) co_return co_await wake_by_halves(deadline);
+  co_await control(kWakeStep, "/wake_up", "", deadline);
   co_await wait_until(kWakeStep, false, deadline);
-  path = "/reset_prefix_cache";
-  co_await control(kWakeStep, path, body, deadline);
+}
+
+// The weights are not there any more: they are loaded before the KV cache takes its memory.
+awaitable<void> VllmDriver::wake_by_halves(Deadline deadline) {
+  if (awake_ == Awake::kNothing) {
+    co_await wake_half("weights", Awake::kWeights, deadline);
+  }
+  if (awake_ == Awake::kWeights) {
+    const std::string body = R"({"method":"reload_weights"})";
+    co_await control(kWakeStep, "/collective_rpc", body, deadline);
+    co_await wake_half("kv_cache", Awake::kAll, deadline);
+  }
+  co_await wait_until(kWakeStep, false, deadline);
+  co_await control(kWakeStep, "/reset_prefix_cache", "", deadline);
+  awake_ = Awake::kNothing;
+}
+
+// Only a refusal says for sure that it still sleeps.
+awaitable<void> VllmDriver::wake_half(std::string_view tag, Awake after, Deadline deadline) {
+  const std::string path = fmt::format("/wake_up?tags={}", tag);
+  const Awake before = std::exchange(awake_, after);
+  const EngineReply answer = co_await api_.post(kWakeStep, path, "", deadline);
+  if (!answer.ok()) awake_ = before;
+  check(answer);
 }
 
 awaitable<void> VllmDriver::prove(Deadline deadline) { return api_.prove(deadline); }
@@ -93,7 +106,7 @@ awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
   for (;;) {
     const bool now = co_await is_sleeping(step, deadline);
     if (now == asleep) co_return;
-    co_await pause(deadline);
+    co_await pause(kAskEngineAgain);
     if (deadline.expired()) {
       throw base::Error(ExitStatus::kTryAgain, fmt::format("{}: timed out: it says that it is {}",
                                                            step, now ? "asleep" : "awake"));
@@ -101,8 +114,8 @@ awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
   }
 }
 
-awaitable<void> VllmDriver::control(std::string_view step, std::string path, std::string body,
-                                    Deadline deadline) const {
+awaitable<void> VllmDriver::control(std::string_view step, std::string_view path,
+                                    std::string_view body, Deadline deadline) const {
   const EngineReply answer = co_await api_.post(step, path, body, deadline);
   check(answer);
 }

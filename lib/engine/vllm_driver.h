@@ -18,20 +18,28 @@ class VllmDriver final : public EngineDriver {
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
+  /// After a wake from level 2 that failed between its halves, another one goes on from there.
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
+  /// How far a wake from level 2 came that did not come to its end.
+  enum class Awake { kNothing, kWeights, kAll };
+
   boost::asio::awaitable<bool> is_sleeping(std::string_view step, base::Deadline deadline) const;
   boost::asio::awaitable<void> wait_until(std::string_view step, bool asleep,
                                           base::Deadline deadline) const;
-  boost::asio::awaitable<void> control(std::string_view step, std::string path, std::string body,
-                                       base::Deadline deadline) const;
+  boost::asio::awaitable<void> control(std::string_view step, std::string_view path,
+                                       std::string_view body, base::Deadline deadline) const;
+  boost::asio::awaitable<void> wake_by_halves(base::Deadline deadline);
+  boost::asio::awaitable<void> wake_half(std::string_view tag, Awake after,
+                                         base::Deadline deadline);
 
   EngineApi api_;
   std::optional<int> sleep_level_;
+  Awake awake_ = Awake::kNothing;
 };
 
 }  // namespace fo::engine

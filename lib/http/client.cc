@@ -1,5 +1,7 @@
 #include "http/client.h"
 
+#include <sys/socket.h>
+
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -7,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -15,7 +18,10 @@
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
+#include <cerrno>
+#include <chrono>
 #include <exception>
+#include <optional>
 
 #include "base/error.h"
 #include "http/address.h"
@@ -80,17 +86,55 @@ class Fetch {
 
   awaitable<void> connect() {
     if (!url_.socket_path.empty()) {
-      base::UniqueFd fd = os::connect_unix(url_.socket_path, deadline_);
-      stream_.socket().assign(Protocol(AF_UNIX, 0), fd.release());
+      co_await connect_unix();
+    } else {
+      co_await connect_tcp();
     }
-    if (deadline_.at()) stream_.expires_at(*deadline_.at());
-    if (!url_.socket_path.empty()) co_return;
+  }
+
+  awaitable<void> connect_tcp() {
     const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(url_.address.host),
                                            url_.address.port);
+    // Made here because asio's own would be inherited by children.
+    const Protocol protocol(endpoint.protocol());
+    base::UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int err = errno;
+    if (!fd) check(error_code(err, boost::system::system_category()));
+    use(protocol, std::move(fd));
     error_code error;
     co_await stream_.async_connect(Protocol::endpoint(endpoint),
                                    asio::redirect_error(asio::use_awaitable, error));
     check(error);
+  }
+
+  awaitable<void> connect_unix() {
+    asio::steady_timer pause(stream_.get_executor());
+    for (;;) {
+      std::optional<base::UniqueFd> fd = try_connect_unix();
+      if (fd) {
+        use(Protocol(AF_UNIX, 0), std::move(*fd));
+        co_return;
+      }
+      // The backlog is full, and Linux offers nothing to wait on for that.
+      pause.expires_after(std::chrono::milliseconds(1));
+      co_await pause.async_wait(asio::use_awaitable);
+    }
+  }
+
+  // nullopt: its backlog is full, and there is time left.
+  [[nodiscard]] std::optional<base::UniqueFd> try_connect_unix() const {
+    try {
+      return os::connect_unix(url_.socket_path, base::Deadline::after(base::Duration::zero()));
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kTryAgain || deadline_.expired()) throw;
+      return std::nullopt;
+    }
+  }
+
+  void use(const Protocol& protocol, base::UniqueFd fd) {
+    stream_.socket().assign(protocol, fd.get());
+    static_cast<void>(fd.release());
+    if (deadline_.at()) stream_.expires_at(*deadline_.at());
   }
 
   std::string make_request() const {

@@ -1,13 +1,14 @@
 #include "http/server.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -18,6 +19,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 #include <list>
 #include <set>
 #include <utility>
@@ -36,9 +38,10 @@ namespace beast = boost::beast;
 using asio::awaitable;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Unix = asio::local::stream_protocol;
-using Socket = asio::generic::stream_protocol::socket;
-using Stream = beast::basic_stream<asio::generic::stream_protocol>;
+using Protocol = asio::generic::stream_protocol;
+using Acceptor = asio::basic_socket_acceptor<Protocol>;
+using Socket = Protocol::socket;
+using Stream = beast::basic_stream<Protocol>;
 using Parser = beast::http::request_parser<beast::http::string_body>;
 
 std::string_view view(boost::string_view text) { return {text.data(), text.size()}; }
@@ -77,6 +80,23 @@ bool is_parse_error(const error_code& error) {
          error != beast::http::error::end_of_stream && error != beast::http::error::partial_message;
 }
 
+// The next connection, which no child inherits: asio's own accept would not see to that. None, and
+// no error, where it went away again.
+Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
+  Socket socket(acceptor.get_executor());
+  base::UniqueFd fd(
+      ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd) {
+    socket.assign(protocol, fd.get(), error);
+    if (!error) static_cast<void>(fd.release());
+    return socket;
+  }
+  const int err = errno;
+  const bool gone = err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPROTO;
+  if (!gone) error.assign(err, boost::system::system_category());
+  return socket;
+}
+
 }  // namespace
 
 struct Server::State {
@@ -88,14 +108,15 @@ struct Server::State {
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
-  std::list<tcp::acceptor> tcp_acceptors;
-  std::list<Unix::acceptor> unix_acceptors;
+  std::list<Acceptor> acceptors;
   std::vector<std::string> unix_paths;
   std::set<Session*> sessions;
   bool stopping = false;
   /// Cancelled when the last session has ended.
   asio::steady_timer all_gone;
 
+  static void start(const std::shared_ptr<State>& state, base::UniqueFd listener,
+                    const Protocol& protocol);
   void stop_accepting();
   void close_sessions(bool idle_only);
 };
@@ -123,8 +144,8 @@ class Session {
     }
   }
 
-  template <typename Acceptor>
-  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor);
+  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor,
+                                Protocol protocol);
 
   awaitable<void> begin(int status, std::string_view content_type) {
     std::string head = status_line(status);
@@ -293,13 +314,16 @@ awaitable<void> Reply::begin(int status, std::string_view content_type) {
 
 awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_piece(piece); }
 
-template <typename Acceptor>
-awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor) {
+awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor,
+                                Protocol protocol) {
   asio::steady_timer pause(state->executor);
   while (!state->stopping) {
     error_code error;
-    auto socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
+    co_await acceptor.async_wait(Acceptor::wait_read,
+                                 asio::redirect_error(asio::use_awaitable, error));
     if (state->stopping) co_return;
+    Socket socket(state->executor);
+    if (!error) socket = take(acceptor, protocol, error);
     if (error) {
       // Out of descriptors or memory: those in use will come free.
       os::log(os::LogLevel::kWarning, "accept an HTTP connection: {}", error.message());
@@ -307,9 +331,9 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
       co_await pause.async_wait(asio::use_awaitable);
       continue;
     }
-    if constexpr (std::is_same_v<Acceptor, tcp::acceptor>) {
-      socket.set_option(tcp::no_delay(true), error);
-    }
+    if (!socket.is_open()) continue;
+    // Of TCP alone; elsewhere it fails and does nothing.
+    socket.set_option(tcp::no_delay(true), error);
     if (state->sessions.size() >= state->limits.connections) {
       constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -318,16 +342,27 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
       socket.shutdown(Socket::shutdown_send, error);
       continue;
     }
-    auto session = std::make_shared<Session>(Socket(std::move(socket)), state);
+    auto session = std::make_shared<Session>(std::move(socket), state);
     asio::co_spawn(state->executor, run(std::move(session)), asio::detached);
   }
+}
+
+void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
+                          const Protocol& protocol) {
+  Acceptor acceptor(state->executor);
+  acceptor.assign(protocol, listener.get());
+  static_cast<void>(listener.release());
+  // Others may share it and take what it was ready for.
+  acceptor.native_non_blocking(true);
+  state->acceptors.push_back(std::move(acceptor));
+  asio::co_spawn(state->executor, Session::accept(state, state->acceptors.back(), protocol),
+                 asio::detached);
 }
 
 void Server::State::stop_accepting() {
   stopping = true;
   error_code ignored;
-  for (auto& acceptor : tcp_acceptors) acceptor.close(ignored);
-  for (auto& acceptor : unix_acceptors) acceptor.close(ignored);
+  for (Acceptor& acceptor : acceptors) acceptor.close(ignored);
   for (const std::string& path : unix_paths) ::unlink(path.c_str());
   unix_paths.clear();
 }
@@ -355,11 +390,18 @@ std::uint16_t Server::listen(const std::string& address) {
     throw base::Error(denied ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
                       what, error);
   };
-  error_code error;
   const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
-  tcp::acceptor acceptor(state_->executor);
-  acceptor.open(endpoint.protocol(), error);
+  // Made here because asio's own would be inherited by children.
+  base::UniqueFd listener(
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int err = errno;
+  error_code error;
+  if (!listener) error.assign(err, boost::system::system_category());
   check(error);
+  tcp::acceptor acceptor(state_->executor);
+  acceptor.assign(endpoint.protocol(), listener.get(), error);
+  check(error);
+  static_cast<void>(listener.release());
   acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   check(error);
   acceptor.bind(endpoint, error);
@@ -367,9 +409,7 @@ std::uint16_t Server::listen(const std::string& address) {
   acceptor.listen(1024, error);
   check(error);
   const std::uint16_t port = acceptor.local_endpoint().port();
-  state_->tcp_acceptors.push_back(std::move(acceptor));
-  asio::co_spawn(state_->executor, Session::accept(state_, state_->tcp_acceptors.back()),
-                 asio::detached);
+  State::start(state_, base::UniqueFd(acceptor.release()), endpoint.protocol());
   return port;
 }
 
@@ -380,9 +420,7 @@ void Server::listen_unix(const std::string& path, mode_t mode) {
 }
 
 void Server::listen_unix(base::UniqueFd listener) {
-  state_->unix_acceptors.emplace_back(state_->executor, Unix(), listener.release());
-  asio::co_spawn(state_->executor, Session::accept(state_, state_->unix_acceptors.back()),
-                 asio::detached);
+  State::start(state_, std::move(listener), Protocol(AF_UNIX, 0));
 }
 
 std::size_t Server::connections() const { return state_->sessions.size(); }

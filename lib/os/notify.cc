@@ -1,6 +1,7 @@
 #include "os/notify.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ namespace {
 
 // What fits any datagram; nobody reads a longer line.
 constexpr std::size_t kMostText = 1024;
+constexpr timeval kTimeForReady{0, 100'000};
 constexpr std::uint64_t kMostMicroseconds = std::uint64_t{1} << 53;
 
 // The variable's value, which leaves the environment; empty where there is none.
@@ -50,7 +52,11 @@ Notifier::Notifier() : address_(take_variable("NOTIFY_SOCKET")) {
   const std::string pid = take_variable("WATCHDOG_PID");
   if (address_.empty()) return;
   if (can_be_sent_to(address_)) {
-    fd_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    fd_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (fd_ && ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeForReady,
+                            sizeof kTimeForReady) != 0) {
+      fd_.reset();
+    }
   } else {
     log(LogLevel::kWarning, "use NOTIFY_SOCKET {}: not the address of a socket",
         base::quoted(address_));
@@ -58,21 +64,22 @@ Notifier::Notifier() : address_(take_variable("NOTIFY_SOCKET")) {
   if (fd_) interval_ = read_interval(usec, pid);
 }
 
-void Notifier::ready() const { send("READY=1"); }
+// A service that never gets ready is ended: this one may wait a little for a manager that is busy.
+void Notifier::ready() const { send("READY=1", 0); }
 
 void Notifier::status(std::string_view text) const {
   std::string message = "STATUS=";
   message += text.substr(0, kMostText);
   // A second line would be a second message.
   std::replace(message.begin(), message.end(), '\n', ' ');
-  send(message);
+  send(message, MSG_DONTWAIT);
 }
 
-void Notifier::stopping() const { send("STOPPING=1"); }
+void Notifier::stopping() const { send("STOPPING=1", MSG_DONTWAIT); }
 
-void Notifier::alive() const { send("WATCHDOG=1"); }
+void Notifier::alive() const { send("WATCHDOG=1", MSG_DONTWAIT); }
 
-void Notifier::send(std::string_view message) const {
+void Notifier::send(std::string_view message, int flags) const {
   if (!fd_) return;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -84,7 +91,8 @@ void Notifier::send(std::string_view message) const {
     ++size;
   }
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  if (::sendto(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL, generic, size) < 0) {
+  if (::sendto(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL | flags, generic, size) <
+      0) {
     const int err = errno;
     log(LogLevel::kDebug, "tell the service manager at {}: {}", base::quoted(address_),
         std::strerror(err));

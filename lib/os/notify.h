@@ -1,6 +1,6 @@
 // sd_notify(3) without its library: tells the service manager that this service is ready, how it
 // is, and that it is alive. Where no manager listens it does nothing, and a manager that is gone or
-// too slow never blocks or fails anybody.
+// too slow never fails anybody, nor blocks anybody but ready().
 #pragma once
 
 #include <optional>
@@ -19,6 +19,7 @@ class Notifier {
   /// What can't be the address of a socket is a warning in the log.
   Notifier();
 
+  /// Waits at most 100 ms for a manager that has too many messages to read.
   void ready() const;
   /// One line for `systemctl status`.
   void status(std::string_view text) const;
@@ -29,7 +30,7 @@ class Notifier {
   [[nodiscard]] std::optional<base::Duration> watchdog_interval() const { return interval_; }
 
  private:
-  void send(std::string_view message) const;
+  void send(std::string_view message, int flags) const;
 
   base::UniqueFd fd_;
   /// As in the environment; empty: nobody listens.

@@ -83,6 +83,28 @@ TEST_F(SglangDriverTest, AnOldEngineIsWatchedByItsMetrics) {
   EXPECT_FALSE(engine_.released);
 }
 
+TEST_F(SglangDriverTest, AnOldEngineThatTellsNothingSleepsOnlyBeforeItIsUsed) {
+  engine_.make_old();
+  engine_.forget("GET /metrics");
+  sleep(SleepMode::kAbort);
+  EXPECT_TRUE(engine_.released);
+  wake();
+  engine_.requests = 1;
+  for (const SleepMode mode : {SleepMode::kAbort, SleepMode::kFinish}) {
+    const auto failure = failure_of([&] { sleep(mode); });
+    EXPECT_EQ(failure.status, ExitStatus::kConfig);
+    EXPECT_THAT(failure.message, HasSubstr("--enable-metrics"));
+    EXPECT_FALSE(engine_.released);
+  }
+}
+
+TEST_F(SglangDriverTest, WhatAnOldEngineThatTellsNothingWorksOnIsNotCutShort) {
+  engine_.make_old();
+  engine_.forget("GET /metrics");
+  EXPECT_EQ(failure_of([&] { sleep(SleepMode::kFinish); }).status, ExitStatus::kConfig);
+  EXPECT_FALSE(engine_.released);
+}
+
 TEST_F(SglangDriverTest, GaugesThatLagAfterAPauseHoldNothingUp) {
   engine_.on("GET /metrics", 200, "sglang:num_running_reqs 5\nsglang:num_queue_reqs 0\n");
   sleep(SleepMode::kAbort, in_ms(5000));
@@ -132,6 +154,11 @@ TEST_F(SglangDriverTest, AReleaseWithoutAnAnswerMayHaveReleased) {
   EXPECT_EQ(failure_of([&] { sleep(SleepMode::kAbort, in_ms(50)); }).status, ExitStatus::kTryAgain);
   EXPECT_EQ(check_health(), std::nullopt);
   EXPECT_EQ(engine_.asked.back(), "GET /ping");
+  engine_.asked.clear();
+  const auto failure = failure_of([&] { sleep(); });
+  EXPECT_EQ(failure.status, ExitStatus::kSoftware);
+  EXPECT_THAT(failure.message, HasSubstr("may be released already"));
+  EXPECT_THAT(engine_.asked, IsEmpty());
 }
 
 TEST_F(SglangDriverTest, WithCommandsThatSleepOnlyTheServerIsAsked) {

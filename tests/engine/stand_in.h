@@ -47,6 +47,8 @@ class StandIn {
   }
   /// Takes the request and never answers.
   void hang(const std::string& route) { routes_[route] = nullptr; }
+  /// To put it back later.
+  [[nodiscard]] Answer route(const std::string& name) const { return routes_.at(name); }
   void forget(const std::string& route) { routes_.erase(route); }
 
   /// "POST /sleep?level=1&mode=abort", and the body where there is one: "POST /tell {}".
@@ -76,6 +78,12 @@ class StandIn {
 
 inline http::Response json_answer(const std::string& body) {
   return {200, "application/json", body, {}};
+}
+
+/// Half a million lists, one inside the other: whoever descends into them is lost.
+inline std::string nested_lists() {
+  constexpr std::size_t kDepth = 500000;
+  return std::string(kDepth, '[') + std::string(kDepth, ']');
 }
 
 /// /v1/models and /v1/completions as vLLM and SGLang answer them.

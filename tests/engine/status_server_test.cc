@@ -79,8 +79,9 @@ class Status : public testing::Test {
     return result.get();
   }
 
-  Status()
-      : server_(std::make_unique<StatusServer>(loop_.get_executor(), source_of(host_))),
+  Status() : Status(status_limits()) {}
+  explicit Status(const http::ServerLimits& limits)
+      : server_(std::make_unique<StatusServer>(loop_.get_executor(), source_of(host_), limits)),
         port_(server_->listen("127.0.0.1:0")) {
     server_->listen_unix(socket());
     thread_ = std::thread([this] { loop_.run(); });
@@ -202,7 +203,23 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
   while (call([&] { return host_->switched; }) == 1) ASSERT_FALSE(deadline.expired());
 }
 
-TEST_F(Status, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
+/// Its clients are put up with for longer than any probe of a test waits.
+class PatientStatus : public Status {
+ protected:
+  PatientStatus() : Status(limits()) {}
+
+ private:
+  static http::ServerLimits limits() {
+    http::ServerLimits limits = status_limits();
+    limits.header_timeout = 1h;
+    limits.body_timeout = 1h;
+    limits.idle_timeout = 1h;
+    limits.write_timeout = 1h;
+    return limits;
+  }
+};
+
+TEST_F(PatientStatus, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
   os::raise_fd_limit();
   std::list<RawClient> clients;
   std::list<base::UniqueFd> local_clients;

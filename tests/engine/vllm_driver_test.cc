@@ -127,6 +127,52 @@ TEST_F(VllmDriverTest, AFailedWakeGoesNoFurther) {
   EXPECT_THAT(engine_.asked.back(), HasSubstr("/collective_rpc"));
 }
 
+TEST_F(VllmDriverTest, AWakeThatFailedBetweenItsHalvesGoesOnFromThere) {
+  use_level(2);
+  for (const std::string failing : {"POST /collective_rpc", "POST /reset_prefix_cache"}) {
+    sleep();
+    const auto good = engine_.route(failing);
+    engine_.on(failing, 500, "no");
+    message_of([&] { wake(); }, ExitStatus::kSoftware);
+    message_of([&] { wake(); }, ExitStatus::kSoftware);
+    engine_.on(failing, good);
+    wake();
+    EXPECT_EQ(engine_.awake.size(), 2u);
+    EXPECT_TRUE(engine_.weights_loaded);
+    EXPECT_EQ(engine_.asked.back(), "POST /reset_prefix_cache");
+    EXPECT_THAT(engine_.broken, IsEmpty());
+    engine_.asked.clear();
+    wake();
+    EXPECT_THAT(engine_.asked, ElementsAre("GET /is_sleeping"));
+  }
+}
+
+TEST_F(VllmDriverTest, AHalfThatWasRefusedIsAskedForAgain) {
+  use_level(2);
+  sleep();
+  const auto good = engine_.route("POST /wake_up");
+  engine_.on("POST /wake_up", 500, "no");
+  message_of([&] { wake(); }, ExitStatus::kSoftware);
+  engine_.on("POST /wake_up", good);
+  wake();
+  EXPECT_EQ(engine_.awake.size(), 2u);
+  EXPECT_THAT(engine_.broken, IsEmpty());
+}
+
+TEST_F(VllmDriverTest, AHalfWithoutAnAnswerIsNotAskedForTwice) {
+  use_level(2);
+  sleep();
+  const auto good = engine_.route("POST /wake_up");
+  engine_.hang("POST /wake_up");
+  message_of([&] { wake(in_ms(50)); }, ExitStatus::kTryAgain);
+  // It has come to pass.
+  engine_.awake = {"weights"};
+  engine_.on("POST /wake_up", good);
+  wake();
+  EXPECT_EQ(engine_.awake.size(), 2u);
+  EXPECT_THAT(engine_.broken, IsEmpty());
+}
+
 TEST_F(VllmDriverTest, AnAnswerThatIsNeitherYesNorNoIsAFailure) {
   for (const char* body : {"", "true", "{}", R"({"is_sleeping":"no"})", "[{\"is_sleeping\":1"}) {
     engine_.on("GET /is_sleeping", 200, body);
@@ -176,13 +222,34 @@ TEST_F(VllmDriverTest, ProvesWithOneTokenOfTheFirstModelAskedForOnce) {
   prove();
   prove();
   const std::string completion =
-      R"(POST /v1/completions {"max_tokens":1,"model":"a \"model\"","prompt":"1","temperature":0})";
+      R"(POST /v1/completions {"ignore_eos":true,"max_tokens":1,"model":"a \"model\"",)"
+      R"("prompt":"1","temperature":0})";
   EXPECT_THAT(engine_.asked, ElementsAre("GET /v1/models", completion, completion));
 }
 
 TEST_F(VllmDriverTest, ATextWithoutACountIsAProof) {
   engine_.on("POST /v1/completions", 200, R"({"choices":[{"text":"2"}]})");
   prove();
+}
+
+TEST_F(VllmDriverTest, ATextThatEndsAtOnceIsAProof) {
+  engine_.on("POST /v1/completions", 200,
+             R"({"choices":[{"text":"","finish_reason":"stop"}],"usage":{"completion_tokens":0}})");
+  prove();
+}
+
+TEST_F(VllmDriverTest, AnswersThatNestWithoutEndAreFailures) {
+  const std::string deep = test::nested_lists();
+  for (const std::string& body :
+       {deep, R"({"error":)" + deep + "}", R"({"choices":[{"text":)" + deep + "}]}",
+        R"({"choices":[{"finish_reason":)" + deep + "}]}", R"({"choices":)" + deep + "}"}) {
+    engine_.on("POST /v1/completions", 200, body);
+    EXPECT_LT(message_of([&] { prove(); }, ExitStatus::kSoftware).size(), 400u);
+    engine_.on("GET /is_sleeping", 200, R"({"is_sleeping":)" + deep + "}");
+    message_of([&] { sleep(); }, ExitStatus::kSoftware);
+    engine_.on("GET /is_sleeping", 500, body);
+    message_of([&] { sleep(); }, ExitStatus::kSoftware);
+  }
 }
 
 TEST_F(VllmDriverTest, AnAnswerWithoutATokenProvesNothing) {
@@ -215,9 +282,18 @@ TEST_F(VllmDriverTest, ModelsThatAreNotThereProveNothing) {
     EXPECT_THAT(message_of([&] { prove(); }, ExitStatus::kSoftware),
                 EndsWith("/v1/models: no model in the answer"));
   }
-  engine_.on("GET /v1/models", 401, R"({"error":"Unauthorized"})");
-  EXPECT_THAT(message_of([&] { prove(); }, ExitStatus::kSoftware),
-              EndsWith("/v1/models: status 401: Unauthorized"));
+}
+
+TEST_F(VllmDriverTest, AnEngineThatWantsAKeyIsAConfigurationError) {
+  for (const int status : {401, 403}) {
+    const std::string reason = ": status " + std::to_string(status) + ": Unauthorized";
+    test::serve_completions(engine_);
+    engine_.on("POST /v1/completions", status, R"({"error":"Unauthorized"})");
+    EXPECT_THAT(message_of([&] { prove(); }, ExitStatus::kConfig),
+                EndsWith("/v1/completions" + reason));
+    engine_.on("GET /v1/models", status, R"({"error":"Unauthorized"})");
+    EXPECT_THAT(message_of([&] { prove(); }, ExitStatus::kConfig), EndsWith("/v1/models" + reason));
+  }
 }
 
 TEST_F(VllmDriverTest, TheModelIsAskedForAgainAfterARefusal) {

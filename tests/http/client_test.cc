@@ -4,11 +4,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "os/unix_socket.h"
 #include "support.h"
+#include "support/temp_dir.h"
 
 namespace fo::http::test {
 namespace {
@@ -63,6 +70,14 @@ ExitStatus failure(const std::function<void()>& action) {
   return ExitStatus::kOk;
 }
 
+std::string reason_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+}
+
 ExitStatus answer_status(const std::string& answer, const FetchOptions& options = {}) {
   const OneAnswer server(answer);
   return failure([&] { fetch("GET", server.url(), soon(), options); });
@@ -106,6 +121,64 @@ TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
   EXPECT_EQ(failure([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
+}
+
+/// A Unix socket with a backlog of one that is taken, and nobody who accepts.
+class FullBacklog {
+ public:
+  FullBacklog() : listener_(os::listen_unix(path(), 0600, 0)) {
+    waiting_ = os::connect_unix(path(), soon());
+  }
+  [[nodiscard]] std::string path() const { return dir_.path("s"); }
+  [[nodiscard]] std::string url() const { return "unix:" + path() + ":/"; }
+  /// Takes the one that waits.
+  [[nodiscard]] base::UniqueFd accept() const {
+    return base::UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+
+ private:
+  fo::test::TempDir dir_;
+  base::UniqueFd listener_;
+  base::UniqueFd waiting_;
+};
+
+TEST(HttpClient, AFullBacklogTimesOut) {
+  const FullBacklog full;
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
+  EXPECT_EQ(failure([&] { fetch("GET", full.url(), deadline); }), ExitStatus::kTryAgain);
+}
+
+/// Ticks, makes room in the backlog, and hangs up on the next one that comes.
+awaitable<void> tick_and_accept(const FullBacklog& full, int& ticks) {
+  const auto loop = co_await boost::asio::this_coro::executor;
+  boost::asio::steady_timer timer(loop);
+  base::UniqueFd next;
+  while (!next) {
+    timer.expires_after(std::chrono::milliseconds(1));
+    co_await timer.async_wait(boost::asio::use_awaitable);
+    // The tenth tick takes the one that waited all the time.
+    if (++ticks >= 10) next = full.accept();
+    if (ticks == 10) next.reset();
+  }
+}
+
+TEST(HttpClient, AFullBacklogIsWaitedForAndHoldsNothingElseOnTheLoopUp) {
+  const FullBacklog full;
+  boost::asio::io_context loop(1);
+  int ticks = 0;
+  int ticks_at_end = 0;
+  std::string reason;
+  boost::asio::co_spawn(loop, async_fetch("GET", full.url(), soon()),
+                        [&](const std::exception_ptr& error, const Response&) {
+                          ticks_at_end = ticks;
+                          reason = error ? reason_of(error) : "";
+                          loop.stop();
+                        });
+  boost::asio::co_spawn(loop, tick_and_accept(full, ticks), boost::asio::detached);
+  loop.run();
+  EXPECT_GT(ticks_at_end, 10);
+  // It got as far as the hanging up.
+  EXPECT_THAT(reason, testing::StartsWith("fetch '" + full.url() + "': "));
 }
 
 TEST(HttpClient, AnExpiredDeadlineTimesOut) {

@@ -1,5 +1,6 @@
 #include "http/server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +9,9 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <filesystem>
 #include <list>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -57,6 +60,17 @@ class Gate {
   std::promise<void> open_;
   std::shared_future<void> opened_ = open_.get_future().share();
 };
+
+/// The descriptors that a child would inherit.
+std::set<int> inherited_fds() {
+  std::set<int> fds;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) fds.insert(fd);
+  }
+  return fds;
+}
 
 std::string get(const std::string& target, const std::string& more = "") {
   return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n";
@@ -443,6 +457,24 @@ TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
   }
   EXPECT_FALSE(os::is_socket_live(path));
   EXPECT_EQ(::access(path.c_str(), F_OK), 0);
+}
+
+TEST(HttpServer, NoSocketOfAServerOrAClientReachesAChild) {
+  const fo::test::TempDir dir;
+  const std::set<int> before = inherited_fds();
+  std::set<int> meanwhile;
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    // Now both ends of a connection are open, and what listens.
+    meanwhile = inherited_fds();
+    reply.answer({200, "text/plain", "", {}});
+    co_return;
+  });
+  server.listen_unix(dir.path("s"));
+  EXPECT_EQ(inherited_fds(), before);
+  for (const std::string& url : {server.url(), "unix:" + dir.path("s") + ":/"}) {
+    EXPECT_EQ(fetch("GET", url, soon()).status, 200);
+    EXPECT_EQ(meanwhile, before) << url;
+  }
 }
 
 TEST(HttpServer, SaysWhyItCannotListen) {

@@ -5,10 +5,16 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <thread>
 
 #include "os/process.h"
 #include "os/sibling.h"
@@ -138,6 +144,56 @@ TEST_F(Notify, AManagerThatDoesNotReadHoldsNobodyUp) {
   }
   notifier.stopping();
   EXPECT_EQ(manager.next(), "STOPPING=1");
+}
+
+/// Whether a thread of this process sleeps in the kernel.
+bool is_asleep(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string line((std::istreambuf_iterator<char>(stat)), {});
+  return line.find(") S ") != std::string::npos;
+}
+
+/// Reads what has come once `thread` sleeps, or is `done`; whether "READY=1" was in it.
+bool read_when_asleep(const Manager& manager, pid_t thread, const std::atomic<bool>& done) {
+  while (!is_asleep(thread) && !done) std::this_thread::yield();
+  bool is_ready = false;
+  do {
+    for (std::string next = manager.next(); !next.empty(); next = manager.next()) {
+      is_ready = is_ready || next == "READY=1";
+    }
+  } while (!done);
+  return is_ready || manager.next() == "READY=1";
+}
+
+TEST_F(Notify, ThatAServiceIsReadyReachesAManagerThatReadsALittleLater) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  const pid_t thread = ::gettid();
+  // A machine that is busy may let the manager come too late now and then.
+  bool is_ready = false;
+  for (int round = 0; round < 20 && !is_ready; ++round) {
+    for (int i = 0; i < 10000; ++i) notifier.alive();
+    std::atomic<bool> done = false;
+    auto reader =
+        std::async(std::launch::async, [&] { return read_when_asleep(manager, thread, done); });
+    notifier.ready();
+    done = true;
+    is_ready = reader.get();
+  }
+  EXPECT_TRUE(is_ready);
+}
+
+TEST_F(Notify, ThatAServiceIsReadyIsNotSaidForEverToAManagerThatDoesNotRead) {
+  const Manager manager(dir_.path("notify"));
+  set("NOTIFY_SOCKET", dir_.path("notify"));
+  const Notifier notifier;
+  for (int i = 0; i < 10000; ++i) notifier.alive();
+  notifier.ready();
+  while (!manager.next().empty()) {
+  }
+  notifier.ready();
+  EXPECT_EQ(manager.next(), "READY=1");
 }
 
 TEST_F(Notify, AStatusIsOneLineOfBoundedLength) {
