@@ -246,6 +246,25 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   [[ $(http POST /v1/completions '{}') == '{"error":{"code":400,"message":"prompt is missing","type":"invalid_request_error","param":"prompt"}}' ]]
 }
 
+# answer_to_length BYTES: the status of a request that says so of its body.
+answer_to_length() {
+  {
+    printf 'POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n' "$1" >&7
+    printf 'Expect: 100-continue\r\n\r\n' >&7
+    IFS=' ' read -r _ status_code _ <&7
+    echo "$status_code"
+  } 7<>"/dev/tcp/127.0.0.1/$PORT"
+}
+
+@test "a body beyond 2 MiB is refused before it is sent" {
+  start_gms
+  publish
+  start_engine e
+  [ "$(answer_to_length $((2 << 20)))" = 100 ]
+  [ "$(answer_to_length $(((2 << 20) + 1)))" = 413 ]
+  [ "$(http_status GET /ping)" = 200 ]
+}
+
 @test "text, token ids and a stream give the same tokens" {
   start_gms
   publish

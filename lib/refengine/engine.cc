@@ -31,6 +31,8 @@ using nlohmann::json;
 
 constexpr auto kDrainTime = std::chrono::seconds(5);
 constexpr auto kRankEndTime = std::chrono::seconds(2);
+// Some hundred thousand token ids.
+constexpr base::ByteCount kMostBody = 2 * base::kMiB;
 
 std::string model_name(const std::string& dir) {
   const auto path = std::filesystem::path(dir).lexically_normal();
@@ -117,7 +119,9 @@ class Engine {
     context->positions = ready_.positions;
     context->scheduler = scheduler_;
     context->on_token = [this] { note_token(); };
-    server_.emplace(loop_.get_executor(), make_api(std::move(context)));
+    http::ServerLimits limits;
+    limits.body_bytes = kMostBody;
+    server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
     const std::string host = url_host(options_.host);
     ready_.port = server_->listen(host + ":" + std::to_string(options_.port));
     ready_.address = host + ":" + std::to_string(ready_.port);
@@ -133,8 +137,8 @@ class Engine {
     model.step = [this](Generation::Step step) { return pipeline_->step(step); };
     model.sleep = [this] { return sleep(); };
     model.wake = [this](WakeTags tags) { return wake(tags); };
-    scheduler_ = std::make_shared<Scheduler>(loop_.get_executor(), std::move(model),
-                                             options_.start_asleep);
+    scheduler_ =
+        std::make_shared<Scheduler>(loop_.get_executor(), std::move(model), options_.start_asleep);
   }
 
   awaitable<void> sleep() {
