@@ -257,7 +257,7 @@ class Shadow {
     check_alive();
     co_await deregister();
     const Deadline drain_by = Deadline::after(options_.drain);
-    co_await drain(drain_by);
+    co_await drain(drain_by, Successor::kFollows);
     check_alive();
     co_await gate_.before_sleep();
     check_alive();
@@ -443,9 +443,9 @@ class Shadow {
   }
 
   // Until nothing is in flight, as far as can be told.
-  awaitable<void> drain(Deadline deadline) {
+  awaitable<void> drain(Deadline deadline, Successor successor) {
     if (publisher_) {
-      const bool drained = co_await publisher_->drain(deadline);
+      const bool drained = co_await publisher_->drain(deadline, successor);
       if (!drained) os::log(os::LogLevel::kWarning, "drain: requests were cut at the deadline");
     }
     while (engine_ != 0 && !hurry_ && !deadline.expired()) {
@@ -583,7 +583,7 @@ class Shadow {
     co_await deregister();
     if (ending.graceful && state_ == EngineState::kActive) {
       const Deadline drain_by = Deadline::after(options_.drain);
-      co_await drain(drain_by);
+      co_await drain(drain_by, Successor::kNone);
     }
     publisher_.reset();
     step(LifeEvent::kEnded);
