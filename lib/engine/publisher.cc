@@ -14,7 +14,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
-#include <set>
+#include <list>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -22,6 +23,7 @@
 
 #include "base/error.h"
 #include "engine/http_framing.h"
+#include "engine/loop.h"
 #include "engine/stream_socket.h"
 #include "os/log.h"
 
@@ -40,16 +42,19 @@ using base::quoted;
 using base::UniqueFd;
 using boost::system::error_code;
 
-constexpr std::size_t kMostConnections = 4096;
 constexpr std::size_t kBufferBytes = 64 * 1024;
 // A read of so much is followed by a splice, where the framing need not see what comes.
 constexpr ssize_t kBulk = kBufferBytes / 2;
 constexpr std::size_t kMostSpliced = 1024 * 1024;
-constexpr base::Duration kConnectTimeout = std::chrono::seconds(5);
-// For a client to close a connection that the engine has closed.
-constexpr base::Duration kHalfOpenTimeout = std::chrono::seconds(60);
+// Between two attempts to connect while descriptors or ports run out.
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(100);
 
 bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
+
+// Of descriptors, memory or ports: there may be room soon.
+bool is_want_of_room(int err) {
+  return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM || err == EADDRNOTAVAIL;
+}
 
 struct Pipe {
   // False for want of descriptors.
@@ -65,6 +70,10 @@ struct Pipe {
   UniqueFd writer;
 };
 
+struct Connection;
+using ConnectionPtr = std::shared_ptr<Connection>;
+using Connections = std::list<ConnectionPtr>;
+
 struct Connection {
   Connection(const asio::any_io_executor& executor, UniqueFd accepted)
       : client(executor), engine(executor), limit(executor) {
@@ -73,7 +82,9 @@ struct Connection {
     watch(client, std::move(accepted));
   }
 
-  [[nodiscard]] bool is_busy() const { return held > 0 || !framing.is_between_requests(); }
+  [[nodiscard]] bool is_busy() const {
+    return !engine_ended && (is_unread || held > 0 || !framing.is_between_requests());
+  }
 
   WatchedSocket& of(Side side) { return side == Side::kClient ? client : engine; }
 
@@ -83,7 +94,14 @@ struct Connection {
   /// Bytes that were read from one side and not yet taken by the other.
   std::size_t held = 0;
   int open_directions = 2;
+  /// The client has begun a request of which nothing was read yet.
+  bool is_unread = false;
   bool engine_reset = false;
+  /// The engine has said its last, and all of it was passed on.
+  bool engine_ended = false;
+  /// Where the publisher has it; none once it was dropped.
+  Connections* list = nullptr;
+  Connections::iterator place;
   /// For what must not take for ever.
   asio::steady_timer limit;
 };
@@ -92,14 +110,14 @@ struct Connection {
 
 struct Publisher::State : std::enable_shared_from_this<State> {
   using Ptr = std::shared_ptr<State>;
-  using ConnectionPtr = std::shared_ptr<Connection>;
 
-  State(asio::any_io_executor on, std::string at, const std::string& to)
+  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits most)
       : executor(std::move(on)),
         address(std::move(at)),
         target_name(to),
         endpoint(tcp_endpoint(address)),
         target(stream_endpoint(to)),
+        limits(most),
         listener(executor),
         room(executor),
         settled(executor) {}
@@ -109,17 +127,25 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   std::string target_name;
   StreamEndpoint endpoint;
   StreamEndpoint target;
+  PublisherLimits limits;
   WatchedSocket listener;
-  std::set<ConnectionPtr> connections;
+  /// The one that has been so for longest comes first.
+  Connections idle;
+  Connections busy;
   /// Clients that were taken away from the engine.
   std::vector<UniqueFd> kept;
   bool is_draining = false;
+  Successor successor = Successor::kFollows;
   /// An accept loop ends when it is not the latest.
   unsigned accept_loop = 0;
-  /// Cancelled when a connection has gone.
+  /// Cancelled when there may be a place for one more.
   asio::steady_timer room;
-  /// Cancelled when the last one has gone.
-  asio::steady_timer settled;
+  /// Connections that can't be made to the engine for want of room; nobody is accepted meanwhile.
+  std::size_t wanting = 0;
+  /// Connections that were cut at the end of a drain.
+  std::size_t cut = 0;
+  /// The last one has gone, or a drain's deadline expired.
+  Event settled;
   std::chrono::steady_clock::time_point last_complaint{};
   std::array<char, kBufferBytes> buffer{};
 
@@ -129,13 +155,18 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   static awaitable<void> pass_on(Ptr self, ConnectionPtr connection, Side side);
 
   void begin();
+  void stop(Successor follows);
   void add(UniqueFd client);
+  [[nodiscard]] std::size_t count() const { return idle.size() + busy.size(); }
+  [[nodiscard]] Connections all() const;
+  void sort(const ConnectionPtr& connection);
   ssize_t read(Connection& connection, Side side);
   static ssize_t splice(Connection& connection, Side side, const Pipe& pipe);
-  void limit(const ConnectionPtr& connection, base::Duration duration);
+  void limit(const ConnectionPtr& connection, base::Duration duration, bool reset);
   void settle(const ConnectionPtr& connection);
   void end_direction(const ConnectionPtr& connection, Side side);
   void drop(const ConnectionPtr& connection, bool reset);
+  void discard_unread(int client);
   void complain(const std::string& what, int err);
 };
 
@@ -153,22 +184,54 @@ void Publisher::State::begin() {
   for (UniqueFd& client : std::exchange(kept, {})) add(std::move(client));
 }
 
+void Publisher::State::stop(Successor follows) {
+  is_draining = true;
+  successor = follows;
+  ++accept_loop;
+  error_code ignored;
+  listener.cancel(ignored);
+  room.cancel();
+  if (successor == Successor::kNone) {
+    close(listener, false);
+    for (const UniqueFd& client : std::exchange(kept, {})) discard_unread(client.get());
+    // Who has asked before is answered.
+    for (const auto& connection : all()) {
+      char first = 0;
+      const int client = connection->client.native_handle();
+      const bool asked = ::recv(client, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+      if (asked && !connection->is_busy()) connection->is_unread = true;
+      sort(connection);
+    }
+  }
+  for (const auto& connection : all()) settle(connection);
+}
+
 awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
   while (loop == self->accept_loop) {
     const bool open = co_await wait_until(self->listener, WatchedSocket::wait_read);
     if (!open) co_return;
     while (loop == self->accept_loop) {
       int err = 0;
-      if (self->connections.size() < kMostConnections) {
+      const bool has_place = self->count() < self->limits.connections || !self->idle.empty();
+      if (has_place && self->wanting == 0) {
         UniqueFd client(::accept4(self->listener.native_handle(), nullptr, nullptr,
                                   SOCK_CLOEXEC | SOCK_NONBLOCK));
         err = client ? 0 : errno;
-        if (client) self->add(std::move(client));
+        if (client) {
+          self->add(std::move(client));
+          if (self->count() > self->limits.connections) {
+            self->complain("keep an idle client on " + quoted(self->address), EUSERS);
+            const ConnectionPtr longest = self->idle.front();
+            self->drop(longest, false);
+          }
+        }
         if (err == EAGAIN) break;
         if (err == 0 || err == EINTR || err == ECONNABORTED) continue;
       }
-      // Out of places, descriptors or memory: goes on when a connection has gone, or in a while.
-      self->complain("accept a client on " + quoted(self->address), err == 0 ? EUSERS : err);
+      // Out of places, descriptors or memory: goes on when there may be some, or in a while.
+      if (self->wanting == 0) {
+        self->complain("accept a client on " + quoted(self->address), err == 0 ? EUSERS : err);
+      }
       self->room.expires_after(std::chrono::milliseconds(250));
       error_code ignored;
       co_await self->room.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
@@ -179,11 +242,27 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
 void Publisher::State::add(UniqueFd client) {
   try {
     const auto connection = std::make_shared<Connection>(executor, std::move(client));
-    connections.insert(connection);
+    connection->list = &idle;
+    connection->place = idle.insert(idle.end(), connection);
     asio::co_spawn(executor, serve(shared_from_this(), connection), asio::detached);
   } catch (const Error& error) {
     os::log(os::LogLevel::kWarning, "{}", error.what());
   }
+}
+
+Connections Publisher::State::all() const {
+  Connections both = idle;
+  both.insert(both.end(), busy.begin(), busy.end());
+  return both;
+}
+
+// To be called when a connection may have become busy, or is so no more.
+void Publisher::State::sort(const ConnectionPtr& connection) {
+  Connections& list = connection->is_busy() ? busy : idle;
+  if (connection->list == nullptr || connection->list == &list) return;
+  list.splice(list.end(), *connection->list, connection->place);
+  connection->list = &list;
+  if (&list == &idle && count() >= limits.connections) room.cancel();
 }
 
 // The engine is connected when the client begins to speak: one that is idle costs it nothing.
@@ -194,6 +273,8 @@ awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
   if (::recv(connection->client.native_handle(), &first, 1, MSG_PEEK) == 0) {
     co_return self->drop(connection, false);
   }
+  connection->is_unread = true;
+  self->sort(connection);
   const bool connected = co_await connect(self, connection);
   if (!connection->client.is_open()) co_return;
   if (!connected) co_return self->drop(connection, true);
@@ -202,18 +283,26 @@ awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
 }
 
 awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
+  self->limit(connection, self->limits.connect, true);
   int err = 0;
-  try {
-    watch(connection->engine, make_socket(self->target));
-    self->limit(connection, kConnectTimeout);
-    err = co_await engine::connect(connection->engine, self->target);
-    connection->limit.expires_at(asio::steady_timer::time_point::max());
-  } catch (const Error& error) {
-    err = error.code().value();
+  for (;;) {
+    try {
+      watch(connection->engine, make_socket(self->target));
+      err = co_await engine::connect(connection->engine, self->target);
+    } catch (const Error& error) {
+      err = error.code().value();
+    }
+    if (err != 0 && !self->is_draining) {
+      self->complain("connect to engine " + quoted(self->target_name), err);
+    }
+    if (!is_want_of_room(err) || !connection->client.is_open()) break;
+    close(connection->engine, false);
+    ++self->wanting;
+    co_await pause(kAskAgain);
+    if (--self->wanting == 0) self->room.cancel();
+    if (!connection->client.is_open()) break;
   }
-  if (err != 0 && !self->is_draining) {
-    self->complain("connect to engine " + quoted(self->target_name), err);
-  }
+  connection->limit.expires_at(asio::steady_timer::time_point::max());
   co_return err == 0;
 }
 
@@ -253,7 +342,8 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
     const bool open = co_await wait_until(from, WatchedSocket::wait_read);
     if (!open) co_return;
     // A next request stays with the client; the response to the last one settles the connection.
-    if (is_request && self->is_draining && !framing.is_in_message(side)) co_return;
+    const bool begun = framing.is_in_message(side) || connection->is_unread;
+    if (is_request && self->is_draining && !begun) co_return;
     const bool splices = is_bulk && framing.unseen(side) >= self->buffer.size() && pipe.open();
     if (!splices) pipe = {};
     const ssize_t got =
@@ -267,6 +357,8 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
     }
     auto left = static_cast<std::size_t>(got);
     connection->held += left;
+    if (is_request) connection->is_unread = false;
+    self->sort(connection);
     const char* data = self->buffer.data();
     while (left > 0) {
       const ssize_t sent = splices ? ::splice(pipe.reader.get(), nullptr, to.native_handle(),
@@ -293,6 +385,7 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
       }
     }
     rest = {};
+    self->sort(connection);
     if (self->is_draining) self->settle(connection);
   }
 }
@@ -305,52 +398,68 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
     if (!is_last && is_draining) settle(connection);
     return;
   }
+  connection->engine_ended = true;
+  sort(connection);
   // Nobody answers any more: only a client that still speaks may stay, for a while.
   if (is_last || is_draining || !connection->framing.is_in_message(Side::kClient)) {
     drop(connection, connection->engine_reset);
   } else {
-    limit(connection, kHalfOpenTimeout);
+    // In order, for the kernel may still have some of the answer to send.
+    limit(connection, limits.half_open, false);
   }
 }
 
-void Publisher::State::limit(const ConnectionPtr& connection, base::Duration duration) {
+void Publisher::State::limit(const ConnectionPtr& connection, base::Duration duration, bool reset) {
   connection->limit.expires_after(duration);
   connection->limit.async_wait(
-      [self = weak_from_this(), weak = std::weak_ptr(connection)](const error_code&) {
+      [self = weak_from_this(), weak = std::weak_ptr(connection), reset](const error_code&) {
         const auto state = self.lock();
         const auto late = weak.lock();
         if (!state || !late || late->limit.expiry() > asio::steady_timer::clock_type::now()) return;
-        state->drop(late, true);
+        state->drop(late, reset);
       });
 }
 
 // Takes the connection away from the engine if it is between two requests.
 void Publisher::State::settle(const ConnectionPtr& connection) {
-  if (connection->is_busy() || !connection->client.is_open()) return;
-  kept.emplace_back(connection->client.release());
+  const bool follows = successor == Successor::kFollows;
+  // A request of which nothing was read is the successor's.
+  const bool is_busy = connection->is_busy() && !(follows && connection->is_unread);
+  if (is_busy || !connection->client.is_open()) return;
+  if (follows && !connection->engine_ended) kept.emplace_back(connection->client.release());
   drop(connection, false);
 }
 
 void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
+  if (!reset && connection->client.is_open()) discard_unread(connection->client.native_handle());
   close(connection->client, reset);
   close(connection->engine, reset);
   connection->limit.expires_at(asio::steady_timer::time_point::max());
-  connections.erase(connection);
+  Connections* const list = std::exchange(connection->list, nullptr);
+  if (list != nullptr) list->erase(connection->place);
   room.cancel();
-  if (connections.empty()) settled.cancel();
+  if (count() == 0) settled.notify();
 }
 
-Publisher::Publisher(asio::any_io_executor executor, std::string address, std::string target)
-    : state_(std::make_shared<State>(std::move(executor), std::move(address), target)) {}
+// The kernel resets a connection that is closed with unread bytes, and sends nothing more of what
+// it has.
+void Publisher::State::discard_unread(int client) {
+  constexpr int kMostReads = 16;  // it may speak faster than we read
+  for (int i = 0; i < kMostReads; ++i) {
+    if (::recv(client, buffer.data(), buffer.size(), MSG_DONTWAIT) <= 0) return;
+  }
+}
+
+Publisher::Publisher(asio::any_io_executor executor, std::string address, std::string target,
+                     PublisherLimits limits)
+    : state_(std::make_shared<State>(std::move(executor), std::move(address), target, limits)) {}
 
 Publisher::~Publisher() {
   ++state_->accept_loop;
   close(state_->listener, false);
   state_->kept.clear();
   state_->room.cancel();
-  for (const auto& connection : std::set(state_->connections)) {
-    state_->drop(connection, connection->is_busy());
-  }
+  for (const auto& connection : state_->all()) state_->drop(connection, connection->is_busy());
 }
 
 void Publisher::start(PublishedSockets inherited) {
@@ -361,22 +470,22 @@ void Publisher::start(PublishedSockets inherited) {
   state_->begin();
 }
 
-awaitable<bool> Publisher::drain(base::Deadline deadline) {
+awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
   // Held for the case that the publisher is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
-  state->is_draining = true;
-  ++state->accept_loop;
-  error_code ignored;
-  state->listener.cancel(ignored);
-  state->room.cancel();
-  for (const auto& connection : std::set(state->connections)) state->settle(connection);
-  if (!state->connections.empty()) {
-    state->settled.expires_at(deadline.at().value_or(asio::steady_timer::time_point::max()));
-    co_await state->settled.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  const std::size_t cut_before = state->cut;
+  state->stop(successor);
+  asio::steady_timer limit(state->executor);
+  if (deadline.at()) {
+    limit.expires_at(*deadline.at());
+    limit.async_wait([state](const error_code& stopped) {
+      if (!stopped) state->settled.notify();
+    });
   }
-  const bool finished = state->connections.empty();
-  for (const auto& connection : std::set(state->connections)) state->drop(connection, true);
-  co_return finished;
+  while (state->count() > 0 && !deadline.expired()) co_await state->settled.wait();
+  state->cut += state->count();
+  for (const auto& connection : state->all()) state->drop(connection, true);
+  co_return state->cut == cut_before;
 }
 
 PublishedSockets Publisher::take() {
@@ -392,15 +501,9 @@ PublishedSockets Publisher::take() {
 
 void Publisher::resume() { state_->begin(); }
 
-std::size_t Publisher::connections() const {
-  return state_->connections.size() + state_->kept.size();
-}
+std::size_t Publisher::connections() const { return state_->count() + state_->kept.size(); }
 
-std::size_t Publisher::busy() const {
-  return static_cast<std::size_t>(
-      std::count_if(state_->connections.begin(), state_->connections.end(),
-                    [](const auto& connection) { return connection->is_busy(); }));
-}
+std::size_t Publisher::busy() const { return state_->busy.size(); }
 
 std::uint16_t Publisher::port() const {
   sockaddr_storage name{};

@@ -6,24 +6,40 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/deadline.h"
+#include "base/units.h"
 #include "engine/socket_handover.h"
 
 namespace fo::engine {
 
-/// A client is connected to the engine when it begins to speak. At most 4096 clients at a time, the
-/// others wait; each may need four descriptors (os::raise_fd_limit), and where those run out, new
-/// clients wait too. SIGPIPE must be ignored: splice(2) can't be asked not to raise it.
+struct PublisherLimits {
+  /// Clients at a time. One more takes the place of the one that has been between two requests, or
+  /// silent since it came, for longest; where there is none such, it waits.
+  std::size_t connections = 4096;
+  /// To reach the engine, also while descriptors or ports run out.
+  base::Duration connect = std::chrono::seconds(5);
+  /// For a client to close a connection that the engine has closed.
+  base::Duration half_open = std::chrono::seconds(60);
+};
+
+/// Whether somebody takes over what a drain leaves.
+enum class Successor { kNone, kFollows };
+
+/// A client is connected to the engine when it begins to speak. Each may need four descriptors
+/// (os::raise_fd_limit); where those run out, new clients wait. SIGPIPE must be ignored: splice(2)
+/// can't be asked not to raise it.
 class Publisher {
  public:
   /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
   /// Throws kUsage. Binds nothing yet.
-  Publisher(boost::asio::any_io_executor executor, std::string address, std::string target);
+  Publisher(boost::asio::any_io_executor executor, std::string address, std::string target,
+            PublisherLimits limits = {});
   /// Closes everything at once.
   ~Publisher();
   Publisher(const Publisher&) = delete;
@@ -35,15 +51,17 @@ class Publisher {
 
   /// Accepts no more, lets requests in flight finish, and takes each connection away from the
   /// engine between two requests. True when all were between requests before `deadline`; what was
-  /// not then is cut, and so is what is no HTTP/1.1 (an upgraded connection, say). The listener
-  /// stays open: clients that come now wait.
-  boost::asio::awaitable<bool> drain(base::Deadline deadline);
+  /// not then is cut, and so is what is no HTTP/1.1 (an upgraded connection, say). Where a
+  /// successor follows, the listener and the connections stay open, and clients that come or speak
+  /// now wait; else both are closed, at once and between two requests. May be called while another
+  /// drain is under way: the latest `successor` holds, and the first deadline cuts.
+  boost::asio::awaitable<bool> drain(base::Deadline deadline, Successor successor);
 
   /// After drain(): what is left, without clients that went away. The publisher is as before
   /// start().
   PublishedSockets take();
 
-  /// After drain(), when nobody took over: goes on as before.
+  /// After drain() for a successor, when nobody took over: goes on as before.
   void resume();
 
   [[nodiscard]] std::size_t connections() const;

@@ -60,11 +60,15 @@ class TestPublisher {
     return result.get();
   }
 
-  explicit TestPublisher(const std::string& target, PublishedSockets inherited = {})
-      : publisher_(std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target)),
+  explicit TestPublisher(const std::string& target, PublishedSockets inherited = {},
+                         PublisherLimits limits = {})
+      : publisher_(
+            std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target, limits)),
         thread_([this] { loop_.run(); }) {
     call([&] { publisher_->start(std::move(inherited)); });
   }
+  TestPublisher(const std::string& target, PublisherLimits limits)
+      : TestPublisher(target, PublishedSockets(), limits) {}
   ~TestPublisher() {
     call([this] {
       publisher_.reset();
@@ -74,8 +78,8 @@ class TestPublisher {
   }
 
   /// Returns once draining has begun.
-  std::future<bool> drain(Deadline deadline = soon()) {
-    auto drained = run(publisher_->drain(deadline));
+  std::future<bool> drain(Deadline deadline = soon(), Successor successor = Successor::kFollows) {
+    auto drained = run(publisher_->drain(deadline, successor));
     call([] {});
     return drained;
   }
@@ -117,12 +121,15 @@ class Peer {
     connect(fd.get(), port);
     return Peer(std::move(fd));
   }
-  static void connect(int fd, std::uint16_t port) {
+  static void connect(int fd, std::uint16_t port) { EXPECT_EQ(try_connect(fd, port), 0); }
+  /// 0 or an errno.
+  static int try_connect(int fd, std::uint16_t port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+    return ::connect(fd, generic, sizeof address) == 0 ? 0 : errno;
   }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -259,6 +266,13 @@ std::string random_bytes(std::size_t size) {
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
 }
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kHasSanitizers = true;
+#else
+constexpr bool kHasSanitizers = false;
+#endif
+constexpr const char* kSanitizersNeedThem = "UBSan opens a pipe to look at an object's type";
 
 class Publishing : public test::FdCounting {
  protected:
@@ -491,6 +505,88 @@ TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
   }
 }
 
+TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.connections = 4;
+  TestPublisher publisher(raw.target(), limits);
+  testing::internal::CaptureStderr();
+  const auto come = [&](std::size_t connections) {
+    Peer peer = Peer::connect(publisher.port());
+    await([&] { return publisher.connections() == connections; });
+    return peer;
+  };
+  Peer busy = come(1);
+  busy.send(kGet);
+  Peer busy_engine = raw.accept();
+  busy_engine.read(kGet.size());
+  Peer asks = come(2);
+  Peer silent = come(3);
+  // It came before the silent one, and was heard of after it.
+  asks.send(kGet);
+  Peer asks_engine = raw.accept();
+  asks_engine.read(kGet.size());
+  asks_engine.send(kOk);
+  asks.read(kOk.size());
+  Peer last = come(4);
+  const Peer one_more = Peer::connect(publisher.port());
+  EXPECT_EQ(silent.read_to_end(), "");
+  EXPECT_EQ(silent.end(), 0);
+  const Peer another = Peer::connect(publisher.port());
+  EXPECT_EQ(asks.read_to_end(), "");
+  EXPECT_EQ(asks.end(), 0);
+  EXPECT_EQ(publisher.connections(), 4U);
+  last.send(kGet);
+  Peer last_engine = raw.accept();
+  EXPECT_EQ(last_engine.read(kGet.size()), kGet);
+  busy_engine.send(kOk);
+  EXPECT_EQ(busy.read(kOk.size()), kOk);
+  EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
+      "fo: warning: keep an idle client on '127.0.0.1:0': "));
+}
+
+TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.connections = 1;
+  TestPublisher publisher(raw.target(), limits);
+  Peer busy = Peer::connect(publisher.port());
+  busy.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  testing::internal::CaptureStderr();
+  Peer waits = Peer::connect(publisher.port());
+  waits.send(kGet);
+  engine.send(kOk);
+  EXPECT_EQ(busy.read(kOk.size()), kOk);
+  engine = raw.accept();
+  EXPECT_EQ(engine.read(kGet.size()), kGet);
+  EXPECT_EQ(busy.read_to_end(), "");
+  EXPECT_EQ(busy.end(), 0);
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Publishing, ASlowReaderGetsItsWholeAnswer) {
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.half_open = milliseconds(20);
+  TestPublisher publisher(raw.target(), limits);
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int few = 4096;
+  ASSERT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &few, sizeof few), 0);
+  Peer::connect(fd.get(), publisher.port());
+  Peer client(std::move(fd));
+  client.send("GET / HTTP/1.0\r\n\r\n");
+  Peer engine = raw.accept();
+  engine.read_until("\r\n\r\n");
+  const std::string answer = "HTTP/1.0 200 OK\r\n\r\n" + random_bytes(30000);
+  engine.send(answer);
+  engine.close();
+  await([&] { return publisher.connections() == 0; });
+  EXPECT_TRUE(client.read_to_end() == answer);
+  EXPECT_EQ(client.end(), 0);
+}
+
 TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
   boost::asio::io_context io;
   const auto make = [&](const std::string& address, const std::string& target) {
@@ -508,6 +604,7 @@ TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
 }
 
 TEST_F(Publishing, OutlivesAWantOfDescriptors) {
+  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
   const std::uint16_t port = publisher.port();
@@ -526,6 +623,72 @@ TEST_F(Publishing, OutlivesAWantOfDescriptors) {
     client.send(kGet);
     EXPECT_TRUE(client.read_until("\r\n\r\nA").ends_with("\r\n\r\nA"));
   }
+}
+
+/// While it lives, this process can open no descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    const rlimit none{static_cast<rlim_t>(next.get()), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
+  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  const std::uint16_t port = publisher.port();
+  Peer client = Peer::connect(port);
+  await([&] { return publisher.connections() == 1; });
+  Peer late(UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  testing::internal::CaptureStderr();
+  {
+    const NoDescriptors none;
+    client.send(kGet);
+    await([&] { return publisher.busy() == 1; });
+    Peer::connect(late.fd(), port);
+    late.send(kGet);
+  }
+  for (int i = 0; i < 2; ++i) {
+    Peer engine = raw.accept();
+    EXPECT_EQ(engine.read(kGet.size()), kGet);
+    engine.send(kOk);
+    engine.close();
+  }
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_EQ(late.read(kOk.size()), kOk);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.starts_with("fo: warning: connect to engine '" + raw.target() +
+                               "': Too many open files\n"))
+      << said;
+}
+
+TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
+  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.connect = milliseconds(50);
+  TestPublisher publisher(raw.target(), limits);
+  Peer client = Peer::connect(publisher.port());
+  await([&] { return publisher.connections() == 1; });
+  testing::internal::CaptureStderr();
+  {
+    const NoDescriptors none;
+    client.send(kGet);
+    client.read_to_end();
+    EXPECT_EQ(client.end(), ECONNRESET);
+  }
+  EXPECT_EQ(publisher.connections(), 0U);
+  testing::internal::GetCapturedStderr();
 }
 
 TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
@@ -670,6 +833,139 @@ TEST_F(Publishing, TheDeadlineCutsWhatIsInFlight) {
   engine.read_to_end();
   EXPECT_EQ(engine.end(), ECONNRESET);
   EXPECT_EQ(publisher.take().clients.size(), 1U);
+}
+
+TEST_F(Publishing, ASecondDrainCutsNothing) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  std::future<bool> first = publisher.drain();
+  std::future<bool> second = publisher.drain(Deadline::never());
+  EXPECT_FALSE(is_done(first));
+  EXPECT_FALSE(is_done(second));
+  EXPECT_EQ(publisher.busy(), 1U);
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+  EXPECT_EQ(publisher.take().clients.size(), 1U);
+}
+
+TEST_F(Publishing, TheFirstDeadlineCutsForAllDrains) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  std::future<bool> first = publisher.drain(Deadline::never());
+  EXPECT_FALSE(publisher.drain(Deadline::after(milliseconds(20))).get());
+  EXPECT_FALSE(first.get());
+  client.read_to_end();
+  EXPECT_EQ(client.end(), ECONNRESET);
+}
+
+TEST_F(Publishing, DrainingDoesNotWaitForClientsThatStayAfterTheirLastAnswer) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  for (const char* request :
+       {"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
+    Peer client = Peer::connect(publisher.port());
+    client.send(request);
+    Peer engine = raw.accept();
+    engine.read_until("\r\n\r\n");
+    engine.send(kOk);
+    engine.close();
+    EXPECT_EQ(client.read_to_end(), kOk);
+    EXPECT_EQ(publisher.connections(), 1U);
+    EXPECT_TRUE(publisher.drain(Deadline::after(seconds(5))).get());
+    EXPECT_EQ(publisher.connections(), 0U);
+    client.finish();
+    EXPECT_EQ(client.read_to_end(), "");
+    EXPECT_EQ(client.end(), 0);
+    publisher.resume();
+  }
+}
+
+TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  const std::uint16_t port = publisher.port();
+  Peer silent = Peer::connect(port);
+  Peer idle = Peer::connect(port);
+  idle.send(kGet);
+  Peer idle_engine = raw.accept();
+  idle_engine.read(kGet.size());
+  idle_engine.send(kOk);
+  idle.read(kOk.size());
+  Peer client = Peer::connect(port);
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  await([&] { return publisher.connections() == 3 && publisher.busy() == 1; });
+  std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
+  for (Peer* closed : {&silent, &idle, &idle_engine}) {
+    EXPECT_EQ(closed->read_to_end(), "");
+    EXPECT_EQ(closed->end(), 0);
+  }
+  const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(Peer::try_connect(late.get(), port), ECONNREFUSED);
+  EXPECT_FALSE(is_done(drained));
+  // What it asks next is not answered, and costs it no byte of this answer.
+  client.send(kGet);
+  engine.send(kOk);
+  EXPECT_EQ(client.read_to_end(), kOk);
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_TRUE(drained.get());
+  const PublishedSockets left = publisher.take();
+  EXPECT_FALSE(left.listener);
+  EXPECT_TRUE(left.clients.empty());
+}
+
+TEST_F(Publishing, DrainingForNobodyAnswersWhoHasAskedBefore) {
+  const test::TempDir folder;
+  const std::string path = folder.path("engine.sock");
+  const UniqueFd listener = os::listen_unix(path, 0600, 0);
+  const UniqueFd before_us = os::connect_unix(path, soon());
+  TestPublisher publisher(path);
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  await([&] { return publisher.busy() == 1; });
+  std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
+  const UniqueFd first(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  pollfd ready{listener.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
+  Peer engine(UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  EXPECT_EQ(engine.read(kGet.size()), kGet);
+  engine.send(kOk);
+  EXPECT_EQ(client.read_to_end(), kOk);
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_TRUE(drained.get());
+}
+
+// A switchover that becomes an end.
+TEST_F(Publishing, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target());
+  Peer idle = Peer::connect(publisher.port());
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet);
+  Peer engine = raw.accept();
+  engine.read(kGet.size());
+  await([&] { return publisher.connections() == 2; });
+  std::future<bool> first = publisher.drain();
+  idle.send(kGet);
+  std::future<bool> second = publisher.drain(soon(), Successor::kNone);
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_EQ(idle.end(), 0);
+  engine.send(kOk);
+  EXPECT_EQ(client.read_to_end(), kOk);
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
 }
 
 TEST_F(Publishing, DropsDrainedClientsThatLeave) {

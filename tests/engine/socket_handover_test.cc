@@ -250,8 +250,14 @@ TEST_F(SocketHandover, AKilledTakerLeavesAllWithTheGiver) {
 
 TEST_F(SocketHandover, ASilentTakerDoesNotOutliveTheDeadline) {
   PublishedSockets sockets = make_sockets(3);
-  std::future<bool> given = offer(sockets, Deadline::after(milliseconds(200)));
-  const UniqueFd silent = connect();
+  boost::asio::io_context io;
+  auto given =
+      boost::asio::co_spawn(io, offer_sockets(path_, sockets, Deadline::after(milliseconds(50))),
+                            boost::asio::use_future);
+  // The loop stands still until the taker is there: the deadline can't come first.
+  while (!std::filesystem::exists(path_)) io.run_one();
+  const UniqueFd silent = os::connect_unix(path_, soon());
+  io.run();
   EXPECT_FALSE(given.get());
   EXPECT_EQ(sockets.clients.size(), 3U);
 }
