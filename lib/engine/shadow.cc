@@ -171,13 +171,7 @@ class Shadow {
       failure.emplace(ExitStatus::kSoftware, error.what());
     }
     if (!failure) co_return;
-    // An engine that died tells more than that it does not answer.
-    const Deadline patience = Deadline::after(kTimeToDie);
-    while (failure->status() == ExitStatus::kUnavailable && engine_ != 0 && !ending_ &&
-           !patience.expired()) {
-      co_await changed_.wait(patience);
-    }
-    fail(std::move(*failure));
+    co_await fail_after_death(std::move(*failure));
   }
 
   awaitable<void> serve_alone() {
@@ -614,12 +608,14 @@ class Shadow {
   }
 
   awaitable<void> keep_watching() {
+    std::optional<Error> failure;
     try {
       co_await watch_engine();
     } catch (const Ended&) {
     } catch (const Error& error) {
-      fail(error);
+      failure = error;
     }
+    if (failure) co_await fail_after_death(std::move(*failure));
   }
 
   awaitable<void> wait_for_signals() {
@@ -650,6 +646,16 @@ class Shadow {
   void fail(Error error) {
     const int status = base::to_int(error.status());
     end({status, std::move(error), false, Deadline::never()});
+  }
+
+  // An engine that died tells more than that it does not answer.
+  awaitable<void> fail_after_death(Error failure) {
+    const Deadline patience = Deadline::after(kTimeToDie);
+    while (failure.status() == ExitStatus::kUnavailable && engine_ != 0 && !ending_ &&
+           !patience.expired()) {
+      co_await changed_.wait(patience);
+    }
+    fail(std::move(failure));
   }
 
   void lose(const lock::Loss& loss) {
