@@ -29,16 +29,17 @@ steady_timer::time_point time_of(const base::Deadline& deadline) {
 }  // namespace
 
 awaitable<void> Event::wait(base::Deadline deadline) {
-  steady_timer limit(timer_.get_executor());
+  const std::shared_ptr<steady_timer> timer = timer_;
+  steady_timer limit(timer->get_executor());
   if (!deadline.is_never()) {
     limit.expires_at(time_of(deadline));
     // Wakes the others, too: they look, and wait again.
-    limit.async_wait([this](const boost::system::error_code& error) {
-      if (!error) notify();
+    limit.async_wait([timer](const boost::system::error_code& error) {
+      if (!error) timer->cancel();
     });
   }
   boost::system::error_code ignored;
-  co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
 awaitable<void> pause(base::Duration duration) {

@@ -4,6 +4,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <memory>
 
 #include "base/deadline.h"
 
@@ -13,13 +14,15 @@ namespace fo::engine {
 class Event {
  public:
   explicit Event(const boost::asio::any_io_executor& executor)
-      : timer_(executor, boost::asio::steady_timer::time_point::max()) {}
-  void notify() { timer_.cancel(); }
+      : timer_(std::make_shared<boost::asio::steady_timer>(
+            executor, boost::asio::steady_timer::time_point::max())) {}
+  void notify() { timer_->cancel(); }
   /// Until notify() or `deadline`.
   boost::asio::awaitable<void> wait(base::Deadline deadline = base::Deadline::never());
 
  private:
-  boost::asio::steady_timer timer_;
+  // A deadline that passes as this object goes has it for a moment longer.
+  std::shared_ptr<boost::asio::steady_timer> timer_;
 };
 
 boost::asio::awaitable<void> pause(base::Duration duration);
