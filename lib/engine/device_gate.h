@@ -30,6 +30,8 @@ class DeviceGate {
   /// `deadline` passes, and what lock::GpuMemory::ask throws.
   boost::asio::awaitable<bool> wait(base::Deadline deadline);
 
+  /// The sizes, device by device; 0: nothing is waited for.
+  [[nodiscard]] const std::vector<base::ByteCount>& wanted() const { return wanted_; }
   /// Nothing is to be found out: the sizes were given, or the engine gave something back already.
   [[nodiscard]] bool is_known() const;
 

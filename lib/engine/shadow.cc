@@ -777,6 +777,7 @@ class Shadow {
         {"pid", ::getpid()},       {"engine_pid", nullptr},       {"generation", nullptr},
         {"switching", switching_}, {"url", options_.driver.url},  {"publish", nullptr},
         {"port", nullptr},         {"gms", json::array()},        {"last_failover", nullptr}};
+    object["gpu_free"] = gate_.wanted();
     if (port_ != 0) object["port"] = port_;
     if (engine_ != 0) object["engine_pid"] = engine_;
     if (grant_) object["generation"] = grant_->generation;

@@ -44,6 +44,10 @@ class FakeDriver : public EngineDriver {
   awaitable<void> sleep(Deadline, SleepMode) override { co_return; }
   awaitable<void> wake(Deadline) override { co_return; }
   awaitable<std::optional<bool>> is_idle(Deadline) override { co_return std::nullopt; }
+  awaitable<std::optional<double>> progress(Deadline) override {
+    if (generated) *generated += each_time;
+    co_return generated;
+  }
 
   std::deque<Answer> health;
   std::deque<Answer> proofs;
@@ -51,6 +55,8 @@ class FakeDriver : public EngineDriver {
   int proven = 0;
   bool hangs = false;
   bool mute = false;
+  std::optional<double> generated;
+  double each_time = 0;
   Event released;
 
  private:
@@ -82,6 +88,7 @@ class MonitorTest : public test::FdCounting {
     boost::asio::co_spawn(loop_.io(), run(this), boost::asio::detached);
   }
   static awaitable<void> run(MonitorTest* self) {
+    co_await self->monitor_->begin();
     const std::string verdict = co_await self->monitor_->run();
     self->ended_ = verdict;
   }
@@ -160,15 +167,27 @@ TEST_F(MonitorTest, GenerationsThatFailEndItBehindAHealthyCheck) {
   EXPECT_EQ(driver_.proven, 4);
 }
 
-TEST_F(MonitorTest, AGenerationThatFailedIsTriedAgainAtOnce) {
+TEST_F(MonitorTest, AGenerationThatFailedIsTriedAgainAfterTheNextHealthCheck) {
   // Were each of them waited for, it would end after the test's time.
   options_.prove_interval = 400ms;
-  options_.health_interval = 1h;
   options_.failures = 100;
   driver_.proofs = std::deque<Answer>(100, "hangs");
   start();
   EXPECT_EQ(verdict(), "hangs");
   EXPECT_EQ(driver_.proven, 100);
+}
+
+TEST_F(MonitorTest, AnEngineThatGeneratesForOthersHasNotHung) {
+  options_.prove_interval = 1ms;
+  driver_.mute = true;
+  driver_.generated = 1;
+  driver_.each_time = 1;
+  start();
+  after_rounds(20);
+  EXPECT_FALSE(ended_);
+  EXPECT_TRUE(facts().engine_ready);
+  driver_.each_time = 0;
+  EXPECT_EQ(verdict(), "mute");
 }
 
 TEST_F(MonitorTest, FailuresOfOneKindAreNotCountedWithTheOther) {
