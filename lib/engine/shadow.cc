@@ -206,9 +206,10 @@ class Shadow {
     const lock::FailoverLock::Result result = co_await acquire();
     check_alive();
     if (result.is_new_file && engine_ != 0) {
-      throw Error(ExitStatus::kProtocol,
-                  "acquire lock " + base::quoted(lock_->path()) +
-                      ": the file was replaced, and the engine has the old one");
+      // It would not keep the lock if we were killed; the gate is what is left then.
+      os::log(os::LogLevel::kWarning,
+              "lock {}: the file was replaced, and the engine has the old one",
+              base::quoted(lock_->path()));
     }
     grant_ = result.grant;
     phases_.clear();
