@@ -8,14 +8,14 @@ setup() {
   fo_setup
 }
 
-@test "the demo fails over twice with the same tokens" {
+@test "the demo fails over twice and hands over once, with the same tokens" {
   run -0 env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
   local answers
   answers=$(grep '^engine [01] answers: ' <<<"$output" | cut -d : -f 2)
-  [ "$(wc -l <<<"$answers")" -eq 3 ]
+  [ "$(wc -l <<<"$answers")" -eq 4 ]
   [ "$(sort -u <<<"$answers" | wc -l)" -eq 1 ]
   [ "$(grep -c '^  first token  ' <<<"$output")" -eq 2 ]
-  [ "${lines[-1]}" = "Two failovers, the same tokens each time, all memory given back." ]
+  [ "${lines[-1]}" = "Two failovers and a switchover, the same tokens each time, all memory given back." ]
 }
 
 @test "the demo, asked to end in the middle, ends all it started" {
