@@ -16,16 +16,6 @@ using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
 
-namespace {
-
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  const std::size_t end = text.rfind('\n');
-  return one_line(end == std::string_view::npos ? text : text.substr(end + 1));
-}
-
-}  // namespace
-
 CommandDriver::CommandDriver(const DriverOptions& options, Children& children,
                              std::unique_ptr<EngineDriver> engine)
     : options_(options), children_(children), engine_(std::move(engine)) {}

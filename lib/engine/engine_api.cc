@@ -242,4 +242,9 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return one_line(text.substr(text.rfind('\n') + 1));
+}
+
 }  // namespace fo::engine

@@ -97,5 +97,7 @@ std::string reason_in(std::string_view body);
 
 /// `text`, cut at 200 bytes, blanks for its control characters.
 std::string one_line(std::string_view text);
+/// The same of the last line of what a command wrote.
+std::string last_line(std::string_view text);
 
 }  // namespace fo::engine

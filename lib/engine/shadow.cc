@@ -22,6 +22,7 @@
 #include "engine/blocking.h"
 #include "engine/children.h"
 #include "engine/device_gate.h"
+#include "engine/engine_api.h"
 #include "engine/health.h"
 #include "engine/loop.h"
 #include "engine/metrics.h"
@@ -90,12 +91,6 @@ struct Ending {
   bool graceful = false;
   Deadline kill_at = Deadline::never();
 };
-
-// What a program said last.
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  return std::string(text.substr(text.rfind('\n') + 1));
-}
 
 std::string dump(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -315,8 +310,6 @@ class Shadow {
     }
     const Deadline taken_by = Deadline::after(kTimeToTake);
     while (!taken_by.expired()) {
-      const bool may_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
-      check_alive();
       std::function<std::optional<std::string>()> ask = [lock = options_.lock] {
         try {
           return lock::find_owner(lock, lock::kGlanceTime);
@@ -326,7 +319,12 @@ class Shadow {
       };
       const auto owner = co_await run_blocking<std::optional<std::string>>(std::move(ask));
       check_alive();
-      if (owner.value_or(options_.id) != options_.id || (!owner && !may_be_taken)) break;
+      if (owner.value_or(options_.id) != options_.id) break;
+      if (!owner) {
+        const bool may_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+        check_alive();
+        if (!may_be_taken) break;
+      }
       co_await pause(kAskAgain);
       check_alive();
     }
@@ -878,10 +876,7 @@ class Shadow {
 
   static std::string address_of(const std::string& url) {
     const http::Url parsed = http::parse_url(url);
-    if (!parsed.socket_path.empty()) return parsed.socket_path;
-    const bool is_v6 = parsed.address.host.find(':') != std::string::npos;
-    return (is_v6 ? "[" + parsed.address.host + "]" : parsed.address.host) + ":" +
-           std::to_string(parsed.address.port);
+    return parsed.socket_path.empty() ? http::to_string(parsed.address) : parsed.socket_path;
   }
 
   const ShadowOptions& options_;

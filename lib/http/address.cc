@@ -57,6 +57,11 @@ Address parse_address(std::string_view text) {
   return parse_authority(text, std::nullopt, "address " + quoted(text));
 }
 
+std::string to_string(const Address& address) {
+  const bool is_v6 = address.host.find(':') != std::string::npos;
+  return (is_v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
+}
+
 Url parse_url(std::string_view text) {
   const std::string what = "URL " + quoted(text);
   // What could end the request line early must not get into it.

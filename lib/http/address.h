@@ -17,6 +17,9 @@ struct Address {
 /// "127.0.0.1:8000", "[::1]:0", "localhost:8000". Throws Error(kUsage).
 Address parse_address(std::string_view text);
 
+/// As parse_address reads it: an IPv6 address in brackets.
+std::string to_string(const Address& address);
+
 struct Url {
   /// The Unix socket; empty for TCP.
   std::string socket_path;

@@ -142,9 +142,7 @@ class Fetch {
     if (!url_.socket_path.empty()) {
       text += "localhost";
     } else {
-      const bool is_v6 = url_.address.host.find(':') != std::string::npos;
-      text += is_v6 ? "[" + url_.address.host + "]" : url_.address.host;
-      text += ":" + std::to_string(url_.address.port);
+      text += to_string(url_.address);
     }
     text += "\r\n";
     for (const auto& [name, value] : options_.headers) text += name + ": " + value + "\r\n";

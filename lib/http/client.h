@@ -1,5 +1,6 @@
-// One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for probes,
-// health checks and tests. A new connection each time; no TLS, no redirects, no name look-up.
+// One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for
+// probes, health checks and tests. A new connection each time; no TLS, no redirects, no name
+// look-up.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "http/address.h"
 #include "os/log.h"
 #include "os/signals.h"
 #include "refengine/api.h"
@@ -57,10 +58,6 @@ std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelC
     ranks.push_back(std::move(rank));
   }
   return ranks;
-}
-
-std::string url_host(const std::string& host) {
-  return host.find(':') == std::string::npos ? host : "[" + host + "]";
 }
 
 // Lives on one loop; whatever waits in it is destroyed with the loop, after it.
@@ -122,9 +119,10 @@ class Engine {
     http::ServerLimits limits;
     limits.body_bytes = kMostBody;
     server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
-    const std::string host = url_host(options_.host);
-    ready_.port = server_->listen(host + ":" + std::to_string(options_.port));
-    ready_.address = host + ":" + std::to_string(ready_.port);
+    http::Address address{options_.host, options_.port};
+    ready_.port = server_->listen(http::to_string(address));
+    address.port = ready_.port;
+    ready_.address = http::to_string(address);
     ready_.listening_seconds = since_start(os::monotonic_seconds());
     json event = make_event("listening");
     event["address"] = ready_.address;
