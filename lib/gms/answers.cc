@@ -57,8 +57,9 @@ bool in_prefix(const Metadata& metadata, Metadata::const_iterator at, std::strin
 Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
   MetadataDumpResponse page;
   std::size_t size = 0;
-  auto at = wanted.after < wanted.prefix ? metadata.lower_bound(wanted.prefix)
-                                         : metadata.upper_bound(wanted.after);
+  const bool from_the_start = wanted.after.empty() || wanted.after < wanted.prefix;
+  auto at =
+      from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
   for (; in_prefix(metadata, at, wanted.prefix); ++at) {
     size += at->first.size() + at->second.value.size();
     if (size > kMetadataPage && !page.entries.empty()) break;

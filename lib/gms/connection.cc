@@ -2,7 +2,8 @@
 
 #include <poll.h>
 
-#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
@@ -16,32 +17,31 @@
 namespace fo::gms {
 
 namespace asio = boost::asio;
-using Wait = asio::posix::descriptor_base;
+
+namespace {
+
+constexpr std::size_t kChunk = 64 * 1024;
+
+}  // namespace
 
 Connection::Connection(asio::io_context& io, base::UniqueFd socket)
-    : socket_(io, socket.release()), timer_(io) {}
+    : socket_(io, socket.release()),
+      timer_(io),
+      chunk_(std::make_unique_for_overwrite<char[]>(kChunk)) {}
 
-Connection::Fill Connection::fill() {
+// A plain read: descriptors that come along are dropped by the kernel.
+asio::awaitable<bool> Connection::fill() {
   if (consumed_ > 0) {
     buffer_.erase(0, consumed_);
     consumed_ = 0;
   }
-  std::array<std::byte, 64 * 1024> chunk;
-  std::vector<base::UniqueFd> unwanted;
-  const std::ptrdiff_t got = os::receive_with_fds(socket_.native_handle(), chunk, unwanted);
-  if (got == -EAGAIN) return Fill::kEmpty;
-  if (got <= 0) {
-    gone_ = true;
-    return Fill::kGone;
-  }
-  buffer_.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
-  return Fill::kData;
-}
-
-asio::awaitable<bool> Connection::wait(Wait::wait_type type) {
   boost::system::error_code ec;
-  co_await socket_.async_wait(type, asio::redirect_error(asio::use_awaitable, ec));
-  co_return !ec && socket_.is_open();
+  const std::size_t got = co_await socket_.async_read_some(
+      asio::buffer(chunk_.get(), kChunk), asio::redirect_error(asio::use_awaitable, ec));
+  if (ec == asio::error::operation_aborted || !socket_.is_open()) co_return false;
+  if (ec) gone_ = true;
+  buffer_.append(chunk_.get(), got);
+  co_return !ec;
 }
 
 void Connection::arm(base::Duration timeout) {
@@ -79,10 +79,8 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
       }
     }
     if (gone_ || !socket_.is_open()) break;
-    if (fill() == Fill::kEmpty) {
-      const bool readable = co_await wait(Wait::wait_read);
-      if (!readable) break;
-    }
+    const bool filled = co_await fill();
+    if (!filled) break;
   }
   if (timeout) disarm();
   co_return body;
@@ -109,7 +107,10 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
       timer_runs = true;
       arm(timeout);
     }
-    if (!co_await wait(Wait::wait_write)) break;
+    boost::system::error_code ec;
+    co_await socket_.async_wait(asio::posix::descriptor_base::wait_write,
+                                asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) break;
   }
   if (timer_runs) disarm();
   co_return bytes.empty();
@@ -118,10 +119,8 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
 asio::awaitable<void> Connection::watch_hangup() {
   watching_ = true;
   while (watching_ && !gone_ && socket_.is_open()) {
-    if (fill() == Fill::kEmpty) {
-      const bool readable = co_await wait(Wait::wait_read);
-      if (!readable) break;
-    }
+    const bool filled = co_await fill();
+    if (!filled) break;
     if (buffer_.size() > kMaxRequestFrame + kPrefixSize) gone_ = true;
   }
 }

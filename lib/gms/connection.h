@@ -48,17 +48,18 @@ class Connection {
   void close();
 
  private:
-  enum class Fill { kData, kEmpty, kGone };
-  Fill fill();
+  /// Waits for bytes; false when there will be none, or the wait was ended.
+  boost::asio::awaitable<bool> fill();
   /// Closes the connection after `timeout`, unless disarmed before.
   void arm(base::Duration timeout);
   void disarm();
-  boost::asio::awaitable<bool> wait(boost::asio::posix::descriptor_base::wait_type type);
 
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
   /// Which arming of the timer counts. Shared, to tell also that the connection is no more.
   std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
+  /// Where reads go; most of it is never touched.
+  std::unique_ptr<char[]> chunk_;
   std::string buffer_;
   std::size_t consumed_ = 0;
   bool gone_ = false;
