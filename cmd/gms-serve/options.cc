@@ -34,6 +34,8 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("WHAT");
   app.add_option("--restore", serve.restore, "give a server that has nothing this snapshot")
       ->type_name("DIR");
+  app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
+      ->type_name("HOST:PORT");
   cli::add_duration(app, "--alloc-retry-interval", serve.alloc_retry_interval,
                     "between tries when the device is out of memory");
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,

@@ -140,7 +140,9 @@ class Answers {
 }  // namespace
 
 Reply refuse(const Refusal& refusal) {
-  return reply(ErrorResponse{refusal.error, base::to_int(refusal.code)});
+  Reply answer = reply(ErrorResponse{refusal.error, base::to_int(refusal.code)});
+  answer.refused = true;
+  return answer;
 }
 
 Reply answer_stranger(const ServerModel& model, const Request& request) {

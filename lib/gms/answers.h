@@ -27,6 +27,8 @@ struct Reply {
   std::vector<base::UniqueFd> fds;
   /// The server closes the connection after the answer.
   bool last = false;
+  /// It is an error_response.
+  bool refused = false;
 };
 
 template <typename Message>

@@ -139,6 +139,17 @@ ServerState ServerModel::state() const {
   return ServerState::kEmpty;
 }
 
+std::size_t ServerModel::sessions(Grant grant) const {
+  if (grant == Grant::kRo) return readers_;
+  return static_cast<std::size_t>(std::count_if(
+      granted_.begin(), granted_.end(), [&](const auto& one) { return one.second == grant; }));
+}
+
+std::size_t ServerModel::waiting(LockType type) const {
+  return static_cast<std::size_t>(std::count_if(
+      waiting_.begin(), waiting_.end(), [&](const Waiting& one) { return one.type == type; }));
+}
+
 GetLockStateResponse ServerModel::lock_state() const {
   GetLockStateResponse answer;
   answer.state = to_string(state());
