@@ -88,16 +88,19 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
   co_return body;
 }
 
-asio::awaitable<bool> Connection::write_frame(std::string_view frame, base::UniqueFd fd,
+asio::awaitable<bool> Connection::write_frame(std::string_view frame,
+                                              std::vector<base::UniqueFd> fds,
                                               base::Duration timeout) {
   std::span<const std::byte> bytes = std::as_bytes(std::span(frame));
-  const int raw_fd = fd.get();
+  std::vector<int> numbers;
+  numbers.reserve(fds.size());
+  for (const base::UniqueFd& fd : fds) numbers.push_back(fd.get());
   bool timer_runs = false;
   while (!bytes.empty() && socket_.is_open()) {
-    const std::span<const int> fds(&raw_fd, fd.valid() ? 1 : 0);
-    const std::ptrdiff_t sent = os::send_with_fds(socket_.native_handle(), bytes, fds);
+    const std::ptrdiff_t sent = os::send_with_fds(socket_.native_handle(), bytes, numbers);
     if (sent >= 0) {
-      fd.reset();
+      fds.clear();
+      numbers.clear();
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
       continue;
     }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "base/units.h"
@@ -27,9 +28,9 @@ class Connection {
   boost::asio::awaitable<std::optional<std::string_view>> read_frame(
       std::optional<base::Duration> timeout);
 
-  /// Sends a whole frame, `fd` (if valid) with its first byte. False when the client is gone or
-  /// did not take it within `timeout`.
-  boost::asio::awaitable<bool> write_frame(std::string_view frame, base::UniqueFd fd,
+  /// Sends a whole frame, `fds` with its first byte. False when the client is gone or did not take
+  /// it within `timeout`.
+  boost::asio::awaitable<bool> write_frame(std::string_view frame, std::vector<base::UniqueFd> fds,
                                            base::Duration timeout);
 
   /// Returns when the client is gone or `stop` is called; reads ahead what comes meanwhile (a

@@ -9,6 +9,12 @@
 
 namespace fo::gms {
 
+/// What happens when a server dies of a signal.
+enum class OnCrash {
+  kRestart,  // it is started again with the layout it had published, until it happens too often
+  kExit,     // everything ends
+};
+
 struct ServeConfig {
   /// As cuda::Driver::open takes it.
   std::string driver = "auto";
@@ -22,13 +28,17 @@ struct ServeConfig {
   int ready_fd = -1;
   base::Duration alloc_retry_interval = std::chrono::milliseconds(500);
   base::Duration alloc_retry_timeout = std::chrono::seconds(60);
+  OnCrash on_crash = OnCrash::kRestart;
+  /// A snapshot's folder, or one with a folder device-N for each device: what a server that begins
+  /// with nothing gets. Empty for none.
+  std::string restore;
 };
 
-/// Serves until SIGTERM, SIGINT or SIGHUP (returns 0), or until the first server ends: then ends
-/// the rest and returns that one's exit status. A bundle leaves links by device number beside its
-/// sockets and the file gms-ready while all servers answer; nothing of that stays when it ends.
-/// Errors: kCannotCreate for a socket that another server serves, kUnavailable for a driver or
-/// device that is not there, kUsage for a socket path that is too long.
+/// Serves until SIGTERM, SIGINT or SIGHUP (returns 0), or until a server ends that is not started
+/// again: then ends the rest and returns that one's exit status. A bundle leaves links by device
+/// number beside its sockets and the file gms-ready while all servers answer; nothing of that stays
+/// when it ends. Errors: kCannotCreate for a socket that another server serves, kUnavailable for a
+/// driver or device that is not there, kUsage for a socket path that is too long.
 int serve(const ServeConfig& config);
 
 }  // namespace fo::gms

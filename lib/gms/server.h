@@ -1,15 +1,17 @@
 // One GPU memory server: one device and tag, its clients, its layout. An event loop in the calling
-// thread holds all state; CUDA calls, which may stall, run on a thread of their own.
+// thread holds all state.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
+#include "gms/vault.h"
 
 namespace fo::gms {
 
@@ -27,6 +29,10 @@ struct ServerConfig {
   base::Duration alloc_retry_timeout = std::chrono::seconds(60);
   /// More clients than this wait in the socket's backlog.
   std::size_t max_connections = 4096;
+  /// This server's end of its vault, where the parent keeps layouts over a crash; invalid for none.
+  base::UniqueFd vault;
+  /// What the vault has kept of the server before this one.
+  std::optional<Deposit> deposit;
 };
 
 /// Serves until `stop_fd` is readable: then lets all clients go and returns. `on_ready` is called

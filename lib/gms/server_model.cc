@@ -103,19 +103,25 @@ std::optional<Grant> ServerModel::grant_of(SessionId session) const {
   return found == granted_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void ServerModel::seal() {
-  hash_ = layout_hash(layout_);
+void ServerModel::seal(std::string hash) {
+  hash_ = std::move(hash);
   stage_ = Stage::kSealed;
   for (auto& [session, grant] : granted_) grant = Grant::kRwData;  // a writer is alone
   add_event("layout_committed", layout_.allocations().size());
 }
 
-void ServerModel::publish() {
-  hash_ = layout_hash(layout_);
+void ServerModel::publish(std::string hash) {
+  hash_ = std::move(hash);
   stage_ = Stage::kPublished;
   granted_.clear();
   has_writer_ = false;
   add_event("committed");
+}
+
+void ServerModel::restore(Layout layout, std::string hash, bool published) {
+  layout_ = std::move(layout);
+  hash_ = std::move(hash);
+  stage_ = published ? Stage::kPublished : Stage::kSealed;
 }
 
 void ServerModel::drop_layout() {

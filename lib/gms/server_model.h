@@ -58,10 +58,13 @@ class ServerModel {
   /// What the session holds now; nullopt while it waits.
   [[nodiscard]] std::optional<Grant> grant_of(SessionId session) const;
 
-  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session.
-  void seal();
+  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session. `hash` is the
+  /// layout's.
+  void seal(std::string hash);
   /// Publishes the layout; its writer's session is over. Only for the kRw session.
-  void publish();
+  void publish(std::string hash);
+  /// The layout of a server that died, sealed or published. Only before the first client.
+  void restore(Layout layout, std::string hash, bool published);
 
   [[nodiscard]] ServerState state() const;
   [[nodiscard]] GetLockStateResponse lock_state() const;

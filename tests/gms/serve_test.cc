@@ -67,8 +67,8 @@ TEST_F(Bundle, OnlyTheDevicesAndTagsAskedFor) {
   EXPECT_EQ(names().size(), 4u);
 }
 
-TEST_F(Bundle, FirstServerToDieEndsTheRestAndGivesItsStatus) {
-  GmsProcess bundle({"--socket-dir", dir_});
+TEST_F(Bundle, FirstServerToDieEndsTheRestAndGivesItsStatusOnRequest) {
+  GmsProcess bundle({"--socket-dir", dir_, "--on-crash", "exit"});
   ASSERT_TRUE(bundle.is_ready());
   const std::vector<pid_t> children = children_of(bundle.child().pid());
   ASSERT_EQ(children.size(), 4u);
