@@ -32,7 +32,8 @@ using Answers =
          CommitLayoutResponse, AllocateResponse, FreeAllocationResponse, MetadataPutResponse,
          MetadataDeleteResponse, ExportAllocationResponse, GetAllocationResponse,
          ListAllocationsResponse, MetadataGetResponse, MetadataListResponse, GetLockStateResponse,
-         GetAllocationStateResponse, GetMemoryLayoutHashResponse, ErrorResponse>;
+         GetAllocationStateResponse, GetMemoryLayoutHashResponse, ErrorResponse,
+         ExportLayoutResponse, MetadataDumpResponse, AllocateManyResponse, MetadataPutManyResponse>;
 
 // What decodes is encoded as a frame that decodes to the same, and to nothing when it is cut.
 template <typename Message>

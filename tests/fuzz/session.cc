@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "fuzz.h"
+#include "gms/answers.h"
+#include "gms/layout_record.h"
 #include "gms/server_model.h"
 
 namespace fo::gms {
@@ -22,7 +24,7 @@ constexpr base::ByteCount kGranule = 4096;
 class Server {
  public:
   void step(fuzz::Input& input) {
-    switch (input.below(12)) {
+    switch (input.below(14)) {
       case 0:
       case 1:
         arrive(input);
@@ -52,8 +54,14 @@ class Server {
       case 10:
         seal();
         break;
-      default:
+      case 11:
         publish();
+        break;
+      case 12:
+        ask_anything(input);
+        break;
+      default:
+        crash();
     }
     check_state();
   }
@@ -258,36 +266,131 @@ class Server {
     std::erase_if(metadata_, [&](const auto& entry) { return entry.second.allocation_id == id; });
   }
 
-  void put(fuzz::Input& input) {
-    const std::string id = any_id(input);
-    const std::string key(input.text(input.below(3)));
-    const auto offset = static_cast<std::int64_t>(input.number());
-    const std::string value(input.text(input.below(8)));
-    if (writer() == nullptr) return;
-    const Piece* piece = find(id);
-    auto expected = Layout::PutResult::kUnknownAllocation;
-    if (piece != nullptr) {
-      const bool is_inside = offset >= 0 && std::cmp_less(offset, piece->aligned_size);
-      expected = is_inside ? Layout::PutResult::kDone : Layout::PutResult::kOffsetOutOfRange;
+  // What the server says to a request, which went through frames both ways; nullopt for a refusal.
+  template <typename Answer>
+  std::optional<Answer> ask(Grant grant, const auto& request) {
+    Request asked = decode_request(std::string_view(encode_frame(request)).substr(kPrefixSize));
+    try {
+      check_allowed(asked, grant);
+      const std::optional<Reply> answer = answer_from_state(model_, asked);
+      require(answer.has_value(), "the state is enough for an answer");
+      require(answer->fds.empty() && !answer->last, "an answer from the state is only a frame");
+      return decode_message<Answer>(std::string_view(answer->frame).substr(kPrefixSize));
+    } catch (const Refusal& refusal) {
+      require(!refusal.error.empty(), "a refusal has a reason");
+      return std::nullopt;
     }
-    require(model_.layout().put(key, id, offset, value) == expected, "a key points into a piece");
-    if (expected != Layout::PutResult::kDone) return;
-    metadata_[key] = {id, static_cast<base::ByteCount>(offset), value};
+  }
+
+  void put(fuzz::Input& input) {
+    MetadataPutManyRequest wanted;
+    for (std::size_t left = input.below(3) + 1; left > 0; --left) {
+      MetadataRecord& one = wanted.entries.emplace_back();
+      one.allocation_id = any_id(input);
+      one.key = input.text(input.below(3));
+      one.offset_bytes = static_cast<std::int64_t>(input.number());
+      one.value.data = input.text(input.below(8));
+    }
+    const Client* client = pick(input);
+    if (client == nullptr || !client->grant) return;
+    const auto fits = [&](const MetadataRecord& one) {
+      const Piece* piece = find(one.allocation_id);
+      return piece != nullptr && one.offset_bytes >= 0 &&
+             std::cmp_less(one.offset_bytes, piece->aligned_size);
+    };
+    const bool expected = client->grant == Grant::kRw &&
+                          std::all_of(wanted.entries.begin(), wanted.entries.end(), fits);
+    const auto answer = ask<MetadataPutManyResponse>(*client->grant, wanted);
+    require(answer.has_value() == expected, "a writer's keys that point into pieces are put");
+    if (!expected) return;
+    for (const MetadataRecord& one : wanted.entries) {
+      metadata_[one.key] = {one.allocation_id, static_cast<base::ByteCount>(one.offset_bytes),
+                            one.value.data};
+    }
   }
 
   void erase(fuzz::Input& input) {
-    const std::string key(input.text(input.below(3)));
-    if (writer() == nullptr) return;
-    require(model_.layout().erase(key) == (metadata_.erase(key) == 1), "what is there can go");
+    const MetadataDeleteRequest wanted{std::string(input.text(input.below(3)))};
+    const Client* client = pick(input);
+    if (client == nullptr || !client->grant) return;
+    const auto answer = ask<MetadataDeleteResponse>(*client->grant, wanted);
+    require(answer.has_value() == (client->grant == Grant::kRw), "only a writer deletes");
+    if (answer) require(answer->deleted == (metadata_.erase(wanted.key) == 1), "a key goes");
+  }
+
+  // What readers may ask for.
+  void ask_anything(fuzz::Input& input) {
+    const std::string prefix(input.text(input.below(3)));
+    const std::string id = any_id(input);
+    const Client* client = pick(input);
+    if (client == nullptr || !client->grant) return;
+    const Grant grant = *client->grant;
+    require(!ask<HandshakeResponse>(grant, HandshakeRequest{"ro", 0}), "one handshake is enough");
+
+    const auto keys = ask<MetadataListResponse>(grant, MetadataListRequest{prefix});
+    std::vector<std::string> expected;
+    for (const auto& [key, entry] : metadata_) {
+      if (key.starts_with(prefix)) expected.push_back(key);
+    }
+    require(keys && keys->keys == expected, "keys are listed by prefix, in order");
+    Metadata dumped;
+    const std::string after = expected.empty() ? "" : expected[expected.size() / 2];
+    const auto page = ask<MetadataDumpResponse>(grant, MetadataDumpRequest{prefix, after});
+    require(page && !page->more, "a small dump has one page");
+    for (const MetadataRecord& one : page->entries) {
+      require(one.key > after && one.key.starts_with(prefix), "a page goes on where it should");
+      require(metadata_.at(one.key) == MetadataEntry{one.allocation_id,
+                                                     static_cast<base::ByteCount>(one.offset_bytes),
+                                                     one.value.data},
+              "a key is dumped as it was put");
+    }
+
+    const Piece* piece = find(id);
+    const auto one = ask<GetAllocationResponse>(grant, GetAllocationRequest{id});
+    require(one.has_value() == (piece != nullptr), "what is there is told of");
+    require(!one || (std::cmp_equal(one->size, piece->size) && one->tag == piece->tag),
+            "an allocation is told as it was made");
+    const auto all = ask<ListAllocationsResponse>(grant, ListAllocationsRequest{std::nullopt});
+    require(all && all->allocations.size() == pieces_.size(), "all allocations are listed");
+    const ExportLayoutRequest exported{std::nullopt, static_cast<std::int64_t>(input.byte())};
+    const LayoutPage layout_page = page_of(model_.layout(), exported, 2);
+    const auto first_after = [&](std::uint64_t slot) {
+      return std::find_if(pieces_.begin(), pieces_.end(),
+                          [&](const Piece& each) { return each.slot >= slot; });
+    };
+    auto at = first_after(static_cast<std::uint64_t>(exported.first_slot));
+    for (const Allocation* each : layout_page.allocations) {
+      require(at != pieces_.end() && each->allocation_id == (at++)->id, "a page is in slot order");
+    }
+    require(layout_page.next_slot.has_value() == (at != pieces_.end()), "a page tells of the next");
+    require(!layout_page.next_slot || *layout_page.next_slot == at->slot, "the next is the next");
+  }
+
+  // The server dies and comes back with what its parent has kept.
+  void crash() {
+    ServerModel next;
+    if (stage_ == Stage::kOpen) {
+      drop_layout();
+    } else {
+      const bool published = stage_ == Stage::kPublished;
+      LayoutRecord record = decode_record(encode_record(model_.layout(), hash_, published));
+      require(record.hash == hash_ && record.published == published, "a record is faithful");
+      next.restore(std::move(record.layout), std::move(record.hash), published);
+    }
+    model_ = std::move(next);
+    clients_.clear();
+    history_.clear();
+    last_id_ = 0;
+    dropped_ = model_.layout_epoch();
   }
 
   void seal() {
     Client* client = writer();
     if (client == nullptr) return;
-    model_.seal();
+    hash_ = layout_hash(model_.layout());
+    model_.seal(hash_);
     stage_ = Stage::kSealed;
     client->grant = Grant::kRwData;
-    hash_ = layout_hash(model_.layout());
     happened("layout_committed", pieces_.size());
   }
 
@@ -295,10 +398,10 @@ class Server {
     const Client* client = writer();
     if (client == nullptr) return;
     const SessionId id = client->id;
-    model_.publish();
+    hash_ = layout_hash(model_.layout());
+    model_.publish(hash_);
     stage_ = Stage::kPublished;
     std::erase_if(clients_, [&](const Client& each) { return each.id == id; });
-    hash_ = layout_hash(model_.layout());
     happened("committed");
     model_.leave(id);  // as its connection closes
   }
