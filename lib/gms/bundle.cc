@@ -162,7 +162,9 @@ class Bundle {
     config.counters = &*server.counters;
     config.alloc_retry_interval = config_.alloc_retry_interval;
     config.alloc_retry_timeout = config_.alloc_retry_timeout;
+    config.access = config_.access;
     config.max_connections = config_.max_connections;
+    config.max_unread_fds = config_.max_unread_fds;
     run_server(std::move(config), [&] {
       os::write_all(ready.get(), ".", "report being ready");
       ready.reset();

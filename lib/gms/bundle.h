@@ -27,6 +27,7 @@ struct Place {
 /// What was asked for, and what it amounts to here.
 struct BundleConfig : ServeConfig {
   std::size_t max_connections = 0;
+  std::size_t max_unread_fds = 0;
   /// Of this process.
   std::size_t fd_limit = 0;
 };

@@ -100,7 +100,7 @@ class Writer {
   std::size_t size_ = 0;
 };
 
-// --- Decoding. mp_check has walked the whole message before any of this runs, so reading what
+// --- Decoding. check_body has walked the whole message before any of this runs, so reading what
 // mp_typeof announces stays inside it.
 
 class Reader {
@@ -188,11 +188,33 @@ class Reader {
   const char* at_;
 };
 
+// Moves `at` past one value with all that is in it; false when that goes past `end`. mp_check can't
+// be asked about a whole message: it counts values in an int, and takes a list that claims 4 G of
+// them for one that has ended.
+bool pass_value(const char*& at, const char* end) {
+  constexpr char kNeverUsed = '\xc1';
+  for (std::uint64_t values = 1; values > 0; --values) {
+    // Each takes a byte at least.
+    if (values > static_cast<std::uint64_t>(end - at) || *at == kNeverUsed) return false;
+    const mp_type kind = mp_typeof(*at);
+    if (kind == MP_MAP) {
+      if (mp_check_map(at, end) > 0) return false;
+      values += 2 * std::uint64_t{mp_decode_map(&at)};
+    } else if (kind == MP_ARRAY) {
+      if (mp_check_array(at, end) > 0) return false;
+      values += mp_decode_array(&at);
+    } else if (mp_check(&at, end) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Throws unless `body` is exactly one well-formed msgpack value, a map.
 void check_body(std::string_view body) {
   const char* at = body.data();
   const char* end = at + body.size();
-  if (body.empty() || mp_check(&at, end) != 0) fail("truncated or malformed");
+  if (!pass_value(at, end)) fail("truncated or malformed");
   if (at != end) fail("bytes after its end");
   if (mp_typeof(body.front()) != MP_MAP) fail("not a map");
 }

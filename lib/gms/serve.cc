@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -145,7 +146,8 @@ int serve(const ServeConfig& given) {
   os::block_signals(stop);
   UniqueFd signals = os::open_signal_fd(stop);
   config.fd_limit = os::raise_fd_limit();
-  config.max_connections = config.fd_limit / 2;  // the rest is the driver's
+  config.max_connections = std::min(config.fd_limit / 2, kMaxConnections);
+  config.max_unread_fds = std::min(config.fd_limit / 8, kMaxUnreadFds);  // the rest is the driver's
   UniqueFd metrics;
   if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics).fd;
   const std::optional<Probe> probe = probe_devices(config, signals.get());
@@ -156,7 +158,7 @@ int serve(const ServeConfig& given) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
-      Place place{device.ordinal, device.uuid, tag, path, os::open_server_socket(path), {}};
+      Place place{device.ordinal, device.uuid, tag, path, os::open_server_socket(path, config.socket_mode), {}};
       if (is_bundle) {
         const int ordinal = device.ordinal.value();
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "gms/admission.h"
 
 namespace fo::gms {
 
@@ -26,6 +27,10 @@ struct ServeConfig {
   std::vector<std::string> tags;
   /// Gets a newline, and is closed, once every server answers; -1 for none. Taken over.
   int ready_fd = -1;
+  /// Who may connect, besides root and our own user.
+  AccessRules access;
+  /// The sockets' permission bits.
+  mode_t socket_mode = 0600;
   base::Duration alloc_retry_interval = std::chrono::milliseconds(500);
   base::Duration alloc_retry_timeout = std::chrono::seconds(60);
   OnCrash on_crash = OnCrash::kRestart;

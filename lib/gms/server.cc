@@ -8,6 +8,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -43,9 +44,12 @@ using base::Error;
 using base::ExitStatus;
 using os::LogLevel;
 
-// A client that connects and says nothing, or does not take its answer, is dropped after this.
+// A client that connects and says nothing, stops within a request, or does not take its answer, is
+// dropped after this.
 constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
 constexpr base::ByteCount kMaxRecord = 4 * base::kGiB;
+// After so many new clients the others have their turn.
+constexpr unsigned kMostAccepted = 64;
 
 using Memory = MemoryPool::Memory;
 using Clock = std::chrono::steady_clock;
@@ -55,6 +59,8 @@ class Server {
   explicit Server(ServerConfig config)
       : config_(std::move(config)),
         counters_(*config_.counters),
+        admission_(config_.access, ::geteuid(), config_.max_connections),
+        unread_(kMaxUnreadBytes, config_.max_unread_fds),
         listener_(io_, config_.listener.release()),
         stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
         pool_(io_, config_.driver, config_.device.ordinal,
@@ -79,8 +85,9 @@ class Server {
 
  private:
   struct Session {
-    Session(asio::io_context& io, base::UniqueFd socket, const os::PeerCredentials& credentials)
-        : connection(io, std::move(socket)), wake(io), peer(credentials) {}
+    Session(asio::io_context& io, base::UniqueFd socket, const os::PeerCredentials& credentials,
+            UnreadAnswers& unread)
+        : connection(io, std::move(socket), unread), wake(io), peer(credentials) {}
     Connection connection;
     /// Rung when the session is granted its lock or its client is gone; expires with its timeout.
     asio::steady_timer wake;
@@ -142,8 +149,11 @@ class Server {
       boost::system::error_code ec;
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(use_awaitable, ec));
-      while (!ec) {
-        while (sessions_.size() >= config_.max_connections) co_await room_for_clients();
+      for (unsigned accepted_now = 0; !ec; ++accepted_now) {
+        if (accepted_now % kMostAccepted == kMostAccepted - 1) {
+          co_await asio::post(io_, use_awaitable);
+        }
+        while (admission_.full()) co_await room_for_clients();
         base::UniqueFd socket(
             ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -159,7 +169,14 @@ class Server {
   void admit(base::UniqueFd socket) {
     try {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
-      if (is_welcome(peer)) start_session(std::move(socket), peer);
+      std::vector<gid_t> groups;
+      if (admission_.wants_groups()) groups = os::peer_groups(socket.get());
+      if (const auto reason = admission_.enter(peer, groups)) {
+        os::log(LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}", *reason, label_,
+                peer.pid, peer.uid);
+        return;
+      }
+      start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
       os::log(LogLevel::kWarning, "admit a client: {}: {}", error.what(), label_);
     }
@@ -174,17 +191,8 @@ class Server {
     co_await room_.async_wait(asio::redirect_error(use_awaitable, ec));
   }
 
-  // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
-  bool is_welcome(const os::PeerCredentials& peer) {
-    if (peer.uid == ::geteuid() || peer.uid == 0) return true;
-    counters_.dropped(DropReason::kRefusedUser);
-    os::log(LogLevel::kWarning, "refuse client process {}: user {} is not ours", peer.pid,
-            peer.uid);
-    return false;
-  }
-
   void start_session(base::UniqueFd socket, const os::PeerCredentials& peer) {
-    auto session = std::make_shared<Session>(io_, std::move(socket), peer);
+    auto session = std::make_shared<Session>(io_, std::move(socket), peer, unread_);
     sessions_.insert(session);
     counters_.connections.set(sessions_.size());
     asio::co_spawn(io_, run_session(session), asio::detached);
@@ -211,13 +219,19 @@ class Server {
       model_.leave(session->id);
       after_change();
     }
+    if (const std::size_t count = session->connection.messages_with_fds(); count > 0) {
+      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
+              label(*session));
+    }
+    admission_.leave(session->peer);
     sessions_.erase(session);
     counters_.connections.set(sessions_.size());
     room_.cancel();
   }
 
   awaitable<void> talk(SessionPtr session) {
-    std::optional<std::string_view> body = co_await session->connection.read_frame(kPeerTimeout);
+    std::optional<std::string_view> body =
+        co_await session->connection.read_frame(kPeerTimeout, kPeerTimeout);
     if (!body) co_return;
     Request first = decode_request(*body);
     if (const auto* handshake = std::get_if<HandshakeRequest>(&first)) {
@@ -228,10 +242,12 @@ class Server {
       co_return;
     }
     for (;;) {
-      body = co_await session->connection.read_frame(std::nullopt);
+      body = co_await session->connection.read_frame(std::nullopt, kPeerTimeout);
       if (!body) co_return;
       const auto start = Clock::now();
       Request request = decode_request(*body);
+      const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
+      if (!has_room) co_return;
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
@@ -280,6 +296,7 @@ class Server {
       response.extensions.emplace_back(name);
     }
     Reply answer = reply(response);
+    if (grant == Grant::kRw) session->connection.allow_long_frames();
     const bool sent = co_await send(session, std::move(answer));
     co_return sent&& grant;
   }
@@ -383,10 +400,10 @@ class Server {
       co_return co_await answer_allocate_many(session, *many);
     }
     if (const auto* wanted = std::get_if<ExportAllocationRequest>(&request)) {
-      co_return co_await answer_export(*wanted);
+      co_return co_await answer_export(session, *wanted);
     }
     if (const auto* wanted = std::get_if<ExportLayoutRequest>(&request)) {
-      co_return co_await answer_export_layout(*wanted);
+      co_return co_await answer_export_layout(session, *wanted);
     }
     if (const auto* wanted = std::get_if<FreeAllocationRequest>(&request)) {
       co_return answer_free(*wanted);
@@ -515,7 +532,11 @@ class Server {
     co_return use;
   }
 
-  awaitable<std::optional<Reply>> answer_export(const ExportAllocationRequest& request) {
+  awaitable<std::optional<Reply>> answer_export(SessionPtr session,
+                                                const ExportAllocationRequest& request) {
+    static_cast<void>(find_allocation(model_, request.allocation_id));
+    const bool is_reading = co_await session->connection.make_room(1, kPeerTimeout);
+    if (!is_reading) co_return std::nullopt;
     const Allocation& allocation = find_allocation(model_, request.allocation_id);
     Reply answer = reply(ExportAllocationResponse{to_record(allocation)});
     std::vector<Memory> memory{memory_.at(allocation.allocation_id)};
@@ -524,8 +545,12 @@ class Server {
     co_return answer;
   }
 
-  awaitable<std::optional<Reply>> answer_export_layout(const ExportLayoutRequest& request) {
-    const LayoutPage page = page_of(model_.layout(), request, os::kMaxFdsPerMessage);
+  awaitable<std::optional<Reply>> answer_export_layout(SessionPtr session,
+                                                       const ExportLayoutRequest& request) {
+    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
+    const bool is_reading = co_await session->connection.make_room(most, kPeerTimeout);
+    if (!is_reading) co_return std::nullopt;
+    const LayoutPage page = page_of(model_.layout(), request, most);
     ExportLayoutResponse response;
     std::vector<Memory> memory;
     for (const Allocation* allocation : page.allocations) {
@@ -568,8 +593,9 @@ class Server {
     }
     const std::string record = encode_record(model_.layout(), hash, published);
     VaultClient::Answer answer = co_await vault_->begin(record, memory.size());
+    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
     for (std::size_t at = 0; answer.accepted && at < memory.size();) {
-      const std::size_t end = std::min(at + os::kMaxFdsPerMessage, memory.size());
+      const std::size_t end = std::min(at + most, memory.size());
       std::vector<Memory> part(memory.begin() + static_cast<std::ptrdiff_t>(at),
                                memory.begin() + static_cast<std::ptrdiff_t>(end));
       std::vector<base::UniqueFd> fds = co_await pool_.export_fds(std::move(part));
@@ -587,6 +613,8 @@ class Server {
 
   ServerConfig config_;
   ServerCounters& counters_;
+  Admission admission_;
+  UnreadAnswers unread_;
   ServerModel model_;
   std::uint64_t memory_epoch_ = 0;
   /// Of `memory_`.

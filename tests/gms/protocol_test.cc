@@ -125,6 +125,21 @@ TEST(Protocol, RefusesWhatIsNoMessage) {
   }
 }
 
+// So many values that an int can't count them: whoever believes that reads far past the message.
+TEST(Protocol, RefusesListsAndMapsThatClaimMoreThanThereIs) {
+  const std::string head = Pack().map(2).str("type").str("commit_request").str("x").done();
+  using namespace std::string_literals;
+  for (const std::string& claim :
+       {"\xdd\xff\xff\xff\xff"s, "\xdd\xfc\x00\x00\x01"s, "\xdd\x80\x00\x00\x00"s,
+        "\xdf\x7f\xff\xff\xff"s, "\xdf\x80\x00\x00\x00"s, "\xdf\xff\xff\xff\xff"s, "\xdc\x00\x02"s,
+        "\xde\x00\x02\xc0"s, "\xdd\x00\x00\x00"s, "\xde\x00"s, "\xc1"s}) {
+    for (const char* tail : {"", "\xc0"}) {
+      EXPECT_EQ(status_of([&] { decode_request(head + claim + tail); }),
+                base::ExitStatus::kProtocol);
+    }
+  }
+}
+
 // Every message survives the round trip, and none of its proper prefixes decodes.
 template <typename Message>
 void expect_round_trip(const Message& message) {
