@@ -376,6 +376,21 @@ std::string json_text(std::string_view text) {
 
 }  // namespace
 
+void place_in_shards(SnapshotManifest& manifest) {
+  constexpr ByteCount kShardSize = 4 * base::kGiB;
+  std::size_t shard = 0;
+  ByteCount end = 0;
+  for (SnapshotAllocation& one : manifest.allocations) {
+    if (end > 0 && (end > kShardSize || one.aligned_size > kShardSize - end)) {
+      ++shard;
+      end = 0;
+    }
+    one.tensor_file = fmt::format("shards/shard_{:04}.bin", shard);
+    one.tensor_offset = end;
+    end += one.aligned_size;
+  }
+}
+
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file) {
   ManifestReader reader(file);
   reader.read(text);

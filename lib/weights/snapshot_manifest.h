@@ -47,6 +47,10 @@ struct SnapshotManifest {
   std::vector<SnapshotAllocation> allocations;
 };
 
+/// Sets file and offset of every allocation: packed front to back into shards/shard_0000.bin and so
+/// on, a new one wherever a shard would come to be longer than 4 GiB.
+void place_in_shards(SnapshotManifest& manifest);
+
 /// `file` is a name for messages, here and below. Throws Error(kBadData):
 /// "read 'file': allocation N: reason".
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file);

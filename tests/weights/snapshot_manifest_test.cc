@@ -15,6 +15,7 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -71,6 +72,28 @@ TEST(SnapshotManifest, ComesBackAsItWasWritten) {
   EXPECT_THAT(text, HasSubstr(R"({"allocation_id": "one", "size": 100, "aligned_size": 4096, )"
                               R"("tag": "weights", "tensor_file": "shards/shard_0000.bin", )"
                               R"("tensor_offset": 0})"));
+}
+
+TEST(SnapshotManifest, PacksShardsOfAtMost4GiBUnlessOneAllocationIsLarger) {
+  constexpr base::ByteCount kGiB = base::kGiB;
+  SnapshotManifest manifest{kHash, {}};
+  for (const base::ByteCount size :
+       {2 * kGiB, 2 * kGiB, kGiB, 5 * kGiB, 9 * kGiB, kGiB, 3 * kGiB}) {
+    manifest.allocations.push_back(
+        {std::to_string(manifest.allocations.size()), size, size, "", "", 0});
+  }
+  place_in_shards(manifest);
+  std::vector<std::pair<std::string, base::ByteCount>> places;
+  for (const SnapshotAllocation& one : manifest.allocations) {
+    places.emplace_back(one.tensor_file, one.tensor_offset);
+  }
+  using testing::Pair;
+  EXPECT_THAT(places,
+              ElementsAre(Pair("shards/shard_0000.bin", 0), Pair("shards/shard_0000.bin", 2 * kGiB),
+                          Pair("shards/shard_0001.bin", 0), Pair("shards/shard_0002.bin", 0),
+                          Pair("shards/shard_0003.bin", 0), Pair("shards/shard_0004.bin", 0),
+                          Pair("shards/shard_0004.bin", kGiB)));
+  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, 0)));
 }
 
 TEST(SnapshotManifest, MayListNothing) {
