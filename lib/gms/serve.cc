@@ -18,6 +18,7 @@
 #include "cuda/driver.h"
 #include "gms/bundle.h"
 #include "gms/endpoint.h"
+#include "gms/server.h"
 #include "http/server.h"
 #include "os/file.h"
 #include "os/log.h"
