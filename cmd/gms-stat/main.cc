@@ -1,5 +1,4 @@
 // gms-stat: show what a GMS holds and who holds it, and hold nobody up.
-#include <set>
 #include <string>
 #include <vector>
 
@@ -45,7 +44,7 @@ ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir
   const int device = options.endpoint.device;
   std::vector<std::string> sockets;
   for (const gms::FoundSocket& socket : gms::find_sockets(dir)) sockets.push_back(socket.path);
-  const std::set<pid_t> servers = gms::server_processes(sockets, deadline);
+  const gms::Servers servers = gms::find_servers(sockets, deadline);
   const auto show = [&](const auto& holders) {
     cli::print(options.common.json ? gms::to_json(holders) + "\n" : gms::to_text(holders));
   };

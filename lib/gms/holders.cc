@@ -306,29 +306,30 @@ std::string unreadable_text(std::size_t count) {
 
 }  // namespace
 
-std::set<pid_t> server_processes(const std::vector<std::string>& sockets,
-                                 const Deadline& deadline) {
-  std::set<pid_t> servers;
+Servers find_servers(const std::vector<std::string>& sockets, const Deadline& deadline) {
+  Servers servers;
   for (const std::string& socket : sockets) {
     try {
       const UniqueFd connected = os::connect_unix(socket, deadline);
       // 0: a process outside this pid namespace.
       const pid_t pid = os::peer_credentials(connected.get()).pid;
-      if (pid != 0) servers.insert(pid);
+      if (pid != 0) servers.processes.insert(pid);
+      if (pid == 0) ++servers.unseen;
     } catch (const Error& error) {
       if (error.status() == ExitStatus::kUsage) throw;
+      if (error.status() != ExitStatus::kUnavailable) ++servers.unseen;
     }
   }
   const auto program_of = [](pid_t pid) {
     std::error_code error;
     return fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error);
   };
-  const std::set<pid_t> listening = servers;
+  const std::set<pid_t> listening = servers.processes;
   each_process("/proc", [&](pid_t pid, const ProcessFiles&) {
     const std::optional<pid_t> parent = os::process_parent(pid);
     if (!parent || !listening.contains(*parent)) return;
     const fs::path program = program_of(pid);
-    if (!program.empty() && program == program_of(*parent)) servers.insert(pid);
+    if (!program.empty() && program == program_of(*parent)) servers.processes.insert(pid);
   });
   return servers;
 }
@@ -343,12 +344,11 @@ std::string uuid_of_socket(const std::string& path) {
   return uuid.find('-') == std::string::npos ? "" : uuid;
 }
 
-MemoryHolders find_memory_holders(int ordinal, const std::set<pid_t>& servers,
-                                  const Deadline& deadline) {
+MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Deadline& deadline) {
   const DeviceFolder device(simulated_folder(ordinal));
   MemoryHolders found;
   found.device = ordinal;
-  found.has_server = !servers.empty();
+  found.servers = servers;
   found.folder = device.path();
   std::map<pid_t, std::map<ino_t, Hold>> by_process;
   std::set<ino_t> owned;
@@ -366,9 +366,9 @@ MemoryHolders find_memory_holders(int ordinal, const std::set<pid_t>& servers,
     for (const auto& [inode, hold] : holds) {
       seen[inode].fds += hold.fds;
       seen[inode].is_mapped |= hold.is_mapped;
-      if (servers.contains(pid)) owned.insert(inode);
+      if (servers.processes.contains(pid)) owned.insert(inode);
     }
-    found.holders.push_back({{pid, files.command(), servers.contains(pid)}, {}, {}});
+    found.holders.push_back({{pid, files.command(), servers.processes.contains(pid)}, {}, {}});
     by_process.emplace(pid, std::move(holds));
   });
   for (MemoryHolder& holder : found.holders) {
@@ -395,7 +395,7 @@ MemoryHolders find_memory_holders(int ordinal, const std::set<pid_t>& servers,
   return found;
 }
 
-DeviceUsers find_device_users(int device, const std::string& uuid, const std::set<pid_t>& servers,
+DeviceUsers find_device_users(int device, const std::string& uuid, const Servers& servers,
                               const std::string& proc) {
   DeviceUsers found;
   found.device = device;
@@ -422,7 +422,7 @@ DeviceUsers find_device_users(int device, const std::string& uuid, const std::se
     const bool uses_device = user.device_fds > 0 || user.mappings > 0;
     // Who has no device's file may hold exported memory of any device.
     if (!uses_device && (uses_another || user.control_fds == 0)) return;
-    user.process = {pid, files.command(), servers.contains(pid)};
+    user.process = {pid, files.command(), servers.processes.contains(pid)};
     found.users.push_back(std::move(user));
   });
   std::sort(found.users.begin(), found.users.end(),
@@ -437,7 +437,8 @@ std::string to_json(const MemoryHolders& holders) {
       {"device", holders.device},
       {"simulated", true},
       {"folder", holders.folder},
-      {"has_server", holders.has_server},
+      {"server_pids", holders.servers.processes},
+      {"unseen_servers", holders.servers.unseen},
       {"layout", to_object(holders.layout)},
       {"no_layout", to_object(holders.no_layout)},
       {"unseen", {{"allocations", holders.unseen.allocations}, {"bytes", holders.unseen.bytes}}},
@@ -459,7 +460,12 @@ std::string to_text(const MemoryHolders& holders) {
   if (holders.unseen.allocations > 0) {
     out += "memory held where it is not to be seen: " + amount(holders.unseen) + "\n";
   }
-  if (!holders.has_server) out += "no server is to be seen, so nothing counts as a layout's\n";
+  if (holders.servers.processes.empty()) {
+    out += "no server is to be seen, so nothing counts as a layout's\n";
+  } else if (holders.servers.unseen > 0) {
+    out += fmt::format("{} server{} not to be seen: what they hold counts as of no layout\n",
+                       holders.servers.unseen, holders.servers.unseen == 1 ? " is" : "s are");
+  }
   out += unreadable_text(holders.unreadable);
   if (holders.holders.empty()) return out;
   TextTable table("rlrrrrrr");

@@ -36,6 +36,14 @@ struct ProcessName {
   bool is_server = false;
 };
 
+/// Those who own memory on purpose.
+struct Servers {
+  /// Of each server the process that listens, and its children that run the same program.
+  std::set<pid_t> processes;
+  /// Sockets whose servers are there, but not in this pid namespace, or could not be asked.
+  std::size_t unseen = 0;
+};
+
 /// How memory is held: distinct allocations, and by what.
 struct Held {
   std::size_t allocations = 0;
@@ -57,8 +65,8 @@ struct MemoryHolders {
   int device = 0;
   /// Where the simulated device lies.
   std::string folder;
-  /// Else there is no telling what a layout owns.
-  bool has_server = false;
+  /// What layouts own is known from these.
+  Servers servers;
   /// Most memory of no layout first.
   std::vector<MemoryHolder> holders;
   /// By those who are to be seen.
@@ -86,22 +94,21 @@ struct DeviceUsers {
   std::size_t unreadable = 0;
 };
 
-/// The processes of the servers that listen on `sockets`: the one that listens, and its children
-/// that run the same program. Of servers that do not answer, none.
-std::set<pid_t> server_processes(const std::vector<std::string>& sockets,
-                                 const base::Deadline& deadline);
+/// The servers that listen on `sockets`, those left out where nobody does. Throws Error(kUsage) for
+/// a path that no socket can have.
+Servers find_servers(const std::vector<std::string>& sockets, const base::Deadline& deadline);
 
 /// The uuid in the name of the socket that this path leads to; empty where there is none.
 std::string uuid_of_socket(const std::string& path);
 
 /// Of simulated device `device`. Throws Error: kUnavailable when there is none, kNotPermitted, and
 /// kTryAgain when its book stays locked until `deadline`.
-MemoryHolders find_memory_holders(int device, const std::set<pid_t>& servers,
+MemoryHolders find_memory_holders(int device, const Servers& servers,
                                   const base::Deadline& deadline);
 
 /// Of real device `device`, which has this uuid ("GPU-…"; any other text: it is not known). Throws
 /// Error(kUnavailable) when this machine has no NVIDIA driver. `proc` is for tests.
-DeviceUsers find_device_users(int device, const std::string& uuid, const std::set<pid_t>& servers,
+DeviceUsers find_device_users(int device, const std::string& uuid, const Servers& servers,
                               const std::string& proc = "/proc");
 
 /// One object on one line.

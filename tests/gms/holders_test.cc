@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -53,12 +54,17 @@ class Holding : public OneServer {
     writer.commit();
     return exported;
   }
+  /// Returns once the server has let go of it.
   void drop_layout() const {
-    RpcClient writer = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    {
+      RpcClient writer = RpcClient::connect(socket_, soon());
+      EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    }
+    const base::Deadline deadline = soon();
+    while (find().layout.allocations > 0 && !deadline.expired()) ::sched_yield();
   }
   [[nodiscard]] MemoryHolders find() const {
-    return find_memory_holders(0, server_processes({socket_}, soon()), soon());
+    return find_memory_holders(0, find_servers({socket_}, soon()), soon());
   }
   [[nodiscard]] static const MemoryHolder* self(const MemoryHolders& found) {
     for (const MemoryHolder& holder : found.holders) {
@@ -178,7 +184,7 @@ TEST_F(Holding, WithoutAServerNothingBelongsToALayout) {
   EXPECT_EQ(found.layout.allocations, 0u);
   ASSERT_THAT(found.holders, SizeIs(1));
   EXPECT_EQ(found.holders[0].no_layout.bytes, 2 * kMiB);
-  EXPECT_FALSE(found.has_server);
+  EXPECT_THAT(found.servers.processes, IsEmpty());
   EXPECT_THAT(to_text(found), HasSubstr("\nno server is to be seen, "));
 }
 
@@ -205,9 +211,13 @@ TEST_F(Holding, LooksLeaveTheMemoryAloneHoweverManyThereAre) {
 
 TEST_F(Holding, JsonAndText) {
   start();
-  const auto exported = publish({kMiB});
-  const auto leaked = publish({3 * kMiB});
-  const MemoryHolders found = find();
+  const auto leaked = publish({kMiB});
+  const auto published = publish({3 * kMiB});
+  const base::Deadline deadline = soon();
+  MemoryHolders found;
+  do {
+    found = find();
+  } while (found.layout.allocations != 1 && !deadline.expired());
   const json out = json::parse(to_json(found));
   EXPECT_EQ(out["device"], 0);
   EXPECT_EQ(out["simulated"], true);
@@ -267,13 +277,29 @@ class ServerProcesses : public SimulatedGpu {};
 TEST_F(ServerProcesses, AreTheListenerAndItsChildrenOfTheSameProgram) {
   const GmsProcess bundle({"--socket-dir", dir_, "--devices", "0"});
   ASSERT_TRUE(bundle.is_ready());
-  const auto servers =
-      server_processes({dir_ + "/gms_0_weights.sock", dir_ + "/gms_none.sock"}, soon());
+  const Servers found =
+      find_servers({dir_ + "/gms_0_weights.sock", dir_ + "/gms_none.sock"}, soon());
+  const std::set<pid_t>& servers = found.processes;
+  EXPECT_EQ(found.unseen, 0u);
   // A parent and a server for each of two tags.
   EXPECT_GE(servers.size(), 3u);
   EXPECT_TRUE(servers.contains(bundle.child().pid()));
   EXPECT_FALSE(servers.contains(::getpid()));
   EXPECT_THAT(uuid_of_socket(dir_ + "/gms_0_weights.sock"), testing::StartsWith("GPU-"));
+}
+
+TEST_F(ServerProcesses, OneThatCanNotBeAskedIsUnseen) {
+  const std::string socket = path("full.sock");
+  const base::UniqueFd listener = os::listen_unix(socket, 0600, 0);
+  std::vector<base::UniqueFd> waiting;
+  try {
+    for (;;) waiting.push_back(os::connect_unix(socket, base::Deadline::after(base::Duration(0))));
+  } catch (const base::Error& error) {
+    ASSERT_EQ(error.status(), ExitStatus::kTryAgain);
+  }
+  const Servers found = find_servers({socket}, base::Deadline::after(base::Duration(0)));
+  EXPECT_THAT(found.processes, IsEmpty());
+  EXPECT_EQ(found.unseen, 1u);
 }
 
 // A /proc of our own making.
@@ -312,7 +338,7 @@ TEST_F(RealDevice, UsersAreFoundByTheDevicesFile) {
   process(12, "elsewhere", {"/dev/nvidiactl", "/dev/nvidia0"});
   process(13, "leak", {"/dev/nvidiactl", "/dev/nvidiactl"});
   process(14, "shell", {"/dev/null", "/dev/nvidia-uvm"}, "garbage\n\n   \n");
-  const DeviceUsers found = find_device_users(3, "GPU-a", {10}, proc_.path());
+  const DeviceUsers found = find_device_users(3, "GPU-a", {{10}, 0}, proc_.path());
   EXPECT_EQ(found.device_file, "/dev/nvidia1");
   ASSERT_THAT(found.users, SizeIs(3));
   EXPECT_EQ(found.users[0].process.command, "gms-serve");
