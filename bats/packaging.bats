@@ -69,7 +69,8 @@ stub_missing() {
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
 }
 
-# A checkout whose build always works; CTEST_REPORT and BATS_REPORT are what the tests report.
+# A checkout whose build always works; CTEST_REPORT, FUZZ_REPORT and BATS_REPORT are what the tests
+# report.
 fake_checkout() {
   mkdir -p "$T/checkout/packaging" "$T/checkout/.ci"
   cp "$FO_ROOT/packaging/test" "$T/checkout/packaging/test"
@@ -77,7 +78,8 @@ fake_checkout() {
   printf '#!/bin/sh\n' >"$T/checkout/packaging/install-deps"
   chmod +x "$T/checkout/packaging/install-deps"
   stub cmake
-  stub ctest 'while [ "$1" != --output-junit ]; do shift; done
+  stub ctest 'if [ "$2" = build/fuzz ]; then CTEST_REPORT=$FUZZ_REPORT CTEST_STATUS=$FUZZ_STATUS; fi
+    while [ "$1" != --output-junit ]; do shift; done
     if [ -n "$CTEST_REPORT" ]; then printf "<?xml?>\n<testsuite name=\"x\"\n\t%s\n>\n" "$CTEST_REPORT" >"$2"; fi
     exit "${CTEST_STATUS:-0}"'
   stub bats 'while [ "$1" != --output ]; do shift; done
@@ -85,24 +87,28 @@ fake_checkout() {
     exit "${BATS_STATUS:-0}"'
   stub parallel 'exit 1'
   export CTEST_REPORT='tests="10" failures="0" disabled="0" skipped="1"'
+  export FUZZ_REPORT='tests="4" failures="0" disabled="0" skipped="0"'
   export BATS_REPORT='1..3\nok 1 a\nok 2 b # skip no\nok 3 c\n'
 }
 
-@test "test counts GoogleTest and Bats together" {
+@test "test counts GoogleTest, fuzzers and Bats together" {
   fake_checkout
   cd /
   run -0 --separate-stderr "$T/checkout/packaging/test"
-  [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
+  [ "${lines[-1]}" = "15 passed, 0 failed, 2 skipped" ]
   run -0 cat "$T/calls"
   [ "${lines[0]}" = "cmake --preset release" ]
   [ "${lines[1]}" = "cmake --build --preset release" ]
   [[ "${lines[2]}" == "ctest --test-dir build/release "* ]]
+  [ "${lines[3]}" = "cmake --preset fuzz" ]
+  [ "${lines[4]}" = "cmake --build --preset fuzz" ]
+  [[ "${lines[5]}" == "ctest --test-dir build/fuzz "* ]]
 }
 
 @test "CI runs test" {
   fake_checkout
   run -0 --separate-stderr "$T/checkout/.ci/run"
-  [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
+  [ "${lines[-1]}" = "15 passed, 0 failed, 2 skipped" ]
 }
 
 @test "test takes a preset and a filter" {
@@ -112,20 +118,34 @@ fake_checkout() {
   [ "${lines[0]}" = "cmake --preset asan" ]
   [[ "${lines[2]}" == *" -R Lock.*" ]]
   [[ "$output" == *"bats "*" --filter Lock.* bats" ]]
+  [[ "$output" != *fuzz* ]]
+}
+
+@test "test makes fuzzers for a filter that is for one" {
+  fake_checkout
+  mkdir -p "$T/checkout/tests/fuzz"
+  touch "$T/checkout/tests/fuzz/session.cc"
+  run -0 --separate-stderr "$T/checkout/packaging/test" --only 'Fuzz.s'
+  run -0 grep '^ctest' "$T/calls"
+  [[ "${lines[1]}" == "ctest --test-dir build/fuzz "*" -R Fuzz.s" ]]
 }
 
 @test "test fails when a test failed" {
   fake_checkout
   BATS_STATUS=1 BATS_REPORT='1..2\nok 1 a\nnot ok 2 b\n' run -1 --separate-stderr "$T/checkout/packaging/test"
-  [ "${lines[-1]}" = "10 passed, 1 failed, 1 skipped" ]
+  [ "${lines[-1]}" = "14 passed, 1 failed, 1 skipped" ]
   CTEST_STATUS=8 CTEST_REPORT='tests="10" failures="2" disabled="0" skipped="0"' \
     run -1 --separate-stderr "$T/checkout/packaging/test"
-  [ "${lines[-1]}" = "10 passed, 2 failed, 1 skipped" ]
+  [ "${lines[-1]}" = "14 passed, 2 failed, 1 skipped" ]
+  FUZZ_STATUS=8 FUZZ_REPORT='tests="4" failures="1" disabled="0" skipped="0"' \
+    run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "${lines[-1]}" = "14 passed, 1 failed, 2 skipped" ]
+  [ "$stderr" = "" ]
 }
 
 @test "test fails when nothing ran" {
   fake_checkout
-  CTEST_REPORT='' BATS_REPORT='1..0\n' run -1 --separate-stderr "$T/checkout/packaging/test"
+  CTEST_REPORT='' FUZZ_REPORT='' BATS_REPORT='1..0\n' run -1 --separate-stderr "$T/checkout/packaging/test"
   [ "${lines[-1]}" = "0 passed, 0 failed, 0 skipped" ]
 }
 
@@ -133,6 +153,8 @@ fake_checkout() {
   fake_checkout
   CTEST_STATUS=1 CTEST_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: ctest" ]
+  FUZZ_STATUS=1 FUZZ_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
+  [ "$stderr" = "test: error: did not run to the end: fuzz" ]
   BATS_STATUS=1 BATS_REPORT='' run -1 --separate-stderr "$T/checkout/packaging/test"
   [ "$stderr" = "test: error: did not run to the end: bats" ]
 }

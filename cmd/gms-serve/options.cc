@@ -28,6 +28,14 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once all servers answer")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");
+  app.add_option("--on-crash", options.on_crash, "restart the server that died, or exit")
+      ->check(CLI::IsMember({"restart", "exit"}).description(""))
+      ->capture_default_str()
+      ->type_name("WHAT");
+  app.add_option("--restore", serve.restore, "give a server that has nothing this snapshot")
+      ->type_name("DIR");
+  app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
+      ->type_name("HOST:PORT");
   cli::add_duration(app, "--alloc-retry-interval", serve.alloc_retry_interval,
                     "between tries when the device is out of memory");
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,
@@ -37,6 +45,7 @@ void declare(CLI::App& app, Options& options) {
 
 gms::ServeConfig to_config(const Options& options) {
   gms::ServeConfig config = options.serve;
+  config.on_crash = options.on_crash == "exit" ? gms::OnCrash::kExit : gms::OnCrash::kRestart;
   if (!config.socket_path.empty()) {
     config.devices = {options.device};
     config.tags = {options.tag};

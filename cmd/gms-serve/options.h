@@ -12,6 +12,7 @@ struct Options {
   /// For the form with --socket-path: the one device and tag.
   int device = 0;
   std::string tag = "weights";
+  std::string on_crash = "restart";
 };
 
 void declare(CLI::App& app, Options& options);

@@ -1,40 +1,118 @@
 #include "gms/connection.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "gms/protocol.h"
 #include "os/fd_passing.h"
+#include "os/log.h"
 
 namespace fo::gms {
 
 namespace asio = boost::asio;
 using Wait = asio::posix::descriptor_base;
 
-Connection::Connection(asio::io_context& io, base::UniqueFd socket)
-    : socket_(io, socket.release()), timer_(io) {}
+namespace {
+
+// A client that always has a request ready lets others have their turn after so many.
+constexpr unsigned kMostAtOnce = 16;
+// What a client that asks for descriptors may have left unread: it may pipeline a little.
+constexpr std::size_t kMostUnread = 16 * 1024;
+constexpr base::Duration kLookAgain = std::chrono::milliseconds(2);
+// Who has something unread for longer is let go when room runs out.
+constexpr base::Duration kPatience = std::chrono::seconds(2);
+
+}  // namespace
+
+bool UnreadAnswers::make_room(std::size_t fds) {
+  if (has_room(fds)) return true;
+  for (auto at = clients_.begin(); at != clients_.end();) {
+    Connection& client = **at++;
+    const bool is_reading = client.unread_bytes_ == 0 && !client.makes_fds_;
+    if (is_reading && client.unread_in_kernel() == 0) remove(client);
+  }
+  const auto patience_began = std::chrono::steady_clock::now() - kPatience;
+  while (!has_room(fds) && !clients_.empty() && clients_.front()->unread_since_ < patience_began) {
+    Connection& slowest = *clients_.front();
+    os::log(os::LogLevel::kWarning, "let a client go that has {} bytes and {} descriptors unread",
+            slowest.unread_bytes_, slowest.unread_fds_);
+    slowest.close();
+  }
+  return has_room(fds);
+}
+
+void UnreadAnswers::add(Connection& client, std::size_t bytes, std::size_t fds) {
+  if (client.unread_bytes_ + client.unread_fds_ == 0) {
+    client.unread_since_ = std::chrono::steady_clock::now();
+    clients_.push_back(&client);
+  }
+  client.unread_bytes_ += bytes;
+  client.unread_fds_ += fds;
+  bytes_ += bytes;
+  fds_ += fds;
+}
+
+void UnreadAnswers::remove_bytes(Connection& client) {
+  if (client.unread_bytes_ == 0) return;
+  bytes_ -= std::exchange(client.unread_bytes_, 0);
+  if (client.unread_fds_ == 0) clients_.remove(&client);
+}
+
+void UnreadAnswers::remove(Connection& client) {
+  if (client.unread_bytes_ + client.unread_fds_ == 0) return;
+  bytes_ -= std::exchange(client.unread_bytes_, 0);
+  fds_ -= std::exchange(client.unread_fds_, 0);
+  clients_.remove(&client);
+}
+
+Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread)
+    : socket_(io, socket.release()), timer_(io), unread_(unread) {}
+
+Connection::~Connection() { unread_.remove(*this); }
+
+void Connection::allow_long_frames() { max_frame_ = kMaxRequestFrame; }
+
+bool Connection::is_buffer_full() const {
+  return buffer_.size() - consumed_ >= kPrefixSize + max_frame_;
+}
 
 Connection::Fill Connection::fill() {
   if (consumed_ > 0) {
     buffer_.erase(0, consumed_);
     consumed_ = 0;
   }
-  std::array<std::byte, 64 * 1024> chunk;
-  std::vector<base::UniqueFd> unwanted;
-  const std::ptrdiff_t got = os::receive_with_fds(socket_.native_handle(), chunk, unwanted);
-  if (got == -EAGAIN) return Fill::kEmpty;
+  std::array<char, 64 * 1024> chunk;
+  const std::size_t room = kPrefixSize + max_frame_ - buffer_.size();
+  iovec part{chunk.data(), std::min(chunk.size(), room)};
+  // Without a place for descriptors the kernel drops those that come, and never makes them ours.
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket_.native_handle(), &message, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Fill::kEmpty;
   if (got <= 0) {
     gone_ = true;
     return Fill::kGone;
   }
-  buffer_.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
+  if ((message.msg_flags & MSG_CTRUNC) != 0) ++messages_with_fds_;
+  buffer_.append(chunk.data(), static_cast<std::size_t>(got));
   return Fill::kData;
 }
 
@@ -60,15 +138,17 @@ void Connection::disarm() {
 }
 
 asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
-    std::optional<base::Duration> timeout) {
+    std::optional<base::Duration> timeout, base::Duration frame_timeout) {
   // The timer ends the socket's wait, which then reads as a client that is gone.
+  bool timer_runs = timeout.has_value();
   if (timeout) arm(*timeout);
+  bool has_waited = false;
   std::optional<std::string_view> body;
   for (;;) {
     const std::string_view ready = std::string_view(buffer_).substr(consumed_);
     if (ready.size() >= kPrefixSize) {
       const std::size_t size = read_prefix(ready);
-      if (size > kMaxRequestFrame) {
+      if (size > max_frame_) {
         throw base::Error(base::ExitStatus::kProtocol,
                           "read a request: a frame of " + std::to_string(size) + " bytes");
       }
@@ -80,24 +160,65 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     }
     if (gone_ || !socket_.is_open()) break;
     if (fill() == Fill::kEmpty) {
+      if (!timer_runs && !buffer_.empty()) {
+        timer_runs = true;
+        arm(frame_timeout);
+      }
+      has_waited = true;
       const bool readable = co_await wait(Wait::wait_read);
       if (!readable) break;
     }
   }
-  if (timeout) disarm();
+  if (timer_runs) disarm();
+  frames_at_once_ = has_waited ? 0 : frames_at_once_ + 1;
+  if (frames_at_once_ >= kMostAtOnce) {
+    frames_at_once_ = 0;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  }
   co_return body;
 }
 
-asio::awaitable<bool> Connection::write_frame(std::string_view frame, base::UniqueFd fd,
+std::size_t Connection::unread_in_kernel() const {
+  int bytes = 0;
+  // Asked only when descriptors are wanted; where the kernel can't say, nothing is unread.
+  auto& socket = const_cast<asio::posix::stream_descriptor&>(socket_);
+  if (!socket.is_open() || ::ioctl(socket.native_handle(), SIOCOUTQ, &bytes) != 0) return 0;
+  return static_cast<std::size_t>(bytes);
+}
+
+asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration timeout) {
+  const auto deadline = base::Deadline::after(timeout);
+  for (;;) {
+    const std::size_t in_kernel = fds == 0 ? 0 : unread_in_kernel();
+    if (fds > 0 && in_kernel == 0) unread_.remove(*this);
+    if (in_kernel <= kMostUnread && unread_.make_room(fds)) break;
+    if (!is_alive() || deadline.expired()) co_return false;
+    // Nobody is woken when a client reads.
+    timer_.expires_after(kLookAgain);
+    boost::system::error_code ec;
+    co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  }
+  if (fds > 0) {
+    makes_fds_ = true;
+    unread_.add(*this, 0, fds);
+  }
+  co_return socket_.is_open();
+}
+
+asio::awaitable<bool> Connection::write_frame(std::string_view frame,
+                                              std::vector<base::UniqueFd> fds,
                                               base::Duration timeout) {
   std::span<const std::byte> bytes = std::as_bytes(std::span(frame));
-  const int raw_fd = fd.get();
+  std::vector<int> numbers;
+  numbers.reserve(fds.size());
+  for (const base::UniqueFd& fd : fds) numbers.push_back(fd.get());
   bool timer_runs = false;
   while (!bytes.empty() && socket_.is_open()) {
-    const std::span<const int> fds(&raw_fd, fd.valid() ? 1 : 0);
-    const std::ptrdiff_t sent = os::send_with_fds(socket_.native_handle(), bytes, fds);
+    const std::ptrdiff_t sent = os::send_with_fds(socket_.native_handle(), bytes, numbers);
     if (sent >= 0) {
-      fd.reset();
+      fds.clear();
+      numbers.clear();
+      makes_fds_ = false;
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
       continue;
     }
@@ -105,21 +226,27 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame, base::Uniq
     if (!timer_runs) {
       timer_runs = true;
       arm(timeout);
+      unread_.add(*this, bytes.size(), 0);
     }
     if (!co_await wait(Wait::wait_write)) break;
   }
-  if (timer_runs) disarm();
+  if (timer_runs) {
+    disarm();
+    unread_.remove_bytes(*this);
+  }
   co_return bytes.empty();
 }
 
 asio::awaitable<void> Connection::watch_hangup() {
   watching_ = true;
   while (watching_ && !gone_ && socket_.is_open()) {
-    if (fill() == Fill::kEmpty) {
-      const bool readable = co_await wait(Wait::wait_read);
-      if (!readable) break;
+    // A full buffer is left as it is; a hang-up is an error even then.
+    const bool is_full = is_buffer_full();
+    if (is_full || fill() == Fill::kEmpty) {
+      const bool woken = co_await wait(is_full ? Wait::wait_error : Wait::wait_read);
+      if (!woken) break;
+      if (is_full) gone_ = !is_alive();
     }
-    if (buffer_.size() > kMaxRequestFrame + kPrefixSize) gone_ = true;
   }
 }
 
@@ -137,6 +264,7 @@ bool Connection::is_alive() const {
 void Connection::close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
+  unread_.remove(*this);
 }
 
 }  // namespace fo::gms

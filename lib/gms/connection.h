@@ -1,40 +1,92 @@
-// One client's socket on the server's event loop: frames in, frames and descriptors out, and
-// whether the client is still there. Knows nothing of what the frames say.
+// One client's socket on the server's event loop: frames in, frames and descriptors out, whether
+// the client is still there, and what it has not read. Knows nothing of what the frames say, and
+// trusts nobody: what a client can make the server hold, and how long it can keep it busy, is
+// bounded.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "base/units.h"
 
 namespace fo::gms {
 
+class Connection;
+
+/// What the clients of a server have not read: answers that wait in our memory, and descriptors
+/// that are made for them or on their way. There is so much room for either.
+class UnreadAnswers {
+ public:
+  UnreadAnswers(std::size_t most_bytes, std::size_t most_fds)
+      : most_bytes_(most_bytes), most_fds_(most_fds) {}
+
+  /// Whether there is room for an answer, with so many descriptors. Where there is none, clients
+  /// that have left something unread for too long are let go, and the caller asks again later.
+  bool make_room(std::size_t fds);
+
+  /// So much more is unread.
+  void add(Connection& client, std::size_t bytes, std::size_t fds);
+  /// The bytes were taken; the descriptors may still be on their way.
+  void remove_bytes(Connection& client);
+  /// Nothing of this client's is unread.
+  void remove(Connection& client);
+
+ private:
+  [[nodiscard]] bool has_room(std::size_t fds) const {
+    return bytes_ <= most_bytes_ && (fds == 0 || fds_ + fds <= most_fds_);
+  }
+
+  std::size_t most_bytes_;
+  std::size_t most_fds_;
+  std::size_t bytes_ = 0;
+  std::size_t fds_ = 0;
+  /// By when they last had nothing unread, the longest ago first.
+  std::list<Connection*> clients_;
+};
+
 class Connection {
  public:
-  /// Takes a connected, non-blocking socket.
-  Connection(boost::asio::io_context& io, base::UniqueFd socket);
+  /// Longer requests end the connection, unless allow_long_frames was called.
+  static constexpr std::size_t kMaxShortFrame = 16 * 1024;
+
+  /// Takes a connected, non-blocking socket. `unread` outlives the connection.
+  Connection(boost::asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// Frames may have up to kMaxRequestFrame from now on: only one client at a time needs them.
+  void allow_long_frames();
 
   /// The next frame's body, valid until the next call. nullopt when the client is gone, broke off
-  /// inside a frame, or sent nothing whole within `timeout`. Throws Error(kProtocol) for a frame of
-  /// over kMaxRequestFrame. Descriptors that come along are closed.
+  /// inside a frame, did not begin one within `timeout`, or did not end it within `frame_timeout`.
+  /// Throws Error(kProtocol) for a frame that is too long. Descriptors that come along are dropped.
   boost::asio::awaitable<std::optional<std::string_view>> read_frame(
-      std::optional<base::Duration> timeout);
+      std::optional<base::Duration> timeout, base::Duration frame_timeout);
 
-  /// Sends a whole frame, `fd` (if valid) with its first byte. False when the client is gone or
-  /// did not take it within `timeout`.
-  boost::asio::awaitable<bool> write_frame(std::string_view frame, base::UniqueFd fd,
+  /// Waits until there is room for one more answer. One with descriptors, which are made next and
+  /// sent by write_frame, also waits until the client has read what it was sent, but for a little.
+  /// False when the client is gone or there is no room within `timeout`.
+  boost::asio::awaitable<bool> make_room(std::size_t fds, base::Duration timeout);
+
+  /// Sends a whole frame, `fds` with its first byte. False when the client is gone or did not take
+  /// it within `timeout`.
+  boost::asio::awaitable<bool> write_frame(std::string_view frame, std::vector<base::UniqueFd> fds,
                                            base::Duration timeout);
 
   /// Returns when the client is gone or `stop` is called; reads ahead what comes meanwhile (a
-  /// client may pipeline), at most one frame's worth: one that sends more counts as gone. Not
-  /// while read_frame runs.
+  /// client may pipeline), at most one frame's worth. Not while read_frame runs.
   boost::asio::awaitable<void> watch_hangup();
   void stop_watching();
 
@@ -46,9 +98,18 @@ class Connection {
   /// gone.
   void close();
 
+  /// How many messages came with descriptors, which no request has.
+  [[nodiscard]] std::size_t messages_with_fds() const { return messages_with_fds_; }
+
  private:
+  friend class UnreadAnswers;
+
   enum class Fill { kData, kEmpty, kGone };
+  /// Takes what has come, until a frame of the longest kind would be whole.
   Fill fill();
+  [[nodiscard]] bool is_buffer_full() const;
+  /// How much the kernel keeps for the client to read, its overhead included.
+  [[nodiscard]] std::size_t unread_in_kernel() const;
   /// Closes the connection after `timeout`, unless disarmed before.
   void arm(base::Duration timeout);
   void disarm();
@@ -60,8 +121,18 @@ class Connection {
   std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
   std::string buffer_;
   std::size_t consumed_ = 0;
+  std::size_t max_frame_ = kMaxShortFrame;
+  /// Frames in a row that were there without waiting.
+  unsigned frames_at_once_ = 0;
+  std::size_t messages_with_fds_ = 0;
   bool gone_ = false;
   bool watching_ = false;
+  UnreadAnswers& unread_;
+  std::size_t unread_bytes_ = 0;
+  std::size_t unread_fds_ = 0;
+  std::chrono::steady_clock::time_point unread_since_;
+  /// Some of unread_fds_ are not sent yet.
+  bool makes_fds_ = false;
 };
 
 }  // namespace fo::gms

@@ -6,10 +6,15 @@ namespace fo::gms {
 
 const Allocation& Layout::add(std::string allocation_id, base::ByteCount size,
                               base::ByteCount aligned_size, std::string tag) {
-  const std::uint64_t slot = next_slot_++;
-  slot_of_.emplace(allocation_id, slot);
-  Allocation allocation{std::move(allocation_id), size, aligned_size, std::move(tag), slot};
-  return by_slot_.emplace_hint(by_slot_.end(), slot, std::move(allocation))->second;
+  restore({std::move(allocation_id), size, aligned_size, std::move(tag), next_slot_});
+  return by_slot_.rbegin()->second;
+}
+
+void Layout::restore(Allocation allocation) {
+  const std::uint64_t slot = allocation.layout_slot;
+  slot_of_.emplace(allocation.allocation_id, slot);
+  by_slot_.emplace_hint(by_slot_.end(), slot, std::move(allocation));
+  next_slot_ = slot + 1;
 }
 
 bool Layout::remove(std::string_view allocation_id) {
@@ -27,17 +32,23 @@ const Allocation* Layout::find(std::string_view allocation_id) const {
   return found == slot_of_.end() ? nullptr : &by_slot_.at(found->second);
 }
 
-Layout::PutResult Layout::put(std::string key, std::string_view allocation_id, std::int64_t offset,
-                              std::string value) {
+Layout::PutResult Layout::check_put(std::string_view allocation_id, std::int64_t offset) const {
   const Allocation* allocation = find(allocation_id);
   if (allocation == nullptr) return PutResult::kUnknownAllocation;
-  if (offset < 0 || static_cast<base::ByteCount>(offset) >= allocation->aligned_size) {
-    return PutResult::kOffsetOutOfRange;
+  const bool inside =
+      offset >= 0 && static_cast<base::ByteCount>(offset) < allocation->aligned_size;
+  return inside ? PutResult::kDone : PutResult::kOffsetOutOfRange;
+}
+
+Layout::PutResult Layout::put(std::string key, std::string_view allocation_id, std::int64_t offset,
+                              std::string value) {
+  const PutResult result = check_put(allocation_id, offset);
+  if (result == PutResult::kDone) {
+    metadata_.insert_or_assign(
+        std::move(key), MetadataEntry{std::string(allocation_id),
+                                      static_cast<base::ByteCount>(offset), std::move(value)});
   }
-  metadata_.insert_or_assign(
-      std::move(key), MetadataEntry{allocation->allocation_id, static_cast<base::ByteCount>(offset),
-                                    std::move(value)});
-  return PutResult::kDone;
+  return result;
 }
 
 bool Layout::erase(std::string_view key) {

@@ -2,6 +2,7 @@
 // records; the memory itself is the server's.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,12 +27,22 @@ class Layout {
   [[nodiscard]] const std::map<std::uint64_t, Allocation>& allocations() const { return by_slot_; }
 
   enum class PutResult { kDone, kUnknownAllocation, kOffsetOutOfRange };
+  /// What put() would say.
+  [[nodiscard]] PutResult check_put(std::string_view allocation_id, std::int64_t offset) const;
   /// Sets a key. `offset` must lie in [0, aligned_size) of its allocation.
   PutResult put(std::string key, std::string_view allocation_id, std::int64_t offset,
                 std::string value);
   /// False when there was no such key.
   bool erase(std::string_view key);
   [[nodiscard]] const Metadata& metadata() const { return metadata_; }
+
+  /// The slot that the next allocation gets.
+  [[nodiscard]] std::uint64_t next_slot() const { return next_slot_; }
+  /// An allocation as it was in another life of this layout: with its slot, at or after
+  /// next_slot().
+  void restore(Allocation allocation);
+  /// Slots before `next_slot` were in use once.
+  void skip_slots(std::uint64_t next_slot) { next_slot_ = std::max(next_slot_, next_slot); }
 
   void clear();
 

@@ -100,7 +100,7 @@ class Writer {
   std::size_t size_ = 0;
 };
 
-// --- Decoding. mp_check has walked the whole message before any of this runs, so reading what
+// --- Decoding. check_body has walked the whole message before any of this runs, so reading what
 // mp_typeof announces stays inside it.
 
 class Reader {
@@ -188,11 +188,33 @@ class Reader {
   const char* at_;
 };
 
+// Moves `at` past one value with all that is in it; false when that goes past `end`. mp_check can't
+// be asked about a whole message: it counts values in an int, and takes a list that claims 4 G of
+// them for one that has ended.
+bool pass_value(const char*& at, const char* end) {
+  constexpr char kNeverUsed = '\xc1';
+  for (std::uint64_t values = 1; values > 0; --values) {
+    // Each takes a byte at least.
+    if (values > static_cast<std::uint64_t>(end - at) || *at == kNeverUsed) return false;
+    const mp_type kind = mp_typeof(*at);
+    if (kind == MP_MAP) {
+      if (mp_check_map(at, end) > 0) return false;
+      values += 2 * std::uint64_t{mp_decode_map(&at)};
+    } else if (kind == MP_ARRAY) {
+      if (mp_check_array(at, end) > 0) return false;
+      values += mp_decode_array(&at);
+    } else if (mp_check(&at, end) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Throws unless `body` is exactly one well-formed msgpack value, a map.
 void check_body(std::string_view body) {
   const char* at = body.data();
   const char* end = at + body.size();
-  if (body.empty() || mp_check(&at, end) != 0) fail("truncated or malformed");
+  if (!pass_value(at, end)) fail("truncated or malformed");
   if (at != end) fail("bytes after its end");
   if (mp_typeof(body.front()) != MP_MAP) fail("not a map");
 }
@@ -215,6 +237,17 @@ Request decode_one_of(std::string_view type, std::string_view body,
 }
 
 }  // namespace
+
+AllocationRecord to_record(const Allocation& allocation) {
+  return {allocation.allocation_id, static_cast<std::int64_t>(allocation.size),
+          static_cast<std::int64_t>(allocation.aligned_size), allocation.tag,
+          static_cast<std::int64_t>(allocation.layout_slot)};
+}
+
+MetadataRecord to_record(const std::string& key, const MetadataEntry& entry) {
+  return {key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
+          Bytes{entry.value}};
+}
 
 std::uint32_t read_prefix(std::string_view prefix) {
   std::uint32_t size = 0;
@@ -270,89 +303,52 @@ Request decode_request(std::string_view body) {
   return decode_one_of(message_type(body), body, std::type_identity<Request>{});
 }
 
-template std::string encode_frame<HandshakeRequest>(const HandshakeRequest&, std::size_t);
-template HandshakeRequest decode_message<HandshakeRequest>(std::string_view);
-template std::string encode_frame<HandshakeResponse>(const HandshakeResponse&, std::size_t);
-template HandshakeResponse decode_message<HandshakeResponse>(std::string_view);
-template std::string encode_frame<GetRuntimeStateRequest>(const GetRuntimeStateRequest&,
-                                                          std::size_t);
-template GetRuntimeStateRequest decode_message<GetRuntimeStateRequest>(std::string_view);
-template std::string encode_frame<GetRuntimeStateResponse>(const GetRuntimeStateResponse&,
-                                                           std::size_t);
-template GetRuntimeStateResponse decode_message<GetRuntimeStateResponse>(std::string_view);
-template std::string encode_frame<GetEventHistoryRequest>(const GetEventHistoryRequest&,
-                                                          std::size_t);
-template GetEventHistoryRequest decode_message<GetEventHistoryRequest>(std::string_view);
-template std::string encode_frame<GetEventHistoryResponse>(const GetEventHistoryResponse&,
-                                                           std::size_t);
-template GetEventHistoryResponse decode_message<GetEventHistoryResponse>(std::string_view);
-template std::string encode_frame<CommitRequest>(const CommitRequest&, std::size_t);
-template CommitRequest decode_message<CommitRequest>(std::string_view);
-template std::string encode_frame<CommitResponse>(const CommitResponse&, std::size_t);
-template CommitResponse decode_message<CommitResponse>(std::string_view);
-template std::string encode_frame<CommitLayoutRequest>(const CommitLayoutRequest&, std::size_t);
-template CommitLayoutRequest decode_message<CommitLayoutRequest>(std::string_view);
-template std::string encode_frame<CommitLayoutResponse>(const CommitLayoutResponse&, std::size_t);
-template CommitLayoutResponse decode_message<CommitLayoutResponse>(std::string_view);
-template std::string encode_frame<AllocateRequest>(const AllocateRequest&, std::size_t);
-template AllocateRequest decode_message<AllocateRequest>(std::string_view);
-template std::string encode_frame<AllocateResponse>(const AllocateResponse&, std::size_t);
-template AllocateResponse decode_message<AllocateResponse>(std::string_view);
-template std::string encode_frame<FreeAllocationRequest>(const FreeAllocationRequest&, std::size_t);
-template FreeAllocationRequest decode_message<FreeAllocationRequest>(std::string_view);
-template std::string encode_frame<FreeAllocationResponse>(const FreeAllocationResponse&,
-                                                          std::size_t);
-template FreeAllocationResponse decode_message<FreeAllocationResponse>(std::string_view);
-template std::string encode_frame<MetadataPutRequest>(const MetadataPutRequest&, std::size_t);
-template MetadataPutRequest decode_message<MetadataPutRequest>(std::string_view);
-template std::string encode_frame<MetadataPutResponse>(const MetadataPutResponse&, std::size_t);
-template MetadataPutResponse decode_message<MetadataPutResponse>(std::string_view);
-template std::string encode_frame<MetadataDeleteRequest>(const MetadataDeleteRequest&, std::size_t);
-template MetadataDeleteRequest decode_message<MetadataDeleteRequest>(std::string_view);
-template std::string encode_frame<MetadataDeleteResponse>(const MetadataDeleteResponse&,
-                                                          std::size_t);
-template MetadataDeleteResponse decode_message<MetadataDeleteResponse>(std::string_view);
-template std::string encode_frame<ExportAllocationRequest>(const ExportAllocationRequest&,
-                                                           std::size_t);
-template ExportAllocationRequest decode_message<ExportAllocationRequest>(std::string_view);
-template std::string encode_frame<ExportAllocationResponse>(const ExportAllocationResponse&,
-                                                            std::size_t);
-template ExportAllocationResponse decode_message<ExportAllocationResponse>(std::string_view);
-template std::string encode_frame<GetAllocationRequest>(const GetAllocationRequest&, std::size_t);
-template GetAllocationRequest decode_message<GetAllocationRequest>(std::string_view);
-template std::string encode_frame<GetAllocationResponse>(const GetAllocationResponse&, std::size_t);
-template GetAllocationResponse decode_message<GetAllocationResponse>(std::string_view);
-template std::string encode_frame<ListAllocationsRequest>(const ListAllocationsRequest&,
-                                                          std::size_t);
-template ListAllocationsRequest decode_message<ListAllocationsRequest>(std::string_view);
-template std::string encode_frame<ListAllocationsResponse>(const ListAllocationsResponse&,
-                                                           std::size_t);
-template ListAllocationsResponse decode_message<ListAllocationsResponse>(std::string_view);
-template std::string encode_frame<MetadataGetRequest>(const MetadataGetRequest&, std::size_t);
-template MetadataGetRequest decode_message<MetadataGetRequest>(std::string_view);
-template std::string encode_frame<MetadataGetResponse>(const MetadataGetResponse&, std::size_t);
-template MetadataGetResponse decode_message<MetadataGetResponse>(std::string_view);
-template std::string encode_frame<MetadataListRequest>(const MetadataListRequest&, std::size_t);
-template MetadataListRequest decode_message<MetadataListRequest>(std::string_view);
-template std::string encode_frame<MetadataListResponse>(const MetadataListResponse&, std::size_t);
-template MetadataListResponse decode_message<MetadataListResponse>(std::string_view);
-template std::string encode_frame<GetLockStateRequest>(const GetLockStateRequest&, std::size_t);
-template GetLockStateRequest decode_message<GetLockStateRequest>(std::string_view);
-template std::string encode_frame<GetLockStateResponse>(const GetLockStateResponse&, std::size_t);
-template GetLockStateResponse decode_message<GetLockStateResponse>(std::string_view);
-template std::string encode_frame<GetAllocationStateRequest>(const GetAllocationStateRequest&,
-                                                             std::size_t);
-template GetAllocationStateRequest decode_message<GetAllocationStateRequest>(std::string_view);
-template std::string encode_frame<GetAllocationStateResponse>(const GetAllocationStateResponse&,
-                                                              std::size_t);
-template GetAllocationStateResponse decode_message<GetAllocationStateResponse>(std::string_view);
-template std::string encode_frame<GetMemoryLayoutHashRequest>(const GetMemoryLayoutHashRequest&,
-                                                              std::size_t);
-template GetMemoryLayoutHashRequest decode_message<GetMemoryLayoutHashRequest>(std::string_view);
-template std::string encode_frame<GetMemoryLayoutHashResponse>(const GetMemoryLayoutHashResponse&,
-                                                               std::size_t);
-template GetMemoryLayoutHashResponse decode_message<GetMemoryLayoutHashResponse>(std::string_view);
-template std::string encode_frame<ErrorResponse>(const ErrorResponse&, std::size_t);
-template ErrorResponse decode_message<ErrorResponse>(std::string_view);
+#define FO_GMS_MESSAGE(Message)                                            \
+  template std::string encode_frame<Message>(const Message&, std::size_t); \
+  template Message decode_message<Message>(std::string_view)
+FO_GMS_MESSAGE(HandshakeRequest);
+FO_GMS_MESSAGE(HandshakeResponse);
+FO_GMS_MESSAGE(GetRuntimeStateRequest);
+FO_GMS_MESSAGE(GetRuntimeStateResponse);
+FO_GMS_MESSAGE(GetEventHistoryRequest);
+FO_GMS_MESSAGE(GetEventHistoryResponse);
+FO_GMS_MESSAGE(CommitRequest);
+FO_GMS_MESSAGE(CommitResponse);
+FO_GMS_MESSAGE(CommitLayoutRequest);
+FO_GMS_MESSAGE(CommitLayoutResponse);
+FO_GMS_MESSAGE(AllocateRequest);
+FO_GMS_MESSAGE(AllocateResponse);
+FO_GMS_MESSAGE(FreeAllocationRequest);
+FO_GMS_MESSAGE(FreeAllocationResponse);
+FO_GMS_MESSAGE(MetadataPutRequest);
+FO_GMS_MESSAGE(MetadataPutResponse);
+FO_GMS_MESSAGE(MetadataDeleteRequest);
+FO_GMS_MESSAGE(MetadataDeleteResponse);
+FO_GMS_MESSAGE(ExportAllocationRequest);
+FO_GMS_MESSAGE(ExportAllocationResponse);
+FO_GMS_MESSAGE(GetAllocationRequest);
+FO_GMS_MESSAGE(GetAllocationResponse);
+FO_GMS_MESSAGE(ListAllocationsRequest);
+FO_GMS_MESSAGE(ListAllocationsResponse);
+FO_GMS_MESSAGE(MetadataGetRequest);
+FO_GMS_MESSAGE(MetadataGetResponse);
+FO_GMS_MESSAGE(MetadataListRequest);
+FO_GMS_MESSAGE(MetadataListResponse);
+FO_GMS_MESSAGE(GetLockStateRequest);
+FO_GMS_MESSAGE(GetLockStateResponse);
+FO_GMS_MESSAGE(GetAllocationStateRequest);
+FO_GMS_MESSAGE(GetAllocationStateResponse);
+FO_GMS_MESSAGE(GetMemoryLayoutHashRequest);
+FO_GMS_MESSAGE(GetMemoryLayoutHashResponse);
+FO_GMS_MESSAGE(ExportLayoutRequest);
+FO_GMS_MESSAGE(ExportLayoutResponse);
+FO_GMS_MESSAGE(MetadataDumpRequest);
+FO_GMS_MESSAGE(MetadataDumpResponse);
+FO_GMS_MESSAGE(AllocateManyRequest);
+FO_GMS_MESSAGE(AllocateManyResponse);
+FO_GMS_MESSAGE(MetadataPutManyRequest);
+FO_GMS_MESSAGE(MetadataPutManyResponse);
+FO_GMS_MESSAGE(ErrorResponse);
+#undef FO_GMS_MESSAGE
 
 }  // namespace fo::gms

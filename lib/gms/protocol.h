@@ -21,6 +21,17 @@ inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
 inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
 /// The most elements a list in a message may have: one takes far more memory than frame.
 inline constexpr std::size_t kMaxListSize = 1u << 20;
+/// The most bytes of keys and values that one page of a metadata dump has, unless one entry alone
+/// has more.
+inline constexpr std::size_t kMetadataPage = 4u << 20;
+/// The most allocations that one batch may ask for.
+inline constexpr std::size_t kMaxBatch = 65536;
+
+/// The names by which a server offers what Dynamo's has not, in its answer to a handshake.
+inline constexpr std::string_view kExportLayout = "export_layout";
+inline constexpr std::string_view kMetadataDump = "metadata_dump";
+inline constexpr std::string_view kAllocateMany = "allocate_many";
+inline constexpr std::string_view kMetadataPutMany = "metadata_put_many";
 /// A frame's length prefix, big-endian.
 inline constexpr std::size_t kPrefixSize = 4;
 
@@ -78,6 +89,21 @@ struct AllocationRecord {
   }
 };
 
+/// One key of a layout, on the wire.
+struct MetadataRecord {
+  std::string key;
+  std::string allocation_id;
+  std::int64_t offset_bytes = 0;
+  Bytes value;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("key", self.key);
+    visit("allocation_id", self.allocation_id);
+    visit("offset_bytes", self.offset_bytes);
+    visit("value", self.value);
+  }
+};
+
 struct HandshakeRequest {
   static constexpr std::string_view kType = "handshake_request";
   std::string lock_type;
@@ -94,11 +120,13 @@ struct HandshakeResponse {
   bool success = false;
   bool committed = false;
   std::optional<std::string> granted_lock_type;
+  std::vector<std::string> extensions = {};
   template <typename Self, typename Visit>
   static void each_field(Self& self, Visit&& visit) {
     visit("success", self.success);
     visit("committed", self.committed);
     visit("granted_lock_type", self.granted_lock_type);
+    visit("extensions", self.extensions);
   }
 };
 
@@ -213,19 +241,8 @@ struct FreeAllocationResponse {
   }
 };
 
-struct MetadataPutRequest {
+struct MetadataPutRequest : MetadataRecord {
   static constexpr std::string_view kType = "metadata_put_request";
-  std::string key;
-  std::string allocation_id;
-  std::int64_t offset_bytes = 0;
-  Bytes value;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("key", self.key);
-    visit("allocation_id", self.allocation_id);
-    visit("offset_bytes", self.offset_bytes);
-    visit("value", self.value);
-  }
 };
 
 struct MetadataPutResponse {
@@ -381,6 +398,105 @@ struct GetMemoryLayoutHashResponse {
   }
 };
 
+/// The extension kExportLayout. The answer carries one descriptor for each allocation that it
+/// lists, in their order, at most os::kMaxFdsPerMessage.
+struct ExportLayoutRequest {
+  static constexpr std::string_view kType = "export_layout_request";
+  std::optional<std::string> tag;
+  std::int64_t first_slot = 0;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("tag", self.tag);
+    visit("first_slot", self.first_slot);
+  }
+};
+
+struct ExportLayoutResponse {
+  static constexpr std::string_view kType = "export_layout_response";
+  std::vector<GetAllocationResponse> allocations;
+  /// Where to ask on; nullopt at the end.
+  std::optional<std::int64_t> next_slot;
+  std::string memory_layout_hash;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocations", self.allocations);
+    visit("next_slot", self.next_slot);
+    visit("memory_layout_hash", self.memory_layout_hash);
+  }
+};
+
+/// The extension kMetadataDump: the keys with `prefix` that come after `after`.
+struct MetadataDumpRequest {
+  static constexpr std::string_view kType = "metadata_dump_request";
+  std::string prefix;
+  std::string after;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("prefix", self.prefix);
+    visit("after", self.after);
+  }
+};
+
+struct MetadataDumpResponse {
+  static constexpr std::string_view kType = "metadata_dump_response";
+  std::vector<MetadataRecord> entries;
+  bool more = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("entries", self.entries);
+    visit("more", self.more);
+  }
+};
+
+/// What a writer wants of one allocation.
+struct AllocationWish {
+  std::int64_t size = 0;
+  std::string tag = "default";
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("size", self.size);
+    visit("tag", self.tag);
+  }
+};
+
+/// The extension kAllocateMany: all of them or none, answered in their order.
+struct AllocateManyRequest {
+  static constexpr std::string_view kType = "allocate_many_request";
+  std::vector<AllocationWish> allocations;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocations", self.allocations);
+  }
+};
+
+struct AllocateManyResponse {
+  static constexpr std::string_view kType = "allocate_many_response";
+  std::vector<AllocateResponse> allocations;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("allocations", self.allocations);
+  }
+};
+
+/// The extension kMetadataPutMany: all of them or none.
+struct MetadataPutManyRequest {
+  static constexpr std::string_view kType = "metadata_put_many_request";
+  std::vector<MetadataRecord> entries;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("entries", self.entries);
+  }
+};
+
+struct MetadataPutManyResponse {
+  static constexpr std::string_view kType = "metadata_put_many_response";
+  bool success = false;
+  template <typename Self, typename Visit>
+  static void each_field(Self& self, Visit&& visit) {
+    visit("success", self.success);
+  }
+};
+
 struct ErrorResponse {
   static constexpr std::string_view kType = "error_response";
   std::string error;
@@ -398,7 +514,13 @@ using Request =
                  CommitLayoutRequest, AllocateRequest, FreeAllocationRequest, MetadataPutRequest,
                  MetadataDeleteRequest, ExportAllocationRequest, GetAllocationRequest,
                  ListAllocationsRequest, MetadataGetRequest, MetadataListRequest,
-                 GetLockStateRequest, GetAllocationStateRequest, GetMemoryLayoutHashRequest>;
+                 GetLockStateRequest, GetAllocationStateRequest, GetMemoryLayoutHashRequest,
+                 ExportLayoutRequest, MetadataDumpRequest, AllocateManyRequest,
+                 MetadataPutManyRequest>;
+
+/// What answers tell of an allocation, and of a key.
+AllocationRecord to_record(const Allocation& allocation);
+MetadataRecord to_record(const std::string& key, const MetadataEntry& entry);
 
 /// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) when the
 /// message is longer than `limit`.

@@ -4,14 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <exception>
@@ -22,9 +21,15 @@
 
 #include "base/error.h"
 #include "cuda/memory.h"
+#include "gms/answers.h"
 #include "gms/connection.h"
+#include "gms/layout_record.h"
+#include "gms/memory_pool.h"
 #include "gms/protocol.h"
 #include "gms/server_model.h"
+#include "gms/vault_client.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
 #include "os/log.h"
 #include "os/random.h"
 #include "os/unix_socket.h"
@@ -39,64 +44,40 @@ using base::Error;
 using base::ExitStatus;
 using os::LogLevel;
 
-// A client that connects and says nothing, or does not take its answer, is dropped after this.
+// A client that connects and says nothing, stops within a request, or does not take its answer, is
+// dropped after this.
 constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
+constexpr base::ByteCount kMaxRecord = 4 * base::kGiB;
+// After so many new clients the others have their turn.
+constexpr unsigned kMostAccepted = 64;
 
-// A request that can't be done; the connection lives on.
-struct Refusal {
-  std::string error;
-  ExitStatus code = ExitStatus::kBadData;
-};
-
-struct Reply {
-  std::string frame;
-  base::UniqueFd fd;
-  /// The server closes the connection after the answer.
-  bool last = false;
-};
-
-template <typename Message>
-Reply reply(const Message& message, bool last = false) {
-  return {encode_frame(message), {}, last};
-}
-
-template <typename... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-
-AllocationRecord describe(const Allocation& allocation) {
-  return {allocation.allocation_id, static_cast<std::int64_t>(allocation.size),
-          static_cast<std::int64_t>(allocation.aligned_size), allocation.tag,
-          static_cast<std::int64_t>(allocation.layout_slot)};
-}
-
-// What a client may ask for before any handshake.
-template <typename Message>
-concept FirstMessage = std::same_as<Message, HandshakeRequest> ||
-    std::same_as<Message, GetRuntimeStateRequest> || std::same_as<Message, GetEventHistoryRequest>;
-
-// What only a writer with an unsealed layout may ask for.
-template <typename Message>
-concept WriterRequest =
-    std::same_as<Message, CommitRequest> || std::same_as<Message, CommitLayoutRequest> ||
-    std::same_as<Message, AllocateRequest> || std::same_as<Message, FreeAllocationRequest> ||
-    std::same_as<Message, MetadataPutRequest> || std::same_as<Message, MetadataDeleteRequest>;
+using Memory = MemoryPool::Memory;
+using Clock = std::chrono::steady_clock;
 
 class Server {
  public:
   explicit Server(ServerConfig config)
       : config_(std::move(config)),
+        counters_(*config_.counters),
+        admission_(config_.access, ::geteuid(), config_.max_connections),
+        unread_(kMaxUnreadBytes, config_.max_unread_fds),
         listener_(io_, config_.listener.release()),
         stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
-        label_("device " + std::to_string(config_.device.ordinal.value()) + " " + config_.tag) {}
+        pool_(io_, config_.driver, config_.device.ordinal,
+              [this](std::exception_ptr error) { fail(std::move(error)); }),
+        label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag) {
+  }
 
   void run(const std::function<void()>& on_ready) {
     const auto end_of_all = [this](std::exception_ptr error) {
       if (error) fail(std::move(error));
     };
+    if (config_.vault) vault_.emplace(io_, std::move(config_.vault));
+    if (config_.deposit) restore(std::move(*config_.deposit));
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, accept_clients(), end_of_all);
+    update_gauges();
+    counters_.up.set(1);
     on_ready();
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
@@ -104,13 +85,16 @@ class Server {
 
  private:
   struct Session {
-    Session(asio::io_context& io, base::UniqueFd socket)
-        : connection(io, std::move(socket)), wake(io) {}
+    Session(asio::io_context& io, base::UniqueFd socket, const os::PeerCredentials& credentials,
+            UnreadAnswers& unread)
+        : connection(io, std::move(socket), unread), wake(io), peer(credentials) {}
     Connection connection;
     /// Rung when the session is granted its lock or its client is gone; expires with its timeout.
     asio::steady_timer wake;
     SessionId id = 0;
-    os::PeerCredentials peer{};
+    os::PeerCredentials peer;
+    /// When it asked for its lock.
+    Clock::time_point arrived{};
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -121,15 +105,43 @@ class Server {
     io_.stop();
   }
 
-  // The end of everything: the error leaves run().
+  // The end of everything: the error leaves run(). Whatever the driver says of itself: a device
+  // that fails while it is served can't be trusted.
   void fail(std::exception_ptr failure) {
+    try {
+      std::rethrow_exception(std::move(failure));
+    } catch (const cuda::CudaError& error) {
+      failure = std::make_exception_ptr(Error(ExitStatus::kSoftware, error.what()));
+    } catch (...) {
+      failure = std::current_exception();
+    }
     if (!failure_) failure_ = std::move(failure);
     io_.stop();
   }
 
-  // Whatever the driver says of itself: a device that fails while it is served can't be trusted.
-  void fail(const cuda::CudaError& error) {
-    fail(std::make_exception_ptr(Error(ExitStatus::kSoftware, error.what())));
+  // The layout of the server before this one.
+  void restore(Deposit deposit) {
+    const std::string file = "/proc/self/fd/" + std::to_string(deposit.record.get());
+    LayoutRecord record = decode_record(os::read_file(file, kMaxRecord));
+    const auto& allocations = record.layout.allocations();
+    if (allocations.size() != deposit.memory.size()) {
+      throw Error(ExitStatus::kSoftware, "restore a layout: descriptors for " +
+                                             std::to_string(deposit.memory.size()) + " of " +
+                                             std::to_string(allocations.size()) + " allocations");
+    }
+    std::size_t next = 0;
+    for (const auto& [slot, allocation] : allocations) {
+      const base::UniqueFd fd = std::move(deposit.memory[next++]);
+      memory_.emplace(allocation.allocation_id,
+                      std::make_shared<cuda::PhysicalMemory>(cuda::PhysicalMemory::import_fd(
+                          config_.driver, fd.get(), allocation.aligned_size)));
+      bytes_ += allocation.aligned_size;
+    }
+    is_protected_ = true;
+    os::log(LogLevel::kInfo, "restored {} allocations, layout {}: {}", allocations.size(),
+            record.hash, label_);
+    model_.restore(std::move(record.layout), std::move(record.hash), record.published);
+    memory_epoch_ = model_.layout_epoch();
   }
 
   awaitable<void> accept_clients() {
@@ -137,14 +149,17 @@ class Server {
       boost::system::error_code ec;
       co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
                                     asio::redirect_error(use_awaitable, ec));
-      while (!ec) {
-        while (sessions_.size() >= config_.max_connections) co_await room_for_clients();
+      for (unsigned accepted_now = 0; !ec; ++accepted_now) {
+        if (accepted_now % kMostAccepted == kMostAccepted - 1) {
+          co_await asio::post(io_, use_awaitable);
+        }
+        while (admission_.full()) co_await room_for_clients();
         base::UniqueFd socket(
             ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (!socket && errno == EAGAIN) break;
         const bool accepted = socket.valid();
-        if (!accepted) os::log(LogLevel::kWarning, "{}: accept a client: {}", label_, os_reason());
+        if (!accepted) os::log(LogLevel::kWarning, "accept a client: {}: {}", os_reason(), label_);
         if (accepted) admit(std::move(socket));
         if (!accepted) co_await room_for_clients();
       }
@@ -153,9 +168,17 @@ class Server {
 
   void admit(base::UniqueFd socket) {
     try {
-      if (is_welcome(socket.get())) start_session(std::move(socket));
+      const os::PeerCredentials peer = os::peer_credentials(socket.get());
+      std::vector<gid_t> groups;
+      if (admission_.wants_groups()) groups = os::peer_groups(socket.get());
+      if (const auto reason = admission_.enter(peer, groups)) {
+        os::log(LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}", *reason, label_,
+                peer.pid, peer.uid);
+        return;
+      }
+      start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
-      os::log(LogLevel::kWarning, "{}: admit a client: {}", label_, error.what());
+      os::log(LogLevel::kWarning, "admit a client: {}: {}", error.what(), label_);
     }
   }
 
@@ -168,18 +191,10 @@ class Server {
     co_await room_.async_wait(asio::redirect_error(use_awaitable, ec));
   }
 
-  // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
-  static bool is_welcome(int socket_fd) {
-    const os::PeerCredentials peer = os::peer_credentials(socket_fd);
-    if (peer.uid == ::geteuid() || peer.uid == 0) return true;
-    os::log(LogLevel::kWarning, "refuse client process {}: user {} is not ours", peer.pid,
-            peer.uid);
-    return false;
-  }
-
-  void start_session(base::UniqueFd socket) {
-    auto session = std::make_shared<Session>(io_, std::move(socket));
+  void start_session(base::UniqueFd socket, const os::PeerCredentials& peer) {
+    auto session = std::make_shared<Session>(io_, std::move(socket), peer, unread_);
     sessions_.insert(session);
+    counters_.connections.set(sessions_.size());
     asio::co_spawn(io_, run_session(session), asio::detached);
   }
 
@@ -187,10 +202,14 @@ class Server {
   awaitable<void> run_session(SessionPtr session) {
     try {
       co_await talk(session);
-    } catch (const cuda::CudaError& error) {
-      fail(error);
+    } catch (const cuda::CudaError&) {
+      fail(std::current_exception());
     } catch (const Error& error) {
-      os::log(LogLevel::kWarning, "{}: session {} ends: {}", label_, session->id, error.what());
+      if (error.status() == ExitStatus::kSoftware) {
+        fail(std::current_exception());
+      } else {
+        os::log(LogLevel::kWarning, "end a session: {}: {}", error.what(), label(*session));
+      }
     } catch (const std::exception&) {
       fail(std::current_exception());
     }
@@ -200,46 +219,48 @@ class Server {
       model_.leave(session->id);
       after_change();
     }
+    if (const std::size_t count = session->connection.messages_with_fds(); count > 0) {
+      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
+              label(*session));
+    }
+    admission_.leave(session->peer);
     sessions_.erase(session);
+    counters_.connections.set(sessions_.size());
     room_.cancel();
   }
 
   awaitable<void> talk(SessionPtr session) {
-    std::optional<std::string_view> body = co_await session->connection.read_frame(kPeerTimeout);
+    std::optional<std::string_view> body =
+        co_await session->connection.read_frame(kPeerTimeout, kPeerTimeout);
     if (!body) co_return;
     Request first = decode_request(*body);
     if (const auto* handshake = std::get_if<HandshakeRequest>(&first)) {
       if (!co_await shake_hands(session, *handshake)) co_return;
     } else {
-      Reply answer = answer_stranger(first);
+      Reply answer = answer_stranger(model_, first);
       co_await send(session, std::move(answer));
       co_return;
     }
     for (;;) {
-      body = co_await session->connection.read_frame(std::nullopt);
+      body = co_await session->connection.read_frame(std::nullopt, kPeerTimeout);
       if (!body) co_return;
+      const auto start = Clock::now();
       Request request = decode_request(*body);
+      const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
+      if (!has_room) co_return;
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
+      const auto result = answer->refused ? RequestResult::kRefused : RequestResult::kAnswered;
       const bool sent = co_await send(session, std::move(*answer));
+      counters_.observe_request(Clock::now() - start, result);
       if (!sent || last) co_return;
     }
   }
 
   static awaitable<bool> send(SessionPtr session, Reply answer) {
-    co_return co_await session->connection.write_frame(answer.frame, std::move(answer.fd),
+    co_return co_await session->connection.write_frame(answer.frame, std::move(answer.fds),
                                                        kPeerTimeout);
-  }
-
-  Reply answer_stranger(const Request& request) {
-    if (std::holds_alternative<GetRuntimeStateRequest>(request)) {
-      return reply(model_.runtime_state(), true);
-    }
-    if (std::holds_alternative<GetEventHistoryRequest>(request)) {
-      return reply(GetEventHistoryResponse{model_.events()}, true);
-    }
-    return reply(ErrorResponse{"a handshake_request has to come first", 0}, true);
   }
 
   // True once the lock is the client's and it has been told so.
@@ -251,22 +272,31 @@ class Server {
       co_await send(session, std::move(refusal));
       co_return false;
     }
+    session->arrived = Clock::now();
     session->id = model_.arrive(*type);
     by_id_.emplace(session->id, session);
     after_change();
     if (!model_.grant_of(session->id)) co_await wait_for_grant(session, request.timeout_ms);
     const std::optional<Grant> grant = model_.grant_of(session->id);
+    // The grant has dropped the old layout: its memory is to be free when the writer allocates, and
+    // it must not come back after a crash. Also for a client that has gone by now.
+    if (grant == Grant::kRw && vault_) co_await vault_->drop();
     if (!session->connection.is_alive()) co_return false;
     HandshakeResponse response;
     response.success = grant.has_value();
     if (!grant) {
       // Out of the queue before the answer, not after: it must not be granted anything now.
+      counters_.lock_timeouts[*type].add();
       model_.leave(session->id);
       after_change();
     }
     response.committed = model_.published();
     if (grant) response.granted_lock_type = to_string(*grant);
+    for (const auto name : {kExportLayout, kMetadataDump, kAllocateMany, kMetadataPutMany}) {
+      response.extensions.emplace_back(name);
+    }
     Reply answer = reply(response);
+    if (grant == Grant::kRw) session->connection.allow_long_frames();
     const bool sent = co_await send(session, std::move(answer));
     co_return sent&& grant;
   }
@@ -302,46 +332,45 @@ class Server {
   void after_change() {
     while (const auto granted = model_.grant_next(
                [this](SessionId id) { return by_id_.at(id)->connection.is_alive(); })) {
-      os::log(LogLevel::kInfo, "{}: session {}: granted {}", label_, granted->session,
-              to_string(granted->grant));
-      by_id_.at(granted->session)->wake.cancel();
+      Session& session = *by_id_.at(granted->session);
+      const base::Duration waited = Clock::now() - session.arrived;
+      counters_.granted(granted->grant, waited);
+      os::log(LogLevel::kInfo, "granted {}: {} waited_ms={}", to_string(granted->grant),
+              label(session),
+              std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
+      session.wake.cancel();
     }
     if (model_.layout_epoch() != memory_epoch_) {
       memory_epoch_ = model_.layout_epoch();
-      for (auto& [id, memory] : memory_) release(std::move(memory));
+      if (!memory_.empty()) counters_.layouts_dropped.add();
+      bytes_ = 0;
+      is_protected_ = false;
+      std::vector<Memory> dropped;
+      for (auto& [id, memory] : memory_) dropped.push_back(std::move(memory));
       memory_.clear();
+      pool_.release(std::move(dropped));
     }
+    update_gauges();
   }
 
-  using Memory = std::shared_ptr<cuda::PhysicalMemory>;
-
-  // Releases run on the CUDA thread in the order they were asked for, hence before any allocation
-  // that is asked for later.
-  void release(Memory memory) {
-    asio::co_spawn(
-        cuda_thread_,
-        [memory = std::move(memory)]() -> awaitable<void> {
-          memory->close();
-          co_return;
-        },
-        asio::bind_executor(io_.get_executor(), [this](std::exception_ptr failure) {
-          if (!failure) return;
-          try {
-            std::rethrow_exception(std::move(failure));
-          } catch (const cuda::CudaError& error) {
-            fail(error);
-          } catch (...) {
-            fail(std::current_exception());
-          }
-        }));
+  void update_gauges() {
+    for (const Grant grant : {Grant::kRw, Grant::kRo, Grant::kRwData}) {
+      counters_.sessions[grant].set(model_.sessions(grant));
+    }
+    for (const LockType type :
+         {LockType::kRw, LockType::kRo, LockType::kRwOrRo, LockType::kRwDataOrRw}) {
+      counters_.waiting[type].set(model_.waiting(type));
+    }
+    counters_.allocations.set(memory_.size());
+    counters_.allocated_bytes.set(bytes_);
+    counters_.committed.set(model_.published() ? 1 : 0);
+    counters_.is_protected.set(is_protected_ ? 1 : 0);
   }
 
-  template <typename Call>
-  auto on_cuda_thread(Call call) {
-    using Result = decltype(call());
-    return asio::co_spawn(
-        cuda_thread_, [call = std::move(call)]() -> awaitable<Result> { co_return call(); },
-        use_awaitable);
+  // Which session a log line is about.
+  [[nodiscard]] std::string label(const Session& session) const {
+    return fmt::format("{} session={} pid={} uid={}", label_, session.id, session.peer.pid,
+                       session.peer.uid);
   }
 
   // nullopt: the client is gone. Throws what ends the session or the server.
@@ -349,214 +378,258 @@ class Server {
     const Grant grant = *model_.grant_of(session->id);
     try {
       check_allowed(request, grant);
-      if (const auto* allocate = std::get_if<AllocateRequest>(&request)) {
-        co_return co_await answer_allocate(session, *allocate);
-      }
-      if (const auto* wanted = std::get_if<ExportAllocationRequest>(&request)) {
-        co_return co_await answer_export(*wanted);
-      }
-      co_return answer_at_once(session, request);
+      std::optional<Reply> answer = answer_from_state(model_, request);
+      if (answer) co_return answer;
+      co_return co_await answer_with_device(session, request);
     } catch (const Refusal& refusal) {
       co_return refuse(refusal);
     } catch (const cuda::CudaError&) {
       throw;
     } catch (const Error& error) {
+      if (error.status() == ExitStatus::kSoftware) throw;
       co_return refuse({error.what(), error.status()});
     }
   }
 
-  static Reply refuse(const Refusal& refusal) {
-    return reply(ErrorResponse{refusal.error, base::to_int(refusal.code)});
+  // The requests that take the device or the parent process.
+  awaitable<std::optional<Reply>> answer_with_device(SessionPtr session, Request& request) {
+    if (const auto* one = std::get_if<AllocateRequest>(&request)) {
+      co_return co_await answer_allocate(session, *one);
+    }
+    if (const auto* many = std::get_if<AllocateManyRequest>(&request)) {
+      co_return co_await answer_allocate_many(session, *many);
+    }
+    if (const auto* wanted = std::get_if<ExportAllocationRequest>(&request)) {
+      co_return co_await answer_export(session, *wanted);
+    }
+    if (const auto* wanted = std::get_if<ExportLayoutRequest>(&request)) {
+      co_return co_await answer_export_layout(session, *wanted);
+    }
+    if (const auto* wanted = std::get_if<FreeAllocationRequest>(&request)) {
+      co_return answer_free(*wanted);
+    }
+    const bool publish = std::holds_alternative<CommitRequest>(request);
+    co_return co_await answer_commit(session, publish);
   }
 
-  static void check_allowed(const Request& request, Grant grant) {
-    std::visit(
-        [&]<typename Message>(const Message&) {
-          if constexpr (FirstMessage<Message>) {
-            throw Refusal{std::string(Message::kType) + ": only possible as the first message",
-                          ExitStatus::kProtocol};
-          } else if constexpr (WriterRequest<Message>) {
-            if (grant != Grant::kRw) {
-              throw Refusal{std::string(Message::kType) + ": needs an rw lock, this session has " +
-                                std::string(to_string(grant)),
-                            ExitStatus::kNotPermitted};
-            }
-          }
-        },
-        request);
+  Reply answer_free(const FreeAllocationRequest& wanted) {
+    const auto found = memory_.find(wanted.allocation_id);
+    if (found == memory_.end()) return reply(FreeAllocationResponse{false});
+    bytes_ -= found->second->size();
+    pool_.release({std::move(found->second)});
+    memory_.erase(found);
+    update_gauges();
+    return reply(FreeAllocationResponse{model_.layout().remove(wanted.allocation_id)});
   }
 
-  const Allocation& find_allocation(const std::string& id) const {
-    const Allocation* allocation = model_.layout().find(id);
-    if (allocation == nullptr) throw Refusal{"no such allocation: " + base::quoted(id)};
-    return *allocation;
+  // What an allocation of this size takes. Throws Refusal for what the device could never have.
+  [[nodiscard]] base::ByteCount aligned_size(std::int64_t size) const {
+    if (size <= 0) throw Refusal{"allocate " + std::to_string(size) + " bytes: not a size"};
+    const auto bytes = static_cast<base::ByteCount>(size);
+    const base::ByteCount aligned = base::round_up(bytes, config_.device.granularity);
+    if (aligned == 0 || aligned > config_.device.total_memory) throw too_big(bytes);
+    return aligned;
+  }
+
+  [[nodiscard]] Refusal too_big(base::ByteCount bytes) const {
+    return {"allocate " + base::format_size(bytes) + ": the device has " +
+            base::format_size(config_.device.total_memory)};
+  }
+
+  AllocateResponse add_allocation(const AllocationWish& wish, Memory memory) {
+    const Allocation& made = model_.layout().add(
+        os::make_uuid4(), static_cast<base::ByteCount>(wish.size), memory->size(), wish.tag);
+    bytes_ += made.aligned_size;
+    memory_.emplace(made.allocation_id, std::move(memory));
+    counters_.allocations.set(memory_.size());
+    counters_.allocated_bytes.set(bytes_);
+    return {made.allocation_id, wish.size, static_cast<std::int64_t>(made.aligned_size),
+            static_cast<std::int64_t>(made.layout_slot)};
   }
 
   awaitable<std::optional<Reply>> answer_allocate(SessionPtr session,
                                                   const AllocateRequest& request) {
-    if (request.size <= 0) {
-      throw Refusal{"allocate " + std::to_string(request.size) + " bytes: not a size"};
-    }
-    const auto size = static_cast<base::ByteCount>(request.size);
-    const base::ByteCount aligned = base::round_up(size, config_.device.granularity);
-    if (aligned == 0 || aligned > config_.device.total_memory) {
-      throw Refusal{"allocate " + base::format_size(size) + ": the device has " +
-                    base::format_size(config_.device.total_memory)};
-    }
-    Memory memory = co_await create_memory(session, aligned);
-    if (!memory) co_return std::nullopt;
-    const Allocation& allocation =
-        model_.layout().add(os::make_uuid4(), size, aligned, request.tag);
-    memory_.emplace(allocation.allocation_id, std::move(memory));
-    co_return reply(AllocateResponse{allocation.allocation_id, request.size,
-                                     static_cast<std::int64_t>(aligned),
-                                     static_cast<std::int64_t>(allocation.layout_slot)});
+    const AllocationWish wish{request.size, request.tag};
+    std::vector<base::ByteCount> sizes{aligned_size(wish.size)};
+    std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
+    if (memory.empty()) co_return std::nullopt;
+    co_return reply(add_allocation(wish, std::move(memory.front())));
   }
 
-  // Device memory, waited for as long as the configuration says; null when the client left.
-  awaitable<Memory> create_memory(SessionPtr session, base::ByteCount aligned) {
+  awaitable<std::optional<Reply>> answer_allocate_many(SessionPtr session,
+                                                       const AllocateManyRequest& request) {
+    const auto& wishes = request.allocations;
+    if (wishes.empty() || wishes.size() > kMaxBatch) {
+      throw Refusal{"allocate " + std::to_string(wishes.size()) + " at once: 1 to " +
+                    std::to_string(kMaxBatch) + " are possible"};
+    }
+    std::vector<base::ByteCount> sizes;
+    base::ByteCount sum = 0;
+    for (const AllocationWish& wish : wishes) {
+      sizes.push_back(aligned_size(wish.size));
+      sum += sizes.back();
+      if (sum > config_.device.total_memory) throw too_big(sum);
+    }
+    std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
+    if (memory.empty()) co_return std::nullopt;
+    AllocateManyResponse response;
+    for (std::size_t i = 0; i < wishes.size(); ++i) {
+      response.allocations.push_back(add_allocation(wishes[i], std::move(memory[i])));
+    }
+    co_return reply(response);
+  }
+
+  // Device memory of these sizes, waited for as long as the configuration says; nothing when the
+  // client left.
+  awaitable<std::vector<Memory>> create_memory(SessionPtr session,
+                                               std::vector<base::ByteCount> sizes) {
     const auto deadline = base::Deadline::after(config_.alloc_retry_timeout);
+    std::vector<Memory> made;
     for (bool first = true;; first = false) {
-      // Made into an answer inside the thread: an exception can't be waited for in a handler.
-      auto create = [this, aligned]() -> Memory {
-        try {
-          return std::make_shared<cuda::PhysicalMemory>(
-              cuda::PhysicalMemory::create(config_.driver, config_.device.ordinal, aligned));
-        } catch (const cuda::OutOfMemory&) {
-          return nullptr;
-        }
-      };
-      Memory memory = co_await on_cuda_thread(std::move(create));
-      if (memory) co_return memory;
+      std::vector<base::ByteCount> missing(sizes.begin() + static_cast<std::ptrdiff_t>(made.size()),
+                                           sizes.end());
+      std::vector<Memory> more = co_await pool_.create(std::move(missing));
+      for (Memory& one : more) made.push_back(std::move(one));
+      if (made.size() == sizes.size()) co_return made;
+      const base::ByteCount size = sizes[made.size()];
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
-        os::log(LogLevel::kWarning, "{}: session {}: no room for {}, trying again", label_,
-                session->id, base::format_size(aligned));
+        const std::string use = co_await describe_use();
+        os::log(LogLevel::kWarning, "no room for {}, trying again: {}: {}", base::format_size(size),
+                use, label(*session));
       }
-      if (deadline.expired()) {
-        throw Refusal{"allocate " + base::format_size(aligned) + " on device " +
-                          std::to_string(config_.device.ordinal.value()) + ": out of memory",
-                      ExitStatus::kTryAgain};
+      const bool in_time = !deadline.expired();
+      if (in_time) {
+        const base::Duration pause = std::min(config_.alloc_retry_interval, *deadline.remaining());
+        co_await wait_while_watching(session, pause);
       }
-      co_await wait_while_watching(session,
-                                   std::min(config_.alloc_retry_interval, *deadline.remaining()));
-      if (!session->connection.is_alive()) co_return nullptr;
+      const bool alive = session->connection.is_alive();
+      if (in_time && alive) {
+        counters_.oom_retries.add();
+        continue;
+      }
+      pool_.release(std::move(made));
+      if (!alive) co_return std::vector<Memory>();
+      counters_.oom_refusals.add();
+      throw Refusal{"allocate " + base::format_size(size) + " on device " +
+                        std::to_string(config_.device.ordinal.value()) + ": out of memory",
+                    ExitStatus::kTryAgain};
     }
   }
 
-  awaitable<std::optional<Reply>> answer_export(const ExportAllocationRequest& request) {
-    const Allocation& allocation = find_allocation(request.allocation_id);
-    Reply answer = reply(ExportAllocationResponse{describe(allocation)});
-    auto call = [memory = memory_.at(allocation.allocation_id)] { return memory->export_fd(); };
-    answer.fd = co_await on_cuda_thread(std::move(call));
+  // Who has the device's memory.
+  awaitable<std::string> describe_use() {
+    base::ByteCount ours = 0;
+    for (const auto& [id, memory] : memory_) ours += memory->size();
+    std::string use = fmt::format("this layout has {} in {} allocations", base::format_size(ours),
+                                  memory_.size());
+    const std::optional<cuda::MemoryInfo> info = co_await pool_.memory_info();
+    if (info) {
+      const base::ByteCount used = info->total - info->free;
+      use += fmt::format(", others {}, of {}", base::format_size(used > ours ? used - ours : 0),
+                         base::format_size(info->total));
+    }
+    co_return use;
+  }
+
+  awaitable<std::optional<Reply>> answer_export(SessionPtr session,
+                                                const ExportAllocationRequest& request) {
+    static_cast<void>(find_allocation(model_, request.allocation_id));
+    const bool is_reading = co_await session->connection.make_room(1, kPeerTimeout);
+    if (!is_reading) co_return std::nullopt;
+    const Allocation& allocation = find_allocation(model_, request.allocation_id);
+    Reply answer = reply(ExportAllocationResponse{to_record(allocation)});
+    std::vector<Memory> memory{memory_.at(allocation.allocation_id)};
+    answer.fds = co_await pool_.export_fds(std::move(memory));
+    counters_.exports.add();
     co_return answer;
   }
 
-  Reply answer_at_once(const SessionPtr& session, Request& request) {
-    return std::visit(
-        Overloaded{
-            [&](CommitRequest&) {
-              model_.publish();
-              after_change();
-              os::log(LogLevel::kInfo, "{}: session {}: published {} allocations, layout {}",
-                      label_, session->id, model_.layout().allocations().size(), model_.hash());
-              return reply(CommitResponse{true}, true);
-            },
-            [&](CommitLayoutRequest&) {
-              model_.seal();
-              return reply(CommitLayoutResponse{true, model_.hash(),
-                                                std::string(to_string(Grant::kRwData))});
-            },
-            [&](FreeAllocationRequest& wanted) {
-              const auto found = memory_.find(wanted.allocation_id);
-              if (found == memory_.end()) return reply(FreeAllocationResponse{false});
-              release(std::move(found->second));
-              memory_.erase(found);
-              return reply(FreeAllocationResponse{model_.layout().remove(wanted.allocation_id)});
-            },
-            [&](MetadataPutRequest& put) { return answer_put(put); },
-            [&](MetadataDeleteRequest& wanted) {
-              return reply(MetadataDeleteResponse{model_.layout().erase(wanted.key)});
-            },
-            [&](GetAllocationRequest& wanted) {
-              return reply(GetAllocationResponse{describe(find_allocation(wanted.allocation_id))});
-            },
-            [&](ListAllocationsRequest& wanted) {
-              ListAllocationsResponse response;
-              for (const auto& [slot, allocation] : model_.layout().allocations()) {
-                if (!wanted.tag || *wanted.tag == allocation.tag) {
-                  response.allocations.push_back({describe(allocation)});
-                }
-              }
-              return reply(response);
-            },
-            [&](MetadataGetRequest& wanted) { return answer_get(wanted); },
-            [&](MetadataListRequest& wanted) {
-              MetadataListResponse response;
-              const Metadata& metadata = model_.layout().metadata();
-              for (auto at = metadata.lower_bound(wanted.prefix);
-                   at != metadata.end() && at->first.starts_with(wanted.prefix); ++at) {
-                response.keys.push_back(at->first);
-              }
-              return reply(response);
-            },
-            [&](GetLockStateRequest&) { return reply(model_.lock_state()); },
-            [&](GetAllocationStateRequest&) {
-              return reply(GetAllocationStateResponse{
-                  static_cast<std::int64_t>(model_.layout().allocations().size())});
-            },
-            [&](GetMemoryLayoutHashRequest&) {
-              return reply(GetMemoryLayoutHashResponse{model_.hash()});
-            },
-            // The rest was answered or refused before.
-            [](auto& other) -> Reply {
-              using Message = std::remove_reference_t<decltype(other)>;
-              throw Error(ExitStatus::kSoftware, std::string(Message::kType) + ": no answer");
-            },
-        },
-        request);
+  awaitable<std::optional<Reply>> answer_export_layout(SessionPtr session,
+                                                       const ExportLayoutRequest& request) {
+    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
+    const bool is_reading = co_await session->connection.make_room(most, kPeerTimeout);
+    if (!is_reading) co_return std::nullopt;
+    const LayoutPage page = page_of(model_.layout(), request, most);
+    ExportLayoutResponse response;
+    std::vector<Memory> memory;
+    for (const Allocation* allocation : page.allocations) {
+      response.allocations.push_back({to_record(*allocation)});
+      memory.push_back(memory_.at(allocation->allocation_id));
+    }
+    if (page.next_slot) response.next_slot = static_cast<std::int64_t>(*page.next_slot);
+    response.memory_layout_hash = model_.hash();
+    Reply answer = reply(response);
+    if (!memory.empty()) answer.fds = co_await pool_.export_fds(std::move(memory));
+    counters_.exports.add(answer.fds.size());
+    co_return answer;
   }
 
-  Reply answer_put(MetadataPutRequest& put) {
-    if (put.value.data.size() > kMaxMetadataValue) {
-      throw Refusal{"metadata " + base::quoted(put.key) + ": a value of " +
-                    base::format_size(put.value.data.size()) + ", at most " +
-                    base::format_size(kMaxMetadataValue) + " are allowed"};
+  // Publishes the layout, or seals it. Kept by the parent before anybody hears of it.
+  awaitable<std::optional<Reply>> answer_commit(SessionPtr session, bool publish) {
+    std::string hash = layout_hash(model_.layout());
+    const std::string label = this->label(*session);
+    if (vault_) co_await keep_layout(hash, publish);
+    const std::size_t count = model_.layout().allocations().size();
+    os::log(LogLevel::kInfo, "{} {} allocations, layout {}: {}", publish ? "published" : "sealed",
+            count, hash, label);
+    (publish ? counters_.commits : counters_.seals).add();
+    if (publish) {
+      model_.publish(std::move(hash));
+      after_change();
+      co_return reply(CommitResponse{true}, true);
     }
-    switch (model_.layout().put(put.key, put.allocation_id, put.offset_bytes,
-                                std::move(put.value.data))) {
-      case Layout::PutResult::kDone:
-        break;
-      case Layout::PutResult::kUnknownAllocation:
-        throw Refusal{"no such allocation: " + base::quoted(put.allocation_id)};
-      case Layout::PutResult::kOffsetOutOfRange:
-        throw Refusal{"metadata " + base::quoted(put.key) + ": offset " +
-                      std::to_string(put.offset_bytes) + " is outside its allocation"};
-    }
-    return reply(MetadataPutResponse{true});
+    model_.seal(std::move(hash));
+    update_gauges();
+    const CommitLayoutResponse response{true, model_.hash(),
+                                        std::string(to_string(Grant::kRwData))};
+    co_return reply(response);
   }
 
-  Reply answer_get(const MetadataGetRequest& wanted) const {
-    const Metadata& metadata = model_.layout().metadata();
-    const auto found = metadata.find(wanted.key);
-    if (found == metadata.end()) return reply(MetadataGetResponse{});
-    const MetadataEntry& entry = found->second;
-    return reply(MetadataGetResponse{true, entry.allocation_id,
-                                     static_cast<std::int64_t>(entry.offset_bytes),
-                                     Bytes{entry.value}});
+  awaitable<void> keep_layout(const std::string& hash, bool published) {
+    std::vector<Memory> memory;
+    for (const auto& [slot, allocation] : model_.layout().allocations()) {
+      memory.push_back(memory_.at(allocation.allocation_id));
+    }
+    const std::string record = encode_record(model_.layout(), hash, published);
+    VaultClient::Answer answer = co_await vault_->begin(record, memory.size());
+    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
+    for (std::size_t at = 0; answer.accepted && at < memory.size();) {
+      const std::size_t end = std::min(at + most, memory.size());
+      std::vector<Memory> part(memory.begin() + static_cast<std::ptrdiff_t>(at),
+                               memory.begin() + static_cast<std::ptrdiff_t>(end));
+      std::vector<base::UniqueFd> fds = co_await pool_.export_fds(std::move(part));
+      answer = co_await vault_->add(std::move(fds));
+      at = end;
+    }
+    if (answer.accepted) answer = co_await vault_->keep();
+    is_protected_ = answer.accepted;
+    if (is_protected_) co_return;
+    os::log(LogLevel::kWarning,
+            "layout {} is not protected against a crash of this server: it takes {} descriptors, "
+            "there is room for {} (raise the limit on open files): {}",
+            hash, memory.size() + 1, answer.room, label_);
   }
 
   ServerConfig config_;
+  ServerCounters& counters_;
+  Admission admission_;
+  UnreadAnswers unread_;
   ServerModel model_;
   std::uint64_t memory_epoch_ = 0;
+  /// Of `memory_`.
+  base::ByteCount bytes_ = 0;
+  /// Whether the vault has it.
+  bool is_protected_ = false;
   std::unordered_map<std::string, Memory> memory_;
   std::exception_ptr failure_;
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,
   // and the CUDA thread before the loop that it posts to. The loop destroys what still waits on it.
   asio::io_context io_{1};
-  asio::thread_pool cuda_thread_{1};
   asio::posix::stream_descriptor listener_;
   asio::posix::stream_descriptor stop_;
+  MemoryPool pool_;
+  std::optional<VaultClient> vault_;
   asio::steady_timer room_{io_};
   /// Which server this is, for log lines.
   std::string label_;

@@ -103,19 +103,25 @@ std::optional<Grant> ServerModel::grant_of(SessionId session) const {
   return found == granted_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void ServerModel::seal() {
-  hash_ = layout_hash(layout_);
+void ServerModel::seal(std::string hash) {
+  hash_ = std::move(hash);
   stage_ = Stage::kSealed;
   for (auto& [session, grant] : granted_) grant = Grant::kRwData;  // a writer is alone
   add_event("layout_committed", layout_.allocations().size());
 }
 
-void ServerModel::publish() {
-  hash_ = layout_hash(layout_);
+void ServerModel::publish(std::string hash) {
+  hash_ = std::move(hash);
   stage_ = Stage::kPublished;
   granted_.clear();
   has_writer_ = false;
   add_event("committed");
+}
+
+void ServerModel::restore(Layout layout, std::string hash, bool published) {
+  layout_ = std::move(layout);
+  hash_ = std::move(hash);
+  stage_ = published ? Stage::kPublished : Stage::kSealed;
 }
 
 void ServerModel::drop_layout() {
@@ -131,6 +137,17 @@ ServerState ServerModel::state() const {
   if (stage_ == Stage::kPublished) return ServerState::kCommitted;
   if (stage_ == Stage::kSealed) return ServerState::kLayoutCommitted;
   return ServerState::kEmpty;
+}
+
+std::size_t ServerModel::sessions(Grant grant) const {
+  if (grant == Grant::kRo) return readers_;
+  return static_cast<std::size_t>(std::count_if(
+      granted_.begin(), granted_.end(), [&](const auto& one) { return one.second == grant; }));
+}
+
+std::size_t ServerModel::waiting(LockType type) const {
+  return static_cast<std::size_t>(std::count_if(
+      waiting_.begin(), waiting_.end(), [&](const Waiting& one) { return one.type == type; }));
 }
 
 GetLockStateResponse ServerModel::lock_state() const {

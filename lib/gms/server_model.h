@@ -58,12 +58,18 @@ class ServerModel {
   /// What the session holds now; nullopt while it waits.
   [[nodiscard]] std::optional<Grant> grant_of(SessionId session) const;
 
-  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session.
-  void seal();
+  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session. `hash` is the
+  /// layout's.
+  void seal(std::string hash);
   /// Publishes the layout; its writer's session is over. Only for the kRw session.
-  void publish();
+  void publish(std::string hash);
+  /// The layout of a server that died, sealed or published. Only before the first client.
+  void restore(Layout layout, std::string hash, bool published);
 
   [[nodiscard]] ServerState state() const;
+  /// How many sessions hold, and how many wait for, one kind of lock.
+  [[nodiscard]] std::size_t sessions(Grant grant) const;
+  [[nodiscard]] std::size_t waiting(LockType type) const;
   [[nodiscard]] GetLockStateResponse lock_state() const;
   [[nodiscard]] GetRuntimeStateResponse runtime_state() const;
   /// Empty when nothing is published or sealed.

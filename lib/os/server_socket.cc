@@ -34,7 +34,7 @@ std::optional<UniqueFd> try_lock_path(const std::string& path) {
   return lock;
 }
 
-ServerSocket open_server_socket(const std::string& path) {
+ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   check_socket_path(path);
   std::optional<UniqueFd> lock = try_lock_path(path + ".lock");
   const auto in_use = [&] {
@@ -50,7 +50,7 @@ ServerSocket open_server_socket(const std::string& path) {
     }
     if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + quoted(path));
   }
-  UniqueFd listener = listen_unix(path);
+  UniqueFd listener = listen_unix(path, mode);
   return {std::move(*lock), std::move(listener), OwnedPath(path)};
 }
 

@@ -2,6 +2,8 @@
 // and its name goes with its owner.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,9 +36,9 @@ struct ServerSocket {
   OwnedPath path;
 };
 
-/// A listening socket as listen_unix makes it, for our own user only, in place of a dead one.
-/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket;
-/// and what try_lock_path and listen_unix throw.
-ServerSocket open_server_socket(const std::string& path);
+/// A listening socket as listen_unix makes it, in place of a dead one; by its mode for our own user
+/// only. Throws kUsage for the path; kCannotCreate when a server has it or what is there is no
+/// socket; and what try_lock_path and listen_unix throw.
+ServerSocket open_server_socket(const std::string& path, mode_t mode = 0600);
 
 }  // namespace fo::os

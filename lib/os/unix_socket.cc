@@ -111,4 +111,17 @@ PeerCredentials peer_credentials(int socket_fd) {
   return {credentials.pid, credentials.uid, credentials.gid};
 }
 
+std::vector<gid_t> peer_groups(int socket_fd) {
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    auto size = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    const int result = ::getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size);
+    const bool fits = size <= groups.size() * sizeof(gid_t);
+    groups.resize(size / sizeof(gid_t));
+    if (result == 0) return groups;
+    // ERANGE: `size` says how much it takes.
+    if (errno != ERANGE || fits) throw_errno(errno, "read the peer's groups");
+  }
+}
+
 }  // namespace fo::os

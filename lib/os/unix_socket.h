@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
@@ -37,5 +38,7 @@ struct PeerCredentials {
 };
 /// Of the process that connected (or listened). Throws Error(kOsError).
 PeerCredentials peer_credentials(int socket_fd);
+/// Its supplementary groups. Throws Error(kOsError).
+std::vector<gid_t> peer_groups(int socket_fd);
 
 }  // namespace fo::os

@@ -5,7 +5,8 @@ target_compile_features(fo_flags INTERFACE cxx_std_20)
 target_compile_options(fo_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast
   -Wnon-virtual-dtor -fno-strict-aliasing
-  -Wno-restrict  # g++ 12 sees overlaps in std::string's operator+ that are none
+  # g++ 12 sees overlaps in std::string's operator+ that are none.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${FO_WERROR}>:-Werror>
   $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2>)
 target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)

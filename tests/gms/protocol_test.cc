@@ -125,6 +125,21 @@ TEST(Protocol, RefusesWhatIsNoMessage) {
   }
 }
 
+// So many values that an int can't count them: whoever believes that reads far past the message.
+TEST(Protocol, RefusesListsAndMapsThatClaimMoreThanThereIs) {
+  const std::string head = Pack().map(2).str("type").str("commit_request").str("x").done();
+  using namespace std::string_literals;
+  for (const std::string& claim :
+       {"\xdd\xff\xff\xff\xff"s, "\xdd\xfc\x00\x00\x01"s, "\xdd\x80\x00\x00\x00"s,
+        "\xdf\x7f\xff\xff\xff"s, "\xdf\x80\x00\x00\x00"s, "\xdf\xff\xff\xff\xff"s, "\xdc\x00\x02"s,
+        "\xde\x00\x02\xc0"s, "\xdd\x00\x00\x00"s, "\xde\x00"s, "\xc1"s}) {
+    for (const char* tail : {"", "\xc0"}) {
+      EXPECT_EQ(status_of([&] { decode_request(head + claim + tail); }),
+                base::ExitStatus::kProtocol);
+    }
+  }
+}
+
 // Every message survives the round trip, and none of its proper prefixes decodes.
 template <typename Message>
 void expect_round_trip(const Message& message) {
@@ -140,7 +155,7 @@ void expect_round_trip(const Message& message) {
 TEST(Protocol, EveryMessageSurvivesTheRoundTripAndNoTruncationDoes) {
   const GetAllocationResponse allocation{"id", 5, 2097152, "default", 3};
   expect_round_trip(HandshakeRequest{"rw_or_ro", 1500});
-  expect_round_trip(HandshakeResponse{true, false, "rw_data"});
+  expect_round_trip(HandshakeResponse{true, false, "rw_data", {"export_layout"}});
   expect_round_trip(GetRuntimeStateRequest{});
   expect_round_trip(GetRuntimeStateResponse{"RO", false, 2, 1, true, true, true, 7, "ab"});
   expect_round_trip(GetEventHistoryRequest{});
@@ -173,6 +188,14 @@ TEST(Protocol, EveryMessageSurvivesTheRoundTripAndNoTruncationDoes) {
   expect_round_trip(GetAllocationStateResponse{9});
   expect_round_trip(GetMemoryLayoutHashRequest{});
   expect_round_trip(GetMemoryLayoutHashResponse{"ab"});
+  expect_round_trip(ExportLayoutRequest{"w", 253});
+  expect_round_trip(ExportLayoutResponse{{allocation, allocation}, 5, "ab"});
+  expect_round_trip(MetadataDumpRequest{"p", "k"});
+  expect_round_trip(MetadataDumpResponse{{{"k", "id", 256, Bytes{"v"}}}, true});
+  expect_round_trip(AllocateManyRequest{{{5, "w"}, {6, "w"}}});
+  expect_round_trip(AllocateManyResponse{{{"id", 5, 2097152, 0}}});
+  expect_round_trip(MetadataPutManyRequest{{{"k", "id", 256, Bytes{"v"}}}});
+  expect_round_trip(MetadataPutManyResponse{true});
   expect_round_trip(ErrorResponse{"no", 75});
 }
 

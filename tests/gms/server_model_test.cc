@@ -48,7 +48,7 @@ class Clients {
 
   void publish(int allocations) {
     write(allocations);
-    model.publish();
+    model.publish(layout_hash(model.layout()));
     pump();
   }
 
@@ -83,7 +83,7 @@ SessionId arrange(Clients& clients, Situation situation) {
       return clients.write(2);
     case Situation::kSealedHeld: {
       const SessionId writer = clients.write(2);
-      clients.model.seal();
+      clients.model.seal(layout_hash(clients.model.layout()));
       return writer;
     }
     case Situation::kSealed:
@@ -191,7 +191,7 @@ TEST(ServerModel, HistoryOfAnAbort) {
 TEST(ServerModel, HistoryOfASealAndAnAdoption) {
   Clients clients;
   const SessionId writer = clients.write(2);
-  clients.model.seal();
+  clients.model.seal(layout_hash(clients.model.layout()));
   EXPECT_EQ(clients.model.grant_of(writer), Grant::kRwData);
   const std::string hash = clients.model.hash();
   EXPECT_NE(hash, "");
@@ -260,7 +260,7 @@ TEST(ServerModel, PublishingAdmitsEveryReaderThatWaits) {
   const SessionId one = clients.arrive(LockType::kRo);
   const SessionId other = clients.arrive(LockType::kRwOrRo);
   EXPECT_THAT(clients.pump(), IsEmpty());
-  clients.model.publish();
+  clients.model.publish(layout_hash(clients.model.layout()));
   EXPECT_THAT(clients.pump(), ElementsAre(one, other));
   EXPECT_EQ(clients.model.grant_of(other), Grant::kRo);
 }

@@ -1,0 +1,200 @@
+#include "gms/answers.h"
+
+#include <algorithm>
+#include <concepts>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace fo::gms {
+namespace {
+
+using base::ExitStatus;
+using base::quoted;
+
+// What a client may ask for before any handshake.
+template <typename Message>
+concept FirstMessage = std::same_as<Message, HandshakeRequest> ||
+    std::same_as<Message, GetRuntimeStateRequest> || std::same_as<Message, GetEventHistoryRequest>;
+
+// What only a writer with an unsealed layout may ask for.
+template <typename Message>
+concept WriterRequest =
+    std::same_as<Message, CommitRequest> || std::same_as<Message, CommitLayoutRequest> ||
+    std::same_as<Message, AllocateRequest> || std::same_as<Message, AllocateManyRequest> ||
+    std::same_as<Message, FreeAllocationRequest> || std::same_as<Message, MetadataPutRequest> ||
+    std::same_as<Message, MetadataPutManyRequest> || std::same_as<Message, MetadataDeleteRequest>;
+
+void check_put(const Layout& layout, const MetadataRecord& put) {
+  if (put.value.data.size() > kMaxMetadataValue) {
+    throw Refusal{"metadata " + quoted(put.key) + ": a value of " +
+                  base::format_size(put.value.data.size()) + ", at most " +
+                  base::format_size(kMaxMetadataValue) + " are allowed"};
+  }
+  switch (layout.check_put(put.allocation_id, put.offset_bytes)) {
+    case Layout::PutResult::kDone:
+      return;
+    case Layout::PutResult::kUnknownAllocation:
+      throw Refusal{"no such allocation: " + quoted(put.allocation_id)};
+    case Layout::PutResult::kOffsetOutOfRange:
+      throw Refusal{"metadata " + quoted(put.key) + ": offset " + std::to_string(put.offset_bytes) +
+                    " is outside its allocation"};
+  }
+}
+
+void put(Layout& layout, MetadataRecord& record) {
+  layout.put(std::move(record.key), record.allocation_id, record.offset_bytes,
+             std::move(record.value.data));
+}
+
+// The keys with a prefix, from `at` on.
+bool in_prefix(const Metadata& metadata, Metadata::const_iterator at, std::string_view prefix) {
+  return at != metadata.end() && at->first.starts_with(prefix);
+}
+
+Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
+  MetadataDumpResponse page;
+  std::size_t size = 0;
+  const bool from_the_start = wanted.after.empty() || wanted.after < wanted.prefix;
+  auto at =
+      from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
+  for (; in_prefix(metadata, at, wanted.prefix); ++at) {
+    size += at->first.size() + at->second.value.size();
+    if (size > kMetadataPage && !page.entries.empty()) break;
+    page.entries.push_back(to_record(at->first, at->second));
+  }
+  page.more = in_prefix(metadata, at, wanted.prefix);
+  return reply(page);
+}
+
+// One answer for each request; what is not here takes more than the state.
+class Answers {
+ public:
+  explicit Answers(ServerModel& model) : model_(model) {}
+
+  std::optional<Reply> operator()(MetadataPutRequest& wanted) {
+    check_put(layout(), wanted);
+    put(model_.layout(), wanted);
+    return reply(MetadataPutResponse{true});
+  }
+  std::optional<Reply> operator()(MetadataPutManyRequest& wanted) {
+    for (const MetadataRecord& one : wanted.entries) check_put(layout(), one);
+    for (MetadataRecord& one : wanted.entries) put(model_.layout(), one);
+    return reply(MetadataPutManyResponse{true});
+  }
+  std::optional<Reply> operator()(MetadataDeleteRequest& wanted) {
+    return reply(MetadataDeleteResponse{model_.layout().erase(wanted.key)});
+  }
+  std::optional<Reply> operator()(GetAllocationRequest& wanted) {
+    return reply(GetAllocationResponse{to_record(find_allocation(model_, wanted.allocation_id))});
+  }
+  std::optional<Reply> operator()(ListAllocationsRequest& wanted) {
+    ListAllocationsResponse response;
+    for (const auto& [slot, allocation] : layout().allocations()) {
+      if (!wanted.tag || *wanted.tag == allocation.tag) {
+        response.allocations.push_back({to_record(allocation)});
+      }
+    }
+    return reply(response);
+  }
+  std::optional<Reply> operator()(MetadataGetRequest& wanted) {
+    const auto found = layout().metadata().find(wanted.key);
+    if (found == layout().metadata().end()) return reply(MetadataGetResponse{});
+    const MetadataEntry& entry = found->second;
+    return reply(MetadataGetResponse{true, entry.allocation_id,
+                                     static_cast<std::int64_t>(entry.offset_bytes),
+                                     Bytes{entry.value}});
+  }
+  std::optional<Reply> operator()(MetadataListRequest& wanted) {
+    MetadataListResponse response;
+    const Metadata& metadata = layout().metadata();
+    for (auto at = metadata.lower_bound(wanted.prefix); in_prefix(metadata, at, wanted.prefix);
+         ++at) {
+      response.keys.push_back(at->first);
+    }
+    return reply(response);
+  }
+  std::optional<Reply> operator()(MetadataDumpRequest& wanted) {
+    return dump(layout().metadata(), wanted);
+  }
+  std::optional<Reply> operator()(GetLockStateRequest&) { return reply(model_.lock_state()); }
+  std::optional<Reply> operator()(GetAllocationStateRequest&) {
+    return reply(
+        GetAllocationStateResponse{static_cast<std::int64_t>(layout().allocations().size())});
+  }
+  std::optional<Reply> operator()(GetMemoryLayoutHashRequest&) {
+    return reply(GetMemoryLayoutHashResponse{model_.hash()});
+  }
+  template <typename Other>
+  std::optional<Reply> operator()(Other&) {
+    return std::nullopt;
+  }
+
+ private:
+  [[nodiscard]] const Layout& layout() const { return std::as_const(model_).layout(); }
+  ServerModel& model_;
+};
+
+}  // namespace
+
+Reply refuse(const Refusal& refusal) {
+  Reply answer = reply(ErrorResponse{refusal.error, base::to_int(refusal.code)});
+  answer.refused = true;
+  return answer;
+}
+
+Reply answer_stranger(const ServerModel& model, const Request& request) {
+  if (std::holds_alternative<GetRuntimeStateRequest>(request)) {
+    return reply(model.runtime_state(), true);
+  }
+  if (std::holds_alternative<GetEventHistoryRequest>(request)) {
+    return reply(GetEventHistoryResponse{model.events()}, true);
+  }
+  return reply(ErrorResponse{"a handshake_request has to come first", 0}, true);
+}
+
+void check_allowed(const Request& request, Grant grant) {
+  std::visit(
+      [&]<typename Message>(const Message&) {
+        if constexpr (FirstMessage<Message>) {
+          throw Refusal{std::string(Message::kType) + ": only possible as the first message",
+                        ExitStatus::kProtocol};
+        } else if constexpr (WriterRequest<Message>) {
+          if (grant != Grant::kRw) {
+            throw Refusal{std::string(Message::kType) + ": needs an rw lock, this session has " +
+                              std::string(to_string(grant)),
+                          ExitStatus::kNotPermitted};
+          }
+        }
+      },
+      request);
+}
+
+const Allocation& find_allocation(const ServerModel& model, const std::string& id) {
+  const Allocation* allocation = model.layout().find(id);
+  if (allocation == nullptr) throw Refusal{"no such allocation: " + quoted(id)};
+  return *allocation;
+}
+
+LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t most) {
+  LayoutPage page;
+  const auto first = static_cast<std::uint64_t>(std::max<std::int64_t>(wanted.first_slot, 0));
+  const auto& allocations = layout.allocations();
+  for (auto at = allocations.lower_bound(first); at != allocations.end(); ++at) {
+    if (wanted.tag && *wanted.tag != at->second.tag) continue;
+    if (page.allocations.size() == most) {
+      page.next_slot = at->first;
+      break;
+    }
+    page.allocations.push_back(&at->second);
+  }
+  return page;
+}
+
+std::optional<Reply> answer_from_state(ServerModel& model, Request& request) {
+  return std::visit(Answers(model), request);
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,85 @@
+#include "gms/memory_pool.h"
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "cuda/device_memory.h"
+
+namespace fo::gms {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using Memory = MemoryPool::Memory;
+
+awaitable<std::vector<Memory>> create_all(std::shared_ptr<const cuda::Driver> driver,
+                                          base::DeviceOrdinal device,
+                                          std::vector<base::ByteCount> sizes) {
+  std::vector<Memory> made;
+  made.reserve(sizes.size());
+  try {
+    for (const base::ByteCount size : sizes) {
+      made.push_back(std::make_shared<cuda::PhysicalMemory>(
+          cuda::PhysicalMemory::create(driver, device, size)));
+    }
+  } catch (const cuda::OutOfMemory&) {
+    // As much as there is.
+  }
+  co_return made;
+}
+
+awaitable<std::vector<base::UniqueFd>> export_all(std::vector<Memory> memory) {
+  std::vector<base::UniqueFd> fds;
+  fds.reserve(memory.size());
+  for (const Memory& one : memory) fds.push_back(one->export_fd());
+  co_return fds;
+}
+
+awaitable<void> close_all(std::vector<Memory> memory) {
+  for (const Memory& one : memory) one->close();
+  co_return;
+}
+
+awaitable<std::optional<cuda::MemoryInfo>> ask_device(std::shared_ptr<const cuda::Driver> driver,
+                                                      base::DeviceOrdinal device) {
+  std::optional<cuda::MemoryInfo> info;
+  try {
+    info = cuda::device_memory(driver, device).ask();
+  } catch (const base::Error&) {
+    // A real device without NVML.
+  }
+  co_return info;
+}
+
+}  // namespace
+
+MemoryPool::MemoryPool(asio::io_context& io, std::shared_ptr<const cuda::Driver> driver,
+                       base::DeviceOrdinal device,
+                       std::function<void(std::exception_ptr)> on_failure)
+    : driver_(std::move(driver)), device_(device), on_failure_(std::move(on_failure)), io_(io) {}
+
+awaitable<std::vector<Memory>> MemoryPool::create(std::vector<base::ByteCount> sizes) {
+  return asio::co_spawn(thread_, create_all(driver_, device_, std::move(sizes)),
+                        asio::use_awaitable);
+}
+
+awaitable<std::vector<base::UniqueFd>> MemoryPool::export_fds(std::vector<Memory> memory) {
+  return asio::co_spawn(thread_, export_all(std::move(memory)), asio::use_awaitable);
+}
+
+awaitable<std::optional<cuda::MemoryInfo>> MemoryPool::memory_info() {
+  return asio::co_spawn(thread_, ask_device(driver_, device_), asio::use_awaitable);
+}
+
+void MemoryPool::release(std::vector<Memory> memory) {
+  if (memory.empty()) return;
+  asio::co_spawn(thread_, close_all(std::move(memory)),
+                 asio::bind_executor(io_.get_executor(), [this](std::exception_ptr failure) {
+                   if (failure) on_failure_(std::move(failure));
+                 }));
+}
+
+}  // namespace fo::gms

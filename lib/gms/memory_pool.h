@@ -1,0 +1,48 @@
+// The device memory behind a server's layout. CUDA calls may stall, so they run on a thread of
+// their own, in the order in which they were asked for: what is created sees released what was
+// released before.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "cuda/driver.h"
+#include "cuda/memory.h"
+
+namespace fo::gms {
+
+class MemoryPool {
+ public:
+  using Memory = std::shared_ptr<cuda::PhysicalMemory>;
+
+  /// `on_failure` is told, on the loop, of a release that failed.
+  MemoryPool(boost::asio::io_context& io, std::shared_ptr<const cuda::Driver> driver,
+             base::DeviceOrdinal device, std::function<void(std::exception_ptr)> on_failure);
+
+  /// Memory of these sizes, multiples of the granularity, in their order: all of it, or as much as
+  /// there is room for. Throws CudaError.
+  boost::asio::awaitable<std::vector<Memory>> create(std::vector<base::ByteCount> sizes);
+  /// A new descriptor of each. Throws CudaError.
+  boost::asio::awaitable<std::vector<base::UniqueFd>> export_fds(std::vector<Memory> memory);
+  /// What the device has and has free; nullopt where nobody can tell without a context.
+  boost::asio::awaitable<std::optional<cuda::MemoryInfo>> memory_info();
+  /// Gives the memory up; returns at once.
+  void release(std::vector<Memory> memory);
+
+ private:
+  std::shared_ptr<const cuda::Driver> driver_;
+  base::DeviceOrdinal device_;
+  std::function<void(std::exception_ptr)> on_failure_;
+  boost::asio::io_context& io_;
+  boost::asio::thread_pool thread_{1};
+};
+
+}  // namespace fo::gms

@@ -1,0 +1,63 @@
+// A talk between an HTTP client and an engine, in pieces. What is known of it must not depend on
+// how it was cut, nor on whether bodies were looked at or passed over.
+#include "engine/http_framing.h"
+
+#include <tuple>
+
+#include "fuzz.h"
+
+namespace fo::engine {
+namespace {
+
+using fuzz::require;
+
+auto state_of(const HttpFraming& framing) {
+  return std::tuple(framing.is_between_requests(), framing.is_opaque(),
+                    framing.is_in_message(Side::kClient), framing.is_in_message(Side::kEngine),
+                    framing.unseen(Side::kClient), framing.unseen(Side::kEngine));
+}
+
+void show(HttpFraming& framing, Side side, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t taken = framing.see(side, bytes);
+    require(taken > 0 && taken <= bytes.size(), "something is taken, and no more than there is");
+    bytes.remove_prefix(taken);
+  }
+}
+
+void show_unknown(HttpFraming& framing, Side side, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::uint64_t known = std::min<std::uint64_t>(framing.unseen(side), bytes.size());
+    if (known > 0) {
+      framing.pass(side, known);
+      bytes.remove_prefix(known);
+    } else {
+      bytes.remove_prefix(framing.see(side, bytes));
+    }
+  }
+}
+
+void fuzz_one(fuzz::Input input) {
+  HttpFraming whole;
+  HttpFraming cut;
+  HttpFraming passed_over;
+  while (!input.empty()) {
+    const std::uint8_t choice = input.byte();
+    const Side side = choice % 2 == 0 ? Side::kClient : Side::kEngine;
+    const std::string_view bytes = input.text(choice / 2 + 1u);
+    show(whole, side, bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i) show(cut, side, bytes.substr(i, 1));
+    show_unknown(passed_over, side, bytes);
+    require(state_of(whole) == state_of(cut), "cutting changes nothing");
+    require(state_of(whole) == state_of(passed_over), "passing over changes nothing");
+    require(!whole.is_opaque() || !whole.is_between_requests(), "opaque is never between requests");
+  }
+}
+
+}  // namespace
+}  // namespace fo::engine
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fo::engine::fuzz_one({data, size});
+  return 0;
+}
