@@ -133,7 +133,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   GMS_SIM_FAULTS=cuMemMap:2=hang start_bg writer gms-load --socket "$SOCKET" --slab 64KiB "$T/m"
   writer=$BG_PID
-  wait_for "state | grep -q '\"allocation_count\": *2'"
+  wait_for "state | grep -q '\"allocation_count\": *3'"
   start_bg reader gms-load --socket "$SOCKET" --role ro "$T/m"
   reader=$BG_PID
   kill -KILL "$writer"
