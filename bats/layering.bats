@@ -13,7 +13,7 @@ allowed_for() {
     base | simcuda) ;;
     os | pod) echo base ;;
     cli | http | cuda) echo base os ;;
-    gms) echo base os cuda ;;
+    gms) echo base os http cuda ;;
     weights) echo base os cuda gms ;;
     lock) echo base os http ;;
     engine) echo base os http cuda gms lock ;;

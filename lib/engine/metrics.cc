@@ -1,57 +1,16 @@
 #include "engine/metrics.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
+
+#include "http/prometheus_text.h"
 
 namespace fo::engine {
 namespace {
 
-using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
-
 double to_seconds(base::Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
-
-std::string escape(std::string_view value) {
-  std::string out;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c == '\n' ? std::string("\\n") : std::string(1, c);
-  }
-  return out;
-}
-
-// The exposition as it grows.
-class Exposition {
- public:
-  void begin(std::string_view family, std::string_view type, std::string_view help) {
-    family_ = family;
-    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", family, help, family, type);
-  }
-
-  /// A line of the family that was begun last.
-  template <typename Value>
-  void add(Labels labels, Value value, std::string_view suffix = {}) {
-    text_ += family_;
-    text_ += suffix;
-    char before = '{';
-    for (const auto& [name, text] : labels) {
-      text_ += fmt::format("{}{}=\"{}\"", before, name, escape(text));
-      before = ',';
-    }
-    if (labels.size() != 0) text_ += '}';
-    text_ += fmt::format(" {}\n", value);
-  }
-
-  [[nodiscard]] std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-  std::string_view family_;
-};
 
 }  // namespace
 
@@ -107,7 +66,7 @@ void Metrics::set_gms_up(int device, const std::string& tag, bool up) {
 }
 
 std::string Metrics::text() const {
-  Exposition out;
+  http::PrometheusText out;
   out.begin("fo_engine_state", "gauge", "Whether the engine is in this state.");
   for (const EngineState state : kAllStates) {
     out.add({{"engine_id", engine_id_}, {"state", state_name(state)}}, state == state_ ? 1 : 0);
@@ -123,14 +82,7 @@ std::string Metrics::text() const {
             "How long each phase of becoming active took.");
   for (const Phase phase : kAllPhases) {
     const Histogram& histogram = phases_[static_cast<std::size_t>(phase)];
-    std::uint64_t count = 0;
-    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
-      count += histogram.counts[i];
-      const std::string bound = i < kBounds.size() ? fmt::format("{}", kBounds[i]) : "+Inf";
-      out.add({{"phase", phase_name(phase)}, {"le", bound}}, count, "_bucket");
-    }
-    out.add({{"phase", phase_name(phase)}}, histogram.sum, "_sum");
-    out.add({{"phase", phase_name(phase)}}, count, "_count");
+    out.add_histogram({{"phase", phase_name(phase)}}, kBounds, histogram.counts, histogram.sum);
   }
   out.begin("fo_lock_wait_seconds", "gauge", "How long the lock was waited for, the last time.");
   out.add({}, lock_wait_);

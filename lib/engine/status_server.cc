@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "http/prometheus_text.h"
 #include "os/server_socket.h"
 
 namespace fo::engine {
@@ -31,7 +32,8 @@ Response wrong_method(std::string_view allowed) {
 }
 
 Response get(const StatusSource& source, std::string_view path) {
-  if (path == "/metrics") return {200, "text/plain; version=0.0.4", source.metrics(), {}};
+  if (path == "/metrics")
+    return {200, std::string(http::kPrometheusTextType), source.metrics(), {}};
   if (path == "/status") return json(200, source.status());
   HealthAnswer answer = source.health();
   return json(answer.ready ? 200 : 503, std::move(answer.body));
@@ -112,7 +114,7 @@ std::uint16_t StatusServer::listen(const std::string& address) {
 
 void StatusServer::listen_unix(const std::string& path) {
   state_->socket.emplace(os::open_server_socket(path));
-  state_->local.listen_unix(std::move(state_->socket->listener));
+  state_->local.listen(std::move(state_->socket->listener));
 }
 
 }  // namespace fo::engine

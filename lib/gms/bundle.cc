@@ -15,7 +15,9 @@
 #include "cuda/driver.h"
 #include "gms/crash_history.h"
 #include "gms/endpoint.h"
+#include "gms/metrics_server.h"
 #include "gms/server.h"
+#include "gms/server_counters.h"
 #include "gms/vault.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -70,6 +72,7 @@ struct Server {
   }
 
   Place place;
+  CounterPage counters = CounterPage::create();
   Vault vault;
   CrashHistory crashes;
   std::optional<os::Child> child;
@@ -84,8 +87,11 @@ struct Server {
 
 class Bundle {
  public:
-  Bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals)
-      : config_(config), signals_(std::move(signals)), ready_fd_(config.ready_fd) {
+  Bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals, UniqueFd metrics)
+      : config_(config),
+        signals_(std::move(signals)),
+        metrics_(std::move(metrics)),
+        ready_fd_(config.ready_fd) {
     const std::size_t reserve = kReserve + kReservePerServer * places.size();
     room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
     for (Place& place : places) {
@@ -95,6 +101,7 @@ class Bundle {
 
   int run() {
     try {
+      if (metrics_) start_metrics();
       for (const auto& server : servers_) start(*server);
       const std::optional<int> first = wait();
       stop();
@@ -120,6 +127,25 @@ class Bundle {
     server.start_at.reset();
   }
 
+  void start_metrics() {
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    metrics_child_.emplace(os::fork_child(
+        [this] {
+          const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
+          std::vector<MeteredServer> metered;
+          for (const auto& server : servers_) {
+            metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
+                               &*server->counters});
+          }
+          UniqueFd listener = std::move(metrics_);
+          let_go_of_siblings();
+          run_metrics_server(std::move(listener), metered, stop.get());
+          return 0;
+        },
+        options));
+  }
+
   // In the child.
   int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
     // A terminal's SIGINT and SIGHUP go to all of us; the parent turns them into our SIGTERM.
@@ -133,6 +159,7 @@ class Bundle {
     config.device = cuda::device_info(*config.driver, server.place.device);
     config.tag = server.place.tag;
     config.stop_fd = stop.get();
+    config.counters = &*server.counters;
     config.alloc_retry_interval = config_.alloc_retry_interval;
     config.alloc_retry_timeout = config_.alloc_retry_timeout;
     config.access = config_.access;
@@ -150,6 +177,8 @@ class Bundle {
   void let_go_of_siblings() {
     ready_fd_.reset();
     signals_.reset();
+    metrics_.reset();
+    metrics_child_.reset();
     for (const auto& sibling : servers_) {
       sibling->place.socket.listener.reset();
       sibling->vault.close();
@@ -162,7 +191,8 @@ class Bundle {
   // The exit status of the first server that ended for good; nullopt when we are asked to end.
   std::optional<int> wait() {
     for (;;) {
-      std::vector<pollfd> events{{signals_.get(), POLLIN, 0}};
+      std::vector<pollfd> events{{signals_.get(), POLLIN, 0},
+                                 {metrics_child_ ? metrics_child_->pidfd() : -1, POLLIN, 0}};
       Deadline next = Deadline::never();
       for (const auto& server : servers_) {
         events.push_back({server->vault.fd(), POLLIN, 0});
@@ -176,8 +206,9 @@ class Bundle {
         throw_errno(errno, "wait for the servers");
       }
       if (events[0].revents != 0 && os::read_signal(signals_.get()) != 0) return std::nullopt;
+      if (events[1].revents != 0) end_metrics();
       for (std::size_t i = 0; i < servers_.size(); ++i) {
-        const std::optional<int> status = look_after(*servers_[i], &events[1 + 4 * i]);
+        const std::optional<int> status = look_after(*servers_[i], &events[2 + 4 * i]);
         if (status) return status;
       }
       announce();
@@ -202,8 +233,19 @@ class Bundle {
     return after_end(server, status);
   }
 
+  // Nobody's memory depends on it.
+  void end_metrics() {
+    const int status = *metrics_child_->wait(Deadline::never());
+    metrics_child_.reset();
+    const auto pause = metrics_crashes_.add(Deadline::Clock::now());
+    os::log(LogLevel::kWarning, "the server of metrics ended with status {}{}", status,
+            pause ? "" : ", once too often: there are no more metrics");
+    if (pause) start_metrics();
+  }
+
   std::optional<int> after_end(Server& server, int status) {
     server.ready.reset();
+    server.counters->reset_gauges();
     // What it has sent before its end counts.
     if (server.vault.fd() >= 0) server.vault.serve();
     const bool crashed = status > 128;
@@ -223,6 +265,7 @@ class Bundle {
             kept == nullptr ? std::string("nothing published")
                             : std::to_string(kept->memory.size()) + " allocations",
             server.name());
+    server.counters->restarts.add();
     server.start_at = Deadline::after(*pause);
     if (server.start_at->expired()) start(server);
     return std::nullopt;
@@ -276,10 +319,12 @@ class Bundle {
 
   void stop() {
     ready_file_.reset();
+    if (metrics_child_) metrics_child_->signal(SIGKILL);
     for (const auto& server : servers_) {
       if (server->loader) server->loader->signal(SIGKILL);
       if (server->child) server->child->signal(SIGTERM);
     }
+    if (metrics_child_) static_cast<void>(metrics_child_->wait(Deadline::never()));
     const Deadline deadline = Deadline::after(kGrace);
     for (const auto& server : servers_) {
       if (server->loader) static_cast<void>(server->loader->wait(Deadline::never()));
@@ -306,6 +351,9 @@ class Bundle {
 
   const BundleConfig& config_;
   UniqueFd signals_;
+  UniqueFd metrics_;
+  std::optional<os::Child> metrics_child_;
+  CrashHistory metrics_crashes_;
   UniqueFd ready_fd_;
   VaultRoom room_;
   std::vector<std::unique_ptr<Server>> servers_;
@@ -315,8 +363,9 @@ class Bundle {
 
 }  // namespace
 
-int run_bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals) {
-  return Bundle(config, std::move(places), std::move(signals)).run();
+int run_bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals,
+               UniqueFd metrics) {
+  return Bundle(config, std::move(places), std::move(signals), std::move(metrics)).run();
 }
 
 }  // namespace fo::gms

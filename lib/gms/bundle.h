@@ -17,6 +17,7 @@ namespace fo::gms {
 /// One server's place in the file system.
 struct Place {
   base::DeviceOrdinal device;
+  std::string uuid;
   std::string tag;
   std::string path;
   os::ServerSocket socket;
@@ -32,7 +33,8 @@ struct BundleConfig : ServeConfig {
 };
 
 /// Serves at these places until a signal arrives at `signals` (a signalfd), as serve() says.
-/// Returns serve()'s answer.
-int run_bundle(const BundleConfig& config, std::vector<Place> places, base::UniqueFd signals);
+/// `metrics` listens, where metrics are wanted. Returns serve()'s answer.
+int run_bundle(const BundleConfig& config, std::vector<Place> places, base::UniqueFd signals,
+               base::UniqueFd metrics);
 
 }  // namespace fo::gms

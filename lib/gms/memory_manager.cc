@@ -29,29 +29,68 @@ std::optional<Grant> MemoryManager::connect(LockType type, const Deadline& deadl
 
 void MemoryManager::disconnect() { rpc_.reset(); }
 
-void MemoryManager::reserve(Allocation allocation) {
-  cuda::AddressRange range = cuda::AddressRange::reserve(driver_, allocation.aligned_size);
-  allocations_.push_back({std::move(allocation), range.address()});
-  ranges_.push_back(std::move(range));
+void MemoryManager::reserve(std::vector<Allocation> allocations) {
+  base::ByteCount size = 0;
+  for (const Allocation& one : allocations) {
+    size += one.aligned_size;
+    if (size < one.aligned_size) {
+      throw Error(ExitStatus::kProtocol,
+                  "GMS at " + base::quoted(socket_path_) + ": a layout of over 2^64 bytes");
+    }
+  }
+  if (size == 0) return;
+  ranges_.push_back(cuda::AddressRange::reserve(driver_, size));
+  cuda::abi::DevicePtr address = ranges_.back().address();
+  for (Allocation& one : allocations) {
+    allocations_.push_back({std::move(one), address});
+    address += allocations_.back().allocation.aligned_size;
+  }
 }
 
-void MemoryManager::map(std::size_t rank, cuda::Access access) {
-  const MappedAllocation& target = allocations_[rank];
-  const base::UniqueFd fd = rpc_->export_allocation(target.allocation.allocation_id);
-  const base::ByteCount size = target.allocation.aligned_size;
-  // The handle may go: the mapping is a reference of its own.
-  const auto memory = cuda::PhysicalMemory::import_fd(driver_, fd.get(), size);
-  cuda::Mapping mapping = cuda::Mapping::map(driver_, target.address, size, memory);
-  cuda::set_access(*driver_, target.address, size, device_.ordinal, access);
-  mappings_.push_back(std::move(mapping));
+void MemoryManager::map_from(std::size_t rank, cuda::Access access) {
+  std::vector<Allocation> wanted;
+  wanted.reserve(allocations_.size() - rank);
+  for (const auto& one : std::span(allocations_).subspan(rank)) wanted.push_back(one.allocation);
+  // What lies side by side is made accessible together: that call costs far more than the mapping.
+  cuda::abi::DevicePtr begin = 0;
+  cuda::abi::DevicePtr end = 0;
+  const auto make_accessible = [&] {
+    if (end > begin) cuda::set_access(*driver_, begin, end - begin, device_.ordinal, access);
+  };
+  for (std::size_t next = 0; next < wanted.size();) {
+    for (const base::UniqueFd& fd : rpc_->export_from(wanted, next)) {
+      const MappedAllocation& target = allocations_[rank + next++];
+      const base::ByteCount size = target.allocation.aligned_size;
+      // The handle may go: the mapping is a reference of its own.
+      const auto memory = cuda::PhysicalMemory::import_fd(driver_, fd.get(), size);
+      mappings_.push_back(cuda::Mapping::map(driver_, target.address, size, memory));
+      if (target.address != end) {
+        make_accessible();
+        begin = target.address;
+      }
+      end = target.address + size;
+    }
+  }
+  make_accessible();
 }
 
 const MappedAllocation& MemoryManager::allocate(base::ByteCount size, const std::string& tag) {
-  const AllocateResponse made = rpc_->allocate(size, tag);
-  reserve({made.allocation_id, size, static_cast<base::ByteCount>(made.aligned_size), tag,
-           static_cast<std::uint64_t>(made.layout_slot)});
-  map(allocations_.size() - 1, cuda::Access::kReadWrite);
-  return allocations_.back();
+  return allocate_many({size}, tag).front();
+}
+
+std::span<const MappedAllocation> MemoryManager::allocate_many(
+    const std::vector<base::ByteCount>& sizes, const std::string& tag) {
+  std::vector<Allocation> made;
+  std::size_t at = 0;
+  for (AllocateResponse& one : rpc_->allocate_many(sizes, tag)) {
+    made.push_back({std::move(one.allocation_id), sizes[at++],
+                    static_cast<base::ByteCount>(one.aligned_size), tag,
+                    static_cast<std::uint64_t>(one.layout_slot)});
+  }
+  const std::size_t first = allocations_.size();
+  reserve(std::move(made));
+  map_from(first, cuda::Access::kReadWrite);
+  return std::span(allocations_).subspan(first);
 }
 
 void MemoryManager::synchronize_if_current() const {
@@ -76,19 +115,12 @@ void MemoryManager::import_all(cuda::Access access) {
   }
   access_ = access;
   layout_hash_ = rpc_->layout_hash();
-  for (Allocation& allocation : rpc_->list_allocations()) reserve(std::move(allocation));
-  for (std::size_t rank = 0; rank < allocations_.size(); ++rank) map(rank, access);
+  reserve(rpc_->list_allocations());
+  map_from(0, access);
   synchronize_if_current();
 }
 
-Metadata MemoryManager::fetch_metadata() {
-  Metadata metadata;
-  for (std::string& key : rpc_->list_metadata()) {
-    std::optional<MetadataEntry> entry = rpc_->get_metadata(key);
-    if (entry) metadata.emplace(std::move(key), std::move(*entry));
-  }
-  return metadata;
-}
+Metadata MemoryManager::fetch_metadata() { return rpc_->fetch_metadata(); }
 
 void MemoryManager::unmap_all() {
   synchronize_if_current();
@@ -139,8 +171,8 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     layout_hash_ = hash;
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       allocations_[rank].allocation = std::move(found[rank]);
-      map(rank, access_);
     }
+    map_from(0, access_);
     synchronize_if_current();
     rpc_->set_deadline(Deadline::never());
     return {};

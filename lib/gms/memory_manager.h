@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ class MemoryManager {
 
   /// Allocates and maps, readable and writable.
   const MappedAllocation& allocate(base::ByteCount size, const std::string& tag = "default");
+  /// The same for many at once, at addresses one after another: the new ones, in their order.
+  std::span<const MappedAllocation> allocate_many(const std::vector<base::ByteCount>& sizes,
+                                                  const std::string& tag = "default");
   /// Waits for the device, unmaps everything, publishes, and is disconnected.
   void commit();
   /// Seals the layout; the mappings stay, to be filled. Returns the layout's hash.
@@ -51,7 +55,8 @@ class MemoryManager {
 
   // For readers (ro, rw_data).
 
-  /// Imports and maps the whole layout and remembers its hash. Nothing may be mapped before.
+  /// Imports and maps the whole layout, at addresses one after another, and remembers its hash.
+  /// Nothing may be mapped before.
   void import_all(cuda::Access access);
   /// All metadata of the layout.
   Metadata fetch_metadata();
@@ -73,9 +78,10 @@ class MemoryManager {
   [[nodiscard]] const std::shared_ptr<const cuda::Driver>& driver() const { return driver_; }
 
  private:
-  void reserve(Allocation allocation);
-  /// Imports and maps allocations_[rank] at its address.
-  void map(std::size_t rank, cuda::Access access);
+  /// One range for all of them, one after another.
+  void reserve(std::vector<Allocation> allocations);
+  /// Imports and maps allocations_[rank] and those after it at their addresses.
+  void map_from(std::size_t rank, cuda::Access access);
   /// Waits for what the device still does, if this thread has a context that could have made it.
   void synchronize_if_current() const;
   [[nodiscard]] std::optional<std::string> difference_from(
@@ -88,7 +94,7 @@ class MemoryManager {
   cuda::Access access_ = cuda::Access::kRead;
   std::string layout_hash_;
   std::vector<MappedAllocation> allocations_;
-  // One per allocation. Mappings go before the ranges they lie in.
+  // Mappings, one per allocation, go before the ranges they lie in.
   std::vector<cuda::AddressRange> ranges_;
   std::vector<cuda::Mapping> mappings_;
 };

@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -110,11 +112,13 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
         return buffer;
       }
     }
+    // Not read before: no answer comes faster than this asks the kernel.
+    wait_for(POLLIN);
     const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
     if (got == 0) gone("it closed the connection");
-    if (got == -EAGAIN) {
-      wait_for(POLLIN);
-    } else if (got < 0) {
+    if (got == -EAGAIN) continue;
+    if (got == -EMSGSIZE) gone("no room for the descriptors that it sends (ulimit -n)");
+    if (got < 0) {
       gone(std::generic_category().message(static_cast<int>(-got)));
     } else {
       buffer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
@@ -123,21 +127,21 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
 }
 
 template <typename Response, typename RequestMessage>
-Response RpcClient::call(const RequestMessage& request, UniqueFd* fd) {
-  return call_until<Response>(Deadline::after(kCallTimeout).sooner(deadline_), request, fd);
+Response RpcClient::call(const RequestMessage& request, std::vector<UniqueFd>* fds) {
+  return call_until<Response>(Deadline::after(kCallTimeout).sooner(deadline_), request, fds);
 }
 
 template <typename Response, typename RequestMessage>
 Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& request,
-                               UniqueFd* fd) {
+                               std::vector<UniqueFd>* fds) {
   if (!socket_) gone("an earlier request was not answered");
   call_deadline_ = deadline;
   const std::string frame = encode_frame(request, kMaxRequestFrame);
-  std::vector<UniqueFd> fds;
+  std::vector<UniqueFd> received;
   std::string body;
   try {
     send(frame);
-    body = receive(fds);
+    body = receive(received);
   } catch (const Error&) {
     socket_.reset();  // a late answer would be taken for the next request's
     throw;
@@ -149,14 +153,18 @@ Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& r
                                                          error.error);
   }
   auto response = decode_message<Response>(body);
-  const std::size_t expected = fd == nullptr ? 0 : 1;
-  if (fds.size() != expected) {
-    throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": " +
-                                           std::string(Response::kType) + " came with " +
-                                           std::to_string(fds.size()) + " descriptors");
-  }
-  if (fd != nullptr) *fd = std::move(fds.front());
+  if (fds == nullptr && !received.empty()) came_with(Response::kType, received.size());
+  if (fds != nullptr) *fds = std::move(received);
   return response;
+}
+
+void RpcClient::came_with(std::string_view type, std::size_t fds) const {
+  throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": " + std::string(type) +
+                                         " came with " + std::to_string(fds) + " descriptors");
+}
+
+bool RpcClient::offers(std::string_view extension) const {
+  return std::find(extensions_.begin(), extensions_.end(), extension) != extensions_.end();
 }
 
 GetRuntimeStateResponse RpcClient::runtime_state() {
@@ -176,7 +184,8 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   Deadline answer_by = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
   // The deadline of calls counts where it leaves the server the time it is given.
   if (left && deadline_.at() > deadline.at()) answer_by = answer_by.sooner(deadline_);
-  const auto response = call_until<HandshakeResponse>(answer_by, request, nullptr);
+  auto response = call_until<HandshakeResponse>(answer_by, request, nullptr);
+  extensions_ = std::move(response.extensions);
   Handshake result{std::nullopt, response.committed};
   if (!response.success) return result;
   result.grant = parse_grant(response.granted_lock_type.value_or(""));
@@ -191,18 +200,66 @@ AllocateResponse RpcClient::allocate(base::ByteCount size, const std::string& ta
   return call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag});
 }
 
+std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::ByteCount>& sizes,
+                                                       const std::string& tag) {
+  std::vector<AllocateResponse> made;
+  if (!offers(kAllocateMany)) {
+    for (const base::ByteCount size : sizes) made.push_back(allocate(size, tag));
+    return made;
+  }
+  for (std::size_t at = 0; at < sizes.size(); at += kMaxBatch) {
+    AllocateManyRequest request;
+    for (std::size_t i = at; i < std::min(sizes.size(), at + kMaxBatch); ++i) {
+      request.allocations.push_back({static_cast<std::int64_t>(sizes[i]), tag});
+    }
+    auto response = call<AllocateManyResponse>(request);
+    if (response.allocations.size() != request.allocations.size()) {
+      throw Error(ExitStatus::kProtocol,
+                  "GMS at " + quoted(path_) + ": " + std::to_string(response.allocations.size()) +
+                      " allocations instead of " + std::to_string(request.allocations.size()));
+    }
+    std::move(response.allocations.begin(), response.allocations.end(), std::back_inserter(made));
+  }
+  return made;
+}
+
 bool RpcClient::free_allocation(const std::string& allocation_id) {
   return call<FreeAllocationResponse>(FreeAllocationRequest{allocation_id}).success;
 }
 
 void RpcClient::put_metadata(const std::string& key, const std::string& allocation_id,
                              base::ByteCount offset, std::string value) {
-  const MetadataPutRequest request{key, allocation_id, static_cast<std::int64_t>(offset),
-                                   Bytes{std::move(value)}};
+  const MetadataPutRequest request{
+      {key, allocation_id, static_cast<std::int64_t>(offset), Bytes{std::move(value)}}};
   if (!call<MetadataPutResponse>(request).success) {
     throw RequestRefused(ExitStatus::kBadData,
                          "GMS at " + quoted(path_) + " refused the metadata " + quoted(key));
   }
+}
+
+void RpcClient::put_metadata_many(const Metadata& metadata) {
+  if (!offers(kMetadataPutMany)) {
+    for (const auto& [key, entry] : metadata) {
+      put_metadata(key, entry.allocation_id, entry.offset_bytes, entry.value);
+    }
+    return;
+  }
+  MetadataPutManyRequest batch;
+  std::size_t size = 0;
+  const auto send = [&] {
+    if (!call<MetadataPutManyResponse>(batch).success) {
+      throw RequestRefused(ExitStatus::kBadData,
+                           "GMS at " + quoted(path_) + " refused the metadata");
+    }
+    batch.entries.clear();
+    size = 0;
+  };
+  for (const auto& [key, entry] : metadata) {
+    size += key.size() + entry.value.size();
+    if (size > kMetadataPage && !batch.entries.empty()) send();
+    batch.entries.push_back(to_record(key, entry));
+  }
+  if (!batch.entries.empty()) send();
 }
 
 bool RpcClient::delete_metadata(const std::string& key) {
@@ -237,9 +294,32 @@ Allocation RpcClient::get_allocation(const std::string& allocation_id) {
 }
 
 UniqueFd RpcClient::export_allocation(const std::string& allocation_id) {
-  UniqueFd fd;
-  call<ExportAllocationResponse>(ExportAllocationRequest{allocation_id}, &fd);
-  return fd;
+  std::vector<UniqueFd> fds;
+  call<ExportAllocationResponse>(ExportAllocationRequest{allocation_id}, &fds);
+  if (fds.size() != 1) came_with(ExportAllocationResponse::kType, fds.size());
+  return std::move(fds.front());
+}
+
+std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allocations,
+                                             std::size_t rank) {
+  std::vector<UniqueFd> fds;
+  if (!offers(kExportLayout)) {
+    fds.push_back(export_allocation(allocations[rank].allocation_id));
+    return fds;
+  }
+  ExportLayoutRequest request;
+  request.first_slot = static_cast<std::int64_t>(allocations[rank].layout_slot);
+  const auto response = call<ExportLayoutResponse>(request, &fds);
+  const auto& exported = response.allocations;
+  if (fds.empty() || fds.size() != exported.size()) came_with(response.kType, fds.size());
+  for (std::size_t i = 0; i < exported.size(); ++i) {
+    if (rank + i >= allocations.size() ||
+        exported[i].allocation_id != allocations[rank + i].allocation_id) {
+      throw Error(ExitStatus::kProtocol,
+                  "GMS at " + quoted(path_) + ": exported another allocation than was asked for");
+    }
+  }
+  return fds;
 }
 
 std::vector<std::string> RpcClient::list_metadata(const std::string& prefix) {
@@ -257,6 +337,37 @@ std::optional<MetadataEntry> RpcClient::get_metadata(const std::string& key) {
   return MetadataEntry{std::move(*response.allocation_id),
                        static_cast<base::ByteCount>(*response.offset_bytes),
                        std::move(response.value->data)};
+}
+
+Metadata RpcClient::fetch_metadata() {
+  Metadata metadata;
+  if (!offers(kMetadataDump)) {
+    for (std::string& key : list_metadata()) {
+      std::optional<MetadataEntry> entry = get_metadata(key);
+      if (entry) metadata.emplace(std::move(key), std::move(*entry));
+    }
+    return metadata;
+  }
+  MetadataDumpRequest request;
+  for (bool more = true; more;) {
+    auto page = call<MetadataDumpResponse>(request);
+    more = page.more;
+    for (MetadataRecord& one : page.entries) {
+      if (one.offset_bytes < 0 || (!metadata.empty() && one.key <= request.after)) {
+        throw Error(ExitStatus::kProtocol,
+                    "GMS at " + quoted(path_) + ": metadata that can't be for " + quoted(one.key));
+      }
+      request.after = one.key;
+      metadata.emplace_hint(
+          metadata.end(), std::move(one.key),
+          MetadataEntry{std::move(one.allocation_id),
+                        static_cast<base::ByteCount>(one.offset_bytes), std::move(one.value.data)});
+    }
+    if (more && page.entries.empty()) {
+      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": metadata without an end");
+    }
+  }
+  return metadata;
 }
 
 GetLockStateResponse RpcClient::lock_state() {

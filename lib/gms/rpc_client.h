@@ -55,12 +55,21 @@ class RpcClient {
 
   void set_deadline(const base::Deadline& deadline) { deadline_ = deadline; }
 
+  // What says "one by one" works with every server: where it does not offer the extension, each
+  // object takes a request of its own.
+
   // For writers.
   AllocateResponse allocate(base::ByteCount size, const std::string& tag);
+  /// Allocations of these sizes, in their order; where it throws, none of them was made. One by
+  /// one: those before it were.
+  std::vector<AllocateResponse> allocate_many(const std::vector<base::ByteCount>& sizes,
+                                              const std::string& tag);
   /// False for an unknown id.
   bool free_allocation(const std::string& allocation_id);
   void put_metadata(const std::string& key, const std::string& allocation_id,
                     base::ByteCount offset, std::string value);
+  /// All of it, in as few requests as their limit allows; one by one.
+  void put_metadata_many(const Metadata& metadata);
   bool delete_metadata(const std::string& key);
   /// Publishes; the connection is over afterwards.
   void commit();
@@ -72,7 +81,13 @@ class RpcClient {
   Allocation get_allocation(const std::string& allocation_id);
   /// A descriptor for the driver to import, owned by the caller.
   base::UniqueFd export_allocation(const std::string& allocation_id);
+  /// Descriptors for `allocations`, which are a layout's in slot order, from `rank` on: as many as
+  /// one answer carries, at least one; one by one: one.
+  std::vector<base::UniqueFd> export_from(const std::vector<Allocation>& allocations,
+                                          std::size_t rank);
   std::vector<std::string> list_metadata(const std::string& prefix = "");
+  /// All metadata; one by one.
+  Metadata fetch_metadata();
   std::optional<MetadataEntry> get_metadata(const std::string& key);
   GetLockStateResponse lock_state();
   std::string layout_hash();
@@ -82,13 +97,15 @@ class RpcClient {
   [[nodiscard]] const std::string& socket_path() const { return path_; }
 
  private:
-  /// Sends a request and waits for its answer; `fd` takes the descriptor that came along, of which
-  /// there must be exactly one when `fd` is given and none otherwise.
+  /// Sends a request and waits for its answer; `fds` takes the descriptors that came along. None
+  /// may where it is not given.
   template <typename Response, typename RequestMessage>
-  Response call(const RequestMessage& request, base::UniqueFd* fd = nullptr);
+  Response call(const RequestMessage& request, std::vector<base::UniqueFd>* fds = nullptr);
   template <typename Response, typename RequestMessage>
   Response call_until(const base::Deadline& deadline, const RequestMessage& request,
-                      base::UniqueFd* fd);
+                      std::vector<base::UniqueFd>* fds);
+  [[noreturn]] void came_with(std::string_view type, std::size_t fds) const;
+  [[nodiscard]] bool offers(std::string_view extension) const;
   RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
       : path_(std::move(path)), socket_(std::move(socket)), deadline_(deadline) {}
   void send(std::string_view frame);
@@ -102,6 +119,7 @@ class RpcClient {
   base::Deadline call_deadline_ = base::Deadline::never();
   /// Bytes received beyond the last answer's end.
   std::string surplus_;
+  std::vector<std::string> extensions_;
 };
 
 }  // namespace fo::gms

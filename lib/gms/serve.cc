@@ -19,6 +19,7 @@
 #include "gms/bundle.h"
 #include "gms/endpoint.h"
 #include "gms/server.h"
+#include "http/server.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
@@ -148,6 +149,8 @@ int serve(const ServeConfig& given) {
   config.fd_limit = os::raise_fd_limit();
   config.max_connections = std::min(config.fd_limit / 2, kMaxConnections);
   config.max_unread_fds = std::min(config.fd_limit / 8, kMaxUnreadFds);  // the rest is the driver's
+  UniqueFd metrics;
+  if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics).fd;
   const std::optional<Probe> probe = probe_devices(config, signals.get());
   if (!probe) return 0;
   if (probe->status != 0) return probe->status;
@@ -156,7 +159,12 @@ int serve(const ServeConfig& given) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
-      Place place{device.ordinal, tag, path, os::open_server_socket(path, config.socket_mode), {}};
+      Place place{device.ordinal,
+                  device.uuid,
+                  tag,
+                  path,
+                  os::open_server_socket(path, config.socket_mode),
+                  {}};
       if (is_bundle) {
         const int ordinal = device.ordinal.value();
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
@@ -167,7 +175,7 @@ int serve(const ServeConfig& given) {
       places.push_back(std::move(place));
     }
   }
-  return run_bundle(config, std::move(places), std::move(signals));
+  return run_bundle(config, std::move(places), std::move(signals), std::move(metrics));
 }
 
 }  // namespace fo::gms

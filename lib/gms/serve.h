@@ -37,6 +37,8 @@ struct ServeConfig {
   /// A snapshot's folder, or one with a folder device-N for each device: what a server that begins
   /// with nothing gets. Empty for none.
   std::string restore;
+  /// HOST:PORT to serve Prometheus' metrics on; empty for none.
+  std::string metrics;
 };
 
 /// Serves until SIGTERM, SIGINT or SIGHUP (returns 0), or until a server ends that is not started

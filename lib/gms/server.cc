@@ -52,6 +52,7 @@ constexpr base::ByteCount kMaxRecord = 4 * base::kGiB;
 constexpr unsigned kMostAccepted = 64;
 
 using Memory = MemoryPool::Memory;
+using Clock = std::chrono::steady_clock;
 
 class Server {
  public:
@@ -59,6 +60,7 @@ class Server {
       : config_(std::move(config)),
         admission_(config_.access, ::geteuid(), config_.max_connections),
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
+        counters_(*config_.counters),
         listener_(io_, config_.listener.release()),
         stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
         pool_(io_, config_.driver, config_.device.ordinal,
@@ -74,6 +76,8 @@ class Server {
     if (config_.deposit) restore(std::move(*config_.deposit));
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, accept_clients(), end_of_all);
+    update_gauges();
+    counters_.up.set(1);
     on_ready();
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
@@ -89,6 +93,8 @@ class Server {
     asio::steady_timer wake;
     SessionId id = 0;
     os::PeerCredentials peer;
+    /// When it asked for its lock.
+    Clock::time_point arrived{};
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -129,7 +135,9 @@ class Server {
       memory_.emplace(allocation.allocation_id,
                       std::make_shared<cuda::PhysicalMemory>(cuda::PhysicalMemory::import_fd(
                           config_.driver, fd.get(), allocation.aligned_size)));
+      bytes_ += allocation.aligned_size;
     }
+    is_protected_ = true;
     os::log(LogLevel::kInfo, "restored {} allocations, layout {}: {}", allocations.size(),
             record.hash, label_);
     model_.restore(std::move(record.layout), std::move(record.hash), record.published);
@@ -164,6 +172,8 @@ class Server {
       std::vector<gid_t> groups;
       if (admission_.wants_groups()) groups = os::peer_groups(socket.get());
       if (const auto reason = admission_.enter(peer, groups)) {
+        counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
+                                                              : DropReason::kRefusedUser);
         os::log(LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}", *reason, label_,
                 peer.pid, peer.uid);
         return;
@@ -186,6 +196,7 @@ class Server {
   void start_session(base::UniqueFd socket, const os::PeerCredentials& peer) {
     auto session = std::make_shared<Session>(io_, std::move(socket), peer, unread_);
     sessions_.insert(session);
+    counters_.connections.set(sessions_.size());
     asio::co_spawn(io_, run_session(session), asio::detached);
   }
 
@@ -210,12 +221,9 @@ class Server {
       model_.leave(session->id);
       after_change();
     }
-    if (const std::size_t count = session->connection.messages_with_fds(); count > 0) {
-      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
-              label(*session));
-    }
     admission_.leave(session->peer);
     sessions_.erase(session);
+    counters_.connections.set(sessions_.size());
     room_.cancel();
   }
 
@@ -234,13 +242,16 @@ class Server {
     for (;;) {
       body = co_await session->connection.read_frame(std::nullopt, kPeerTimeout);
       if (!body) co_return;
+      const auto start = Clock::now();
       Request request = decode_request(*body);
       const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
       if (!has_room) co_return;
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
+      const auto result = answer->refused ? RequestResult::kRefused : RequestResult::kAnswered;
       const bool sent = co_await send(session, std::move(*answer));
+      counters_.observe_request(Clock::now() - start, result);
       if (!sent || last) co_return;
     }
   }
@@ -259,6 +270,7 @@ class Server {
       co_await send(session, std::move(refusal));
       co_return false;
     }
+    session->arrived = Clock::now();
     session->id = model_.arrive(*type);
     by_id_.emplace(session->id, session);
     after_change();
@@ -272,6 +284,7 @@ class Server {
     response.success = grant.has_value();
     if (!grant) {
       // Out of the queue before the answer, not after: it must not be granted anything now.
+      counters_.lock_timeouts[*type].add();
       model_.leave(session->id);
       after_change();
     }
@@ -310,7 +323,7 @@ class Server {
       boost::system::error_code ec;
       co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
     }
-    session->connection.stop_watching();
+    co_await session->connection.stop_watching();
   }
 
   // To be called after anything that may free the lock or drop the layout.
@@ -318,16 +331,38 @@ class Server {
     while (const auto granted = model_.grant_next(
                [this](SessionId id) { return by_id_.at(id)->connection.is_alive(); })) {
       Session& session = *by_id_.at(granted->session);
-      os::log(LogLevel::kInfo, "granted {}: {}", to_string(granted->grant), label(session));
+      const base::Duration waited = Clock::now() - session.arrived;
+      counters_.granted(granted->grant, waited);
+      os::log(LogLevel::kInfo, "granted {}: {} waited_ms={}", to_string(granted->grant),
+              label(session),
+              std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       session.wake.cancel();
     }
     if (model_.layout_epoch() != memory_epoch_) {
       memory_epoch_ = model_.layout_epoch();
+      if (!memory_.empty()) counters_.layouts_dropped.add();
+      bytes_ = 0;
+      is_protected_ = false;
       std::vector<Memory> dropped;
       for (auto& [id, memory] : memory_) dropped.push_back(std::move(memory));
       memory_.clear();
       pool_.release(std::move(dropped));
     }
+    update_gauges();
+  }
+
+  void update_gauges() {
+    for (const Grant grant : {Grant::kRw, Grant::kRo, Grant::kRwData}) {
+      counters_.sessions[grant].set(model_.sessions(grant));
+    }
+    for (const LockType type :
+         {LockType::kRw, LockType::kRo, LockType::kRwOrRo, LockType::kRwDataOrRw}) {
+      counters_.waiting[type].set(model_.waiting(type));
+    }
+    counters_.allocations.set(memory_.size());
+    counters_.allocated_bytes.set(bytes_);
+    counters_.committed.set(model_.published() ? 1 : 0);
+    counters_.is_protected.set(is_protected_ ? 1 : 0);
   }
 
   // Which session a log line is about.
@@ -378,8 +413,10 @@ class Server {
   Reply answer_free(const FreeAllocationRequest& wanted) {
     const auto found = memory_.find(wanted.allocation_id);
     if (found == memory_.end()) return reply(FreeAllocationResponse{false});
+    bytes_ -= found->second->size();
     pool_.release({std::move(found->second)});
     memory_.erase(found);
+    update_gauges();
     return reply(FreeAllocationResponse{model_.layout().remove(wanted.allocation_id)});
   }
 
@@ -400,7 +437,10 @@ class Server {
   AllocateResponse add_allocation(const AllocationWish& wish, Memory memory) {
     const Allocation& made = model_.layout().add(
         os::make_uuid4(), static_cast<base::ByteCount>(wish.size), memory->size(), wish.tag);
+    bytes_ += made.aligned_size;
     memory_.emplace(made.allocation_id, std::move(memory));
+    counters_.allocations.set(memory_.size());
+    counters_.allocated_bytes.set(bytes_);
     return {made.allocation_id, wish.size, static_cast<std::int64_t>(made.aligned_size),
             static_cast<std::int64_t>(made.layout_slot)};
   }
@@ -408,6 +448,7 @@ class Server {
   awaitable<std::optional<Reply>> answer_allocate(SessionPtr session,
                                                   const AllocateRequest& request) {
     const AllocationWish wish{request.size, request.tag};
+    check_room(model_.layout(), {wish});
     std::vector<base::ByteCount> sizes{aligned_size(wish.size)};
     std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
     if (memory.empty()) co_return std::nullopt;
@@ -421,6 +462,7 @@ class Server {
       throw Refusal{"allocate " + std::to_string(wishes.size()) + " at once: 1 to " +
                     std::to_string(kMaxBatch) + " are possible"};
     }
+    check_room(model_.layout(), wishes);
     std::vector<base::ByteCount> sizes;
     base::ByteCount sum = 0;
     for (const AllocationWish& wish : wishes) {
@@ -462,9 +504,13 @@ class Server {
         co_await wait_while_watching(session, pause);
       }
       const bool alive = session->connection.is_alive();
-      if (in_time && alive) continue;
+      if (in_time && alive) {
+        counters_.oom_retries.add();
+        continue;
+      }
       pool_.release(std::move(made));
       if (!alive) co_return std::vector<Memory>();
+      counters_.oom_refusals.add();
       throw Refusal{"allocate " + base::format_size(size) + " on device " +
                         std::to_string(config_.device.ordinal.value()) + ": out of memory",
                     ExitStatus::kTryAgain};
@@ -495,6 +541,7 @@ class Server {
     Reply answer = reply(ExportAllocationResponse{to_record(allocation)});
     std::vector<Memory> memory{memory_.at(allocation.allocation_id)};
     answer.fds = co_await pool_.export_fds(std::move(memory));
+    counters_.exports.add();
     co_return answer;
   }
 
@@ -514,6 +561,7 @@ class Server {
     response.memory_layout_hash = model_.hash();
     Reply answer = reply(response);
     if (!memory.empty()) answer.fds = co_await pool_.export_fds(std::move(memory));
+    counters_.exports.add(answer.fds.size());
     co_return answer;
   }
 
@@ -525,12 +573,14 @@ class Server {
     const std::size_t count = model_.layout().allocations().size();
     os::log(LogLevel::kInfo, "{} {} allocations, layout {}: {}", publish ? "published" : "sealed",
             count, hash, label);
+    (publish ? counters_.commits : counters_.seals).add();
     if (publish) {
       model_.publish(std::move(hash));
       after_change();
       co_return reply(CommitResponse{true}, true);
     }
     model_.seal(std::move(hash));
+    update_gauges();
     const CommitLayoutResponse response{true, model_.hash(),
                                         std::string(to_string(Grant::kRwData))};
     co_return reply(response);
@@ -553,7 +603,8 @@ class Server {
       at = end;
     }
     if (answer.accepted) answer = co_await vault_->keep();
-    if (answer.accepted) co_return;
+    is_protected_ = answer.accepted;
+    if (is_protected_) co_return;
     os::log(LogLevel::kWarning,
             "layout {} is not protected against a crash of this server: it takes {} descriptors, "
             "there is room for {} (raise the limit on open files): {}",
@@ -563,8 +614,13 @@ class Server {
   ServerConfig config_;
   Admission admission_;
   UnreadAnswers unread_;
+  ServerCounters& counters_;
   ServerModel model_;
   std::uint64_t memory_epoch_ = 0;
+  /// Of `memory_`.
+  base::ByteCount bytes_ = 0;
+  /// Whether the vault has it.
+  bool is_protected_ = false;
   std::unordered_map<std::string, Memory> memory_;
   std::exception_ptr failure_;
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,

@@ -12,6 +12,7 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/admission.h"
+#include "gms/server_counters.h"
 #include "gms/vault.h"
 
 namespace fo::gms {
@@ -45,6 +46,8 @@ struct ServerConfig {
   base::UniqueFd vault;
   /// What the vault has kept of the server before this one.
   std::optional<Deposit> deposit;
+  /// Outlives the server; never null.
+  ServerCounters* counters = nullptr;
 };
 
 /// Serves until `stop_fd` is readable: then lets all clients go and returns. `on_ready` is called

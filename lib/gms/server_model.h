@@ -67,6 +67,9 @@ class ServerModel {
   void restore(Layout layout, std::string hash, bool published);
 
   [[nodiscard]] ServerState state() const;
+  /// How many sessions hold, and how many wait for, one kind of lock.
+  [[nodiscard]] std::size_t sessions(Grant grant) const;
+  [[nodiscard]] std::size_t waiting(LockType type) const;
   [[nodiscard]] GetLockStateResponse lock_state() const;
   [[nodiscard]] GetRuntimeStateResponse runtime_state() const;
   /// Empty when nothing is published or sealed.
@@ -91,7 +94,7 @@ class ServerModel {
     LockType type;
   };
 
-  [[nodiscard]] std::optional<Grant> possible_grant(LockType type) const;
+  [[nodiscard]] std::optional<Grant> possible_grant(LockType type, bool writer_waits) const;
   [[nodiscard]] std::size_t waiting_writers() const;
   void drop_layout();
 

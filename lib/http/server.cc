@@ -97,7 +97,44 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   return socket;
 }
 
+// What a socket is bound to.
+Protocol::endpoint address_of(int socket) {
+  Protocol::endpoint endpoint;
+  auto size = static_cast<socklen_t>(endpoint.capacity());
+  if (::getsockname(socket, endpoint.data(), &size) != 0) {
+    base::throw_errno(errno, "ask for a socket's address");
+  }
+  endpoint.resize(size);
+  return endpoint;
+}
+
 }  // namespace
+
+Listener listen_tcp(const std::string& address) {
+  const Address parsed = parse_address(address);
+  const auto check = [&](bool succeeded) {
+    if (succeeded) return;
+    const int err = errno;
+    base::throw_errno(
+        err, err == EACCES ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
+        "listen on " + base::quoted(address));
+  };
+  const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
+  Listener listener;
+  listener.fd.reset(
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  check(listener.fd.valid());
+  const int fd = listener.fd.get();
+  const int yes = 1;
+  check(::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0);
+  check(::bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0);
+  check(::listen(fd, 1024) == 0);
+  tcp::endpoint bound;
+  auto size = static_cast<socklen_t>(bound.capacity());
+  check(::getsockname(fd, bound.data(), &size) == 0);
+  listener.port = bound.port();
+  return listener;
+}
 
 struct Server::State {
   State(asio::any_io_executor on, Handler with, const ServerLimits& within)
@@ -382,45 +419,20 @@ Server::~Server() {
 }
 
 std::uint16_t Server::listen(const std::string& address) {
-  const Address parsed = parse_address(address);
-  const std::string what = "listen on " + base::quoted(address);
-  const auto check = [&](const error_code& error) {
-    if (!error) return;
-    const bool denied = error == boost::system::errc::permission_denied;
-    throw base::Error(denied ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
-                      what, error);
-  };
-  const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
-  // Made here because asio's own would be inherited by children.
-  base::UniqueFd listener(
-      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int err = errno;
-  error_code error;
-  if (!listener) error.assign(err, boost::system::system_category());
-  check(error);
-  tcp::acceptor acceptor(state_->executor);
-  acceptor.assign(endpoint.protocol(), listener.get(), error);
-  check(error);
-  static_cast<void>(listener.release());
-  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  check(error);
-  acceptor.bind(endpoint, error);
-  check(error);
-  acceptor.listen(1024, error);
-  check(error);
-  const std::uint16_t port = acceptor.local_endpoint().port();
-  State::start(state_, base::UniqueFd(acceptor.release()), endpoint.protocol());
-  return port;
+  Listener listener = listen_tcp(address);
+  listen(std::move(listener.fd));
+  return listener.port;
 }
 
 void Server::listen_unix(const std::string& path, mode_t mode) {
   base::UniqueFd listener = os::listen_unix(path, mode);
   state_->unix_paths.push_back(path);
-  listen_unix(std::move(listener));
+  listen(std::move(listener));
 }
 
-void Server::listen_unix(base::UniqueFd listener) {
-  State::start(state_, std::move(listener), Protocol(AF_UNIX, 0));
+void Server::listen(base::UniqueFd listener) {
+  const int family = address_of(listener.get()).protocol().family();
+  State::start(state_, std::move(listener), Protocol(family, 0));
 }
 
 std::size_t Server::connections() const { return state_->sessions.size(); }

@@ -40,6 +40,15 @@ struct ServerLimits {
   base::Duration write_timeout = std::chrono::seconds(30);
 };
 
+struct Listener {
+  /// Non-blocking.
+  base::UniqueFd fd;
+  std::uint16_t port = 0;
+};
+/// A socket that listens on "HOST:PORT" (parse_address; port 0: any), for a server in this process
+/// or in a child. Throws kUsage, kCannotCreate (address in use) or kNotPermitted.
+Listener listen_tcp(const std::string& address);
+
 class Session;
 
 /// What a handler answers with: either answer(), or begin() and any number of write().
@@ -82,15 +91,16 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// Listens on "HOST:PORT" (parse_address; port 0: any) and returns the port. May be called more
-  /// than once. Throws kUsage, kCannotCreate (address in use) or kNotPermitted.
+  /// Listens on "HOST:PORT" and returns the port. May be called more than once. Throws what
+  /// listen_tcp throws.
   std::uint16_t listen(const std::string& address);
 
   /// Listens on a Unix socket, which must not exist (os::listen_unix) and is unlinked at the end.
   void listen_unix(const std::string& path, mode_t mode = 0600);
 
-  /// Listens on a Unix socket that listens already; its name, if it has one, stays the caller's.
-  void listen_unix(base::UniqueFd listener);
+  /// Takes over a TCP or Unix socket that listens already; the name of a Unix one, if it has one,
+  /// stays the caller's. Throws Error(kOsError).
+  void listen(base::UniqueFd listener);
 
   /// Connections open now.
   [[nodiscard]] std::size_t connections() const;

@@ -2,33 +2,22 @@
 
 #include <string_view>
 
+#include "http/prometheus_text.h"
+
 namespace fo::refengine {
-namespace {
-
-std::string escaped(std::string_view value) {
-  std::string text;
-  for (const char c : value) {
-    if (c == '\\' || c == '"') text += '\\';
-    text += c == '\n' ? "\\n" : std::string(1, c);
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string format_metrics(const std::string& model_name, const Scheduler::Load& load) {
-  const std::string labels = "{model_name=\"" + escaped(model_name) + "\"} ";
-  std::string text;
-  const auto add = [&](const std::string& name, const char* type, const char* help,
+  http::PrometheusText out;
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) {
-    text += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n" + name + labels +
-            std::to_string(value) + "\n";
+    out.begin(name, type, help);
+    out.add({{"model_name", model_name}}, value);
   };
   add("vllm:num_requests_running", "gauge", "Requests that the model works on.", load.running);
   add("vllm:num_requests_waiting", "gauge", "Requests that wait for the model.", load.waiting);
   add("vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", load.prompt_tokens);
   add("vllm:generation_tokens_total", "counter", "Tokens generated.", load.generated_tokens);
-  return text;
+  return out.take();
 }
 
 }  // namespace fo::refengine

@@ -79,6 +79,7 @@ void AddressSpace::map(DevicePtr address, std::uint64_t size, const Fd& fd, cons
     throw failure_of_errno(errno);
   }
   mappings_[address] = {size, backing, {}};
+  ++uses_[backing.file];
   keep_from_children(address, size);
 }
 
@@ -90,7 +91,11 @@ std::vector<Backing> AddressSpace::unmap(DevicePtr address, std::uint64_t size, 
   std::vector<Backing> gone;
   const auto first = mappings_.find(address);
   const auto end = mappings_.lower_bound(address + size);
-  for (auto it = first; it != end; ++it) gone.push_back(it->second.backing);
+  for (auto it = first; it != end; ++it) {
+    gone.push_back(it->second.backing);
+    const auto use = uses_.find(it->second.backing.file);
+    if (--use->second == 0) uses_.erase(use);
+  }
   mappings_.erase(first, end);
   return gone;
 }
@@ -101,11 +106,18 @@ void AddressSpace::set_access(DevicePtr address, std::uint64_t size, int device,
           flags == AccessFlags::kReadWrite);
   require_whole_mappings(address, size);
   const auto end = mappings_.lower_bound(address + size);
-  for (auto it = mappings_.find(address); it != end; ++it) {
+  for (auto it = mappings_.find(address); it != end;) {
+    // One call for what lies side by side and is to be protected alike.
+    const DevicePtr start = it->first;
+    std::uint64_t length = 0;
     it->second.access[device] = flags;
-    if (::mprotect(pointer(it->first), it->second.size, protection_of(it->second)) < 0) {
-      throw failure_of_errno(errno);
+    const int protection = protection_of(it->second);
+    for (;
+         it != end && (it->second.access[device] = flags, protection_of(it->second)) == protection;
+         ++it) {
+      length += it->second.size;
     }
+    if (::mprotect(pointer(start), length, protection) < 0) throw failure_of_errno(errno);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "simcuda/result.h"
@@ -45,6 +46,9 @@ class AddressSpace {
   /// One or more whole adjacent mappings.
   void set_access(DevicePtr address, std::uint64_t size, int device, AccessFlags flags);
 
+  /// Whether any mapping is of this file.
+  [[nodiscard]] bool maps(FileId file) const { return uses_.contains(file); }
+
   struct Found {
     DevicePtr address = 0;
     const Mapping* mapping = nullptr;
@@ -69,6 +73,7 @@ class AddressSpace {
   std::uint64_t granularity_;
   std::map<DevicePtr, Range> ranges_;
   std::map<DevicePtr, Mapping> mappings_;
+  std::unordered_map<FileId, std::size_t> uses_;  // how many mappings each file has
 };
 
 }  // namespace fo::simcuda

@@ -232,6 +232,7 @@ void Driver::release(AllocationHandle handle) {
   if (--found->second.references > 0) return;
   Handle gone = std::move(found->second);
   handles_.erase(found);
+  if (space_.maps(gone.memory.id)) return;  // and so it is not the last reference
   at(gone.device).store.release(std::move(gone.memory));
 }
 

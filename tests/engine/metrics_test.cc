@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string_view>
 
-#include "os/file.h"
-#include "os/sibling.h"
-#include "support/temp_dir.h"
+#include "support/promtool.h"
 
 namespace fo::engine {
 namespace {
@@ -143,36 +140,17 @@ TEST(Metrics, LabelsAreEscaped) {
                             R"(fo_gms_connection_up{device="0",tag="t\"\n"} 0)"}));
 }
 
-/// How `promtool check metrics` ends with this text; status 127 where there is no promtool.
-os::Captured promtool(const std::string& text) {
-  const test::TempDir dir;
-  os::write_file_atomic(dir.path("metrics"), text);
-  const auto ended = os::run_captured(
-      {"sh", "-c", "command -v promtool >&2 || exit 127; exec promtool check metrics <\"$0\" 2>&1",
-       dir.path("metrics")},
-      base::Deadline::after(60s));
-  EXPECT_TRUE(ended);
-  return ended.value_or(os::Captured{});
-}
+class LintedMetrics : public test::Promtool {};
 
-TEST(Metrics, PromtoolHasNothingToComplainAbout) {
+TEST_F(LintedMetrics, PromtoolHasNothingToComplainAbout) {
   Metrics metrics("a\"b\\c\nd", {{0, "weights"}, {1, "t\"\n"}}, 1763750000.5);
-  const os::Captured fresh = promtool(metrics.text());
-  if (fresh.status == 127) {
-    const char* must_run = std::getenv("FO_MUST_RUN");
-    if (must_run && std::string_view(must_run).find("promtool") != std::string_view::npos) {
-      FAIL() << "FO_MUST_RUN asks for promtool, but it is not installed";
-    }
-    GTEST_SKIP() << "promtool is not installed";
-  }
-  EXPECT_EQ(fresh.status, 0);
-  EXPECT_EQ(fresh.out, "");
+  EXPECT_EQ(complaints(metrics.text()), "");
   metrics.enter(kInit, kStandby, 1763750001);
   metrics.observe(Phase::kFirstToken, 1234567us);
   metrics.set_generation(7);
-  EXPECT_EQ(promtool(metrics.text()).out, "");
-  EXPECT_EQ(promtool(Metrics("engine-0", {}, 0).text()).out, "");
-  EXPECT_NE(promtool("# TYPE fo_x counter\nfo_x 1\n").out, "");
+  EXPECT_EQ(complaints(metrics.text()), "");
+  EXPECT_EQ(complaints(Metrics("engine-0", {}, 0).text()), "");
+  EXPECT_NE(complaints("# TYPE fo_x counter\nfo_x 1\n"), "");
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST_F(Status, LiveAndHealthGiveOneAnswer) {
 TEST_F(Status, MetricsAreInPrometheusFormat) {
   const Response response = fetch("GET", tcp("/metrics"), soon());
   EXPECT_EQ(response.status, 200);
-  EXPECT_EQ(response.content_type, "text/plain; version=0.0.4");
+  EXPECT_EQ(response.content_type, "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(response.body, "fo_x 1\n");
 }
 

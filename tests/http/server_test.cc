@@ -452,7 +452,7 @@ TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
   const std::string path = dir.path("s");
   {
     TestServer server(echo());
-    server.listen_unix(os::listen_unix(path));
+    server.listen(os::listen_unix(path));
     EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
   }
   EXPECT_FALSE(os::is_socket_live(path));

@@ -62,8 +62,8 @@ class TestServer {
   void listen_unix(const std::string& path) {
     call([&] { server_->listen_unix(path); });
   }
-  void listen_unix(base::UniqueFd listener) {
-    call([&] { server_->listen_unix(std::move(listener)); });
+  void listen(base::UniqueFd listener) {
+    call([&] { server_->listen(std::move(listener)); });
   }
   std::size_t connections() {
     return call([this] { return server_->connections(); });

@@ -1,0 +1,51 @@
+// What Prometheus' own linter says about a text of metrics.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "os/file.h"
+#include "os/sibling.h"
+#include "support/temp_dir.h"
+
+namespace fo::test {
+
+/// A fixture whose tests are skipped where promtool is not installed, or fail there when
+/// FO_MUST_RUN asks for it.
+class Promtool : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (check("").status != 127) return;
+    const char* must_run = std::getenv("FO_MUST_RUN");
+    if (must_run && std::string_view(must_run).find("promtool") != std::string_view::npos) {
+      FAIL() << "FO_MUST_RUN asks for promtool, but it is not installed";
+    }
+    GTEST_SKIP() << "promtool is not installed";
+  }
+
+  /// Empty when there is nothing to complain about.
+  static std::string complaints(const std::string& text) {
+    const os::Captured ended = check(text);
+    EXPECT_TRUE((ended.status == 0) == ended.out.empty()) << ended.status;
+    return ended.out;
+  }
+
+ private:
+  static os::Captured check(const std::string& text) {
+    const TempDir dir;
+    os::write_file_atomic(dir.path("metrics"), text);
+    const auto ended = os::run_captured(
+        {"sh", "-c",
+         "command -v promtool >&2 || exit 127; exec promtool check metrics <\"$0\" "
+         "2>&1",
+         dir.path("metrics")},
+        base::Deadline::after(std::chrono::seconds(60)));
+    EXPECT_TRUE(ended);
+    return ended.value_or(os::Captured{});
+  }
+};
+
+}  // namespace fo::test
