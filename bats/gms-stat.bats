@@ -14,7 +14,8 @@ setup() {
 
 @test "options that don't go together, and bad values, are usage errors" {
   for args in "--socket x --device 1" "--socket x --tag t" "--all --socket x" "--all --device 1" \
-    "--all --list" "--all --events" "--timeout 5" "--device -1" "extra" "--unknown"; do
+    "--all --list" "--all --events" "--watch --list" "--watch --events" "--watch 99ms" \
+    "--watch soon" "--watch -1s" "--timeout 5" "--device -1" "extra" "--unknown"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-stat $args
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
@@ -139,4 +140,91 @@ setup() {
   # shellcheck disable=SC2016
   run -74 --separate-stderr sh -c 'gms-stat >/dev/full'
   [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
+}
+
+# watched NAME PATTERN: until the background command NAME has printed a line like that.
+watched() {
+  # shellcheck disable=SC2034
+  local name=$1 pattern=$2
+  # shellcheck disable=SC2016
+  wait_for 'grep -qE -- "$pattern" "$T/$name.out"'
+}
+
+@test "--watch tells what changes, a server that comes and goes too, and SIGTERM ends it with 0" {
+  start_bg watch gms-stat --watch 100ms
+  local watch=$BG_PID
+  watched watch "^[0-9T:.-]+Z  device 0 weights  not there: connect to socket '$S': No such file"
+  start_gms --devices 0 --tags weights
+  watched watch "  here: EMPTY, readers 0, waiting writers 0, allocations 0, layout none$"
+  publish "$S" 1000 5000000
+  watched watch "  EMPTY -> COMMITTED, allocations 0 -> 2, layout none -> [0-9a-f]{12}$"
+  ask_lock reader ro "$S"
+  watched watch "  COMMITTED -> RO, readers 0 -> 1$"
+  kill -KILL "$GMS_PID"
+  wait_exit "$GMS_PID"
+  watched watch "  gone: connect to socket '$S': Connection refused$"
+  start_gms --devices 0 --tags weights
+  watched watch "  back: EMPTY, readers 0,"
+  kill -TERM "$watch"
+  wait_exit "$watch"
+  [ "$status" -eq 0 ]
+  [ ! -s "$T/watch.err" ]
+}
+
+@test "--watch --all --json is one object for each server, and one for each change" {
+  start_bg watch gms-stat --watch 100ms --all --json
+  local watch=$BG_PID
+  start_gms --devices 0
+  watched watch '"changed":\[\].*"tag":"weights"'
+  watched watch '"changed":\[\].*"tag":"kv_cache"'
+  publish "$S" 1000
+  watched watch '"allocation_count":1,"changed":\["allocation_count",.*"state":"COMMITTED","tag":"weights","time":"[0-9T:.-]+Z"'
+  kill -TERM "$GMS_PID"
+  wait_exit "$GMS_PID"
+  watched watch '"changed":\["error"\],"device":0,"error":".*"tag":"weights"'
+  kill -TERM "$watch"
+  wait_exit "$watch"
+  [ "$status" -eq 0 ]
+}
+
+@test "--watch looks no more often than it was told" {
+  silent_server "$T/silent"
+  run -124 timeout 1 gms-stat --watch 1m --timeout 100ms --socket "$T/silent"
+  [ "${#lines[@]}" -eq 1 ]
+  [[ ${lines[0]} == *"  $T/silent  no answer: talk to the GMS at '$T/silent': timed out" ]]
+}
+
+@test "--watch ends when nobody reads it any more, also where nothing changes" {
+  start_gms --devices 0 --tags weights
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
+  [ "${#lines[@]}" -eq 1 ]
+  [ "$stderr" = "gms-stat: error: write to standard output: Broken pipe" ]
+  # shellcheck disable=SC2016
+  run -74 --separate-stderr sh -c 'gms-stat --watch >/dev/full'
+  [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
+}
+
+@test "--watch of a folder that is not there is 66, of an empty one waits" {
+  run -66 --separate-stderr gms-stat --all --watch --socket-dir "$T/none"
+  run -124 --separate-stderr timeout 0.3 gms-stat --all --watch 100ms
+  [ "$output" = "" ]
+  [ "$stderr" = "" ]
+}
+
+@test "--watch draws on a terminal and gives it back" {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  start_gms --devices 0 --tags weights
+  # shellcheck disable=SC2016
+  start_bg terminal env TERM=xterm script -qec \
+    'stty rows 10 cols 100; gms-stat --watch 100ms & echo $! >"$T/pid"; wait $!; echo "status $?"' /dev/null
+  wait_for "grep -q EMPTY $T/terminal.out"
+  publish "$S" 1000
+  watched terminal $'\e\\[7mCOMMITTED'
+  kill -TERM "$(<"$T/pid")"
+  watched terminal "status 0"
+  local shown
+  shown=$(<"$T/terminal.out")
+  [[ $shown == *$'\e[?1049h\e[?25l'*$'\e[?25h\e[?1049l'*"status 0"* ]]
+  [[ $shown == *"gms-stat  $S  every 100ms"* ]]
 }

@@ -1,4 +1,5 @@
-// gms-load: publish a model's weights into a GMS, or import what is published there.
+// gms-load: publish a model's weights or a snapshot into a GMS, import what is published there, or
+// drop it.
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "cli/output.h"
@@ -7,22 +8,51 @@
 #include "gms/endpoint.h"
 #include "options.h"
 #include "os/log.h"
+#include "weights/unpublish.h"
 
 namespace {
 
 using namespace fo;
 using base::ExitStatus;
 
+std::string socket_path(const gms_load::Options& options, const cuda::DeviceInfo& device) {
+  return gms::socket_path(gms::socket_dir_or_default(options.endpoint.socket_dir), device.uuid,
+                          options.endpoint.tag);
+}
+
+ExitStatus timed_out(gms::LockType role, const std::string& socket) {
+  os::log_line(os::LogLevel::kError, "get the lock " + std::string(gms::to_string(role)) + " of " +
+                                         base::quoted(socket) + ": timed out");
+  return ExitStatus::kTryAgain;
+}
+
+cuda::DeviceInfo open_device(const gms_load::Options& options,
+                             std::shared_ptr<const cuda::Driver>& driver) {
+  driver = cuda::Driver::open(options.driver);
+  return cuda::device_info(*driver, base::DeviceOrdinal(options.endpoint.device));
+}
+
+ExitStatus unpublish(const gms_load::Options& options) {
+  std::string socket = options.endpoint.socket;
+  if (socket.empty()) {
+    std::shared_ptr<const cuda::Driver> driver;
+    socket = socket_path(options, open_device(options, driver));
+  }
+  const auto report = weights::unpublish(socket, options.load.timeout);
+  if (!report) return timed_out(gms::LockType::kRw, socket);
+  cli::print_line(options.common.json ? weights::format_json(*report)
+                                      : weights::format_text(*report));
+  return ExitStatus::kOk;
+}
+
 ExitStatus load(gms_load::Options& options) {
   weights::LoadOptions& load = options.load;
   load.role = gms_load::role(options);
-  const auto driver = cuda::Driver::open(options.driver);
-  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.endpoint.device));
+  if (options.no_verify) load.checksums = weights::Checksums::kIgnore;
+  std::shared_ptr<const cuda::Driver> driver;
+  const auto device = open_device(options, driver);
   const std::string socket =
-      options.endpoint.socket.empty()
-          ? gms::socket_path(gms::socket_dir_or_default(options.endpoint.socket_dir), device.uuid,
-                             options.endpoint.tag)
-          : options.endpoint.socket;
+      options.endpoint.socket.empty() ? socket_path(options, device) : options.endpoint.socket;
   std::optional<weights::LoadReport> report;
   {
     cli::Progress progress(options.common.quiet);
@@ -31,11 +61,7 @@ ExitStatus load(gms_load::Options& options) {
     };
     report = weights::load(driver, device, socket, load);
   }
-  if (!report) {
-    os::log_line(os::LogLevel::kError, "get the lock " + std::string(gms::to_string(load.role)) +
-                                           " of " + base::quoted(socket) + ": timed out");
-    return ExitStatus::kTryAgain;
-  }
+  if (!report) return timed_out(load.role, socket);
   cli::print_line(options.common.json ? weights::format_json(*report)
                                       : weights::format_text(*report));
   return ExitStatus::kOk;
@@ -50,5 +76,8 @@ int main(int argc, char** argv) {
                        .version = FO_VERSION};
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { gms_load::declare(app, options); },
-      [&] { return base::to_int(load(options)); });
+      [&] {
+        gms_load::check(options);
+        return base::to_int(options.unpublish ? unpublish(options) : load(options));
+      });
 }

@@ -2,18 +2,23 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/error.h"
 #include "cli/options.h"
 
 namespace fo::gms_load {
 
 void declare(CLI::App& app, Options& options) {
   weights::LoadOptions& load = options.load;
-  app.add_option("MODEL", load.model, "a .safetensors file, or a Hugging Face folder")
-      ->required()
-      ->type_name("");
-  app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
-      ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}).description(""))
-      ->type_name("ROLE");
+  CLI::Option* model =
+      app.add_option("MODEL", load.model, "a .safetensors file, or a Hugging Face folder")
+          ->type_name("");
+  CLI::Option* snapshot =
+      app.add_option("--snapshot", load.snapshot, "publish this snapshot directory instead")
+          ->type_name("DIR");
+  CLI::Option* role =
+      app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
+          ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}).description(""))
+          ->type_name("ROLE");
   cli::add_endpoint(app, options.endpoint);
   CLI::Option* socket = app.get_option("--socket");
   CLI::Option* device = app.get_option("--device");
@@ -21,14 +26,34 @@ void declare(CLI::App& app, Options& options) {
   socket->remove_excludes(device);
   device->remove_excludes(socket);
   cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: wait for ever)");
-  cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
-  app.add_option("--copy-threads", load.copy_threads, "default: one per CPU, at most 8")
-      ->check(CLI::Range(1, 256).description(""))
-      ->type_name("N");
-  cli::add_size(app, "--ring", load.ring, "pinned staging memory (default: 64MiB, simulated: 0)");
-  app.add_flag("--verify", load.verify, "read device memory back and compare it with the files");
-  app.add_flag("--pin-content", load.pin_content, "put each tensor's SHA-256 into the layout");
+  CLI::Option* slab = cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
+  CLI::Option* threads =
+      app.add_option("--copy-threads", load.copy_threads, "default: one per CPU, at most 8")
+          ->check(CLI::Range(1, 256).description(""))
+          ->type_name("N");
+  CLI::Option* ring = cli::add_size(app, "--ring", load.ring,
+                                    "pinned staging memory (default: 64MiB, simulated: 0)");
+  CLI::Option* verify = app.add_flag("--verify", load.verify,
+                                     "read device memory back and compare it with the files");
+  CLI::Option* no_verify =
+      app.add_flag("--no-verify", options.no_verify, "don't check the snapshot's SHA-256");
+  CLI::Option* pin_content =
+      app.add_flag("--pin-content", load.pin_content, "put each tensor's SHA-256 into the layout");
+  CLI::Option* unpublish =
+      app.add_flag("--unpublish", options.unpublish, "drop what is published, and load nothing");
   cli::add_driver(app, options.driver);
+
+  no_verify->needs(snapshot);
+  for (CLI::Option* other : {model, slab, pin_content}) snapshot->excludes(other);
+  for (CLI::Option* other :
+       {model, snapshot, role, slab, threads, ring, verify, no_verify, pin_content}) {
+    unpublish->excludes(other);
+  }
+}
+
+void check(const Options& options) {
+  if (options.unpublish || !options.load.model.empty() || !options.load.snapshot.empty()) return;
+  throw base::Error(base::ExitStatus::kUsage, "MODEL, --snapshot or --unpublish is required");
 }
 
 gms::LockType role(const Options& options) {

@@ -17,9 +17,14 @@ struct Options {
   /// The protocol's word for it; empty: from $ENGINE_ID.
   std::string role;
   weights::LoadOptions load;
+  bool no_verify = false;
+  bool unpublish = false;
 };
 
 void declare(CLI::App& app, Options& options);
+
+/// What declare() can't say: there is something to do. Throws Error(kUsage).
+void check(const Options& options);
 
 /// The lock to ask for. Throws Error(kConfig) for an ENGINE_ID that is not a number.
 gms::LockType role(const Options& options);

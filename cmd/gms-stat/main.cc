@@ -8,6 +8,7 @@
 #include "gms/stat.h"
 #include "options.h"
 #include "os/log.h"
+#include "watch.h"
 
 namespace {
 
@@ -44,10 +45,14 @@ int main(int argc, char** argv) {
   const auto body = [&] {
     const cli::EndpointOptions& endpoint = options.endpoint;
     const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
-    if (options.all) return base::to_int(show_all(options, dir));
-    return base::to_int(show_one(options, endpoint.socket.empty()
-                                              ? gms::socket_link(dir, endpoint.device, endpoint.tag)
-                                              : endpoint.socket));
+    const std::string socket = !endpoint.socket.empty()
+                                   ? endpoint.socket
+                                   : gms::socket_link(dir, endpoint.device, endpoint.tag);
+    if (options.watch) {
+      gms_stat::watch(options, dir, options.all ? "" : socket);
+      return base::to_int(ExitStatus::kOk);
+    }
+    return base::to_int(options.all ? show_all(options, dir) : show_one(options, socket));
   };
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { gms_stat::declare(app, options); },

@@ -5,6 +5,22 @@
 #include "cli/options.h"
 
 namespace fo::gms_stat {
+namespace {
+
+// What --watch was given; nothing is a second. Nobody is to be asked more often than this.
+base::Duration interval(const std::string& text) {
+  constexpr base::Duration kLeast = std::chrono::milliseconds(100);
+  if (text.empty()) return std::chrono::seconds(1);
+  const std::optional<base::Duration> read = base::parse_duration(text);
+  if (!read) throw CLI::ValidationError("--watch", "'" + text + "' is not a duration");
+  if (*read < kLeast) {
+    throw CLI::ValidationError("--watch",
+                               "'" + text + "' is less than " + base::format_duration(kLeast));
+  }
+  return *read;
+}
+
+}  // namespace
 
 void declare(CLI::App& app, Options& options) {
   cli::add_endpoint(app, options.endpoint);
@@ -14,7 +30,14 @@ void declare(CLI::App& app, Options& options) {
                                    "show allocations and tensors, if no writer is in the way");
   for (const char* one : {"--socket", "--device", "--tag"}) all->excludes(app.get_option(one));
   all->excludes(events)->excludes(list);
-  cli::add_duration(app, "--timeout", options.timeout, "for everything");
+  CLI::Option* watch =
+      app.add_option_function<std::string>(
+             "--watch", [&](const std::string& text) { options.watch = interval(text); },
+             "look again every DURATION (1s) and show what changes")
+          ->expected(0, 1)
+          ->type_name("[DURATION]");
+  watch->excludes(events)->excludes(list);
+  cli::add_duration(app, "--timeout", options.timeout, "for everything, or for each look");
 }
 
 }  // namespace fo::gms_stat

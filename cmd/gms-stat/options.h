@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "base/units.h"
 #include "cli/app.h"
@@ -15,6 +16,8 @@ struct Options {
   cli::EndpointOptions endpoint;
   bool all = false;
   gms::StatRequest stat;
+  /// How long between two looks; nullopt for one look.
+  std::optional<base::Duration> watch;
   base::Duration timeout = std::chrono::seconds(5);
 };
 

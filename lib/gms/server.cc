@@ -58,9 +58,9 @@ class Server {
  public:
   explicit Server(ServerConfig config)
       : config_(std::move(config)),
+        counters_(*config_.counters),
         admission_(config_.access, ::geteuid(), config_.max_connections),
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
-        counters_(*config_.counters),
         listener_(io_, config_.listener.release()),
         stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
         pool_(io_, config_.driver, config_.device.ordinal,
@@ -612,9 +612,9 @@ class Server {
   }
 
   ServerConfig config_;
+  ServerCounters& counters_;
   Admission admission_;
   UnreadAnswers unread_;
-  ServerCounters& counters_;
   ServerModel model_;
   std::uint64_t memory_epoch_ = 0;
   /// Of `memory_`.

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "gms/rpc_client.h"
 #include "gms/tensor_metadata.h"
+#include "gms/text_table.h"
 
 namespace fo::gms {
 namespace {
@@ -18,7 +19,6 @@ using base::Deadline;
 using base::Error;
 using nlohmann::json;
 
-// A tensor's description takes some hundred bytes; a value beyond this is something else.
 // Between two looks at whether a writer waits for our lock.
 constexpr std::size_t kKeysBetweenLooks = 16;
 
@@ -110,53 +110,14 @@ std::string dump(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Text of a peer on a terminal: no control characters, no endless lines.
-std::string shown(std::string_view text) {
-  const std::string quoted = base::quoted(text);
-  return quoted.substr(1, quoted.size() - 2);
-}
-
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// Cells in columns as wide as their widest, two spaces between; numbers to the right.
-class Table {
- public:
-  explicit Table(std::string right_aligned) : right_aligned_(std::move(right_aligned)) {}
-  /// `right_aligned_` has one letter per column, 'r' for numbers.
-  void add(std::vector<std::string> cells) {
-    widths_.resize(right_aligned_.size());
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      widths_[i] = std::max(widths_[i], cells[i].size());
-    }
-    rows_.push_back(std::move(cells));
-  }
-  [[nodiscard]] std::string text(std::string_view indent) const {
-    std::string out;
-    for (const auto& cells : rows_) {
-      std::string line(indent);
-      for (std::size_t i = 0; i < cells.size(); ++i) {
-        if (i != 0) line += "  ";
-        line += right_aligned_[i] == 'r' ? fmt::format("{:>{}}", cells[i], widths_[i])
-                                         : fmt::format("{:<{}}", cells[i], widths_[i]);
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      out += line + "\n";
-    }
-    return out;
-  }
-
- private:
-  std::string right_aligned_;
-  std::vector<std::size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
 std::string events_text(const std::vector<Event>& events) {
-  Table table("lr");
+  TextTable table("lr");
   for (const Event& event : events) {
     table.add({shown(event.kind), std::to_string(event.allocation_count)});
   }
@@ -165,14 +126,14 @@ std::string events_text(const std::vector<Event>& events) {
 }
 
 std::string listing_text(const Listing& listing) {
-  Table allocations("rrrll");
+  TextTable allocations("rrrll");
   allocations.add({"slot", "size", "aligned", "tag", "id"});
   for (const Allocation& one : listing.allocations) {
     allocations.add({std::to_string(one.layout_slot), base::format_size(one.size),
                      base::format_size(one.aligned_size), shown(one.tag),
                      shown(one.allocation_id)});
   }
-  Table tensors("lllrr");
+  TextTable tensors("lllrr");
   tensors.add({"name", "dtype", "shape", "allocation", "offset"});
   for (const TensorRecord& tensor : listing.tensors) {
     tensors.add({shown(tensor.name), tensor.dtype ? shown(*tensor.dtype) : "?",
@@ -208,7 +169,7 @@ std::string to_json(const Stat& stat) { return dump(to_object(stat)); }
 
 std::string to_text(const Stat& stat) {
   const GetRuntimeStateResponse& state = stat.state;
-  Table table("ll");
+  TextTable table("ll");
   table.add({"socket", shown(stat.socket)});
   table.add({"state", shown(state.state)});
   table.add({"committed", yes_or_no(state.committed)});
@@ -227,24 +188,31 @@ std::string to_text(const Stat& stat) {
   return out;
 }
 
+StatRow read_row(FoundSocket socket, const Deadline& deadline) {
+  StatRow row;
+  row.socket = std::move(socket);
+  try {
+    row.stat = read_stat(row.socket.path, {}, deadline);
+  } catch (const Error& error) {
+    row.error = error.what();
+    row.status = error.status();
+  }
+  return row;
+}
+
 std::vector<StatRow> read_all_stats(const std::string& dir, const Deadline& deadline) {
-  std::vector<StatRow> rows;
-  for (FoundSocket& socket : find_sockets(dir)) rows.emplace_back().socket = std::move(socket);
-  if (rows.empty()) {
+  std::vector<FoundSocket> sockets = find_sockets(dir);
+  if (sockets.empty()) {
     throw Error(base::ExitStatus::kUnavailable,
                 "look for sockets in " + base::quoted(dir) + ": none there");
   }
-  auto left = static_cast<std::int64_t>(rows.size());
-  for (StatRow& row : rows) {
+  std::vector<StatRow> rows;
+  auto left = static_cast<std::int64_t>(sockets.size());
+  for (FoundSocket& socket : sockets) {
     const auto time = deadline.remaining();
     const Deadline share = time ? Deadline::after(*time / left) : Deadline::never();
     --left;
-    try {
-      row.stat = read_stat(row.socket.path, {}, share);
-    } catch (const Error& error) {
-      row.error = error.what();
-      row.status = error.status();
-    }
+    rows.push_back(read_row(std::move(socket), share));
   }
   return rows;
 }
@@ -259,7 +227,7 @@ std::string to_json(const StatRow& row) {
 
 std::string to_text(const std::vector<StatRow>& rows) {
   constexpr std::size_t kShortHash = 12;
-  Table table("rllrrrrll");
+  TextTable table("rllrrrrll");
   table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "layout hash",
              "socket"});
   for (const StatRow& row : rows) {

@@ -67,6 +67,9 @@ struct StatRow {
   base::ExitStatus status = base::ExitStatus::kOk;
 };
 
+/// Asks one of them.
+StatRow read_row(FoundSocket socket, const base::Deadline& deadline);
+
 /// The state of every socket in `dir`, each with its share of the time. Errors of find_sockets;
 /// kUnavailable when it finds none.
 std::vector<StatRow> read_all_stats(const std::string& dir, const base::Deadline& deadline);

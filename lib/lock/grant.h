@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/deadline.h"
+#include "base/time_text.h"
 #include "base/unique_fd.h"
 
 namespace fo::lock {
@@ -44,8 +45,7 @@ void check_lock_id(std::string_view id);
 /// a number.
 std::string lock_id_from_environment();
 
-/// UTC, to the millisecond: 2026-11-21T05:33:00.123Z.
-std::string format_time(std::chrono::system_clock::time_point time);
+using base::format_time;
 
 /// kGrantFileSize bytes: one JSON object, spaces, a newline. Throws Error(kSoftware) when that is
 /// too little, which it is not for any id that check_lock_id accepts.

@@ -1,7 +1,15 @@
 #include "weights/lane.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "cuda/memory.h"
 
 namespace fo::weights {
@@ -9,16 +17,99 @@ namespace fo::weights {
 using base::ByteCount;
 using cuda::abi::DevicePtr;
 
+namespace {
+
+constexpr ByteCount kChunk = 8 * base::kMiB;
+constexpr ByteCount kLeastChunk = 64 * base::kKiB;
+constexpr ByteCount kDefaultRing = 64 * base::kMiB;
+constexpr std::size_t kBuffersPerThread = 2;  // one is filled while the other is sent
+// A direct read begins up to one unit before what is wanted and ends up to one behind it.
+constexpr ByteCount kDirectSlack = 2 * kDirectAlignment;
+
+// Only where device memory is host memory.
+std::byte* host_address(DevicePtr address) { return reinterpret_cast<std::byte*>(address); }
+
+// The bytes of a file, somewhere within `memory`, which has room for kDirectSlack more.
+std::span<const std::byte> read_around(const WeightFile& file, ByteCount offset, ByteCount size,
+                                       std::span<std::byte> memory) {
+  const ByteCount skipped = offset % kDirectAlignment;
+  const ByteCount taken = base::round_up(skipped + size, kDirectAlignment);
+  file.read_direct(memory.first(taken), offset - skipped);
+  return memory.subspan(skipped, size);
+}
+
+// Where the page cache has to help at both ends.
+void read_within(const WeightFile& file, ByteCount offset, std::span<std::byte> to) {
+  const ByteCount head =
+      std::min<ByteCount>(base::round_up(offset, kDirectAlignment) - offset, to.size());
+  const ByteCount middle = (to.size() - head) / kDirectAlignment * kDirectAlignment;
+  if (head > 0) file.read(to.first(head), offset);
+  if (middle > 0) file.read_direct(to.subspan(head, middle), offset + head);
+  if (head + middle < to.size()) file.read(to.subspan(head + middle), offset + head + middle);
+}
+
+void read_pieces(const WeightFile& file, const CopyRun& run, std::byte* to) {
+  std::array<iovec, kMaxPieces> pieces;
+  for (std::size_t i = 0; i < run.pieces.size(); ++i) {
+    pieces[i] = {to + run.pieces[i].at, run.pieces[i].size};
+  }
+  file.read(std::span(pieces).first(run.pieces.size()), run.offset);
+}
+
+void copy_pieces(const CopyRun& run, std::span<const std::byte> from, std::byte* to) {
+  for (const CopyRun::Piece& piece : run.pieces) {
+    std::memcpy(to + piece.at, from.data(), piece.size);
+    from = from.subspan(piece.size);
+  }
+}
+
+// Else what a buffer held before would come to lie between the pieces.
+void clear_gaps(const CopyRun& run, std::byte* to) {
+  ByteCount end = 0;
+  for (const CopyRun::Piece& piece : run.pieces) {
+    std::memset(to + end, 0, piece.at - end);
+    end = piece.at + piece.size;
+  }
+}
+
+void show(const CopyRun& run, const std::byte* bytes, const Lane::Sink& sink) {
+  if (!sink) return;
+  for (const CopyRun::Piece& piece : run.pieces) sink({bytes + piece.at, piece.size});
+}
+
+}  // namespace
+
+std::size_t copy_threads(std::size_t wanted) {
+  return wanted > 0 ? wanted : std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
+}
+
+LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
+                       std::optional<ByteCount> ring) {
+  const ByteCount bytes = ring.value_or(driver->simulated() ? 0 : kDefaultRing);
+  if (bytes == 0) {
+    if (!driver->simulated()) {
+      throw base::Error(base::ExitStatus::kUsage,
+                        "a ring of 0 bytes: only for the simulated driver");
+    }
+    return {driver, kChunk, 0};
+  }
+  const ByteCount share = bytes / (kBuffersPerThread * threads);
+  const ByteCount chunk = std::clamp(share, kLeastChunk, kChunk);
+  return {driver, chunk / kDirectAlignment * kDirectAlignment, kBuffersPerThread};
+}
+
 // Pinned memory, and a stream of its own, by which is known when it may be used again.
 class Lane::Buffer {
  public:
-  Buffer(std::shared_ptr<const cuda::Driver> driver, ByteCount size) : driver_(std::move(driver)) {
+  Buffer(std::shared_ptr<const cuda::Driver> driver, ByteCount size)
+      : driver_(std::move(driver)), size_(size) {
     driver_->check(driver_->api().cuStreamCreate(&stream_, cuda::abi::kStreamNonBlocking),
                    "cuStreamCreate");
-    const auto result = driver_->api().cuMemHostAlloc(&memory_, size, 0);
+    const ByteCount all = size + kDirectAlignment;
+    const auto result = driver_->api().cuMemHostAlloc(&memory_, all, 0);
     if (result != cuda::abi::Result::kSuccess) {
       driver_->api().cuStreamDestroy_v2(stream_);
-      driver_->fail(result, "cuMemHostAlloc of " + std::to_string(size) + " bytes");
+      driver_->fail(result, "cuMemHostAlloc of " + std::to_string(all) + " bytes");
     }
   }
   Buffer(const Buffer&) = delete;
@@ -32,60 +123,97 @@ class Lane::Buffer {
   void wait() const {
     driver_->check(driver_->api().cuStreamSynchronize(stream_), "cuStreamSynchronize");
   }
-  void send(DevicePtr to, ByteCount size) const {
-    driver_->check(driver_->api().cuMemcpyHtoDAsync_v2(to, memory_, size, stream_),
+  void send(DevicePtr to, std::span<const std::byte> bytes) const {
+    driver_->check(driver_->api().cuMemcpyHtoDAsync_v2(to, bytes.data(), bytes.size(), stream_),
                    "cuMemcpyHtoDAsync");
   }
-  [[nodiscard]] std::span<std::byte> bytes(ByteCount size) const {
-    return {static_cast<std::byte*>(memory_), size};
+  // All of it, aligned for direct reads.
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    const auto address =
+        base::round_up(reinterpret_cast<std::uintptr_t>(memory_), kDirectAlignment);
+    return {reinterpret_cast<std::byte*>(address), size_};
   }
 
  private:
   std::shared_ptr<const cuda::Driver> driver_;
+  ByteCount size_;
   cuda::abi::Stream stream_ = nullptr;
   void* memory_ = nullptr;
 };
 
-namespace {
-
-// Only where device memory is host memory.
-std::span<std::byte> host_view(DevicePtr address, ByteCount size) {
-  return {reinterpret_cast<std::byte*>(address), size};
-}
-
-}  // namespace
-
 Lane::Lane(const LaneConfig& config) : config_(config) {
   for (std::size_t i = 0; i < config_.buffers; ++i) {
-    buffers_.push_back(std::make_unique<Buffer>(config_.driver, config_.chunk));
+    buffers_.push_back(std::make_unique<Buffer>(config_.driver, config_.chunk + kDirectSlack));
   }
 }
 
 Lane::~Lane() = default;
 
-void Lane::load(const ModelFile& file, ByteCount offset, ByteCount size, DevicePtr to) {
+void Lane::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+void Lane::load(const WeightFile& file, const CopyRun& run, DevicePtr allocation,
+                const Sink& sink) {
   if (buffers_.empty()) {
-    file.read(host_view(to, size), offset);
-    return;
+    load_straight(file, run, host_address(allocation + run.to.offset), sink);
+  } else {
+    load_staged(file, run, allocation + run.to.offset, sink);
   }
-  const Buffer& buffer = *buffers_[next_];
+}
+
+void Lane::load_straight(const WeightFile& file, const CopyRun& run, std::byte* to,
+                         const Sink& sink) {
+  if (!file.is_cold(run.offset, run.size())) {
+    read_pieces(file, run, to);
+  } else if (run.pieces.size() == 1 &&
+             (reinterpret_cast<std::uintptr_t>(to) - run.offset) % kDirectAlignment == 0) {
+    read_within(file, run.offset, {to, run.size()});
+  } else {
+    copy_pieces(run, read_around(file, run.offset, run.size(), scratch()), to);
+  }
+  show(run, to, sink);
+}
+
+Lane::Buffer& Lane::next_buffer() {
+  Buffer& buffer = *buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
   buffer.wait();
-  file.read(buffer.bytes(size), offset);
-  buffer.send(to, size);
+  return buffer;
+}
+
+void Lane::load_staged(const WeightFile& file, const CopyRun& run, DevicePtr to, const Sink& sink) {
+  Buffer& buffer = next_buffer();
+  const bool cold = file.is_cold(run.offset, run.size());
+  if (cold && run.pieces.size() == 1) {
+    const auto bytes = read_around(file, run.offset, run.size(), buffer.bytes());
+    buffer.send(to, bytes);
+    if (sink) sink(bytes);
+    return;
+  }
+  std::byte* const staged = buffer.bytes().data();
+  clear_gaps(run, staged);
+  if (cold) {
+    copy_pieces(run, read_around(file, run.offset, run.size(), next_buffer().bytes()), staged);
+  } else {
+    read_pieces(file, run, staged);
+  }
+  buffer.send(to, {staged, run.span()});
+  show(run, staged, sink);
 }
 
 std::span<const std::byte> Lane::view(DevicePtr from, ByteCount size) {
-  if (buffers_.empty()) return host_view(from, size);
-  const std::span<std::byte> bytes = buffers_.front()->bytes(size);
-  buffers_.front()->wait();
+  if (buffers_.empty()) return {host_address(from), size};
+  const std::span<std::byte> bytes = next_buffer().bytes().first(size);
   cuda::copy_to_host(*config_.driver, bytes, from);
   return bytes;
 }
 
 std::span<std::byte> Lane::scratch() {
-  scratch_.resize(config_.chunk);
-  return scratch_;
+  const ByteCount size = config_.chunk + kDirectSlack;
+  if (!scratch_) {
+    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, size)));
+    if (!scratch_) throw std::bad_alloc();
+  }
+  return {scratch_.get(), size};
 }
 
 void Lane::finish() {

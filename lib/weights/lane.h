@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/strong.h"
 #include "cuda/driver.h"
-#include "weights/model.h"
+#include "weights/copy_plan.h"
+#include "weights/weight_file.h"
 
 namespace fo::weights {
 
@@ -18,36 +21,56 @@ struct LaneConfig {
   std::shared_ptr<const cuda::Driver> driver;
   /// No call takes more than this at a time.
   base::ByteCount chunk = 0;
-  /// Staging buffers of `chunk` bytes each; 0: straight.
+  /// Staging buffers for `chunk` bytes each; 0: straight.
   std::size_t buffers = 0;
 };
+
+/// How many threads copy where 0 were asked for: one for each CPU, at most 8.
+std::size_t copy_threads(std::size_t wanted);
+
+/// Lanes of so many threads, their staging buffers `ring` bytes together; 0 for none, which is what
+/// the simulated driver gets by default. Throws Error(kUsage) for none with a real one.
+LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
+                       std::optional<base::ByteCount> ring);
 
 /// Every call throws CudaError for what the device refuses. With staging buffers, the thread needs
 /// a current context for as long as the lane lives.
 class Lane {
  public:
+  /// Takes bytes on their way, piece after piece.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+
   explicit Lane(const LaneConfig& config);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();
 
-  /// Reads a file's bytes into device memory; done after finish().
-  void load(const ModelFile& file, base::ByteCount offset, base::ByteCount size,
-            cuda::abi::DevicePtr to);
-  /// What is in device memory; valid until the next call.
+  /// Reads a run of a file to where its allocation begins in device memory; done after finish().
+  /// `sink`, where there is one, sees the bytes that were read.
+  void load(const WeightFile& file, const CopyRun& run, cuda::abi::DevicePtr allocation,
+            const Sink& sink = {});
+  /// What is in device memory, of at most the chunk's size; valid until the next call.
   std::span<const std::byte> view(cuda::abi::DevicePtr from, base::ByteCount size);
-  /// Host memory of this thread's, of the chunk's size.
+  /// Host memory of this thread's, of the chunk's size and a bit more, aligned for direct reads.
   std::span<std::byte> scratch();
   /// Waits until everything loaded is in device memory.
   void finish();
 
  private:
   class Buffer;
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+
+  void load_straight(const WeightFile& file, const CopyRun& run, std::byte* to, const Sink& sink);
+  void load_staged(const WeightFile& file, const CopyRun& run, cuda::abi::DevicePtr to,
+                   const Sink& sink);
+  Buffer& next_buffer();
 
   LaneConfig config_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::size_t next_ = 0;
-  std::vector<std::byte> scratch_;
+  std::unique_ptr<std::byte, Free> scratch_;
 };
 
 }  // namespace fo::weights

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,7 +21,9 @@
 #include "gms/tensor_metadata.h"
 #include "os/engine_id.h"
 #include "os/log.h"
+#include "weights/copy_plan.h"
 #include "weights/model.h"
+#include "weights/ordered_hash.h"
 #include "weights/pack.h"
 #include "weights/workers.h"
 
@@ -37,28 +38,6 @@ using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kTag = "weights";
-constexpr ByteCount kChunk = 8 * base::kMiB;
-constexpr ByteCount kLeastChunk = 64 * base::kKiB;
-constexpr ByteCount kDefaultRing = 64 * base::kMiB;
-constexpr std::size_t kBuffersPerThread = 2;  // one is filled while the other is sent
-
-std::size_t thread_count(const LoadOptions& options) {
-  if (options.copy_threads > 0) return options.copy_threads;
-  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
-}
-
-LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver,
-                       const LoadOptions& options) {
-  const ByteCount ring = options.ring.value_or(driver->simulated() ? 0 : kDefaultRing);
-  if (ring == 0) {
-    if (!driver->simulated()) {
-      throw Error(ExitStatus::kUsage, "a ring of 0 bytes: only for the simulated driver");
-    }
-    return {driver, kChunk, 0};
-  }
-  const ByteCount share = ring / (kBuffersPerThread * thread_count(options));
-  return {driver, std::clamp(share, kLeastChunk, kChunk), kBuffersPerThread};
-}
 
 // What the device is asked to give back, and what is done with it.
 struct ReadBack {
@@ -68,20 +47,31 @@ struct ReadBack {
   bool digest = false;
 };
 
-std::string read_back(Lane& lane, ByteCount chunk, const ModelFile& file, const Tensor& tensor,
+// What is loaded: tensors of a model, or the allocations of a snapshot.
+struct Part {
+  std::string name;  // for messages
+  CopyItem item;
+};
+
+struct AllocationPlan {
+  ByteCount size = 0;
+  std::string tag;
+};
+
+std::string read_back(Lane& lane, ByteCount chunk, const WeightFile& file, const Part& part,
                       DevicePtr address, const ReadBack& what) {
   std::optional<gms::Sha256> hash;
   if (what.digest) hash.emplace();
-  for (ByteCount at = 0; at < tensor.size; at += chunk) {
-    const ByteCount size = std::min(chunk, tensor.size - at);
+  for (ByteCount at = 0; at < part.item.size; at += chunk) {
+    const ByteCount size = std::min(chunk, part.item.size - at);
     const std::span<const std::byte> found = lane.view(address + at, size);
     if (hash) hash->add(found);
     if (!what.compare) continue;
     const std::span<std::byte> wanted = lane.scratch().first(size);
-    file.read(wanted, tensor.offset + at);
+    file.read(wanted, part.item.offset + at);
     if (std::memcmp(found.data(), wanted.data(), size) != 0) {
-      throw Error(what.status, "verify tensor " + quoted(tensor.name) +
-                                   ": device memory differs from " + quoted(file.path()));
+      throw Error(what.status,
+                  "verify " + part.name + ": device memory differs from " + quoted(file.path()));
     }
   }
   return hash ? hash->finish() : std::string();
@@ -94,13 +84,15 @@ class Loading {
   Loading(const std::shared_ptr<const cuda::Driver>& driver, const cuda::DeviceInfo& device,
           const std::string& socket_path, const LoadOptions& options)
       : options_(options),
-        lanes_(lane_config(driver, options)),
+        name_(options.snapshot.empty() ? options.model : options.snapshot),
+        threads_(copy_threads(options.copy_threads)),
+        lanes_(lane_config(driver, threads_, options.ring)),
         manager_(driver, device, socket_path),
         socket_path_(socket_path) {}
 
   std::optional<LoadReport> run() {
     if (options_.role != gms::LockType::kRo || options_.verify) open();
-    if (options_.role != gms::LockType::kRo) plan();
+    if (options_.role != gms::LockType::kRo) check_room();
     const auto deadline = base::Deadline::after(options_.timeout);
     const auto grant = manager_.connect(options_.role, deadline,
                                         options_.timeout ? gms::RpcClient::Retry::kUntilTheDeadline
@@ -119,24 +111,65 @@ class Loading {
 
  private:
   void open() {
-    model_ = open_model(options_.model);
-    addresses_.resize(model_.tensors.size());
-    digests_.resize(model_.tensors.size());
+    if (options_.snapshot.empty()) {
+      open_tensors();
+    } else {
+      open_allocations();
+    }
+    addresses_.resize(parts_.size());
+    digests_.resize(parts_.size());
   }
 
-  void plan() {
+  void open_tensors() {
+    model_ = open_model(options_.model);
+    bytes_ = model_.bytes;
     std::vector<ByteCount> sizes;
     for (const ModelTensor& one : model_.tensors) sizes.push_back(one.tensor.size);
-    plan_ = pack(sizes, options_.slab);
+    const PackPlan plan = pack(sizes, options_.slab);
+    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
+      const auto& [tensor, file] = model_.tensors[i];
+      parts_.push_back({"tensor " + quoted(tensor.name),
+                        {file, tensor.offset, tensor.size, plan.placements[i]}});
+    }
+    for (const ByteCount size : plan.allocations) allocations_.push_back({size, kTag});
+    files_ = std::move(model_.files);
+  }
+
+  void open_allocations() {
+    snapshot_ = open_snapshot(options_.snapshot, options_.checksums);
+    for (std::size_t i = 0; i < snapshot_->manifest.allocations.size(); ++i) {
+      const SnapshotAllocation& one = snapshot_->manifest.allocations[i];
+      check_granularity(one);
+      parts_.push_back({"allocation " + std::to_string(i),
+                        {snapshot_->file_of[i], one.tensor_offset, one.aligned_size, {i, 0}}});
+      allocations_.push_back({one.size, one.tag});
+      bytes_ += one.aligned_size;
+    }
+    files_ = std::move(snapshot_->files);
+  }
+
+  // With other sizes it would be another layout.
+  void check_granularity(const SnapshotAllocation& one) const {
+    const ByteCount here = base::round_up(one.size, manager_.device().granularity);
+    if (here == one.aligned_size) return;
+    throw Error(
+        ExitStatus::kBadData,
+        fmt::format("load {}: an allocation of {} bytes takes {} on device {}, and {} where "
+                    "it was saved: a device of another granularity",
+                    quoted(name_), one.size, here, manager_.device().ordinal.value(),
+                    one.aligned_size));
+  }
+
+  void check_room() const {
     const cuda::DeviceInfo& device = manager_.device();
     ByteCount left = device.total_memory;
-    for (const ByteCount size : plan_.allocations) {
-      const ByteCount rounded = base::round_up(size, device.granularity);
+    for (const AllocationPlan& one : allocations_) {
+      const ByteCount rounded = base::round_up(one.size, device.granularity);
       if (rounded == 0 || rounded > left) {
         throw Error(ExitStatus::kTryAgain,
                     fmt::format("load {}: {} do not fit device {}, which has {} in all",
-                                quoted(options_.model), base::format_size(model_.bytes),
-                                device.ordinal.value(), base::format_size(device.total_memory)));
+                                quoted(name_), base::format_size(bytes_), device.ordinal.value(),
+                                base::format_size(device.total_memory)));
       }
       left -= rounded;
     }
@@ -146,84 +179,159 @@ class Loading {
     if (lanes_.buffers > 0) {
       context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
     }
-    workers_.emplace(lanes_, context_, thread_count(options_));
+    workers_.emplace(lanes_, context_, threads_);
   }
 
   void publish() {
     start_workers();
-    load_tensors();
-    if (options_.verify || options_.pin_content) {
-      read_back_all({options_.verify, ExitStatus::kSoftware, options_.pin_content});
+    load_parts();
+    const bool pin_content = options_.pin_content && !snapshot_;
+    if (options_.verify || pin_content) {
+      read_back_all({options_.verify, ExitStatus::kSoftware, pin_content});
     }
     workers_.reset();
-    for (const ModelFile& file : model_.files) file.check_unchanged();
+    for (const WeightFile& file : files_) file.check_unchanged();
     report_.memory_layout_hash = put_metadata();
-    report_.bytes = model_.bytes;
-    report_.tensors = model_.tensors.size();
-    report_.allocations = plan_.allocations.size();
+    report_.bytes = bytes_;
+    report_.allocations = allocations_.size();
     manager_.commit();
   }
 
   // The server makes the next allocation while the workers fill the last one.
-  void load_tensors() {
-    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
-      const Placement& place = plan_.placements[i];
-      while (manager_.allocations().size() <= place.allocation) {
-        manager_.allocate(plan_.allocations[manager_.allocations().size()], kTag);
-        show_progress();
-      }
-      addresses_[i] = manager_.allocations()[place.allocation].address + place.offset;
-      submit_load(i);
+  void load_parts() {
+    std::vector<CopyItem> items;
+    for (const Part& part : parts_) items.push_back(part.item);
+    runs_ = plan_runs(items, lanes_.chunk);
+    if (snapshot_ && !snapshot_->checksums.empty()) order_by_file();
+    for (const CopyRun& run : runs_) {
+      allocate_to(run.to.allocation);
+      submit_load(run);
     }
+    if (!allocations_.empty()) allocate_to(allocations_.size() - 1);
+    for (std::size_t i = 0; i < parts_.size(); ++i) addresses_[i] = address_of(parts_[i].item.to);
     workers_->wait([this] { show_progress(); });
   }
 
-  void submit_load(std::size_t i) {
-    const Tensor& tensor = model_.tensors[i].tensor;
-    const ModelFile& file = model_.files[model_.tensors[i].file];
-    for (ByteCount at = 0; at < tensor.size; at += lanes_.chunk) {
-      const ByteCount size = std::min(lanes_.chunk, tensor.size - at);
-      workers_->submit(
-          [this, &file, at, size, from = tensor.offset, to = addresses_[i]](Lane& lane) {
-            lane.load(file, from + at, size, to + at);
-            loaded_ += size;
-          });
+  // A checksum takes a shard's bytes in their order, whatever that of the allocations.
+  void order_by_file() {
+    hashes_ = std::vector<OrderedHash>(files_.size());
+    std::stable_sort(runs_.begin(), runs_.end(), [](const CopyRun& one, const CopyRun& other) {
+      return std::pair(one.file, one.offset) < std::pair(other.file, other.offset);
+    });
+  }
+
+  void allocate_to(std::size_t last) {
+    while (manager_.allocations().size() <= last) {
+      const AllocationPlan& next = allocations_[manager_.allocations().size()];
+      manager_.allocate(next.size, next.tag);
+      show_progress();
+    }
+  }
+
+  [[nodiscard]] DevicePtr address_of(const Placement& place) const {
+    return manager_.allocations()[place.allocation].address + place.offset;
+  }
+
+  void submit_load(const CopyRun& run) {
+    const DevicePtr allocation = manager_.allocations()[run.to.allocation].address;
+    if (hashes_.empty()) {
+      workers_->submit([this, &run, allocation](Lane& lane) {
+        lane.load(files_[run.file], run, allocation);
+        loaded_ += run.size();
+      });
+      return;
+    }
+    workers_->submit(
+        [this, &run, allocation](Lane& lane) {
+          load_and_check(lane, run, allocation);
+          loaded_ += run.size();
+        },
+        run.file);
+  }
+
+  void load_and_check(Lane& lane, const CopyRun& run, DevicePtr allocation) {
+    const WeightFile& file = files_[run.file];
+    OrderedHash& hash = hashes_[run.file];
+    bool hashed = false;
+    try {
+      lane.load(file, run, allocation,
+                [&](std::span<const std::byte> bytes) { hashed = hash.add(run.offset, bytes); });
+    } catch (...) {
+      hash.give_up();
+      throw;
+    }
+    if (!hashed || run.offset + run.size() < file.size()) return;
+    if (hash.finish() != snapshot_->checksums[run.file]) {
+      throw Error(ExitStatus::kBadData,
+                  "read " + quoted(file.path()) + ": its SHA-256 is not that in " + kChecksumFile);
     }
   }
 
   void show_progress() const {
-    if (options_.on_progress) options_.on_progress(loaded_, model_.bytes);
+    if (options_.on_progress) options_.on_progress(loaded_, bytes_);
   }
 
   void read_back_all(const ReadBack& what) {
-    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
       workers_->submit([this, i, what](Lane& lane) {
-        const ModelTensor& one = model_.tensors[i];
+        const Part& part = parts_[i];
         digests_[i] =
-            read_back(lane, lanes_.chunk, model_.files[one.file], one.tensor, addresses_[i], what);
+            read_back(lane, lanes_.chunk, files_[part.item.file], part, addresses_[i], what);
       });
     }
     workers_->wait();
   }
 
+  [[nodiscard]] const std::string& id_of(std::size_t allocation) const {
+    return manager_.allocations()[allocation].allocation.allocation_id;
+  }
+
+  [[nodiscard]] gms::Metadata tensors_metadata() const {
+    gms::Metadata metadata;
+    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
+      const Tensor& tensor = model_.tensors[i].tensor;
+      const Placement& place = parts_[i].item.to;
+      metadata[tensor.name] = {
+          id_of(place.allocation), place.offset,
+          gms::format_tensor_metadata({std::string(tensor.dtype->torch_name), tensor.shape,
+                                       gms::contiguous_stride(tensor.shape), digests_[i]})};
+    }
+    return metadata;
+  }
+
+  // The same, but for the ids.
+  [[nodiscard]] gms::Metadata saved_metadata() const {
+    std::unordered_map<std::string_view, std::size_t> number_of;
+    for (const SnapshotAllocation& one : snapshot_->manifest.allocations) {
+      number_of.emplace(one.allocation_id, number_of.size());
+    }
+    gms::Metadata metadata = snapshot_->metadata;
+    for (auto& [key, entry] : metadata) {
+      entry.allocation_id = id_of(number_of.at(entry.allocation_id));
+    }
+    return metadata;
+  }
+
   // Returns the hash that the layout will have.
   std::string put_metadata() {
+    const gms::Metadata metadata = snapshot_ ? saved_metadata() : tensors_metadata();
     gms::Layout layout;
     for (const gms::MappedAllocation& one : manager_.allocations()) {
       const gms::Allocation& made = one.allocation;
       layout.add(made.allocation_id, made.size, made.aligned_size, made.tag);
     }
-    for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
-      const Tensor& tensor = model_.tensors[i].tensor;
-      const Placement& place = plan_.placements[i];
-      const std::string& id = manager_.allocations()[place.allocation].allocation.allocation_id;
-      const std::string value =
-          gms::format_tensor_metadata({std::string(tensor.dtype->torch_name), tensor.shape,
-                                       gms::contiguous_stride(tensor.shape), digests_[i]});
-      manager_.rpc().put_metadata(tensor.name, id, place.offset, value);
-      layout.put(tensor.name, id, static_cast<std::int64_t>(place.offset), value);
+    for (const auto& [key, entry] : metadata) {
+      manager_.rpc().put_metadata(key, entry.allocation_id, entry.offset_bytes, entry.value);
+      layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
+                 entry.value);
     }
-    return gms::layout_hash(layout);
+    report_.tensors = metadata.size();
+    std::string hash = gms::layout_hash(layout);
+    if (snapshot_ && hash != snapshot_->manifest.layout_hash) {
+      throw Error(ExitStatus::kBadData, "load " + quoted(name_) + ": it would be layout " + hash +
+                                            ", and was " + snapshot_->manifest.layout_hash);
+    }
+    return hash;
   }
 
   void import() {
@@ -238,7 +346,11 @@ class Loading {
     report_.allocations = manager_.allocations().size();
     for (const auto& [name, entry] : metadata) report_.bytes += bytes_of(name, entry.value);
     if (!options_.verify) return;
-    find_tensors(metadata);
+    if (snapshot_) {
+      find_allocations();
+    } else {
+      find_tensors(metadata);
+    }
     start_workers();
     read_back_all({true, ExitStatus::kBadData, false});
     workers_.reset();
@@ -255,6 +367,24 @@ class Loading {
     ByteCount bytes = dtype->size;
     for (const ByteCount extent : metadata->shape) bytes *= extent;
     return bytes;
+  }
+
+  // One layout hash, one set of allocations.
+  void find_allocations() {
+    if (manager_.layout_hash() != snapshot_->manifest.layout_hash ||
+        manager_.allocations().size() != parts_.size()) {
+      throw Error(ExitStatus::kBadData, "verify what " + quoted(socket_path_) +
+                                            " published: layout " + manager_.layout_hash() + ", " +
+                                            quoted(name_) + " has " +
+                                            snapshot_->manifest.layout_hash);
+    }
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (manager_.allocations()[i].allocation.aligned_size != parts_[i].item.size) {
+        throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": " +
+                                               parts_[i].name + " is not as its layout hash says");
+      }
+      addresses_[i] = address_of({i, 0});
+    }
   }
 
   // Where the published tensors are that the model has.
@@ -288,16 +418,26 @@ class Loading {
       throw Error(
           ExitStatus::kBadData,
           fmt::format("verify what {} published: {} tensors, {} has {}", quoted(socket_path_),
-                      metadata.size(), quoted(options_.model), model_.tensors.size()));
+                      metadata.size(), quoted(name_), model_.tensors.size()));
     }
   }
 
   const LoadOptions& options_;
+  const std::string& name_;
+  const std::size_t threads_;
   const LaneConfig lanes_;
+  // One of the two, without its files.
   Model model_;
-  PackPlan plan_;
-  std::vector<DevicePtr> addresses_;
+  std::optional<Snapshot> snapshot_;
+  std::vector<WeightFile> files_;
+  std::vector<Part> parts_;
+  std::vector<AllocationPlan> allocations_;
+  ByteCount bytes_ = 0;
+  std::vector<DevicePtr> addresses_;  // of the parts
   std::vector<std::string> digests_;
+  std::vector<CopyRun> runs_;
+  // One for each file, where checksums are checked.
+  std::vector<OrderedHash> hashes_;
   std::atomic<ByteCount> loaded_ = 0;
   LoadReport report_;
   cuda::PrimaryContext context_;

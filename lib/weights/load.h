@@ -1,5 +1,5 @@
-// Weights into a GMS: publishes a model as the writer, or imports as a reader what another writer
-// published.
+// Weights into a GMS: publishes a model or a snapshot as the writer, or imports as a reader what
+// another writer published.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,25 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/types.h"
+#include "weights/snapshot.h"
 
 namespace fo::weights {
 
 struct LoadOptions {
-  /// As open_model takes it.
+  /// As open_model takes it; empty for a snapshot.
   std::string model;
+  /// As open_snapshot takes it; empty for a model. What follows from a model only, `slab` and
+  /// `pin_content`, counts for nothing then.
+  std::string snapshot;
+  Checksums checksums = Checksums::kCheck;
   /// kRw replaces what is published, kRwOrRo publishes only where nothing is, kRo imports.
   gms::LockType role = gms::LockType::kRwOrRo;
   /// For the lock; and for the server's socket, which must be there at once where there is no
   /// limit.
   std::optional<base::Duration> timeout;
   base::ByteCount slab = base::kGiB;
-  /// 0: one for each CPU, at most 8.
+  /// As copy_threads() and lane_config() take them.
   std::size_t copy_threads = 0;
-  /// Pinned staging memory in all; 0 reads straight into device memory, which only the simulated
-  /// driver can and does by default.
   std::optional<base::ByteCount> ring;
   /// Compares device memory with the files, as the writer before anything is published.
   bool verify = false;
@@ -38,7 +41,7 @@ struct LoadOptions {
 };
 
 struct LoadReport {
-  /// Of the tensors.
+  /// Of the tensors; of the allocations where a snapshot was published.
   base::ByteCount bytes = 0;
   /// From the grant on: until the layout is published, or imported.
   double seconds = 0;
@@ -53,12 +56,13 @@ struct LoadReport {
 gms::LockType role_from_env();
 
 /// Publishes or imports, for the role asked for; nullopt when the lock was not to be had in time.
-/// Nothing is published, and nothing that was published dropped, for a model that is refused or
-/// does not fit the device; nothing is published when anything fails later. A reader reads the
-/// model only to verify.
-/// Errors: those of open_model and of RpcClient; kTryAgain for a model that the device has no room
-/// for; kUsage for a ring of 0 on a real device; kSoftware when the writer verifies and finds other
-/// bytes in device memory, kBadData when a reader does.
+/// Nothing is published, and nothing that was published dropped, for a model or snapshot that is
+/// refused or does not fit the device; nothing is published when anything fails later. A reader
+/// reads it only to verify.
+/// Errors: those of open_model, open_snapshot and RpcClient; kTryAgain for what the device has no
+/// room for; kUsage for a ring of 0 on a real device; kBadData for a shard with another checksum,
+/// and for a snapshot whose layout hash does not come back; kSoftware when the writer verifies and
+/// finds other bytes in device memory, kBadData when a reader does.
 std::optional<LoadReport> load(const std::shared_ptr<const cuda::Driver>& driver,
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const LoadOptions& options);

@@ -1,12 +1,9 @@
 #include "weights/model.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -26,12 +23,6 @@ using base::throw_errno;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-struct stat status_of(int fd, const std::string& path) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_errno(errno, "look at " + base::quoted(path));
-  return status;
-}
-
 bool exists(const std::string& path) {
   std::error_code error;
   const bool found = std::filesystem::exists(path, error);
@@ -39,7 +30,7 @@ bool exists(const std::string& path) {
   return found;
 }
 
-std::vector<Tensor> read_header(const ModelFile& file) {
+std::vector<Tensor> read_header(const WeightFile& file) {
   std::string bytes(std::min(kPrefixSize, file.size()), '\0');
   file.read(std::as_writable_bytes(std::span(bytes)), 0);
   bytes.resize(header_end(bytes, file.size(), file.path()));
@@ -104,41 +95,6 @@ Model open_folder(const std::string& folder) {
 }
 
 }  // namespace
-
-// Not to be stuck at a FIFO: opened without blocking, then looked at.
-ModelFile::ModelFile(std::string path)
-    : path_(std::move(path)), fd_(os::open_file(path_, O_RDONLY | O_NONBLOCK)) {
-  const struct stat status = status_of(fd_.get(), path_);
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ExitStatus::kBadData, "read " + base::quoted(path_) + ": not a regular file");
-  }
-  size_ = static_cast<ByteCount>(status.st_size);
-  modified_ = status.st_mtim;
-}
-
-void ModelFile::read(std::span<std::byte> to, ByteCount offset) const {
-  while (!to.empty()) {
-    const ssize_t got = ::pread(fd_.get(), to.data(), to.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_errno(errno, ExitStatus::kIoError, "read " + base::quoted(path_));
-    if (got == 0) {
-      throw Error(ExitStatus::kBadData, "read " + base::quoted(path_) +
-                                            ": it is cut off, nothing at byte " +
-                                            std::to_string(offset));
-    }
-    to = to.subspan(static_cast<std::size_t>(got));
-    offset += static_cast<ByteCount>(got);
-  }
-}
-
-void ModelFile::check_unchanged() const {
-  const struct stat status = status_of(fd_.get(), path_);
-  if (static_cast<ByteCount>(status.st_size) != size_ ||
-      status.st_mtim.tv_sec != modified_.tv_sec || status.st_mtim.tv_nsec != modified_.tv_nsec) {
-    throw Error(ExitStatus::kBadData,
-                "read " + base::quoted(path_) + ": it was written to meanwhile");
-  }
-}
 
 Model open_model(const std::string& path) {
   std::error_code ignored;

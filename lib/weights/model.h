@@ -3,36 +3,14 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/strong.h"
-#include "base/unique_fd.h"
 #include "weights/safetensors.h"
+#include "weights/weight_file.h"
 
 namespace fo::weights {
-
-/// An open file of a model. Reading is thread-safe.
-class ModelFile {
- public:
-  /// Errors: kNoInput when it is absent, kBadData when it is no regular file.
-  explicit ModelFile(std::string path);
-
-  /// Fills `to` from `offset` on. Errors: kBadData when the file is shorter than that, kIoError.
-  void read(std::span<std::byte> to, base::ByteCount offset) const;
-  /// Throws Error(kBadData) when the file was written to since it was opened.
-  void check_unchanged() const;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] base::ByteCount size() const { return size_; }
-
- private:
-  std::string path_;
-  base::UniqueFd fd_;
-  base::ByteCount size_ = 0;
-  timespec modified_{};
-};
 
 struct ModelTensor {
   Tensor tensor;
@@ -41,7 +19,7 @@ struct ModelTensor {
 };
 
 struct Model {
-  std::vector<ModelFile> files;
+  std::vector<WeightFile> files;
   /// File by file, in the order of their bytes: the same for the same model, always.
   std::vector<ModelTensor> tensors;
   /// Of all tensors.

@@ -23,20 +23,30 @@ void Workers::stop() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
-    queue_.clear();
+    for (auto& [number, strand] : strands_) strand.waiting.clear();
   }
   for_workers_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Workers::submit(Task task) {
+void Workers::submit(Task task, std::size_t strand) {
   {
     const std::scoped_lock lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    queue_.push_back(std::move(task));
+    strands_[strand].waiting.push_back(std::move(task));
     ++unfinished_;
   }
   for_workers_.notify_one();
+}
+
+Workers::Strands::iterator Workers::next_strand() {
+  auto best = strands_.end();
+  for (auto it = strands_.begin(); it != strands_.end(); ++it) {
+    if (it->second.waiting.empty()) continue;
+    if (best == strands_.end() || it->second.running < best->second.running) best = it;
+    if (best->second.running == 0) break;
+  }
+  return best;
 }
 
 void Workers::wait(const std::function<void()>& tick) {
@@ -60,30 +70,35 @@ void Workers::run(const LaneConfig& config, const cuda::PrimaryContext& context)
   } catch (...) {
     const std::scoped_lock lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
-    queue_.clear();
   }
   for_owner_.notify_one();
+  for_workers_.notify_all();
 }
 
 void Workers::work_off(Lane& lane) {
   std::size_t taken = 0;
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (queue_.empty() && taken > 0) {
+    if (taken > 0 && next_strand() == strands_.end()) {
       lock.unlock();
       lane.finish();
       lock.lock();
       unfinished_ -= std::exchange(taken, 0);
       for_owner_.notify_one();
     }
-    for_workers_.wait(lock, [&] { return stopping_ || failure_ || !queue_.empty(); });
+    for_workers_.wait(lock,
+                      [&] { return stopping_ || failure_ || next_strand() != strands_.end(); });
     if (stopping_ || failure_) return;
-    const Task task = std::move(queue_.front());
-    queue_.pop_front();
+    const auto strand = next_strand();
+    const Task task = std::move(strand->second.waiting.front());
+    strand->second.waiting.pop_front();
+    ++strand->second.running;
     ++taken;
     lock.unlock();
     task(lane);
     lock.lock();
+    --strand->second.running;
+    if (strand->second.running == 0 && strand->second.waiting.empty()) strands_.erase(strand);
   }
 }
 

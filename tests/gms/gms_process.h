@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +23,21 @@
 namespace fo::gms {
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
+
+/// Processes whose parent is `pid`.
+inline std::vector<pid_t> children_of(pid_t pid) {
+  const std::string number = std::to_string(pid);
+  std::ifstream file("/proc/" + number + "/task/" + number + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+/// How many descriptors a process has open.
+inline std::size_t fd_count(pid_t pid) {
+  const std::filesystem::directory_iterator fds("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(fds), end(fds)));
+}
 
 /// The environment of a test that uses the simulated driver, in this process too.
 class SimulatedGpu : public testing::Test {

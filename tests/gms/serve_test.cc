@@ -5,6 +5,7 @@
 #include <sys/file.h>
 
 #include <fstream>
+#include <set>
 
 #include "gms/endpoint.h"
 #include "gms/gms_process.h"
@@ -30,14 +31,6 @@ class Bundle : public SimulatedGpu {
     return RpcClient::connect(socket, soon(), RpcClient::Retry::kUntilTheDeadline)
         .runtime_state()
         .state;
-  }
-  // Processes whose parent is `pid`.
-  [[nodiscard]] static std::vector<pid_t> children_of(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) +
-                       "/children");
-    std::vector<pid_t> children;
-    for (pid_t child = 0; file >> child;) children.push_back(child);
-    return children;
   }
 };
 

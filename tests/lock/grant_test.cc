@@ -133,13 +133,6 @@ TEST(LockFileId, IsTheFirstLineWithoutControls) {
   EXPECT_EQ(id_of_lock_file(std::string(1000, 'x')).size(), kMostIdBytes);
 }
 
-TEST(Time, IsUtcToTheMillisecond) {
-  EXPECT_EQ(format_time(std::chrono::system_clock::time_point{}), "1970-01-01T00:00:00.000Z");
-  EXPECT_EQ(format_time(std::chrono::system_clock::time_point{
-                std::chrono::milliseconds(1'000'000'000'007)}),
-            "2001-09-09T01:46:40.007Z");
-}
-
 HolderState state_now(const GrantRecord& record) {
   return holder_state(record, base::Deadline::after(base::Duration::zero()));
 }

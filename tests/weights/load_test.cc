@@ -1,22 +1,17 @@
 // gms-load's work against a real gms-serve on the simulated driver.
 #include "weights/load.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <future>
-#include <memory>
-#include <thread>
 
-#include "cuda/sim_folder.h"
-#include "gms/gms_process.h"
 #include "gms/memory_manager.h"
 #include "gms/tensor_metadata.h"
+#include "served.h"
 #include "support.h"
 #include "weights/dtype.h"
 
@@ -34,24 +29,8 @@ using testing::StartsWith;
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-class Load : public testing::Test {
+class Load : public Served {
  protected:
-  Load() { gpu_.set("GMS_SIM_VRAM", "64MiB"); }
-
-  void start(std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{"--socket-path", socket_, "--driver", "sim"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    server_ = std::make_unique<gms::GmsProcess>(arguments);
-    ASSERT_TRUE(server_->is_ready());
-  }
-
-  // The driver is opened once for each test: until then settings may be made.
-  const std::shared_ptr<const cuda::Driver>& driver() {
-    if (!driver_) driver_ = cuda::Driver::open("sim");
-    return driver_;
-  }
-  cuda::DeviceInfo device() { return cuda::device_info(*driver(), base::DeviceOrdinal(0)); }
-
   LoadOptions options(const std::string& model, LockType role = LockType::kRwOrRo) const {
     LoadOptions made;
     made.model = model;
@@ -67,14 +46,6 @@ class Load : public testing::Test {
     EXPECT_TRUE(report);
     return report.value_or(LoadReport{});
   }
-  gms::GetRuntimeStateResponse state() const {
-    return gms::RpcClient::connect(socket_, gms::soon()).runtime_state();
-  }
-  void expect_nothing_published() const {
-    EXPECT_FALSE(state().committed);
-    EXPECT_EQ(state().memory_layout_hash, "");
-  }
-
   // Byte for byte, and as the protocol spells it.
   void expect_published(const std::vector<Part>& parts) {
     gms::MemoryManager reader(driver(), device(), socket_);
@@ -102,31 +73,7 @@ class Load : public testing::Test {
       EXPECT_EQ(read->dtype, find_dtype(part.dtype)->torch_name);
     }
   }
-
-  // A first byte that no part begins with, in every allocation of the device.
-  void corrupt() {
-    for (const auto& entry : std::filesystem::directory_iterator(gpu_.device(0))) {
-      if (entry.path().filename() == "book") continue;
-      const base::UniqueFd file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
-      EXPECT_EQ(::pwrite(file.get(), "!", 1, 0), 1);
-    }
-  }
-
-  cuda::SimFolder gpu_;
-  TempDir dir_;
-  std::string socket_ = gpu_.dir() / "gms.sock";
-  std::unique_ptr<gms::GmsProcess> server_;
-  std::shared_ptr<const cuda::Driver> driver_;
 };
-
-std::vector<Part> some_parts() {
-  return {make_part("model.embed", "BF16", "[512, 1000]", 1'024'000, 1),
-          make_part("model.empty", "F32", "[0, 7]", 0, 2),
-          make_part("model.norm", "F32", "[33]", 132, 3),
-          make_part("model.scale", "F16", "[]", 2, 4),
-          make_part("model.mask", "BOOL", "[3, 5, 7]", 105, 5),
-          make_part("lm_head", "F8_E4M3", "[1000, 9001]", 9'001'000, 6)};
-}
 
 // Two shards with an index.
 std::string write_folder(const TempDir& dir, const std::vector<Part>& parts) {
@@ -289,20 +236,13 @@ TEST_F(Load, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
   const os::Child writer = os::spawn({FO_BUILD_DIR "/bin/gms-load", model, "--role", "rw",
                                       "--socket", socket_, "--driver", "sim", "--slab", "64KiB"},
                                      spawn);
-  const auto until = [&](auto condition) {
-    for (const auto deadline = gms::soon(); !deadline.expired();) {
-      if (condition(state())) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return false;
-  };
-  ASSERT_TRUE(until([](const auto& now) { return now.allocation_count == 2; }));
+  ASSERT_TRUE(until([&] { return state().allocation_count == 2; }));
   EXPECT_TRUE(state().has_rw_session);
   driver();
   auto reading = std::async(std::launch::async, [&] { return run(options("", LockType::kRo)); });
   writer.signal(SIGKILL);
   EXPECT_EQ(writer.wait(gms::soon()), 128 + SIGKILL);
-  ASSERT_TRUE(until([](const auto& now) { return !now.has_rw_session; }));
+  ASSERT_TRUE(until([&] { return !state().has_rw_session; }));
   expect_nothing_published();
   EXPECT_EQ(state().allocation_count, 0);
   EXPECT_EQ(reading.wait_for(std::chrono::seconds(0)), std::future_status::timeout);

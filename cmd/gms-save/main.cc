@@ -1,0 +1,79 @@
+// gms-save: write a published layout to a snapshot directory.
+#include <csignal>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cuda/device.h"
+#include "gms/endpoint.h"
+#include "options.h"
+#include "os/log.h"
+#include "os/signals.h"
+
+namespace {
+
+using namespace fo;
+using base::ExitStatus;
+
+// Ends a save through its destructors, which leave nothing behind.
+struct Interrupted {
+  int signal;
+};
+
+int save(gms_save::Options& options) {
+  weights::SaveOptions& save = options.save;
+  save.replace = options.replace ? weights::Replace::kYes : weights::Replace::kNo;
+  // Else a file size limit would kill, and not be a failure to write.
+  std::signal(SIGXFSZ, SIG_IGN);
+  // Blocked here, hence in the threads that the driver starts; but until there is something to
+  // clean up, this thread dies of them.
+  const sigset_t signals = os::terminating_signals();
+  os::block_signals(signals);
+  const auto driver = cuda::Driver::open(options.driver);
+  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.endpoint.device));
+  const base::UniqueFd signal_fd = os::open_signal_fd(signals);
+  os::restore_signals();
+  const std::string socket =
+      options.endpoint.socket.empty()
+          ? gms::socket_path(gms::socket_dir_or_default(options.endpoint.socket_dir), device.uuid,
+                             options.endpoint.tag)
+          : options.endpoint.socket;
+  std::optional<weights::SaveReport> report;
+  {
+    cli::Progress progress(options.common.quiet);
+    save.on_progress = [&](base::ByteCount done, base::ByteCount total) {
+      if (done == 0) os::block_signals(signals);
+      if (const int signal = os::read_signal(signal_fd.get())) {
+        os::restore_signals();  // a second one ends it at once
+        throw Interrupted{signal};
+      }
+      progress.show(done, total);
+    };
+    try {
+      report = weights::save(driver, device, socket, save);
+    } catch (const Interrupted& interrupted) {
+      return os::die_of_signal(interrupted.signal);
+    }
+  }
+  if (!report) {
+    os::log_line(os::LogLevel::kError,
+                 "get the lock ro of " + base::quoted(socket) + ": timed out");
+    return base::to_int(ExitStatus::kTryAgain);
+  }
+  cli::print_line(options.common.json ? weights::format_json(*report)
+                                      : weights::format_text(*report));
+  return base::to_int(ExitStatus::kOk);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gms_save::Options options;
+  const cli::Tool tool{.name = "gms-save",
+                       .summary = "Write what a GMS has published to a snapshot directory.",
+                       .version = FO_VERSION};
+  return cli::run(
+      argc, argv, tool, options.common, [&](CLI::App& app) { gms_save::declare(app, options); },
+      [&] { return save(options); });
+}

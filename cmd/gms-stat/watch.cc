@@ -1,0 +1,144 @@
+#include "watch.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/output.h"
+#include "cli/screen.h"
+#include "gms/discover.h"
+#include "gms/stat_watch.h"
+#include "os/signals.h"
+#include "os/unix_socket.h"
+
+namespace fo::gms_stat {
+namespace {
+
+using base::Deadline;
+
+// A change is marked for this long, or until the next look if that is longer.
+constexpr base::Duration kMarked = std::chrono::seconds(3);
+
+class Watcher {
+ public:
+  Watcher(const Options& options, const std::string& dir, const std::string& socket)
+      : options_(options), dir_(dir), socket_(socket) {
+    title_ = "gms-stat  " + (socket.empty() ? dir : socket) + "  every " +
+             base::format_duration(*options.watch);
+    const bool is_drawn = !options.common.json && cli::Screen::is_there();
+    sigset_t signals = os::terminating_signals();
+    if (is_drawn) {
+      sigaddset(&signals, SIGWINCH);
+      sigaddset(&signals, SIGTSTP);
+    }
+    os::block_signals(signals);
+    signals_ = os::open_signal_fd(signals);
+    if (is_drawn) screen_.emplace();
+  }
+
+  void run() {
+    while (!ended_) {
+      const Deadline next = Deadline::after(*options_.watch);
+      std::vector<gms::StatRow> rows = look();
+      if (ended_) return;
+      show(watch_.update(std::move(rows), std::chrono::system_clock::now()));
+      wait(next);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<gms::FoundSocket> sockets() const {
+    if (socket_.empty()) return gms::find_sockets(dir_);
+    const std::filesystem::path path(socket_);
+    auto named = gms::parse_socket_name(path.filename().native());
+    gms::FoundSocket socket = named.value_or(gms::FoundSocket{});
+    socket.path = socket_;
+    return {std::move(socket)};
+  }
+
+  // Each server gets its share of the time, as without --watch, but a look is over before the next
+  // one begins.
+  std::vector<gms::StatRow> look() {
+    std::vector<gms::FoundSocket> all = sockets();
+    const Deadline deadline = Deadline::after(std::min(options_.timeout, *options_.watch));
+    std::vector<gms::StatRow> rows;
+    auto left = static_cast<std::int64_t>(all.size());
+    for (gms::FoundSocket& socket : all) {
+      take_signals();
+      if (ended_) break;
+      rows.push_back(
+          gms::read_row(std::move(socket), Deadline::after(*deadline.remaining() / left--)));
+    }
+    return rows;
+  }
+
+  void show(const std::vector<gms::StatWatch::Change>& changes) {
+    if (screen_) return draw();
+    for (const gms::StatWatch::Change& change : changes) {
+      cli::print_line(options_.common.json ? gms::to_json(change) : gms::to_text(change));
+    }
+  }
+
+  void draw() {
+    const auto now = std::chrono::system_clock::now();
+    const auto marked = std::chrono::duration_cast<std::chrono::system_clock::duration>(
+        std::max(kMarked, *options_.watch));
+    const cli::Screen::Size size = screen_->size();
+    screen_->draw(watch_.screen(size.lines, size.columns, title_, now, now - marked));
+  }
+
+  // Until it is time to look again, or to end.
+  void wait(const Deadline& next) {
+    while (!ended_ && !next.expired()) {
+      pollfd events[]{{signals_.get(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}};
+      if (::poll(events, 2, next.poll_timeout()) < 0 && errno != EINTR) {
+        base::throw_errno(errno, "wait for the next look");
+      }
+      if ((events[1].revents & (POLLERR | POLLHUP)) != 0) {
+        base::throw_errno(EPIPE, base::ExitStatus::kIoError, "write to standard output");
+      }
+      take_signals();
+    }
+  }
+
+  void take_signals() {
+    while (const int signal = os::read_signal(signals_.get())) {
+      if (signal == SIGTSTP) {
+        screen_->give_back();
+        ::raise(SIGSTOP);
+      }
+      if (signal == SIGTSTP || signal == SIGWINCH) {
+        draw();
+      } else {
+        ended_ = true;
+      }
+    }
+  }
+
+  const Options& options_;
+  std::string dir_;
+  std::string socket_;
+  std::string title_;
+  base::UniqueFd signals_;
+  std::optional<cli::Screen> screen_;
+  gms::StatWatch watch_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+void watch(const Options& options, const std::string& dir, const std::string& socket) {
+  if (!socket.empty()) os::check_socket_path(socket);
+  Watcher(options, dir, socket).run();
+}
+
+}  // namespace fo::gms_stat

@@ -1,0 +1,51 @@
+#include "weights/copy_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "weights/weight_file.h"
+
+namespace fo::weights {
+namespace {
+
+using base::ByteCount;
+
+// Alignment makes gaps smaller than this; a tensor of no bytes takes one unit of it.
+constexpr ByteCount kMostGap = 2 * kTensorAlignment;
+
+bool continues(const CopyRun& run, const CopyItem& item, ByteCount chunk) {
+  if (run.pieces.size() == kMaxPieces || run.file != item.file ||
+      run.offset + run.size() != item.offset || run.to.allocation != item.to.allocation) {
+    return false;
+  }
+  const ByteCount end = run.to.offset + run.span();
+  return item.to.offset >= end && item.to.offset - end <= kMostGap &&
+         item.to.offset - run.to.offset + item.size <= chunk;
+}
+
+}  // namespace
+
+ByteCount CopyRun::size() const {
+  return std::accumulate(pieces.begin(), pieces.end(), ByteCount{0},
+                         [](ByteCount sum, const Piece& piece) { return sum + piece.size; });
+}
+
+std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, ByteCount chunk) {
+  std::vector<CopyRun> runs;
+  for (const CopyItem& item : items) {
+    if (item.size == 0) continue;
+    if (!runs.empty() && continues(runs.back(), item, chunk)) {
+      runs.back().pieces.push_back({item.to.offset - runs.back().to.offset, item.size});
+      continue;
+    }
+    for (ByteCount at = 0; at < item.size; at += chunk) {
+      runs.push_back({item.file,
+                      item.offset + at,
+                      {item.to.allocation, item.to.offset + at},
+                      {{0, std::min(chunk, item.size - at)}}});
+    }
+  }
+  return runs;
+}
+
+}  // namespace fo::weights

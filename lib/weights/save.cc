@@ -1,0 +1,263 @@
+#include "weights/save.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "cuda/memory.h"
+#include "gms/layout.h"
+#include "gms/memory_manager.h"
+#include "gms/sha256.h"
+#include "os/file.h"
+#include "weights/shard_file.h"
+#include "weights/snapshot_manifest.h"
+#include "weights/workers.h"
+
+namespace fo::weights {
+namespace {
+
+using base::ByteCount;
+using base::Error;
+using base::ExitStatus;
+using base::quoted;
+using cuda::abi::DevicePtr;
+using Clock = std::chrono::steady_clock;
+
+// An allocation's bytes, and where in the shard they begin.
+struct Extent {
+  DevicePtr address = 0;
+  ByteCount offset = 0;
+  ByteCount size = 0;
+};
+
+struct Shard {
+  std::string name;
+  std::vector<Extent> extents;
+  ByteCount size = 0;
+  /// Tasks that still write.
+  std::atomic<std::size_t> left = 0;
+  std::string sha256;
+};
+
+std::string sha256_of(std::string_view text) {
+  gms::Sha256 hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.finish();
+}
+
+// One save as it goes. The members are declared so that, when anything fails, the threads end
+// before what they work on goes.
+class Saving {
+ public:
+  Saving(const std::shared_ptr<const cuda::Driver>& driver, const cuda::DeviceInfo& device,
+         const std::string& socket_path, const SaveOptions& options)
+      : options_(options),
+        threads_(copy_threads(options.copy_threads)),
+        lanes_(lane_config(driver, threads_, options.ring)),
+        manager_(driver, device, socket_path),
+        socket_path_(socket_path) {}
+
+  std::optional<SaveReport> run() {
+    check_snapshot_place(options_.folder, options_.replace);
+    const auto deadline = base::Deadline::after(options_.timeout);
+    const auto grant = manager_.connect(gms::LockType::kRo, deadline,
+                                        options_.timeout ? gms::RpcClient::Retry::kUntilTheDeadline
+                                                         : gms::RpcClient::Retry::kNever);
+    if (!grant) return std::nullopt;
+    const auto start = Clock::now();
+    manager_.import_all(cuda::Access::kRead);
+    metadata_ = manager_.fetch_metadata();
+    check_hash();
+    plan();
+    describe();
+    show_progress();
+    write();
+    report_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return report_;
+  }
+
+ private:
+  // What is saved must come back under the same hash.
+  void check_hash() {
+    gms::Layout layout;
+    for (const gms::MappedAllocation& one : manager_.allocations()) {
+      const gms::Allocation& made = one.allocation;
+      layout.add(made.allocation_id, made.size, made.aligned_size, made.tag);
+    }
+    for (const auto& [key, entry] : metadata_) {
+      layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
+                 entry.value);
+    }
+    const std::string hash = gms::layout_hash(layout);
+    if (hash != manager_.layout_hash()) {
+      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": layout hash " +
+                                             quoted(manager_.layout_hash()) + " of a layout that " +
+                                             "has " + hash);
+    }
+    report_.memory_layout_hash = hash;
+  }
+
+  void plan() {
+    manifest_.layout_hash = report_.memory_layout_hash;
+    for (const gms::MappedAllocation& one : manager_.allocations()) {
+      const gms::Allocation& made = one.allocation;
+      manifest_.allocations.push_back(
+          {made.allocation_id, made.size, made.aligned_size, made.tag, {}, 0});
+    }
+    place_in_shards(manifest_);
+    for (std::size_t i = 0; i < manifest_.allocations.size(); ++i) {
+      const SnapshotAllocation& one = manifest_.allocations[i];
+      if (shards_.empty() || shards_.back().name != one.tensor_file) {
+        shards_.emplace_back().name = one.tensor_file;
+      }
+      Shard& shard = shards_.back();
+      shard.extents.push_back(
+          {manager_.allocations()[i].address, one.tensor_offset, one.aligned_size});
+      shard.size = one.tensor_offset + one.aligned_size;
+      report_.bytes += one.aligned_size;
+    }
+    report_.tensors = metadata_.size();
+    report_.allocations = manifest_.allocations.size();
+    report_.shards = shards_.size();
+  }
+
+  // Never a snapshot that can't be read again.
+  void describe() {
+    const double now =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    manifest_text_ = format_manifest(manifest_, now, manager_.device().ordinal.value());
+    metadata_text_ = format_snapshot_metadata(metadata_);
+    parse_manifest(manifest_text_, kManifestFile);
+    parse_snapshot_metadata(metadata_text_, manifest_, kMetadataFile);
+    if (manifest_text_.size() > kMaxManifest || metadata_text_.size() > kMaxSnapshotMetadata) {
+      throw Error(ExitStatus::kBadData,
+                  "save to " + quoted(options_.folder) + ": the layout has too many words");
+    }
+  }
+
+  void write() {
+    SnapshotFolder folder(options_.folder, options_.replace);
+    const std::string shards = folder.path() + "/shards";
+    if (::mkdir(shards.c_str(), 0777) != 0) {
+      base::throw_errno(errno, ExitStatus::kIoError, "create " + quoted(shards));
+    }
+    for (const Shard& shard : shards_)
+      files_.emplace_back(folder.path() + "/" + shard.name, shard.size);
+    write_shards();
+    show_progress();
+    std::map<std::string, std::string> sums{{kManifestFile, sha256_of(manifest_text_)},
+                                            {kMetadataFile, sha256_of(metadata_text_)}};
+    for (const Shard& shard : shards_) sums[shard.name] = shard.sha256;
+    sync_folder(shards);
+    os::write_file_atomic(folder.path() + "/" + kMetadataFile, metadata_text_);
+    os::write_file_atomic(folder.path() + "/" + kChecksumFile, format_checksums(sums));
+    os::write_file_atomic(folder.path() + "/" + kManifestFile, manifest_text_);
+    folder.publish();
+  }
+
+  void write_shards() {
+    if (lanes_.buffers > 0) {
+      context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
+    }
+    workers_.emplace(lanes_, context_, threads_);
+    try {
+      // Each shard has two strands: what is hashed has one order, what is written has none.
+      for (std::size_t i = 0; i < shards_.size(); ++i) {
+        workers_->submit([this, i](Lane& lane) { hash(lane, shards_[i]); }, 2 * i);
+        submit_writes(i);
+      }
+      workers_->wait([this] { show_progress(); });
+    } catch (...) {
+      given_up_ = true;
+      workers_.reset();
+      throw;
+    }
+    workers_.reset();
+  }
+
+  void hash(Lane& lane, Shard& shard) {
+    gms::Sha256 hash;
+    for (const Extent& extent : shard.extents) {
+      for (ByteCount at = 0; at < extent.size && !given_up_; at += lanes_.chunk) {
+        hash.add(lane.view(extent.address + at, std::min(lanes_.chunk, extent.size - at)));
+      }
+    }
+    shard.sha256 = hash.finish();
+  }
+
+  void submit_writes(std::size_t i) {
+    Shard& shard = shards_[i];
+    for (const Extent& extent : shard.extents)
+      shard.left += (extent.size + lanes_.chunk - 1) / lanes_.chunk;
+    for (const Extent& extent : shard.extents) {
+      for (ByteCount at = 0; at < extent.size; at += lanes_.chunk) {
+        workers_->submit(
+            [this, i, &extent, at](Lane& lane) {
+              const ByteCount size = std::min(lanes_.chunk, extent.size - at);
+              files_[i].write(lane.view(extent.address + at, size), extent.offset + at);
+              written_ += size;
+              if (--shards_[i].left == 0) files_[i].sync();
+            },
+            2 * i + 1);
+      }
+    }
+  }
+
+  void show_progress() const {
+    if (options_.on_progress) options_.on_progress(written_, report_.bytes);
+  }
+
+  const SaveOptions& options_;
+  const std::size_t threads_;
+  const LaneConfig lanes_;
+  gms::Metadata metadata_;
+  SnapshotManifest manifest_;
+  std::string manifest_text_;
+  std::string metadata_text_;
+  std::deque<Shard> shards_;
+  std::vector<ShardFile> files_;
+  std::atomic<ByteCount> written_ = 0;
+  std::atomic<bool> given_up_ = false;
+  SaveReport report_;
+  cuda::PrimaryContext context_;
+  gms::MemoryManager manager_;
+  const std::string& socket_path_;
+  std::optional<Workers> workers_;
+};
+
+}  // namespace
+
+std::optional<SaveReport> save(const std::shared_ptr<const cuda::Driver>& driver,
+                               const cuda::DeviceInfo& device, const std::string& socket_path,
+                               const SaveOptions& options) {
+  return Saving(driver, device, socket_path, options).run();
+}
+
+std::string format_text(const SaveReport& report) {
+  const double rate = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds : 0;
+  return fmt::format(
+      "saved {} tensors, {} in {} allocations and {} shards, in {:.3f} s ({}/s), "
+      "layout {}",
+      report.tensors, base::format_size(report.bytes), report.allocations, report.shards,
+      report.seconds, base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
+}
+
+std::string format_json(const SaveReport& report) {
+  return fmt::format(R"({{"bytes": {}, "seconds": {:.6f}, "tensors": {}, "allocations": {}, )"
+                     R"("shards": {}, "memory_layout_hash": "{}"}})",
+                     report.bytes, report.seconds, report.tensors, report.allocations,
+                     report.shards, report.memory_layout_hash);
+}
+
+}  // namespace fo::weights

@@ -1,0 +1,466 @@
+#include "weights/snapshot_manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "gms/protocol.h"
+#include "gms/remap_check.h"
+#include "weights/base64.h"
+
+namespace fo::weights {
+namespace {
+
+using base::ByteCount;
+using nlohmann::json;
+
+constexpr const char* kVersion = "1.0";
+constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
+
+[[noreturn]] void fail(const std::string& file, const std::string& reason) {
+  throw base::Error(base::ExitStatus::kBadData, "read " + base::quoted(file) + ": " + reason);
+}
+
+// A relative path in its one spelling that stays below its folder.
+bool is_below(std::string_view path) {
+  if (path.empty() || path.size() > kMaxSnapshotName || path.find('\0') != path.npos) return false;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view part = path.substr(at, end - at);
+    if (part.empty() || part == "." || part == "..") return false;
+    at = end + 1;
+  }
+  return true;
+}
+
+// What JSON may have for a value; containers come as their beginning.
+struct Value {
+  enum class Kind { kText, kNumber, kObject, kList, kOther };
+  Kind kind = Kind::kOther;
+  std::string text = {};
+  ByteCount number = 0;  // a non-negative integer
+};
+
+// Tells of each value by how many containers it is in, its key in the innermost of them, and
+// nothing of what lies within a value that was not entered.
+class Reader : public nlohmann::json_sax<json> {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  void read(std::string_view text) {
+    // To nlohmann::json a NUL is the end of the text.
+    if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+      fail(file_, "not JSON at byte " + std::to_string(nul + 1));
+    }
+    json::sax_parse(text, this);
+  }
+
+  bool key(std::string& name) final {
+    if (skipped_ == 0) {
+      key_ = std::move(name);
+      on_key();
+    }
+    return true;
+  }
+  bool start_object(std::size_t) final { return start({Value::Kind::kObject}); }
+  bool start_array(std::size_t) final { return start({Value::Kind::kList}); }
+  bool end_object() final { return end(); }
+  bool end_array() final { return end(); }
+  bool string(std::string& text) final { return scalar({Value::Kind::kText, std::move(text)}); }
+  bool number_unsigned(number_unsigned_t number) final {
+    return scalar({Value::Kind::kNumber, {}, number});
+  }
+  bool null() final { return scalar({}); }
+  bool boolean(bool) final { return scalar({}); }
+  bool number_integer(number_integer_t) final { return scalar({}); }
+  bool number_float(number_float_t, const std::string&) final { return scalar({}); }
+  bool binary(binary_t&) final { return scalar({}); }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) final {
+    fail(file_, "not JSON at byte " + std::to_string(position));
+  }
+
+ protected:
+  ~Reader() = default;
+  /// A key of an object that was entered.
+  virtual void on_key() {}
+  /// True: enter the container.
+  virtual bool on_value(Value value) = 0;
+  /// The end of a container that was entered; depth() is what it was at its beginning.
+  virtual void on_end() {}
+
+  [[nodiscard]] std::size_t depth() const { return depth_; }
+  [[nodiscard]] const std::string& last_key() const { return key_; }
+  [[nodiscard]] const std::string& file() const { return file_; }
+
+ private:
+  bool scalar(Value value) {
+    if (skipped_ == 0) on_value(std::move(value));
+    return true;
+  }
+  bool start(Value value) {
+    if (skipped_ == 0 && on_value(std::move(value))) {
+      ++depth_;
+    } else {
+      ++skipped_;
+    }
+    return true;
+  }
+  bool end() {
+    if (skipped_ > 0) {
+      --skipped_;
+    } else {
+      --depth_;
+      on_end();
+    }
+    return true;
+  }
+
+  const std::string& file_;
+  std::size_t depth_ = 0;
+  std::size_t skipped_ = 0;
+  std::string key_;
+};
+
+// {"version": "1.0", "layout_hash": "..", "allocations": [{"allocation_id": "..", ..}, ..]}
+class ManifestReader final : public Reader {
+ public:
+  using Reader::Reader;
+
+  SnapshotManifest take() {
+    if (manifest_.layout_hash.empty()) fail(file(), "no layout_hash");
+    if (!listed_) fail(file(), "no allocations");
+    return std::move(manifest_);
+  }
+
+ protected:
+  bool on_value(Value value) override {
+    if (depth() == 0) {
+      if (value.kind != Value::Kind::kObject) fail(file(), "not a JSON object");
+      return true;
+    }
+    if (depth() == 1) return top_level(std::move(value));
+    if (depth() == 2) {
+      if (manifest_.allocations.size() == kMaxSnapshotAllocations) {
+        fail(file(), "too many allocations");
+      }
+      if (value.kind != Value::Kind::kObject) fail_allocation("not an object");
+      current_ = {};
+      fields_ = 0;
+      return true;
+    }
+    field(std::move(value));
+    return false;
+  }
+
+  void on_end() override {
+    if (depth() == 2) finish();
+  }
+
+ private:
+  enum Field : unsigned {
+    kId = 1,
+    kSize = 2,
+    kAlignedSize = 4,
+    kTag = 8,
+    kFile = 16,
+    kNeeded = 31,
+    kOffset = 32,
+  };
+
+  [[noreturn]] void fail_allocation(const std::string& reason) const {
+    fail(file(), "allocation " + std::to_string(manifest_.allocations.size()) + ": " + reason);
+  }
+
+  bool top_level(Value value) {
+    const bool is_text = value.kind == Value::Kind::kText;
+    if (last_key() == "version" && (!is_text || value.text != kVersion)) {
+      fail(file(),
+           "of version " + (is_text ? base::quoted(value.text) : "unknown") + ", not " + kVersion);
+    }
+    if (last_key() == "layout_hash") {
+      if (!manifest_.layout_hash.empty()) fail(file(), "layout_hash is there twice");
+      if (!gms::is_layout_hash(value.text)) fail(file(), "its layout_hash is none");
+      manifest_.layout_hash = std::move(value.text);
+    }
+    if (last_key() != "allocations") return false;
+    if (std::exchange(listed_, true)) fail(file(), "allocations are there twice");
+    if (value.kind != Value::Kind::kList) fail(file(), "allocations are no list");
+    return true;
+  }
+
+  void field(Value value) {
+    const std::string& name = last_key();
+    if (name == "allocation_id") {
+      take_text(kId, value, current_.allocation_id);
+    } else if (name == "tag") {
+      take_text(kTag, value, current_.tag);
+    } else if (name == "tensor_file") {
+      take_text(kFile, value, current_.tensor_file);
+    } else if (name == "size") {
+      take_number(kSize, value, current_.size);
+    } else if (name == "aligned_size") {
+      take_number(kAlignedSize, value, current_.aligned_size);
+    } else if (name == "tensor_offset") {
+      take_number(kOffset, value, current_.tensor_offset);
+    }
+  }
+
+  void see(Field field) {
+    if ((fields_ & field) != 0) fail_allocation(last_key() + " is there twice");
+    fields_ |= field;
+  }
+
+  void take_text(Field field, Value& value, std::string& to) {
+    see(field);
+    if (value.kind != Value::Kind::kText) fail_allocation("its " + last_key() + " is no text");
+    if (value.text.size() > kMaxSnapshotName) {
+      fail_allocation("its " + last_key() + " is too long");
+    }
+    to = std::move(value.text);
+  }
+
+  void take_number(Field field, const Value& value, ByteCount& to) {
+    see(field);
+    if (value.kind != Value::Kind::kNumber || value.number > kMost) {
+      fail_allocation("its " + last_key() + " is no size");
+    }
+    to = value.number;
+  }
+
+  void finish() {
+    if ((fields_ & kNeeded) != kNeeded) {
+      fail_allocation("no allocation_id, size, aligned_size, tag or tensor_file");
+    }
+    if (current_.allocation_id.empty()) fail_allocation("its allocation_id is empty");
+    if (current_.size == 0) fail_allocation("its size is 0");
+    if (current_.aligned_size < current_.size) fail_allocation("larger than its aligned_size");
+    if (!is_below(current_.tensor_file)) {
+      fail_allocation("its tensor_file " + base::quoted(current_.tensor_file) +
+                      " is not a plain path within the snapshot");
+    }
+    if (current_.tensor_offset > kMost - current_.aligned_size ||
+        current_.aligned_size > kMost - total_) {
+      fail_allocation("too large");
+    }
+    total_ += current_.aligned_size;
+    if (!ids_.insert(current_.allocation_id).second) {
+      fail_allocation("its allocation_id is that of another");
+    }
+    manifest_.allocations.push_back(std::move(current_));
+  }
+
+  SnapshotManifest manifest_;
+  SnapshotAllocation current_;
+  unsigned fields_ = 0;
+  bool listed_ = false;
+  ByteCount total_ = 0;
+  std::unordered_set<std::string> ids_;
+};
+
+void check_overlaps(const SnapshotManifest& manifest, const std::string& file) {
+  std::vector<std::size_t> order(manifest.allocations.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto place = [&](std::size_t i) {
+    const SnapshotAllocation& one = manifest.allocations[i];
+    return std::pair<std::string_view, ByteCount>(one.tensor_file, one.tensor_offset);
+  };
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t one, std::size_t other) { return place(one) < place(other); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const SnapshotAllocation& before = manifest.allocations[order[i - 1]];
+    const SnapshotAllocation& after = manifest.allocations[order[i]];
+    if (before.tensor_file == after.tensor_file &&
+        before.tensor_offset + before.aligned_size > after.tensor_offset) {
+      fail(file, fmt::format("allocation {}: its bytes overlap those of allocation {}", order[i],
+                             order[i - 1]));
+    }
+  }
+}
+
+// {"key": {"allocation_id": "..", "offset_bytes": 0, "value": "base64"}, ..}
+class MetadataReader final : public Reader {
+ public:
+  MetadataReader(const SnapshotManifest& manifest, const std::string& file) : Reader(file) {
+    for (const SnapshotAllocation& one : manifest.allocations) {
+      aligned_size_.emplace(one.allocation_id, one.aligned_size);
+    }
+  }
+
+  gms::Metadata take() { return std::move(metadata_); }
+
+ protected:
+  void on_key() override {
+    if (depth() == 1) name_ = last_key();
+  }
+
+  bool on_value(Value value) override {
+    if (depth() == 0) {
+      if (value.kind != Value::Kind::kObject) fail(file(), "not a JSON object");
+      return true;
+    }
+    if (depth() == 1) {
+      if (metadata_.size() == gms::kMaxListSize) fail(file(), "too many keys");
+      if (value.kind != Value::Kind::kObject) fail_key("not an object");
+      current_ = {};
+      fields_ = 0;
+      return true;
+    }
+    field(std::move(value));
+    return false;
+  }
+
+  void on_end() override {
+    if (depth() == 1) finish();
+  }
+
+ private:
+  enum Field : unsigned { kId = 1, kOffset = 2, kValue = 4, kAll = 7 };
+
+  [[noreturn]] void fail_key(const std::string& reason) const {
+    fail(file(), "key " + base::quoted(name_) + ": " + reason);
+  }
+
+  void see(Field field, bool is_right) {
+    if ((fields_ & field) != 0) fail_key(last_key() + " is there twice");
+    fields_ |= field;
+    if (!is_right) fail_key("its " + last_key() + " is of another type");
+  }
+
+  void field(Value value) {
+    if (last_key() == "allocation_id") {
+      see(kId, value.kind == Value::Kind::kText);
+      current_.allocation_id = std::move(value.text);
+    } else if (last_key() == "offset_bytes") {
+      see(kOffset, value.kind == Value::Kind::kNumber);
+      current_.offset_bytes = value.number;
+    } else if (last_key() == "value") {
+      see(kValue, value.kind == Value::Kind::kText);
+      auto bytes = decode_base64(value.text);
+      if (!bytes) fail_key("its value is not base64");
+      if (bytes->size() > gms::kMaxMetadataValue) fail_key("its value is too large");
+      current_.value = std::move(*bytes);
+    }
+  }
+
+  void finish() {
+    if (fields_ != kAll) fail_key("no allocation_id, offset_bytes or value");
+    const auto found = aligned_size_.find(current_.allocation_id);
+    if (found == aligned_size_.end()) fail_key("the manifest has no such allocation");
+    if (current_.offset_bytes >= found->second) fail_key("its offset_bytes is past the allocation");
+    if (!metadata_.emplace(name_, std::move(current_)).second) fail_key("it is there twice");
+  }
+
+  std::unordered_map<std::string_view, ByteCount> aligned_size_;
+  gms::Metadata metadata_;
+  std::string name_;
+  gms::MetadataEntry current_;
+  unsigned fields_ = 0;
+};
+
+std::string json_text(std::string_view text) {
+  // What is not UTF-8 can't be said in JSON; dump() throws then.
+  try {
+    return json(text).dump();
+  } catch (const json::exception&) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      "save " + base::quoted(text) + ": it is not UTF-8, which a snapshot needs");
+  }
+}
+
+}  // namespace
+
+void place_in_shards(SnapshotManifest& manifest) {
+  constexpr ByteCount kShardSize = 4 * base::kGiB;
+  std::size_t shard = 0;
+  ByteCount end = 0;
+  for (SnapshotAllocation& one : manifest.allocations) {
+    if (end > 0 && (end > kShardSize || one.aligned_size > kShardSize - end)) {
+      ++shard;
+      end = 0;
+    }
+    one.tensor_file = fmt::format("shards/shard_{:04}.bin", shard);
+    one.tensor_offset = end;
+    end += one.aligned_size;
+  }
+}
+
+SnapshotManifest parse_manifest(std::string_view text, const std::string& file) {
+  ManifestReader reader(file);
+  reader.read(text);
+  SnapshotManifest manifest = reader.take();
+  check_overlaps(manifest, file);
+  return manifest;
+}
+
+std::string format_manifest(const SnapshotManifest& manifest, double timestamp, int device) {
+  std::string text = fmt::format(
+      "{{\n  \"version\": \"{}\",\n  \"timestamp\": {:.6f},\n  \"layout_hash\": {},\n"
+      "  \"device\": {},\n  \"allocations\": [",
+      kVersion, timestamp, json_text(manifest.layout_hash), device);
+  const char* separator = "\n";
+  for (const SnapshotAllocation& one : manifest.allocations) {
+    text +=
+        fmt::format(R"({}    {{"allocation_id": {}, "size": {}, "aligned_size": {}, "tag": {}, )"
+                    R"("tensor_file": {}, "tensor_offset": {}}})",
+                    separator, json_text(one.allocation_id), one.size, one.aligned_size,
+                    json_text(one.tag), json_text(one.tensor_file), one.tensor_offset);
+    separator = ",\n";
+  }
+  return text + "\n  ]\n}\n";
+}
+
+gms::Metadata parse_snapshot_metadata(std::string_view text, const SnapshotManifest& manifest,
+                                      const std::string& file) {
+  MetadataReader reader(manifest, file);
+  reader.read(text);
+  return reader.take();
+}
+
+std::string format_snapshot_metadata(const gms::Metadata& metadata) {
+  std::string text = "{";
+  const char* separator = "\n";
+  for (const auto& [key, entry] : metadata) {
+    text += fmt::format(R"({}  {}: {{"allocation_id": {}, "offset_bytes": {}, "value": "{}"}})",
+                        separator, json_text(key), json_text(entry.allocation_id),
+                        entry.offset_bytes, encode_base64(entry.value));
+    separator = ",\n";
+  }
+  return text + "\n}\n";
+}
+
+std::map<std::string, std::string> parse_checksums(std::string_view text, const std::string& file) {
+  constexpr std::size_t kHex = 64;
+  std::map<std::string, std::string> checksums;
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = text.find('\n');
+    const std::string_view one = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    const bool is_line = end != text.npos && one.size() > kHex + 2 &&
+                         gms::is_layout_hash(one.substr(0, kHex)) && one[kHex] == ' ' &&
+                         (one[kHex + 1] == ' ' || one[kHex + 1] == '*');
+    const std::string_view name = is_line ? one.substr(kHex + 2) : std::string_view();
+    if (!is_below(name)) {
+      fail(file, fmt::format("line {} is not a SHA-256, two spaces and a file within the snapshot",
+                             line));
+    }
+    if (!checksums.emplace(name, one.substr(0, kHex)).second) {
+      fail(file, "file " + base::quoted(name) + " is there twice");
+    }
+  }
+  return checksums;
+}
+
+std::string format_checksums(const std::map<std::string, std::string>& checksums) {
+  std::string text;
+  for (const auto& [name, sum] : checksums) text += sum + "  " + name + "\n";
+  return text;
+}
+
+}  // namespace fo::weights

@@ -1,0 +1,477 @@
+// What is left of a layout when the process that serves it dies, at any moment: what was published
+// is back, what was being written is gone, and the device gets all its memory back in the end.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "cuda/device_memory.h"
+#include "gms/gms_process.h"
+#include "gms/memory_manager.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
+
+namespace fo::gms {
+namespace {
+
+constexpr base::ByteCount kGranule = 2 * base::kMiB;
+
+class Crash : public OneServer {
+ protected:
+  void SetUp() override {
+    OneServer::SetUp();
+    driver_ = cuda::Driver::open("sim");
+    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
+    all_ = free_memory();
+  }
+
+  [[nodiscard]] base::ByteCount free_memory() const {
+    return cuda::device_memory(driver_, device_.ordinal).ask().free;
+  }
+
+  [[nodiscard]] pid_t serving() const {
+    const base::Deadline deadline = soon();
+    std::vector<pid_t> children;
+    while ((children = children_of(server_->child().pid())).empty() && !deadline.expired()) {
+    }
+    return children.empty() ? -1 : children.front();
+  }
+
+  // Kills the process that serves, and returns when it is gone.
+  void kill_server() const {
+    const auto victim = os::open_pidfd(serving());
+    ASSERT_TRUE(victim);
+    os::send_signal(victim->get(), SIGKILL);
+    pollfd ended{victim->get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&ended, 1, soon().poll_timeout()), 1);
+  }
+
+  [[nodiscard]] MemoryManager manager() const { return {driver_, device_, socket_}; }
+
+  // Returns the layout's hash.
+  [[nodiscard]] std::string publish(int allocations) const {
+    MemoryManager writer = manager();
+    EXPECT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
+    for (int i = 0; i < allocations; ++i) {
+      const MappedAllocation& made = writer.allocate(kGranule, "t");
+      std::memset(at(made), 'a' + i % 26, kGranule);
+      writer.rpc().put_metadata("tensor " + std::to_string(i), made.allocation.allocation_id,
+                                static_cast<base::ByteCount>(i), "value");
+    }
+    writer.commit();
+    return state().memory_layout_hash;
+  }
+
+  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
+
+  [[nodiscard]] GetRuntimeStateResponse state() const {
+    return RpcClient::connect(socket_, soon()).runtime_state();
+  }
+
+  void expect_all_given_back() {
+    EXPECT_EQ(server_->terminate(), 0);
+    EXPECT_EQ(free_memory(), all_);
+  }
+
+  std::shared_ptr<const cuda::Driver> driver_;
+  cuda::DeviceInfo device_;
+  base::ByteCount all_ = 0;
+};
+
+TEST_F(Crash, PublishedLayoutIsBackWithIdsSlotsMetadataHashAndBytes) {
+  start();
+  {
+    // Slots that were in use once.
+    MemoryManager writer = manager();
+    ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
+    const std::string gone = writer.allocate(kGranule, "t").allocation.allocation_id;
+    const std::string kept = writer.allocate(2 * kGranule, "u").allocation.allocation_id;
+    writer.rpc().put_metadata("key", kept, 256, std::string("\0\xff", 2));
+    std::memset(at(writer.allocations()[1]), 'x', 2 * kGranule);
+    ASSERT_TRUE(writer.rpc().free_allocation(gone));
+    writer.commit();
+  }
+  MemoryManager before = manager();
+  ASSERT_EQ(before.connect(LockType::kRo, soon()), Grant::kRo);
+  before.import_all(cuda::Access::kRead);
+  const Metadata metadata = before.fetch_metadata();
+
+  kill_server();
+  EXPECT_EQ(at(before.allocations()[0])[kGranule], 'x');
+
+  MemoryManager after = manager();
+  ASSERT_EQ(after.connect(LockType::kRo, soon()), Grant::kRo);
+  after.import_all(cuda::Access::kRead);
+  EXPECT_EQ(after.layout_hash(), before.layout_hash());
+  ASSERT_EQ(after.allocations().size(), 1u);
+  EXPECT_EQ(after.allocations()[0].allocation, before.allocations()[0].allocation);
+  EXPECT_EQ(after.allocations()[0].allocation.layout_slot, 1u);
+  EXPECT_EQ(after.fetch_metadata(), metadata);
+  EXPECT_EQ(std::memcmp(at(after.allocations()[0]), at(before.allocations()[0]), 2 * kGranule), 0);
+  // The same memory, not a copy.
+  EXPECT_EQ(free_memory(), all_ - 2 * kGranule);
+  before.unmap_all();
+  EXPECT_EQ(before.remap_all(soon()).result, RemapResult::kOk);
+  before.unmap_all();
+  after.unmap_all();
+  expect_all_given_back();
+}
+
+TEST_F(Crash, SealedLayoutIsBackAndMayBeAdopted) {
+  start();
+  RpcClient writer = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  writer.allocate(kGranule, "t");
+  const std::string hash = writer.seal();
+  kill_server();
+  EXPECT_EQ(state().state, "LAYOUT_COMMITTED");
+  EXPECT_EQ(state().memory_layout_hash, hash);
+  RpcClient heir = RpcClient::connect(socket_, soon());
+  EXPECT_EQ(heir.shake_hands(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
+  EXPECT_EQ(heir.list_allocations().size(), 1u);
+  EXPECT_TRUE(heir.export_allocation(heir.list_allocations()[0].allocation_id).valid());
+  expect_all_given_back();
+}
+
+TEST_F(Crash, ReplacedLayoutDoesNotComeBack) {
+  start();
+  static_cast<void>(publish(3));
+  RpcClient writer = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  // Free when the writer hears of its lock: the parent has let it go, too.
+  EXPECT_EQ(free_memory(), all_);
+  writer.allocate(kGranule, "t");
+  kill_server();
+  EXPECT_EQ(state().state, "EMPTY");
+  EXPECT_EQ(state().allocation_count, 0);
+  EXPECT_EQ(free_memory(), all_);
+  expect_all_given_back();
+}
+
+TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
+  start();
+  const std::string hash = publish(2);
+  RpcClient reader = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(reader.shake_hands(LockType::kRo, soon()).grant);
+  const base::UniqueFd waiting = os::connect_unix(socket_, soon());
+  os::write_all(waiting.get(), encode_frame(HandshakeRequest{"rw", std::nullopt}), "wait");
+  while (state().waiting_writers == 0) {
+  }
+  kill_server();
+  EXPECT_EQ(state().memory_layout_hash, hash);
+  EXPECT_EQ(state().state, "COMMITTED");
+  expect_all_given_back();
+}
+
+TEST_F(Crash, ConnectsMadeMeanwhileAreServed) {
+  start();
+  const std::string hash = publish(1);
+  const pid_t victim = serving();
+  // Nobody accepts what comes now.
+  ASSERT_EQ(::kill(victim, SIGSTOP), 0);
+  std::vector<RpcClient> clients;
+  for (int i = 0; i < 50; ++i) clients.push_back(RpcClient::connect(socket_, soon()));
+  kill_server();
+  for (RpcClient& client : clients) EXPECT_EQ(client.runtime_state().memory_layout_hash, hash);
+  expect_all_given_back();
+}
+
+TEST_F(Crash, ManyAllocationsAndManyCrashesLeaveNoDescriptorBehind) {
+  set("GMS_SIM_GRANULARITY", "4096");
+  start();
+  MemoryManager writer = manager();
+  ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
+  // More than one message carries, and not a multiple of it.
+  writer.allocate_many(std::vector<base::ByteCount>(3 * os::kMaxFdsPerMessage + 1, 4096), "t");
+  writer.commit();
+  const std::string hash = state().memory_layout_hash;
+  const std::size_t parents = fd_count(server_->child().pid());
+  EXPECT_GT(parents, 3 * os::kMaxFdsPerMessage);
+  kill_server();
+  EXPECT_EQ(state().memory_layout_hash, hash);
+  const std::size_t servers = fd_count(serving());
+  for (int round = 0; round < 3; ++round) {
+    kill_server();
+    EXPECT_EQ(state().memory_layout_hash, hash);
+    EXPECT_EQ(state().allocation_count, static_cast<std::int64_t>(3 * os::kMaxFdsPerMessage + 1));
+  }
+  // The client that has just asked may not have been let go yet.
+  EXPECT_NEAR(static_cast<double>(fd_count(serving())), static_cast<double>(servers), 2);
+  EXPECT_EQ(fd_count(server_->child().pid()), parents);
+  RpcClient next = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(next.shake_hands(LockType::kRw, soon()).grant);
+  EXPECT_LT(fd_count(server_->child().pid()), 30u);
+  expect_all_given_back();
+}
+
+TEST_F(Crash, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{200, 200};
+  const std::string log = path("log");
+  const base::UniqueFd err = os::open_file(log, O_WRONLY | O_CREAT | O_APPEND);
+  {
+    // The limit is the server's, which this process starts.
+    const os::Child limited = os::fork_child([&] {
+      ::setrlimit(RLIMIT_NOFILE, &few);
+      ::dup2(err.get(), STDERR_FILENO);
+      ::execl(FO_BUILD_DIR "/bin/gms-serve", "gms-serve", "--socket-path", socket_.c_str(),
+              nullptr);
+      return 1;
+    });
+    const auto connect = [&] {
+      return RpcClient::connect(socket_, soon(), RpcClient::Retry::kUntilTheDeadline);
+    };
+    {
+      RpcClient writer = connect();
+      ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+      for (int i = 0; i < 125; ++i) writer.allocate(kGranule, "t");
+      writer.commit();
+    }
+    EXPECT_EQ(connect().runtime_state().allocation_count, 125);
+    EXPECT_THAT(os::read_file(log, base::kMiB),
+                testing::HasSubstr("is not protected against a crash of this server: it takes 126 "
+                                   "descriptors, there is room for 119"));
+    ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
+    while (connect().runtime_state().allocation_count != 0) {
+    }
+    {
+      RpcClient writer = connect();
+      ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+      for (int i = 0; i < 100; ++i) writer.allocate(kGranule, "t");
+      writer.commit();
+    }
+    ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
+    EXPECT_EQ(connect().runtime_state().allocation_count, 100);
+    limited.signal(SIGTERM);
+    EXPECT_EQ(limited.wait(soon()), 0);
+  }
+  EXPECT_EQ(free_memory(), all_);
+}
+
+TEST_F(Crash, OneThatGoesOnCrashingEndsAllWithItsStatus) {
+  start();
+  static_cast<void>(publish(1));
+  for (int crash = 0; crash < 6; ++crash) {
+    // Until it answers: a new process may not be there yet.
+    if (crash > 0) {
+      EXPECT_EQ(state().state, "COMMITTED");
+    }
+    kill_server();
+  }
+  EXPECT_EQ(server_->wait(), 137);
+  EXPECT_EQ(free_memory(), all_);
+}
+
+TEST_F(Crash, OnRequestTheFirstCrashEndsAll) {
+  start({"--on-crash", "exit"});
+  static_cast<void>(publish(1));
+  EXPECT_LT(fd_count(server_->child().pid()), 20u);
+  kill_server();
+  EXPECT_EQ(server_->wait(), 137);
+  EXPECT_EQ(free_memory(), all_);
+}
+
+TEST_F(Crash, ServerThatCannotTakeTheLayoutBackEndsAll) {
+  set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:2=999");
+  start();
+  static_cast<void>(publish(0));
+  ::unsetenv("GMS_SIM_FAULTS");
+  RpcClient writer = RpcClient::connect(socket_, soon());
+  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  for (int i = 0; i < 3; ++i) writer.allocate(kGranule, "t");
+  writer.commit();
+  kill_server();
+  EXPECT_EQ(server_->wait(), 70);
+  EXPECT_EQ(free_memory(), all_);
+}
+
+// A writer's life, message by message, by the letter of the protocol.
+class Script {
+ public:
+  explicit Script(const std::string& socket) : socket_(os::connect_unix(socket, soon())) {}
+
+  static constexpr int kMessages = 12;
+  static constexpr int kCommit = 11;
+
+  void send(int message) {
+    const std::string frame = encode(message);
+    os::write_all(socket_.get(), frame, "send");
+  }
+  // False when the server has hung up.
+  bool receive(int message) {
+    std::string answer;
+    std::vector<base::UniqueFd> fds;
+    std::array<std::byte, 4096> chunk;
+    while (answer.size() < kPrefixSize || answer.size() < kPrefixSize + read_prefix(answer)) {
+      const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
+      if (got <= 0) return false;
+      answer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
+    }
+    const std::string_view body = std::string_view(answer).substr(kPrefixSize);
+    EXPECT_NE(message_type(body), ErrorResponse::kType) << "message " << message;
+    if (message == 1) id_ = decode_message<AllocateResponse>(body).allocation_id;
+    return true;
+  }
+
+ private:
+  [[nodiscard]] std::string encode(int message) const {
+    constexpr auto kBytes = static_cast<std::int64_t>(kGranule);
+    switch (message) {
+      case 0:
+        return encode_frame(HandshakeRequest{"rw", 20'000});
+      case 1:
+      case 2:
+        return encode_frame(AllocateRequest{kBytes, "t"});
+      case 3:
+        return encode_frame(AllocateManyRequest{{{kBytes, "t"}, {kBytes, "t"}}});
+      case 4:
+        return encode_frame(ExportAllocationRequest{id_});
+      case 5:
+        return encode_frame(ExportLayoutRequest{});
+      case 6:
+        return encode_frame(MetadataPutRequest{{"k", id_, 0, Bytes{"v"}}});
+      case 7:
+        return encode_frame(MetadataPutManyRequest{{{"l", id_, 1, Bytes{"v"}}}});
+      case 8:
+        return encode_frame(MetadataDeleteRequest{"k"});
+      case 9:
+        return encode_frame(GetLockStateRequest{});
+      case 10:
+        return encode_frame(FreeAllocationRequest{id_});
+      default:
+        return encode_frame(CommitRequest{});
+    }
+  }
+
+  base::UniqueFd socket_;
+  std::string id_;
+};
+
+// For each message: killed as soon as it is sent, and once it is answered.
+TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
+  for (int last = 0; last < Script::kMessages; ++last) {
+    for (const bool answered : {false, true}) {
+      SCOPED_TRACE("message " + std::to_string(last) + (answered ? ", answered" : ", sent"));
+      start();
+      Script writer(socket_);
+      for (int message = 0; message < last; ++message) {
+        writer.send(message);
+        ASSERT_TRUE(writer.receive(message));
+      }
+      writer.send(last);
+      if (answered) {
+        ASSERT_TRUE(writer.receive(last));
+      }
+      kill_server();
+      const auto found = state();
+      EXPECT_FALSE(found.has_rw_session);
+      if (found.committed) {
+        EXPECT_EQ(last, Script::kCommit);
+        EXPECT_EQ(found.allocation_count, 3);
+        EXPECT_EQ(found.memory_layout_hash.size(), 64u);
+      } else {
+        EXPECT_FALSE(last == Script::kCommit && answered);
+        EXPECT_EQ(found.state, "EMPTY");
+        EXPECT_EQ(free_memory(), all_);
+      }
+      // It goes on as if nothing had been.
+      const std::string hash = publish(2);
+      EXPECT_EQ(state().allocation_count, 2);
+      EXPECT_EQ(state().memory_layout_hash, hash);
+      expect_all_given_back();
+    }
+  }
+}
+
+TEST_F(Crash, AtEveryMessageOfAReaderTheLayoutStays) {
+  const std::array<std::function<void(RpcClient&)>, 9> requests{
+      [](RpcClient& reader) { reader.shake_hands(LockType::kRo, soon()); },
+      [](RpcClient& reader) { reader.list_allocations(); },
+      [](RpcClient& reader) { reader.layout_hash(); },
+      [](RpcClient& reader) { reader.lock_state(); },
+      [](RpcClient& reader) { reader.list_metadata(); },
+      [](RpcClient& reader) { reader.get_metadata("tensor 0"); },
+      [](RpcClient& reader) { reader.fetch_metadata(); },
+      [](RpcClient& reader) { reader.export_from(reader.list_allocations(), 0); },
+      [](RpcClient& reader) {
+        reader.export_allocation(reader.list_allocations().front().allocation_id);
+      },
+  };
+  for (std::size_t last = 0; last < requests.size(); ++last) {
+    start();
+    const std::string hash = publish(2);
+    RpcClient reader = RpcClient::connect(socket_, soon());
+    for (std::size_t i = 0; i <= last; ++i) requests[i](reader);
+    kill_server();
+    EXPECT_EQ(state().memory_layout_hash, hash);
+    EXPECT_THROW(reader.lock_state(), base::Error);
+    RpcClient next = RpcClient::connect(socket_, soon());
+    ASSERT_TRUE(next.shake_hands(LockType::kRo, soon()).grant);
+    for (std::size_t i = 1; i <= last; ++i) EXPECT_NO_THROW(requests[i](next));
+    expect_all_given_back();
+  }
+}
+
+// Within the driver's calls, where no message shows.
+TEST_F(Crash, AtEveryCallOfTheDriverNothingHalfIsLeft) {
+  for (const char* call : {"cuMemCreate:1", "cuMemCreate:3", "cuMemExportToShareableHandle:1",
+                           "cuMemExportToShareableHandle:2", "cuMemExportToShareableHandle:3"}) {
+    SCOPED_TRACE(call);
+    set("GMS_SIM_FAULTS", std::string(call) + "=kill");
+    start();
+    ::unsetenv("GMS_SIM_FAULTS");
+    EXPECT_THROW(
+        {
+          RpcClient writer = RpcClient::connect(socket_, soon());
+          writer.shake_hands(LockType::kRw, soon());
+          for (int i = 0; i < 3; ++i) writer.allocate(kGranule, "t");
+          writer.commit();
+        },
+        base::Error);
+    EXPECT_EQ(state().state, "EMPTY");
+    EXPECT_EQ(free_memory(), all_);
+    expect_all_given_back();
+  }
+}
+
+TEST_F(Crash, AtAnyMomentUnderLoad) {
+  std::mt19937 random(20261121);
+  for (int round = 0; round < 12; ++round) {
+    start();
+    const std::string hash = publish(4);
+    std::vector<os::Child> readers;
+    for (int i = 0; i < 3; ++i) {
+      readers.push_back(os::fork_child([&] {
+        for (;;) {
+          try {
+            RpcClient reader = RpcClient::connect(socket_, soon());
+            if (!reader.shake_hands(LockType::kRo, soon()).grant) continue;
+            if (reader.layout_hash() != hash) return 1;
+            if (reader.export_from(reader.list_allocations(), 0).size() != 4) return 2;
+            if (reader.fetch_metadata().size() != 4) return 3;
+          } catch (const base::Error& error) {
+            // Killed in the middle of an answer; anything else is a finding.
+            if (error.status() != base::ExitStatus::kUnavailable) return 4;
+          }
+        }
+      }));
+    }
+    for (int crash = 0; crash < 3; ++crash) {
+      const std::chrono::microseconds pause(random() % 3000);
+      ::usleep(static_cast<useconds_t>(pause.count()));
+      kill_server();
+      EXPECT_EQ(state().memory_layout_hash, hash);
+    }
+    for (const os::Child& reader : readers) {
+      reader.signal(SIGKILL);
+      EXPECT_EQ(reader.wait(soon()), 137);
+    }
+    expect_all_given_back();
+  }
+}
+
+}  // namespace
+}  // namespace fo::gms

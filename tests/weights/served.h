@@ -1,0 +1,81 @@
+// A gms-serve on a simulated GPU of its own, for the tests of loading and saving.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/sim_folder.h"
+#include "gms/gms_process.h"
+#include "gms/memory_manager.h"
+#include "support.h"
+
+namespace fo::weights {
+
+class Served : public testing::Test {
+ protected:
+  Served() { gpu_.set("GMS_SIM_VRAM", "64MiB"); }
+
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"--socket-path", socket_, "--driver", "sim"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    server_ = std::make_unique<gms::GmsProcess>(arguments);
+    ASSERT_TRUE(server_->is_ready());
+  }
+
+  // The driver is opened once for each test: until then settings may be made.
+  const std::shared_ptr<const cuda::Driver>& driver() {
+    if (!driver_) driver_ = cuda::Driver::open("sim");
+    return driver_;
+  }
+  cuda::DeviceInfo device() { return cuda::device_info(*driver(), base::DeviceOrdinal(0)); }
+
+  gms::GetRuntimeStateResponse state() const {
+    return gms::RpcClient::connect(socket_, gms::soon()).runtime_state();
+  }
+  void expect_nothing_published() const {
+    EXPECT_FALSE(state().committed);
+    EXPECT_EQ(state().memory_layout_hash, "");
+  }
+  // Whether the condition comes true in time.
+  template <typename Condition>
+  static bool until(Condition condition) {
+    for (const auto deadline = gms::soon(); !deadline.expired();) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  // A first byte that no part begins with, in every allocation of the device.
+  void corrupt() {
+    for (const auto& entry : std::filesystem::directory_iterator(gpu_.device(0))) {
+      if (entry.path().filename() == "book") continue;
+      const base::UniqueFd file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
+      EXPECT_EQ(::pwrite(file.get(), "!", 1, 0), 1);
+    }
+  }
+
+  cuda::SimFolder gpu_;
+  TempDir dir_;
+  std::string socket_ = gpu_.dir() / "gms.sock";
+  std::unique_ptr<gms::GmsProcess> server_;
+  std::shared_ptr<const cuda::Driver> driver_;
+};
+
+inline std::vector<Part> some_parts() {
+  return {make_part("model.embed", "BF16", "[512, 1000]", 1'024'000, 1),
+          make_part("model.empty", "F32", "[0, 7]", 0, 2),
+          make_part("model.norm", "F32", "[33]", 132, 3),
+          make_part("model.scale", "F16", "[]", 2, 4),
+          make_part("model.mask", "BOOL", "[3, 5, 7]", 105, 5),
+          make_part("lm_head", "F8_E4M3", "[1000, 9001]", 9'001'000, 6)};
+}
+
+}  // namespace fo::weights

@@ -1,0 +1,391 @@
+#include "weights/snapshot_manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "gms/protocol.h"
+#include "support.h"
+#include "weights/base64.h"
+
+namespace fo::weights {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kHash(64, 'a');
+
+SnapshotManifest two_allocations() {
+  return {kHash,
+          {{"one", 100, 4096, "weights", "shards/shard_0000.bin", 0},
+           {"two", 8192, 8192, "kv", "shards/shard_0000.bin", 4096}}};
+}
+
+SnapshotManifest manifest_of(const std::string& text) { return parse_manifest(text, "m.json"); }
+
+// A manifest of one allocation, some of its fields replaced ("" takes one away).
+std::string manifest_with(const std::map<std::string, std::string>& changes) {
+  std::map<std::string, std::string> fields{{"allocation_id", R"("id")"},
+                                            {"size", "5"},
+                                            {"aligned_size", "8"},
+                                            {"tag", R"("t")"},
+                                            {"tensor_file", R"("shards/a.bin")"},
+                                            {"tensor_offset", "0"}};
+  for (const auto& [name, value] : changes) fields[name] = value;
+  std::string text;
+  for (const auto& [name, value] : fields) {
+    if (!value.empty()) text += (text.empty() ? "\"" : ", \"") + name + "\": " + value;
+  }
+  return R"({"layout_hash": ")" + kHash + R"(", "allocations": [{)" + text + "}]}";
+}
+
+void expect_refused(const std::string& text, const std::string& reason) {
+  const Error error = error_of([&] { manifest_of(text); });
+  EXPECT_EQ(error.status(), ExitStatus::kBadData) << text.substr(0, 500);
+  EXPECT_THAT(error.what(), StartsWith("read 'm.json': " + reason)) << text.substr(0, 500);
+}
+
+// Nothing but Error(kBadData) may come out of a changed text.
+void expect_no_surprise(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kBadData) << error.what();
+  }
+}
+
+TEST(SnapshotManifest, ComesBackAsItWasWritten) {
+  const SnapshotManifest manifest = two_allocations();
+  const std::string text = format_manifest(manifest, 1.5, 3);
+  const SnapshotManifest again = manifest_of(text);
+  EXPECT_EQ(again.layout_hash, kHash);
+  EXPECT_EQ(again.allocations, manifest.allocations);
+  EXPECT_THAT(text, HasSubstr("\"version\": \"1.0\",\n  \"timestamp\": 1.500000,\n"));
+  EXPECT_THAT(text, HasSubstr("\"device\": 3,\n"));
+  // Dynamo's reader takes these keys and no others.
+  EXPECT_THAT(text, HasSubstr(R"({"allocation_id": "one", "size": 100, "aligned_size": 4096, )"
+                              R"("tag": "weights", "tensor_file": "shards/shard_0000.bin", )"
+                              R"("tensor_offset": 0})"));
+}
+
+TEST(SnapshotManifest, PacksShardsOfAtMost4GiBUnlessOneAllocationIsLarger) {
+  constexpr base::ByteCount kGiB = base::kGiB;
+  SnapshotManifest manifest{kHash, {}};
+  for (const base::ByteCount size :
+       {2 * kGiB, 2 * kGiB, kGiB, 5 * kGiB, 9 * kGiB, kGiB, 3 * kGiB}) {
+    manifest.allocations.push_back(
+        {std::to_string(manifest.allocations.size()), size, size, "", "", 0});
+  }
+  place_in_shards(manifest);
+  std::vector<std::pair<std::string, base::ByteCount>> places;
+  for (const SnapshotAllocation& one : manifest.allocations) {
+    places.emplace_back(one.tensor_file, one.tensor_offset);
+  }
+  using testing::Pair;
+  EXPECT_THAT(places,
+              ElementsAre(Pair("shards/shard_0000.bin", 0), Pair("shards/shard_0000.bin", 2 * kGiB),
+                          Pair("shards/shard_0001.bin", 0), Pair("shards/shard_0002.bin", 0),
+                          Pair("shards/shard_0003.bin", 0), Pair("shards/shard_0004.bin", 0),
+                          Pair("shards/shard_0004.bin", kGiB)));
+  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, 0)));
+}
+
+TEST(SnapshotManifest, MayListNothing) {
+  EXPECT_TRUE(manifest_of(format_manifest({kHash, {}}, 0, 0)).allocations.empty());
+}
+
+TEST(SnapshotManifest, PassesOverWhatItDoesNotKnow) {
+  const SnapshotManifest manifest = manifest_of(
+      R"({"use_gds": false, "more": {"allocations": [1], "layout_hash": 7, "deep": [[{"size": -1}]]},)"
+      R"("device": null, "allocations": [{"allocation_id": "a", "size": 1, "aligned_size": 2,)"
+      R"("extra": {"size": [9], "tag": 1}, "tag": "", "tensor_file": "x.bin", "layout_slot": -7.5}],)"
+      R"("timestamp": 1e9, "layout_hash": ")" +
+      kHash + R"("})");
+  ASSERT_EQ(manifest.allocations.size(), 1u);
+  EXPECT_EQ(manifest.allocations[0], (SnapshotAllocation{"a", 1, 2, "", "x.bin", 0}));
+}
+
+TEST(SnapshotManifest, WithoutAnOffsetBeginsAtTheFilesBeginning) {
+  EXPECT_EQ(manifest_of(manifest_with({{"tensor_offset", ""}})).allocations[0].tensor_offset, 0u);
+}
+
+TEST(SnapshotManifest, RefusesAllocationsThatCantBe) {
+  const std::string long_text = '"' + std::string(kMaxSnapshotName + 1, 'x') + '"';
+  const std::pair<std::map<std::string, std::string>, std::string> cases[] = {
+      {{{"size", ""}}, "no allocation_id, size"},
+      {{{"tag", ""}}, "no allocation_id, size"},
+      {{{"tensor_file", ""}}, "no allocation_id, size"},
+      {{{"allocation_id", R"("")"}}, "its allocation_id is empty"},
+      {{{"allocation_id", "7"}}, "its allocation_id is no text"},
+      {{{"allocation_id", long_text}}, "its allocation_id is too long"},
+      {{{"tag", "null"}}, "its tag is no text"},
+      {{{"tag", long_text}}, "its tag is too long"},
+      {{{"size", "0"}}, "its size is 0"},
+      {{{"size", "-5"}}, "its size is no size"},
+      {{{"size", "5.0"}}, "its size is no size"},
+      {{{"size", R"("5")"}}, "its size is no size"},
+      {{{"size", "[5]"}}, "its size is no size"},
+      {{{"size", "9"}}, "larger than its aligned_size"},
+      {{{"size", "9223372036854775808"}}, "its size is no size"},
+      {{{"size", "5, \"size\": 5"}}, "size is there twice"},
+      {{{"aligned_size", "99999999999999999999"}}, "its aligned_size is no size"},
+      {{{"tensor_offset", "-1"}}, "its tensor_offset is no size"},
+      {{{"tensor_offset", "9223372036854775800"}}, "too large"},
+      {{{"tensor_file", R"("")"}}, "its tensor_file '' is not a plain path"},
+      {{{"tensor_file", long_text}}, "its tensor_file is too long"},
+      {{{"tensor_file", R"("a\u0000b")"}}, "its tensor_file"},
+  };
+  for (const auto& [changes, reason] : cases) {
+    expect_refused(manifest_with(changes), "allocation 0: " + reason);
+  }
+}
+
+TEST(SnapshotManifest, RefusesFilesOutsideItsFolder) {
+  for (const char* path : {"/etc/passwd", "..", "../x", "shards/../../x", "shards/..", ".", "./x",
+                           "shards//x", "shards/", "/"}) {
+    expect_refused(manifest_with({{"tensor_file", '"' + std::string(path) + '"'}}),
+                   "allocation 0: its tensor_file '" + std::string(path) + "' is not a plain path");
+  }
+  for (const char* path : {"x", "...", "a/..b/c", "shards/x..bin"}) {
+    EXPECT_NO_THROW(manifest_of(manifest_with({{"tensor_file", '"' + std::string(path) + '"'}})));
+  }
+}
+
+TEST(SnapshotManifest, RefusesBytesThatBelongToTwoAllocations) {
+  SnapshotManifest manifest = two_allocations();
+  manifest.allocations[1].tensor_offset = 4095;
+  expect_refused(format_manifest(manifest, 0, 0),
+                 "allocation 1: its bytes overlap those of allocation 0");
+  manifest.allocations[1].tensor_offset = 0;
+  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: its bytes overlap");
+  manifest.allocations[1].tensor_file = "shards/shard_0001.bin";
+  EXPECT_NO_THROW(manifest_of(format_manifest(manifest, 0, 0)));
+}
+
+TEST(SnapshotManifest, RefusesOneIdForTwoAllocations) {
+  SnapshotManifest manifest = two_allocations();
+  manifest.allocations[1].allocation_id = "one";
+  expect_refused(format_manifest(manifest, 0, 0),
+                 "allocation 1: its allocation_id is that of another");
+}
+
+TEST(SnapshotManifest, RefusesMoreBytesThanCanBeCounted) {
+  SnapshotManifest manifest = two_allocations();
+  manifest.allocations[0].aligned_size = 1ull << 62;
+  manifest.allocations[1].aligned_size = 1ull << 62;
+  manifest.allocations[1].tensor_file = "other";
+  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: too large");
+}
+
+TEST(SnapshotManifest, RefusesMoreAllocationsThanADeviceHas) {
+  std::string text = R"({"allocations": [)";
+  for (std::size_t i = 0; i <= kMaxSnapshotAllocations; ++i) {
+    const std::string number = std::to_string(i);
+    text += (i == 0 ? "" : ",") + (R"({"allocation_id":")" + number) +
+            R"(","size":1,"aligned_size":1,"tag":"","tensor_file":"f","tensor_offset":)" + number +
+            "}";
+  }
+  expect_refused(text + "]}", "too many allocations");
+}
+
+TEST(SnapshotManifest, RefusesOtherShapesOfJson) {
+  const std::string hash = R"("layout_hash": ")" + kHash + '"';
+  for (const auto& [text, reason] : {std::pair<std::string, std::string>{"", "not JSON at byte 1"},
+                                     {"[]", "not a JSON object"},
+                                     {"7", "not a JSON object"},
+                                     {"{}", "no layout_hash"},
+                                     {"{" + hash + "}", "no allocations"},
+                                     {R"({"allocations": []})", "no layout_hash"},
+                                     {R"({"allocations": {}})", "allocations are no list"},
+                                     {R"({"allocations": 1})", "allocations are no list"},
+                                     {R"({"allocations": [], "allocations": []})", "allocations a"},
+                                     {R"({"allocations": [[]]})", "allocation 0: not an object"},
+                                     {R"({"allocations": [1]})", "allocation 0: not an object"},
+                                     {R"({"layout_hash": 5})", "its layout_hash is none"},
+                                     {R"({"layout_hash": "abc"})", "its layout_hash is none"},
+                                     {"{" + hash + ", " + hash + "}", "layout_hash is there twice"},
+                                     {R"({"version": "2.0"})", "of version '2.0', not 1.0"},
+                                     {R"({"version": 1.0})", "of version unknown, not 1.0"},
+                                     {"{" + hash + R"(, "allocations": []} x)", "not JSON at byte"},
+                                     {std::string("{\0}", 3), "not JSON at byte 2"}}) {
+    expect_refused(text, reason);
+  }
+}
+
+TEST(SnapshotManifest, IsRefusedAtEveryTruncation) {
+  const std::string text = format_manifest(two_allocations(), 1, 0);
+  const std::size_t end = text.find_last_of('}');
+  for (std::size_t size = 0; size <= end; ++size) {
+    const Error error = error_of([&] { manifest_of(text.substr(0, size)); });
+    EXPECT_EQ(error.status(), ExitStatus::kBadData) << size;
+  }
+}
+
+TEST(SnapshotManifest, SurvivesEveryChangedByte) {
+  const std::string good = format_manifest(two_allocations(), 1, 0);
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const char byte : {'\0', '"', '9', '-', '{', ']', '\\', '\xff'}) {
+      std::string text = good;
+      text[at] = byte;
+      expect_no_surprise([&] { manifest_of(text); });
+    }
+  }
+}
+
+TEST(SnapshotManifest, NestingCostsNoStack) {
+  std::string text(3'000'000, '[');
+  expect_refused(R"({"x": )" + text, "not JSON at byte");
+  expect_refused(R"({"allocations": )" + text, "allocation 0: not an object");
+}
+
+gms::Metadata some_metadata() {
+  return {{"layer \"0\"", {"one", 4095, R"({"dtype": "torch.bfloat16"})"}},
+          {"leer", {"two", 0, ""}},
+          {"umläut", {"two", 17, std::string("\0\xff", 2)}}};
+}
+
+gms::Metadata metadata_of(const std::string& text) {
+  return parse_snapshot_metadata(text, two_allocations(), "d.json");
+}
+
+void expect_metadata_refused(const std::string& text, const std::string& reason) {
+  const Error error = error_of([&] { metadata_of(text); });
+  EXPECT_EQ(error.status(), ExitStatus::kBadData) << text.substr(0, 500);
+  EXPECT_THAT(error.what(), StartsWith("read 'd.json': " + reason)) << text.substr(0, 500);
+}
+
+TEST(SnapshotMetadata, ComesBackAsItWasWritten) {
+  EXPECT_EQ(metadata_of(format_snapshot_metadata(some_metadata())), some_metadata());
+  EXPECT_EQ(metadata_of(format_snapshot_metadata({})), gms::Metadata());
+}
+
+TEST(SnapshotMetadata, TakesAnySpellingAndPassesOverUnknownKeys) {
+  const gms::Metadata found = metadata_of(
+      R"({"uml\u00e4ut":{"more":{"value":1},"value":"AP8=","offset_bytes":17,"allocation_id":"two"}})");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(*found.begin(), *some_metadata().rbegin());
+}
+
+TEST(SnapshotMetadata, RefusesEntriesThatCantBe) {
+  const auto entry = [](const std::string& inner) { return R"({"k": {)" + inner + "}}"; };
+  for (const auto& [text, reason] :
+       {std::pair<std::string, std::string>{"[]", "not a JSON object"},
+        {R"({"k": 1})", "key 'k': not an object"},
+        {R"({"k": []})", "key 'k': not an object"},
+        {entry(""), "key 'k': no allocation_id"},
+        {entry(R"("allocation_id": "one", "offset_bytes": 0)"), "key 'k': no allocation_id"},
+        {entry(R"("allocation_id": "x", "offset_bytes": 0, "value": "")"),
+         "key 'k': the manifest has no such allocation"},
+        {entry(R"("allocation_id": 1)"), "key 'k': its allocation_id is of another type"},
+        {entry(R"("allocation_id": "one", "offset_bytes": 4096, "value": "")"),
+         "key 'k': its offset_bytes is past the allocation"},
+        {entry(R"("offset_bytes": -1)"), "key 'k': its offset_bytes is of another type"},
+        {entry(R"("offset_bytes": 0, "offset_bytes": 0)"), "key 'k': offset_bytes is there twice"},
+        {entry(R"("value": "Zg")"), "key 'k': its value is not base64"},
+        {entry(R"("value": null)"), "key 'k': its value is of another type"},
+        {R"({"k": {"allocation_id": "one", "offset_bytes": 0, "value": ""},)"
+         R"("k": {"allocation_id": "one", "offset_bytes": 0, "value": ""}})",
+         "key 'k': it is there twice"}}) {
+    expect_metadata_refused(text, reason);
+  }
+}
+
+TEST(SnapshotMetadata, RefusesAValueThatNoServerWouldTake) {
+  gms::Metadata metadata{{"k", {"one", 0, std::string(gms::kMaxMetadataValue, 'x')}}};
+  EXPECT_EQ(metadata_of(format_snapshot_metadata(metadata)), metadata);
+  metadata["k"].value += 'x';
+  expect_metadata_refused(format_snapshot_metadata(metadata), "key 'k': its value is too large");
+}
+
+TEST(SnapshotMetadata, IsRefusedAtEveryTruncation) {
+  const std::string text = format_snapshot_metadata(some_metadata());
+  const std::size_t end = text.find_last_of('}');
+  for (std::size_t size = 0; size <= end; ++size) {
+    const Error error = error_of([&] { metadata_of(text.substr(0, size)); });
+    EXPECT_EQ(error.status(), ExitStatus::kBadData) << size;
+  }
+}
+
+TEST(SnapshotMetadata, SurvivesEveryChangedByte) {
+  const std::string good = format_snapshot_metadata(some_metadata());
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const char byte : {'\0', '"', '9', '=', '{', ']', '\\', '\xff'}) {
+      std::string text = good;
+      text[at] = byte;
+      expect_no_surprise([&] { metadata_of(text); });
+    }
+  }
+}
+
+TEST(SnapshotMetadata, WhatIsNotUtf8CannotBeSaved) {
+  const Error error = error_of([] { format_snapshot_metadata({{"\xff", {"one", 0, ""}}}); });
+  EXPECT_EQ(error.status(), ExitStatus::kBadData);
+  EXPECT_THAT(error.what(), HasSubstr("it is not UTF-8"));
+}
+
+TEST(SnapshotChecksums, ComeBackAsTheyWereWritten) {
+  const std::map<std::string, std::string> sums{{"manifest.json", kHash},
+                                                {"shards/shard_0000.bin", std::string(64, '0')}};
+  const std::string text = format_checksums(sums);
+  EXPECT_EQ(text, kHash + "  manifest.json\n" + std::string(64, '0') + "  shards/shard_0000.bin\n");
+  EXPECT_EQ(parse_checksums(text, "c"), sums);
+  EXPECT_EQ(parse_checksums(kHash + " *a\n", "c").at("a"), kHash);
+  EXPECT_TRUE(parse_checksums("", "c").empty());
+}
+
+TEST(SnapshotChecksums, RefuseEveryOtherLine) {
+  for (const std::string& text :
+       {kHash + "  a", kHash + "\n", kHash + "  \n", kHash + " a\n", kHash + " -a\n",
+        kHash.substr(1) + "  a\n", "a" + kHash + "  a\n", std::string(64, 'A') + "  a\n",
+        "\\" + kHash + "  a\n", kHash + "  a\n\n", kHash + "  ../a\n", kHash + "  /a\n",
+        kHash + "  a\n" + kHash + "  a\n"}) {
+    const Error error = error_of([&] { parse_checksums(text, "c"); });
+    EXPECT_EQ(error.status(), ExitStatus::kBadData) << text;
+    EXPECT_THAT(error.what(), StartsWith("read 'c': ")) << text;
+  }
+}
+
+TEST(SnapshotChecksums, AreRefusedAtEveryTruncationWithinALine) {
+  const std::string line = kHash + "  a\n";
+  for (std::size_t size = 1; size < line.size(); ++size) {
+    EXPECT_EQ(error_of([&] { parse_checksums(line + line.substr(0, size), "c"); }).status(),
+              ExitStatus::kBadData);
+  }
+}
+
+// Random edits of all three, so that no combination of them is a surprise either.
+TEST(SnapshotFiles, SurviveRandomEdits) {
+  std::mt19937 random(7);
+  const std::string texts[] = {format_manifest(two_allocations(), 1, 0),
+                               format_snapshot_metadata(some_metadata()),
+                               kHash + "  manifest.json\n" + kHash + "  shards/shard_0000.bin\n"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = texts[round % 3];
+    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0 && !text.empty(); --edits) {
+      const std::size_t at = random() % text.size();
+      const std::size_t size = random() % 9;
+      switch (random() % 3) {
+        case 0:
+          text.erase(at, size);
+          break;
+        case 1:
+          text.insert(at, text.substr(random() % text.size(), size));
+          break;
+        default:
+          text[at] = static_cast<char>(random());
+      }
+    }
+    expect_no_surprise([&] { manifest_of(text); });
+    expect_no_surprise([&] { metadata_of(text); });
+    expect_no_surprise([&] { parse_checksums(text, "c"); });
+  }
+}
+
+}  // namespace
+}  // namespace fo::weights
