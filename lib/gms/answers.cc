@@ -80,7 +80,8 @@ Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
       from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
   for (; in_prefix(metadata, at, wanted.prefix); ++at) {
     size += at->first.size() + at->second.value.size();
-    if (size > kMetadataPage && !page.entries.empty()) break;
+    // Not after the empty key: who asks on after that begins anew.
+    if (size > kMetadataPage && !page.entries.empty() && !page.entries.back().key.empty()) break;
     page.entries.push_back(to_record(at->first, at->second));
   }
   page.more = in_prefix(metadata, at, wanted.prefix);
