@@ -11,8 +11,9 @@
 // Of a real device no more is to be seen than who has its device files open or mapped, not how much
 // memory that means.
 //
-// What is not to be seen at all: descriptors in flight, in a socket that nobody has read; and
-// processes of other pid namespaces or users, which are counted where that can be done.
+// What is not to be seen at all: descriptors in flight, in a socket that nobody has read; what a
+// process still holds while it ends; and processes of other pid namespaces or users, which are
+// counted where that can be done.
 #pragma once
 
 #include <sys/types.h>
