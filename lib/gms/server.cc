@@ -244,8 +244,10 @@ class Server {
       if (!body) co_return;
       const auto start = Clock::now();
       Request request = decode_request(*body);
-      const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
-      if (!has_room) co_return;
+      if (has_long_answer(request)) {
+        const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
+        if (!has_room) co_return;
+      }
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
