@@ -47,7 +47,10 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 @test "bad command lines are usage errors, before anything is asked of anybody" {
   for args in "" "m m" "m --unknown" "m --role writer" "m --role rw_data_or_rw" "m --slab x" "m --timeout 5" \
-    "m --copy-threads 0" "m --copy-threads x" "m --ring -1" "m --device -1" "m --socket s --tag t"; do
+    "m --copy-threads 0" "m --copy-threads x" "m --ring -1" "m --device -1" "m --socket s --tag t" \
+    "m --snapshot d" "m --no-verify" "--snapshot d --slab 1MiB" "--snapshot d --pin-content" "--snapshot" \
+    "--unpublish m" "--unpublish --snapshot d" "--unpublish --role rw" "--unpublish --verify" \
+    "--unpublish --ring 1MiB" "--unpublish --copy-threads 2"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-load $args
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
@@ -130,7 +133,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   GMS_SIM_FAULTS=cuMemMap:2=hang start_bg writer gms-load --socket "$SOCKET" --slab 64KiB "$T/m"
   writer=$BG_PID
-  wait_for "state | grep -q '\"allocation_count\": *2'"
+  wait_for "state | grep -q '\"allocation_count\": *3'"
   start_bg reader gms-load --socket "$SOCKET" --role ro "$T/m"
   reader=$BG_PID
   kill -KILL "$writer"
@@ -182,6 +185,73 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [ "${hash[m]}" = "${hash[n]}" ]
   [ "${hash[m--pin-content]}" != "${hash[n--pin-content]}" ]
   [ "${hash[m--pin-content]}" != "${hash[m]}" ]
+}
+
+# --- snapshots, and dropping ----------------------------------------------------------------------
+
+@test "a snapshot brings the layout hash back, and its checksums are checked" {
+  make_model "$T/m"
+  serve
+  run -0 gload "$T/m"
+  layout=${output##* }
+  gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
+  run -0 --separate-stderr gload --snapshot "$T/snap"
+  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocations, "*", layout $layout" ]]
+  run -0 --separate-stderr gload --role rw --snapshot "$T/snap" --verify
+  [[ $output == "published 3 tensors, 4 MiB in 1 allocations, "*", layout $layout" ]]
+  [ -z "$stderr" ]
+  printf '\xff' | dd of="$T/snap/shards/shard_0000.bin" bs=1 seek=2000000 conv=notrunc status=none
+  run -65 --separate-stderr gload --role rw --snapshot "$T/snap"
+  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 is not that in checksums.sha256" ]
+  expect_nothing_published
+  run -0 gload --role rw --snapshot "$T/snap" --no-verify
+  [[ $output == *"layout $layout" ]]
+  rm "$T/snap/checksums.sha256"
+  run -0 --separate-stderr gload --role rw --snapshot "$T/snap"
+  [ "$stderr" = "gms-load: warning: snapshot '$T/snap': no checksums.sha256, its bytes are not verified" ]
+}
+
+@test "a snapshot that is refused leaves what is published" {
+  make_model "$T/m"
+  serve
+  run -0 gload "$T/m"
+  gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
+  cp -r "$T/snap" "$T/good"
+  # kept STATUS REASON
+  kept() {
+    run "-$1" --separate-stderr gload --role rw --snapshot "$T/snap"
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    [[ $stderr == "gms-load: error: "*"$2"* ]]
+    state | grep -q '"committed": *true'
+    rm -rf "$T/snap"
+    cp -r "$T/good" "$T/snap"
+  }
+  rm "$T/snap/manifest.json"
+  kept 66 "no manifest.json in it: it is not complete"
+  rm "$T/snap/shards/shard_0000.bin"
+  kept 66 "shard_0000.bin': No such file or directory"
+  truncate -s -1 "$T/snap/shards/shard_0000.bin"
+  kept 65 "shard_0000.bin': 4194303 bytes, which are not the 4194304 of its allocations"
+  echo >>"$T/snap/gms_metadata.json"
+  kept 65 "gms_metadata.json': its SHA-256 is not that in checksums.sha256"
+  GMS_SIM_GRANULARITY=64KiB kept 65 "a device of another granularity"
+  GMS_SIM_VRAM=2MiB kept 75 "4 MiB do not fit device 0, which has 2 MiB in all"
+}
+
+@test "--unpublish drops what is published, waits for readers, and needs no driver with --socket" {
+  make_model "$T/m"
+  serve
+  run -0 gload "$T/m"
+  layout=${output##* }
+  GMS_DRIVER=/nonexistent run -0 --separate-stderr gload --unpublish --json
+  [ "$output" = "{\"allocations\": 1, \"memory_layout_hash\": \"$layout\"}" ]
+  expect_nothing_published
+  run -0 gload --unpublish
+  [ "$output" = "nothing was published" ]
+  run -69 --separate-stderr gms-load --socket "$T/absent" --unpublish
+  run -0 gload "$T/m"
+  run -0 gload --unpublish --timeout 20s
+  [ "$output" = "unpublished 1 allocations, layout $layout" ]
 }
 
 # --- what is refused ------------------------------------------------------------------------------

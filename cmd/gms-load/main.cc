@@ -72,7 +72,7 @@ ExitStatus load(gms_load::Options& options) {
 int main(int argc, char** argv) {
   gms_load::Options options;
   const cli::Tool tool{.name = "gms-load",
-                       .summary = "Publish a model's weights into a GMS, or import what is there.",
+                       .summary = "Publish weights into a GMS, import what is there, or drop it.",
                        .version = FO_VERSION};
   return cli::run(
       argc, argv, tool, options.common, [&](CLI::App& app) { gms_load::declare(app, options); },

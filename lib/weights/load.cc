@@ -38,6 +38,7 @@ using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kTag = "weights";
+constexpr ByteCount kBatch = 256 * base::kMiB;
 
 // What the device is asked to give back, and what is done with it.
 struct ReadBack {
@@ -220,10 +221,19 @@ class Loading {
     });
   }
 
+  // A batch at a time, so that there is soon something to fill.
   void allocate_to(std::size_t last) {
     while (manager_.allocations().size() <= last) {
-      const AllocationPlan& next = allocations_[manager_.allocations().size()];
-      manager_.allocate(next.size, next.tag);
+      const std::size_t first = manager_.allocations().size();
+      std::vector<ByteCount> sizes;
+      ByteCount sum = 0;
+      for (std::size_t i = first; i < allocations_.size(); ++i) {
+        const AllocationPlan& next = allocations_[i];
+        sum += next.size;
+        if (!sizes.empty() && (sum > kBatch || next.tag != allocations_[first].tag)) break;
+        sizes.push_back(next.size);
+      }
+      manager_.allocate_many(sizes, allocations_[first].tag);
       show_progress();
     }
   }
@@ -321,7 +331,6 @@ class Loading {
       layout.add(made.allocation_id, made.size, made.aligned_size, made.tag);
     }
     for (const auto& [key, entry] : metadata) {
-      manager_.rpc().put_metadata(key, entry.allocation_id, entry.offset_bytes, entry.value);
       layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
                  entry.value);
     }
@@ -331,6 +340,7 @@ class Loading {
       throw Error(ExitStatus::kBadData, "load " + quoted(name_) + ": it would be layout " + hash +
                                             ", and was " + snapshot_->manifest.layout_hash);
     }
+    manager_.rpc().put_metadata_many(metadata);
     return hash;
   }
 

@@ -1,0 +1,176 @@
+#!/usr/bin/env bats
+# gms-save: what its page promises.
+
+load test_helper
+
+setup() {
+  fo_setup
+  export GMS_SIM_VRAM=64MiB
+  SOCKET=$T/gms.sock
+  SNAP=$T/snap
+}
+
+teardown() {
+  if [ -n "${MOUNTED:-}" ]; then umount -l "$MOUNTED"; fi
+  fo_teardown
+}
+
+# serve: a server on $SOCKET that has a model of 3 MB published; its hash is in $HASH.
+serve() {
+  start_bg serve gms-serve --socket-path "$SOCKET"
+  wait_for "[ -S $SOCKET ]"
+  local header='{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]},"b":{"dtype":"F32","shape":[5],"data_offsets":[3000000,3000020]}}'
+  # shellcheck disable=SC2059
+  printf "\\x$(printf %02x ${#header})\0\0\0\0\0\0\0%s" "$header" >"$T/m"
+  seq 1 3000020 | head -c 3000020 >>"$T/m"
+  gms-load --socket "$SOCKET" --role rw "$T/m" >"$T/loaded" 3>&-
+  HASH=$(sed 's/.* //' "$T/loaded")
+}
+
+gsave() { gms-save --socket "$SOCKET" "$@" 3>&-; }
+
+# What is there of the snapshot: its own name, and those of unfinished ones.
+names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors, before anything is asked of anybody" {
+  for args in "" "d d" "d --unknown" "d --timeout 5" "d --copy-threads 0" "d --ring -1" "d --device -1" \
+    "d --socket s --tag t"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr gms-save $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "gms-save: error: "* ]]
+  done
+}
+
+@test "a server that is not there is 69, a lock that is not granted in time 75" {
+  run -69 --separate-stderr gsave "$SNAP"
+  [[ $stderr == "gms-save: error: "*"'$SOCKET'"* ]]
+  start_bg serve gms-serve --socket-path "$SOCKET"
+  wait_for "[ -S $SOCKET ]"
+  run -75 --separate-stderr gsave --timeout 20ms "$SNAP"
+  [ "$stderr" = "gms-save: error: get the lock ro of '$SOCKET': timed out" ]
+  [ -z "$(names)" ]
+}
+
+# --- saving ---------------------------------------------------------------------------------------
+
+@test "what is saved is what sha256sum -c and gms-load take, under the same layout hash" {
+  serve
+  run -0 --separate-stderr gsave --json "$SNAP"
+  [ -z "$stderr" ]
+  [[ $output =~ ^'{"bytes": 4194304, "seconds": '[0-9]+\.[0-9]+', "tensors": 2, "allocations": 1, "shards": 1, "memory_layout_hash": "'$HASH'"}'$ ]]
+  [ "$(names)" = snap ]
+  (cd "$SNAP" && sha256sum -c --strict --quiet checksums.sha256)
+  run -0 bash -c "cd '$SNAP' && find . -type f | sort"
+  [ "$output" = "./checksums.sha256
+./gms_metadata.json
+./manifest.json
+./shards/shard_0000.bin" ]
+  head -c 3000000 "$SNAP/shards/shard_0000.bin" | cmp - <(seq 1 3000020 | head -c 3000000)
+  run -0 gms-load --socket "$SOCKET" --unpublish 3>&-
+  run -0 gms-load --socket "$SOCKET" --snapshot "$SNAP" 3>&-
+  [[ $output == "published 2 tensors, 4 MiB in 1 allocations, in "*", layout $HASH" ]]
+}
+
+@test "a snapshot that is there is replaced only where told to" {
+  serve
+  run -0 gsave "$SNAP"
+  [[ $output == "saved 2 tensors, 4 MiB in 1 allocations and 1 shards, in "*" s ("*"/s), layout $HASH" ]]
+  run -73 --separate-stderr gsave "$SNAP"
+  [ "$stderr" = "gms-save: error: save to '$SNAP': it is there already" ]
+  run -0 gsave --replace "$SNAP"
+  echo mine >"$SNAP/notes"
+  run -73 --separate-stderr gsave --replace "$SNAP"
+  [ "$stderr" = "gms-save: error: save to '$SNAP': 'notes' in it is no part of a snapshot" ]
+  [ "$(cat "$SNAP/notes")" = mine ]
+  run -73 --separate-stderr gsave "$T/absent/snap"
+  [ "${#stderr_lines[@]}" -eq 1 ]
+  [ "$(names)" = snap ]
+}
+
+@test "a folder that may not be written to is 77" {
+  if [ "$(id -u)" -eq 0 ]; then skip "root may write anywhere"; fi
+  serve
+  mkdir -m 500 "$T/locked"
+  run -77 --separate-stderr gsave "$T/locked/snap"
+}
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+@test "a file size limit is a write that failed, and leaves nothing" {
+  serve
+  run -74 --separate-stderr bash -c "ulimit -f 1024; gms-save --socket '$SOCKET' '$SNAP' 3>&-"
+  [[ $stderr == "gms-save: error: write '$SNAP.partial-"*"/shards/shard_0000.bin': File too large" ]]
+  [ -z "$(names)" ]
+}
+
+@test "a full disk is found before anything is copied, and leaves nothing" {
+  serve
+  mkdir "$T/small"
+  mount -t tmpfs -o size=2m none "$T/small" 2>/dev/null || skip_because mount "no right to mount"
+  MOUNTED=$T/small
+  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill run -74 --separate-stderr gsave --ring 1MiB "$T/small/snap"
+  [[ $stderr == "gms-save: error: write '$T/small/snap.partial-"*"': No space left on device" ]]
+  [ -z "$(ls "$T/small")" ]
+}
+
+@test "a mount point is refused in one line" {
+  serve
+  mkdir "$T/small"
+  mount -t tmpfs -o size=8m none "$T/small" 2>/dev/null || skip_because mount "no right to mount"
+  MOUNTED=$T/small
+  run -73 --separate-stderr gsave "$T/small"
+  [ "$stderr" = "gms-save: error: save to '$T/small': Device or resource busy" ]
+}
+
+@test "a save killed with SIGKILL leaves no snapshot, and the next one cleans up after it" {
+  serve
+  GMS_SIM_FAULTS=cuMemcpyDtoH:2=kill run -137 gsave --ring 1MiB "$SNAP"
+  [ ! -e "$SNAP" ]
+  [[ $(names) == snap.partial-* ]]
+  run -0 gsave "$SNAP"
+  [ "$(names)" = snap ]
+}
+
+@test "SIGTERM in mid save leaves nothing" {
+  serve
+  GMS_SIM_LATENCY=cuMemcpyDtoH=50ms start_bg save gms-save --socket "$SOCKET" --ring 128KiB \
+    --copy-threads 1 "$SNAP"
+  saver=$BG_PID
+  wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
+  kill -TERM "$saver"
+  wait_exit "$saver"
+  [ "$status" -eq 143 ]
+  [ -z "$(names)" ]
+}
+
+@test "a writer waits until the save is done" {
+  serve
+  GMS_SIM_FAULTS=cuMemcpyDtoH:2=hang start_bg save gms-save --socket "$SOCKET" --ring 1MiB "$SNAP"
+  saver=$BG_PID
+  wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
+  run -75 --separate-stderr gms-load --socket "$SOCKET" --unpublish --timeout 20ms 3>&-
+  [ "$stderr" = "gms-load: error: get the lock rw of '$SOCKET': timed out" ]
+  kill -KILL "$saver"
+  run -0 gms-load --socket "$SOCKET" --unpublish 3>&-
+}
+
+@test "a closed or full standard output is an error, and the snapshot is there" {
+  serve
+  run -74 --separate-stderr bash -c 'gms-save --socket "$0" "$1" >/dev/full 3>&-' "$SOCKET" "$SNAP"
+  [ "$stderr" = "gms-save: error: write to standard output: No space left on device" ]
+  [ -e "$SNAP/manifest.json" ]
+}
+
+@test "a terminal on standard error shows progress, unless -q" {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  serve
+  script -qec "gms-save --socket $SOCKET $SNAP >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
+  grep -q '%  .* of 4 MiB' "$T/terminal"
+  grep -q '^saved' "$T/out"
+  script -qec "gms-save -q --replace --socket $SOCKET $SNAP >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
+  [ ! -s "$T/terminal" ]
+}
