@@ -176,9 +176,9 @@ std::size_t Connection::unread_in_kernel() const {
 asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration timeout) {
   const auto deadline = base::Deadline::after(timeout);
   for (;;) {
-    const std::size_t in_kernel = fds == 0 ? 0 : unread_in_kernel();
-    if (fds > 0 && in_kernel == 0) unread_.remove(*this);
-    if (in_kernel <= kMostUnread && unread_.make_room(fds)) break;
+    const std::size_t in_kernel = fds + unread_fds_ == 0 ? 0 : unread_in_kernel();
+    if (in_kernel == 0) unread_.remove(*this);
+    if ((fds == 0 || in_kernel <= kMostUnread) && unread_.make_room(fds)) break;
     if (!is_alive()) co_return false;
     if (deadline.expired()) {
       fault_ = Fault::kSlowReader;

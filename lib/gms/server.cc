@@ -568,7 +568,8 @@ class Server {
 
   awaitable<std::optional<Reply>> answer_export_layout(SessionPtr session,
                                                        const ExportLayoutRequest& request) {
-    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
+    const std::size_t most = std::min(
+        {os::kMaxFdsPerMessage, config_.max_unread_fds, model_.layout().allocations().size()});
     const bool is_reading = co_await session->connection.make_room(most, kPeerTimeout);
     if (!is_reading) co_return std::nullopt;
     const LayoutPage page = page_of(model_.layout(), request, most);
