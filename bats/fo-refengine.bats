@@ -178,7 +178,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   start_engine one
   local one=$ENGINE
   launch_engine two --kv-retry 30s
-  wait_for 'grep -q "session 3: granted ro" $T/gms.err'
+  wait_for 'grep -q "granted ro: .* session=3 " $T/gms.err'
   kill -KILL "$one"
   wait_for "grep -q ^ready $T/two.out"
 }

@@ -12,7 +12,6 @@ setup() {
   # No status server on a port, where nothing else is said.
   export DYN_SYSTEM_PORT=-1
   SOCKET=$T/gms_0_weights.sock
-  PICKED=
 }
 
 # shadow [OPTION]...: in the foreground; nothing on standard error but what went wrong.
@@ -63,13 +62,6 @@ hold_lock() {
 free_lock() {
   kill "$HOLDER"
   wait_exit "$HOLDER"
-}
-
-# pick_port: a free one is in PORT, another one each time.
-pick_port() {
-  until PORT=$(shuf -i 20000-29999 -n 1) && [[ " $PICKED " != *" $PORT "* ]] &&
-    ! (: <"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do :; done
-  PICKED+=" $PORT"
 }
 
 # page ID PATH [CURL-OPTION]...: what the status server of ID answers on its socket.

@@ -39,7 +39,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
   for args in "--devices x" "--devices 0,0" "--devices 1024" "--devices 0,," "--devices -1" \
     "--tags a/b" "--tags a,a" "--tags a,,b" "--device 1" "--tag t" "--socket-path $T/s --device -1" \
     "--socket-path $T/s --devices 0" "--socket-path $T/s --tags t" "--ready-fd 2" "--ready-fd x" \
-    "--alloc-retry-timeout 5" "--alloc-retry-interval -1s" "extra" "-- extra"; do
+    "--on-crash x" "--alloc-retry-timeout 5" "--alloc-retry-interval -1s" "extra" "-- extra"; do
     # shellcheck disable=SC2086
     run --separate-stderr serve $args --socket-dir "$D"
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
@@ -197,8 +197,8 @@ END
   [ "$(left)" = "" ]
 }
 
-@test "a server that is killed takes the others along, and its status is ours: 137" {
-  start_bundle
+@test "--on-crash exit: a server that is killed takes the others along, and its status is ours: 137" {
+  start_bundle --on-crash exit
   local child children
   children=$(children_of "$BG_PID")
   [ "$(wc -l <<<"$children")" -eq 4 ]
@@ -207,7 +207,7 @@ END
   [ "$status" -eq 137 ]
   for child in $children; do run ! kill -0 "$child"; done
   [ "$(left)" = "" ]
-  [[ $(tail -n 1 "$T/gms.err") == "gms-serve: error: the server of device 0, tag "*" ended with status 137" ]]
+  [[ $(tail -n 1 "$T/gms.err") == "gms-serve: error: server ended with status 137: device=0 tag="* ]]
 }
 
 @test "a GPU that fails while it serves ends everything with 70" {
@@ -217,7 +217,7 @@ END
   [ "$status" -eq 70 ]
   [ "$(left)" = "" ]
   [ "$(grep -c '^gms-serve: error: .*CUDA_ERROR_ILLEGAL_ADDRESS (700)$' "$T/gms.err")" -eq 1 ]
-  grep -qx 'gms-serve: error: the server of device 1, tag weights ended with status 70' "$T/gms.err"
+  grep -qx 'gms-serve: error: server ended with status 70: device=1 tag=weights' "$T/gms.err"
 }
 
 @test "a parent that is killed takes its servers along, and what it leaves is replaced" {
@@ -340,7 +340,7 @@ END
   publish "$S" 2097152 4194304 2097152
   [ "$(stat_field allocation_count --socket "$S")" = 2 ]
   [ "$(stat_field state --socket "$S")" = COMMITTED ]
-  [ "$(grep -c '^gms-serve: warning: .*: no room for 4 MiB, trying again$' "$T/gms.err")" -eq 1 ]
+  [ "$(grep -c '^gms-serve: warning: no room for 4 MiB, trying again: this layout has 2 MiB in 1 allocations, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
 }
 
 @test "a host without memory for the simulated device is a device without memory" {
@@ -363,4 +363,90 @@ END
   wait_exit "$BG_PID"
   [ "$status" -eq 0 ]
   [ "$(left)" = "" ]
+}
+
+# --- A crash, a snapshot, metrics -----------------------------------------------------------------
+
+@test "a server that is killed is started again, with the layout that it had published" {
+  start_one -v
+  publish "$S" 1000
+  before=$(gms-stat --socket "$S" --list --json)
+  kill -KILL "$(children_of "$BG_PID")"
+  after=$(gms-stat --socket "$S" --list --json)
+  [ "$before" = "$after" ]
+  grep -qx "gms-serve: warning: server died of signal 9, starting it again with 1 allocations: device=0 tag=weights" "$T/gms.err"
+  grep -q "^gms-serve: info: restored 1 allocations, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
+@test "the sixth crash within a minute is the end: 137" {
+  start_one
+  publish "$S" 1000
+  for crash in 1 2 3 4 5 6; do
+    child=$(children_of "$BG_PID")
+    kill -KILL "$child"
+    [ "$crash" -eq 6 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
+  done
+  wait_exit "$BG_PID"
+  [ "$status" -eq 137 ]
+  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server ended with status 137, once too often: device=0 tag=weights" ]
+}
+
+@test "--restore gives a new server the layout of a snapshot, also after a crash without one" {
+  start_one
+  printf '\100\0\0\0\0\0\0\0%-64s' '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' >"$T/m.safetensors"
+  printf 'data' >>"$T/m.safetensors"
+  gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
+  gms-save --socket "$S" "$T/snapshot" -q >"$T/save"
+  hash=$(gms-stat --socket "$S" --json | jq -r .memory_layout_hash)
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  start_one --restore "$T/snapshot"
+  gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
+  # A layout that was dropped is not brought back by a crash alone: the server begins with nothing.
+  gms-load --socket "$S" --unpublish -q >"$T/unpublish"
+  gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
+  kill -KILL "$(children_of "$BG_PID")"
+  wait_for "gms-stat --socket $S --json | grep -q '\"memory_layout_hash\":\"$hash\"'"
+}
+
+@test "a snapshot that can't be restored is an error line, and the server serves without" {
+  start_one --restore "$T/nowhere"
+  gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
+  grep -q "^gms-load: error: .*nowhere" "$T/gms.err"
+  grep -qx "gms-serve: error: restore '$T/nowhere': gms-load ended with status 66, nothing is published: device=0 tag=weights" "$T/gms.err"
+}
+
+@test "--metrics: a page that promtool likes, and counters that outlive a crash" {
+  pick_port
+  start_one --metrics "127.0.0.1:$PORT"
+  publish "$S" 1000
+  kill -KILL "$(children_of "$BG_PID" | tail -n 1)"
+  gms-stat --socket "$S" >"$T/stat"
+  wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_restarts_total{.*} 1$'"
+  curl -sf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
+  promtool check metrics <"$T/metrics"
+  grep -q '^gms_commits_total{.*} 1$' "$T/metrics"
+  grep -q '^gms_layout_protected{.*} 1$' "$T/metrics"
+  grep -q '^gms_allocations{.*} 1$' "$T/metrics"
+  run -22 curl -sf "http://127.0.0.1:$PORT/nothing"
+  # Whoever kills it gets it back, and nobody's memory is touched.
+  kill -KILL "$(children_of "$BG_PID" | head -n 1)"
+  wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_commits_total{.*} 1$'"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
+@test "an address for metrics that is in use is 73, and nothing stays" {
+  pick_port
+  start_one --metrics "127.0.0.1:$PORT"
+  run --separate-stderr serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
+  [ "$status" -eq 73 ]
+  [[ $stderr == "gms-serve: error: listen on '127.0.0.1:$PORT': "* ]]
+  [ "$(left)" = "" ]
+  run --separate-stderr serve --socket-dir "$D" --metrics garbage
+  [ "$status" -eq 64 ]
 }

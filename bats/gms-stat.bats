@@ -15,6 +15,7 @@ setup() {
 @test "options that don't go together, and bad values, are usage errors" {
   for args in "--socket x --device 1" "--socket x --tag t" "--all --socket x" "--all --device 1" \
     "--all --list" "--all --events" "--watch --list" "--watch --events" "--watch 99ms" \
+    "--holders --all" "--holders --socket x" "--holders --tag t" "--holders --watch" "--holders --list" \
     "--watch soon" "--watch -1s" "--timeout 5" "--device -1" "extra" "--unknown"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-stat $args
@@ -171,8 +172,9 @@ watched() {
   [ ! -s "$T/watch.err" ]
 }
 
-@test "--watch --all --json is one object for each server, and one for each change" {
-  start_bg watch gms-stat --watch 100ms --all --json
+@test "--watch --all --json is one object for each server, and one for each change; SIGINT ends it with 0" {
+  # A shell has its jobs in the background ignore SIGINT.
+  start_bg watch env --default-signal=INT gms-stat --watch 100ms --all --json
   local watch=$BG_PID
   start_gms --devices 0
   watched watch '"changed":\[\].*"tag":"weights"'
@@ -182,7 +184,7 @@ watched() {
   kill -TERM "$GMS_PID"
   wait_exit "$GMS_PID"
   watched watch '"changed":\["error"\],"device":0,"error":".*"tag":"weights"'
-  kill -TERM "$watch"
+  kill -INT "$watch"
   wait_exit "$watch"
   [ "$status" -eq 0 ]
 }
@@ -227,4 +229,48 @@ watched() {
   shown=$(<"$T/terminal.out")
   [[ $shown == *$'\e[?1049h\e[?25l'*$'\e[?25h\e[?1049l'*"status 0"* ]]
   [[ $shown == *"gms-stat  $S  every 100ms"* ]]
+}
+
+@test "--holders tells who keeps memory that no layout owns" {
+  start_gms --devices 0
+  publish "$S" 1000
+  local -a memory=("$GMS_SIM_DIR"/device-0/mem-*)
+  [ "${#memory[@]}" -eq 1 ]
+  start_bg keeper flock --shared --no-fork "${memory[0]}" sleep 1000
+  local keeper=$BG_PID
+  wait_for "[ \"\$(cat /proc/$keeper/comm)\" = sleep ]"
+  run -0 --separate-stderr gms-stat --holders
+  [ "${lines[0]}" = "device 0, simulated in $(realpath "$GMS_SIM_DIR")/device-0" ]
+  [ "${lines[1]}" = "memory of a layout: 2 MiB in 1 allocation" ]
+  [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
+  [[ $output =~ [0-9]+\ \ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
+  [[ $output =~ $keeper\ \ sleep\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
+  ask_lock writer rw "$S"
+  wait_stat has_rw_session true
+  wait_for 'gms-stat --holders | grep -qx "memory of no layout: 2 MiB in 1 allocation"'
+  run -0 --separate-stderr gms-stat --holders
+  [ "${lines[1]}" = "memory of a layout: 0 B in 0 allocations" ]
+  [[ ${lines[-1]} =~ ^\ *$keeper\ \ sleep\ +2\ MiB\ +1\ +0\ +0\ B\ +0\ +0$ ]]
+  run -0 --separate-stderr gms-stat --holders --json
+  [ "${#lines[@]}" -eq 1 ]
+  [[ $output == *'"no_layout":{"allocations":1,"bytes":2097152,"fds":1,"mappings":0},"pid":'$keeper',"process":"sleep"'* ]]
+  kill -KILL "$keeper"
+  wait_exit "$keeper"
+  run -0 --separate-stderr gms-stat --holders
+  [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
+}
+
+@test "--holders without a server, without such a device and without a GPU" {
+  start_gms --devices 0
+  kill -TERM "$GMS_PID"
+  wait_exit "$GMS_PID"
+  run -0 --separate-stderr gms-stat --holders
+  [ "${lines[3]}" = "no server is to be seen, so nothing counts as a layout's" ]
+  run -69 --separate-stderr gms-stat --holders --device 99
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-stat: error: look into simulated device '$GMS_SIM_DIR/device-99': No such file or directory" ]
+  if [ ! -e /proc/driver/nvidia ]; then
+    run -69 --separate-stderr gms-stat --holders --driver auto
+    [ "$stderr" = "gms-stat: error: look for NVIDIA devices in '/proc/driver/nvidia/gpus': No such file or directory" ]
+  fi
 }

@@ -127,3 +127,10 @@ all_tools() {
     if [ -f "$path" ] && [ -x "$path" ]; then echo "${path##*/}"; fi
   done
 }
+
+# pick_port: a free one is in PORT, another one each time.
+pick_port() {
+  until PORT=$(shuf -i 20000-29999 -n 1) && [[ " ${PICKED:-} " != *" $PORT "* ]] &&
+    ! (: <"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do :; done
+  PICKED+=" $PORT"
+}

@@ -1,10 +1,60 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
 
+#include "base/units.h"
 #include "cli/options.h"
 
 namespace fo::gms_serve {
+namespace {
+
+// User or group ids, separated by commas. Numbers only: a name means something else in each
+// container.
+void add_ids(CLI::App& app, const std::string& name, std::vector<std::uint32_t>& ids,
+             const std::string& description) {
+  app.add_option_function<std::string>(
+         name,
+         [&ids, name](const std::string& text) {
+           ids.clear();
+           for (std::size_t at = 0; at <= text.size();) {
+             const std::size_t end = std::min(text.find(',', at), text.size());
+             const std::string part = text.substr(at, end - at);
+             const std::optional<std::uint64_t> id = base::parse_uint(part);
+             // The last number means nobody.
+             if (!id || *id >= std::numeric_limits<std::uint32_t>::max()) {
+               throw CLI::ValidationError(name, "'" + part + "' is not a number of one");
+             }
+             ids.push_back(static_cast<std::uint32_t>(*id));
+             at = end + 1;
+           }
+         },
+         description)
+      ->type_name("N,...");
+}
+
+void add_mode(CLI::App& app, const std::string& name, mode_t& mode,
+              const std::string& description) {
+  app.add_option_function<std::string>(
+         name,
+         [&mode, name](const std::string& text) {
+           const bool is_octal = !text.empty() && text.size() <= 4 &&
+                                 text.find_first_not_of("01234567") == std::string::npos;
+           const unsigned long value = is_octal ? std::stoul(text, nullptr, 8) : ~0UL;
+           if (value > 0777) {
+             throw CLI::ValidationError(name, "'" + text + "' is not octal, 0 to 0777");
+           }
+           mode = static_cast<mode_t>(value);
+         },
+         description)
+      ->default_str("0600")
+      ->type_name("MODE");
+}
+
+}  // namespace
 
 void declare(CLI::App& app, Options& options) {
   gms::ServeConfig& serve = options.serve;
@@ -28,6 +78,9 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once all servers answer")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");
+  add_ids(app, "--allow-uid", serve.access.uids, "other users whose processes may connect");
+  add_ids(app, "--allow-gid", serve.access.gids, "groups whose members may connect");
+  add_mode(app, "--socket-mode", serve.socket_mode, "permissions of the sockets");
   app.add_option("--on-crash", options.on_crash, "restart the server that died, or exit")
       ->check(CLI::IsMember({"restart", "exit"}).description(""))
       ->capture_default_str()

@@ -1,10 +1,13 @@
 // gms-stat: show what a GMS holds and who holds it, and hold nobody up.
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"
+#include "gms/discover.h"
 #include "gms/endpoint.h"
+#include "gms/holders.h"
 #include "gms/stat.h"
 #include "options.h"
 #include "os/log.h"
@@ -35,6 +38,25 @@ ExitStatus show_one(const gms_stat::Options& options, const std::string& socket)
   return stat.not_listed.empty() ? ExitStatus::kOk : ExitStatus::kTryAgain;
 }
 
+// Every server of the folder may own memory of the device.
+ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir) {
+  const Deadline deadline = Deadline::after(options.timeout);
+  const int device = options.endpoint.device;
+  std::vector<std::string> sockets;
+  for (const gms::FoundSocket& socket : gms::find_sockets(dir)) sockets.push_back(socket.path);
+  const gms::Servers servers = gms::find_servers(sockets, deadline);
+  const auto show = [&](const auto& holders) {
+    cli::print(options.common.json ? gms::to_json(holders) + "\n" : gms::to_text(holders));
+  };
+  if (options.driver.empty() || options.driver == "auto" || options.driver == "cuda") {
+    const std::string link = gms::socket_link(dir, device, options.endpoint.tag);
+    show(gms::find_device_users(device, gms::uuid_of_socket(link), servers));
+  } else {
+    show(gms::find_memory_holders(device, servers, deadline));
+  }
+  return ExitStatus::kOk;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,6 +70,7 @@ int main(int argc, char** argv) {
     const std::string socket = !endpoint.socket.empty()
                                    ? endpoint.socket
                                    : gms::socket_link(dir, endpoint.device, endpoint.tag);
+    if (options.holders) return base::to_int(show_holders(options, dir));
     if (options.watch) {
       gms_stat::watch(options, dir, options.all ? "" : socket);
       return base::to_int(ExitStatus::kOk);

@@ -37,6 +37,11 @@ void declare(CLI::App& app, Options& options) {
           ->expected(0, 1)
           ->type_name("[DURATION]");
   watch->excludes(events)->excludes(list);
+  CLI::Option* holders =
+      app.add_flag("--holders", options.holders, "show which processes hold the device's memory");
+  for (const char* one : {"--socket", "--tag"}) holders->excludes(app.get_option(one));
+  holders->excludes(all)->excludes(events)->excludes(list)->excludes(watch);
+  cli::add_driver(app, options.driver);
   cli::add_duration(app, "--timeout", options.timeout, "for everything, or for each look");
 }
 

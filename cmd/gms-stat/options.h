@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 
 #include "base/units.h"
 #include "cli/app.h"
@@ -15,6 +16,8 @@ struct Options {
   cli::CommonOptions common;
   cli::EndpointOptions endpoint;
   bool all = false;
+  bool holders = false;
+  std::string driver;
   gms::StatRequest stat;
   /// How long between two looks; nullopt for one look.
   std::optional<base::Duration> watch;

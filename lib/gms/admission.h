@@ -30,6 +30,10 @@ class Admission {
   /// Whether there is a rule for groups, for which enter() wants the peer's.
   [[nodiscard]] bool wants_groups() const { return !rules_.gids.empty(); }
 
+  /// Whether the rules let the peer in, if there is a place.
+  [[nodiscard]] bool is_allowed(const os::PeerCredentials& peer,
+                                const std::vector<gid_t>& groups) const;
+
   /// Gives the peer a place; or why not. Processes of other pid namespaces, whose pid is 0, count
   /// as one.
   std::optional<std::string> enter(const os::PeerCredentials& peer,
@@ -41,8 +45,6 @@ class Admission {
 
  private:
   [[nodiscard]] bool is_trusted(uid_t uid) const { return uid == own_uid_ || uid == 0; }
-  [[nodiscard]] bool is_allowed(const os::PeerCredentials& peer,
-                                const std::vector<gid_t>& groups) const;
 
   AccessRules rules_;
   uid_t own_uid_;

@@ -27,7 +27,25 @@ concept WriterRequest =
     std::same_as<Message, FreeAllocationRequest> || std::same_as<Message, MetadataPutRequest> ||
     std::same_as<Message, MetadataPutManyRequest> || std::same_as<Message, MetadataDeleteRequest>;
 
+void check_name(const char* what, const std::string& name) {
+  if (name.size() <= kMaxName) return;
+  throw Refusal{std::string(what) + " " + quoted(name) + ": " + std::to_string(name.size()) +
+                " bytes, at most " + std::to_string(kMaxName) + " are allowed"};
+}
+
+void check_records(const Layout& layout, base::ByteCount more) {
+  if (more <= kMaxLayoutRecords && layout.records() <= kMaxLayoutRecords - more) return;
+  throw Refusal{"this layout has no room for more: its records may take " +
+                base::format_size(kMaxLayoutRecords)};
+}
+
+base::ByteCount record_cost(const MetadataRecord& record) {
+  return gms::record_cost(record.key.size() + record.allocation_id.size() +
+                          record.value.data.size());
+}
+
 void check_put(const Layout& layout, const MetadataRecord& put) {
+  check_name("key", put.key);
   if (put.value.data.size() > kMaxMetadataValue) {
     throw Refusal{"metadata " + quoted(put.key) + ": a value of " +
                   base::format_size(put.value.data.size()) + ", at most " +
@@ -62,7 +80,8 @@ Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
       from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
   for (; in_prefix(metadata, at, wanted.prefix); ++at) {
     size += at->first.size() + at->second.value.size();
-    if (size > kMetadataPage && !page.entries.empty()) break;
+    // Not after the empty key: who asks on after that begins anew.
+    if (size > kMetadataPage && !page.entries.empty() && !page.entries.back().key.empty()) break;
     page.entries.push_back(to_record(at->first, at->second));
   }
   page.more = in_prefix(metadata, at, wanted.prefix);
@@ -76,11 +95,17 @@ class Answers {
 
   std::optional<Reply> operator()(MetadataPutRequest& wanted) {
     check_put(layout(), wanted);
+    check_records(layout(), record_cost(wanted));
     put(model_.layout(), wanted);
     return reply(MetadataPutResponse{true});
   }
   std::optional<Reply> operator()(MetadataPutManyRequest& wanted) {
-    for (const MetadataRecord& one : wanted.entries) check_put(layout(), one);
+    base::ByteCount more = 0;
+    for (const MetadataRecord& one : wanted.entries) {
+      check_put(layout(), one);
+      more += record_cost(one);
+    }
+    check_records(layout(), more);
     for (MetadataRecord& one : wanted.entries) put(model_.layout(), one);
     return reply(MetadataPutManyResponse{true});
   }
@@ -170,6 +195,20 @@ void check_allowed(const Request& request, Grant grant) {
         }
       },
       request);
+}
+
+void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes) {
+  constexpr std::size_t kIdSize = 36;
+  base::ByteCount more = 0;
+  for (const AllocationWish& wish : wishes) {
+    check_name("tag", wish.tag);
+    more += record_cost(kIdSize + wish.tag.size());
+  }
+  if (layout.allocations().size() + wishes.size() > kMaxAllocations) {
+    throw Refusal{"this layout has " + std::to_string(layout.allocations().size()) +
+                  " allocations, at most " + std::to_string(kMaxAllocations) + " are allowed"};
+  }
+  check_records(layout, more);
 }
 
 const Allocation& find_allocation(const ServerModel& model, const std::string& id) {

@@ -43,6 +43,9 @@ Reply answer_stranger(const ServerModel& model, const Request& request);
 /// Throws Refusal unless a session with this grant may ask for it.
 void check_allowed(const Request& request, Grant grant);
 
+/// Throws Refusal unless a layout has room for such allocations besides what it has.
+void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes);
+
 /// The allocation, or a Refusal.
 const Allocation& find_allocation(const ServerModel& model, const std::string& id);
 

@@ -6,7 +6,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -24,10 +25,10 @@
 namespace fo::gms {
 
 namespace asio = boost::asio;
-using Wait = asio::posix::descriptor_base;
 
 namespace {
 
+constexpr std::size_t kChunk = 64 * 1024;
 // A client that always has a request ready lets others have their turn after so many.
 constexpr unsigned kMostAtOnce = 16;
 // What a client that asks for descriptors may have left unread: it may pipeline a little.
@@ -80,7 +81,10 @@ void UnreadAnswers::remove(Connection& client) {
 }
 
 Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread)
-    : socket_(io, socket.release()), timer_(io), unread_(unread) {}
+    : socket_(io, socket.release()),
+      timer_(io),
+      chunk_(std::make_unique_for_overwrite<char[]>(kChunk)),
+      unread_(unread) {}
 
 Connection::~Connection() { unread_.remove(*this); }
 
@@ -90,36 +94,20 @@ bool Connection::is_buffer_full() const {
   return buffer_.size() - consumed_ >= kPrefixSize + max_frame_;
 }
 
-Connection::Fill Connection::fill() {
+// A plain read: descriptors that come along are dropped by the kernel.
+asio::awaitable<bool> Connection::fill() {
   if (consumed_ > 0) {
     buffer_.erase(0, consumed_);
     consumed_ = 0;
   }
-  std::array<char, 64 * 1024> chunk;
-  const std::size_t room = kPrefixSize + max_frame_ - buffer_.size();
-  iovec part{chunk.data(), std::min(chunk.size(), room)};
-  // Without a place for descriptors the kernel drops those that come, and never makes them ours.
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  ssize_t got = 0;
-  do {
-    got = ::recvmsg(socket_.native_handle(), &message, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Fill::kEmpty;
-  if (got <= 0) {
-    gone_ = true;
-    return Fill::kGone;
-  }
-  if ((message.msg_flags & MSG_CTRUNC) != 0) ++messages_with_fds_;
-  buffer_.append(chunk.data(), static_cast<std::size_t>(got));
-  return Fill::kData;
-}
-
-asio::awaitable<bool> Connection::wait(Wait::wait_type type) {
+  const std::size_t room = std::min(kChunk, kPrefixSize + max_frame_ - buffer_.size());
   boost::system::error_code ec;
-  co_await socket_.async_wait(type, asio::redirect_error(asio::use_awaitable, ec));
-  co_return !ec && socket_.is_open();
+  const std::size_t got = co_await socket_.async_read_some(
+      asio::buffer(chunk_.get(), room), asio::redirect_error(asio::use_awaitable, ec));
+  if (ec == asio::error::operation_aborted || !socket_.is_open()) co_return false;
+  if (ec) gone_ = true;
+  buffer_.append(chunk_.get(), got);
+  co_return !ec;
 }
 
 void Connection::arm(base::Duration timeout) {
@@ -139,10 +127,13 @@ void Connection::disarm() {
 
 asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     std::optional<base::Duration> timeout, base::Duration frame_timeout) {
+  if (++frames_at_once_ >= kMostAtOnce) {
+    frames_at_once_ = 0;
+    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+  }
   // The timer ends the socket's wait, which then reads as a client that is gone.
   bool timer_runs = timeout.has_value();
   if (timeout) arm(*timeout);
-  bool has_waited = false;
   std::optional<std::string_view> body;
   for (;;) {
     const std::string_view ready = std::string_view(buffer_).substr(consumed_);
@@ -159,22 +150,15 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
       }
     }
     if (gone_ || !socket_.is_open()) break;
-    if (fill() == Fill::kEmpty) {
-      if (!timer_runs && !buffer_.empty()) {
-        timer_runs = true;
-        arm(frame_timeout);
-      }
-      has_waited = true;
-      const bool readable = co_await wait(Wait::wait_read);
-      if (!readable) break;
+    if (!timer_runs && buffer_.size() > consumed_) {
+      timer_runs = true;
+      arm(frame_timeout);
     }
+    frames_at_once_ = 0;
+    const bool filled = co_await fill();
+    if (!filled) break;
   }
   if (timer_runs) disarm();
-  frames_at_once_ = has_waited ? 0 : frames_at_once_ + 1;
-  if (frames_at_once_ >= kMostAtOnce) {
-    frames_at_once_ = 0;
-    co_await asio::post(socket_.get_executor(), asio::use_awaitable);
-  }
   co_return body;
 }
 
@@ -228,7 +212,10 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
       arm(timeout);
       unread_.add(*this, bytes.size(), 0);
     }
-    if (!co_await wait(Wait::wait_write)) break;
+    boost::system::error_code ec;
+    co_await socket_.async_wait(asio::posix::descriptor_base::wait_write,
+                                asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) break;
   }
   if (timer_runs) {
     disarm();
@@ -238,21 +225,28 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
 }
 
 asio::awaitable<void> Connection::watch_hangup() {
-  watching_ = true;
+  watching_ = watch_runs_ = true;
   while (watching_ && !gone_ && socket_.is_open()) {
-    // A full buffer is left as it is; a hang-up is an error even then.
-    const bool is_full = is_buffer_full();
-    if (is_full || fill() == Fill::kEmpty) {
-      const bool woken = co_await wait(is_full ? Wait::wait_error : Wait::wait_read);
-      if (!woken) break;
-      if (is_full) gone_ = !is_alive();
+    if (!is_buffer_full()) {
+      const bool filled = co_await fill();
+      if (!filled) break;
+    } else {
+      // It stays as it is; that the client hangs up is an error even then.
+      boost::system::error_code ec;
+      co_await socket_.async_wait(asio::posix::descriptor_base::wait_error,
+                                  asio::redirect_error(asio::use_awaitable, ec));
+      if (ec) break;
+      gone_ = !is_alive();
     }
   }
+  watch_runs_ = false;
 }
 
-void Connection::stop_watching() {
+asio::awaitable<void> Connection::stop_watching() {
   watching_ = false;
   if (socket_.is_open()) socket_.cancel();
+  // What it has read may not be in the buffer yet.
+  while (watch_runs_) co_await asio::post(socket_.get_executor(), asio::use_awaitable);
 }
 
 bool Connection::is_alive() const {

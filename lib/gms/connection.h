@@ -85,10 +85,11 @@ class Connection {
   boost::asio::awaitable<bool> write_frame(std::string_view frame, std::vector<base::UniqueFd> fds,
                                            base::Duration timeout);
 
-  /// Returns when the client is gone or `stop` is called; reads ahead what comes meanwhile (a
-  /// client may pipeline), at most one frame's worth. Not while read_frame runs.
+  /// Returns when the client is gone or stop_watching is called; reads ahead what comes meanwhile
+  /// (a client may pipeline), at most one frame's worth. Not while read_frame runs.
   boost::asio::awaitable<void> watch_hangup();
-  void stop_watching();
+  /// Returns once the watch has.
+  boost::asio::awaitable<void> stop_watching();
 
   /// Whether the client has hung up, now and without waiting: asked of the kernel, since a hang-up
   /// may lie behind bytes that nobody has read.
@@ -98,35 +99,33 @@ class Connection {
   /// gone.
   void close();
 
-  /// How many messages came with descriptors, which no request has.
-  [[nodiscard]] std::size_t messages_with_fds() const { return messages_with_fds_; }
-
  private:
   friend class UnreadAnswers;
 
-  enum class Fill { kData, kEmpty, kGone };
-  /// Takes what has come, until a frame of the longest kind would be whole.
-  Fill fill();
+  /// Waits for bytes, and takes what makes a frame of the longest kind whole at most; false when
+  /// there will be none, or the wait was ended.
+  boost::asio::awaitable<bool> fill();
   [[nodiscard]] bool is_buffer_full() const;
   /// How much the kernel keeps for the client to read, its overhead included.
   [[nodiscard]] std::size_t unread_in_kernel() const;
   /// Closes the connection after `timeout`, unless disarmed before.
   void arm(base::Duration timeout);
   void disarm();
-  boost::asio::awaitable<bool> wait(boost::asio::posix::descriptor_base::wait_type type);
 
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer timer_;
   /// Which arming of the timer counts. Shared, to tell also that the connection is no more.
   std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
+  /// Where reads go; most of it is never touched.
+  std::unique_ptr<char[]> chunk_;
   std::string buffer_;
   std::size_t consumed_ = 0;
   std::size_t max_frame_ = kMaxShortFrame;
-  /// Frames in a row that were there without waiting.
+  /// Frames in a row that were there without reading.
   unsigned frames_at_once_ = 0;
-  std::size_t messages_with_fds_ = 0;
   bool gone_ = false;
   bool watching_ = false;
+  bool watch_runs_ = false;
   UnreadAnswers& unread_;
   std::size_t unread_bytes_ = 0;
   std::size_t unread_fds_ = 0;

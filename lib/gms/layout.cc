@@ -1,8 +1,20 @@
 #include "gms/layout.h"
 
+#include <iterator>
 #include <utility>
 
 namespace fo::gms {
+namespace {
+
+base::ByteCount cost(const Allocation& allocation) {
+  return record_cost(allocation.allocation_id.size() + allocation.tag.size());
+}
+
+base::ByteCount cost(const std::string& key, const MetadataEntry& entry) {
+  return record_cost(key.size() + entry.allocation_id.size() + entry.value.size());
+}
+
+}  // namespace
 
 const Allocation& Layout::add(std::string allocation_id, base::ByteCount size,
                               base::ByteCount aligned_size, std::string tag) {
@@ -12,6 +24,7 @@ const Allocation& Layout::add(std::string allocation_id, base::ByteCount size,
 
 void Layout::restore(Allocation allocation) {
   const std::uint64_t slot = allocation.layout_slot;
+  records_ += cost(allocation);
   slot_of_.emplace(allocation.allocation_id, slot);
   by_slot_.emplace_hint(by_slot_.end(), slot, std::move(allocation));
   next_slot_ = slot + 1;
@@ -20,9 +33,12 @@ void Layout::restore(Allocation allocation) {
 bool Layout::remove(std::string_view allocation_id) {
   const auto found = slot_of_.find(std::string(allocation_id));
   if (found == slot_of_.end()) return false;
-  std::erase_if(metadata_,
-                [&](const auto& entry) { return entry.second.allocation_id == allocation_id; });
-  by_slot_.erase(found->second);
+  for (auto at = metadata_.begin(); at != metadata_.end();) {
+    at = at->second.allocation_id == allocation_id ? erase(at) : std::next(at);
+  }
+  const auto allocation = by_slot_.find(found->second);
+  records_ -= cost(allocation->second);
+  by_slot_.erase(allocation);
   slot_of_.erase(found);
   return true;
 }
@@ -44,9 +60,11 @@ Layout::PutResult Layout::put(std::string key, std::string_view allocation_id, s
                               std::string value) {
   const PutResult result = check_put(allocation_id, offset);
   if (result == PutResult::kDone) {
-    metadata_.insert_or_assign(
-        std::move(key), MetadataEntry{std::string(allocation_id),
-                                      static_cast<base::ByteCount>(offset), std::move(value)});
+    erase(key);
+    MetadataEntry entry{std::string(allocation_id), static_cast<base::ByteCount>(offset),
+                        std::move(value)};
+    records_ += cost(key, entry);
+    metadata_.emplace(std::move(key), std::move(entry));
   }
   return result;
 }
@@ -54,8 +72,13 @@ Layout::PutResult Layout::put(std::string key, std::string_view allocation_id, s
 bool Layout::erase(std::string_view key) {
   const auto found = metadata_.find(key);
   if (found == metadata_.end()) return false;
-  metadata_.erase(found);
+  erase(found);
   return true;
+}
+
+Metadata::iterator Layout::erase(Metadata::iterator at) {
+  records_ -= cost(at->first, at->second);
+  return metadata_.erase(at);
 }
 
 void Layout::clear() { *this = Layout(); }

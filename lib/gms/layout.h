@@ -12,6 +12,16 @@
 
 namespace fo::gms {
 
+/// The most that a layout's records may take in memory, as record_cost() counts it.
+inline constexpr base::ByteCount kMaxLayoutRecords = 256 * base::kMiB;
+/// Of 2 MiB each, these are more than any device has.
+inline constexpr std::size_t kMaxAllocations = 1u << 18;
+/// Of a key or a tag.
+inline constexpr std::size_t kMaxName = 4096;
+
+/// What an allocation or a key with so much text takes in memory, roughly.
+constexpr base::ByteCount record_cost(std::size_t text) { return 256 + text; }
+
 class Layout {
  public:
   /// Adds an allocation in the next slot. Slots count 0, 1, 2 … and are never reused.
@@ -44,13 +54,19 @@ class Layout {
   /// Slots before `next_slot` were in use once.
   void skip_slots(std::uint64_t next_slot) { next_slot_ = std::max(next_slot_, next_slot); }
 
+  /// The sum of record_cost() over allocations (id and tag) and keys (key, id and value).
+  [[nodiscard]] base::ByteCount records() const { return records_; }
+
   void clear();
 
  private:
+  Metadata::iterator erase(Metadata::iterator at);
+
   std::map<std::uint64_t, Allocation> by_slot_;
   std::unordered_map<std::string, std::uint64_t> slot_of_;
   std::uint64_t next_slot_ = 0;
   Metadata metadata_;
+  base::ByteCount records_ = 0;
 };
 
 /// Lower-case hex SHA-256 over allocations (in slot order, numbered by rank) and metadata (in byte

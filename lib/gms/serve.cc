@@ -18,6 +18,7 @@
 #include "cuda/driver.h"
 #include "gms/bundle.h"
 #include "gms/endpoint.h"
+#include "gms/server.h"
 #include "http/server.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -158,7 +159,12 @@ int serve(const ServeConfig& given) {
     for (const std::string& tag : config.tags) {
       const std::string path =
           is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
-      Place place{device.ordinal, device.uuid, tag, path, os::open_server_socket(path, config.socket_mode), {}};
+      Place place{device.ordinal,
+                  device.uuid,
+                  tag,
+                  path,
+                  os::open_server_socket(path, config.socket_mode),
+                  {}};
       if (is_bundle) {
         const int ordinal = device.ordinal.value();
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));

@@ -172,6 +172,8 @@ class Server {
       std::vector<gid_t> groups;
       if (admission_.wants_groups()) groups = os::peer_groups(socket.get());
       if (const auto reason = admission_.enter(peer, groups)) {
+        counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
+                                                              : DropReason::kRefusedUser);
         os::log(LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}", *reason, label_,
                 peer.pid, peer.uid);
         return;
@@ -218,10 +220,6 @@ class Server {
       by_id_.erase(session->id);
       model_.leave(session->id);
       after_change();
-    }
-    if (const std::size_t count = session->connection.messages_with_fds(); count > 0) {
-      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
-              label(*session));
     }
     admission_.leave(session->peer);
     sessions_.erase(session);
@@ -325,7 +323,7 @@ class Server {
       boost::system::error_code ec;
       co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
     }
-    session->connection.stop_watching();
+    co_await session->connection.stop_watching();
   }
 
   // To be called after anything that may free the lock or drop the layout.
@@ -450,6 +448,7 @@ class Server {
   awaitable<std::optional<Reply>> answer_allocate(SessionPtr session,
                                                   const AllocateRequest& request) {
     const AllocationWish wish{request.size, request.tag};
+    check_room(model_.layout(), {wish});
     std::vector<base::ByteCount> sizes{aligned_size(wish.size)};
     std::vector<Memory> memory = co_await create_memory(session, std::move(sizes));
     if (memory.empty()) co_return std::nullopt;
@@ -463,6 +462,7 @@ class Server {
       throw Refusal{"allocate " + std::to_string(wishes.size()) + " at once: 1 to " +
                     std::to_string(kMaxBatch) + " are possible"};
     }
+    check_room(model_.layout(), wishes);
     std::vector<base::ByteCount> sizes;
     base::ByteCount sum = 0;
     for (const AllocationWish& wish : wishes) {

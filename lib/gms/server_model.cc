@@ -26,9 +26,9 @@ std::size_t ServerModel::waiting_writers() const {
       waiting_.begin(), waiting_.end(), [](const auto& w) { return keeps_readers_out(w.type); }));
 }
 
-std::optional<Grant> ServerModel::possible_grant(LockType type) const {
+std::optional<Grant> ServerModel::possible_grant(LockType type, bool writer_waits) const {
   const bool can_write = !has_writer_ && readers_ == 0;
-  const bool can_read = published() && !has_writer_ && waiting_writers() == 0;
+  const bool can_read = published() && !has_writer_ && !writer_waits;
   switch (type) {
     case LockType::kRw:
       if (can_write) return Grant::kRw;
@@ -49,8 +49,10 @@ std::optional<Grant> ServerModel::possible_grant(LockType type) const {
 
 std::optional<ServerModel::Granted> ServerModel::grant_next(
     const std::function<bool(SessionId)>& is_alive) {
+  // Counted once: there may be thousands.
+  bool writer_waits = waiting_writers() > 0;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    const std::optional<Grant> grant = possible_grant(at->type);
+    const std::optional<Grant> grant = possible_grant(at->type, writer_waits);
     if (!grant) {
       ++at;
       continue;
@@ -59,6 +61,7 @@ std::optional<ServerModel::Granted> ServerModel::grant_next(
     waiting_.erase(at);
     if (!is_alive(session)) {
       at = waiting_.begin();  // one that is gone may have kept earlier ones waiting
+      writer_waits = waiting_writers() > 0;
       continue;
     }
     if (*grant == Grant::kRo) {

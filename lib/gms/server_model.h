@@ -94,7 +94,7 @@ class ServerModel {
     LockType type;
   };
 
-  [[nodiscard]] std::optional<Grant> possible_grant(LockType type) const;
+  [[nodiscard]] std::optional<Grant> possible_grant(LockType type, bool writer_waits) const;
   [[nodiscard]] std::size_t waiting_writers() const;
   void drop_layout();
 

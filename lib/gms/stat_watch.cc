@@ -185,23 +185,17 @@ StatWatch::Change StatWatch::take(Server& server, StatRow row, Time now) {
 }
 
 std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Time now) {
-  const auto is_found = [&](const Server& server) {
-    return std::any_of(found.begin(), found.end(), [&](const StatRow& row) {
-      return row.socket.path == server.row.socket.path;
-    });
-  };
+  std::map<std::string, StatRow> rows;
+  for (StatRow& row : found) rows.emplace(row.socket.path, std::move(row));
   // What never was a server is no news when it goes.
-  std::erase_if(servers_,
-                [&](const Server& server) { return !server.has_answered && !is_found(server); });
+  std::erase_if(servers_, [&](const Server& server) {
+    return !server.has_answered && !rows.contains(server.row.socket.path);
+  });
   std::vector<Change> changes;
   for (Server& server : servers_) {
-    const auto row = std::find_if(found.begin(), found.end(), [&](const StatRow& one) {
-      return one.socket.path == server.row.socket.path;
-    });
     StatRow next;
-    if (row != found.end()) {
-      next = std::move(*row);
-      found.erase(row);
+    if (auto row = rows.extract(server.row.socket.path)) {
+      next = std::move(row.mapped());
     } else {
       next.socket = server.row.socket;
       next.error = "its socket is gone";
@@ -210,7 +204,7 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
     Change change = take(server, std::move(next), now);
     if (!change.fields.empty()) changes.push_back(std::move(change));
   }
-  for (StatRow& row : found) {
+  for (auto& [path, row] : rows) {
     Server& server = servers_.emplace_back();
     server.condition = condition_of(row);
     server.has_answered = row.stat.has_value();
@@ -218,9 +212,11 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
     server.row = std::move(row);
     changes.push_back({now, server.row, {}, describe(server)});
   }
-  std::sort(servers_.begin(), servers_.end(), [](const Server& one, const Server& other) {
+  const auto in_order = [](const auto& one, const auto& other) {
     return order_of(one.row.socket) < order_of(other.row.socket);
-  });
+  };
+  std::sort(servers_.begin(), servers_.end(), in_order);
+  std::sort(changes.begin(), changes.end(), in_order);
   std::size_t gone = 0;
   std::erase_if(servers_, [&](const Server& server) {
     return server.condition == Condition::kGone && ++gone > kGoneServers;

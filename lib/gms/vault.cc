@@ -51,8 +51,11 @@ void Vault::serve() {
     const VaultPacket answered =
         got == -EMSGSIZE ? VaultPacket{Kind::kRefused, 0} : answer(packet, std::move(fds), is_sane);
     if (answered.kind == Kind::kRefused) clear(half_);
-    // A server that is gone by now hears nothing, and one that reads no answers gets no more.
-    if (os::send_with_fds(socket_.get(), std::as_bytes(std::span(&answered, 1)), {}) < 0) break;
+    // A server that is gone by now hears nothing, but what it has sent counts. One that reads no
+    // answers gets no more.
+    const std::ptrdiff_t sent =
+        os::send_with_fds(socket_.get(), std::as_bytes(std::span(&answered, 1)), {});
+    if (sent < 0 && sent != -EPIPE && sent != -ECONNRESET) break;
   }
   clear(half_);
   socket_.reset();

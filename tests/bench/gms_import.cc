@@ -38,50 +38,10 @@ using bench::seconds_of;
 constexpr base::ByteCount kSize = 4096;
 constexpr int kRoundTrips = 2000;
 
-Deadline soon() { return Deadline::after(std::chrono::minutes(1)); }
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw Error(ExitStatus::kSoftware, what);
-}
-
 std::string key_of(std::size_t i) { return "model.layers." + std::to_string(i) + ".weight"; }
 
 const std::string kValue =
     R"({"dtype": "torch.bfloat16", "shape": [32, 64], "stride": [64, 1], "tensor_type": "parameter"})";
-
-// gms-serve for one socket, killed with its object.
-class Server {
- public:
-  explicit Server(const std::string& socket) : child_(start(socket)) {
-    pollfd ready{ready_.get(), POLLIN, 0};
-    char mark = 0;
-    expect(::poll(&ready, 1, soon().poll_timeout()) == 1 && ::read(ready_.get(), &mark, 1) == 1,
-           "start gms-serve: it is not ready");
-  }
-  ~Server() {
-    child_.signal(SIGTERM);
-    static_cast<void>(child_.wait(Deadline::never()));
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-
- private:
-  os::Child start(const std::string& socket) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    ready_.reset(ends[0]);
-    const UniqueFd writer(ends[1]);
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.keep_fds = {writer.get()};
-    return os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket, "--ready-fd",
-                      std::to_string(writer.get())},
-                     options);
-  }
-
-  UniqueFd ready_;
-  os::Child child_;
-};
 
 // A client by the letter of gms-protocol(7) and nothing more: one request, one answer.
 class PlainClient {
@@ -154,94 +114,9 @@ class Bench {
     std::printf("requests of the plain clients: %d, %d\n\n", requests_[1], requests_[0]);
   }
 
-  // Everything on one core: what is compared is work, not how far the cores are apart.
-  void measure_round_trip() {
-    cpu_set_t before;
-    if (::sched_getaffinity(0, sizeof before, &before) != 0) base::throw_errno(errno, "see cores");
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    for (std::size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
-      if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-    }
-    if (::sched_setaffinity(0, sizeof one, &one) != 0) base::throw_errno(errno, "take one core");
-    {
-      const Server server(socket_);
-      gms::RpcClient client = gms::RpcClient::connect(socket_, Deadline::never());
-      expect(client.shake_hands(gms::LockType::kRw, soon()).grant.has_value(), "no lock");
-      const Ponger ponger(gms::encode_frame(gms::GetLockStateRequest{}).size(),
-                          gms::encode_frame(client.lock_state()).size());
-      std::vector<Contender> contenders{
-          {"bare ping-pong of the same bytes", [&] { return round_trips([&] { ponger.ping(); }); }},
-          {"RpcClient::lock_state", [&] { return round_trips([&] { client.lock_state(); }); }},
-      };
-      bench::take_turns(contenders, runs_);
-      bench::print_table("Round trip, both ends on one core", "us", 1e6, contenders);
-    }
-    if (::sched_setaffinity(0, sizeof before, &before) != 0) {
-      base::throw_errno(errno, "give back the other cores");
-    }
-  }
-
  private:
-  // The other end of a ping-pong: a process that answers so many bytes with so many.
-  class Ponger {
-   public:
-    Ponger(std::size_t ping, std::size_t pong)
-        : ping_(ping, 'i'), pong_(pong, 'o'), child_(start()) {}
-    ~Ponger() {
-      child_.signal(SIGKILL);
-      static_cast<void>(child_.wait(Deadline::never()));
-    }
-    Ponger(const Ponger&) = delete;
-    Ponger& operator=(const Ponger&) = delete;
-
-    void ping() const {
-      send(ours_.get(), ping_);
-      expect(receive(ours_.get(), pong_.size()), "ping: no answer");
-    }
-
-   private:
-    os::Child start() {
-      int ends[2];
-      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        base::throw_errno(errno, "create a pair of sockets");
-      }
-      ours_.reset(ends[0]);
-      const UniqueFd theirs(ends[1]);
-      os::SpawnOptions options;
-      options.parent_death_signal = SIGKILL;
-      return os::fork_child(
-          [&] {
-            while (receive(theirs.get(), ping_.size())) send(theirs.get(), pong_);
-            return 0;
-          },
-          options);
-    }
-    static void send(int fd, std::string_view bytes) {
-      expect(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-                 static_cast<ssize_t>(bytes.size()),
-             "ping-pong: send");
-    }
-    static bool receive(int fd, std::size_t size) {
-      char bytes[1024];
-      return ::recv(fd, bytes, size, MSG_WAITALL) == static_cast<ssize_t>(size);
-    }
-
-    std::string ping_;
-    std::string pong_;
-    UniqueFd ours_;
-    os::Child child_;
-  };
-
   [[nodiscard]] double per_allocation(double scale) const {
     return scale / static_cast<double>(allocations_);
-  }
-
-  static double round_trips(const std::function<void()>& trip) {
-    return seconds_of([&] {
-             for (int i = 0; i < kRoundTrips; ++i) trip();
-           }) /
-           kRoundTrips;
   }
 
   double publish_with_manager() const {

@@ -411,9 +411,18 @@ class Matrix {
     const pid_t pid = cell.who == Who::kGms ? gms : Pair::children_of(gms).at(0);
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
+    const bool comes_back =
+        cell.who == Who::kGmsServer && (cell.hit == Hit::kKill || cell.hit == Hit::kAbort);
     if (cell.hit == Hit::kStop) {
       check_unchanged();
       send(pid, SIGCONT);
+      check_unchanged();
+    } else if (comes_back) {
+      // Nobody loads the weights again.
+      wait_until("another server", [&] {
+        const std::vector<pid_t> children = Pair::children_of(gms);
+        return !children.empty() && children.at(0) != pid;
+      });
       check_unchanged();
     } else {
       wait_until("gms-serve to end",

@@ -133,6 +133,15 @@ TEST_F(Watch, OnlySoManyGoneServersAreRemembered) {
   EXPECT_THAT(screen(100'000), SizeIs(testing::Lt(600)));
 }
 
+TEST_F(Watch, ServersAreInTheOrderOfDevices) {
+  const auto changes =
+      look({row("EMPTY", 0, "", 0, 10), row("EMPTY", 0, "", 0, 2), row("EMPTY", 0, "", 0, 0)});
+  ASSERT_THAT(changes, SizeIs(3));
+  EXPECT_EQ(changes[0].row.socket.device, 0);
+  EXPECT_EQ(changes[2].row.socket.device, 10);
+  EXPECT_THAT(plain(screen()[5]), StartsWith("    10  weights"));
+}
+
 TEST_F(Watch, LinesHaveTimeAndName) {
   StatRow unnamed = row("EMPTY");
   unnamed.socket.device.reset();

@@ -1,0 +1,90 @@
+// What programs that measure a gms-serve share: the simulated driver in a folder of its own, and a
+// server on it.
+#pragma once
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "os/process.h"
+
+namespace fo::bench {
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::minutes(1)); }
+
+inline void expect(bool holds, const std::string& what) {
+  if (!holds) throw base::Error(base::ExitStatus::kSoftware, what);
+}
+
+/// A folder in memory, gone with its object, for one simulated device of this size.
+class SimulatedGpu {
+ public:
+  SimulatedGpu(base::ByteCount size, base::ByteCount granularity) {
+    if (::mkdtemp(dir_.data()) == nullptr) base::throw_errno(errno, "make a folder");
+    ::setenv("GMS_DRIVER", "sim", 1);
+    ::setenv("GMS_SIM_DIR", (dir_ + "/sim").c_str(), 1);
+    ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1", 1);
+    ::setenv("GMS_SIM_DEVICES", "1", 1);
+    ::setenv("GMS_SIM_GRANULARITY", std::to_string(granularity).c_str(), 1);
+    ::setenv("GMS_SIM_VRAM", std::to_string(size).c_str(), 1);
+    os::raise_fd_limit();
+  }
+  ~SimulatedGpu() {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  SimulatedGpu(const SimulatedGpu&) = delete;
+  SimulatedGpu& operator=(const SimulatedGpu&) = delete;
+
+  [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
+
+ private:
+  std::string dir_ = "/dev/shm/fo-bench.XXXXXX";
+};
+
+/// gms-serve for one socket, ready when the constructor returns, ended with its object.
+class Server {
+ public:
+  explicit Server(const std::string& socket) : child_(start(socket)) {
+    pollfd ready{ready_.get(), POLLIN, 0};
+    char mark = 0;
+    expect(::poll(&ready, 1, soon().poll_timeout()) == 1 && ::read(ready_.get(), &mark, 1) == 1,
+           "start gms-serve: it is not ready");
+  }
+  ~Server() {
+    child_.signal(SIGTERM);
+    static_cast<void>(child_.wait(base::Deadline::never()));
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  [[nodiscard]] const os::Child& child() const { return child_; }
+
+ private:
+  os::Child start(const std::string& socket) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
+    ready_.reset(ends[0]);
+    const base::UniqueFd writer(ends[1]);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.keep_fds = {writer.get()};
+    return os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket, "--ready-fd",
+                      std::to_string(writer.get())},
+                     options);
+  }
+
+  base::UniqueFd ready_;
+  os::Child child_;
+};
+
+}  // namespace fo::bench

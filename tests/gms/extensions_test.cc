@@ -1,0 +1,240 @@
+// What our server offers beyond Dynamo's, and clients of both with servers of both.
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "gms/gms_process.h"
+#include "gms/memory_manager.h"
+#include "gms/plain_relay.h"
+#include "os/fd_passing.h"
+#include "os/file.h"
+
+namespace fo::gms {
+namespace {
+
+using Offer = PlainRelay::Offer;
+using testing::ElementsAre;
+
+constexpr base::ByteCount kSize = 4096;
+
+// With granules of one page: here numbers count, not bytes.
+class Extensions : public OneServer {
+ protected:
+  Extensions() { set("GMS_SIM_GRANULARITY", std::to_string(kSize)); }
+  void SetUp() override {
+    OneServer::SetUp();
+    start();
+    driver_ = cuda::Driver::open("sim");
+    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
+  }
+
+  [[nodiscard]] MemoryManager manager(const std::string& socket) const {
+    return {driver_, device_, socket};
+  }
+  [[nodiscard]] RpcClient enter(LockType type) const {
+    RpcClient client = RpcClient::connect(socket_, soon());
+    EXPECT_TRUE(client.shake_hands(type, soon()).grant);
+    return client;
+  }
+  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
+
+  // Publishes so many allocations with a tensor each through this socket.
+  void publish(const std::string& socket, std::size_t count) const {
+    MemoryManager writer = manager(socket);
+    ASSERT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
+    const auto made = writer.allocate_many(std::vector<base::ByteCount>(count, kSize), "t");
+    ASSERT_EQ(made.size(), count);
+    Metadata metadata;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memset(at(made[i]), static_cast<int>(i % 251), kSize);
+      metadata["tensor " + std::to_string(i)] = {made[i].allocation.allocation_id, i % kSize,
+                                                 "value " + std::to_string(i)};
+    }
+    writer.rpc().put_metadata_many(metadata);
+    writer.commit();
+  }
+
+  // Imports through this socket and compares; then sleeps and wakes.
+  void import(const std::string& socket, std::size_t count) const {
+    MemoryManager reader = manager(socket);
+    ASSERT_EQ(reader.connect(LockType::kRo, soon()), Grant::kRo);
+    reader.import_all(cuda::Access::kRead);
+    const Metadata metadata = reader.fetch_metadata();
+    EXPECT_EQ(metadata.size(), count);
+    const auto check = [&] {
+      ASSERT_EQ(reader.allocations().size(), count);
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(at(reader.allocations()[i])[kSize - 1],
+                  static_cast<char>(static_cast<int>(i % 251)));
+      }
+    };
+    check();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto found = metadata.find("tensor " + std::to_string(i));
+      ASSERT_NE(found, metadata.end());
+      EXPECT_EQ(found->second.allocation_id, reader.allocations()[i].allocation.allocation_id);
+      EXPECT_EQ(found->second.offset_bytes, i % kSize);
+      EXPECT_EQ(found->second.value, "value " + std::to_string(i));
+    }
+    reader.unmap_all();
+    ASSERT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
+    check();
+  }
+
+  std::shared_ptr<const cuda::Driver> driver_;
+  cuda::DeviceInfo device_;
+};
+
+TEST_F(Extensions, ThousandsAreImportedAndWokenInAHandfulOfRequests) {
+  const PlainRelay relay(path("relay.sock"), socket_, Offer::kEverything);
+  publish(path("relay.sock"), 1000);
+  EXPECT_LE(relay.requests(), 20);
+  const int before = relay.requests();
+  import(path("relay.sock"), 1000);
+  EXPECT_LE(relay.requests() - before, 2 * 20);
+}
+
+TEST_F(Extensions, AServerThatHasNoneGetsOneRequestPerObject) {
+  const PlainRelay relay(path("relay.sock"), socket_);
+  publish(path("relay.sock"), 30);
+  EXPECT_GT(relay.requests(), 3 * 30);
+  import(path("relay.sock"), 30);
+  // And what it has published is the same to whoever has them.
+  import(socket_, 30);
+}
+
+TEST_F(Extensions, LayoutIsExportedInPagesOfAsManyAsOneMessageCarries) {
+  const std::size_t count = 2 * os::kMaxFdsPerMessage + 1;
+  publish(socket_, count);
+  RpcClient reader = enter(LockType::kRo);
+  const std::vector<Allocation> all = reader.list_allocations();
+  EXPECT_EQ(reader.export_from(all, 0).size(), os::kMaxFdsPerMessage);
+  EXPECT_EQ(reader.export_from(all, 7).size(), os::kMaxFdsPerMessage);
+  EXPECT_EQ(reader.export_from(all, count - 1).size(), 1u);
+  // In order: the bytes are those of the rank.
+  const auto fds = reader.export_from(all, 5);
+  char byte = 0;
+  ASSERT_EQ(::pread(fds[2].get(), &byte, 1, 0), 1);
+  EXPECT_EQ(byte, 7);
+}
+
+// Says one thing, and hears one thing.
+template <typename Response, typename Request>
+Response ask(const base::UniqueFd& socket, const Request& request,
+             std::vector<base::UniqueFd>* fds = nullptr) {
+  os::write_all(socket.get(), encode_frame(request), "ask");
+  std::string answer;
+  std::vector<base::UniqueFd> received;
+  std::array<std::byte, 65536> chunk;
+  while (answer.size() < kPrefixSize || answer.size() < kPrefixSize + read_prefix(answer)) {
+    const std::ptrdiff_t got = os::receive_with_fds(socket.get(), chunk, received);
+    if (got <= 0) throw std::runtime_error("the server hung up");
+    answer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
+  }
+  if (fds != nullptr) *fds = std::move(received);
+  return decode_message<Response>(std::string_view(answer).substr(kPrefixSize));
+}
+
+TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
+  const base::UniqueFd writer = os::connect_unix(socket_, soon());
+  EXPECT_THAT(ask<HandshakeResponse>(writer, HandshakeRequest{"rw", 1000}).extensions,
+              ElementsAre("export_layout", "metadata_dump", "allocate_many", "metadata_put_many"));
+  const auto made = ask<AllocateManyResponse>(
+      writer, AllocateManyRequest{{{1, "a"}, {2, "b"}, {kSize + 1, "a"}, {4, "b"}}});
+  ASSERT_EQ(made.allocations.size(), 4u);
+  EXPECT_EQ(made.allocations[2].size, static_cast<std::int64_t>(kSize + 1));
+  EXPECT_EQ(made.allocations[2].aligned_size, static_cast<std::int64_t>(2 * kSize));
+  EXPECT_EQ(made.allocations[3].layout_slot, 3);
+  ask<FreeAllocationResponse>(writer, FreeAllocationRequest{made.allocations[0].allocation_id});
+
+  std::vector<base::UniqueFd> fds;
+  ExportLayoutRequest request;
+  auto page = ask<ExportLayoutResponse>(writer, request, &fds);
+  EXPECT_EQ(page.allocations.size(), 3u);
+  EXPECT_EQ(fds.size(), 3u);
+  EXPECT_EQ(page.next_slot, std::nullopt);
+  EXPECT_EQ(page.memory_layout_hash, "");
+  request.tag = "b";
+  page = ask<ExportLayoutResponse>(writer, request, &fds);
+  EXPECT_EQ(page.allocations.size(), 2u);
+  EXPECT_EQ(page.allocations[1].layout_slot, 3);
+  for (const std::int64_t slot : {std::int64_t{4}, std::numeric_limits<std::int64_t>::max()}) {
+    request.first_slot = slot;
+    page = ask<ExportLayoutResponse>(writer, request, &fds);
+    EXPECT_EQ(page.allocations.size(), 0u);
+    EXPECT_EQ(fds.size(), 0u);
+  }
+  request.first_slot = -5;
+  EXPECT_EQ(ask<ExportLayoutResponse>(writer, request, &fds).allocations.size(), 2u);
+}
+
+TEST_F(Extensions, BatchesAreAllOrNothing) {
+  RpcClient writer = enter(LockType::kRw);
+  // The last one can never be.
+  EXPECT_THROW(writer.allocate_many({kSize, kSize, 0}, "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate_many({kSize, 300 * base::kMiB}, "t"), RequestRefused);
+  // Each could be, all of them never.
+  EXPECT_THROW(writer.allocate_many({200 * base::kMiB, 200 * base::kMiB}, "t"), RequestRefused);
+  EXPECT_EQ(writer.list_allocations().size(), 0u);
+  const auto made = writer.allocate_many({kSize, kSize}, "t");
+  EXPECT_EQ(made[0].layout_slot, 0);
+  const MetadataEntry good{made[0].allocation_id, 0, "v"};
+  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {"no such id", 0, "v"}}}),
+               RequestRefused);
+  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {good.allocation_id, kSize, "v"}}}),
+               RequestRefused);
+  EXPECT_EQ(writer.list_metadata().size(), 0u);
+  writer.put_metadata_many({{"a", good}, {"b", good}});
+  EXPECT_THAT(writer.list_metadata(), ElementsAre("a", "b"));
+}
+
+TEST_F(Extensions, BatchThatFindsNoRoomGivesBackWhatItHad) {
+  // Two of the three fit.
+  server_.reset();
+  start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
+  RpcClient writer = enter(LockType::kRw);
+  const auto other = cuda::PhysicalMemory::create(driver_, device_.ordinal, 100 * base::kMiB);
+  const std::vector<base::ByteCount> sizes(3, 60 * base::kMiB);
+  EXPECT_THROW(writer.allocate_many(sizes, "t"), RequestRefused);
+  EXPECT_EQ(writer.list_allocations().size(), 0u);
+  EXPECT_EQ(writer.allocate_many({60 * base::kMiB, 60 * base::kMiB}, "t").size(), 2u);
+}
+
+TEST_F(Extensions, ReadersGetNoBatches) {
+  publish(socket_, 1);
+  RpcClient reader = enter(LockType::kRo);
+  EXPECT_THROW(reader.allocate_many({kSize}, "t"), RequestRefused);
+  EXPECT_THROW(reader.put_metadata_many({{"k", {"x", 0, ""}}}), RequestRefused);
+  EXPECT_EQ(reader.fetch_metadata().size(), 1u);
+}
+
+TEST_F(Extensions, MetadataOfManyPagesComesWhole) {
+  RpcClient writer = enter(LockType::kRw);
+  const std::string id = writer.allocate(kSize, "t").allocation_id;
+  Metadata metadata;
+  // One that is a page of its own, an empty key, and many small ones.
+  metadata["big"] = {id, 0, std::string(kMaxMetadataValue, 'v')};
+  metadata["bigger"] = {id, 0, std::string(kMaxMetadataValue, 'w')};
+  metadata[""] = {id, 1, "nothing"};
+  for (int i = 0; i < 3000; ++i)
+    metadata["key " + std::to_string(i)] = {id, 2, std::string(999, 'x')};
+  writer.put_metadata_many(metadata);
+  EXPECT_EQ(writer.fetch_metadata(), metadata);
+  writer.commit();
+  const base::UniqueFd reader = os::connect_unix(socket_, soon());
+  ask<HandshakeResponse>(reader, HandshakeRequest{"ro", 1000});
+  MetadataDumpRequest request;
+  request.prefix = "key 29";
+  const auto page = ask<MetadataDumpResponse>(reader, request);
+  EXPECT_EQ(page.entries.size(), 111u);
+  EXPECT_FALSE(page.more);
+  request.after = "key 2998";
+  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 1u);
+  request.after = "key 3";
+  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 0u);
+  request.after = "a";
+  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 111u);
+}
+
+}  // namespace
+}  // namespace fo::gms
