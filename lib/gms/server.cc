@@ -252,7 +252,8 @@ class Server {
     if (!body) co_return;
     Request first = decode_request(*body);
     if (const auto* handshake = std::get_if<HandshakeRequest>(&first)) {
-      if (!co_await shake_hands(session, *handshake)) co_return;
+      const bool granted = co_await shake_hands(session, *handshake);
+      if (!granted) co_return;
     } else {
       Reply answer = answer_stranger(model_, first);
       co_await send(session, std::move(answer));
