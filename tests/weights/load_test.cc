@@ -127,6 +127,28 @@ TEST_F(Load, PublishesThroughStagingBuffersByteForByte) {
   expect_published(parts);
 }
 
+// Large tensors and runs of small ones, none where a disk's blocks begin, past the page cache where
+// the file system of the test's folder has such a way.
+TEST_F(Load, PublishesFromTheDiskByteForByte) {
+  start();
+  std::vector<Part> parts = some_parts();
+  for (int i = 0; i < 2000; ++i) {
+    parts.push_back(make_part("small." + std::to_string(i), "U8", "[1001]", 1001,
+                              static_cast<std::uint32_t>(i)));
+  }
+  const std::string path = dir_.write("m", make_safetensors(parts));
+  for (const ByteCount ring : {ByteCount{0}, 3 * kMiB}) {
+    const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    ::fsync(file.get());
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    LoadOptions cold = options(path, LockType::kRw);
+    cold.ring = ring;
+    cold.copy_threads = 1;
+    publish(cold);
+    expect_published(parts);
+  }
+}
+
 TEST_F(Load, PacksTensorsIntoSlabs) {
   start();
   const auto parts = some_parts();

@@ -1,0 +1,407 @@
+// Loading a model and saving what it became, on the simulated driver, each beside its peer in one
+// run: as many threads that pread the same bytes into a fresh mapping of the same kind (a tmpfs
+// file, allocated in full, mapped shared), or pwrite them; dd(1) with iflag=direct for files that
+// are not in the page cache. For one big file, 200 shards, and 20,000 small tensors.
+// Usage: load [MIB [RUNS [FOLDER]]], the folder on the disk that is meant (default: /var/tmp)
+#include "weights/load.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "bench.h"
+#include "cuda/device.h"
+#include "os/file.h"
+#include "os/process.h"
+#include "weights/lane.h"
+#include "weights/model.h"
+#include "weights/save.h"
+
+namespace {
+
+using namespace fo;
+using base::ByteCount;
+using base::Deadline;
+using bench::Contender;
+using bench::seconds_of;
+
+constexpr ByteCount kChunk = 8 * base::kMiB;
+
+[[noreturn]] void fail(const std::string& what) { base::throw_errno(errno, what); }
+
+void write_file(const std::string& path, const std::vector<ByteCount>& sizes,
+                const std::string& prefix) {
+  std::string header = "{";
+  ByteCount end = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    header += (i == 0 ? "\"" : ",\"") + prefix + std::to_string(i) +
+              R"(":{"dtype":"U8","shape":[)" + std::to_string(sizes[i]) + R"(],"data_offsets":[)" +
+              std::to_string(end) + "," + std::to_string(end + sizes[i]) + "]}";
+    end += sizes[i];
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const auto file = os::open_file(path, O_CREAT | O_EXCL | O_WRONLY);
+  const std::uint64_t length = header.size();  // little-endian, as this machine is
+  os::write_all(file.get(), {reinterpret_cast<const char*>(&length), sizeof length}, "write");
+  os::write_all(file.get(), header, "write the model");
+  std::string chunk(kChunk, '\0');
+  for (std::size_t i = 0; i < chunk.size(); ++i) chunk[i] = static_cast<char>(i * 2654435761u >> 9);
+  for (ByteCount at = 0; at < end; at += kChunk) {
+    os::write_all(file.get(), {chunk.data(), std::min(kChunk, end - at)}, "write the model");
+  }
+  if (::fsync(file.get()) != 0) fail("write the model");
+}
+
+// Large tensors, each with a small one beside it, as a transformer has them.
+std::string one_big_file(const std::string& folder, ByteCount bytes) {
+  constexpr ByteCount kSmall = 8192;
+  std::vector<ByteCount> sizes;
+  for (ByteCount at = 0; at < bytes; at += 64 * base::kMiB) {
+    sizes.push_back(64 * base::kMiB - kSmall);
+    sizes.push_back(kSmall);
+  }
+  std::filesystem::create_directory(folder);
+  write_file(folder + "/model.safetensors", sizes, "layer.");
+  return folder;
+}
+
+std::string many_files(const std::string& folder, ByteCount bytes) {
+  constexpr std::size_t kFiles = 200;
+  std::filesystem::create_directory(folder);
+  std::string map;
+  for (std::size_t i = 0; i < kFiles; ++i) {
+    const std::string name = "model-" + std::to_string(i) + ".safetensors";
+    const std::string prefix = "layer." + std::to_string(i) + ".";
+    write_file(folder + "/" + name, {bytes / kFiles - 8192, 8192}, prefix);
+    for (const char* tensor : {"0", "1"}) {
+      map += (map.empty() ? "\"" : ",\"") + prefix + tensor + "\":\"" + name + "\"";
+    }
+  }
+  const auto index = os::open_file(folder + "/model.safetensors.index.json", O_CREAT | O_WRONLY);
+  os::write_all(index.get(), R"({"metadata":{},"weight_map":{)" + map + "}}", "write the index");
+  return folder;
+}
+
+// As many as a model has, of which few are large.
+std::string small_tensors(const std::string& folder, ByteCount bytes) {
+  constexpr std::size_t kTensors = 20'000;
+  std::filesystem::create_directory(folder);
+  write_file(folder + "/model.safetensors",
+             std::vector<ByteCount>(kTensors, bytes / kTensors - bytes / kTensors % 2), "t.");
+  return folder;
+}
+
+// Into the page cache.
+void remember(const std::string& path) {
+  std::string chunk(kChunk, '\0');
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (!entry.is_regular_file()) continue;
+    const auto file = os::open_file(entry.path().string(), O_RDONLY);
+    while (::read(file.get(), chunk.data(), chunk.size()) > 0) {
+    }
+  }
+}
+
+// Out of the page cache, which is clean after an fsync.
+void forget(const std::string& path) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (!entry.is_regular_file()) continue;
+    const auto file = os::open_file(entry.path().string(), O_RDONLY);
+    if (::fsync(file.get()) != 0) fail("flush the model");
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+void on_all(std::size_t threads, const std::function<void()>& body) {
+  std::vector<std::thread> workers;
+  for (std::size_t i = 0; i < threads; ++i) workers.emplace_back(body);
+  for (std::thread& worker : workers) worker.join();
+}
+
+// Memory as a simulated device has it.
+class Mapping {
+ public:
+  Mapping(const std::string& path, ByteCount size) : path_(path), size_(size) {
+    const auto memory = os::open_file(path, O_CREAT | O_EXCL | O_RDWR);
+    if (::fallocate(memory.get(), 0, 0, static_cast<off_t>(size)) != 0) fail("allocate memory");
+    address_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+    if (address_ == MAP_FAILED) fail("map memory");
+  }
+  ~Mapping() {
+    ::munmap(address_, size_);
+    ::unlink(path_.c_str());
+  }
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address_); }
+
+ private:
+  std::string path_;
+  ByteCount size_;
+  void* address_ = nullptr;
+};
+
+void bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
+  const weights::Model model = weights::open_model(folder);
+  struct Part {
+    const weights::WeightFile* file;
+    ByteCount offset;
+    ByteCount size;
+    ByteCount to;
+  };
+  std::vector<Part> parts;
+  ByteCount end = 0;
+  for (const weights::WeightFile& file : model.files) {
+    for (ByteCount at = 0; at < file.size(); at += kChunk) {
+      const ByteCount size = std::min(kChunk, file.size() - at);
+      parts.push_back({&file, at, size, end});
+      end += size;
+    }
+  }
+  const Mapping memory(shm + "/bare", end);
+  std::atomic<std::size_t> next = 0;
+  on_all(threads, [&] {
+    for (std::size_t i; (i = next++) < parts.size();) {
+      parts[i].file->read({memory.data() + parts[i].to, parts[i].size}, parts[i].offset);
+    }
+  });
+}
+
+// Writes what is in a mapping, and waits until it is on the disk.
+void bare_save(const Mapping& memory, ByteCount bytes, const std::string& path, std::size_t threads,
+               int flags) {
+  const auto file = os::open_file(path, O_CREAT | O_EXCL | O_WRONLY | flags);
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0) fail("allocate a file");
+  std::atomic<ByteCount> next = 0;
+  on_all(threads, [&] {
+    for (ByteCount at; (at = next.fetch_add(kChunk)) < bytes;) {
+      const ByteCount size = std::min(kChunk, bytes - at);
+      if (::pwrite(file.get(), memory.data() + at, size, static_cast<off_t>(at)) !=
+          static_cast<ssize_t>(size)) {
+        fail("write a file");
+      }
+    }
+  });
+  if (::fsync(file.get()) != 0) fail("flush a file");
+}
+
+void dd(const std::string& folder) {
+  const os::Child child = os::spawn(
+      {"/bin/sh", "-c",
+       "for file in \"$0\"/*.safetensors; do dd if=\"$file\" of=/dev/null bs=8M iflag=direct "
+       "status=none || exit; done",
+       folder});
+  if (child.wait(Deadline::never()) != 0) throw base::Error(base::ExitStatus::kOsError, "run dd");
+}
+
+// A server of its own for each run: dropping the last layout is not what is measured.
+class Server {
+ public:
+  explicit Server(const std::string& socket)
+      : child_(os::spawn({FO_BUILD_DIR "/bin/gms-serve", "--socket-path", socket, "-q"},
+                         {.parent_death_signal = SIGKILL})) {
+    while (!std::filesystem::exists(socket)) std::this_thread::yield();
+  }
+  ~Server() {
+    child_.signal(SIGTERM);
+    static_cast<void>(child_.wait(Deadline::never()));
+  }
+
+ private:
+  os::Child child_;
+};
+
+// One program run for itself, so that its memory can be told: the most that was resident, less what
+// it shares with the device.
+long host_memory_of(const std::vector<std::string>& argv) {
+  const os::Child child =
+      os::spawn({"/bin/sh", "-c",
+                 "\"$@\" >/dev/null & pid=$!; most=0; while kill -0 $pid "
+                 "2>/dev/null; do anon=$(awk '/^RssAnon/ {print $2}' "
+                 "/proc/$pid/status 2>/dev/null); [ \"${anon:-0}\" -gt $most ] "
+                 "&& most=$anon; done; exit $((most / 1024))",
+                 "sh", argv[0], argv[1], argv[2], argv[3], argv[4], argv[5], argv[6]});
+  return child.wait(Deadline::never()).value_or(-1);
+}
+
+class Bench {
+ public:
+  Bench(ByteCount bytes, std::size_t runs, const std::string& disk)
+      : bytes_(bytes),
+        runs_(runs),
+        shm_("/dev/shm/fo-bench-XXXXXX"),
+        disk_(disk + "/fo-bench-XXXXXX") {
+    if (::mkdtemp(shm_.data()) == nullptr || ::mkdtemp(disk_.data()) == nullptr) {
+      fail("make folders");
+    }
+    ::setenv("GMS_DRIVER", "sim", 1);
+    ::setenv("GMS_SIM_DIR", (shm_ + "/sim").c_str(), 1);
+    ::setenv("GMS_SIM_VRAM", std::to_string(2 * bytes + base::kGiB).c_str(), 1);
+    driver_ = cuda::Driver::open("sim");
+    device_ =
+        std::make_unique<cuda::DeviceInfo>(cuda::device_info(*driver_, base::DeviceOrdinal(0)));
+    socket_ = shm_ + "/gms.sock";
+  }
+  ~Bench() {
+    std::error_code ignored;
+    std::filesystem::remove_all(shm_, ignored);
+    std::filesystem::remove_all(disk_, ignored);
+  }
+
+  void run() {
+    measure("one big file", one_big_file(disk_ + "/big", bytes_));
+    measure("200 shards", many_files(disk_ + "/shards", bytes_));
+    measure("20,000 small tensors", small_tensors(disk_ + "/small", bytes_));
+    measure_snapshots();
+  }
+
+ private:
+  void print(const std::string& title, std::vector<Contender> contenders) const {
+    bench::take_turns(contenders, runs_);
+    bench::print_table(title, "ms", 1e3, contenders);
+  }
+
+  double load(const std::string& model, const std::string& snapshot = {},
+              weights::Checksums checksums = weights::Checksums::kCheck) const {
+    const Server server(socket_);
+    weights::LoadOptions options;
+    options.model = model;
+    options.snapshot = snapshot;
+    options.checksums = checksums;
+    options.role = gms::LockType::kRw;
+    options.timeout = std::chrono::seconds(60);
+    return seconds_of([&] { weights::load(driver_, *device_, socket_, options); });
+  }
+
+  void measure(const std::string& what, const std::string& folder) {
+    remember(folder);
+    print(what + ", cached",
+          {{"pread", [&] { return seconds_of([&] { bare_load(shm_, folder, threads_); }); }},
+           {"load", [&] { return load(folder); }}});
+    print(what + ", cold", {{"dd iflag=direct",
+                             [&] {
+                               forget(folder);
+                               return seconds_of([&] { dd(folder); });
+                             }},
+                            {"load", [&] {
+                               forget(folder);
+                               return load(folder);
+                             }}});
+    std::filesystem::remove_all(folder);
+  }
+
+  void measure_snapshots() {
+    const std::string folder = one_big_file(disk_ + "/big", bytes_);
+    const std::string snapshot = disk_ + "/snapshot";
+    {
+      const Server server(socket_);
+      weights::LoadOptions loading;
+      loading.model = folder;
+      loading.role = gms::LockType::kRw;
+      loading.timeout = std::chrono::seconds(60);
+      weights::load(driver_, *device_, socket_, loading);
+      weights::SaveOptions saving;
+      saving.folder = snapshot;
+      saving.replace = weights::Replace::kYes;
+      const Mapping memory(shm_ + "/bare", bytes_);
+      std::fill_n(memory.data(), bytes_, std::byte{1});
+      const auto bare = [&](int flags) {
+        ::unlink((disk_ + "/bare").c_str());
+        return seconds_of([&] { bare_save(memory, bytes_, disk_ + "/bare", threads_, flags); });
+      };
+      print("save",
+            {{"pwrite O_DIRECT, fsync", [&] { return bare(O_DIRECT); }},
+             {"pwrite, fsync", [&] { return bare(0); }},
+             {"save", [&] {
+                std::filesystem::remove_all(snapshot);
+                return seconds_of([&] { weights::save(driver_, *device_, socket_, saving); });
+              }}});
+      ::unlink((disk_ + "/bare").c_str());
+    }
+    for (const bool cold : {false, true}) {
+      const auto prepare = [&] {
+        if (cold) {
+          forget(snapshot);
+        } else {
+          remember(snapshot);
+        }
+      };
+      const std::string shards = snapshot + "/shards";
+      const Contender peer =
+          cold ? Contender{"dd iflag=direct",
+                           [&] {
+                             prepare();
+                             return seconds_of([&] {
+                               const os::Child child = os::spawn(
+                                   {"dd", "if=" + shards + "/shard_0000.bin", "of=/dev/null",
+                                    "bs=8M", "iflag=direct", "status=none"});
+                               static_cast<void>(child.wait(Deadline::never()));
+                             });
+                           }}
+               : Contender{"pread",
+                           [&] { return seconds_of([&] { bare_load(shm_, folder, threads_); }); }};
+      print(std::string("snapshot, ") + (cold ? "cold" : "cached"),
+            {peer,
+             {"load --snapshot",
+              [&] {
+                prepare();
+                return load({}, snapshot);
+              }},
+             {"load --snapshot --no-verify", [&] {
+                prepare();
+                return load({}, snapshot, weights::Checksums::kIgnore);
+              }}});
+    }
+    report_memory(folder, snapshot);
+  }
+
+  void report_memory(const std::string& folder, const std::string& snapshot) const {
+    const Server server(socket_);
+    const std::string load = FO_BUILD_DIR "/bin/gms-load";
+    forget(folder);
+    std::printf("host memory, MiB: load cold %ld",
+                host_memory_of({load, folder, "--socket", socket_, "--role", "rw", "-q"}));
+    remember(folder);
+    std::printf(", load cached %ld",
+                host_memory_of({load, folder, "--socket", socket_, "--role", "rw", "-q"}));
+    std::printf(", save %ld\n", host_memory_of({FO_BUILD_DIR "/bin/gms-save", snapshot, "--socket",
+                                                socket_, "--replace", "-q", "-q"}));
+  }
+
+  const ByteCount bytes_;
+  const std::size_t runs_;
+  const std::size_t threads_ = weights::copy_threads(0);
+  std::string shm_;
+  std::string disk_;
+  std::shared_ptr<const cuda::Driver> driver_;
+  std::unique_ptr<cuda::DeviceInfo> device_;
+  std::string socket_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const ByteCount bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2048) * base::kMiB;
+  const std::size_t runs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5;
+  try {
+    if (bytes == 0 || runs == 0) throw base::Error(base::ExitStatus::kUsage, "want MIB and RUNS");
+    Bench(bytes, runs, argc > 3 ? argv[3] : "/var/tmp").run();
+    return 0;
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "load: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}
