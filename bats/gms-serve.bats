@@ -450,3 +450,52 @@ END
   run --separate-stderr serve --socket-dir "$D" --metrics garbage
   [ "$status" -eq 64 ]
 }
+
+# --- Who may connect ------------------------------------------------------------------------------
+
+# Ends what was started last.
+end_bg() {
+  kill "$BG_PID"
+  wait "$BG_PID"
+  rm -f "$T/ready"
+}
+
+@test "--socket-mode, --allow-uid and --allow-gid take numbers only" {
+  for args in "--socket-mode 0888" "--socket-mode 1000" "--socket-mode rw" "--socket-mode 00600" \
+    "--allow-uid nobody" "--allow-uid -1" "--allow-uid 1,,2" "--allow-uid 4294967295" \
+    "--allow-gid users" "--allow-gid 4294967296"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr serve $args --socket-dir "$D"
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "${stderr_lines[1]}" = "Try 'gms-serve --help'" ]
+  done
+  run --separate-stderr serve --allow-uid 0,nobody
+  [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not a number of one" ]
+  run --separate-stderr serve --socket-mode 0999
+  [ "${stderr_lines[0]}" = "gms-serve: error: --socket-mode: '0999' is not octal, 0 to 0777" ]
+  [ "$(left)" = "" ]
+}
+
+@test "sockets have the mode that was asked for, whatever the umask" {
+  umask 077
+  start_bundle --devices 0 --tags weights
+  [ "$(stat -L -c %a "$D/gms_0.sock")" = 600 ]
+  end_bg
+  start_one --socket-mode 0660
+  [ "$(stat -c %a "$T/one.sock")" = 660 ]
+}
+
+@test "another user is served when --allow-uid or --allow-gid names it, and only then" {
+  if [ "$(id -u)" -ne 0 ]; then skip "only root can be another user"; fi
+  chmod 711 "$T"
+  as_nobody() { setpriv --reuid 65534 --regid 65534 --groups "$1" gms-stat --socket "$T/one.sock"; }
+  start_one --socket-mode 0666 --allow-gid 777
+  run -69 --separate-stderr as_nobody 776
+  run -0 as_nobody 776,777
+  end_bg
+  start_one --socket-mode 0666 --allow-uid 1,65534
+  run -0 as_nobody 776
+  end_bg
+  start_one --allow-uid 65534
+  run -77 --separate-stderr as_nobody 776
+}

@@ -180,6 +180,15 @@ Reply answer_stranger(const ServerModel& model, const Request& request) {
   return reply(ErrorResponse{"a handshake_request has to come first", 0}, true);
 }
 
+bool has_long_answer(const Request& request) {
+  return std::holds_alternative<ListAllocationsRequest>(request) ||
+         std::holds_alternative<MetadataGetRequest>(request) ||
+         std::holds_alternative<MetadataListRequest>(request) ||
+         std::holds_alternative<MetadataDumpRequest>(request) ||
+         std::holds_alternative<AllocateManyRequest>(request) ||
+         std::holds_alternative<ExportLayoutRequest>(request);
+}
+
 void check_allowed(const Request& request, Grant grant) {
   std::visit(
       [&]<typename Message>(const Message&) {

@@ -40,6 +40,9 @@ Reply refuse(const Refusal& refusal);
 /// The answer to a first message that is no handshake; the last one of its connection.
 Reply answer_stranger(const ServerModel& model, const Request& request);
 
+/// Whether the answer may take more than a few KiB.
+bool has_long_answer(const Request& request);
+
 /// Throws Refusal unless a session with this grant may ask for it.
 void check_allowed(const Request& request, Grant grant);
 

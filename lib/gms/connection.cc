@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "gms/protocol.h"
 #include "os/fd_passing.h"
-#include "os/log.h"
 
 namespace fo::gms {
 
@@ -49,8 +48,7 @@ bool UnreadAnswers::make_room(std::size_t fds) {
   const auto patience_began = std::chrono::steady_clock::now() - kPatience;
   while (!has_room(fds) && !clients_.empty() && clients_.front()->unread_since_ < patience_began) {
     Connection& slowest = *clients_.front();
-    os::log(os::LogLevel::kWarning, "let a client go that has {} bytes and {} descriptors unread",
-            slowest.unread_bytes_, slowest.unread_fds_);
+    slowest.fault_ = Connection::Fault::kSlowReader;
     slowest.close();
   }
   return has_room(fds);
@@ -81,7 +79,7 @@ void UnreadAnswers::remove(Connection& client) {
 }
 
 Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread)
-    : socket_(io, socket.release()),
+    : socket_(io, asio::generic::seq_packet_protocol(AF_UNIX, 0), socket.release()),
       timer_(io),
       chunk_(std::make_unique_for_overwrite<char[]>(kChunk)),
       unread_(unread) {}
@@ -94,7 +92,7 @@ bool Connection::is_buffer_full() const {
   return buffer_.size() - consumed_ >= kPrefixSize + max_frame_;
 }
 
-// A plain read: descriptors that come along are dropped by the kernel.
+// Descriptors that come along have no place to go to, so the kernel drops them, and says so.
 asio::awaitable<bool> Connection::fill() {
   if (consumed_ > 0) {
     buffer_.erase(0, consumed_);
@@ -102,22 +100,26 @@ asio::awaitable<bool> Connection::fill() {
   }
   const std::size_t room = std::min(kChunk, kPrefixSize + max_frame_ - buffer_.size());
   boost::system::error_code ec;
-  const std::size_t got = co_await socket_.async_read_some(
-      asio::buffer(chunk_.get(), room), asio::redirect_error(asio::use_awaitable, ec));
+  asio::socket_base::message_flags flags = 0;
+  const std::size_t got = co_await socket_.async_receive(
+      asio::buffer(chunk_.get(), room), flags, asio::redirect_error(asio::use_awaitable, ec));
   if (ec == asio::error::operation_aborted || !socket_.is_open()) co_return false;
-  if (ec) gone_ = true;
+  if (ec || got == 0) gone_ = true;
+  if ((flags & MSG_CTRUNC) != 0) ++messages_with_fds_;
   buffer_.append(chunk_.get(), got);
-  co_return !ec;
+  co_return !gone_;
 }
 
-void Connection::arm(base::Duration timeout) {
+void Connection::arm(base::Duration timeout, Fault fault) {
   timer_.expires_after(timeout);
   // A handler that is queued already can't be cancelled: it has to see that it is late.
-  timer_.async_wait(
-      [this, arming = std::weak_ptr(arming_), mine = ++*arming_](boost::system::error_code ec) {
-        const auto current = arming.lock();
-        if (!ec && current && *current == mine) close();
-      });
+  timer_.async_wait([this, fault, arming = std::weak_ptr(arming_),
+                     mine = ++*arming_](boost::system::error_code ec) {
+    const auto current = arming.lock();
+    if (ec || !current || *current != mine) return;
+    fault_ = fault;
+    close();
+  });
 }
 
 void Connection::disarm() {
@@ -133,13 +135,14 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
   }
   // The timer ends the socket's wait, which then reads as a client that is gone.
   bool timer_runs = timeout.has_value();
-  if (timeout) arm(*timeout);
+  if (timeout) arm(*timeout, Fault::kSilent);
   std::optional<std::string_view> body;
   for (;;) {
     const std::string_view ready = std::string_view(buffer_).substr(consumed_);
     if (ready.size() >= kPrefixSize) {
       const std::size_t size = read_prefix(ready);
       if (size > max_frame_) {
+        fault_ = Fault::kFrameTooBig;
         throw base::Error(base::ExitStatus::kProtocol,
                           "read a request: a frame of " + std::to_string(size) + " bytes");
       }
@@ -152,7 +155,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     if (gone_ || !socket_.is_open()) break;
     if (!timer_runs && buffer_.size() > consumed_) {
       timer_runs = true;
-      arm(frame_timeout);
+      arm(frame_timeout, Fault::kSilent);
     }
     frames_at_once_ = 0;
     const bool filled = co_await fill();
@@ -165,7 +168,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
 std::size_t Connection::unread_in_kernel() const {
   int bytes = 0;
   // Asked only when descriptors are wanted; where the kernel can't say, nothing is unread.
-  auto& socket = const_cast<asio::posix::stream_descriptor&>(socket_);
+  auto& socket = const_cast<decltype(socket_)&>(socket_);
   if (!socket.is_open() || ::ioctl(socket.native_handle(), SIOCOUTQ, &bytes) != 0) return 0;
   return static_cast<std::size_t>(bytes);
 }
@@ -173,10 +176,14 @@ std::size_t Connection::unread_in_kernel() const {
 asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration timeout) {
   const auto deadline = base::Deadline::after(timeout);
   for (;;) {
-    const std::size_t in_kernel = fds == 0 ? 0 : unread_in_kernel();
-    if (fds > 0 && in_kernel == 0) unread_.remove(*this);
-    if (in_kernel <= kMostUnread && unread_.make_room(fds)) break;
-    if (!is_alive() || deadline.expired()) co_return false;
+    const std::size_t in_kernel = fds + unread_fds_ == 0 ? 0 : unread_in_kernel();
+    if (in_kernel == 0) unread_.remove(*this);
+    if ((fds == 0 || in_kernel <= kMostUnread) && unread_.make_room(fds)) break;
+    if (!is_alive()) co_return false;
+    if (deadline.expired()) {
+      fault_ = Fault::kSlowReader;
+      co_return false;
+    }
     // Nobody is woken when a client reads.
     timer_.expires_after(kLookAgain);
     boost::system::error_code ec;
@@ -209,11 +216,11 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
     if (sent != -EAGAIN) break;
     if (!timer_runs) {
       timer_runs = true;
-      arm(timeout);
+      arm(timeout, Fault::kSlowReader);
       unread_.add(*this, bytes.size(), 0);
     }
     boost::system::error_code ec;
-    co_await socket_.async_wait(asio::posix::descriptor_base::wait_write,
+    co_await socket_.async_wait(asio::socket_base::wait_write,
                                 asio::redirect_error(asio::use_awaitable, ec));
     if (ec) break;
   }
@@ -233,7 +240,7 @@ asio::awaitable<void> Connection::watch_hangup() {
     } else {
       // It stays as it is; that the client hangs up is an error even then.
       boost::system::error_code ec;
-      co_await socket_.async_wait(asio::posix::descriptor_base::wait_error,
+      co_await socket_.async_wait(asio::socket_base::wait_error,
                                   asio::redirect_error(asio::use_awaitable, ec));
       if (ec) break;
       gone_ = !is_alive();
@@ -251,7 +258,7 @@ asio::awaitable<void> Connection::stop_watching() {
 
 bool Connection::is_alive() const {
   if (gone_ || !socket_.is_open()) return false;
-  pollfd state{const_cast<asio::posix::stream_descriptor&>(socket_).native_handle(), POLLRDHUP, 0};
+  pollfd state{const_cast<decltype(socket_)&>(socket_).native_handle(), POLLRDHUP, 0};
   return ::poll(&state, 1, 0) == 0;
 }
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/seq_packet_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
@@ -95,6 +95,21 @@ class Connection {
   /// may lie behind bytes that nobody has read.
   [[nodiscard]] bool is_alive() const;
 
+  /// Why the client was let go, if it was not the one who left.
+  enum class Fault {
+    kNone,
+    /// Sent no whole message in time.
+    kSilent,
+    /// Did not read its answers.
+    kSlowReader,
+    /// Began a message that is too long.
+    kFrameTooBig
+  };
+  [[nodiscard]] Fault fault() const { return fault_; }
+
+  /// How many messages came with descriptors, which no request has; the kernel has dropped them.
+  [[nodiscard]] std::size_t messages_with_fds() const { return messages_with_fds_; }
+
   /// Ends every wait of this connection; the reads and writes under way report a client that is
   /// gone.
   void close();
@@ -109,10 +124,11 @@ class Connection {
   /// How much the kernel keeps for the client to read, its overhead included.
   [[nodiscard]] std::size_t unread_in_kernel() const;
   /// Closes the connection after `timeout`, unless disarmed before.
-  void arm(base::Duration timeout);
+  void arm(base::Duration timeout, Fault fault);
   void disarm();
 
-  boost::asio::posix::stream_descriptor socket_;
+  /// A stream socket, but only this type tells the flags of what it receives.
+  boost::asio::generic::seq_packet_protocol::socket socket_;
   boost::asio::steady_timer timer_;
   /// Which arming of the timer counts. Shared, to tell also that the connection is no more.
   std::shared_ptr<unsigned> arming_ = std::make_shared<unsigned>(0);
@@ -123,6 +139,8 @@ class Connection {
   std::size_t max_frame_ = kMaxShortFrame;
   /// Frames in a row that were there without reading.
   unsigned frames_at_once_ = 0;
+  std::size_t messages_with_fds_ = 0;
+  Fault fault_ = Fault::kNone;
   bool gone_ = false;
   bool watching_ = false;
   bool watch_runs_ = false;

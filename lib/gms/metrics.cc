@@ -129,7 +129,8 @@ std::string metrics_text(const std::vector<MeteredServer>& servers) {
            &Counters::restarts);
   page.add("gms_dropped_connections_total", "Connections that the server ended, by the reason.",
            "reason", &Counters::dropped_connections);
-  page.add("gms_unwanted_fds_total", "Descriptors that clients sent, and that were closed.",
+  page.add("gms_unwanted_fds_total",
+           "Messages of clients that came with descriptors, which were dropped.",
            &Counters::unwanted_fds);
   return page.take();
 }

@@ -210,6 +210,8 @@ class Server {
       if (error.status() == ExitStatus::kSoftware) {
         fail(std::current_exception());
       } else {
+        const bool too_big = session->connection.fault() == Connection::Fault::kFrameTooBig;
+        counters_.dropped(too_big ? DropReason::kFrameTooBig : DropReason::kMalformed);
         os::log(LogLevel::kWarning, "end a session: {}: {}", error.what(), label(*session));
       }
     } catch (const std::exception&) {
@@ -221,10 +223,27 @@ class Server {
       model_.leave(session->id);
       after_change();
     }
+    count_faults(*session);
     admission_.leave(session->peer);
     sessions_.erase(session);
     counters_.connections.set(sessions_.size());
     room_.cancel();
+  }
+
+  void count_faults(const Session& session) {
+    if (const std::size_t count = session.connection.messages_with_fds(); count > 0) {
+      counters_.unwanted_fds.add(count);
+      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
+              label(session));
+    }
+    using Fault = Connection::Fault;
+    const Fault fault = session.connection.fault();
+    if (fault != Fault::kSilent && fault != Fault::kSlowReader) return;
+    const bool is_silent = fault == Fault::kSilent;
+    counters_.dropped(is_silent ? DropReason::kHandshakeTimeout : DropReason::kSlowReader);
+    os::log(LogLevel::kWarning, "let a client go that {}: {}",
+            is_silent ? "sent no whole message in time" : "does not read its answers",
+            label(session));
   }
 
   awaitable<void> talk(SessionPtr session) {
@@ -244,8 +263,10 @@ class Server {
       if (!body) co_return;
       const auto start = Clock::now();
       Request request = decode_request(*body);
-      const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
-      if (!has_room) co_return;
+      if (has_long_answer(request)) {
+        const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
+        if (!has_room) co_return;
+      }
       std::optional<Reply> answer = co_await answer_request(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
@@ -547,7 +568,8 @@ class Server {
 
   awaitable<std::optional<Reply>> answer_export_layout(SessionPtr session,
                                                        const ExportLayoutRequest& request) {
-    const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
+    const std::size_t most = std::min(
+        {os::kMaxFdsPerMessage, config_.max_unread_fds, model_.layout().allocations().size()});
     const bool is_reading = co_await session->connection.make_room(most, kPeerTimeout);
     if (!is_reading) co_return std::nullopt;
     const LayoutPage page = page_of(model_.layout(), request, most);

@@ -118,7 +118,7 @@ enum class DropReason {
   kFrameTooBig,
   /// No frame of the protocol, or an unknown type.
   kMalformed,
-  /// Said nothing in time.
+  /// Sent no first message, or no whole one, in time.
   kHandshakeTimeout,
   /// Did not take its answer in time.
   kSlowReader,
@@ -165,7 +165,7 @@ struct ServerCounters {
   /// Processes started in place of one that crashed. Counted by the parent.
   Counter restarts;
   PerEnum<Counter, DropReason, DropReason::kTooManyConnections> dropped_connections;
-  /// Sent along by clients, and closed.
+  /// Messages of clients that came with descriptors, which were dropped.
   Counter unwanted_fds;
 
   void granted(Grant grant, base::Duration waited) {

@@ -2,6 +2,7 @@
 // server on it.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 

@@ -444,6 +444,12 @@ class Server {
               "an allocation stays as it was made");
     }
     require(layout.metadata() == metadata_, "keys are as they were put");
+    base::ByteCount records = 0;
+    for (const Piece& piece : pieces_) records += record_cost(piece.id.size() + piece.tag.size());
+    for (const auto& [key, entry] : metadata_) {
+      records += record_cost(key.size() + entry.allocation_id.size() + entry.value.size());
+    }
+    require(layout.records() == records, "what the records take is counted");
   }
 
   ServerModel model_;

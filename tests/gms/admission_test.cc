@@ -19,7 +19,7 @@ TEST(Admission, OnlyOurUserAndRootUnlessARuleSaysOtherwise) {
   Admission admission({}, kOurs, 100);
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
   EXPECT_TRUE(lets_in(admission, peer(2, 0)));
-  EXPECT_EQ(admission.enter(peer(3, kOther, kOurs), {kOurs, 0}), "is not allowed");
+  EXPECT_EQ(admission.enter(peer(3, kOther, kOurs), {kOurs, 0}), "it is not allowed");
   EXPECT_FALSE(admission.wants_groups());
 }
 

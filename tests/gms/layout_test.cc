@@ -71,6 +71,27 @@ TEST(LayoutHash, IsTheHashOfTheSpecifiedText) {
                                         std::string("\0v", 2)));
 }
 
+TEST(Layout, CountsWhatItsRecordsTake) {
+  Layout layout;
+  EXPECT_EQ(layout.records(), 0u);
+  layout.add("id", 1, 8, "tag");
+  const base::ByteCount one = layout.records();
+  EXPECT_EQ(one, record_cost(5));
+  layout.add("id2", 1, 8, "tag");
+  layout.put("key", "id2", 0, "value");
+  EXPECT_EQ(layout.records(), one + record_cost(6) + record_cost(11));
+  layout.put("key", "id2", 0, "v");  // in its place
+  EXPECT_EQ(layout.records(), one + record_cost(6) + record_cost(7));
+  layout.put("other", "id", 0, "");
+  EXPECT_TRUE(layout.erase("other"));
+  EXPECT_FALSE(layout.erase("other"));
+  layout.put("nowhere", "id3", 0, "v");
+  EXPECT_TRUE(layout.remove("id2"));  // and its key
+  EXPECT_EQ(layout.records(), one);
+  layout.clear();
+  EXPECT_EQ(layout.records(), 0u);
+}
+
 TEST(LayoutHash, DoesNotDependOnIdsOrOnTheOrderOfPuts) {
   Layout one;
   one.add("a", 5, 8, "t");

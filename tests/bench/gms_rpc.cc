@@ -1,0 +1,154 @@
+// One GMS request, round trip, against a bare ping-pong of the same bytes on a Unix socket, both
+// ends on one core: what is compared is work, not how far the cores are apart. Usage: gms_rpc
+// [RUNS]
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <csignal>
+
+#include "bench.h"
+#include "gms/protocol.h"
+#include "gms/rpc_client.h"
+#include "gms_server.h"
+
+namespace {
+
+using namespace fo;
+using base::Deadline;
+using base::UniqueFd;
+using bench::Contender;
+using bench::expect;
+
+constexpr int kRoundTrips = 5000;
+
+// This process, and those that it starts, on one core while it lives.
+class OneCore {
+ public:
+  OneCore() {
+    if (::sched_getaffinity(0, sizeof before_, &before_) != 0) {
+      base::throw_errno(errno, "see cores");
+    }
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (std::size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &one);
+    }
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) base::throw_errno(errno, "take one core");
+  }
+  ~OneCore() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// The other end of a ping-pong: a process that answers so many bytes with so many.
+class Ponger {
+ public:
+  Ponger(std::size_t ping, std::size_t pong)
+      : ping_(ping, 'i'), pong_(pong, 'o'), child_(start()) {}
+  ~Ponger() {
+    child_.signal(SIGKILL);
+    static_cast<void>(child_.wait(Deadline::never()));
+  }
+  Ponger(const Ponger&) = delete;
+  Ponger& operator=(const Ponger&) = delete;
+
+  void ping() const {
+    send(ours_.get(), ping_);
+    expect(receive(ours_.get(), pong_.size()), "ping: no answer");
+  }
+
+ private:
+  os::Child start() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      base::throw_errno(errno, "create a pair of sockets");
+    }
+    ours_.reset(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    return os::fork_child(
+        [&] {
+          while (receive(theirs.get(), ping_.size())) send(theirs.get(), pong_);
+          return 0;
+        },
+        options);
+  }
+  static void send(int fd, std::string_view bytes) {
+    expect(
+        ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()),
+        "ping-pong: send");
+  }
+  static bool receive(int fd, std::size_t size) {
+    char bytes[4096];
+    return ::recv(fd, bytes, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  }
+
+  std::string ping_;
+  std::string pong_;
+  UniqueFd ours_;
+  os::Child child_;
+};
+
+double round_trips(const std::function<void()>& trip) {
+  return bench::seconds_of([&] {
+           for (int i = 0; i < kRoundTrips; ++i) trip();
+         }) /
+         kRoundTrips;
+}
+
+int run(std::size_t runs) {
+  const OneCore one_core;
+  const bench::SimulatedGpu gpu(64 * base::kMiB, 4096);
+  const bench::Server server(gpu.path("gms.sock"));
+  gms::RpcClient client = gms::RpcClient::connect(gpu.path("gms.sock"), Deadline::never());
+  expect(client.shake_hands(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");
+  const std::string id = client.allocate(4096, "weights").allocation_id;
+  const std::string value(100, 'v');
+  client.put_metadata("key", id, 0, value);
+
+  const auto measure = [&](const std::string& name, const std::string& request,
+                           const std::string& answer, const std::function<void()>& trip) {
+    const Ponger ponger(request.size(), answer.size());
+    std::vector<Contender> contenders{
+        {"bare ping-pong of the same bytes", [&] { return round_trips([&] { ponger.ping(); }); }},
+        {name, [&] { return round_trips(trip); }},
+    };
+    bench::take_turns(contenders, runs);
+    bench::print_table("Round trip of " + std::to_string(request.size()) + " and " +
+                           std::to_string(answer.size()) + " bytes, both ends on one core",
+                       "us", 1e6, contenders);
+  };
+  measure("RpcClient::lock_state", gms::encode_frame(gms::GetLockStateRequest{}),
+          gms::encode_frame(client.lock_state()), [&] { client.lock_state(); });
+  const auto entry = client.get_metadata("key");
+  measure("RpcClient::get_metadata", gms::encode_frame(gms::MetadataGetRequest{"key"}),
+          gms::encode_frame(gms::MetadataGetResponse{
+              true, id, 0, gms::Bytes{entry.value_or(gms::MetadataEntry{}).value}}),
+          [&] { client.get_metadata("key"); });
+  measure("RpcClient::put_metadata",
+          gms::encode_frame(gms::MetadataPutRequest{{"key", id, 0, gms::Bytes{value}}}),
+          gms::encode_frame(gms::MetadataPutResponse{true}),
+          [&] { client.put_metadata("key", id, 0, value); });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 5;
+  if (argc > 2 || !runs || *runs < 1 || *runs > 1000) {
+    std::fprintf(stderr, "usage: gms_rpc [RUNS]\n");
+    return base::to_int(base::ExitStatus::kUsage);
+  }
+  try {
+    return run(*runs);
+  } catch (const base::Error& error) {
+    std::fprintf(stderr, "gms_rpc: error: %s\n", error.what());
+    return base::to_int(error.status());
+  }
+}
