@@ -312,7 +312,7 @@ refused() {
   truncate -s +40000000 "$T/m"
   run -0 gms-load --socket "$T/other.sock" "$T/m"
   run -75 --separate-stderr gload "$T/m"
-  [[ $stderr == "gms-load: error: GMS at '$SOCKET' refused allocate_request: "* ]]
+  [[ $stderr == "gms-load: error: GMS at '$SOCKET' refused allocate_many_request: "* ]]
   wait_for expect_nothing_published
 }
 

@@ -8,6 +8,7 @@
 #include "gms/endpoint.h"
 #include "options.h"
 #include "os/log.h"
+#include "os/process.h"
 #include "weights/unpublish.h"
 
 namespace {
@@ -48,6 +49,7 @@ ExitStatus unpublish(const gms_load::Options& options) {
 ExitStatus load(gms_load::Options& options) {
   weights::LoadOptions& load = options.load;
   load.role = gms_load::role(options);
+  os::raise_fd_limit();  // a file or two for each shard
   if (options.no_verify) load.checksums = weights::Checksums::kIgnore;
   std::shared_ptr<const cuda::Driver> driver;
   const auto device = open_device(options, driver);

@@ -9,6 +9,7 @@
 #include "gms/endpoint.h"
 #include "options.h"
 #include "os/log.h"
+#include "os/process.h"
 #include "os/signals.h"
 
 namespace {
@@ -24,6 +25,7 @@ struct Interrupted {
 int save(gms_save::Options& options) {
   weights::SaveOptions& save = options.save;
   save.replace = options.replace ? weights::Replace::kYes : weights::Replace::kNo;
+  os::raise_fd_limit();  // two files for each shard
   // Else a file size limit would kill, and not be a failure to write.
   std::signal(SIGXFSZ, SIG_IGN);
   // Blocked here, hence in the threads that the driver starts; but until there is something to

@@ -38,7 +38,7 @@ using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kTag = "weights";
-constexpr ByteCount kBatch = 256 * base::kMiB;
+constexpr ByteCount kBatch = kFirstSlab;
 
 // What the device is asked to give back, and what is done with it.
 struct ReadBack {

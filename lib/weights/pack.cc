@@ -10,6 +10,8 @@ using base::ByteCount;
 PackPlan pack(std::span<const ByteCount> sizes, ByteCount slab) {
   PackPlan plan;
   std::optional<std::size_t> open;
+  ByteCount limit = 0;  // of the open one
+  ByteCount next_limit = std::min(slab, kFirstSlab);
   for (const ByteCount size : sizes) {
     // Metadata may not point at an allocation's end, where the next tensor's bytes would be.
     const ByteCount taken = std::max<ByteCount>(size, 1);
@@ -20,10 +22,12 @@ PackPlan pack(std::span<const ByteCount> sizes, ByteCount slab) {
     }
     ByteCount offset = 0;
     if (open) offset = base::round_up(plan.allocations[*open], kTensorAlignment);
-    if (!open || offset > slab - taken) {
+    if (!open || taken > limit || offset > limit - taken) {
       open = plan.allocations.size();
       plan.allocations.push_back(0);
       offset = 0;
+      limit = std::max(next_limit, taken);
+      next_limit = std::min(slab, 2 * next_limit);
     }
     plan.placements.push_back({*open, offset});
     plan.allocations[*open] = offset + taken;

@@ -25,6 +25,10 @@ struct PackPlan {
   std::vector<Placement> placements;
 };
 
+/// The first allocation takes at most this much, each later one twice as much as the one before:
+/// there is soon something to fill, and as long as one is filled the next can be made.
+inline constexpr base::ByteCount kFirstSlab = 64 * base::kMiB;
+
 /// Fills allocations of at most `slab` bytes in the order of the tensors; a tensor of more bytes
 /// gets an allocation of its own. No number may be over 2^63-1.
 PackPlan pack(std::span<const base::ByteCount> sizes, base::ByteCount slab);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -143,9 +145,11 @@ class Mapping {
     if (address_ == MAP_FAILED) fail("map memory");
   }
   ~Mapping() {
-    ::munmap(address_, size_);
+    unmap();
     ::unlink(path_.c_str());
   }
+  /// The memory stays allocated.
+  void unmap() { ::munmap(std::exchange(address_, nullptr), std::exchange(size_, 0)); }
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address_); }
 
  private:
@@ -154,7 +158,9 @@ class Mapping {
   void* address_ = nullptr;
 };
 
-void bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
+// Without giving the memory back, for a server doesn't either.
+double bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
+  const auto start = std::chrono::steady_clock::now();
   const weights::Model model = weights::open_model(folder);
   struct Part {
     const weights::WeightFile* file;
@@ -171,13 +177,15 @@ void bare_load(const std::string& shm, const std::string& folder, std::size_t th
       end += size;
     }
   }
-  const Mapping memory(shm + "/bare", end);
+  Mapping memory(shm + "/bare", end);
   std::atomic<std::size_t> next = 0;
   on_all(threads, [&] {
     for (std::size_t i; (i = next++) < parts.size();) {
       parts[i].file->read({memory.data() + parts[i].to, parts[i].size}, parts[i].offset);
     }
   });
+  memory.unmap();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Writes what is in a mapping, and waits until it is on the disk.
@@ -288,9 +296,8 @@ class Bench {
 
   void measure(const std::string& what, const std::string& folder) {
     remember(folder);
-    print(what + ", cached",
-          {{"pread", [&] { return seconds_of([&] { bare_load(shm_, folder, threads_); }); }},
-           {"load", [&] { return load(folder); }}});
+    print(what + ", cached", {{"pread", [&] { return bare_load(shm_, folder, threads_); }},
+                              {"load", [&] { return load(folder); }}});
     print(what + ", cold", {{"dd iflag=direct",
                              [&] {
                                forget(folder);
@@ -351,8 +358,7 @@ class Bench {
                                static_cast<void>(child.wait(Deadline::never()));
                              });
                            }}
-               : Contender{"pread",
-                           [&] { return seconds_of([&] { bare_load(shm_, folder, threads_); }); }};
+               : Contender{"pread", [&] { return bare_load(shm_, folder, threads_); }};
       print(std::string("snapshot, ") + (cold ? "cold" : "cached"),
             {peer,
              {"load --snapshot",
@@ -396,6 +402,7 @@ class Bench {
 int main(int argc, char** argv) {
   const ByteCount bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2048) * base::kMiB;
   const std::size_t runs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {
     if (bytes == 0 || runs == 0) throw base::Error(base::ExitStatus::kUsage, "want MIB and RUNS");
     Bench(bytes, runs, argc > 3 ? argv[3] : "/var/tmp").run();

@@ -37,6 +37,16 @@ TEST(Pack, GivesATensorLargerThanTheSlabAnAllocationOfItsOwn) {
   EXPECT_EQ(plan.placements[2].offset, 256u);
 }
 
+TEST(Pack, BeginsWithSmallerAllocations) {
+  constexpr ByteCount kTensor = 16 * base::kMiB;
+  const PackPlan plan = pack_all(std::vector<ByteCount>(70, kTensor), 512 * base::kMiB);
+  EXPECT_THAT(plan.allocations,
+              ElementsAre(4 * kTensor, 8 * kTensor, 16 * kTensor, 32 * kTensor, 10 * kTensor));
+  // Nothing is split for it.
+  EXPECT_THAT(pack_all({30 * kTensor, kTensor, 7 * kTensor, kTensor}, 512 * base::kMiB).allocations,
+              ElementsAre(30 * kTensor, 8 * kTensor, kTensor));
+}
+
 TEST(Pack, WithoutASlabGivesEachItsOwn) {
   EXPECT_THAT(pack_all({1, 0, 3}, 0).allocations, ElementsAre(1, 1, 3));
 }
