@@ -31,6 +31,16 @@ start_one() {
   wait_for "[ -s $T/ready ]"
 }
 
+# make_snapshot: of a small layout, published at $S, in $T/snapshot. Sets $hash.
+make_snapshot() {
+  printf '\100\0\0\0\0\0\0\0%-64s' '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' \
+    >"$T/m.safetensors"
+  printf 'data' >>"$T/m.safetensors"
+  gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
+  gms-save --socket "$S" "$T/snapshot" -q >"$T/save"
+  hash=$(gms-stat --socket "$S" --json | jq -r .memory_layout_hash)
+}
+
 children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 
 # --- argv -----------------------------------------------------------------------------------------
@@ -391,32 +401,80 @@ END
   done
   wait_exit "$BG_PID"
   [ "$status" -eq 137 ]
-  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server ended with status 137, once too often: device=0 tag=weights" ]
+  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, once too often: device=0 tag=weights" ]
 }
 
 @test "--restore gives a new server the layout of a snapshot, also after a crash without one" {
   start_one
-  printf '\100\0\0\0\0\0\0\0%-64s' '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' >"$T/m.safetensors"
-  printf 'data' >>"$T/m.safetensors"
-  gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
-  gms-save --socket "$S" "$T/snapshot" -q >"$T/save"
-  hash=$(gms-stat --socket "$S" --json | jq -r .memory_layout_hash)
+  make_snapshot
   kill -KILL "$BG_PID"
   wait_exit "$BG_PID"
   start_one --restore "$T/snapshot"
   gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
-  # A layout that was dropped is not brought back by a crash alone: the server begins with nothing.
+  # What was dropped on purpose is not brought back by a crash.
   gms-load --socket "$S" --unpublish -q >"$T/unpublish"
-  gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
   kill -KILL "$(children_of "$BG_PID")"
-  wait_for "gms-stat --socket $S --json | grep -q '\"memory_layout_hash\":\"$hash\"'"
+  gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
+}
+
+@test "a server that dies while its snapshot is loaded gets it again, and is ready then" {
+  start_one
+  make_snapshot
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  S=$T/one.sock
+  : >"$T/ready"
+  GMS_SIM_LATENCY=cuMemCreate=300ms start_bg gms gms-serve --socket-path "$S" --ready-fd 9 \
+    --restore "$T/snapshot" 9>"$T/ready"
+  wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
+  [ ! -s "$T/ready" ]
+  # The loader is a child, too.
+  kill -KILL "$(children_of "$BG_PID" | head -n 1)"
+  wait_for "[ -s $T/ready ]"
+  gms-stat --socket "$S" --json | grep -q "\"memory_layout_hash\":\"$hash\""
+  [ "$(children_of "$BG_PID" | wc -l)" -eq 1 ]
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
+@test "SIGTERM while a snapshot is loaded, and between two starts, ends it: 0" {
+  start_one
+  make_snapshot
+  kill -KILL "$BG_PID"
+  wait_exit "$BG_PID"
+  GMS_SIM_LATENCY=cuMemCreate=10s start_bg gms gms-serve --socket-path "$S" --restore "$T/snapshot"
+  wait_for "gms-stat --socket $S --json | grep -q '\"state\":\"RW\"'"
+  kill "$BG_PID"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  start_one
+  for crash in 1 2 3; do
+    kill -KILL "$(children_of "$BG_PID")"
+    [ "$crash" -eq 3 ] || gms-stat --socket "$S" --timeout 20s >"$T/stat"
+  done
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+}
+
+@test "without a program that restores, the server serves without a layout" {
+  mkdir "$T/bin"
+  cp "$FO_BIN/gms-serve" "$T/bin"
+  S=$T/one.sock
+  GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1 PATH=/usr/bin:/bin \
+    start_bg gms "$T/bin/gms-serve" --socket-path "$S" --ready-fd 9 --restore "$T" 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+  gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
+  grep -q "^gms-serve: error: restore '$T': .*gms-load" "$T/gms.err"
 }
 
 @test "a snapshot that can't be restored is an error line, and the server serves without" {
   start_one --restore "$T/nowhere"
   gms-stat --socket "$S" --json | grep -q '"state":"EMPTY"'
   grep -q "^gms-load: error: .*nowhere" "$T/gms.err"
-  grep -qx "gms-serve: error: restore '$T/nowhere': gms-load ended with status 66, nothing is published: device=0 tag=weights" "$T/gms.err"
+  grep -qx "gms-serve: error: restore '$T/nowhere': gms-load ended with status 66: device=0 tag=weights" "$T/gms.err"
 }
 
 @test "--metrics: a page that promtool likes, and counters that outlive a crash" {

@@ -79,7 +79,7 @@ Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
   auto at =
       from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
   for (; in_prefix(metadata, at, wanted.prefix); ++at) {
-    size += at->first.size() + at->second.value.size();
+    size += size_on_wire(at->first, at->second);
     // Not after the empty key: who asks on after that begins anew.
     if (size > kMetadataPage && !page.entries.empty() && !page.entries.back().key.empty()) break;
     page.entries.push_back(to_record(at->first, at->second));

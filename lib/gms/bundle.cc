@@ -35,11 +35,16 @@ using base::UniqueFd;
 using os::LogLevel;
 using os::OwnedPath;
 
-// What a server gets to let its clients go, before it is killed.
+// What a server gets to let its clients go, before it is killed; and any process then to be gone.
 constexpr base::Duration kGrace = std::chrono::seconds(5);
+// From its start until a server answers: a driver may take long to initialise, and many imports
+// too.
+constexpr base::Duration kStartTimeout = std::chrono::minutes(5);
 // Descriptors of the parent that no vault may take, and so many more for each server.
 constexpr std::size_t kReserve = 64;
 constexpr std::size_t kReservePerServer = 16;
+// The servers that a snapshot is for.
+constexpr const char* kRestoredTag = "weights";
 
 OwnedPath make_ready_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -80,9 +85,13 @@ struct Server {
   UniqueFd ready;
   /// When to start it again.
   std::optional<Deadline> start_at;
-  /// Has answered, and has been given the snapshot that was asked for, at least once.
-  bool is_up = false;
+  /// When to kill it unless it has answered.
+  std::optional<Deadline> answer_by;
+  /// It begins with nothing, and is to get the snapshot once it answers.
+  bool wants_snapshot = false;
   std::optional<os::Child> loader;
+  /// Has answered, and its snapshot has been loaded, or could not be.
+  bool is_up = false;
 };
 
 class Bundle {
@@ -96,12 +105,14 @@ class Bundle {
     room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
     for (Place& place : places) {
       servers_.push_back(std::make_unique<Server>(std::move(place), room_));
+      servers_.back()->wants_snapshot = restores(*servers_.back());
     }
   }
 
   int run() {
     try {
       if (metrics_) start_metrics();
+      // A failure to start the first time is one of the machine, not a crash.
       for (const auto& server : servers_) start(*server);
       const std::optional<int> first = wait();
       stop();
@@ -125,25 +136,44 @@ class Bundle {
     server.child.emplace(os::fork_child(
         [&] { return run_child(server, std::move(ready), std::move(vault)); }, options));
     server.start_at.reset();
+    server.answer_by = Deadline::after(kStartTimeout);
+  }
+
+  // For want of processes or descriptors, a server can't be started for a while: what its vault
+  // keeps is worth waiting for.
+  std::optional<int> start_again(Server& server) {
+    try {
+      start(server);
+      return std::nullopt;
+    } catch (const Error& error) {
+      server.child.reset();
+      return crash(server, base::to_int(error.status()), error.what());
+    }
   }
 
   void start_metrics() {
+    metrics_at_.reset();
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
-    metrics_child_.emplace(os::fork_child(
-        [this] {
-          const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
-          std::vector<MeteredServer> metered;
-          for (const auto& server : servers_) {
-            metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
-                               &*server->counters});
-          }
-          UniqueFd listener = std::move(metrics_);
-          let_go_of_siblings();
-          run_metrics_server(std::move(listener), metered, stop.get());
-          return 0;
-        },
-        options));
+    try {
+      metrics_child_.emplace(os::fork_child([this] { return run_metrics_child(); }, options));
+    } catch (const Error& error) {
+      plan_metrics(error.what());
+    }
+  }
+
+  // In the child.
+  int run_metrics_child() {
+    const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
+    std::vector<MeteredServer> metered;
+    for (const auto& server : servers_) {
+      metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
+                         &*server->counters});
+    }
+    UniqueFd listener = std::move(metrics_);
+    let_go_of_siblings();
+    run_metrics_server(std::move(listener), metered, stop.get());
+    return 0;
   }
 
   // In the child.
@@ -165,10 +195,17 @@ class Bundle {
     config.access = config_.access;
     config.max_connections = config_.max_connections;
     config.max_unread_fds = config_.max_unread_fds;
-    run_server(std::move(config), [&] {
-      os::write_all(ready.get(), ".", "report being ready");
-      ready.reset();
-    });
+    try {
+      run_server(std::move(config), [&] {
+        os::write_all(ready.get(), ".", "report being ready");
+        ready.reset();
+      });
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      // Short of memory, threads or descriptors: nothing that the device has to do with.
+      throw Error(ExitStatus::kOsError, std::string("serve: ") + error.what());
+    }
     return 0;
   }
 
@@ -194,12 +231,14 @@ class Bundle {
       std::vector<pollfd> events{{signals_.get(), POLLIN, 0},
                                  {metrics_child_ ? metrics_child_->pidfd() : -1, POLLIN, 0}};
       Deadline next = Deadline::never();
+      if (metrics_at_) next = *metrics_at_;
       for (const auto& server : servers_) {
         events.push_back({server->vault.fd(), POLLIN, 0});
         events.push_back({server->ready.get(), POLLIN, 0});
         events.push_back({server->child ? server->child->pidfd() : -1, POLLIN, 0});
         events.push_back({server->loader ? server->loader->pidfd() : -1, POLLIN, 0});
         if (server->start_at) next = next.sooner(*server->start_at);
+        if (server->answer_by) next = next.sooner(*server->answer_by);
       }
       if (::poll(events.data(), events.size(), next.poll_timeout()) < 0) {
         if (errno == EINTR) continue;
@@ -207,6 +246,7 @@ class Bundle {
       }
       if (events[0].revents != 0 && os::read_signal(signals_.get()) != 0) return std::nullopt;
       if (events[1].revents != 0) end_metrics();
+      if (metrics_at_ && metrics_at_->expired()) start_metrics();
       for (std::size_t i = 0; i < servers_.size(); ++i) {
         const std::optional<int> status = look_after(*servers_[i], &events[2 + 4 * i]);
         if (status) return status;
@@ -219,88 +259,127 @@ class Bundle {
   // end all with.
   std::optional<int> look_after(Server& server, const pollfd* events) {
     if (events[0].revents != 0) server.vault.serve();
+    // Before the ready pipe, which may bring another loader.
+    if (events[3].revents != 0) end_restore(server);
     if (events[1].revents != 0) {
       char mark = 0;
       const bool answers = ::read(server.ready.get(), &mark, 1) == 1;
       server.ready.reset();
-      if (answers) begin_restore(server);
+      if (answers) server.answer_by.reset();
+      if (answers && server.vault.deposit() != nullptr) server.wants_snapshot = false;
+      if (answers && !server.wants_snapshot) server.is_up = true;
     }
-    if (events[3].revents != 0) end_restore(server);
-    if (server.start_at && server.start_at->expired()) start(server);
+    const bool answers = server.child && !server.answer_by;
+    if (server.wants_snapshot && answers && !server.loader) begin_restore(server);
+    if (server.answer_by && server.answer_by->expired()) {
+      os::log(LogLevel::kError, "kill the server, which does not answer: {}", server.name());
+      server.child->signal(SIGKILL);
+      server.answer_by.reset();
+    }
+    if (server.start_at && server.start_at->expired()) return start_again(server);
     if (events[2].revents == 0 || !server.child) return std::nullopt;
-    const int status = *server.child->wait(Deadline::never());
+    const std::optional<int> status = server.child->wait(Deadline::never());
     server.child.reset();
-    return after_end(server, status);
+    return after_end(server, *status);
   }
 
   // Nobody's memory depends on it.
   void end_metrics() {
     const int status = *metrics_child_->wait(Deadline::never());
     metrics_child_.reset();
+    plan_metrics("ended with status " + std::to_string(status));
+  }
+
+  void plan_metrics(const std::string& reason) {
     const auto pause = metrics_crashes_.add(Deadline::Clock::now());
-    os::log(LogLevel::kWarning, "the server of metrics ended with status {}{}", status,
+    metrics_at_.reset();
+    if (pause) metrics_at_ = Deadline::after(*pause);
+    os::log(LogLevel::kWarning, "the server of metrics {}{}", reason,
             pause ? "" : ", once too often: there are no more metrics");
-    if (pause) start_metrics();
   }
 
   std::optional<int> after_end(Server& server, int status) {
     server.ready.reset();
-    server.counters->reset_gauges();
+    server.answer_by.reset();
     // What it has sent before its end counts.
     if (server.vault.fd() >= 0) server.vault.serve();
+    const bool had_layout = server.counters->committed.get() != 0;
+    server.counters->reset_gauges();
+    // One that was published but not protected. What was dropped on purpose stays so.
+    if (had_layout && server.vault.deposit() == nullptr) server.wants_snapshot = restores(server);
     const bool crashed = status > 128;
-    std::optional<base::Duration> pause;
-    if (crashed && config_.on_crash == OnCrash::kRestart) {
-      pause = server.crashes.add(Deadline::Clock::now());
+    // Short of something when it was started again: what is kept is worth another try. But never
+    // one that says of the device that it can't be trusted.
+    const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
+                          status == base::to_int(ExitStatus::kTryAgain) ||
+                          status == base::to_int(ExitStatus::kUnavailable);
+    const bool may_come_back = crashed || (is_short && server.vault.deposit() != nullptr);
+    if (config_.on_crash == OnCrash::kExit || !may_come_back) {
+      os::log(LogLevel::kError, "server ended with status {}: {}", status, server.name());
+      return status;
     }
+    return crash(server, status,
+                 crashed ? "server died of signal " + std::to_string(status - 128)
+                         : "server ended with status " + std::to_string(status));
+  }
+
+  // Plans the next start; the exit status to end all with when there have been too many.
+  std::optional<int> crash(Server& server, int status, const std::string& what) {
+    const auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
-      os::log(LogLevel::kError, "server ended with status {}{}: {}", status,
-              crashed && config_.on_crash == OnCrash::kRestart ? ", once too often" : "",
-              server.name());
+      os::log(LogLevel::kError, "{}, once too often: {}", what, server.name());
       return status;
     }
     const Deposit* kept = server.vault.deposit();
-    os::log(LogLevel::kWarning, "server died of signal {}, starting it again with {}: {}",
-            status - 128,
+    os::log(LogLevel::kWarning, "{}, starting it again with {}: {}", what,
             kept == nullptr ? std::string("nothing published")
                             : std::to_string(kept->memory.size()) + " allocations",
             server.name());
     server.counters->restarts.add();
     server.start_at = Deadline::after(*pause);
-    if (server.start_at->expired()) start(server);
-    return std::nullopt;
+    return server.start_at->expired() ? start_again(server) : std::nullopt;
   }
 
-  // A server that began with nothing gets the snapshot.
+  [[nodiscard]] bool restores(const Server& server) const {
+    return !config_.restore.empty() && server.place.tag == kRestoredTag;
+  }
+
   void begin_restore(Server& server) {
-    if (config_.restore.empty() || server.place.tag != "weights" ||
-        server.vault.deposit() != nullptr) {
-      server.is_up = true;
-      return;
-    }
-    if (server.loader) {  // of the server before this one
-      server.loader->signal(SIGKILL);
-      static_cast<void>(server.loader->wait(Deadline::never()));
-    }
     const int device = server.place.device.value();
     const std::string snapshot =
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
-    server.loader.emplace(os::spawn(
-        {find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket", server.place.path,
-         "--device", std::to_string(device), "--driver", config_.driver, "--timeout", "30s", "-q"},
-        options));
+    try {
+      server.loader.emplace(
+          os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
+                     server.place.path, "--device", std::to_string(device), "--driver",
+                     config_.driver, "--timeout", "30s", "-q"},
+                    options));
+    } catch (const Error& error) {
+      give_up_snapshot(server, error.what());
+    }
   }
 
-  // Without its snapshot a server is still good for whoever publishes something else.
   void end_restore(Server& server) {
     const int status = *server.loader->wait(Deadline::never());
     server.loader.reset();
+    if (status == 0) {
+      server.wants_snapshot = false;
+      server.is_up = true;
+      return;
+    }
+    // Its server crashed: the one after it gets the snapshot.
+    if (!server.child || server.answer_by) return;
+    give_up_snapshot(server, "gms-load ended with status " + std::to_string(status));
+  }
+
+  // Without its snapshot a server is still good for whoever publishes something.
+  void give_up_snapshot(Server& server, const std::string& reason) {
+    os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
+            server.name());
+    server.wants_snapshot = false;
     server.is_up = true;
-    if (status == 0) return;
-    os::log(LogLevel::kError, "restore {}: gms-load ended with status {}, nothing is published: {}",
-            base::quoted(config_.restore), status, server.name());
   }
 
   void announce() {
@@ -324,15 +403,24 @@ class Bundle {
       if (server->loader) server->loader->signal(SIGKILL);
       if (server->child) server->child->signal(SIGTERM);
     }
-    if (metrics_child_) static_cast<void>(metrics_child_->wait(Deadline::never()));
     const Deadline deadline = Deadline::after(kGrace);
     for (const auto& server : servers_) {
-      if (server->loader) static_cast<void>(server->loader->wait(Deadline::never()));
       if (!server->child || wait_or_second_signal(*server->child, deadline)) continue;
       os::log(LogLevel::kWarning, "kill the server: {}: {}",
               deadline.expired() ? "it did not end in time" : "asked again to end", server->name());
       server->child->signal(SIGKILL);
-      static_cast<void>(server->child->wait(Deadline::never()));
+    }
+    // A process that is stuck in the kernel can't die: it holds up nobody but itself.
+    const Deadline last = Deadline::after(kGrace);
+    const auto reap = [&](const std::optional<os::Child>& child, const std::string& what) {
+      if (child && !child->wait(last)) {
+        os::log(LogLevel::kError, "{} can't be killed: process {}", what, child->pid());
+      }
+    };
+    reap(metrics_child_, "the server of metrics");
+    for (const auto& server : servers_) {
+      reap(server->loader, "gms-load");
+      reap(server->child, "a server");
     }
   }
 
@@ -343,9 +431,7 @@ class Bundle {
       const int ready = ::poll(events, 2, deadline.poll_timeout());
       if (ready < 0 && errno != EINTR) throw_errno(errno, "wait for a server");
       if (ready < 0) continue;
-      if (events[0].revents == 0) return false;
-      static_cast<void>(child.wait(Deadline::never()));
-      return true;
+      return events[0].revents != 0;
     }
   }
 
@@ -354,6 +440,8 @@ class Bundle {
   UniqueFd metrics_;
   std::optional<os::Child> metrics_child_;
   CrashHistory metrics_crashes_;
+  /// When to start it again.
+  std::optional<Deadline> metrics_at_;
   UniqueFd ready_fd_;
   VaultRoom room_;
   std::vector<std::unique_ptr<Server>> servers_;

@@ -79,10 +79,15 @@ void UnreadAnswers::remove(Connection& client) {
 }
 
 Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread)
-    : socket_(io, asio::generic::seq_packet_protocol(AF_UNIX, 0), socket.release()),
+    : socket_(io),
       timer_(io),
       chunk_(std::make_unique_for_overwrite<char[]>(kChunk)),
-      unread_(unread) {}
+      unread_(unread) {
+  boost::system::error_code ec;
+  socket_.assign(asio::generic::seq_packet_protocol(AF_UNIX, 0), socket.get(), ec);
+  if (ec) throw base::Error(base::ExitStatus::kOsError, "watch a client's socket", ec);
+  static_cast<void>(socket.release());
+}
 
 Connection::~Connection() { unread_.remove(*this); }
 

@@ -1,8 +1,13 @@
 #include "gms/memory_pool.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +20,19 @@ namespace asio = boost::asio;
 using asio::awaitable;
 using Memory = MemoryPool::Memory;
 
+// Descriptors that the driver may want for itself.
+constexpr std::size_t kSpareFds = 16;
+
+// A driver that runs out of descriptors fails in ways that tell nothing of the reason. The kernel
+// gives out the lowest numbers first: one so near the limit is free when so many are.
+bool has_descriptors(std::size_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  if (limit.rlim_cur <= count + kSpareFds) return false;
+  const int least = static_cast<int>(limit.rlim_cur - count - kSpareFds);
+  return base::UniqueFd(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, least)).valid() || errno == EBADF;
+}
+
 awaitable<std::vector<Memory>> create_all(std::shared_ptr<const cuda::Driver> driver,
                                           base::DeviceOrdinal device,
                                           std::vector<base::ByteCount> sizes) {
@@ -22,6 +40,7 @@ awaitable<std::vector<Memory>> create_all(std::shared_ptr<const cuda::Driver> dr
   made.reserve(sizes.size());
   try {
     for (const base::ByteCount size : sizes) {
+      if (!has_descriptors(1)) break;
       made.push_back(std::make_shared<cuda::PhysicalMemory>(
           cuda::PhysicalMemory::create(driver, device, size)));
     }
@@ -32,6 +51,10 @@ awaitable<std::vector<Memory>> create_all(std::shared_ptr<const cuda::Driver> dr
 }
 
 awaitable<std::vector<base::UniqueFd>> export_all(std::vector<Memory> memory) {
+  if (!has_descriptors(memory.size())) {
+    throw base::Error(base::ExitStatus::kTryAgain,
+                      "export memory: no descriptors left (ulimit -n)");
+  }
   std::vector<base::UniqueFd> fds;
   fds.reserve(memory.size());
   for (const Memory& one : memory) fds.push_back(one->export_fd());

@@ -28,9 +28,10 @@ class MemoryPool {
              base::DeviceOrdinal device, std::function<void(std::exception_ptr)> on_failure);
 
   /// Memory of these sizes, multiples of the granularity, in their order: all of it, or as much as
-  /// there is room for. Throws CudaError.
+  /// there is room and are descriptors for. Throws CudaError.
   boost::asio::awaitable<std::vector<Memory>> create(std::vector<base::ByteCount> sizes);
-  /// A new descriptor of each. Throws CudaError.
+  /// A new descriptor of each. Throws CudaError; Error(kTryAgain) when there are no descriptors
+  /// left.
   boost::asio::awaitable<std::vector<base::UniqueFd>> export_fds(std::vector<Memory> memory);
   /// What the device has and has free; nullopt where nobody can tell without a context.
   boost::asio::awaitable<std::optional<cuda::MemoryInfo>> memory_info();

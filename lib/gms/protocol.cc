@@ -249,6 +249,11 @@ MetadataRecord to_record(const std::string& key, const MetadataEntry& entry) {
           Bytes{entry.value}};
 }
 
+std::size_t size_on_wire(const std::string& key, const MetadataEntry& entry) {
+  constexpr std::size_t kFieldNames = 64;
+  return key.size() + entry.allocation_id.size() + entry.value.size() + kFieldNames;
+}
+
 std::uint32_t read_prefix(std::string_view prefix) {
   std::uint32_t size = 0;
   for (const char c : prefix.substr(0, kPrefixSize)) {

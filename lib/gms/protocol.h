@@ -21,8 +21,7 @@ inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
 inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
 /// The most elements a list in a message may have: one takes far more memory than frame.
 inline constexpr std::size_t kMaxListSize = 1u << 20;
-/// The most bytes of keys and values that one page of a metadata dump has, unless one entry alone
-/// has more.
+/// About the most bytes that one page of a metadata dump has, unless one entry alone has more.
 inline constexpr std::size_t kMetadataPage = 4u << 20;
 /// The most allocations that one batch may ask for.
 inline constexpr std::size_t kMaxBatch = 65536;
@@ -520,6 +519,8 @@ using Request =
 
 /// What answers tell of an allocation, and of a key.
 AllocationRecord to_record(const Allocation& allocation);
+/// About the bytes that an entry takes in a message.
+std::size_t size_on_wire(const std::string& key, const MetadataEntry& entry);
 MetadataRecord to_record(const std::string& key, const MetadataEntry& entry);
 
 /// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) when the

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <iterator>
 #include <span>
 #include <utility>
 
@@ -35,6 +34,14 @@ Allocation to_allocation(const GetAllocationResponse& answer) {
   return {answer.allocation_id, static_cast<base::ByteCount>(answer.size),
           static_cast<base::ByteCount>(answer.aligned_size), answer.tag,
           static_cast<std::uint64_t>(answer.layout_slot)};
+}
+
+const AllocateResponse& check_made(const AllocateResponse& answer) {
+  if (answer.aligned_size <= 0 || answer.aligned_size < answer.size || answer.layout_slot < 0) {
+    throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
+                                           ": a size or slot that can't be");
+  }
+  return answer;
 }
 
 // A server's code is one of our exit statuses when the server is ours; Dynamo's sends 0.
@@ -220,7 +227,7 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
 }
 
 AllocateResponse RpcClient::allocate(base::ByteCount size, const std::string& tag) {
-  return call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag});
+  return check_made(call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag}));
 }
 
 std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::ByteCount>& sizes,
@@ -241,7 +248,7 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
                   "GMS at " + quoted(path_) + ": " + std::to_string(response.allocations.size()) +
                       " allocations instead of " + std::to_string(request.allocations.size()));
     }
-    std::move(response.allocations.begin(), response.allocations.end(), std::back_inserter(made));
+    for (const AllocateResponse& one : response.allocations) made.push_back(check_made(one));
   }
   return made;
 }
@@ -278,7 +285,7 @@ void RpcClient::put_metadata_many(const Metadata& metadata) {
     size = 0;
   };
   for (const auto& [key, entry] : metadata) {
-    size += key.size() + entry.value.size();
+    size += size_on_wire(key, entry);
     if (size > kMetadataPage && !batch.entries.empty()) send();
     batch.entries.push_back(to_record(key, entry));
   }

@@ -148,12 +148,14 @@ int serve(const ServeConfig& given) {
   UniqueFd signals = os::open_signal_fd(stop);
   config.fd_limit = os::raise_fd_limit();
   config.max_connections = std::min(config.fd_limit / 2, kMaxConnections);
-  config.max_unread_fds = std::min(config.fd_limit / 8, kMaxUnreadFds);  // the rest is the driver's
   UniqueFd metrics;
   if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics).fd;
   const std::optional<Probe> probe = probe_devices(config, signals.get());
   if (!probe) return 0;
   if (probe->status != 0) return probe->status;
+  // What is on its way counts for all processes of a user together; the rest is the driver's.
+  const std::size_t servers = std::max<std::size_t>(probe->devices.size() * config.tags.size(), 1);
+  config.max_unread_fds = std::clamp<std::size_t>(config.fd_limit / 8 / servers, 1, kMaxUnreadFds);
   std::vector<Place> places;
   for (const cuda::DeviceInfo& device : probe->devices) {
     for (const std::string& tag : config.tags) {

@@ -73,7 +73,13 @@ class Server {
       if (error) fail(std::move(error));
     };
     if (config_.vault) vault_.emplace(io_, std::move(config_.vault));
-    if (config_.deposit) restore(std::move(*config_.deposit));
+    if (config_.deposit) {
+      try {
+        restore(std::move(*config_.deposit));
+      } catch (const cuda::CudaError& error) {
+        throw Error(ExitStatus::kSoftware, error.what());
+      }
+    }
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
     asio::co_spawn(io_, accept_clients(), end_of_all);
     update_gauges();
@@ -167,6 +173,7 @@ class Server {
   }
 
   void admit(base::UniqueFd socket) {
+    std::optional<os::PeerCredentials> entered;
     try {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
       std::vector<gid_t> groups;
@@ -178,8 +185,10 @@ class Server {
                 peer.pid, peer.uid);
         return;
       }
+      entered = peer;
       start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
+      if (entered) admission_.leave(*entered);
       os::log(LogLevel::kWarning, "admit a client: {}: {}", error.what(), label_);
     }
   }
@@ -663,7 +672,14 @@ class Server {
 }  // namespace
 
 void run_server(ServerConfig config, const std::function<void()>& on_ready) {
-  Server(std::move(config)).run(on_ready);
+  auto server = std::make_unique<Server>(std::move(config));
+  try {
+    server->run(on_ready);
+  } catch (...) {
+    // A device that has failed may not answer ever: its memory goes with the process.
+    static_cast<void>(server.release());
+    throw;
+  }
 }
 
 }  // namespace fo::gms

@@ -45,6 +45,8 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
   const std::ptrdiff_t sent =
       os::send_with_fds(socket_.native_handle(), std::as_bytes(std::span(&packet, 1)), numbers);
+  // The kernel counts descriptors on their way by user: others may have used up what there is.
+  if (sent < 0 && !fds.empty()) co_return Answer();
   if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
   timer_.expires_after(kTimeout);
