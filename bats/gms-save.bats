@@ -91,6 +91,24 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [ "$(names)" = snap ]
 }
 
+@test "a place without a name is refused before the server is asked" {
+  cd "$T" || return 1
+  for place in "" / . x/..; do
+    run -73 --separate-stderr gsave "$place"
+    [ "$stderr" = "gms-save: error: save to '$place': not the name of a folder" ]
+  done
+}
+
+@test "what takes the place of a folder has its mode" {
+  serve
+  mkdir -m 700 "$SNAP"
+  run -0 gsave "$SNAP"
+  [ "$(stat -c %a "$SNAP")" = 700 ]
+  chmod 750 "$SNAP"
+  run -0 gsave --replace "$SNAP"
+  [ "$(stat -c %a "$SNAP")" = 750 ]
+}
+
 @test "a folder that may not be written to is 77" {
   if [ "$(id -u)" -eq 0 ]; then skip "root may write anywhere"; fi
   serve
@@ -117,13 +135,14 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [ -z "$(ls "$T/small")" ]
 }
 
-@test "a mount point is refused in one line" {
+@test "a mount point is refused before anything is copied" {
   serve
   mkdir "$T/small"
   mount -t tmpfs -o size=8m none "$T/small" 2>/dev/null || skip_because mount "no right to mount"
   MOUNTED=$T/small
-  run -73 --separate-stderr gsave "$T/small"
-  [ "$stderr" = "gms-save: error: save to '$T/small': Device or resource busy" ]
+  GMS_SIM_FAULTS=cuMemcpyDtoH:1=kill run -73 --separate-stderr gsave --ring 1MiB "$T/small"
+  [ "$stderr" = "gms-save: error: save to '$T/small': it is a mount point" ]
+  [ "$(find "$T" -name 'small*')" = "$T/small" ]
 }
 
 @test "a save killed with SIGKILL leaves no snapshot, and the next one cleans up after it" {

@@ -31,6 +31,11 @@ using base::throw_errno;
 
 constexpr std::array kParts{kManifestFile, kMetadataFile, kChecksumFile};
 constexpr const char* kPartialMark = ".partial-";
+constexpr std::size_t kPartialDigits = 8;
+// A file, as the lock of a folder would be seen on one machine only where NFS is.
+constexpr const char* kLockFile = ".lock";
+constexpr const char* kShards = "shards";
+constexpr const char* kProbe = "probe";
 
 [[noreturn]] void refuse(const std::string& place, const std::string& reason) {
   throw Error(ExitStatus::kCannotCreate, "save to " + base::quoted(place) + ": " + reason);
@@ -43,69 +48,145 @@ ExitStatus status_of_creation(int err) {
              : ExitStatus::kCannotCreate;
 }
 
+[[noreturn]] void refuse_exchange(const std::string& place, int err) {
+  if (err == EINVAL || err == ENOSYS) {
+    refuse(place, "this file system can't replace a folder in one step");
+  }
+  throw_errno(err, status_of_creation(err), "replace " + base::quoted(place));
+}
+
 std::string folder_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
 }
 
-// The name of something in the folder that is no part of a snapshot.
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+bool is_mount_point(const std::string& place, const struct stat& info) {
+  struct statx more {};
+  if (::statx(AT_FDCWD, place.c_str(), AT_SYMLINK_NOFOLLOW, 0, &more) == 0 &&
+      (more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    return true;
+  }
+  struct stat parent {};
+  return ::stat(folder_of(place).c_str(), &parent) == 0 && parent.st_dev != info.st_dev;
+}
+
+bool is_part(const std::string& name) {
+  return name == kLockFile || std::find(kParts.begin(), kParts.end(), name) != kParts.end();
+}
+
+// As os::write_file_atomic names it while it is being written.
+bool is_temporary(const std::string& name) {
+  constexpr std::size_t kSuffix = 7;
+  return name.size() > kSuffix && name[name.size() - kSuffix] == '.' &&
+         is_part(name.substr(0, name.size() - kSuffix));
+}
+
+// The name of something in the folder that is no part of a snapshot. What vanishes meanwhile was
+// another saver's to remove.
 std::optional<std::string> foreign_entry(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    const bool is_file = entry.symlink_status().type() == fs::file_type::regular;
-    const bool is_part = std::find(kParts.begin(), kParts.end(), name) != kParts.end();
-    if (is_file && is_part) continue;
-    if (name != "shards" || entry.symlink_status().type() != fs::file_type::directory) return name;
-    for (const auto& shard : fs::directory_iterator(entry.path())) {
-      if (shard.symlink_status().type() != fs::file_type::regular ||
-          shard.path().extension() != ".bin") {
-        return name + "/" + shard.path().filename().string();
+    const fs::file_type type = entry.symlink_status().type();
+    if (type == fs::file_type::not_found) continue;
+    if (type == fs::file_type::regular && is_part(name)) continue;
+    if (name != kShards || type != fs::file_type::directory) return name;
+    std::error_code error;
+    for (fs::directory_iterator shard(entry.path(), error), end; shard != end;
+         shard.increment(error)) {
+      const fs::file_type shard_type = shard->symlink_status().type();
+      if (shard_type == fs::file_type::not_found) continue;
+      if (shard_type != fs::file_type::regular || shard->path().extension() != ".bin") {
+        return name + "/" + shard->path().filename().string();
       }
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw fs::filesystem_error("list", entry.path(), error);
     }
   }
   return std::nullopt;
 }
 
-// Nothing but what a snapshot is made of; what else came there meanwhile stays.
-void remove_snapshot(const std::string& folder) {
+// Nothing but what a snapshot is made of; what else came there meanwhile stays. The lock goes last,
+// closed before the folder goes, for which NFS waits.
+void remove_snapshot(const std::string& folder, base::UniqueFd lock) {
   std::error_code ignored;
-  for (const char* part : kParts) fs::remove(folder + "/" + part, ignored);
-  for (fs::directory_iterator shard(folder + "/shards", ignored), end; shard != end;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if ((is_part(name) && name != kLockFile) || is_temporary(name) || name == kProbe) {
+      fs::remove(entry->path(), ignored);
+    }
+  }
+  for (fs::directory_iterator shard(folder + "/" + kShards, ignored), end; shard != end;
        shard.increment(ignored)) {
     if (shard->path().extension() == ".bin") fs::remove(shard->path(), ignored);
   }
-  fs::remove(folder + "/shards", ignored);
+  fs::remove(folder + "/" + kShards, ignored);
+  fs::remove(folder + "/" + kLockFile, ignored);
+  lock.reset();
   std::error_code failed;
-  if (!fs::remove(folder, failed) || failed) {
-    os::log(os::LogLevel::kWarning, "remove the replaced snapshot {}: {}", base::quoted(folder),
-            failed.message());
+  fs::remove(folder, failed);
+  if (failed) {
+    os::log(os::LogLevel::kWarning, "remove {}: {}", base::quoted(folder), failed.message());
   }
 }
 
-// Owned until its process ends; nullopt when another has it, or the file system has no such locks.
-std::optional<base::UniqueFd> lock_folder(const std::string& path) {
-  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+enum class Lock { kOurs, kOthers, kImpossible };
+
+bool is_in(int folder, int lock) {
+  struct stat held {};
+  struct stat found {};
+  return ::fstat(lock, &held) == 0 &&
+         ::fstatat(folder, kLockFile, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+         held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+// Ours for as long as `lock` is open; whoever removes a folder owns it first in the same way.
+Lock lock_folder(int folder, base::UniqueFd& lock) {
+  lock.reset(::openat(folder, kLockFile, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  // ENOENT: the folder itself is gone.
+  if (!lock) return errno == ENOENT ? Lock::kOthers : Lock::kImpossible;
   try {
-    if (fd && os::try_lock_file(fd.get())) return fd;
+    if (!os::try_lock_file(lock.get())) return Lock::kOthers;
   } catch (const Error&) {
+    return Lock::kImpossible;
   }
-  return std::nullopt;
+  return is_in(folder, lock.get()) ? Lock::kOurs : Lock::kOthers;
+}
+
+base::UniqueFd open_folder(const std::string& path) {
+  return base::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+bool is_partial_of(const std::string& place, const std::string& name) {
+  const std::string prefix = fs::path(place).filename().string() + kPartialMark;
+  return name.starts_with(prefix) && name.size() == prefix.size() + kPartialDigits &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
 }
 
 void remove_dead(const std::string& place) {
-  const std::string prefix = fs::path(place).filename().string() + kPartialMark;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_of(place), ignored), end; entry != end;
        entry.increment(ignored)) {
-    if (!entry->path().filename().string().starts_with(prefix)) continue;
-    const auto lock = lock_folder(entry->path().string());
-    if (lock) fs::remove_all(entry->path(), ignored);
+    if (!is_partial_of(place, entry->path().filename().string())) continue;
+    const base::UniqueFd folder = open_folder(entry->path().string());
+    base::UniqueFd lock;
+    if (folder && lock_folder(folder.get(), lock) == Lock::kOurs) {
+      remove_snapshot(entry->path().string(), std::move(lock));
+    }
   }
 }
 
 }  // namespace
 
-void check_snapshot_place(const std::string& place, Replace replace) {
+void check_snapshot_place(const std::string& path, Replace replace) {
+  const std::string place = without_slashes(path);
+  const std::string name = fs::path(place).filename().string();
+  if (name.empty() || name == "." || name == "..") refuse(place, "not the name of a folder");
   struct stat info {};
   if (::lstat(place.c_str(), &info) != 0) {
     if (errno == ENOENT) return;
@@ -113,6 +194,7 @@ void check_snapshot_place(const std::string& place, Replace replace) {
     throw_errno(err, status_of_creation(err), "save to " + base::quoted(place));
   }
   if (!S_ISDIR(info.st_mode)) refuse(place, "it is there and no folder");
+  if (is_mount_point(place, info)) refuse(place, "it is a mount point");
   try {
     if (fs::is_empty(place)) return;
     if (replace == Replace::kNo) refuse(place, "it is there already");
@@ -133,47 +215,84 @@ void sync_folder(const std::string& path) {
 }
 
 SnapshotFolder::SnapshotFolder(std::string place, Replace replace)
-    : place_(std::move(place)), replace_(replace) {
-  while (place_.size() > 1 && place_.ends_with('/')) place_.pop_back();
+    : place_(without_slashes(std::move(place))), replace_(replace) {
   check_snapshot_place(place_, replace_);
+  parent_.reset(::open(folder_of(place_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent_) {
+    const int err = errno;
+    throw_errno(err, status_of_creation(err), "save to " + base::quoted(place_));
+  }
   remove_dead(place_);
   create();
+  try {
+    prepare();
+  } catch (...) {
+    remove_snapshot(path_, std::move(lock_));
+    throw;
+  }
 }
 
-// Between its making and its locking somebody who removes the dead may have taken it for one.
 void SnapshotFolder::create() {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    path_ = place_ + kPartialMark + os::make_uuid4().substr(0, 8);
+    path_ = place_ + kPartialMark + os::make_uuid4().substr(0, kPartialDigits);
     if (::mkdir(path_.c_str(), 0777) != 0) {
       const int err = errno;
       if (err == EEXIST) continue;
       throw_errno(err, status_of_creation(err), "create " + base::quoted(path_));
     }
-    auto lock = lock_folder(path_);
-    std::error_code ignored;
-    if (!fs::exists(path_, ignored)) continue;
-    if (lock) lock_ = std::move(*lock);
-    return;
+    if (claim()) return;
   }
   refuse(place_, "no folder beside it stays there");
 }
 
-SnapshotFolder::~SnapshotFolder() {
-  if (path_.empty()) return;
-  std::error_code failed;
-  fs::remove_all(path_, failed);
-  if (failed) {
-    os::log(os::LogLevel::kWarning, "remove {}: {}", base::quoted(path_), failed.message());
+// False when somebody who removes the dead came before its lock and took it for one.
+bool SnapshotFolder::claim() {
+  folder_ = open_folder(path_);
+  return folder_ && lock_folder(folder_.get(), lock_) != Lock::kOthers;
+}
+
+// What the end would fail for fails here.
+void SnapshotFolder::prepare() const {
+  struct stat there {};
+  if (::lstat(place_.c_str(), &there) != 0) return;
+  const std::string what = "create " + base::quoted(path_);
+  // Root alone may give it to another owner; nobody but that owner loses by it.
+  if ((::fchown(folder_.get(), there.st_uid, there.st_gid) != 0 &&
+       ::fchown(folder_.get(), static_cast<uid_t>(-1), there.st_gid) != 0) ||
+      ::fchmod(folder_.get(), (there.st_mode & 07777) | S_IRWXU) != 0) {
+    const int err = errno;
+    throw_errno(err, status_of_creation(err), what);
   }
+  std::error_code ignored;
+  if (fs::is_empty(place_, ignored)) return;
+  if (::mkdirat(folder_.get(), kProbe, 0700) != 0 || ::mkdirat(folder_.get(), kShards, 0700) != 0) {
+    const int err = errno;
+    throw_errno(err, status_of_creation(err), what);
+  }
+  const bool exchanged =
+      ::renameat2(folder_.get(), kProbe, folder_.get(), kShards, RENAME_EXCHANGE) == 0;
+  const int err = errno;
+  ::unlinkat(folder_.get(), kProbe, AT_REMOVEDIR);
+  ::unlinkat(folder_.get(), kShards, AT_REMOVEDIR);
+  if (!exchanged) refuse_exchange(place_, err);
+}
+
+SnapshotFolder::~SnapshotFolder() {
+  if (!path_.empty()) remove_snapshot(path_, std::move(lock_));
 }
 
 void SnapshotFolder::publish() {
-  if (move()) {
-    path_.clear();
-  } else {
-    exchange();
+  const bool moved = move();
+  if (!moved) exchange();
+  const std::string replaced = std::exchange(path_, {});
+  // By its descriptor: another may have come to its place already.
+  ::unlinkat(folder_.get(), kLockFile, 0);
+  lock_.reset();
+  if (::fsync(parent_.get()) != 0) {
+    throw_errno(errno, ExitStatus::kIoError,
+                "save to " + base::quoted(place_) + ": it is there, but may not last");
   }
-  sync_folder(folder_of(place_));
+  if (!moved) remove_snapshot(replaced, {});
 }
 
 // An empty folder gives way; false for one that doesn't and is to be replaced.
@@ -190,13 +309,8 @@ bool SnapshotFolder::move() {
 void SnapshotFolder::exchange() {
   check_snapshot_place(place_, replace_);
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) != 0) {
-    const int err = errno;
-    if (err == EINVAL || err == ENOSYS) {
-      refuse(place_, "this file system can't replace a folder in one step");
-    }
-    throw_errno(err, status_of_creation(err), "replace " + base::quoted(place_));
+    refuse_exchange(place_, errno);
   }
-  remove_snapshot(std::exchange(path_, {}));
 }
 
 }  // namespace fo::weights
