@@ -90,17 +90,17 @@ struct Server {
   /// It begins with nothing, and is to get the snapshot once it answers.
   bool wants_snapshot = false;
   std::optional<os::Child> loader;
+  /// How often it was started, and at which of these times its loader was.
+  unsigned starts = 0;
+  unsigned loader_of = 0;
   /// Has answered, and its snapshot has been loaded, or could not be.
   bool is_up = false;
 };
 
 class Bundle {
  public:
-  Bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals, UniqueFd metrics)
-      : config_(config),
-        signals_(std::move(signals)),
-        metrics_(std::move(metrics)),
-        ready_fd_(config.ready_fd) {
+  Bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds)
+      : config_(config), fds_(std::move(fds)), ready_fd_(config.ready_fd) {
     const std::size_t reserve = kReserve + kReservePerServer * places.size();
     room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
     for (Place& place : places) {
@@ -111,7 +111,7 @@ class Bundle {
 
   int run() {
     try {
-      if (metrics_) start_metrics();
+      if (fds_.metrics) start_metrics();
       // A failure to start the first time is one of the machine, not a crash.
       for (const auto& server : servers_) start(*server);
       const std::optional<int> first = wait();
@@ -135,6 +135,7 @@ class Bundle {
     options.parent_death_signal = SIGKILL;
     server.child.emplace(os::fork_child(
         [&] { return run_child(server, std::move(ready), std::move(vault)); }, options));
+    ++server.starts;
     server.start_at.reset();
     server.answer_by = Deadline::after(kStartTimeout);
   }
@@ -170,7 +171,7 @@ class Bundle {
       metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
                          &*server->counters});
     }
-    UniqueFd listener = std::move(metrics_);
+    UniqueFd listener = std::move(fds_.metrics);
     let_go_of_siblings();
     run_metrics_server(std::move(listener), metered, stop.get());
     return 0;
@@ -209,15 +210,16 @@ class Bundle {
     return 0;
   }
 
-  // What the parent has open. Above all the memory that it keeps for other servers: it would not be
-  // free when they let it go.
+  // What the parent has open. Above all the memory that it keeps for other servers, which would not
+  // be free when they let it go; and its locks, so that who comes after it when it is killed need
+  // not wait until the last server is gone, too.
   void let_go_of_siblings() {
     ready_fd_.reset();
-    signals_.reset();
-    metrics_.reset();
+    fds_ = {};
     metrics_child_.reset();
     for (const auto& sibling : servers_) {
       sibling->place.socket.listener.reset();
+      sibling->place.socket.lock.reset();
       sibling->vault.close();
       sibling->ready.reset();
       sibling->child.reset();
@@ -228,7 +230,7 @@ class Bundle {
   // The exit status of the first server that ended for good; nullopt when we are asked to end.
   std::optional<int> wait() {
     for (;;) {
-      std::vector<pollfd> events{{signals_.get(), POLLIN, 0},
+      std::vector<pollfd> events{{fds_.signals.get(), POLLIN, 0},
                                  {metrics_child_ ? metrics_child_->pidfd() : -1, POLLIN, 0}};
       Deadline next = Deadline::never();
       if (metrics_at_) next = *metrics_at_;
@@ -244,7 +246,7 @@ class Bundle {
         if (errno == EINTR) continue;
         throw_errno(errno, "wait for the servers");
       }
-      if (events[0].revents != 0 && os::read_signal(signals_.get()) != 0) return std::nullopt;
+      if (events[0].revents != 0 && os::read_signal(fds_.signals.get()) != 0) return std::nullopt;
       if (events[1].revents != 0) end_metrics();
       if (metrics_at_ && metrics_at_->expired()) start_metrics();
       for (std::size_t i = 0; i < servers_.size(); ++i) {
@@ -350,6 +352,7 @@ class Bundle {
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
+    server.loader_of = server.starts;
     try {
       server.loader.emplace(
           os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
@@ -370,7 +373,7 @@ class Bundle {
       return;
     }
     // Its server crashed: the one after it gets the snapshot.
-    if (!server.child || server.answer_by) return;
+    if (!server.child || server.loader_of != server.starts) return;
     give_up_snapshot(server, "gms-load ended with status " + std::to_string(status));
   }
 
@@ -426,7 +429,7 @@ class Bundle {
 
   // False when the child still runs at the deadline, or another signal says: now.
   bool wait_or_second_signal(const os::Child& child, const Deadline& deadline) {
-    pollfd events[]{{child.pidfd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    pollfd events[]{{child.pidfd(), POLLIN, 0}, {fds_.signals.get(), POLLIN, 0}};
     for (;;) {
       const int ready = ::poll(events, 2, deadline.poll_timeout());
       if (ready < 0 && errno != EINTR) throw_errno(errno, "wait for a server");
@@ -436,8 +439,7 @@ class Bundle {
   }
 
   const BundleConfig& config_;
-  UniqueFd signals_;
-  UniqueFd metrics_;
+  BundleFds fds_;
   std::optional<os::Child> metrics_child_;
   CrashHistory metrics_crashes_;
   /// When to start it again.
@@ -451,9 +453,8 @@ class Bundle {
 
 }  // namespace
 
-int run_bundle(const BundleConfig& config, std::vector<Place> places, UniqueFd signals,
-               UniqueFd metrics) {
-  return Bundle(config, std::move(places), std::move(signals), std::move(metrics)).run();
+int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds) {
+  return Bundle(config, std::move(places), std::move(fds)).run();
 }
 
 }  // namespace fo::gms

@@ -32,9 +32,17 @@ struct BundleConfig : ServeConfig {
   std::size_t fd_limit = 0;
 };
 
-/// Serves at these places until a signal arrives at `signals` (a signalfd), as serve() says.
-/// `metrics` listens, where metrics are wanted. Returns serve()'s answer.
-int run_bundle(const BundleConfig& config, std::vector<Place> places, base::UniqueFd signals,
-               base::UniqueFd metrics);
+/// What the parent has open besides its places.
+struct BundleFds {
+  /// A signalfd.
+  base::UniqueFd signals;
+  /// Listens, where metrics are wanted.
+  base::UniqueFd metrics;
+  /// The lock of a bundle's folder.
+  base::UniqueFd folder;
+};
+
+/// Serves at these places until a signal arrives, as serve() says. Returns serve()'s answer.
+int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds);
 
 }  // namespace fo::gms

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,35 +59,17 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
   constexpr base::Duration kInterval = std::chrono::milliseconds(50);
   for (;;) {
     try {
-      return {socket_path, os::connect_unix(socket_path, deadline), deadline};
+      UniqueFd socket = os::connect_unix(socket_path, deadline);
+      if (::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0) {
+        base::throw_errno(errno, "use socket " + quoted(socket_path));
+      }
+      return {socket_path, std::move(socket), deadline};
     } catch (const Error& error) {
       const bool absent = error.status() == ExitStatus::kUnavailable;
       if (!absent || retry == Retry::kNever || deadline.expired()) throw;
     }
     ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
   }
-}
-
-RpcClient::RpcClient(std::string path, UniqueFd socket, const Deadline& deadline)
-    : path_(std::move(path)), socket_(std::move(socket)) {
-  // For the calls without a deadline, which then wait in the kernel and don't ask before.
-  const timeval most{std::chrono::duration_cast<std::chrono::seconds>(kCallTimeout).count(), 0};
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) != 0 ||
-      ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) != 0) {
-    base::throw_errno(errno, "use socket " + quoted(path_));
-  }
-  set_deadline(deadline);
-}
-
-void RpcClient::set_deadline(const Deadline& deadline) {
-  deadline_ = deadline;
-  if (socket_ && ::fcntl(socket_.get(), F_SETFL, deadline.is_never() ? 0 : O_NONBLOCK) != 0) {
-    base::throw_errno(errno, "use socket " + quoted(path_));
-  }
-}
-
-void RpcClient::timed_out() const {
-  throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + quoted(path_) + ": timed out");
 }
 
 void RpcClient::gone(const std::string& reason) const {
@@ -100,7 +81,9 @@ void RpcClient::wait_for(short events) {
   for (;;) {
     const int ready = ::poll(&state, 1, call_deadline_.poll_timeout());
     if (ready > 0) return;
-    if (ready == 0) timed_out();
+    if (ready == 0) {
+      throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + quoted(path_) + ": timed out");
+    }
     if (errno != EINTR) base::throw_errno(errno, "wait for the GMS at " + quoted(path_));
   }
 }
@@ -112,7 +95,6 @@ void RpcClient::send(std::string_view frame) {
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (sent == -EAGAIN) {
-      if (waits_in_kernel_) timed_out();
       wait_for(POLLOUT);
     } else {
       gone(std::generic_category().message(static_cast<int>(-sent)));
@@ -138,10 +120,9 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
       }
     }
     // Not read before: no answer comes faster than this asks the kernel.
-    if (!waits_in_kernel_) wait_for(POLLIN);
+    wait_for(POLLIN);
     const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
     if (got == 0) gone("it closed the connection");
-    if (got == -EAGAIN && waits_in_kernel_) timed_out();
     if (got == -EAGAIN) continue;
     if (got == -EMSGSIZE) gone("no room for the descriptors that it sends (ulimit -n)");
     if (got < 0) {
@@ -154,10 +135,7 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
 
 template <typename Response, typename RequestMessage>
 Response RpcClient::call(const RequestMessage& request, std::vector<UniqueFd>* fds) {
-  waits_in_kernel_ = deadline_.is_never();
-  const Deadline deadline =
-      waits_in_kernel_ ? deadline_ : Deadline::after(kCallTimeout).sooner(deadline_);
-  return call_until<Response>(deadline, request, fds);
+  return call_until<Response>(Deadline::after(kCallTimeout).sooner(deadline_), request, fds);
 }
 
 template <typename Response, typename RequestMessage>
@@ -213,7 +191,6 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   Deadline answer_by = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
   // The deadline of calls counts where it leaves the server the time it is given.
   if (left && deadline_.at() > deadline.at()) answer_by = answer_by.sooner(deadline_);
-  waits_in_kernel_ = false;  // for ever may be what is wanted
   auto response = call_until<HandshakeResponse>(answer_by, request, nullptr);
   extensions_ = std::move(response.extensions);
   Handshake result{std::nullopt, response.committed};

@@ -53,7 +53,7 @@ class RpcClient {
   /// Waits for a lock until `deadline` (never: for ever). After a grant the connection is the lock.
   Handshake shake_hands(LockType type, const base::Deadline& deadline);
 
-  void set_deadline(const base::Deadline& deadline);
+  void set_deadline(const base::Deadline& deadline) { deadline_ = deadline; }
 
   // What says "one by one" works with every server: where it does not offer the extension, each
   // object takes a request of its own.
@@ -106,19 +106,17 @@ class RpcClient {
                       std::vector<base::UniqueFd>* fds);
   [[noreturn]] void came_with(std::string_view type, std::size_t fds) const;
   [[nodiscard]] bool offers(std::string_view extension) const;
-  RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline);
+  RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
+      : path_(std::move(path)), socket_(std::move(socket)), deadline_(deadline) {}
   void send(std::string_view frame);
   std::string receive(std::vector<base::UniqueFd>& fds);
   void wait_for(short events);
-  [[noreturn]] void timed_out() const;
   [[noreturn]] void gone(const std::string& reason) const;
 
   std::string path_;
   base::UniqueFd socket_;
   base::Deadline deadline_ = base::Deadline::never();
   base::Deadline call_deadline_ = base::Deadline::never();
-  /// The kernel ends this call after kCallTimeout: nothing is polled for before.
-  bool waits_in_kernel_ = false;
   /// Bytes received beyond the last answer's end.
   std::string surplus_;
   std::vector<std::string> extensions_;

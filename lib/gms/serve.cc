@@ -177,7 +177,8 @@ int serve(const ServeConfig& given) {
       places.push_back(std::move(place));
     }
   }
-  return run_bundle(config, std::move(places), std::move(signals), std::move(metrics));
+  BundleFds fds{std::move(signals), std::move(metrics), std::move(folder)};
+  return run_bundle(config, std::move(places), std::move(fds));
 }
 
 }  // namespace fo::gms

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <random>
 #include <utility>
 
@@ -37,7 +38,8 @@ base::UniqueFd open_direct(int fd) {
 
 // No page is looked at by every load: newer kernels begin to read what they are asked about here.
 ByteCount random_place(ByteCount size) {
-  thread_local std::minstd_rand random{std::random_device{}()};
+  thread_local std::minstd_rand random{static_cast<std::minstd_rand::result_type>(
+      std::chrono::steady_clock::now().time_since_epoch().count())};
   return std::uniform_int_distribution<ByteCount>(0, size - 1)(random);
 }
 

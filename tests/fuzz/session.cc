@@ -338,7 +338,9 @@ class Server {
     const auto page = ask<MetadataDumpResponse>(grant, MetadataDumpRequest{prefix, after});
     require(page && !page->more, "a small dump has one page");
     for (const MetadataRecord& one : page->entries) {
-      require(one.key > after && one.key.starts_with(prefix), "a page goes on where it should");
+      // After nothing is from the start, the empty key included.
+      require((after.empty() || one.key > after) && one.key.starts_with(prefix),
+              "a page goes on where it should");
       require(metadata_.at(one.key) == MetadataEntry{one.allocation_id,
                                                      static_cast<base::ByteCount>(one.offset_bytes),
                                                      one.value.data},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <map>
 
 #include "gms/gms_process.h"
 #include "os/file.h"
@@ -238,21 +239,25 @@ TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
     return 0;
   });
   ASSERT_EQ(writer.wait(soon()), 0);
-  for (const char* call : {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"}) {
-    // The first three calls import, the next three remap.
-    for (int k = 1; k <= 2 * kAllocations; ++k) {
-      const os::Child reader = os::fork_child([&] {
-        set("GMS_SIM_FAULTS", std::string(call) + ":" + std::to_string(k) + "=999");
+  const std::map<std::string, int> calls_of_an_import{
+      {"cuMemImportFromShareableHandle", kAllocations},
+      {"cuMemMap", kAllocations},
+      {"cuMemSetAccess", 1}};
+  for (const auto& [call, count] : calls_of_an_import) {
+    // The first half imports, the second remaps.
+    for (int k = 1; k <= 2 * count; ++k) {
+      const os::Child reader = os::fork_child([&, call = call, count = count] {
+        set("GMS_SIM_FAULTS", call + ":" + std::to_string(k) + "=999");
         MemoryManager reading = manager(socket_);
         if (!reading.connect(LockType::kRo, soon())) return 1;
         try {
           reading.import_all(cuda::Access::kRead);
-          if (k <= kAllocations) return 2;
+          if (k <= count) return 2;
           reading.unmap_all();
           static_cast<void>(reading.remap_all(soon()));
           return 3;
         } catch (const cuda::CudaError&) {
-          if (k <= kAllocations) return 0;
+          if (k <= count) return 0;
           return reading.mapped() || reading.connected() ? 4 : 0;
         }
       });

@@ -92,6 +92,16 @@ TEST_F(Bundle, KilledParentTakesItsServersAlongAndIsReplaced) {
   EXPECT_TRUE(names().empty());
 }
 
+TEST_F(Bundle, KilledParentIsReplacedAtOnce) {
+  // Its servers may still be dying.
+  for (int round = 0; round < 10; ++round) {
+    GmsProcess bundle({"--socket-dir", dir_});
+    ASSERT_TRUE(bundle.is_ready()) << round;
+    bundle.child().signal(SIGKILL);
+    EXPECT_EQ(bundle.wait(), 137);
+  }
+}
+
 TEST_F(Bundle, SecondOneOnLiveSocketsRefusesAndHarmsNothing) {
   GmsProcess first({"--socket-dir", dir_});
   ASSERT_TRUE(first.is_ready());
