@@ -16,6 +16,7 @@ setup() {
   for args in "--socket x --device 1" "--socket x --tag t" "--all --socket x" "--all --device 1" \
     "--all --list" "--all --events" "--watch --list" "--watch --events" "--watch 99ms" \
     "--holders --all" "--holders --socket x" "--holders --tag t" "--holders --watch" "--holders --list" \
+    "--server x" "--all --server x" \
     "--watch soon" "--watch -1s" "--timeout 5" "--device -1" "extra" "--unknown"; do
     # shellcheck disable=SC2086
     run --separate-stderr gms-stat $args
@@ -258,6 +259,25 @@ watched() {
   wait_exit "$keeper"
   run -0 --separate-stderr gms-stat --holders
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
+}
+
+@test "--holders knows the memory of a server outside the folder when it is told of it" {
+  start_bg outside gms-serve --socket-path "$T/outside" --device 0
+  wait_for "gms-stat --socket $T/outside"
+  publish "$T/outside" 1000
+  run -0 --separate-stderr gms-stat --holders
+  [ "${lines[2]}" = "memory of no layout: 2 MiB in 1 allocation" ]
+  run -0 --separate-stderr gms-stat --holders --server "$T/outside"
+  [ "${lines[1]}" = "memory of a layout: 2 MiB in 1 allocation" ]
+  [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
+  [[ $output =~ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
+  # Beside those of the folder, and more than one.
+  start_gms --devices 0 --tags weights
+  publish "$S" 1000
+  run -0 --separate-stderr gms-stat --holders --server "$T/outside,$T/none"
+  [ "${lines[1]}" = "memory of a layout: 4 MiB in 2 allocations" ]
+  run -64 --separate-stderr gms-stat --holders --server "$(printf '%0200d' 0)"
+  [ "$output" = "" ]
 }
 
 @test "--holders without a server, without such a device and without a GPU" {

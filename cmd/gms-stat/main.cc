@@ -38,11 +38,11 @@ ExitStatus show_one(const gms_stat::Options& options, const std::string& socket)
   return stat.not_listed.empty() ? ExitStatus::kOk : ExitStatus::kTryAgain;
 }
 
-// Every server of the folder may own memory of the device.
+// Every server of the folder may own memory of the device, and those outside it that are named.
 ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir) {
   const Deadline deadline = Deadline::after(options.timeout);
   const int device = options.endpoint.device;
-  std::vector<std::string> sockets;
+  std::vector<std::string> sockets = options.servers;
   for (const gms::FoundSocket& socket : gms::find_sockets(dir)) sockets.push_back(socket.path);
   const gms::Servers servers = gms::find_servers(sockets, deadline);
   const auto show = [&](const auto& holders) {

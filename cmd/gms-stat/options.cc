@@ -41,6 +41,10 @@ void declare(CLI::App& app, Options& options) {
       app.add_flag("--holders", options.holders, "show which processes hold the device's memory");
   for (const char* one : {"--socket", "--tag"}) holders->excludes(app.get_option(one));
   holders->excludes(all)->excludes(events)->excludes(list)->excludes(watch);
+  app.add_option("--server", options.servers, "for --holders: a server outside the folder, too")
+      ->delimiter(',')
+      ->type_name("PATH,...")
+      ->needs(holders);
   cli::add_driver(app, options.driver);
   cli::add_duration(app, "--timeout", options.timeout, "for everything, or for each look");
 }

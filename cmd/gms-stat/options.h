@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "cli/app.h"
@@ -17,6 +18,8 @@ struct Options {
   cli::EndpointOptions endpoint;
   bool all = false;
   bool holders = false;
+  /// Sockets of servers outside the folder that own memory of the device too.
+  std::vector<std::string> servers;
   std::string driver;
   gms::StatRequest stat;
   /// How long between two looks; nullopt for one look.

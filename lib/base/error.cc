@@ -1,8 +1,32 @@
 #include "base/error.h"
 
+#include <array>
 #include <cerrno>
 
 namespace fo::base {
+namespace {
+
+// How many bytes the character at the start of `text` has; 0 for one that is to be escaped: a
+// quote, a control character (those of U+0080 to U+009F, too, are a terminal's), or no UTF-8 at
+// all.
+std::size_t plain_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead < 0x80) return lead < 0x20 || lead == 0x7f || lead == '\'' ? 0 : 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  const std::size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  if (text.size() < size) return 0;
+  unsigned code = lead & (0x7fU >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xc0U) != 0x80) return 0;
+    code = code << 6U | (byte & 0x3fU);
+  }
+  constexpr std::array<unsigned, 5> kLeast{0, 0, 0xa0, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code < kLeast[size] || is_surrogate || code > 0x10ffff ? 0 : size;
+}
+
+}  // namespace
 
 ExitStatus status_of_errno(int err) noexcept {
   switch (err) {
@@ -34,17 +58,21 @@ std::string quoted(std::string_view text) {
   constexpr std::size_t kMost = 256;
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "'";
-  for (const char c : text.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '\'') {
+  std::size_t at = 0;
+  while (at < text.size() && at < kMost) {
+    const std::size_t plain = plain_character(text.substr(at));
+    if (at + plain > kMost) break;
+    if (plain > 0) {
+      out += text.substr(at, plain);
+      at += plain;
+    } else {
+      const auto byte = static_cast<unsigned char>(text[at++]);
       out += "\\x";
       out += kHex[byte >> 4];
       out += kHex[byte & 15];
-    } else {
-      out += c;
     }
   }
-  out += text.size() > kMost ? "...'" : "'";
+  out += at < text.size() ? "...'" : "'";
   return out;
 }
 

@@ -67,12 +67,15 @@ auto order_of(const FoundSocket& socket) {
 }
 
 // A failure's message is ours, and full of quotes, but may have a peer's words in it.
-std::string one_line(std::string message) {
-  for (char& c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = ' ';
+std::string one_line(std::string_view message) {
+  std::string line;
+  for (;;) {
+    const std::size_t quote = message.find('\'');
+    line += shown(message.substr(0, quote));
+    if (quote == std::string_view::npos) return line;
+    line += '\'';
+    message.remove_prefix(quote + 1);
   }
-  return message;
 }
 
 std::string short_hash(const std::string& hash) {

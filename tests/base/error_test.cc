@@ -50,9 +50,41 @@ TEST(Quoted, ShowsWhatWouldForgeALine) {
   EXPECT_EQ(base::quoted(std::string_view("\0", 1)), "'\\x00'");
 }
 
+TEST(Quoted, ShowsTheOtherControlCharactersOfATerminal) {
+  // U+009B starts an escape sequence, as ESC and [ do.
+  EXPECT_EQ(base::quoted("\xc2\x9b"
+                         "2J"),
+            "'\\xc2\\x9b2J'");
+  EXPECT_EQ(base::quoted("\x9b"
+                         "2J"),
+            "'\\x9b2J'");
+  EXPECT_EQ(base::quoted("\xc2\x80\xc2\x9f\xc2\xa0"), "'\\xc2\\x80\\xc2\\x9f\xc2\xa0'");
+}
+
+TEST(Quoted, ShowsWhatIsNotUtf8) {
+  // The first and the last character of two, three and four bytes, and beside the surrogates.
+  for (const char* text : {"\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(base::quoted(text), "'" + std::string(text) + "'");
+  }
+  // Too long for what they mean, surrogates, too large, cut off, without a start.
+  for (const char* text :
+       {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xe0\x82\x9b", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
+        "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf9\x80\x80\x80", "\xff", "\xc3",
+        "\xe2\x82", "\xf0\x9f\x98", "\x80"}) {
+    const std::string shown = base::quoted(text);
+    EXPECT_EQ(shown.size(), 4 * std::string_view(text).size() + 2) << shown;
+  }
+  EXPECT_EQ(base::quoted("\xc3z"), "'\\xc3z'");
+}
+
 TEST(Quoted, CutsLongText) {
   EXPECT_EQ(base::quoted(std::string(256, 'x')), "'" + std::string(256, 'x') + "'");
   EXPECT_EQ(base::quoted(std::string(257, 'x')), "'" + std::string(256, 'x') + "...'");
+  // Not within a character.
+  EXPECT_EQ(base::quoted(std::string(255, 'x') + "\xc3\xa4"), "'" + std::string(255, 'x') + "...'");
+  EXPECT_EQ(base::quoted(std::string(254, 'x') + "\xc3\xa4"),
+            "'" + std::string(254, 'x') + "\xc3\xa4'");
 }
 
 }  // namespace

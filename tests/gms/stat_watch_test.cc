@@ -173,8 +173,8 @@ TEST_F(Watch, JsonHasTheStateAndTheFieldsThatChanged) {
 TEST_F(Watch, TextOfAPeerIsMadeSafe) {
   look({row("EMPTY")});
   EXPECT_EQ(text_of({row("\x1b[2J\n")}), "EMPTY -> \\x1b[2J\\x0a");
-  EXPECT_EQ(text_of({failed(ExitStatus::kProtocol, "it says \x1b[2J\n")}),
-            "no answer: it says  [2J ");
+  EXPECT_EQ(text_of({failed(ExitStatus::kProtocol, "it says 's' \x1b[2J\xc2\x9b\n")}),
+            "no answer: it says 's' \\x1b[2J\\xc2\\x9b\\x0a");
   for (const std::string& line : screen(24, 100, -1s)) {
     EXPECT_THAT(plain(line), Not(HasSubstr("\x1b"))) << line;
   }
