@@ -201,6 +201,13 @@ asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration time
   co_return socket_.is_open();
 }
 
+std::size_t Connection::write_at_once(std::string_view frame) {
+  if (!socket_.is_open()) return 0;
+  const std::ptrdiff_t sent =
+      os::send_with_fds(socket_.native_handle(), std::as_bytes(std::span(frame)), {});
+  return sent > 0 ? static_cast<std::size_t>(sent) : 0;
+}
+
 asio::awaitable<bool> Connection::write_frame(std::string_view frame,
                                               std::vector<base::UniqueFd> fds,
                                               base::Duration timeout) {

@@ -80,6 +80,9 @@ class Connection {
   /// False when the client is gone or there is no room within `timeout`.
   boost::asio::awaitable<bool> make_room(std::size_t fds, base::Duration timeout);
 
+  /// Sends as much of a frame as the socket takes now; how many bytes. write_frame sends the rest.
+  [[nodiscard]] std::size_t write_at_once(std::string_view frame);
+
   /// Sends a whole frame, `fds` with its first byte. False when the client is gone or did not take
   /// it within `timeout`.
   boost::asio::awaitable<bool> write_frame(std::string_view frame, std::vector<base::UniqueFd> fds,

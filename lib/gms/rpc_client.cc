@@ -141,13 +141,32 @@ Response RpcClient::call(const RequestMessage& request, std::vector<UniqueFd>* f
 template <typename Response, typename RequestMessage>
 Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& request,
                                std::vector<UniqueFd>* fds) {
+  ask(deadline, request);
+  return hear<Response, RequestMessage>(fds);
+}
+
+template <typename RequestMessage>
+void RpcClient::ask(const Deadline& deadline, const RequestMessage& request) {
   if (!socket_) gone("an earlier request was not answered");
   call_deadline_ = deadline;
   const std::string frame = encode_frame(request, kMaxRequestFrame);
+  try {
+    if (std::exchange(asked_ahead_, std::nullopt)) {
+      std::vector<UniqueFd> nobodys;
+      receive(nobodys);
+    }
+    send(frame);
+  } catch (const Error&) {
+    socket_.reset();
+    throw;
+  }
+}
+
+template <typename Response, typename RequestMessage>
+Response RpcClient::hear(std::vector<UniqueFd>* fds) {
   std::vector<UniqueFd> received;
   std::string body;
   try {
-    send(frame);
     body = receive(received);
   } catch (const Error&) {
     socket_.reset();  // a late answer would be taken for the next request's
@@ -314,9 +333,16 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
     fds.push_back(export_allocation(allocations[rank].allocation_id));
     return fds;
   }
-  ExportLayoutRequest request;
-  request.first_slot = static_cast<std::int64_t>(allocations[rank].layout_slot);
-  const auto response = call<ExportLayoutResponse>(request, &fds);
+  const Deadline deadline = Deadline::after(kCallTimeout).sooner(deadline_);
+  const auto ask_from = [&](std::size_t first) {
+    const auto slot = static_cast<std::int64_t>(allocations[first].layout_slot);
+    if (asked_ahead_ != slot) ask(deadline, ExportLayoutRequest{std::nullopt, slot});
+    return slot;
+  };
+  ask_from(rank);
+  asked_ahead_.reset();
+  call_deadline_ = deadline;
+  const auto response = hear<ExportLayoutResponse, ExportLayoutRequest>(&fds);
   const auto& exported = response.allocations;
   if (fds.empty() || fds.size() != exported.size()) came_with(response.kType, fds.size());
   for (std::size_t i = 0; i < exported.size(); ++i) {
@@ -326,6 +352,8 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
                   "GMS at " + quoted(path_) + ": exported another allocation than was asked for");
     }
   }
+  // The server makes the next ones while the caller is busy with these.
+  if (rank + fds.size() < allocations.size()) asked_ahead_ = ask_from(rank + fds.size());
   return fds;
 }
 

@@ -82,7 +82,8 @@ class RpcClient {
   /// A descriptor for the driver to import, owned by the caller.
   base::UniqueFd export_allocation(const std::string& allocation_id);
   /// Descriptors for `allocations`, which are a layout's in slot order, from `rank` on: as many as
-  /// one answer carries, at least one; one by one: one.
+  /// one answer carries, at least one; one by one: one. The next ones are asked for ahead: call it
+  /// until all are there.
   std::vector<base::UniqueFd> export_from(const std::vector<Allocation>& allocations,
                                           std::size_t rank);
   std::vector<std::string> list_metadata(const std::string& prefix = "");
@@ -104,6 +105,11 @@ class RpcClient {
   template <typename Response, typename RequestMessage>
   Response call_until(const base::Deadline& deadline, const RequestMessage& request,
                       std::vector<base::UniqueFd>* fds);
+  /// The two halves of a call.
+  template <typename RequestMessage>
+  void ask(const base::Deadline& deadline, const RequestMessage& request);
+  template <typename Response, typename RequestMessage>
+  Response hear(std::vector<base::UniqueFd>* fds);
   [[noreturn]] void came_with(std::string_view type, std::size_t fds) const;
   [[nodiscard]] bool offers(std::string_view extension) const;
   RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
@@ -120,6 +126,8 @@ class RpcClient {
   /// Bytes received beyond the last answer's end.
   std::string surplus_;
   std::vector<std::string> extensions_;
+  /// The slot from which an export was asked for that nobody has taken yet.
+  std::optional<std::int64_t> asked_ahead_;
 };
 
 }  // namespace fo::gms

@@ -277,11 +277,16 @@ class Server {
         const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
         if (!has_room) co_return;
       }
-      std::optional<Reply> answer = co_await answer_request(session, request);
+      std::optional<Reply> answer = answer_at_once(*session, request);
+      if (!answer) answer = co_await answer_in_time(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
       const auto result = answer->refused ? RequestResult::kRefused : RequestResult::kAnswered;
-      const bool sent = co_await send(session, std::move(*answer));
+      if (answer->fds.empty()) {
+        answer->frame.erase(0, session->connection.write_at_once(answer->frame));
+      }
+      bool sent = answer->frame.empty();
+      if (!sent) sent = co_await send(session, std::move(*answer));
       counters_.observe_request(Clock::now() - start, result);
       if (!sent || last) co_return;
     }
@@ -402,21 +407,37 @@ class Server {
                        session.peer.uid);
   }
 
-  // nullopt: the client is gone. Throws what ends the session or the server.
-  awaitable<std::optional<Reply>> answer_request(SessionPtr session, Request& request) {
-    const Grant grant = *model_.grant_of(session->id);
+  // nullopt: it takes more than the state. Most requests don't, and are answered without a
+  // coroutine of their own.
+  std::optional<Reply> answer_at_once(const Session& session, Request& request) {
     try {
-      check_allowed(request, grant);
-      std::optional<Reply> answer = answer_from_state(model_, request);
-      if (answer) co_return answer;
+      check_allowed(request, *model_.grant_of(session.id));
+      return answer_from_state(model_, request);
+    } catch (...) {
+      return refuse_or_throw();
+    }
+  }
+
+  // nullopt: the client is gone. Throws what ends the session or the server.
+  awaitable<std::optional<Reply>> answer_in_time(SessionPtr session, Request& request) {
+    try {
       co_return co_await answer_with_device(session, request);
+    } catch (...) {
+      co_return refuse_or_throw();
+    }
+  }
+
+  // In a handler: the answer to a request that can't be done.
+  static Reply refuse_or_throw() {
+    try {
+      throw;
     } catch (const Refusal& refusal) {
-      co_return refuse(refusal);
+      return refuse(refusal);
     } catch (const cuda::CudaError&) {
       throw;
     } catch (const Error& error) {
       if (error.status() == ExitStatus::kSoftware) throw;
-      co_return refuse({error.what(), error.status()});
+      return refuse({error.what(), error.status()});
     }
   }
 

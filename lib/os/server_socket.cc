@@ -1,16 +1,23 @@
 #include "os/server_socket.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "os/file_lock.h"
 #include "os/unix_socket.h"
 
 namespace fo::os {
+namespace {
+
+constexpr base::Duration kDyingTime = std::chrono::seconds(1);
+
+}  // namespace
 
 using base::Error;
 using base::ExitStatus;
@@ -41,8 +48,13 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
     return Error(ExitStatus::kCannotCreate, "serve socket " + quoted(path) + ": a server has it");
   };
   if (!lock) throw in_use();
-  // A server of another make takes no lock, but answers.
-  if (is_socket_live(path)) throw in_use();
+  // A server of another make takes no lock, but answers; and so does, for a moment, the last child
+  // of one whose lock has gone with its parent.
+  const base::Deadline deadline = base::Deadline::after(kDyingTime);
+  while (is_socket_live(path)) {
+    if (deadline.expired()) throw in_use();
+    ::poll(nullptr, 0, 5);
+  }
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
