@@ -162,6 +162,11 @@ class Loading {
   }
 
   void check_room() const {
+    if (allocations_.size() > gms::kMaxAllocations) {
+      throw Error(ExitStatus::kBadData,
+                  fmt::format("load {}: {} allocations, at most {} are allowed", quoted(name_),
+                              allocations_.size(), gms::kMaxAllocations));
+    }
     const cuda::DeviceInfo& device = manager_.device();
     ByteCount left = device.total_memory;
     for (const AllocationPlan& one : allocations_) {

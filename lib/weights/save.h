@@ -40,8 +40,8 @@ struct SaveReport {
 };
 
 /// Saves what is published, as a reader: writers wait meanwhile. nullopt when the lock was not to
-/// be had in time. Whatever fails, and wherever this process is killed, what was in the folder's
-/// place before is there as it was.
+/// be had in time. Whatever fails but the last flush, and wherever this process is killed, what was
+/// in the folder's place before is there as it was.
 /// Errors: those of RpcClient and SnapshotFolder; kIoError for what can't be written; kBadData for
 /// a layout that a snapshot can't say; kUsage for a ring of 0 on a real device.
 std::optional<SaveReport> save(const std::shared_ptr<const cuda::Driver>& driver,
