@@ -942,6 +942,12 @@ TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
   EXPECT_FALSE(state().layout_committed);
 }
 
+TEST(UnpublishReport, OfALayoutWithoutAHashSaysThatItWasDropped) {
+  const UnpublishReport report{true, 3, ""};
+  EXPECT_EQ(format_text(report), "unpublished 3 allocations, layout unknown");
+  EXPECT_EQ(format_json(report), R"({"allocations": 3, "memory_layout_hash": ""})");
+}
+
 TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
   SaveReport report;
   report.bytes = 3 * base::kGiB;
