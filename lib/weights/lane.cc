@@ -79,23 +79,21 @@ void show(const CopyRun& run, const std::byte* bytes, const Lane::Sink& sink) {
 
 }  // namespace
 
-std::size_t copy_threads(std::size_t wanted) {
-  return wanted > 0 ? wanted : std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
-}
-
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<ByteCount> ring) {
+  if (threads == 0) threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 8);
   const ByteCount bytes = ring.value_or(driver->simulated() ? 0 : kDefaultRing);
   if (bytes == 0) {
     if (!driver->simulated()) {
       throw base::Error(base::ExitStatus::kUsage,
                         "a ring of 0 bytes: only for the simulated driver");
     }
-    return {driver, kChunk, 0};
+    return {driver, kChunk, 0, threads};
   }
-  const ByteCount share = bytes / (kBuffersPerThread * threads);
-  const ByteCount chunk = std::clamp(share, kLeastChunk, kChunk);
-  return {driver, chunk / kDirectAlignment * kDirectAlignment, kBuffersPerThread};
+  const ByteCount share = bytes / kBuffersPerThread;
+  threads = std::clamp<std::size_t>(share / kLeastChunk, 1, threads);
+  const ByteCount chunk = std::clamp(share / threads, kLeastChunk, kChunk);
+  return {driver, chunk / kDirectAlignment * kDirectAlignment, kBuffersPerThread, threads};
 }
 
 // Pinned memory, and a stream of its own, by which is known when it may be used again.

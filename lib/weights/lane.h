@@ -23,13 +23,13 @@ struct LaneConfig {
   base::ByteCount chunk = 0;
   /// Staging buffers for `chunk` bytes each; 0: straight.
   std::size_t buffers = 0;
+  std::size_t threads = 1;
 };
 
-/// How many threads copy where 0 were asked for: one for each CPU, at most 8.
-std::size_t copy_threads(std::size_t wanted);
-
-/// Lanes of so many threads, their staging buffers `ring` bytes together; 0 for none, which is what
-/// the simulated driver gets by default. Throws Error(kUsage) for none with a real one.
+/// Lanes of so many threads, where 0 is one for each CPU, at most 8; their staging buffers are
+/// `ring` bytes together, of which fewer threads get what more would have too little of; 0 for
+/// none, which is what the simulated driver gets by default. Throws Error(kUsage) for none with a
+/// real one.
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<base::ByteCount> ring);
 

@@ -86,8 +86,7 @@ class Loading {
           const std::string& socket_path, const LoadOptions& options)
       : options_(options),
         name_(options.snapshot.empty() ? options.model : options.snapshot),
-        threads_(copy_threads(options.copy_threads)),
-        lanes_(lane_config(driver, threads_, options.ring)),
+        lanes_(lane_config(driver, options.copy_threads, options.ring)),
         manager_(driver, device, socket_path),
         socket_path_(socket_path) {}
 
@@ -162,6 +161,11 @@ class Loading {
   }
 
   void check_room() const {
+    if (allocations_.size() > gms::kMaxAllocations) {
+      throw Error(ExitStatus::kBadData,
+                  fmt::format("load {}: {} allocations, at most {} are allowed", quoted(name_),
+                              allocations_.size(), gms::kMaxAllocations));
+    }
     const cuda::DeviceInfo& device = manager_.device();
     ByteCount left = device.total_memory;
     for (const AllocationPlan& one : allocations_) {
@@ -180,7 +184,7 @@ class Loading {
     if (lanes_.buffers > 0) {
       context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
     }
-    workers_.emplace(lanes_, context_, threads_);
+    workers_.emplace(lanes_, context_);
   }
 
   void publish() {
@@ -434,7 +438,6 @@ class Loading {
 
   const LoadOptions& options_;
   const std::string& name_;
-  const std::size_t threads_;
   const LaneConfig lanes_;
   // One of the two, without its files.
   Model model_;

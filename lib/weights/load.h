@@ -29,7 +29,7 @@ struct LoadOptions {
   /// limit.
   std::optional<base::Duration> timeout;
   base::ByteCount slab = base::kGiB;
-  /// As copy_threads() and lane_config() take them.
+  /// As lane_config() takes them.
   std::size_t copy_threads = 0;
   std::optional<base::ByteCount> ring;
   /// Compares device memory with the files, as the writer before anything is published.

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <span>
 #include <string_view>
@@ -45,8 +44,6 @@ struct Shard {
   std::string name;
   std::vector<Extent> extents;
   ByteCount size = 0;
-  /// Tasks that still write.
-  std::atomic<std::size_t> left = 0;
   std::string sha256;
 };
 
@@ -63,8 +60,7 @@ class Saving {
   Saving(const std::shared_ptr<const cuda::Driver>& driver, const cuda::DeviceInfo& device,
          const std::string& socket_path, const SaveOptions& options)
       : options_(options),
-        threads_(copy_threads(options.copy_threads)),
-        lanes_(lane_config(driver, threads_, options.ring)),
+        lanes_(lane_config(driver, options.copy_threads, options.ring)),
         manager_(driver, device, socket_path),
         socket_path_(socket_path) {}
 
@@ -170,12 +166,18 @@ class Saving {
     if (lanes_.buffers > 0) {
       context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
     }
-    workers_.emplace(lanes_, context_, threads_);
+    workers_.emplace(lanes_, context_);
     try {
       // Each shard has two strands: what is hashed has one order, what is written has none.
       for (std::size_t i = 0; i < shards_.size(); ++i) {
         workers_->submit([this, i](Lane& lane) { hash(lane, shards_[i]); }, 2 * i);
         submit_writes(i);
+      }
+      workers_->wait([this] { show_progress(); });
+      // The lock is not held while the disk writes.
+      manager_.unmap_all();
+      for (std::size_t i = 0; i < files_.size(); ++i) {
+        workers_->submit([this, i](Lane&) { files_[i].sync(); });
       }
       workers_->wait([this] { show_progress(); });
     } catch (...) {
@@ -197,17 +199,13 @@ class Saving {
   }
 
   void submit_writes(std::size_t i) {
-    Shard& shard = shards_[i];
-    for (const Extent& extent : shard.extents)
-      shard.left += (extent.size + lanes_.chunk - 1) / lanes_.chunk;
-    for (const Extent& extent : shard.extents) {
+    for (const Extent& extent : shards_[i].extents) {
       for (ByteCount at = 0; at < extent.size; at += lanes_.chunk) {
         workers_->submit(
             [this, i, &extent, at](Lane& lane) {
               const ByteCount size = std::min(lanes_.chunk, extent.size - at);
               files_[i].write(lane.view(extent.address + at, size), extent.offset + at);
               written_ += size;
-              if (--shards_[i].left == 0) files_[i].sync();
             },
             2 * i + 1);
       }
@@ -219,13 +217,12 @@ class Saving {
   }
 
   const SaveOptions& options_;
-  const std::size_t threads_;
   const LaneConfig lanes_;
   gms::Metadata metadata_;
   SnapshotManifest manifest_;
   std::string manifest_text_;
   std::string metadata_text_;
-  std::deque<Shard> shards_;
+  std::vector<Shard> shards_;
   std::vector<ShardFile> files_;
   std::atomic<ByteCount> written_ = 0;
   std::atomic<bool> given_up_ = false;

@@ -20,7 +20,7 @@ struct SaveOptions {
   /// For the lock; and for the server's socket, which must be there at once where there is no
   /// limit.
   std::optional<base::Duration> timeout;
-  /// As copy_threads() and lane_config() take them.
+  /// As lane_config() takes them.
   std::size_t copy_threads = 0;
   std::optional<base::ByteCount> ring;
   /// Called by the saving thread before anything is written, then now and then while bytes are, and
@@ -39,11 +39,11 @@ struct SaveReport {
   std::string memory_layout_hash;
 };
 
-/// Saves what is published, as a reader: writers wait meanwhile. nullopt when the lock was not to
-/// be had in time. Whatever fails, and wherever this process is killed, what was in the folder's
-/// place before is there as it was.
-/// Errors: those of RpcClient and SnapshotFolder; kIoError for what can't be written; kBadData for
-/// a layout that a snapshot can't say; kUsage for a ring of 0 on a real device.
+/// Saves what is published, as a reader: writers wait until its bytes are copied. nullopt when the
+/// lock was not to be had in time. Whatever fails but the last flush, and wherever this process is
+/// killed, what was in the folder's place before is there as it was. Errors: those of RpcClient and
+/// SnapshotFolder; kIoError for what can't be written; kBadData for a layout that a snapshot can't
+/// say; kUsage for a ring of 0 on a real device.
 std::optional<SaveReport> save(const std::shared_ptr<const cuda::Driver>& driver,
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const SaveOptions& options);

@@ -1,16 +1,24 @@
 #include "weights/snapshot.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
 #include "gms/layout.h"
 #include "gms/sha256.h"
 #include "os/file.h"
@@ -29,35 +37,38 @@ std::string sha256_of(std::string_view text) {
   return hash.finish();
 }
 
-bool exists(const std::string& path) {
+// Where the descriptor leads now.
+std::string path_of_fd(int fd) {
   std::error_code error;
-  const bool found = std::filesystem::exists(path, error);
-  if (error) base::throw_errno(error.value(), "look at " + base::quoted(path));
-  return found;
+  std::string path =
+      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error).string();
+  if (error) base::throw_errno(error.value(), "look at an open file");
+  return path;
 }
 
-std::string resolved(const std::string& path) {
-  std::error_code error;
-  std::string found = std::filesystem::canonical(path, error).string();
-  if (error) base::throw_errno(error.value(), "open " + base::quoted(path));
-  return found;
-}
-
-// Follows no link that leaves the folder.
-WeightFile open_below(const std::string& folder, const std::string& name) {
-  const std::string path = folder + "/" + name;
-  if (!resolved(path).starts_with(resolved(folder) + "/")) {
-    throw Error(ExitStatus::kBadData,
-                "read " + base::quoted(path) + ": a link out of the snapshot");
+// -1 and errno as openat2(2) has them: EXDEV for what is not below the folder.
+int open_beneath(int folder, const std::string& name) {
+  open_how how{};
+  // Not to be stuck at a FIFO.
+  how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  const long fd = ::syscall(SYS_openat2, folder, name.c_str(), &how, sizeof how);
+  // Older kernels; and EPERM from a filter that doesn't know it.
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
+  base::UniqueFd found(::openat(folder, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (found && !path_of_fd(found.get()).starts_with(path_of_fd(folder) + "/")) {
+    errno = EXDEV;
+    return -1;
   }
-  return WeightFile(path);
+  return found.release();
 }
 
 class Opening {
  public:
-  Opening(const std::string& folder, Checksums checksums) : folder_(folder) {
+  Opening(const std::string& folder, Checksums checksums)
+      : folder_(folder), folder_fd_(os::open_file(folder, O_RDONLY | O_DIRECTORY)) {
     const std::string manifest = read_manifest();
-    const std::string metadata = read(kMetadataFile, kMaxSnapshotMetadata);
+    const std::string metadata = read(open(kMetadataFile), kMaxSnapshotMetadata);
     if (checksums == Checksums::kCheck) read_checksums(manifest, metadata);
     snapshot_.manifest = parse_manifest(manifest, path_of(kManifestFile));
     snapshot_.metadata =
@@ -76,25 +87,49 @@ class Opening {
     throw Error(ExitStatus::kBadData, "read " + base::quoted(path_of(name)) + ": " + reason);
   }
 
-  [[nodiscard]] std::string read(const std::string& name, ByteCount limit) const {
-    return os::read_file(path_of(name), limit);
+  // By one descriptor, so that all are of one snapshot, whatever takes the folder's place
+  // meanwhile; nullopt when it is absent. Follows no link that leaves the folder.
+  [[nodiscard]] std::optional<WeightFile> find(const std::string& name) const {
+    base::UniqueFd fd(open_beneath(folder_fd_.get(), name));
+    if (fd) return WeightFile(std::move(fd), path_of(name));
+    if (errno == ENOENT) return std::nullopt;
+    if (errno == EXDEV) refuse(name, "a link out of the snapshot");
+    base::throw_errno(errno, "open " + base::quoted(path_of(name)));
+  }
+
+  [[nodiscard]] WeightFile open(const std::string& name) const {
+    auto file = find(name);
+    if (!file) base::throw_errno(ENOENT, "open " + base::quoted(path_of(name)));
+    return std::move(*file);
+  }
+
+  [[nodiscard]] static std::string read(const WeightFile& file, ByteCount limit) {
+    if (file.size() > limit) {
+      throw Error(ExitStatus::kBadData, "read " + base::quoted(file.path()) + ": longer than " +
+                                            base::format_size(limit));
+    }
+    std::string text(file.size(), '\0');
+    file.read(std::as_writable_bytes(std::span(text)), 0);
+    return text;
   }
 
   [[nodiscard]] std::string read_manifest() const {
-    if (exists(folder_) && !exists(path_of(kManifestFile))) {
+    const auto manifest = find(kManifestFile);
+    if (!manifest) {
       throw Error(ExitStatus::kNoInput, "open snapshot " + base::quoted(folder_) + ": no " +
                                             kManifestFile + " in it: it is not complete");
     }
-    return read(kManifestFile, kMaxManifest);
+    return read(*manifest, kMaxManifest);
   }
 
   void read_checksums(const std::string& manifest, const std::string& metadata) {
-    if (!exists(path_of(kChecksumFile))) {
+    const auto file = find(kChecksumFile);
+    if (!file) {
       os::log(os::LogLevel::kWarning, "snapshot {}: no {}, its bytes are not verified",
               base::quoted(folder_), kChecksumFile);
       return;
     }
-    sums_ = parse_checksums(read(kChecksumFile, kMaxChecksums), path_of(kChecksumFile));
+    sums_ = parse_checksums(read(*file, kMaxChecksums), path_of(kChecksumFile));
     for (const auto& [name, text] :
          {std::pair(kManifestFile, &manifest), {kMetadataFile, &metadata}}) {
       if (checksum_of(name) != sha256_of(*text)) {
@@ -118,6 +153,10 @@ class Opening {
       layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
                  entry.value);
     }
+    if (layout.records() > gms::kMaxLayoutRecords) {
+      refuse(kMetadataFile, "more than the " + base::format_size(gms::kMaxLayoutRecords) +
+                                " that a layout's records may take");
+    }
     const std::string hash = gms::layout_hash(layout);
     if (hash != snapshot_.manifest.layout_hash) {
       refuse(kManifestFile, "its layout_hash is not that of its allocations and metadata, " + hash);
@@ -130,7 +169,7 @@ class Opening {
       const auto [found, is_new] = numbers.emplace(one.tensor_file, snapshot_.files.size());
       if (is_new) {
         if (!sums_.empty()) snapshot_.checksums.push_back(checksum_of(one.tensor_file));
-        snapshot_.files.push_back(open_below(folder_, one.tensor_file));
+        snapshot_.files.push_back(open(one.tensor_file));
       }
       snapshot_.file_of.push_back(found->second);
     }
@@ -162,6 +201,7 @@ class Opening {
   }
 
   const std::string& folder_;
+  const base::UniqueFd folder_fd_;
   std::map<std::string, std::string> sums_;
   Snapshot snapshot_;
 };

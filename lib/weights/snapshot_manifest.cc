@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gms/layout.h"
 #include "gms/protocol.h"
 #include "gms/remap_check.h"
 #include "weights/base64.h"
@@ -307,6 +308,7 @@ class MetadataReader final : public Reader {
     }
     if (depth() == 1) {
       if (metadata_.size() == gms::kMaxListSize) fail(file(), "too many keys");
+      if (name_.size() > gms::kMaxName) fail_key("too long");
       if (value.kind != Value::Kind::kObject) fail_key("not an object");
       current_ = {};
       fields_ = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/deadline.h"
+#include "base/error.h"
+#include "gms/remap_check.h"
 #include "gms/rpc_client.h"
 #include "gms/types.h"
 
@@ -14,18 +16,24 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
   const auto retry =
       timeout ? gms::RpcClient::Retry::kUntilTheDeadline : gms::RpcClient::Retry::kNever;
   const auto before = gms::RpcClient::connect(socket_path, deadline, retry).runtime_state();
+  const std::string& hash = before.memory_layout_hash;
+  if (!hash.empty() && !gms::is_layout_hash(hash)) {
+    throw base::Error(base::ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path) +
+                                                       ": a layout hash " + base::quoted(hash));
+  }
   {
     auto rpc = gms::RpcClient::connect(socket_path, deadline);
     if (!rpc.shake_hands(gms::LockType::kRw, deadline).grant) return std::nullopt;
   }
-  if (before.memory_layout_hash.empty()) return UnpublishReport{};
-  return UnpublishReport{before.allocation_count, before.memory_layout_hash};
+  if (!before.committed && !before.layout_committed) return UnpublishReport{};
+  return UnpublishReport{true, before.allocation_count, hash};
 }
 
 std::string format_text(const UnpublishReport& report) {
-  if (report.memory_layout_hash.empty()) return "nothing was published";
+  if (!report.dropped) return "nothing was published";
+  const std::string& hash = report.memory_layout_hash;
   return fmt::format("unpublished {} allocations, layout {}", report.allocations,
-                     report.memory_layout_hash);
+                     hash.empty() ? "unknown" : hash);
 }
 
 std::string format_json(const UnpublishReport& report) {

@@ -10,14 +10,16 @@
 namespace fo::weights {
 
 struct UnpublishReport {
-  /// What was dropped; 0 and no hash where nothing was published.
+  /// Whether anything was there to be dropped: published or sealed.
+  bool dropped = false;
   std::int64_t allocations = 0;
+  /// Empty where the server doesn't say.
   std::string memory_layout_hash;
 };
 
 /// Takes the writer's place and leaves it again, which drops what is published or sealed. nullopt
 /// when the lock was not to be had in time: somebody reads it, or writes. Errors: those of
-/// RpcClient.
+/// RpcClient; kProtocol for a hash that is none, before anything is dropped.
 std::optional<UnpublishReport> unpublish(const std::string& socket_path,
                                          std::optional<base::Duration> timeout);
 

@@ -47,7 +47,10 @@ ByteCount random_place(ByteCount size) {
 
 // Not to be stuck at a FIFO: opened without blocking, then looked at.
 WeightFile::WeightFile(std::string path)
-    : path_(std::move(path)), fd_(os::open_file(path_, O_RDONLY | O_NONBLOCK)) {
+    : WeightFile(os::open_file(path, O_RDONLY | O_NONBLOCK), path) {}
+
+WeightFile::WeightFile(base::UniqueFd fd, std::string path)
+    : path_(std::move(path)), fd_(std::move(fd)) {
   const struct stat status = status_of(fd_.get(), path_);
   if (!S_ISREG(status.st_mode)) {
     throw Error(ExitStatus::kBadData, "read " + base::quoted(path_) + ": not a regular file");

@@ -23,6 +23,8 @@ class WeightFile {
  public:
   /// Errors: kNoInput when it is absent, kBadData when it is no regular file.
   explicit WeightFile(std::string path);
+  /// One that is open for reading; the path is for messages.
+  WeightFile(base::UniqueFd fd, std::string path);
 
   /// Fills `to` from `offset` on. Errors: kBadData when the file is shorter than that, kIoError.
   void read(std::span<std::byte> to, base::ByteCount offset) const;

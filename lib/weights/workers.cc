@@ -5,10 +5,9 @@
 
 namespace fo::weights {
 
-Workers::Workers(const LaneConfig& config, const cuda::PrimaryContext& context,
-                 std::size_t threads) {
+Workers::Workers(const LaneConfig& config, const cuda::PrimaryContext& context) {
   try {
-    for (std::size_t i = 0; i < threads; ++i) {
+    for (std::size_t i = 0; i < config.threads; ++i) {
       threads_.emplace_back([this, config, &context] { run(config, context); });
     }
   } catch (...) {

@@ -21,7 +21,7 @@ class Workers {
   using Task = std::function<void(Lane&)>;
 
   /// `context` is made current in every thread where there is one; it must outlive the workers.
-  Workers(const LaneConfig& config, const cuda::PrimaryContext& context, std::size_t threads);
+  Workers(const LaneConfig& config, const cuda::PrimaryContext& context);
   /// Drops what is queued and waits for what runs.
   ~Workers();
   Workers(const Workers&) = delete;

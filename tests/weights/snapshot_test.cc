@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +20,7 @@
 #include <sstream>
 
 #include "gms/layout.h"
+#include "gms/protocol.h"
 #include "os/process.h"
 #include "served.h"
 #include "weights/base64.h"
@@ -363,7 +366,7 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
     text.replace(text.find(from), from.size(), to);
     dir_.write("snap/" + file, text);
   };
-  expect_kept(ExitStatus::kNoInput, "open '" + snap_ + "/manifest.json': No such file");
+  expect_kept(ExitStatus::kNoInput, "open '" + snap_ + "': No such file");
   fs::create_directory(snap_);
   expect_kept(ExitStatus::kNoInput,
               "open snapshot '" + snap_ + "': no manifest.json in it: it is not complete");
@@ -392,6 +395,24 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   ASSERT_EQ(::mkfifo((snap_ + "/shards/shard_0001.bin").c_str(), 0600), 0);
   expect_kept(ExitStatus::kBadData, "shard_0001.bin': not a regular file");
   fs::remove(snap_ + "/shards/shard_0001.bin");
+  for (const char* name : {"manifest.json", "gms_metadata.json", "checksums.sha256"}) {
+    write();
+    const std::string path = snap_ + "/" + name;
+    if (fs::exists(path)) {
+      fs::rename(path, dir_.path("outside"));
+    } else {
+      dir_.write("outside", "");
+    }
+    fs::create_symlink("../outside", path);
+    expect_kept(ExitStatus::kBadData, std::string(name) + "': a link out of the snapshot");
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    expect_kept(ExitStatus::kBadData, std::string(name) + "': not a regular file");
+    fs::remove(path);
+  }
+  write();
+  replace("gms_metadata.json", "layer.0", std::string(5000, 'k'));
+  expect_kept(ExitStatus::kBadData, "': too long");
   write();
   replace("manifest.json", R"("tag": "default")", R"("tag": "other")");
   expect_kept(ExitStatus::kBadData, "its layout_hash is not that of its allocations and metadata");
@@ -401,6 +422,43 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   write();
   replace("manifest.json", "}", "");
   expect_kept(ExitStatus::kBadData, "manifest.json': not JSON at byte");
+}
+
+// What the server has no room for, which would drop what is published and then refuse.
+TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
+  start();
+  const LoadReport before = publish_model();
+  write();
+  std::string text = "{";
+  const std::string value = encode_base64(std::string(gms::kMaxMetadataValue, 'x'));
+  for (ByteCount i = 0; i <= gms::kMaxLayoutRecords / gms::kMaxMetadataValue; ++i) {
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
+            R"(": {"allocation_id": "b7c0", "offset_bytes": 0, "value": ")" + value + "\"}";
+  }
+  dir_.write("snap/gms_metadata.json", text + "}");
+  expect_refused(loading(snap_), ExitStatus::kBadData,
+                 "more than the 256 MiB that a layout's records may take");
+  EXPECT_EQ(state().memory_layout_hash, before.memory_layout_hash);
+}
+
+TEST_F(DynamoSnapshot, ReplacedWhileItIsOpenedIsOneOrTheOther) {
+  start();
+  publish_model();
+  ASSERT_TRUE(run(saving(snap_)));
+  const std::string other = dir_.path("other");
+  LoadOptions model;
+  model.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
+  model.role = LockType::kRw;
+  ASSERT_TRUE(run(model));
+  ASSERT_TRUE(run(saving(other)));
+  std::atomic<bool> done = false;
+  auto replacer = std::async(std::launch::async, [&] {
+    while (!done) ::renameat2(AT_FDCWD, other.c_str(), AT_FDCWD, snap_.c_str(), RENAME_EXCHANGE);
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_NO_THROW(static_cast<void>(open_snapshot(snap_, Checksums::kCheck)));
+  }
+  done = true;
 }
 
 TEST_F(DynamoSnapshot, LinksWithinItAreFollowed) {
@@ -882,6 +940,12 @@ TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
   EXPECT_THAT(format_text(*report), StartsWith("unpublished 1 allocations, layout "));
   ASSERT_TRUE(until([&] { return !state().has_rw_session; }));
   EXPECT_FALSE(state().layout_committed);
+}
+
+TEST(UnpublishReport, OfALayoutWithoutAHashSaysThatItWasDropped) {
+  const UnpublishReport report{true, 3, ""};
+  EXPECT_EQ(format_text(report), "unpublished 3 allocations, layout unknown");
+  EXPECT_EQ(format_json(report), R"({"allocations": 3, "memory_layout_hash": ""})");
 }
 
 TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
+#include "cuda/driver.h"
+#include "cuda/sim_folder.h"
 #include "support.h"
 #include "weights/ordered_hash.h"
 
@@ -21,13 +24,24 @@ using base::ExitStatus;
 
 // No device: lanes without staging buffers.
 struct Crew {
-  explicit Crew(std::size_t threads) : workers({nullptr, 4096, 0}, context, threads) {}
+  explicit Crew(std::size_t threads) : workers({nullptr, 4096, 0, threads}, context) {}
   cuda::PrimaryContext context;
   Workers workers;
 };
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
+}
+
+TEST(LaneConfig, HasNoMoreThreadsThanItsRingHasBuffersFor) {
+  const cuda::SimFolder gpu;
+  const auto driver = cuda::Driver::open("sim");
+  const LaneConfig small = lane_config(driver, 256, base::kMiB);
+  EXPECT_EQ(small.threads, 8u);
+  EXPECT_EQ(small.chunk * small.buffers * small.threads, base::kMiB);
+  EXPECT_EQ(lane_config(driver, 4, 1).threads, 1u);
+  EXPECT_EQ(lane_config(driver, 4, 64 * base::kMiB).threads, 4u);
+  EXPECT_EQ(lane_config(driver, 256, 0).threads, 256u);
 }
 
 TEST(Workers, DoEverythingOnceWhateverTheStrand) {
