@@ -159,7 +159,7 @@ watched() {
   start_gms --devices 0 --tags weights
   watched watch "  here: EMPTY, readers 0, waiting writers 0, allocations 0, layout none$"
   publish "$S" 1000 5000000
-  watched watch "  EMPTY -> COMMITTED, allocations 0 -> 2, layout none -> [0-9a-f]{12}$"
+  watched watch "  (EMPTY|RW) -> COMMITTED,.* layout none -> [0-9a-f]{12}$"
   ask_lock reader ro "$S"
   watched watch "  COMMITTED -> RO, readers 0 -> 1$"
   kill -KILL "$GMS_PID"
@@ -230,6 +230,93 @@ watched() {
   shown=$(<"$T/terminal.out")
   [[ $shown == *$'\e[?1049h\e[?25l'*$'\e[?25h\e[?1049l'*"status 0"* ]]
   [[ $shown == *"gms-stat  $S  every 100ms"* ]]
+}
+
+# wait_stalled PID: until that gms-stat --watch, which finds no server, waits for whoever is to read
+# its first words: with its signals blocked it sleeps nowhere else.
+wait_stalled() {
+  # shellcheck disable=SC2016
+  wait_for 'awk "/^State:/ { sleeps = \$2 == \"S\" }
+    /^SigBlk:/ { blocked = substr(\$2, 13, 1) ~ /[4-7c-f]/ }
+    END { exit !(sleeps && blocked) }" "/proc/'"$1"'/status"'
+}
+
+@test "--watch ends on SIGTERM while nobody reads the pipe that it writes to" {
+  mkfifo "$T/pipe"
+  exec 7<>"$T/pipe"
+  dd if=/dev/zero of="$T/pipe" bs=4096 oflag=nonblock status=none 2>/dev/null || :
+  # shellcheck disable=SC2016
+  start_bg watch sh -c 'exec gms-stat --watch 100ms >"$T/pipe" 7>&-'
+  local watch=$BG_PID
+  wait_stalled "$watch"
+  # Others may write to it too, and wait.
+  run -1 grep -q 'flags:.*[4-7][0-7][0-7][0-7]$' "/proc/$watch/fdinfo/1"
+  kill -TERM "$watch"
+  wait_exit "$watch" 10
+  [ "$status" -eq 0 ]
+  exec 7>&-
+}
+
+# on_terminal COMMANDS: with what comes from descriptor 7 typed in. Sets BG_PID.
+on_terminal() {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  mkfifo "$T/keys"
+  exec 7<>"$T/keys"
+  # shellcheck disable=SC2016
+  start_bg terminal env TERM=xterm sh -c 'exec script -qec "$0" /dev/null <"$T/keys" 7>&-' \
+    "stty rows 10 cols 100; $1"
+}
+
+@test "--watch ends on SIGTERM on a terminal that was stopped" {
+  # shellcheck disable=SC2016
+  on_terminal 'echo $$ >"$T/pid"; read -r go; exec gms-stat --watch 100ms'
+  local terminal=$BG_PID
+  wait_for "[ -s $T/pid ]"
+  printf '\n\023' >&7
+  wait_stalled "$(<"$T/pid")"
+  kill -TERM "$(<"$T/pid")"
+  wait_exit "$terminal" 10
+  [ "$status" -eq 0 ]
+  exec 7>&-
+}
+
+@test "--watch is not stopped by SIGTSTP where nobody could continue it" {
+  start_gms --devices 0 --tags weights
+  # The only process of its session, as in a container. script(1) continues what it started.
+  # shellcheck disable=SC2016
+  on_terminal 'setsid --fork --wait sh -c '\''echo $$ >"$T/pid"; exec gms-stat --watch 100ms'\'
+  local terminal=$BG_PID
+  wait_for "grep -q EMPTY $T/terminal.out"
+  kill -TSTP "$(<"$T/pid")"
+  wait_for "tr -d '\n' <$T/terminal.out | grep -q '1049l.*1049h'"
+  publish "$S" 1000
+  watched terminal $'\e\\[7mCOMMITTED'
+  kill -TERM "$(<"$T/pid")"
+  wait_exit "$terminal"
+  [ "$status" -eq 0 ]
+  exec 7>&-
+}
+
+@test "--watch that SIGTSTP stops gives the terminal back, and draws again when it goes on" {
+  start_gms --devices 0 --tags weights
+  # shellcheck disable=SC2016
+  on_terminal 'bash -mc '\''gms-stat --watch 100ms & echo $! >"$T/pid"; wait -f $!; exit $?'\'
+  local terminal=$BG_PID pid
+  wait_for "grep -q EMPTY $T/terminal.out"
+  pid=$(<"$T/pid")
+  kill -TSTP "$pid"
+  wait_for "grep -q '^State:.T' /proc/$pid/status"
+  wait_for "grep -q '1049l' $T/terminal.out"
+  kill -CONT "$pid"
+  wait_for "tr -d '\n' <$T/terminal.out | grep -q '1049l.*1049h.*EMPTY'"
+  kill -TSTP "$pid"
+  wait_for "grep -q '^State:.T' /proc/$pid/status"
+  kill -TERM "$pid"
+  kill -CONT "$pid"
+  wait_for "[ ! -e /proc/$pid ]"
+  printf '\n' >&7
+  wait_exit "$terminal"
+  exec 7>&-
 }
 
 @test "--holders tells who keeps memory that no layout owns" {

@@ -9,16 +9,17 @@
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "cli/output.h"
 #include "cli/screen.h"
 #include "gms/discover.h"
 #include "gms/stat_watch.h"
 #include "os/signals.h"
 #include "os/unix_socket.h"
+#include "patient_output.h"
 
 namespace fo::gms_stat {
 namespace {
@@ -42,7 +43,7 @@ class Watcher {
     }
     os::block_signals(signals);
     signals_ = os::open_signal_fd(signals);
-    if (is_drawn) screen_.emplace();
+    if (is_drawn) screen_.emplace(output_.fd());
   }
 
   void run() {
@@ -74,6 +75,7 @@ class Watcher {
     auto left = static_cast<std::int64_t>(all.size());
     for (gms::FoundSocket& socket : all) {
       take_signals();
+      if (redraw_) draw();
       if (ended_) break;
       rows.push_back(
           gms::read_row(std::move(socket), Deadline::after(*deadline.remaining() / left--)));
@@ -84,7 +86,7 @@ class Watcher {
   void show(const std::vector<gms::StatWatch::Change>& changes) {
     if (screen_) return draw();
     for (const gms::StatWatch::Change& change : changes) {
-      cli::print_line(options_.common.json ? gms::to_json(change) : gms::to_text(change));
+      put((options_.common.json ? gms::to_json(change) : gms::to_text(change)) + "\n");
     }
   }
 
@@ -92,45 +94,78 @@ class Watcher {
     const auto now = std::chrono::system_clock::now();
     const auto marked = std::chrono::duration_cast<std::chrono::system_clock::duration>(
         std::max(kMarked, *options_.watch));
+    redraw_ = false;
     const cli::Screen::Size size = screen_->size();
-    screen_->draw(watch_.screen(size.lines, size.columns, title_, now, now - marked));
+    put(screen_->drawing(watch_.screen(size.lines, size.columns, title_, now, now - marked)));
+  }
+
+  // The rest is left out when the end is asked for, or the screen was given back meanwhile.
+  void put(std::string_view text) {
+    bool gave_back = false;
+    while (!text.empty() && !ended_ && !gave_back) {
+      const bool has_room = poll_output(POLLOUT, Deadline::never());
+      gave_back = take_signals();
+      if (has_room && !ended_ && !gave_back) text.remove_prefix(output_.write(text));
+    }
   }
 
   // Until it is time to look again, or to end.
   void wait(const Deadline& next) {
     while (!ended_ && !next.expired()) {
-      pollfd events[]{{signals_.get(), POLLIN, 0}, {STDOUT_FILENO, 0, 0}};
-      if (::poll(events, 2, next.poll_timeout()) < 0 && errno != EINTR) {
-        base::throw_errno(errno, "wait for the next look");
+      if (redraw_) {
+        draw();
+        continue;
       }
-      if ((events[1].revents & (POLLERR | POLLHUP)) != 0) {
-        base::throw_errno(EPIPE, base::ExitStatus::kIoError, "write to standard output");
-      }
+      static_cast<void>(poll_output(0, next));
       take_signals();
     }
   }
 
-  void take_signals() {
-    while (const int signal = os::read_signal(signals_.get())) {
-      if (signal == SIGTSTP) {
-        screen_->give_back();
-        ::raise(SIGSTOP);
-      }
-      if (signal == SIGTSTP || signal == SIGWINCH) {
-        draw();
-      } else {
-        ended_ = true;
-      }
+  // Until stdout is ready for `events`, or there are signals; is it?
+  [[nodiscard]] bool poll_output(short events, const Deadline& deadline) const {
+    pollfd ready[]{{signals_.get(), POLLIN, 0}, {output_.fd(), events, 0}};
+    if (::poll(ready, 2, deadline.poll_timeout()) < 0) {
+      if (errno == EINTR) return false;
+      base::throw_errno(errno, "wait for the next look");
     }
+    if ((ready[1].revents & (POLLERR | POLLHUP)) != 0) {
+      base::throw_errno(EPIPE, base::ExitStatus::kIoError, "write to standard output");
+    }
+    return (ready[1].revents & events) != 0;
+  }
+
+  // Tells whether the screen was given back meanwhile.
+  bool take_signals() {
+    bool gave_back = false;
+    while (const int signal = os::read_signal(signals_.get())) {
+      redraw_ |= signal == SIGTSTP || signal == SIGWINCH;
+      ended_ |= signal != SIGTSTP && signal != SIGWINCH;
+      if (signal != SIGTSTP) continue;
+      screen_->give_back();
+      gave_back = true;
+      stop();
+    }
+    return gave_back;
+  }
+
+  // As SIGTSTP would have done: not at all where nobody could continue us, as in a container's only
+  // process group.
+  static void stop() {
+    const sigset_t stopping = os::signal_set({SIGTSTP});
+    ::pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);
+    ::raise(SIGTSTP);
+    ::pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
   }
 
   const Options& options_;
   std::string dir_;
   std::string socket_;
   std::string title_;
+  PatientOutput output_;
   base::UniqueFd signals_;
   std::optional<cli::Screen> screen_;
   gms::StatWatch watch_;
+  bool redraw_ = false;
   bool ended_ = false;
 };
 

@@ -1,12 +1,11 @@
 #include "cli/screen.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
-
-#include "cli/output.h"
 
 namespace fo::cli {
 namespace {
@@ -14,6 +13,8 @@ namespace {
 // The other screen without a cursor; and back.
 constexpr std::string_view kTake = "\x1b[?1049h\x1b[?25l";
 constexpr std::string_view kGiveBack = "\x1b[?25h\x1b[?1049l";
+// For a terminal that takes nothing, to be given back.
+constexpr int kPatienceMs = 1000;
 
 }  // namespace
 
@@ -25,12 +26,11 @@ bool Screen::is_there() {
 
 Screen::Size Screen::size() const {
   winsize size{};
-  const bool known =
-      ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+  const bool known = ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
   return known ? Size{size.ws_row, size.ws_col} : Size{24, 80};
 }
 
-void Screen::draw(const std::vector<std::string>& lines) {
+std::string Screen::drawing(const std::vector<std::string>& lines) {
   std::string text(taken_ ? "" : kTake);
   taken_ = true;
   text += "\x1b[H";
@@ -40,16 +40,16 @@ void Screen::draw(const std::vector<std::string>& lines) {
     text += lines[i];
   }
   if (lines.size() < size().lines) text += "\r\n\x1b[J";
-  print(text);
-  finish_output();
+  return text;
 }
 
 void Screen::give_back() noexcept {
   if (!taken_) return;
   taken_ = false;
   // A terminal that is gone needs nothing back.
-  [[maybe_unused]] const ssize_t written =
-      ::write(STDOUT_FILENO, kGiveBack.data(), kGiveBack.size());
+  pollfd ready{fd_, POLLOUT, 0};
+  if (::poll(&ready, 1, kPatienceMs) != 1) return;
+  [[maybe_unused]] const ssize_t written = ::write(fd_, kGiveBack.data(), kGiveBack.size());
 }
 
 }  // namespace fo::cli

@@ -1,5 +1,6 @@
-// A whole terminal to draw on, on stdout, as full-screen programs have it: what stood there before
-// stands there again afterwards.
+// A whole terminal to draw on, as full-screen programs have it: what stood there before stands
+// there again afterwards. What is drawn is written by the caller, who may not want to wait for the
+// terminal.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,11 @@ namespace fo::cli {
 
 class Screen {
  public:
-  /// Whether stdout is a terminal that has one.
+  /// Whether stdout is such a terminal.
   static bool is_there();
 
-  Screen() = default;
+  /// The terminal is written to through `fd`, which the caller keeps open.
+  explicit Screen(int fd) : fd_(fd) {}
   ~Screen() { give_back(); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
@@ -25,14 +27,16 @@ class Screen {
   /// As it is now.
   [[nodiscard]] Size size() const;
 
-  /// Replaces all that is on it. The lines must fit; they may have escape sequences for colours.
-  /// Throws Error(kIoError).
-  void draw(const std::vector<std::string>& lines);
+  /// What replaces all that is on it, to be written to it whole, or up to a give_back(). The lines
+  /// must fit; they may have escape sequences for colours.
+  [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
-  /// Gives the terminal back as it was, until the next draw(): before the process is stopped.
+  /// Gives the terminal back as it was, until the next drawing(): before the process is stopped.
+  /// Waits a second for one that takes nothing now.
   void give_back() noexcept;
 
  private:
+  int fd_;
   bool taken_ = false;
 };
 

@@ -47,8 +47,8 @@ class OnTerminal : public testing::Test {
     ::dup2(saved.get(), STDOUT_FILENO);
   }
   /// What `action` writes to the terminal.
-  std::string drawn_by(const std::function<void()>& action) {
-    with_stdout(terminal_, action);
+  [[nodiscard]] std::string written_by(const std::function<void()>& action) const {
+    action();
     std::string text;
     pollfd ready{reader_.get(), POLLIN, 0};
     while (::poll(&ready, 1, 0) == 1 && (ready.revents & POLLIN) != 0) {
@@ -81,32 +81,30 @@ TEST_F(OnTerminal, IsThereUnlessTheTerminalIsDumb) {
 
 TEST_F(OnTerminal, IsTakenWithTheFirstDrawingAndGivenBack) {
   resize(3, 20);
-  std::optional<Screen> screen;
-  EXPECT_EQ(drawn_by([&] { screen.emplace(); }), "");
-  EXPECT_EQ(drawn_by([&] {
-              screen->draw({"one", "two"});
-            }),
+  std::optional<Screen> screen(terminal_.get());
+  EXPECT_EQ(screen->drawing({"one", "two"}),
             "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[Ktwo\r\n\x1b[J");
-  EXPECT_EQ(drawn_by([&] {
-              screen->draw({"one", "two", "three"});
-            }),
+  EXPECT_EQ(screen->drawing({"one", "two", "three"}),
             "\x1b[H\x1b[Kone\r\n\x1b[Ktwo\r\n\x1b[Kthree");
-  EXPECT_EQ(drawn_by([&] { screen->give_back(); }), "\x1b[?25h\x1b[?1049l");
-  EXPECT_EQ(drawn_by([&] { screen->give_back(); }), "");
-  EXPECT_EQ(drawn_by([&] { screen->draw({"one"}); }),
-            "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[J");
-  EXPECT_EQ(drawn_by([&] { screen.reset(); }), "\x1b[?25h\x1b[?1049l");
+  EXPECT_EQ(written_by([&] { screen->give_back(); }), "\x1b[?25h\x1b[?1049l");
+  EXPECT_EQ(written_by([&] { screen->give_back(); }), "");
+  EXPECT_EQ(screen->drawing({"one"}), "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[J");
+  EXPECT_EQ(written_by([&] { screen.reset(); }), "\x1b[?25h\x1b[?1049l");
+}
+
+TEST_F(OnTerminal, ThatTakesNothingIsNotWaitedForLong) {
+  Screen screen(terminal_.get());
+  static_cast<void>(screen.drawing({"one"}));
+  ASSERT_EQ(::tcflow(terminal_.get(), TCOOFF), 0);
+  EXPECT_EQ(written_by([&] { screen.give_back(); }), "");
+  ASSERT_EQ(::tcflow(terminal_.get(), TCOON), 0);
 }
 
 TEST_F(OnTerminal, SizeFollowsTheTerminal) {
-  Screen::Size before{};
-  Screen::Size after{};
-  drawn_by([&] {
-    const Screen screen;
-    before = screen.size();
-    resize(5, 30);
-    after = screen.size();
-  });
+  const Screen screen(terminal_.get());
+  const Screen::Size before = screen.size();
+  resize(5, 30);
+  const Screen::Size after = screen.size();
   EXPECT_EQ(before.lines, 24u);
   EXPECT_EQ(before.columns, 80u);
   EXPECT_EQ(after.lines, 5u);
