@@ -37,8 +37,9 @@ struct ServerSocket {
 };
 
 /// A listening socket as listen_unix makes it, in place of a dead one; by its mode for our own user
-/// only. Throws kUsage for the path; kCannotCreate when a server has it or what is there is no
-/// socket; and what try_lock_path and listen_unix throw.
+/// only. Who answers there without the lock may be dying, and gets a second for it.
+/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket; and
+/// what try_lock_path and listen_unix throw.
 ServerSocket open_server_socket(const std::string& path, mode_t mode = 0600);
 
 }  // namespace fo::os
