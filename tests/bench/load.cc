@@ -259,6 +259,7 @@ class Bench {
     ::setenv("GMS_SIM_DIR", (shm_ + "/sim").c_str(), 1);
     ::setenv("GMS_SIM_VRAM", std::to_string(2 * bytes + base::kGiB).c_str(), 1);
     driver_ = cuda::Driver::open("sim");
+    threads_ = weights::lane_config(driver_, 0, std::nullopt).threads;
     device_ =
         std::make_unique<cuda::DeviceInfo>(cuda::device_info(*driver_, base::DeviceOrdinal(0)));
     socket_ = shm_ + "/gms.sock";
@@ -389,7 +390,7 @@ class Bench {
 
   const ByteCount bytes_;
   const std::size_t runs_;
-  const std::size_t threads_ = weights::copy_threads(0);
+  std::size_t threads_ = 1;
   std::string shm_;
   std::string disk_;
   std::shared_ptr<const cuda::Driver> driver_;
