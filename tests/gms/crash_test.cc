@@ -17,6 +17,8 @@ namespace fo::gms {
 namespace {
 
 constexpr base::ByteCount kGranule = 2 * base::kMiB;
+// Between two looks at something that only others are told of.
+constexpr useconds_t kLookAgainUs = 1000;
 
 class Crash : public OneServer {
  protected:
@@ -34,7 +36,9 @@ class Crash : public OneServer {
   [[nodiscard]] pid_t serving() const {
     const base::Deadline deadline = soon();
     std::vector<pid_t> children;
+    // Nothing to wait on: only its parent is told of it.
     while ((children = children_of(server_->child().pid())).empty() && !deadline.expired()) {
+      ::usleep(kLookAgainUs);
     }
     return children.empty() ? -1 : children.front();
   }
@@ -157,7 +161,10 @@ TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
   ASSERT_TRUE(reader.shake_hands(LockType::kRo, soon()).grant);
   const base::UniqueFd waiting = os::connect_unix(socket_, soon());
   os::write_all(waiting.get(), encode_frame(HandshakeRequest{"rw", std::nullopt}), "wait");
+  const base::Deadline deadline = soon();
   while (state().waiting_writers == 0) {
+    ASSERT_FALSE(deadline.expired());
+    ::usleep(kLookAgainUs);
   }
   kill_server();
   EXPECT_EQ(state().memory_layout_hash, hash);
@@ -239,7 +246,10 @@ TEST_F(Crash, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
                 testing::HasSubstr("is not protected against a crash of this server: it takes 126 "
                                    "descriptors, there is room for 119"));
     ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
+    const base::Deadline deadline = soon();
     while (connect().runtime_state().allocation_count != 0) {
+      ASSERT_FALSE(deadline.expired());
+      ::usleep(kLookAgainUs);
     }
     {
       RpcClient writer = connect();
@@ -374,7 +384,12 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
       }
       // One that nobody had accepted yet is served by the new server.
       auto found = state();
-      while (found.has_rw_session) found = state();
+      const base::Deadline deadline = soon();
+      while (found.has_rw_session) {
+        ASSERT_FALSE(deadline.expired());
+        ::usleep(kLookAgainUs);
+        found = state();
+      }
       if (found.committed) {
         EXPECT_EQ(last, Script::kCommit);
         EXPECT_EQ(found.allocation_count, 3);
