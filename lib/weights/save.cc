@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,12 +45,6 @@ struct Shard {
   std::string sha256;
 };
 
-std::string sha256_of(std::string_view text) {
-  gms::Sha256 hash;
-  hash.add(std::as_bytes(std::span(text)));
-  return hash.finish();
-}
-
 // One save as it goes. The members are declared so that, when anything fails, the threads end
 // before what they work on goes.
 class Saving {
@@ -74,8 +66,8 @@ class Saving {
     const auto start = Clock::now();
     manager_.import_all(cuda::Access::kRead);
     metadata_ = manager_.fetch_metadata();
-    check_hash();
     plan();
+    check_hash();
     describe();
     show_progress();
     write();
@@ -86,26 +78,17 @@ class Saving {
  private:
   // What is saved must come back under the same hash.
   void check_hash() {
-    gms::Layout layout;
-    for (const gms::MappedAllocation& one : manager_.allocations()) {
-      const gms::Allocation& made = one.allocation;
-      layout.add(made.allocation_id, made.size, made.aligned_size, made.tag);
-    }
-    for (const auto& [key, entry] : metadata_) {
-      layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
-                 entry.value);
-    }
-    const std::string hash = gms::layout_hash(layout);
+    const std::string hash = gms::layout_hash(layout_of(manifest_, metadata_));
     if (hash != manager_.layout_hash()) {
       throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": layout hash " +
                                              quoted(manager_.layout_hash()) + " of a layout that " +
                                              "has " + hash);
     }
+    manifest_.layout_hash = hash;
     report_.memory_layout_hash = hash;
   }
 
   void plan() {
-    manifest_.layout_hash = report_.memory_layout_hash;
     for (const gms::MappedAllocation& one : manager_.allocations()) {
       const gms::Allocation& made = one.allocation;
       manifest_.allocations.push_back(
@@ -152,8 +135,8 @@ class Saving {
       files_.emplace_back(folder.path() + "/" + shard.name, shard.size);
     write_shards();
     show_progress();
-    std::map<std::string, std::string> sums{{kManifestFile, sha256_of(manifest_text_)},
-                                            {kMetadataFile, sha256_of(metadata_text_)}};
+    std::map<std::string, std::string> sums{{kManifestFile, checksum_of(manifest_text_)},
+                                            {kMetadataFile, checksum_of(metadata_text_)}};
     for (const Shard& shard : shards_) sums[shard.name] = shard.sha256;
     sync_folder(shards);
     os::write_file_atomic(folder.path() + "/" + kMetadataFile, metadata_text_);

@@ -20,7 +20,6 @@
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "gms/layout.h"
-#include "gms/sha256.h"
 #include "os/file.h"
 #include "os/log.h"
 
@@ -30,12 +29,6 @@ namespace {
 using base::ByteCount;
 using base::Error;
 using base::ExitStatus;
-
-std::string sha256_of(std::string_view text) {
-  gms::Sha256 hash;
-  hash.add(std::as_bytes(std::span(text)));
-  return hash.finish();
-}
 
 // Where the descriptor leads now.
 std::string path_of_fd(int fd) {
@@ -132,27 +125,20 @@ class Opening {
     sums_ = parse_checksums(read(*file, kMaxChecksums), path_of(kChecksumFile));
     for (const auto& [name, text] :
          {std::pair(kManifestFile, &manifest), {kMetadataFile, &metadata}}) {
-      if (checksum_of(name) != sha256_of(*text)) {
+      if (sum_of(name) != checksum_of(*text)) {
         refuse(name, std::string("its SHA-256 is not that in ") + kChecksumFile);
       }
     }
   }
 
-  [[nodiscard]] const std::string& checksum_of(const std::string& name) const {
+  [[nodiscard]] const std::string& sum_of(const std::string& name) const {
     const auto found = sums_.find(name);
     if (found == sums_.end()) refuse(kChecksumFile, "nothing for " + base::quoted(name));
     return found->second;
   }
 
   void check_hash() const {
-    gms::Layout layout;
-    for (const SnapshotAllocation& one : snapshot_.manifest.allocations) {
-      layout.add(one.allocation_id, one.size, one.aligned_size, one.tag);
-    }
-    for (const auto& [key, entry] : snapshot_.metadata) {
-      layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
-                 entry.value);
-    }
+    const gms::Layout layout = layout_of(snapshot_.manifest, snapshot_.metadata);
     if (layout.records() > gms::kMaxLayoutRecords) {
       refuse(kMetadataFile, "more than the " + base::format_size(gms::kMaxLayoutRecords) +
                                 " that a layout's records may take");
@@ -168,7 +154,7 @@ class Opening {
     for (const SnapshotAllocation& one : snapshot_.manifest.allocations) {
       const auto [found, is_new] = numbers.emplace(one.tensor_file, snapshot_.files.size());
       if (is_new) {
-        if (!sums_.empty()) snapshot_.checksums.push_back(checksum_of(one.tensor_file));
+        if (!sums_.empty()) snapshot_.checksums.push_back(sum_of(one.tensor_file));
         snapshot_.files.push_back(open(one.tensor_file));
       }
       snapshot_.file_of.push_back(found->second);

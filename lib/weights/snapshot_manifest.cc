@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
-#include "gms/layout.h"
 #include "gms/protocol.h"
 #include "gms/remap_check.h"
+#include "gms/sha256.h"
 #include "weights/base64.h"
 
 namespace fo::weights {
@@ -435,6 +436,24 @@ std::string format_snapshot_metadata(const gms::Metadata& metadata) {
     separator = ",\n";
   }
   return text + "\n}\n";
+}
+
+gms::Layout layout_of(const SnapshotManifest& manifest, const gms::Metadata& metadata) {
+  gms::Layout layout;
+  for (const SnapshotAllocation& one : manifest.allocations) {
+    layout.add(one.allocation_id, one.size, one.aligned_size, one.tag);
+  }
+  for (const auto& [key, entry] : metadata) {
+    layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
+               entry.value);
+  }
+  return layout;
+}
+
+std::string checksum_of(std::string_view text) {
+  gms::Sha256 hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.finish();
 }
 
 std::map<std::string, std::string> parse_checksums(std::string_view text, const std::string& file) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/strong.h"
+#include "gms/layout.h"
 #include "gms/types.h"
 
 namespace fo::weights {
@@ -63,6 +64,11 @@ gms::Metadata parse_snapshot_metadata(std::string_view text, const SnapshotManif
                                       const std::string& file);
 std::string format_snapshot_metadata(const gms::Metadata& metadata);
 
+/// What manifest and metadata describe, its slots counted from 0.
+gms::Layout layout_of(const SnapshotManifest& manifest, const gms::Metadata& metadata);
+
+/// The hex SHA-256 of a text.
+std::string checksum_of(std::string_view text);
 /// Hex SHA-256 by file name, from lines as sha256sum(1) writes and reads them. Throws
 /// Error(kBadData) for any other line, a name twice, and a name that leaves the folder.
 std::map<std::string, std::string> parse_checksums(std::string_view text, const std::string& file);

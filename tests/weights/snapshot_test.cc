@@ -196,6 +196,8 @@ TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
   for (const ByteCount ring : {ByteCount{0}, kMiB}) {
     const base::UniqueFd shard(::open((snap_ + "/shards/shard_0000.bin").c_str(), O_RDONLY));
     ::posix_fadvise(shard.get(), 0, 0, POSIX_FADV_DONTNEED);
+    const WeightFile file(snap_ + "/shards/shard_0000.bin");
+    if (!file.is_cold(0, file.size())) GTEST_SKIP() << "this file system knows no direct reads";
     LoadOptions cold = loading(snap_);
     cold.ring = ring;
     ASSERT_TRUE(run(cold));
@@ -430,10 +432,9 @@ TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
   const LoadReport before = publish_model();
   write();
   std::string text = "{";
-  const std::string value = encode_base64(std::string(gms::kMaxMetadataValue, 'x'));
-  for (ByteCount i = 0; i <= gms::kMaxLayoutRecords / gms::kMaxMetadataValue; ++i) {
+  for (std::size_t i = 0; i < gms::kMaxListSize; ++i) {
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
-            R"(": {"allocation_id": "b7c0", "offset_bytes": 0, "value": ")" + value + "\"}";
+            R"(":{"allocation_id":"b7c0","offset_bytes":0,"value":""})";
   }
   dir_.write("snap/gms_metadata.json", text + "}");
   expect_refused(loading(snap_), ExitStatus::kBadData,
@@ -563,6 +564,8 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const std::string shard = snap_ + "/shards/shard_0000.bin";
+  // Else a write within the same tick of the clock would not show.
+  fs::last_write_time(shard, fs::file_time_type::clock::now() - std::chrono::hours(1));
   LoadOptions options = loading(snap_);
   options.checksums = Checksums::kIgnore;
   options.on_progress = [&](ByteCount done, ByteCount total) {
@@ -715,7 +718,7 @@ TEST_F(Save, KeepsWritersOutWhileItReads) {
   EXPECT_TRUE(unpublish(socket_, std::chrono::seconds(20)));
 }
 
-// Killed at the k-th copy from the device, for every k there is; with a snapshot there already,
+// Killed at the k-th copy from the device, every 40th there is; with a snapshot there already,
 // which stays as it was.
 TEST_F(Save, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
   start();
