@@ -232,8 +232,9 @@ SnapshotFolder::SnapshotFolder(std::string place, Replace replace)
   }
 }
 
+// Each saver that begins meanwhile may take one away.
 void SnapshotFolder::create() {
-  for (int attempt = 0; attempt < 10; ++attempt) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
     path_ = place_ + kPartialMark + os::make_uuid4().substr(0, kPartialDigits);
     if (::mkdir(path_.c_str(), 0777) != 0) {
       const int err = errno;
@@ -248,7 +249,14 @@ void SnapshotFolder::create() {
 // False when somebody who removes the dead came before its lock and took it for one.
 bool SnapshotFolder::claim() {
   folder_ = open_folder(path_);
-  return folder_ && lock_folder(folder_.get(), lock_) != Lock::kOthers;
+  if (!folder_) return false;
+  const Lock lock = lock_folder(folder_.get(), lock_);
+  if (lock == Lock::kImpossible && !lock_) {
+    const int err = errno;
+    ::rmdir(path_.c_str());
+    throw_errno(err, status_of_creation(err), "create " + base::quoted(path_ + "/" + kLockFile));
+  }
+  return lock != Lock::kOthers;
 }
 
 // What the end would fail for fails here.
