@@ -475,6 +475,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   [ "$output" = '["standby",null]' ]
   kill -KILL "$a"
   await_state b active
+  wait_for "[ -s $T/b.out ]"
   [ "$(cat "$T/b.out")" = b ]
   [ "$(events_of b)" = "standby waiting granted waking checked child_started awake first_token active " ]
 }
