@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "gms/text_table.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"
 
@@ -176,7 +177,7 @@ Response RpcClient::hear(std::vector<UniqueFd>* fds) {
     const auto error = decode_message<ErrorResponse>(body);
     throw RequestRefused(status_of_code(error.code), "GMS at " + quoted(path_) + " refused " +
                                                          std::string(RequestMessage::kType) + ": " +
-                                                         error.error);
+                                                         one_line(error.error));
   }
   auto response = decode_message<Response>(body);
   if (fds == nullptr && !received.empty()) came_with(Response::kType, received.size());

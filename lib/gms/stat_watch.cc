@@ -66,18 +66,6 @@ auto order_of(const FoundSocket& socket) {
                          socket.path);
 }
 
-// A failure's message is ours, and full of quotes, but may have a peer's words in it.
-std::string one_line(std::string_view message) {
-  std::string line;
-  for (;;) {
-    const std::size_t quote = message.find('\'');
-    line += shown(message.substr(0, quote));
-    if (quote == std::string_view::npos) return line;
-    line += '\'';
-    message.remove_prefix(quote + 1);
-  }
-}
-
 std::string short_hash(const std::string& hash) {
   return hash.empty() ? "none" : shown(std::string_view(hash).substr(0, kShortHash));
 }

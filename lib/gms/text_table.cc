@@ -14,6 +14,17 @@ std::string shown(std::string_view text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
+std::string one_line(std::string_view message) {
+  std::string line;
+  for (;;) {
+    const std::size_t quote = message.find('\'');
+    line += shown(message.substr(0, quote));
+    if (quote == std::string_view::npos) return line;
+    line += '\'';
+    message.remove_prefix(quote + 1);
+  }
+}
+
 void TextTable::add(std::vector<std::string> cells) {
   for (std::size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], cells[i].size());
   rows_.push_back(std::move(cells));

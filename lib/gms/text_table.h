@@ -11,6 +11,9 @@ namespace fo::gms {
 /// Text of a peer on a terminal: no control characters, no endless lines.
 std::string shown(std::string_view text);
 
+/// The same for a message that is full of quotes of its own, and may have a peer's words in it.
+std::string one_line(std::string_view message);
+
 /// Cells in columns as wide as their widest, two spaces between.
 class TextTable {
  public:
