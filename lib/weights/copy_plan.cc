@@ -23,6 +23,11 @@ bool continues(const CopyRun& run, const CopyItem& item, ByteCount chunk) {
          item.to.offset - run.to.offset + item.size <= chunk;
 }
 
+// Up to where a direct read may begin, so that the next one takes no bytes beyond its own.
+ByteCount reach(ByteCount offset, ByteCount chunk) {
+  return chunk % kDirectAlignment == 0 ? chunk - offset % kDirectAlignment : chunk;
+}
+
 }  // namespace
 
 ByteCount CopyRun::size() const {
@@ -38,11 +43,13 @@ std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, ByteCount chunk)
       runs.back().pieces.push_back({item.to.offset - runs.back().to.offset, item.size});
       continue;
     }
-    for (ByteCount at = 0; at < item.size; at += chunk) {
+    for (ByteCount at = 0; at < item.size;) {
+      const ByteCount size = std::min(reach(item.offset + at, chunk), item.size - at);
       runs.push_back({item.file,
                       item.offset + at,
                       {item.to.allocation, item.to.offset + at},
-                      {{0, std::min(chunk, item.size - at)}}});
+                      {{0, size}}});
+      at += size;
     }
   }
   return runs;

@@ -66,6 +66,15 @@ TEST(CopyPlan, SplitsLargeItems) {
   EXPECT_EQ(runs[2].size(), 500u);
 }
 
+TEST(CopyPlan, RunsBeginWhereDirectReadsMay) {
+  const auto runs = plan_runs(packed({5 * kDirectAlignment}, 1u << 20), 2 * kDirectAlignment);
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].size(), 2 * kDirectAlignment - 100);
+  EXPECT_EQ(runs[1].offset, 2 * kDirectAlignment);
+  EXPECT_EQ(runs[1].size(), 2 * kDirectAlignment);
+  EXPECT_EQ(runs[2].size(), kDirectAlignment + 100);
+}
+
 TEST(CopyPlan, JoinsSmallItemsThatAlignmentSeparates) {
   const auto runs = plan_runs(packed({100, 300, 256, 1}, 1u << 20), 1u << 20);
   ASSERT_EQ(runs.size(), 1u);
