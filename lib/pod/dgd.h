@@ -1,0 +1,52 @@
+// A DynamoGraphDeployment, of either version, as what its services want to run. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pod/finding.h"
+#include "pod/node.h"
+
+namespace fo::pod {
+
+enum class DgdVersion { kV1Alpha1, kV1Beta1 };
+
+struct Service {
+  std::string name;
+  /// Of its description in the document: "spec.services.VllmWorker", "spec.components[1]".
+  std::string path;
+  Position position;
+  /// "worker", "prefill", "decode", "frontend" …
+  std::string component_type;
+  std::int64_t replicas = 1;
+  bool failover = false;
+  std::int64_t gpus = 0;
+  std::string device_class = "gpu.nvidia.com";
+  /// Other containers, by name, that use the GMS (gpuMemoryService.extraClientContainers).
+  std::vector<std::string> gms_clients;
+  /// A PodTemplateSpec (metadata, spec) with all that version 1alpha1 says beside it merged in, as
+  /// Dynamo's operator does: the main container is the one named "main", first in the list; the
+  /// user's own init containers and sidecars keep their order. What comes from the input has its
+  /// position. GPUs are limits (nvidia.com/gpu) of the main container.
+  Node pod_template;
+};
+
+struct Dgd {
+  DgdVersion version = DgdVersion::kV1Alpha1;
+  std::string name;
+  /// "" when it says none.
+  std::string name_space;
+  std::vector<Service> services;
+};
+
+/// Whether a document is one, of any version.
+bool is_dgd(const Node& document);
+
+/// Only for what is_dgd. What can't be generated from, or is wrong in itself, is added to
+/// `findings`; with an error among them, what is returned is good for looking at only. Warnings
+/// name unknown fields with the nearest known one.
+Dgd read_dgd(const Node& document, Findings& findings);
+
+}  // namespace fo::pod

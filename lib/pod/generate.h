@@ -1,0 +1,57 @@
+// A service with failover as the manifests that run it: two engines and a GMS in one pod. Pure; the
+// same input gives the same output.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pod/dgd.h"
+#include "pod/finding.h"
+#include "pod/node.h"
+
+namespace fo::pod {
+
+/// The seeds' plan, or what NVIDIA's operator writes.
+enum class PodLayout { kPlan, kDynamo };
+enum class GpuSharing { kDra, kDevicePlugin };
+enum class LockKind { kFlock, kLockd };
+/// gms-serve, or the module of Dynamo's image.
+enum class GmsProgram { kOurs, kUpstream };
+enum class WorkloadKind { kPod, kDeployment };
+
+struct KubeVersion {
+  int major = 1;
+  int minor = 34;
+};
+
+struct GenerateOptions {
+  PodLayout layout = PodLayout::kPlan;
+  KubeVersion kube_version;
+  GpuSharing gpu_sharing = GpuSharing::kDra;
+  LockKind lock = LockKind::kFlock;
+  GmsProgram gms = GmsProgram::kOurs;
+  WorkloadKind kind = WorkloadKind::kDeployment;
+  /// An init container of this image brings our programs; "": they are in the engine's image.
+  std::string tools_image;
+  /// Every engine's command runs under fo-shadow.
+  bool supervise = false;
+  /// fo-shadow's --engine; "": by the command.
+  std::string engine;
+};
+
+/// The names that --layout chooses.
+struct LayoutNames {
+  std::string gms_container;
+  std::string volume;
+  std::string folder;
+  std::string claim;
+};
+LayoutNames layout_names(PodLayout layout);
+
+/// In the order in which they are to be applied: the claim template, then the Pod or Deployment.
+/// For a service with failover of which read_dgd found nothing wrong. What only shows here (a
+/// shell command that can't be edited, ports that collide) is added to `findings`.
+std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
+                           Findings& findings);
+
+}  // namespace fo::pod
