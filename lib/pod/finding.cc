@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fo::pod {
+
+bool has_error(const Findings& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& one) { return one.severity == Severity::kError; });
+}
 
 std::string format(const Finding& finding, std::string_view file) {
   std::string line(file);

@@ -25,6 +25,8 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
+bool has_error(const Findings& findings);
+
 /// "FILE:LINE:COLUMN: PATH: REASON; REMEDY".
 std::string format(const Finding& finding, std::string_view file);
 
