@@ -386,8 +386,8 @@ std::string plain_path(const std::string& path) {
 
 }  // namespace
 
-void add_mount(Node& container, const PodPlan& plan, const std::string& path,
-               std::string_view volume, std::string_view folder, bool read_only) {
+void mount_volume(Node& container, const PodPlan& plan, const std::string& path,
+                  std::string_view volume, std::string_view folder, bool read_only) {
   for (const Node& mount : container["volumeMounts"].items()) {
     const Node* at = mount.find("mountPath");
     if (at == nullptr || plain_path(at->text()) != folder) continue;
@@ -405,7 +405,7 @@ void add_mount(Node& container, const PodPlan& plan, const std::string& path,
 
 void add_gms_access(Node& container, const PodPlan& plan, const std::string& path) {
   set_gpus(container, plan);
-  add_mount(container, plan, path, plan.names.volume, plan.names.folder, false);
+  mount_volume(container, plan, path, plan.names.volume, plan.names.folder, false);
   Node& env = container["env"];
   remove_variable(env, "GMS_SOCKET_DIR");
   env.push_back(env_entry("GMS_SOCKET_DIR", plan.names.folder));
@@ -429,7 +429,7 @@ Engines make_engines(const Node& main, const PodPlan& plan) {
   Node base = main;
   add_gms_access(base, plan, plan.main_path(""));
   if (plan.options.supervise && plan.has_tools()) {
-    add_mount(base, plan, plan.main_path(""), kToolsVolume, kToolsFolder, true);
+    mount_volume(base, plan, plan.main_path(""), kToolsVolume, kToolsFolder, true);
   }
 
   Engines engines;

@@ -25,7 +25,7 @@ void add_gms_access(Node& container, const PodPlan& plan, const std::string& pat
 
 /// Adds an entry to the container's volumeMounts, unless something of the user's is mounted there
 /// already, which is refused.
-void add_mount(Node& container, const PodPlan& plan, const std::string& path,
-               std::string_view volume, std::string_view folder, bool read_only);
+void mount_volume(Node& container, const PodPlan& plan, const std::string& path,
+                  std::string_view volume, std::string_view folder, bool read_only);
 
 }  // namespace fo::pod

@@ -56,8 +56,7 @@ void add_clients(Node& spec, const PodPlan& plan) {
           std::find(clients.begin(), clients.end(), name->text()) == clients.end()) {
         continue;
       }
-      add_gms_access(container, plan,
-                     plan.spec_path(std::string(list) + "[" + std::to_string(i) + "]"));
+      add_gms_access(container, plan, plan.spec_path(item_path(list, i)));
     }
   }
 }

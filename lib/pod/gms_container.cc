@@ -32,7 +32,7 @@ Node exec_probe(Node command, int period, int failures) {
 
 void mount_tools(Node& container, const PodPlan& plan) {
   if (!plan.has_tools()) return;
-  add_mount(container, plan, "", kToolsVolume, kToolsFolder, true);
+  mount_volume(container, plan, "", kToolsVolume, kToolsFolder, true);
 }
 
 // "test -S /shared/gms_0.sock", for each device.
@@ -83,7 +83,7 @@ Node make_lockd_container(const Node& main, const PodPlan& plan) {
   container.set("restartPolicy", Node::string("Always"));
   container.set("command", Node::strings({plan.program("gms-lockd")}));
   container.set("args", Node::strings({"--socket", plan.lockd_socket()}));
-  add_mount(container, plan, "", plan.names.volume, plan.names.folder, false);
+  mount_volume(container, plan, "", plan.names.volume, plan.names.folder, false);
   mount_tools(container, plan);
   container.set(
       "startupProbe",
@@ -98,7 +98,7 @@ Node make_tools_container(const Node& main, const PodPlan& plan) {
       Node::map({{"name", Node::string(std::string(kToolsContainer))},
                  {"image", Node::string(plan.options.tools_image)},
                  {"command", Node::strings({"fo-podgen", "install", std::string(kToolsFolder)})}});
-  add_mount(container, plan, "", kToolsVolume, kToolsFolder, false);
+  mount_volume(container, plan, "", kToolsVolume, kToolsFolder, false);
   finish_container(container, main);
   return container;
 }

@@ -10,10 +10,6 @@
 namespace fo::pod {
 namespace {
 
-std::string indexed(std::string_view list, std::size_t index) {
-  return std::string(list) + "[" + std::to_string(index) + "]";
-}
-
 // Refuses entries of a list of the spec whose `name` is taken.
 void check_names(const Node& spec, const char* list, const std::set<std::string>& taken,
                  const PodPlan& plan) {
@@ -22,17 +18,10 @@ void check_names(const Node& spec, const char* list, const std::set<std::string>
   for (std::size_t i = 0; i < items->items().size(); ++i) {
     const Node* name = items->items()[i].find("name");
     if (name == nullptr || !taken.contains(name->text())) continue;
-    plan.refuse(name->position(), plan.spec_path(indexed(list, i) + ".name"),
+    plan.refuse(name->position(), plan.spec_path(item_path(list, i) + ".name"),
                 base::quoted(name->text()) + ": the failover pod has one of this name",
                 "choose another name");
   }
-}
-
-std::set<std::string> taken_containers(const PodPlan& plan) {
-  std::set<std::string> names{engine_name(0), engine_name(1), plan.names.gms_container};
-  if (plan.options.lock == LockKind::kLockd) names.emplace(kLockdContainer);
-  if (plan.has_tools()) names.emplace(kToolsContainer);
-  return names;
 }
 
 bool is_true(const Node& spec, const char* field) {
@@ -41,12 +30,6 @@ bool is_true(const Node& spec, const char* field) {
 }
 
 void check_settings(const Node& spec, const PodPlan& plan) {
-  const Node* restart = spec.find("restartPolicy");
-  if (restart != nullptr && restart->text() != "Always") {
-    plan.refuse(restart->position(), plan.spec_path("restartPolicy"),
-                base::quoted(restart->text()) + ": an engine that died would not come back",
-                "say Always, or leave it out");
-  }
   if (is_true(spec, "hostNetwork")) {
     plan.warn(spec.find("hostNetwork")->position(), plan.spec_path("hostNetwork"),
               "the engines' ports are the node's: it has room for one such pod",
@@ -62,23 +45,9 @@ void check_settings(const Node& spec, const PodPlan& plan) {
   }
 }
 
-void check_clients(const Node& spec, const PodPlan& plan) {
-  for (const std::string& client : plan.service.gms_clients) {
-    if (find_named(spec.find("containers"), "name", client) != nullptr ||
-        find_named(spec.find("initContainers"), "name", client) != nullptr) {
-      continue;
-    }
-    plan.refuse("extra client container " + base::quoted(client) + ": there is none of this name",
-                "correct its name");
-  }
-}
-
 }  // namespace
 
 void check_pod_spec(const Node& spec, const PodPlan& plan) {
-  const std::set<std::string> containers = taken_containers(plan);
-  check_names(spec, "containers", containers, plan);
-  check_names(spec, "initContainers", containers, plan);
   std::set<std::string> volumes{plan.names.volume};
   if (plan.has_tools()) volumes.emplace(kToolsVolume);
   check_names(spec, "volumes", volumes, plan);
@@ -86,7 +55,6 @@ void check_pod_spec(const Node& spec, const PodPlan& plan) {
     check_names(spec, "resourceClaims", {plan.names.claim}, plan);
   }
   check_settings(spec, plan);
-  check_clients(spec, plan);
 }
 
 void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, const PodPlan& plan) {
@@ -104,7 +72,7 @@ void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, con
         const Node& port = ports->items()[k];
         const Node* number = port.find("containerPort");
         const Node* protocol = port.find("protocol");
-        const std::string path = plan.spec_path(indexed(list, i) + "." + indexed("ports", k));
+        const std::string path = plan.spec_path(item_path(list, i) + "." + item_path("ports", k));
         if (protocol != nullptr && protocol->text() != "TCP") continue;
         if (number != nullptr) {
           uses.push_back(

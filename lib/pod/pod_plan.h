@@ -20,7 +20,6 @@ inline constexpr std::string_view kToolsVolume = "fo-tools";
 inline constexpr std::string_view kToolsFolder = "/fo-tools";
 inline constexpr std::string_view kToolsContainer = "fo-tools";
 inline constexpr std::string_view kLockdContainer = "gms-lockd";
-inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 
 /// A port that something in the pod listens on.
 struct PortUse {

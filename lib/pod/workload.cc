@@ -1,11 +1,10 @@
 #include "pod/workload.h"
 
-#include <algorithm>
-#include <cctype>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/pod_rules.h"
 
 namespace fo::pod {
 namespace {
@@ -50,15 +49,6 @@ Node make_labels(const Node* own, const PodPlan& plan) {
   add("app.kubernetes.io/name", plan.workload_name());
   add("nvidia.com/dynamo-component-type", plan.service.component_type);
   return labels;
-}
-
-// A name and label of ours: 1 to 63 of [a-z0-9-], not '-' at the ends.
-bool is_dns_label(std::string_view text) {
-  const auto is_inner = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  };
-  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), is_inner) &&
-         text.front() != '-' && text.back() != '-';
 }
 
 void check_workload(const PodPlan& plan) {

@@ -48,13 +48,13 @@ TEST(EngineCommand, KnowsItsProgram) {
 
 TEST(EngineCommand, FindsOptions) {
   const EngineCommand command(node(
-      R"({"command":["a","--x","1"],"args":["--y=2","--x","3","--kv_port","4","--z","$(Z)","--e"]})"));
+      R"j({"command":["a","--x","1"],"args":["--y=2","--x","3","--kv_port","4","--z","$(Z)","--e"]})j"));
   EXPECT_EQ(command.find("--x").text, "3");
-EXPECT_EQ(command.find("--y").text, "2");
-EXPECT_EQ(command.find("--kv-port").text, "4");
-EXPECT_EQ(command.find("--none").state, State::kAbsent);
-EXPECT_EQ(command.find("--z").reason, "a variable is in its value");
-EXPECT_EQ(command.find("--e").reason, "it has no value");
+  EXPECT_EQ(command.find("--y").text, "2");
+  EXPECT_EQ(command.find("--kv-port").text, "4");
+  EXPECT_EQ(command.find("--none").state, State::kAbsent);
+  EXPECT_EQ(command.find("--z").reason, "a variable is in its value");
+  EXPECT_EQ(command.find("--e").reason, "it has no value");
 }
 
 TEST(EngineCommand, ChangesOptionsWhereTheyStand) {
@@ -65,8 +65,7 @@ TEST(EngineCommand, ChangesOptionsWhereTheyStand) {
   EXPECT_EQ(changed(R"({"command":["a"]})", "--z", "9"), "a + --z|9");
   EXPECT_EQ(changed(R"({"args":["--x","1"]})", "--x", "2"), "none + --x|2");
   EXPECT_EQ(changed("{}", "--z", "9"), "refused: the image's own arguments are not known");
-  EXPECT_EQ(changed(R"({"command":["a","--x","$(X)"]
-})", "--x", "9"),
+  EXPECT_EQ(changed(R"j({"command":["a","--x","$(X)"]})j", "--x", "9"),
             "refused: a variable is in its value");
 }
 
