@@ -1,19 +1,11 @@
 #include "pod/node.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "pod/scalar.h"
+
 namespace fo::pod {
-namespace {
-
-bool means_null(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kNulls = {"", "~", "null", "Null", "NULL"};
-  return std::find(kNulls.begin(), kNulls.end(), text) != kNulls.end();
-}
-
-}  // namespace
-
 Node Node::string(std::string text) {
   Node node(Kind::kScalar);
   node.text_ = std::move(text);
@@ -48,10 +40,16 @@ Node Node::map(std::vector<Member> members) {
   return node;
 }
 
-bool Node::is_null() const { return is_scalar() && plain_ && means_null(text_); }
+bool Node::is_null() const { return is_scalar() && plain_ && type_of(text_) == ScalarType::kNull; }
+
+void Node::become(Kind kind) {
+  kind_ = kind;
+  plain_ = false;
+  text_.clear();
+}
 
 Node& Node::push_back(Node item) {
-  if (is_null()) kind_ = Kind::kList;
+  if (is_null()) become(Kind::kList);
   items_.push_back(std::move(item));
   return items_.back();
 }
@@ -76,7 +74,7 @@ const Node* Node::find_path(std::initializer_list<std::string_view> keys) const 
 }
 
 Node& Node::operator[](std::string_view key) {
-  if (is_null()) kind_ = Kind::kMap;
+  if (is_null()) become(Kind::kMap);
   for (Member& member : members_) {
     if (member.key == key) return member.value;
   }

@@ -79,6 +79,9 @@ class Node {
  private:
   explicit Node(Kind kind) : kind_(kind) {}
 
+  // Of a null.
+  void become(Kind kind);
+
   Kind kind_;
   bool plain_ = false;
   Position position_;
