@@ -145,6 +145,29 @@ END
   [ "$output" = "[]" ]
 }
 
+# The first line of a broken input is "# wants: PATTERN", what is said of it in refusing it, or
+# "# warns: PATTERN".
+@test "every broken input is refused, and for its reason" {
+  local file word pattern bad=0
+  for file in "$DGD"/broken/*.yaml; do
+    read -r _ word pattern <"$file"
+    run --separate-stderr fo-podgen -f "$file"
+    if [ "$word" = wants: ] && { [ "$status" -ne 65 ] || [ "$output" != "" ]; }; then
+      echo "$file: status $status: $output"
+      bad=1
+    fi
+    if [ "$word" = warns: ] && [ "$status" -ne 0 ]; then
+      echo "$file: status $status"
+      bad=1
+    fi
+    if ! grep -qE -- "$file:[0-9]+:[0-9]+:" <<<"$stderr" || ! grep -qE -- "$pattern" <<<"$stderr"; then
+      printf '%s: wants %s\n  %s\n' "$file" "$pattern" "$stderr"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
 @test "v1beta1's pod templates have Kubernetes' types" {
   need_types
   local files=("$DGD"/beta*.yaml)
