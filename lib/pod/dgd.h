@@ -29,7 +29,7 @@ struct Service {
   /// A PodTemplateSpec (metadata, spec) with all that version 1alpha1 says beside it merged in, as
   /// Dynamo's operator does: the main container is the one named "main", first in the list; the
   /// user's own init containers and sidecars keep their order. What comes from the input has its
-  /// position. GPUs are limits (nvidia.com/gpu) of the main container.
+  /// position. GPUs are limits (nvidia.com/gpu) of the main container. A null without failover.
   Node pod_template;
 };
 
@@ -45,8 +45,9 @@ struct Dgd {
 bool is_dgd(const Node& document);
 
 /// Only for what is_dgd. What can't be generated from, or is wrong in itself, is added to
-/// `findings`; with an error among them, what is returned is good for looking at only. Warnings
-/// name unknown fields with the nearest known one.
+/// `findings` in the order of the document; with an error among them, what is returned is good for
+/// looking at only. Of services without failover only what hides whether they have it is an error.
+/// Warnings name unknown fields with the nearest known one.
 Dgd read_dgd(const Node& document, Findings& findings);
 
 }  // namespace fo::pod

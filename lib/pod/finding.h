@@ -1,6 +1,7 @@
 // What is wrong with an input, where, and what to do about it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,16 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
+/// As many findings as anyone reads: past them, only a first error is still added.
+inline constexpr std::size_t kMostFindings = 1000;
+void add(Findings& findings, Finding finding);
+
 bool has_error(const Findings& findings);
+
+/// PATH.KEY, with a key that is more than letters, digits, "-" and "_" as PATH['KEY'].
+std::string member_path(std::string_view path, std::string_view key);
+/// PATH[INDEX].
+std::string item_path(std::string_view path, std::size_t index);
 
 /// "FILE:LINE:COLUMN: PATH: REASON; REMEDY".
 std::string format(const Finding& finding, std::string_view file);

@@ -1,0 +1,144 @@
+#include "pod/dgd.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/dgd_service.h"
+#include "pod/pod_schema.h"
+
+namespace fo::pod {
+namespace {
+
+using base::quoted;
+
+constexpr std::string_view kGroup = "nvidia.com/";
+
+/// A cluster's API takes no object that is much larger; some of what is done is quadratic.
+constexpr std::size_t kMostValues = 30'000;
+
+/// Stops past the limit.
+std::size_t count_values(const Node& node, std::size_t count = 0) {
+  ++count;
+  for (const Node& item : node.items()) {
+    if (count > kMostValues) break;
+    count = count_values(item, count);
+  }
+  for (const Node::Member& member : node.members()) {
+    if (count > kMostValues) break;
+    count = count_values(member.value, count);
+  }
+  return count;
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+/// The names that what is generated will have.
+void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
+  const Located name = document.member("metadata").member("name");
+  if (dgd.name.empty()) {
+    add(findings, {Severity::kError, document.node->position(), name.path, "no name",
+                   "what is made is named after it"});
+    return;
+  }
+  if (!is_dns_label(dgd.name)) {
+    refuse(findings, name, quoted(dgd.name) + ": no name that what is made can have",
+           "at most 63 of a-z, 0-9 and -, no - at either end");
+    return;
+  }
+  std::map<std::string, const Service*> taken;
+  for (const Service& service : dgd.services) {
+    if (!service.failover) continue;
+    const std::string lower = lower_case(service.name);
+    const std::string claim = fmt::format("{}-{}-gpu", dgd.name, lower);
+    const auto refuse_service = [&](std::string reason, std::string remedy) {
+      add(findings,
+          {Severity::kError, service.position, service.path, std::move(reason), std::move(remedy)});
+    };
+    if (service.name.empty()) {
+      refuse_service("a component without a name", "say name");
+    } else if (!is_dns_label(lower)) {
+      refuse_service(quoted(service.name) + ": no name that what is made can have",
+                     "letters, digits and -, no - at either end");
+    } else if (!is_dns_label(claim)) {
+      refuse_service(fmt::format("{}: {} characters, the claim template's name has at most 63",
+                                 quoted(claim), claim.size()),
+                     "shorten the name");
+    } else if (const auto [other, first] = taken.emplace(lower, &service); !first) {
+      refuse_service(fmt::format("{}: what is made of it has the names of {}'s",
+                                 quoted(service.name), quoted(other->second->name)),
+                     "rename one of them");
+    }
+  }
+}
+
+}  // namespace
+
+bool is_dgd(const Node& document) {
+  const Node* kind = document.find("kind");
+  const Node* version = document.find("apiVersion");
+  return kind != nullptr && version != nullptr && kind->text() == "DynamoGraphDeployment" &&
+         version->text().starts_with(kGroup);
+}
+
+Dgd read_dgd(const Node& root, Findings& findings) {
+  const Located document{&root, ""};
+  const Located spec = document.member("spec");
+  const Located api_version = document.member("apiVersion");
+  Dgd dgd;
+  dgd.name = text_of(document.member("metadata").member("name"));
+  dgd.name_space = text_of(document.member("metadata").member("namespace"));
+  Findings found;
+  if (count_values(root) > kMostValues) {
+    refuse(findings, document, fmt::format("more than {} values", kMostValues),
+           "a cluster takes no object of this size");
+    return dgd;
+  }
+  const std::string version = text_of(api_version);
+  if (version == "nvidia.com/v1alpha1") {
+    dgd.version = DgdVersion::kV1Alpha1;
+    read_v1alpha1(spec, dgd, found);
+  } else if (version == "nvidia.com/v1beta1") {
+    dgd.version = DgdVersion::kV1Beta1;
+    read_v1beta1(spec, dgd, found);
+  } else {
+    refuse(findings, api_version, quoted(version) + ": an unknown version",
+           "v1alpha1 and v1beta1 are read");
+    return dgd;
+  }
+  const bool alpha = dgd.version == DgdVersion::kV1Alpha1;
+  const bool any = std::any_of(dgd.services.begin(), dgd.services.end(),
+                               [](const Service& service) { return service.failover; });
+  const Located services = spec.member(alpha ? "services" : "components");
+  const bool readable =
+      (spec.node == nullptr || spec.node->is_map()) &&
+      (services.node == nullptr || (alpha ? services.node->is_map() : services.node->is_list()));
+  const WrongKind wrong_kind = any || !readable ? WrongKind::kError : WrongKind::kIgnore;
+  check_schema(root, "Dgd", "", wrong_kind, found);
+  if (spec.node != nullptr) {
+    check_schema(*spec.node, alpha ? "DgdAlpha" : "DgdBeta", "spec", wrong_kind, found);
+  }
+  if (any) {
+    check_env(spec.member(alpha ? "envs" : "env"), found);
+    check_names(document, dgd, found);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Finding& one, const Finding& other) {
+    return std::tie(one.position.line, one.position.column) <
+           std::tie(other.position.line, other.position.column);
+  });
+  for (Finding& finding : found) add(findings, std::move(finding));
+  return dgd;
+}
+
+}  // namespace fo::pod

@@ -1,0 +1,268 @@
+#include "pod/dgd_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/scalar.h"
+
+namespace fo::pod {
+namespace {
+
+using base::quoted;
+
+/// One resource claim allocates no more devices.
+constexpr std::int64_t kMostGpus = 32;
+
+constexpr std::string_view kSharedMemoryVolume = "shared-memory";
+constexpr std::string_view kSharedMemoryPath = "/dev/shm";
+constexpr std::string_view kSharedMemorySize = "8Gi";
+
+void check_component_type(const ServiceParts& parts, Findings& findings) {
+  const std::string type = text_of(parts.component_type);
+  if (type == "worker" || type == "prefill" || type == "decode") return;
+  const bool none = parts.component_type.node == nullptr;
+  refuse(
+      findings, none ? parts.service : parts.component_type,
+      (none ? std::string("no component type") : quoted(type)) + ": failover is for workers only",
+      "leave failover out, or make it a worker, prefill or decode");
+}
+
+/// Of failover and of the GMS alike.
+void check_mode(const Located& mode, DgdVersion version, Findings& findings) {
+  if (mode.node == nullptr) return;
+  const bool alpha = version == DgdVersion::kV1Alpha1;
+  const std::string_view within = alpha ? "intraPod" : "IntraPod";
+  const std::string_view across = alpha ? "interPod" : "InterPod";
+  const std::string text = text_of(mode);
+  if (text == within) return;
+  const std::string remedy = fmt::format("leave it out, or say {}", within);
+  if (text == across) {
+    refuse(findings, mode, quoted(text) + ": engines and GMS share one pod here", remedy);
+  } else {
+    refuse(findings, mode, quoted(text) + ": no such mode", remedy);
+  }
+}
+
+void check_failover(const ServiceParts& parts, DgdVersion version, Findings& findings) {
+  check_component_type(parts, findings);
+  if (parts.multinode.node != nullptr) {
+    refuse(findings, parts.multinode, "failover is not supported with multinode deployments",
+           "leave one of them out");
+  }
+  check_mode(parts.failover.member("mode"), version, findings);
+  const Located shadows = parts.failover.member("numShadows");
+  if (shadows.node != nullptr) {
+    const std::optional<std::int64_t> count = as_integer(*shadows.node);
+    if (count && *count != 1) {
+      refuse(findings, shadows, fmt::format("{}: one shadow is all that is built", *count),
+             "leave it out, or say 1");
+    }
+  }
+}
+
+void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Service& service,
+                             Findings& findings) {
+  const Located& gms = parts.gpu_memory_service;
+  check_mode(gms.member("mode"), version, findings);
+  const Located device_class = gms.member("deviceClassName");
+  if (device_class.node != nullptr) {
+    service.device_class = text_of(device_class);
+    if (service.device_class.empty()) refuse(findings, device_class, "no name", "leave it out");
+  }
+  std::set<std::string> seen;
+  for (const Located& client : items_of(gms.member("extraClientContainers"))) {
+    const std::string name = text_of(client);
+    const std::vector<Located>& containers = parts.pod.containers;
+    const bool known = std::any_of(
+        containers.begin(), containers.end(),
+        [&](const Located& container) { return text_of(container.member("name")) == name; });
+    if (!known) {
+      refuse(findings, client, quoted(name) + ": no container has this name",
+             "name a container of this service");
+    } else if (!seen.insert(name).second) {
+      refuse(findings, client, quoted(name) + ": named twice", "leave one of them out");
+    } else {
+      service.gms_clients.push_back(name);
+    }
+  }
+}
+
+void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) {
+  const Located& gpus = parts.gpus;
+  if (gpus.node == nullptr) {
+    add(findings, {Severity::kError, service.position, gpus.path,
+                   "none: failover needs at least one GPU", "say \"1\""});
+    return;
+  }
+  const std::optional<std::int64_t> count = as_integer(*gpus.node, Quoted::kYes);
+  if (!count) {
+    refuse(findings, gpus, quoted(text_of(gpus)) + ": no whole number of GPUs", "say \"1\"");
+  } else if (*count < 1) {
+    refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count), "say \"1\"");
+  } else if (*count > kMostGpus) {
+    refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMostGpus), "");
+  } else {
+    service.gpus = *count;
+  }
+}
+
+/// The generator's containers have these names.
+void check_reserved_names(const PodParts& pod, Findings& findings) {
+  constexpr std::array<std::string_view, 4> kReserved = {"gms-weights", "gms-server", "gms-lockd",
+                                                         "fo-tools"};
+  for (const Located& container : pod.containers) {
+    const Located located = container.member("name");
+    const std::string name = text_of(located);
+    if (name.starts_with("engine-") ||
+        std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end()) {
+      refuse(findings, located, quoted(name) + ": a container of failover has this name",
+             "rename it");
+    }
+  }
+}
+
+bool has_mount_at(const Node& container, std::string_view path) {
+  const Node* mounts = container.find("volumeMounts");
+  if (mounts == nullptr) return false;
+  return std::any_of(mounts->items().begin(), mounts->items().end(), [&](const Node& mount) {
+    const Node* where = mount.find("mountPath");
+    return where != nullptr && where->text() == path;
+  });
+}
+
+/// The list of that name, made where there is none; nothing where there is something else.
+Node* list_of(Node& map, std::string_view key) {
+  Node& list = map[key];
+  if (list.is_null()) list = Node::list().at(list.position());
+  return list.is_list() ? &list : nullptr;
+}
+
+std::string env_name(const Node& variable) {
+  const Node* name = variable.find("name");
+  return name == nullptr ? std::string() : name->text();
+}
+
+}  // namespace
+
+void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy) {
+  add(findings, {Severity::kError, where.node == nullptr ? Position{} : where.node->position(),
+                 where.path, std::move(reason), std::move(remedy)});
+}
+
+void warn(Findings& findings, const Located& where, std::string reason, std::string remedy) {
+  add(findings, {Severity::kWarning, where.node == nullptr ? Position{} : where.node->position(),
+                 where.path, std::move(reason), std::move(remedy)});
+}
+
+std::string text_of(const Located& located) {
+  return located.node == nullptr ? std::string() : located.node->text();
+}
+
+void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
+                   Findings& findings) {
+  check_failover(parts, version, findings);
+  read_gpu_memory_service(parts, version, service, findings);
+  read_gpus(parts, service, findings);
+  check_pod(parts.pod, findings);
+  check_reserved_names(parts.pod, findings);
+}
+
+void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
+                      Findings& findings) {
+  for (const std::string_view key : members) {
+    const Located member = map.member(key);
+    if (member.node == nullptr) continue;
+    const Located enabled = member.member("enabled");
+    if (enabled.node != nullptr && as_boolean(*enabled.node) == false) continue;
+    warn(findings, member, "only Dynamo's operator acts on this: the pod is made without it");
+  }
+}
+
+std::int64_t read_replicas(const Located& replicas, Findings& findings) {
+  if (replicas.node == nullptr) return 1;
+  const std::int64_t count = as_integer(*replicas.node).value_or(1);
+  if (count >= 0 && count <= INT32_MAX) return count;
+  refuse(findings, replicas, fmt::format("{}: no number of replicas", count), "0 or more");
+  return 1;
+}
+
+Node merge_env(std::initializer_list<const Node*> lists) {
+  Node merged;
+  for (const Node* list : lists) {
+    if (list == nullptr || !list->is_list()) continue;
+    std::set<std::string> names;
+    for (const Node& variable : list->items()) names.insert(env_name(variable));
+    std::erase_if(merged.items(),
+                  [&](const Node& variable) { return names.contains(env_name(variable)); });
+    for (const Node& variable : list->items()) merged.push_back(variable);
+  }
+  return merged;
+}
+
+void merge_map(Node& into, const Node* from) {
+  if (from == nullptr) return;
+  for (const Node::Member& member : from->members()) {
+    if (!member.value.is_null()) into.set(member.key, member.value);
+  }
+}
+
+void add_shared_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
+                       PodParts& parts, Findings& findings) {
+  Node* volumes = list_of(pod_spec, "volumes");
+  if (volumes == nullptr) return;
+  Node volume;
+  volume.set("name", Node::string(std::string(kSharedMemoryVolume)));
+  Node& source = volume["emptyDir"];
+  source.set("medium", Node::string("Memory"));
+  source.set("sizeLimit", size != nullptr ? *size : Node::string(std::string(kSharedMemorySize)));
+  volumes->push_back(std::move(volume));
+  parts.more_volumes.emplace_back(kSharedMemoryVolume);
+  add_mount(container, std::string(kSharedMemoryVolume),
+            Node::string(std::string(kSharedMemoryPath)), asked_by, findings);
+}
+
+void add_mount(Node& container, const std::string& volume, const Node& path,
+               const Located& asked_by, Findings& findings) {
+  if (has_mount_at(container, path.text())) {
+    refuse(findings, asked_by, quoted(path.text()) + ": two mounts in one place",
+           "leave one of them out");
+    return;
+  }
+  Node* mounts = list_of(container, "volumeMounts");
+  if (mounts == nullptr) return;
+  Node mount;
+  mount.set("name", Node::string(volume));
+  mount.set("mountPath", path);
+  mounts->push_back(std::move(mount));
+}
+
+void warn_of_cache(const Located& cache, const Node& container, const std::string& path,
+                   Findings& findings) {
+  if (const Node* env = container.find("env")) {
+    for (const Node& variable : env->items()) {
+      const Node* value = variable.find("value");
+      if (value != nullptr && value->text() == path) return;
+    }
+  }
+  warn(findings, cache, "mounted, but no variable tells the backend of it",
+       "set the backend's own, such as VLLM_CACHE_ROOT");
+}
+
+void add_claim_volume(Node& pod_spec, const Node& pvc, PodParts& parts) {
+  Node* volumes = list_of(pod_spec, "volumes");
+  if (volumes == nullptr) return;
+  Node volume;
+  volume.set("name", pvc);
+  volume["persistentVolumeClaim"].set("claimName", pvc);
+  volumes->push_back(std::move(volume));
+  parts.more_volumes.push_back(pvc.text());
+}
+
+}  // namespace fo::pod

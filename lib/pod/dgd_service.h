@@ -1,0 +1,77 @@
+// What the readers of both versions share: the rules for a service with failover, and how what a
+// DGD says beside a pod is merged into it. Internal to dgd.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pod/dgd.h"
+#include "pod/finding.h"
+#include "pod/node.h"
+#include "pod/pod_rules.h"
+
+namespace fo::pod {
+
+inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
+
+void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
+void warn(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
+
+/// Of a scalar; "" where there is none.
+std::string text_of(const Located& located);
+
+/// What a service with failover says, each where its version says it.
+struct ServiceParts {
+  Located service;
+  Located component_type;
+  Located multinode;
+  Located failover;
+  Located gpu_memory_service;
+  /// Of the main container.
+  Located gpus;
+  PodParts pod;
+};
+
+/// Reads failover, GMS and GPUs into `service`, whose pod_template is made, and adds what is
+/// refused.
+void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
+                   Findings& findings);
+
+/// Warns of those members that only Dynamo's operator acts on.
+void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
+                      Findings& findings);
+
+/// 1 where there is none.
+std::int64_t read_replicas(const Located& replicas, Findings& findings);
+
+/// Lists of EnvVar, each winning over those before it: what it names again is dropped from them,
+/// so that its order, on which $(NAME) depends, stays. A null where there is none.
+Node merge_env(std::initializer_list<const Node*> lists);
+
+/// The members of `from`, when it is a map, into the map `into`, in whose place they are.
+void merge_map(Node& into, const Node* from);
+
+/// An emptyDir in memory at /dev/shm, of that size (8Gi for none, as Dynamo's operator has it).
+void add_shared_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
+                       PodParts& parts, Findings& findings);
+
+/// A mount of the volume at `path`, which no other mount may have.
+void add_mount(Node& container, const std::string& volume, const Node& path,
+               const Located& asked_by, Findings& findings);
+
+/// The PVC as a volume of its name.
+void add_claim_volume(Node& pod_spec, const Node& pvc, PodParts& parts);
+
+/// Warns of a compilation cache at `path` that no variable of the container names: which one does
+/// is up to the backend, and Dynamo's operator sets it.
+void warn_of_cache(const Located& cache, const Node& container, const std::string& path,
+                   Findings& findings);
+
+/// Of all services, into `dgd`. Both leave what is wrong to `findings`.
+void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings);
+void read_v1beta1(const Located& spec, Dgd& dgd, Findings& findings);
+
+}  // namespace fo::pod

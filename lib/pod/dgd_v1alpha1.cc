@@ -1,0 +1,297 @@
+// Version 1alpha1: a service says parts of its pod beside it, which are merged here.
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/dgd_service.h"
+#include "pod/pod_schema.h"
+#include "pod/scalar.h"
+
+namespace fo::pod {
+namespace {
+
+using base::quoted;
+
+constexpr std::string_view kMain = "main";
+
+/// With the name that the operator gives it.
+Node named_main(const Located& container, Findings& findings) {
+  Node main;
+  main.set("name", Node::string(std::string(kMain)));
+  if (container.node == nullptr) return main;
+  main.at(container.node->position());
+  for (const Node::Member& member : container.node->members()) {
+    if (member.key != "name") main.members().push_back(member);
+  }
+  const Located name = container.member("name");
+  if (name.node != nullptr && text_of(name) != kMain) {
+    warn(findings, name, quoted(text_of(name)) + ": the main container's name is given to it",
+         "leave it out");
+  }
+  return main;
+}
+
+/// resources.limits, or requests, of a service as a container says them.
+Node container_amounts(const Node* amounts) {
+  Node out;
+  if (amounts == nullptr) return out;
+  for (const char* key : {"cpu", "memory"}) {
+    if (const Node* amount = amounts->find(key)) out.set(key, *amount);
+  }
+  const Node* type = amounts->find("gpuType");
+  if (const Node* gpus = amounts->find("gpu")) {
+    out.set(type != nullptr && !type->text().empty() ? type->text() : std::string(kGpuResource),
+            *gpus);
+  }
+  merge_map(out, amounts->find("custom"));
+  return out;
+}
+
+void merge_resources(Node& main, const Node* resources) {
+  if (resources == nullptr) return;
+  Node& own = main["resources"];
+  if (!own.is_null() && !own.is_map()) return;
+  for (const char* key : {"limits", "requests"}) {
+    Node amounts = container_amounts(resources->find(key));
+    merge_map(amounts, own.find(key));
+    if (!amounts.is_null()) own.set(key, std::move(amounts));
+  }
+  const Node* claims = resources->find("claims");
+  if (claims == nullptr) return;
+  Node all = *claims;
+  if (const Node* more = own.find("claims")) {
+    for (const Node& claim : more->items()) all.push_back(claim);
+  }
+  own.set("claims", std::move(all));
+}
+
+void merge_secret(Node& main, const Node* secret) {
+  if (secret == nullptr) return;
+  Node source;
+  source["secretRef"].set("name", *secret);
+  Node all = Node::list({std::move(source)});
+  if (const Node* own = main.find("envFrom")) {
+    for (const Node& one : own->items()) all.push_back(one);
+  }
+  main.set("envFrom", std::move(all));
+}
+
+Node merged_metadata(const Located& spec, const Located& service) {
+  Node metadata;
+  for (const char* key : {"labels", "annotations"}) {
+    Node all;
+    merge_map(all, spec.member(key).node);
+    merge_map(all, service.member(key).node);
+    merge_map(all, service.member("extraPodMetadata").member(key).node);
+    if (!all.is_null()) metadata.set(key, std::move(all));
+  }
+  return metadata;
+}
+
+class ServiceReader {
+ public:
+  ServiceReader(const Located& spec, Located service, Findings& findings)
+      : spec_(spec),
+        at_(std::move(service)),
+        pod_at_(at_.member("extraPodSpec")),
+        main_at_(pod_at_.member("mainContainer")),
+        findings_(findings) {}
+
+  void read(Service& service) {
+    check();
+    // Its own copy, which has a name, is what is checked: what is merged into it is checked apart.
+    const Node main = named_main(main_at_, findings_);
+    if (main_at_.node != nullptr) parts_.pod.containers.push_back({&main, main_at_.path});
+    for (const char* key : {"initContainers", "containers"}) {
+      for (Located& one : items_of(pod_at_.member(key))) {
+        parts_.pod.containers.push_back(std::move(one));
+      }
+    }
+    parts_.pod.volumes = pod_at_.member("volumes");
+    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
+    parts_.pod.more_claims = at_.member("resources").member("claims");
+    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
+    service.pod_template = pod_template(main);
+    check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
+  }
+
+ private:
+  void check() {
+    parts_.service = at_;
+    parts_.component_type = at_.member("componentType");
+    parts_.multinode = at_.member("multinode");
+    parts_.failover = at_.member("failover");
+    parts_.gpu_memory_service = at_.member("gpuMemoryService");
+    if (main_at_.node == nullptr) {
+      add(findings_, {Severity::kError, at_.node->position(), main_at_.path, "no main container",
+                      "say mainContainer with its image"});
+    }
+    const Located gms = parts_.gpu_memory_service.member("enabled");
+    if (gms.node != nullptr && as_boolean(*gms.node) == false) {
+      refuse(findings_, gms, "failover needs the GPU memory service",
+             "say true, or leave gpuMemoryService out");
+    }
+    const Located sidecar = at_.member("frontendSidecar");
+    if (sidecar.node != nullptr) {
+      refuse(findings_, sidecar, "only Dynamo's operator makes this container",
+             "write it among extraPodSpec.containers");
+    }
+    check_env(at_.member("envs"), findings_);
+    for (const char* probe : {"livenessProbe", "readinessProbe"}) {
+      check_probe(at_.member(probe), main_at_.member("ports"), findings_);
+    }
+    check_gpu_type();
+    warn_not_carried(at_,
+                     {"checkpoint", "eppConfig", "globalDynamoNamespace", "ingress", "modelRef",
+                      "scalingAdapter", "topologyConstraint"},
+                     findings_);
+  }
+
+  void check_gpu_type() {
+    parts_.gpus = at_.member("resources").member("limits").member("gpu");
+    const Located own = main_at_.member("resources").member("limits").member(kGpuResource);
+    if (own.node != nullptr) parts_.gpus = own;
+    for (const char* key : {"limits", "requests"}) {
+      const Located type = at_.member("resources").member(key).member("gpuType");
+      if (type.node != nullptr && text_of(type) != kGpuResource) {
+        refuse(findings_, type, quoted(text_of(type)) + ": failover shares NVIDIA's GPUs only",
+               "leave it out");
+      }
+    }
+  }
+
+  Node pod_template(const Node& own_main) {
+    Node main = own_main;
+    Node env =
+        merge_env({spec_.member("envs").node, at_.member("envs").node, own_main.find("env")});
+    if (!env.is_null()) main.set("env", std::move(env));
+    merge_secret(main, at_.member("envFromSecret").node);
+    for (const char* probe : {"livenessProbe", "readinessProbe"}) {
+      const Node* said = at_.member(probe).node;
+      if (said != nullptr && main.find(probe) == nullptr) main.set(probe, *said);
+    }
+    merge_resources(main, at_.member("resources").node);
+
+    Node pod = pod_at_.node != nullptr && pod_at_.node->is_map() ? *pod_at_.node : Node::map();
+    pod.remove("mainContainer");
+    mount_volumes(pod, main);
+    share_memory(pod, main);
+    std::vector<Node> containers = {std::move(main)};
+    if (const Node* others = pod.find("containers")) {
+      containers.insert(containers.end(), others->items().begin(), others->items().end());
+    }
+    pod.set("containers", Node::list(std::move(containers)));
+
+    Node made;
+    Node metadata = merged_metadata(spec_, at_);
+    if (!metadata.is_null()) made.set("metadata", std::move(metadata));
+    made.set("spec", std::move(pod));
+    return made;
+  }
+
+  void mount_volumes(Node& pod, Node& main) {
+    for (const Located& mount : items_of(at_.member("volumeMounts"))) {
+      const Located name = mount.member("name");
+      if (name.node == nullptr) {
+        refuse(findings_, mount, "a mount without a volume", "name one of spec.pvcs");
+        continue;
+      }
+      if (!has_item(parts_.pod.volumes.node, text_of(name)) && !is_added(text_of(name))) {
+        if (!has_item(spec_.member("pvcs").node, text_of(name))) {
+          refuse(findings_, name, quoted(text_of(name)) + ": no PVC of the deployment",
+                 "name one of spec.pvcs");
+          continue;
+        }
+        if (!is_dns_label(text_of(name))) {
+          refuse(findings_, name, quoted(text_of(name)) + ": no name of a volume",
+                 "at most 63 of a-z, 0-9 and -, no - at either end");
+        }
+        add_claim_volume(pod, *name.node, parts_.pod);
+      }
+      const Located where = mount.member("mountPoint");
+      if (text_of(where).empty()) {
+        refuse(findings_, mount, "a mount without a place", "say mountPoint");
+        continue;
+      }
+      add_mount(main, text_of(name), *where.node, where, findings_);
+      const Located cache = mount.member("useAsCompilationCache");
+      if (cache.node != nullptr && as_boolean(*cache.node) == true) {
+        warn_of_cache(cache, main, text_of(where), findings_);
+      }
+    }
+  }
+
+  void share_memory(Node& pod, Node& main) {
+    const Located memory = at_.member("sharedMemory");
+    if (memory.node == nullptr) return;
+    const Located size = memory.member("size");
+    const Located disabled = memory.member("disabled");
+    if (disabled.node == nullptr || as_boolean(*disabled.node) != true) {
+      add_shared_memory(pod, main, size.node, memory, parts_.pod, findings_);
+    } else if (size.node != nullptr) {
+      refuse(findings_, size, "a size of what is disabled", "leave one of them out");
+    }
+  }
+
+  static bool has_item(const Node* list, const std::string& name) {
+    return list != nullptr &&
+           std::any_of(list->items().begin(), list->items().end(), [&](const Node& item) {
+             const Node* named = item.find("name");
+             return named != nullptr && named->text() == name;
+           });
+  }
+
+  bool is_added(const std::string& volume) const {
+    const std::vector<std::string>& added = parts_.pod.more_volumes;
+    return std::find(added.begin(), added.end(), volume) != added.end();
+  }
+
+  const Located& spec_;
+  Located at_;
+  Located pod_at_;
+  Located main_at_;
+  ServiceParts parts_;
+  Findings& findings_;
+};
+
+/// A failover that can't be understood counts as one: then the reason is in `findings`.
+bool has_failover(const Located& service, Findings& findings) {
+  const Located failover = service.member("failover");
+  if (failover.node == nullptr) return false;
+  const Located enabled = failover.member("enabled");
+  if (failover.node->is_map() && enabled.node == nullptr) {
+    refuse(findings, failover, "does not say whether it is enabled",
+           "say enabled: true, or leave failover out");
+  }
+  return enabled.node == nullptr || as_boolean(*enabled.node).value_or(true);
+}
+
+}  // namespace
+
+void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
+  const Located services = spec.member("services");
+  if (services.node == nullptr) return;
+  for (const Node::Member& member : services.node->members()) {
+    if (member.value.is_null()) continue;
+    Service service;
+    service.name = member.key;
+    service.path = member_path(services.path, member.key);
+    service.position = member.position;
+    const Located at{&member.value, service.path};
+    service.component_type = text_of(at.member("componentType"));
+    service.failover = has_failover(at, findings);
+    check_schema(
+        member.value, "ServiceAlpha", service.path,
+        service.failover || !member.value.is_map() ? WrongKind::kError : WrongKind::kIgnore,
+        findings);
+    if (service.failover) {
+      service.replicas = read_replicas(at.member("replicas"), findings);
+      ServiceReader(spec, at, findings).read(service);
+    }
+    dgd.services.push_back(std::move(service));
+  }
+}
+
+}  // namespace fo::pod

@@ -1,0 +1,188 @@
+// Version 1beta1: a component has its pod template, and little beside it.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/dgd_service.h"
+#include "pod/pod_schema.h"
+#include "pod/scalar.h"
+
+namespace fo::pod {
+namespace {
+
+using base::quoted;
+
+constexpr std::string_view kMain = "main";
+
+/// "0" means no shared memory.
+bool is_zero(const Node& size) {
+  return size.text().find_first_of("123456789") == std::string::npos;
+}
+
+void move_main_first(Node& pod) {
+  Node* containers = pod.find("containers");
+  if (containers == nullptr) return;
+  std::vector<Node>& items = containers->items();
+  const auto main = std::find_if(items.begin(), items.end(), [](const Node& container) {
+    const Node* name = container.find("name");
+    return name != nullptr && name->text() == kMain;
+  });
+  if (main != items.end()) std::rotate(items.begin(), main, main + 1);
+}
+
+class ComponentReader {
+ public:
+  ComponentReader(const Located& spec, Located component, Findings& findings)
+      : spec_(spec),
+        at_(std::move(component)),
+        template_at_(at_.member("podTemplate")),
+        pod_at_(template_at_.member("spec")),
+        findings_(findings) {}
+
+  void read(Service& service) {
+    const Located experimental = at_.member("experimental");
+    parts_.service = at_;
+    parts_.component_type = at_.member("type");
+    parts_.multinode = at_.member("multinode");
+    parts_.failover = experimental.member("failover");
+    parts_.gpu_memory_service = experimental.member("gpuMemoryService");
+    find_containers();
+    parts_.pod.volumes = pod_at_.member("volumes");
+    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
+    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
+    check(experimental);
+    service.pod_template = pod_template();
+    check_service(parts_, DgdVersion::kV1Beta1, service, findings_);
+  }
+
+ private:
+  void find_containers() {
+    std::vector<Located>& all = parts_.pod.containers;
+    for (const char* key : {"initContainers", "containers"}) {
+      for (Located& one : items_of(pod_at_.member(key))) {
+        if (key == std::string_view("containers") && main_at_.node == nullptr &&
+            text_of(one.member("name")) == kMain) {
+          main_at_ = one;
+          all.insert(all.begin(), std::move(one));
+        } else {
+          all.push_back(std::move(one));
+        }
+      }
+    }
+    if (main_at_.node == nullptr) {
+      main_at_.path = item_path(member_path(pod_at_.path, "containers"), 0);
+      add(findings_, {Severity::kError, at_.node->position(), pod_at_.member("containers").path,
+                      "no container named 'main'", "name the engine's container main"});
+    }
+  }
+
+  void check(const Located& experimental) {
+    parts_.gpus = main_at_.member("resources").member("limits").member(kGpuResource);
+    for (const Located& switched : {parts_.failover, parts_.gpu_memory_service}) {
+      const Located enabled = switched.member("enabled");
+      if (enabled.node != nullptr && as_boolean(*enabled.node) != true) {
+        refuse(findings_, enabled, "being there is what enables it in v1beta1",
+               "leave " + switched.path.substr(switched.path.rfind('.') + 1) + " out");
+      }
+    }
+    const Located sidecar = at_.member("dynamoSidecar");
+    if (sidecar.node != nullptr) {
+      refuse(findings_, sidecar, "failover is not supported with a runtime in a sidecar",
+             "leave one of them out");
+    }
+    for (const Located& pod : items_of(parts_.gpu_memory_service.member("extraClientPods"))) {
+      refuse(findings_, pod, "engines and GMS share one pod here", "leave it out");
+    }
+    warn_not_carried(
+        at_,
+        {"eppConfig", "frontendSidecar", "globalDynamoNamespace", "minAvailable", "modelRef",
+         "providerOverride", "roles", "scalingAdapter", "topologyConstraint"},
+        findings_);
+    warn_not_carried(experimental, {"checkpoint", "grove"}, findings_);
+  }
+
+  Node pod_template() {
+    const bool usable = template_at_.node != nullptr && template_at_.node->is_map();
+    Node made = usable ? *template_at_.node : Node::map();
+    merge_metadata(made);
+    Node& pod = made["spec"];
+    move_main_first(pod);
+    Node* containers = pod.find("containers");
+    if (main_at_.node == nullptr || containers == nullptr) return made;
+    Node main = containers->items().front();
+    Node env = merge_env({spec_.member("env").node, main.find("env")});
+    if (!env.is_null()) main.set("env", std::move(env));
+    mount_cache(pod, main);
+    const Located size = at_.member("sharedMemorySize");
+    if (size.node != nullptr && !is_zero(*size.node)) {
+      add_shared_memory(pod, main, size.node, size, parts_.pod, findings_);
+    }
+    pod.find("containers")->items().front() = std::move(main);
+    return made;
+  }
+
+  void merge_metadata(Node& made) {
+    for (const char* key : {"labels", "annotations"}) {
+      Node all;
+      merge_map(all, spec_.member(key).node);
+      if (all.is_null()) continue;
+      Node& metadata = made["metadata"];
+      merge_map(all, metadata.find(key));
+      metadata.set(key, std::move(all));
+    }
+  }
+
+  void mount_cache(Node& pod, Node& main) {
+    const Located cache = at_.member("compilationCache");
+    if (cache.node == nullptr) return;
+    const Located pvc = cache.member("pvcName");
+    const Located where = cache.member("mountPath");
+    if (!is_dns_label(text_of(pvc))) {
+      refuse(findings_, pvc.node == nullptr ? cache : pvc,
+             quoted(text_of(pvc)) + ": no name of a volume",
+             "at most 63 of a-z, 0-9 and -, no - at either end");
+      return;
+    }
+    if (text_of(where).empty()) {
+      refuse(findings_, cache, "a mount without a place", "say mountPath");
+      return;
+    }
+    add_claim_volume(pod, *pvc.node, parts_.pod);
+    add_mount(main, text_of(pvc), *where.node, where, findings_);
+    warn_of_cache(cache, main, text_of(where), findings_);
+  }
+
+  const Located& spec_;
+  Located at_;
+  Located template_at_;
+  Located pod_at_;
+  Located main_at_;
+  ServiceParts parts_;
+  Findings& findings_;
+};
+
+}  // namespace
+
+void read_v1beta1(const Located& spec, Dgd& dgd, Findings& findings) {
+  for (const Located& at : items_of(spec.member("components"))) {
+    Service service;
+    service.name = text_of(at.member("name"));
+    service.path = at.path;
+    service.position = at.node->position();
+    service.component_type = text_of(at.member("type"));
+    const Located experimental = at.member("experimental");
+    service.failover = experimental.member("failover").node != nullptr;
+    const bool readable =
+        at.node->is_map() && (experimental.node == nullptr || experimental.node->is_map());
+    check_schema(*at.node, "Component", at.path,
+                 service.failover || !readable ? WrongKind::kError : WrongKind::kIgnore, findings);
+    if (service.failover) {
+      service.replicas = read_replicas(at.member("replicas"), findings);
+      ComponentReader(spec, at, findings).read(service);
+    }
+    dgd.services.push_back(std::move(service));
+  }
+}
+
+}  // namespace fo::pod

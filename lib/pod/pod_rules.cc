@@ -1,0 +1,313 @@
+#include "pod/pod_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/scalar.h"
+
+namespace fo::pod {
+namespace {
+
+using base::quoted;
+
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_label_text(std::string_view text, std::size_t longest) {
+  return !text.empty() && text.size() <= longest && text.front() != '-' && text.back() != '-' &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
+}
+
+/// Kubernetes takes any printable ASCII but "=".
+bool is_env_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return c >= ' ' && c <= '~' && c != '='; });
+}
+
+/// Digits with at most one "." among them; what is left behind them.
+std::optional<std::string_view> past_decimal(std::string_view text) {
+  const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view number = text.substr(0, end);
+  if (std::count(number.begin(), number.end(), '.') > 1 ||
+      std::none_of(number.begin(), number.end(), is_digit)) {
+    return std::nullopt;
+  }
+  return text.substr(end);
+}
+
+const std::string& text_of(const Located& located) {
+  static const std::string kNone;
+  return located.node == nullptr ? kNone : located.node->text();
+}
+
+/// Names that may be used once.
+class Names {
+ public:
+  /// Whether it is the first of that name.
+  bool add(const std::string& name) { return names_.insert(name).second; }
+  [[nodiscard]] bool has(const std::string& name) const { return names_.contains(name); }
+
+ private:
+  std::set<std::string> names_;
+};
+
+class PodChecker {
+ public:
+  explicit PodChecker(Findings& findings) : findings_(findings) {}
+
+  void check(const PodParts& pod) {
+    for (const std::string& name : pod.more_volumes) volumes_.add(name);
+    for (const Located& volume : items_of(pod.volumes)) {
+      check_name(volume, "volume", is_dns_label, volumes_);
+    }
+    for (const Located& claim : items_of(pod.resource_claims)) check_claim(claim);
+    for (const Located& container : pod.containers) check_container(container);
+    check_claims(pod.more_claims);
+    const Located& restarts = pod.restart_policy;
+    if (restarts.node != nullptr && text_of(restarts) != "Always") {
+      refuse(restarts, quoted(text_of(restarts)) + ": a dead engine has to come back",
+             "leave it out, or say Always");
+    }
+  }
+
+  void check_env(const Located& env) {
+    Names names;
+    for (const Located& one : items_of(env)) {
+      const Located name = one.member("name");
+      if (name.node == nullptr || !is_env_name(text_of(name))) {
+        refuse(name.node == nullptr ? one : name,
+               name.node == nullptr ? "a variable without a name"
+                                    : quoted(text_of(name)) + ": no name of a variable",
+               "printable characters, without =");
+        continue;
+      }
+      if (!names.add(text_of(name))) {
+        warn(name, quoted(text_of(name)) + ": set twice, the last one wins",
+             "leave one of them out");
+      }
+      const Located value = one.member("value");
+      if (!text_of(value).empty() && one.member("valueFrom").node != nullptr) {
+        refuse(value, "value and valueFrom at once", "leave one of them out");
+      }
+    }
+  }
+
+  void check_probe(const Located& probe, const Located& ports) {
+    if (probe.node == nullptr || !probe.node->is_map()) return;
+    int handlers = 0;
+    for (const char* handler : {"exec", "grpc", "httpGet", "tcpSocket"}) {
+      const Located how = probe.member(handler);
+      if (how.node == nullptr) continue;
+      ++handlers;
+      if (handler != std::string_view("exec")) check_probe_port(how, ports);
+    }
+    if (handlers != 1) {
+      refuse(probe, handlers == 0 ? "a probe that asks nothing" : "a probe that asks in two ways",
+             "say one of exec, grpc, httpGet and tcpSocket");
+    }
+  }
+
+ private:
+  void report(Severity severity, const Located& where, std::string reason, std::string remedy) {
+    add(findings_, {severity, where.node == nullptr ? Position{} : where.node->position(),
+                    where.path, std::move(reason), std::move(remedy)});
+  }
+  void refuse(const Located& where, std::string reason, std::string remedy) {
+    report(Severity::kError, where, std::move(reason), std::move(remedy));
+  }
+  void warn(const Located& where, std::string reason, std::string remedy) {
+    report(Severity::kWarning, where, std::move(reason), std::move(remedy));
+  }
+
+  void check_name(const Located& item, std::string_view what,
+                  const std::function<bool(std::string_view)>& is_name, Names& names) {
+    const Located name = item.member("name");
+    if (name.node == nullptr) {
+      refuse(item, fmt::format("a {} without a name", what), "");
+    } else if (!is_name(text_of(name))) {
+      refuse(name, fmt::format("{}: no name of a {}", quoted(text_of(name)), what),
+             "at most 63 of a-z, 0-9 and -, no - at either end");
+    } else if (!names.add(text_of(name))) {
+      refuse(name, fmt::format("{}: two {}s of one name", quoted(text_of(name)), what),
+             "rename one of them");
+    }
+  }
+
+  void check_claim(const Located& claim) {
+    check_name(claim, "resource claim", is_dns_label, claims_);
+    const Located name = claim.member("resourceClaimName");
+    const Located of_template = claim.member("resourceClaimTemplateName");
+    if ((name.node == nullptr) == (of_template.node == nullptr)) {
+      refuse(claim, "a claim by one name, or by one template, is wanted",
+             "say either resourceClaimName or resourceClaimTemplateName");
+    }
+  }
+
+  void check_container(const Located& container) {
+    if (container.node == nullptr || !container.node->is_map()) return;
+    check_name(container, "container", is_dns_label, containers_);
+    if (text_of(container.member("image")).empty()) refuse(container, "no image", "");
+    const Located ports = container.member("ports");
+    check_ports(ports);
+    check_env(container.member("env"));
+    check_mounts(container.member("volumeMounts"));
+    for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
+      check_probe(container.member(probe), ports);
+    }
+    check_claims(container.member("resources").member("claims"));
+  }
+
+  void check_claims(const Located& claims) {
+    for (const Located& claim : items_of(claims)) {
+      const Located name = claim.member("name");
+      if (!claims_.has(text_of(name))) {
+        refuse(name.node == nullptr ? claim : name,
+               quoted(text_of(name)) + ": no claim of the pod has this name",
+               "name one of resourceClaims");
+      }
+    }
+  }
+
+  void check_ports(const Located& ports) {
+    Names names;
+    Names numbers;
+    for (const Located& port : items_of(ports)) {
+      const Located number = port.member("containerPort");
+      check_port_number(number.node == nullptr ? port : number, number);
+      const Located host = port.member("hostPort");
+      if (host.node != nullptr) check_port_number(host, host);
+      const Located protocol = port.member("protocol");
+      const std::string& by = text_of(protocol);
+      if (protocol.node != nullptr && by != "TCP" && by != "UDP" && by != "SCTP") {
+        refuse(protocol, quoted(by) + ": no protocol of ports", "TCP, UDP or SCTP");
+      }
+      if (number.node != nullptr &&
+          !numbers.add(text_of(number) + "/" + (by.empty() ? "TCP" : by))) {
+        warn(number, quoted(text_of(number)) + ": the same port twice", "leave one of them out");
+      }
+      const Located name = port.member("name");
+      if (name.node == nullptr) continue;
+      if (!is_port_name(text_of(name))) {
+        refuse(name, quoted(text_of(name)) + ": no name of a port",
+               "at most 15 of a-z, 0-9 and -, one letter at least, no - at either end or twice");
+      } else if (!names.add(text_of(name))) {
+        refuse(name, quoted(text_of(name)) + ": two ports of one name", "rename one of them");
+      }
+    }
+  }
+
+  void check_port_number(const Located& where, const Located& port) {
+    if (port.node == nullptr) {
+      refuse(where, "a port without a number", "say containerPort");
+      return;
+    }
+    const std::optional<std::int64_t> number = as_integer(*port.node);
+    // What is no number at all is a wrong kind, and said there.
+    if (number && (*number < 1 || *number > 65535)) {
+      refuse(where, fmt::format("{}: no port", *number), "1 to 65535");
+    }
+  }
+
+  void check_probe_port(const Located& handler, const Located& ports) {
+    const Located port = handler.member("port");
+    if (port.node == nullptr) {
+      refuse(handler, "no port to ask", "say port");
+      return;
+    }
+    if (as_integer(*port.node)) {
+      check_port_number(port, port);
+      return;
+    }
+    const std::vector<Located> all = items_of(ports);
+    const bool known = std::any_of(all.begin(), all.end(), [&](const Located& one) {
+      const Located name = one.member("name");
+      return name.node != nullptr && text_of(name) == text_of(port);
+    });
+    if (as_string(*port.node) && !known) {
+      refuse(port, quoted(text_of(port)) + ": no port of this container has this name",
+             "name one of its ports, or say a number");
+    }
+  }
+
+  void check_mounts(const Located& mounts) {
+    Names paths;
+    for (const Located& mount : items_of(mounts)) {
+      const Located name = mount.member("name");
+      if (!volumes_.has(text_of(name))) {
+        refuse(name.node == nullptr ? mount : name,
+               quoted(text_of(name)) + ": no volume of the pod has this name",
+               "name one of its volumes");
+      }
+      const Located path = mount.member("mountPath");
+      if (text_of(path).empty()) {
+        refuse(mount, "a mount without a place", "say mountPath");
+      } else if (text_of(path).find(':') != std::string::npos) {
+        refuse(path, quoted(text_of(path)) + ": a place with ':' in it", "");
+      } else if (!paths.add(text_of(path))) {
+        refuse(path, quoted(text_of(path)) + ": two mounts in one place", "leave one of them out");
+      }
+    }
+  }
+
+  Findings& findings_;
+  Names containers_;
+  Names volumes_;
+  Names claims_;
+};
+
+}  // namespace
+
+bool is_dns_label(std::string_view text) { return is_label_text(text, 63); }
+
+bool is_port_name(std::string_view text) {
+  return is_label_text(text, 15) && std::any_of(text.begin(), text.end(), is_lower) &&
+         text.find("--") == std::string_view::npos;
+}
+
+bool is_quantity(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const std::optional<std::string_view> unit = past_decimal(text);
+  if (!unit) return false;
+  if (unit->empty()) return true;
+  if (unit->size() == 1) return std::string_view("numkMGTPE").find(*unit) != std::string_view::npos;
+  if (unit->size() == 2 && unit->back() == 'i') {
+    return std::string_view("KMGTPE").find(unit->front()) != std::string_view::npos;
+  }
+  if (unit->front() != 'e' && unit->front() != 'E') return false;
+  std::string_view power = unit->substr(1);
+  if (power.starts_with('+') || power.starts_with('-')) power.remove_prefix(1);
+  return !power.empty() && power.size() <= 3 && std::all_of(power.begin(), power.end(), is_digit);
+}
+
+Located Located::member(std::string_view key) const {
+  return {node == nullptr ? nullptr : node->find(key), member_path(path, key)};
+}
+
+std::vector<Located> items_of(const Located& list) {
+  std::vector<Located> items;
+  if (list.node == nullptr) return items;
+  items.reserve(list.node->items().size());
+  for (std::size_t i = 0; i < list.node->items().size(); ++i) {
+    items.push_back({&list.node->items()[i], item_path(list.path, i)});
+  }
+  return items;
+}
+
+void check_pod(const PodParts& pod, Findings& findings) { PodChecker(findings).check(pod); }
+
+void check_env(const Located& env, Findings& findings) { PodChecker(findings).check_env(env); }
+
+void check_probe(const Located& probe, const Located& ports, Findings& findings) {
+  PodChecker(findings).check_probe(probe, ports);
+}
+
+}  // namespace fo::pod

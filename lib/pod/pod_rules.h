@@ -1,0 +1,56 @@
+// Kubernetes' own limits on what a pod says: names, ports, and references within the pod. Kinds of
+// values are pod_schema.h's. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pod/finding.h"
+#include "pod/node.h"
+
+namespace fo::pod {
+
+/// At most 63 of a-z, 0-9 and "-", no "-" at either end.
+bool is_dns_label(std::string_view text);
+/// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
+bool is_port_name(std::string_view text);
+/// "2", "500m", "8Gi", "1e3"; not below nothing.
+bool is_quantity(std::string_view text);
+
+/// A node of the input and where it is.
+struct Located {
+  const Node* node = nullptr;
+  std::string path;
+
+  /// The member of that name, or no node at the path that it would have.
+  [[nodiscard]] Located member(std::string_view key) const;
+};
+
+/// The items of a list; none when there is no list.
+std::vector<Located> items_of(const Located& list);
+
+/// A pod as the parts that the input says it in: a DGD has them in several places.
+struct PodParts {
+  /// The main one first, then init containers and the others.
+  std::vector<Located> containers;
+  /// Lists; without nodes where the input has none.
+  Located volumes;
+  Located resource_claims;
+  /// Of volumes that come from elsewhere.
+  std::vector<std::string> more_volumes;
+  /// Claims that the main container is said to use elsewhere.
+  Located more_claims;
+  Located restart_policy;
+};
+
+/// Adds an error for everything that Kubernetes would refuse, and a warning for what it would take
+/// though it can't be meant.
+void check_pod(const PodParts& pod, Findings& findings);
+
+/// A list of EnvVar by itself.
+void check_env(const Located& env, Findings& findings);
+/// A probe of a container that has those ports.
+void check_probe(const Located& probe, const Located& ports, Findings& findings);
+
+}  // namespace fo::pod
