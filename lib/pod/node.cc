@@ -5,6 +5,8 @@
 
 #include "pod/scalar.h"
 
+#include "pod/scalar.h"
+
 namespace fo::pod {
 Node Node::string(std::string text) {
   Node node(Kind::kScalar);
@@ -89,7 +91,7 @@ bool Node::remove(std::string_view key) {
 
 bool Node::same_as(const Node& other) const {
   if (is_null() || other.is_null()) return is_null() && other.is_null();
-  if (kind_ != other.kind_ || text_ != other.text_ || plain_ != other.plain_ ||
+  if (kind_ != other.kind_ || text_ != other.text_ || is_string(*this) != is_string(other) ||
       items_.size() != other.items_.size() || members_.size() != other.members_.size()) {
     return false;
   }
