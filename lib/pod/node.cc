@@ -5,9 +5,15 @@
 
 #include "pod/scalar.h"
 
-#include "pod/scalar.h"
-
 namespace fo::pod {
+namespace {
+
+bool is_string(const Node& scalar) {
+  return !scalar.is_plain() || type_of(scalar.text()) == ScalarType::kString;
+}
+
+}  // namespace
+
 Node Node::string(std::string text) {
   Node node(Kind::kScalar);
   node.text_ = std::move(text);
