@@ -176,6 +176,11 @@ void check_service(const ServiceParts& parts, DgdVersion version, Service& servi
   check_reserved_names(parts.pod, findings);
 }
 
+std::vector<std::string> operator_ports(const Located& main) {
+  if (main.member("ports").node != nullptr) return {};
+  return {"system"};
+}
+
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings) {
   for (const std::string_view key : members) {

@@ -40,6 +40,9 @@ struct ServiceParts {
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings);
 
+/// Names of ports that Dynamo's operator gives a main container that says none.
+std::vector<std::string> operator_ports(const Located& main);
+
 /// Warns of those members that only Dynamo's operator acts on.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings);

@@ -15,6 +15,9 @@ namespace fo::pod {
 bool is_dns_label(std::string_view text);
 /// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
 bool is_port_name(std::string_view text);
+/// Of a label: nothing, or at most 63 of letters, digits, "-", "_" and "." between two of the
+/// first two kinds.
+bool is_label_value(std::string_view text);
 /// "2", "500m", "8Gi", "1e3"; not below nothing.
 bool is_quantity(std::string_view text);
 
@@ -34,6 +37,8 @@ std::vector<Located> items_of(const Located& list);
 struct PodParts {
   /// The main one first, then init containers and the others.
   std::vector<Located> containers;
+  /// Of the main one, beside those that it says.
+  std::vector<std::string> more_ports;
   /// Lists; without nodes where the input has none.
   Located volumes;
   Located resource_claims;
@@ -48,9 +53,12 @@ struct PodParts {
 /// though it can't be meant.
 void check_pod(const PodParts& pod, Findings& findings);
 
+/// Labels by themselves.
+void check_labels(const Located& labels, Findings& findings);
 /// A list of EnvVar by itself.
 void check_env(const Located& env, Findings& findings);
-/// A probe of a container that has those ports.
-void check_probe(const Located& probe, const Located& ports, Findings& findings);
+/// A probe of a container that has those ports, and more by name.
+void check_probe(const Located& probe, const Located& ports,
+                 const std::vector<std::string>& more_ports, Findings& findings);
 
 }  // namespace fo::pod
