@@ -40,6 +40,9 @@ struct ServiceParts {
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings);
 
+/// Whether a service with failover may follow those of `dgd`; otherwise one finding says why not.
+bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
+
 /// Names of ports that Dynamo's operator gives a main container that says none.
 std::vector<std::string> operator_ports(const Located& main);
 

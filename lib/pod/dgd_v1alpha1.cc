@@ -293,7 +293,7 @@ void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
         member.value, "ServiceAlpha", service.path,
         service.failover || !member.value.is_map() ? WrongKind::kError : WrongKind::kIgnore,
         findings);
-    if (service.failover) {
+    if (service.failover && has_room(dgd, service, findings)) {
       service.replicas = read_replicas(at.member("replicas"), findings);
       ServiceReader(spec, at, findings).read(service);
     }

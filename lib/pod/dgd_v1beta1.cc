@@ -179,7 +179,7 @@ void read_v1beta1(const Located& spec, Dgd& dgd, Findings& findings) {
         at.node->is_map() && (experimental.node == nullptr || experimental.node->is_map());
     check_schema(*at.node, "Component", at.path,
                  service.failover || !readable ? WrongKind::kError : WrongKind::kIgnore, findings);
-    if (service.failover) {
+    if (service.failover && has_room(dgd, service, findings)) {
       service.replicas = read_replicas(at.member("replicas"), findings);
       ComponentReader(spec, at, findings).read(service);
     }
