@@ -156,20 +156,6 @@ std::string env_name(const Node& variable) {
 
 }  // namespace
 
-void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy) {
-  add(findings, {Severity::kError, where.node == nullptr ? Position{} : where.node->position(),
-                 where.path, std::move(reason), std::move(remedy)});
-}
-
-void warn(Findings& findings, const Located& where, std::string reason, std::string remedy) {
-  add(findings, {Severity::kWarning, where.node == nullptr ? Position{} : where.node->position(),
-                 where.path, std::move(reason), std::move(remedy)});
-}
-
-std::string text_of(const Located& located) {
-  return located.node == nullptr ? std::string() : located.node->text();
-}
-
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings) {
   check_failover(parts, version, findings);

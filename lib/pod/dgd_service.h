@@ -10,18 +10,13 @@
 
 #include "pod/dgd.h"
 #include "pod/finding.h"
+#include "pod/located.h"
 #include "pod/node.h"
 #include "pod/pod_rules.h"
 
 namespace fo::pod {
 
 inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
-
-void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
-void warn(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
-
-/// Of a scalar; "" where there is none.
-std::string text_of(const Located& located);
 
 /// What a service with failover says, each where its version says it.
 struct ServiceParts {

@@ -60,11 +60,6 @@ std::optional<std::string_view> past_decimal(std::string_view text) {
   return text.substr(end);
 }
 
-const std::string& text_of(const Located& located) {
-  static const std::string kNone;
-  return located.node == nullptr ? kNone : located.node->text();
-}
-
 /// Names that may be used once.
 class Names {
  public:
@@ -101,9 +96,9 @@ class PodChecker {
     for (const Node::Member& member : labels.node->members()) {
       const Located label{&member.value, member_path(labels.path, member.key)};
       if (!is_label_key(member.key)) {
-        report(Severity::kError, {nullptr, label.path}, "no name of a label",
-               "at most 63 of letters, digits, -, _ and ., behind a domain and / where it has one",
-               member.position);
+        add(findings_, {Severity::kError, member.position, label.path, "no name of a label",
+                        "at most 63 of letters, digits, -, _ and ., behind a domain and / where it "
+                        "has one"});
       } else if (member.value.is_scalar() && !is_label_value(member.value.text())) {
         refuse(label, quoted(member.value.text()) + ": no value of a label",
                "at most 63 of letters, digits, -, _ and .");
@@ -150,16 +145,11 @@ class PodChecker {
   }
 
  private:
-  void report(Severity severity, const Located& where, std::string reason, std::string remedy,
-              Position position = {}) {
-    add(findings_, {severity, where.node == nullptr ? position : where.node->position(), where.path,
-                    std::move(reason), std::move(remedy)});
-  }
   void refuse(const Located& where, std::string reason, std::string remedy) {
-    report(Severity::kError, where, std::move(reason), std::move(remedy));
+    pod::refuse(findings_, where, std::move(reason), std::move(remedy));
   }
   void warn(const Located& where, std::string reason, std::string remedy) {
-    report(Severity::kWarning, where, std::move(reason), std::move(remedy));
+    pod::warn(findings_, where, std::move(reason), std::move(remedy));
   }
 
   void check_name(const Located& item, std::string_view what,
@@ -342,20 +332,6 @@ bool is_quantity(std::string_view text) {
   std::string_view power = unit->substr(1);
   if (power.starts_with('+') || power.starts_with('-')) power.remove_prefix(1);
   return !power.empty() && power.size() <= 3 && std::all_of(power.begin(), power.end(), is_digit);
-}
-
-Located Located::member(std::string_view key) const {
-  return {node == nullptr ? nullptr : node->find(key), member_path(path, key)};
-}
-
-std::vector<Located> items_of(const Located& list) {
-  std::vector<Located> items;
-  if (list.node == nullptr) return items;
-  items.reserve(list.node->items().size());
-  for (std::size_t i = 0; i < list.node->items().size(); ++i) {
-    items.push_back({&list.node->items()[i], item_path(list.path, i)});
-  }
-  return items;
 }
 
 void check_pod(const PodParts& pod, Findings& findings) { PodChecker(findings).check(pod); }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pod/finding.h"
-#include "pod/node.h"
+#include "pod/located.h"
 
 namespace fo::pod {
 
@@ -20,18 +20,6 @@ bool is_port_name(std::string_view text);
 bool is_label_value(std::string_view text);
 /// "2", "500m", "8Gi", "1e3"; not below nothing.
 bool is_quantity(std::string_view text);
-
-/// A node of the input and where it is.
-struct Located {
-  const Node* node = nullptr;
-  std::string path;
-
-  /// The member of that name, or no node at the path that it would have.
-  [[nodiscard]] Located member(std::string_view key) const;
-};
-
-/// The items of a list; none when there is no list.
-std::vector<Located> items_of(const Located& list);
 
 /// A pod as the parts that the input says it in: a DGD has them in several places.
 struct PodParts {
