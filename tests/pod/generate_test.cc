@@ -641,13 +641,13 @@ TEST(Refused, EachWithItsReason) {
        spec + "resourceClaims[0].name: 'shared-gpu': the failover pod has one of this name; choose "
               "another name"},
       {dynamo, "", R"({"name":"s","ports":[{"containerPort":80},{"containerPort":9091}]})", false,
-       spec + "containers[1].ports[1]: 9091 for s (ports): engine-1 has this port "
+       spec + "containers[0].ports[1]: 9091 for s (ports): engine-1 has this port "
               "(DYN_SYSTEM_PORT); choose another port"},
       {dynamo, "", R"({"name":"s","ports":[{"containerPort":9190}]})", true,
-       spec + "containers[1].ports[0]: 9190 for s (ports): engine-0 has this port (own "
+       spec + "containers[0].ports[0]: 9190 for s (ports): engine-0 has this port (own "
               "DYN_SYSTEM_PORT); choose another port"},
       {kVllm, "", R"({"name":"s","ports":[{"containerPort":8001}]})", true,
-       spec + "containers[1].ports[0]: 8001 for s (ports): engine-0 has this port (API); choose "
+       spec + "containers[0].ports[0]: 8001 for s (ports): engine-0 has this port (API); choose "
               "another port"},
       {dynamo + R"(,"env":[{"name":"VLLM_PORT","value":"9091"}])", "", "", false,
        main + "env[VLLM_PORT]: 9091 for engine-0 (VLLM_PORT): engine-1 has this port "
@@ -686,6 +686,28 @@ TEST(Refused, WithThePlaceInTheInput) {
   const Generated made = worker.generate();
   ASSERT_EQ(made.findings.size(), 1U);
   EXPECT_TRUE(format(made.findings[0], "f").starts_with("f:12:34: spec.services.Decode."));
+}
+
+TEST(Refused, WithThePathOfTheInput) {
+  // The main container came second in the input, and is first here.
+  Dgd dgd;
+  dgd.name = "vllm";
+  dgd.version = DgdVersion::kV1Beta1;
+  Worker worker;
+  worker.others = R"({"name":"a"},{"name":"z","ports":[{"containerPort":9090}]})";
+  Service service = worker.service;
+  service.path = "spec.components[1]";
+  service.pod_template = worker.pod_template();
+  std::vector<Node>& containers = service.pod_template["spec"]["containers"].items();
+  containers[0].at({20, 1});
+  containers[0].set("volumeMounts", node(R"([{"name":"x","mountPath":"/shared"}])"));
+  containers[1].at({10, 1});
+  containers[2].at({30, 1});
+  Findings findings;
+  generate(dgd, service, {}, findings);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].path, "spec.components[1].podTemplate.spec.containers[1].volumeMounts");
+  EXPECT_EQ(findings[1].path, "spec.components[1].podTemplate.spec.containers[2].ports[0]");
 }
 
 TEST(Warned, OfSettingsOfThePod) {
