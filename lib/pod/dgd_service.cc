@@ -103,6 +103,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
   const std::optional<std::int64_t> count = as_integer(*gpus.node, Quoted::kYes);
   if (!count) {
+    // What is no quantity at all is a wrong kind, and said there.
+    if (!is_quantity(text_of(gpus))) return;
     refuse(findings, gpus, quoted(text_of(gpus)) + ": no whole number of GPUs", "say \"1\"");
   } else if (*count < 1) {
     refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count), "say \"1\"");

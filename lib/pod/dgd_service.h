@@ -15,8 +15,6 @@
 
 namespace fo::pod {
 
-inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
-
 void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
 void warn(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
 

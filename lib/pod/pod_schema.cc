@@ -211,8 +211,8 @@ class Checker {
     } else if (type == "port") {
       wants(as_integer(node) || as_string(node), node, path, "a port's number or name");
     } else if (type == "qty") {
-      wants(node.is_scalar() && (is_quantity(node.text()) || as_integer(node)), node, path,
-            "a quantity", "quantities are like \"2\", \"500m\" or \"8Gi\"");
+      wants(node.is_scalar() && (is_quantity(node.text()) || as_integer(node).value_or(-1) >= 0),
+            node, path, "a quantity", "quantities are like \"2\", \"500m\" or \"8Gi\"");
     } else if (wants(node.is_map(), node, path, "a map") && type != "map") {
       check_fields(node, type, path);
     }

@@ -1,0 +1,329 @@
+#include "pod/dgd.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/pod/dgd_text.h"
+
+namespace fo::pod {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Dgd, IsOneByGroupAndKind) {
+  EXPECT_TRUE(is_dgd(parse("{apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment}")));
+  EXPECT_TRUE(is_dgd(parse("{apiVersion: nvidia.com/v9, kind: DynamoGraphDeployment}")));
+  EXPECT_FALSE(is_dgd(parse("{apiVersion: v1, kind: DynamoGraphDeployment}")));
+  EXPECT_FALSE(is_dgd(parse("{apiVersion: nvidia.com/v1alpha1, kind: DynamoModel}")));
+  EXPECT_FALSE(is_dgd(parse("[apiVersion, kind]")));
+  EXPECT_FALSE(is_dgd(parse("{apiVersion: [nvidia.com/v1beta1], kind: {a: b}}")));
+  EXPECT_FALSE(is_dgd(Node()));
+}
+
+TEST(Dgd, RefusesAnUnknownVersion) {
+  EXPECT_THAT(errors("{apiVersion: nvidia.com/v2, kind: DynamoGraphDeployment, spec: {}}"),
+              ElementsAre("apiVersion: 'nvidia.com/v2': an unknown version; v1alpha1 and v1beta1 "
+                          "are read"));
+}
+
+TEST(Dgd, FindingsHaveTheirPlaceAndTheDocumentsOrder) {
+  Alpha alpha;
+  alpha.failover = "failover: {enabled: true, numShadows: 2}";
+  alpha.resources = "resources: {limits: {gpu: half}}";
+  alpha.metadata = "{name: Llm}";
+  const Findings findings = read(alpha.text()).findings;
+  std::vector<std::string> all;
+  for (const Finding& finding : findings) all.push_back(format(finding, "f.yaml"));
+  EXPECT_THAT(
+      all,
+      ElementsAre(
+          "f.yaml:3:18: metadata.name: 'Llm': no name that what is made can have; at most 63 of "
+          "a-z, 0-9 and -, no - at either end",
+          "f.yaml:9:45: spec.services.Worker.failover.numShadows: 2: one shadow is all that is "
+          "built; leave it out, or say 1",
+          "f.yaml:10:33: spec.services.Worker.resources.limits.gpu: 'half': a string, wants a "
+          "quantity; quantities are like \"2\", \"500m\" or \"8Gi\""));
+}
+
+TEST(Dgd, FailoverIsForWorkers) {
+  for (const char* good :
+       {"componentType: worker", "componentType: prefill", "componentType: decode",
+        "{componentType: worker, subComponentType: decode}"}) {
+    Alpha alpha;
+    alpha.type = good[0] == '{' ? "componentType: worker\n      subComponentType: decode" : good;
+    EXPECT_THAT(errors(alpha.text()), IsEmpty()) << good;
+  }
+  Alpha frontend;
+  frontend.type = "componentType: frontend";
+  EXPECT_THAT(errors(frontend.text()),
+              ElementsAre("spec.services.Worker.componentType: 'frontend': failover is for workers "
+                          "only; leave failover out, or make it a worker, prefill or decode"));
+  Alpha none;
+  none.type = "";
+  EXPECT_THAT(errors(none.text()),
+              ElementsAre(HasSubstr("spec.services.Worker: no component type: failover is for")));
+  Beta planner;
+  planner.type = "type: planner";
+  EXPECT_THAT(errors(planner.text()), ElementsAre(HasSubstr("spec.components[0].type: 'planner'")));
+}
+
+TEST(Dgd, FailoverIsNotForSeveralNodes) {
+  Alpha alpha;
+  alpha.service = "multinode: {nodeCount: 2}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.multinode: failover is not supported with "
+                          "multinode deployments; leave one of them out"));
+  alpha.service = "multinode: null";
+  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  Beta beta;
+  beta.component = "multinode: {}";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].multinode: failover is not supported with "
+                          "multinode deployments; leave one of them out"));
+}
+
+TEST(Dgd, FailoverNeedsWholeGpus) {
+  const auto with = [](const std::string& limits) {
+    Alpha alpha;
+    alpha.resources = "resources: {limits: " + limits + "}";
+    return errors(alpha.text());
+  };
+  EXPECT_THAT(with("{gpu: 2}"), IsEmpty());
+  EXPECT_THAT(with("{gpu: '32'}"), IsEmpty());
+  EXPECT_THAT(with("{}"), ElementsAre("spec.services.Worker.resources.limits.gpu: none: failover "
+                                      "needs at least one GPU; say \"1\""));
+  EXPECT_THAT(with("{gpu: '0'}"), ElementsAre(HasSubstr("0: failover needs at least one GPU")));
+  EXPECT_THAT(with("{gpu: '1.5'}"), ElementsAre(HasSubstr("'1.5': no whole number of GPUs")));
+  EXPECT_THAT(with("{gpu: 500m}"), ElementsAre(HasSubstr("'500m': no whole number of GPUs")));
+  EXPECT_THAT(with("{gpu: '33'}"), ElementsAre(HasSubstr("33: a claim allocates at most 32")));
+  EXPECT_THAT(with("{gpu: '99999999999999999999'}"), ElementsAre(HasSubstr("no whole number")));
+  EXPECT_THAT(with("{gpu: [1]}"), Contains(HasSubstr("a list, wants a quantity")));
+  EXPECT_THAT(
+      with("{gpu: '1', gpuType: gpu.intel.com/xe}"),
+      Contains("spec.services.Worker.resources.limits.gpuType: 'gpu.intel.com/xe': failover "
+               "shares NVIDIA's GPUs only; leave it out"));
+}
+
+TEST(Dgd, ModesAreOfOnePod) {
+  Alpha alpha;
+  alpha.failover = "failover: {enabled: true, mode: interPod}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.failover.mode: 'interPod': engines and GMS share "
+                          "one pod here; leave it out, or say intraPod"));
+  alpha.failover = "failover: {enabled: true, mode: IntraPod}";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'IntraPod': no such mode")));
+  alpha.failover = "failover: {enabled: true, mode: intraPod}";
+  alpha.service = "gpuMemoryService: {enabled: true, mode: interPod}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre(HasSubstr("gpuMemoryService.mode: 'interPod': engines and GMS share")));
+  Beta beta;
+  beta.experimental = "{failover: {mode: IntraPod}, gpuMemoryService: {mode: InterPod}}";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre(HasSubstr("gpuMemoryService.mode: 'InterPod': engines and GMS share")));
+}
+
+TEST(Dgd, OneShadowIsAllThatIsBuilt) {
+  for (const char* count : {"0", "2", "-1"}) {
+    Beta beta;
+    beta.experimental = std::string("{failover: {numShadows: ") + count + "}}";
+    EXPECT_THAT(errors(beta.text()),
+                ElementsAre(std::string("spec.components[0].experimental.failover.numShadows: ") +
+                            count + ": one shadow is all that is built; leave it out, or say 1"));
+  }
+  Beta one;
+  one.experimental = "{failover: {numShadows: 1}}";
+  EXPECT_THAT(errors(one.text()), IsEmpty());
+}
+
+TEST(Dgd, NamesOfGeneratedContainersAreTaken) {
+  for (const char* name :
+       {"engine-0", "engine-x", "gms-weights", "gms-server", "gms-lockd", "fo-tools"}) {
+    Alpha alpha;
+    alpha.pod = std::string("initContainers: [{image: i, name: ") + name + "}]";
+    EXPECT_THAT(
+        errors(alpha.text()),
+        ElementsAre("spec.services.Worker.extraPodSpec.initContainers[0].name: '" +
+                    std::string(name) + "': a container of failover has this name; rename it"));
+  }
+}
+
+TEST(Dgd, TwoContainersOfOneNameAreRefusedInitContainersIncluded) {
+  Alpha alpha;
+  alpha.pod = "initContainers: [{image: i, name: a}]\n        containers: [{image: i, name: a}]";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.extraPodSpec.containers[0].name: 'a': two "
+                          "containers of one name; rename one of them"));
+  alpha.pod = "containers: [{image: i, name: main}]";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'main': two containers of one name")));
+}
+
+TEST(Dgd, GmsClientsAreContainers) {
+  Alpha alpha;
+  alpha.service = "gpuMemoryService: {enabled: true, extraClientContainers: [side, side, other]}";
+  alpha.pod = "containers: [{name: side, image: i}]";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.gpuMemoryService.extraClientContainers[1]: 'side': "
+                          "named twice; leave one of them out",
+                          "spec.services.Worker.gpuMemoryService.extraClientContainers[2]: 'other':"
+                          " no container has this name; name a container of this service"));
+  alpha.service =
+      "gpuMemoryService: {enabled: true, deviceClassName: big.gpu, "
+      "extraClientContainers: [side]}";
+  const Read good = read(alpha.text());
+  EXPECT_THAT(good.findings, IsEmpty());
+  EXPECT_THAT(good.dgd.services.at(0).gms_clients, ElementsAre("side"));
+  EXPECT_EQ(good.dgd.services.at(0).device_class, "big.gpu");
+}
+
+TEST(Dgd, NamesFitWhatIsMade) {
+  Alpha alpha;
+  alpha.metadata = "{}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("metadata.name: no name; what is made is named after it"));
+  alpha.metadata = "{name: " + std::string(52, 'a') + "}";
+  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  alpha.metadata = "{name: " + std::string(53, 'a') + "}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker: '" + std::string(53, 'a') +
+                          "-worker-gpu': 64 characters, the claim template's name has at most 63; "
+                          "shorten the name"));
+  Alpha odd;
+  std::string text = odd.text();
+  text.replace(text.find("Worker:"), 7, "My_Worker:");
+  EXPECT_THAT(errors(text), ElementsAre(HasSubstr("spec.services.My_Worker: 'My_Worker': no name "
+                                                  "that what is made can have")));
+}
+
+TEST(Dgd, TwoServicesThatDifferInCaseOnlyAreRefused) {
+  const std::string text = Alpha().text();
+  const std::string service = text.substr(text.find("    Worker:") + 11);
+  EXPECT_THAT(errors(text + "    worker:" + service),
+              ElementsAre("spec.services.worker: 'worker': what is made of it has the names of "
+                          "'Worker''s; rename one of them"));
+}
+
+TEST(Dgd, ServicesWithoutFailoverAreLeftAlone) {
+  Alpha alpha;
+  alpha.failover = "failover: {enabled: false, numShadows: 7, mode: what}";
+  alpha.type = "componentType: 5";
+  alpha.resources = "resources: [1]";
+  alpha.metadata = "{}";
+  alpha.pod = "containers: no list";
+  alpha.main = "{comand: 5}";
+  const Read found = read(alpha.text());
+  EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
+  EXPECT_THAT(lines(found.findings, Severity::kWarning),
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer.comand: unknown field; "
+                          "did you mean 'command'?"));
+  ASSERT_EQ(found.dgd.services.size(), 1U);
+  EXPECT_FALSE(found.dgd.services[0].failover);
+  EXPECT_TRUE(found.dgd.services[0].pod_template.is_null());
+}
+
+TEST(Dgd, WhatHidesWhetherThereIsFailoverIsRefused) {
+  Alpha alpha;
+  alpha.failover = "failover: yes";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.failover: 'yes': a boolean, wants a map"));
+  alpha.failover = "failover: {}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.failover: does not say whether it is enabled; say "
+                          "enabled: true, or leave failover out"));
+  alpha.failover = "failover: {enabled: 'true'}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.failover.enabled: 'true': a string, wants true or "
+                          "false; leave the quotes out"));
+  const std::string head = "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n";
+  EXPECT_THAT(errors(head + "spec: [1]\n"), ElementsAre("spec: a list, wants a map"));
+  EXPECT_THAT(errors(head + "spec: {services: [1]}\n"),
+              ElementsAre("spec.services: a list, wants a map"));
+  EXPECT_THAT(errors(head + "spec: {services: {a: 1}}\n"),
+              ElementsAre("spec.services.a: '1': a number, wants a map"));
+  const std::string beta = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n";
+  EXPECT_THAT(errors(beta + "spec: {components: {a: 1}}\n"),
+              ElementsAre("spec.components: a map, wants a list"));
+  EXPECT_THAT(errors(beta + "spec: {components: [1]}\n"),
+              ElementsAre("spec.components[0]: '1': a number, wants a map"));
+  EXPECT_THAT(errors(beta + "spec: {components: [{name: a, experimental: on}]}\n"),
+              ElementsAre("spec.components[0].experimental: 'on': a boolean, wants a map"));
+  EXPECT_THAT(errors(head), IsEmpty());
+}
+
+TEST(Dgd, ReplicasAreCounted) {
+  Alpha alpha;
+  alpha.service = "replicas: 3";
+  EXPECT_EQ(read(alpha.text()).dgd.services.at(0).replicas, 3);
+  alpha.service = "replicas: -1";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.replicas: -1: no number of replicas; 0 or more"));
+  alpha.service = "replicas: 99999999999";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("no number of replicas")));
+  alpha.service = "replicas: '3'";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("wants a whole number")));
+}
+
+TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
+  Alpha alpha;
+  alpha.service = "labels: {";
+  for (int i = 0; i < 40'000; ++i) alpha.service += "a" + std::to_string(i) + ": b,\n        ";
+  alpha.service += "}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("more than 30000 values; a cluster takes no object of this size"));
+}
+
+/// Every value of a good document in turn becomes one of each other kind.
+void spoil(const Node& root, Node& node) {
+  const Node kept = node;
+  for (const char* other : {"5", "text", "on", "[]", "[1, [2], {a: b}]", "{}", "{a: {b: c}}"}) {
+    node = parse(std::string("x: ") + other).members()[0].value;
+    Findings findings;
+    if (!is_dgd(root)) continue;
+    EXPECT_NO_THROW(read_dgd(root, findings));
+  }
+  node = kept;
+  for (Node& item : node.items()) spoil(root, item);
+  for (Node::Member& member : node.members()) spoil(root, member.value);
+}
+
+TEST(Dgd, AnyValueMayBeOfAnyKind) {
+  Alpha alpha;
+  alpha.spec = "{}";
+  alpha.spec =
+      "labels: {a: b}\n  envs: [{name: A, value: b}]\n  pvcs: [{name: cache, create: true}]";
+  alpha.service =
+      "envs: [{name: B, value: c}]\n      envFromSecret: s\n      sharedMemory: {size: 2Gi}\n"
+      "      volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]\n"
+      "      extraPodMetadata: {labels: {c: d}}\n      livenessProbe: {httpGet: {port: 80}}\n"
+      "      gpuMemoryService: {enabled: true, extraClientContainers: [side]}";
+  alpha.pod =
+      "containers: [{name: side, image: i}]\n        volumes: [{name: v, emptyDir: {}}]\n"
+      "        resourceClaims: [{name: c, resourceClaimName: d}]";
+  alpha.main =
+      "{image: i, env: [{name: C, value: d}], envFrom: [{secretRef: {name: t}}], ports: "
+      "[{containerPort: 80, name: p}], volumeMounts: [{name: v, mountPath: /v}], resources: "
+      "{limits: {cpu: 1}, claims: [{name: c}]}}";
+  Node root = parse(alpha.text());
+  Findings findings;
+  read_dgd(root, findings);
+  EXPECT_THAT(lines(findings, Severity::kError), IsEmpty());
+  spoil(root, root);
+
+  Beta beta;
+  beta.spec = "labels: {a: b}\n  env: [{name: A, value: b}]";
+  beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
+  beta.pod = "volumes: [{name: v, emptyDir: {}}]\n        initContainers: [{name: a, image: i}]";
+  root = parse(beta.text());
+  findings.clear();
+  read_dgd(root, findings);
+  EXPECT_THAT(lines(findings, Severity::kError), IsEmpty());
+  spoil(root, root);
+}
+
+}  // namespace
+}  // namespace fo::pod

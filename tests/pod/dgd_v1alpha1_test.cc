@@ -1,0 +1,294 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "pod/dgd.h"
+#include "pod/writer.h"
+#include "tests/pod/dgd_text.h"
+
+namespace fo::pod {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// The template of a service of which nothing is wrong.
+Node template_of(const Alpha& alpha) {
+  const Read found = read(alpha.text());
+  EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
+  return found.dgd.services.at(0).pod_template;
+}
+
+void expect_same(const Node& made, const std::string& wanted) {
+  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
+}
+
+TEST(DgdV1Alpha1, TheMainContainerIsFirstAndKeepsEverything) {
+  Alpha alpha;
+  alpha.resources = "resources: {limits: {gpu: '2'}}";
+  alpha.pod =
+      "nodeSelector: {a: b}\n        tolerations: [{operator: Exists}]\n"
+      "        containers: [{name: side, image: s}]\n"
+      "        initContainers: [{name: one, image: i}, {name: two, image: i}]";
+  alpha.main = "{image: i, command: [run], args: ['8000'], workingDir: /w, ofTomorrow: {a: [1]}}";
+  expect_same(template_of(alpha),
+              "spec: {nodeSelector: {a: b}, tolerations: [{operator: Exists}],\n"
+              " containers: [{name: 'main', image: i, command: [run], args: ['8000'],\n"
+              "  workingDir: /w, ofTomorrow: {a: [1]},\n"
+              "  resources: {limits: {nvidia.com/gpu: '2'}}}, {name: side, image: s}],\n"
+              " initContainers: [{name: one, image: i}, {name: two, image: i}]}");
+}
+
+TEST(DgdV1Alpha1, ServiceSaysItsReading) {
+  Alpha alpha;
+  alpha.metadata = "{name: llm, namespace: here}";
+  const Read found = read(alpha.text());
+  EXPECT_EQ(found.dgd.version, DgdVersion::kV1Alpha1);
+  EXPECT_EQ(found.dgd.name, "llm");
+  EXPECT_EQ(found.dgd.name_space, "here");
+  const Service& service = found.dgd.services.at(0);
+  EXPECT_EQ(service.name, "Worker");
+  EXPECT_EQ(service.path, "spec.services.Worker");
+  EXPECT_EQ(service.position.line, 7);
+  EXPECT_EQ(service.position.column, 5);
+  EXPECT_EQ(service.component_type, "worker");
+  EXPECT_EQ(service.replicas, 1);
+  EXPECT_TRUE(service.failover);
+  EXPECT_EQ(service.gpus, 1);
+  EXPECT_EQ(service.device_class, "gpu.nvidia.com");
+}
+
+TEST(DgdV1Alpha1, EnvOfTheContainerWinsOverTheServicesOverTheDeployments) {
+  Alpha alpha;
+  alpha.spec = "envs: [{name: A, value: d}, {name: B, value: d}, {name: C, value: d}]";
+  alpha.service = "envs: [{name: B, value: s}, {name: C, value: s}, {name: D, value: $(A)}]";
+  alpha.main = "{image: i, env: [{name: C, value: c}, {name: E, value: $(D)}]}";
+  const Node made = template_of(alpha);
+  const Node* containers = made.find_path({"spec", "containers"});
+  ASSERT_NE(containers, nullptr);
+  expect_same(*containers->items().at(0).find("env"),
+              "[{name: A, value: d}, {name: B, value: s}, {name: D, value: $(A)},"
+              " {name: C, value: c}, {name: E, value: $(D)}]");
+}
+
+TEST(DgdV1Alpha1, TheServicesSecretComesBeforeTheContainersSources) {
+  Alpha alpha;
+  alpha.service = "envFromSecret: token";
+  alpha.main = "{image: i, envFrom: [{configMapRef: {name: c}}]}";
+  expect_same(template_of(alpha).find_path({"spec", "containers"})->items().at(0),
+              "{name: 'main', image: i, resources: {limits: {nvidia.com/gpu: '1'}},\n"
+              " envFrom: [{secretRef: {name: token}}, {configMapRef: {name: c}}]}");
+}
+
+TEST(DgdV1Alpha1, ResourcesAreMergedAndTheContainersWin) {
+  Alpha alpha;
+  alpha.resources =
+      "resources: {limits: {gpu: '1', cpu: '8', custom: {rdma/ib: '2'}}, requests: {gpu: '1', "
+      "memory: 1Gi, custom: {ephemeral-storage: 2Gi}}, claims: [{name: c}]}";
+  alpha.pod =
+      "resourceClaims: [{name: c, resourceClaimName: one}, {name: d, resourceClaimName: two}]";
+  alpha.main =
+      "{image: i, resources: {limits: {cpu: '4', nvidia.com/gpu: 4}, claims: [{name: d}]}}";
+  const Read found = read(alpha.text());
+  EXPECT_THAT(found.findings, IsEmpty());
+  EXPECT_EQ(found.dgd.services.at(0).gpus, 4);
+  const Node& made = found.dgd.services.at(0).pod_template;
+  expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("resources"),
+              "{limits: {cpu: '4', nvidia.com/gpu: 4, rdma/ib: '2'}, requests: {nvidia.com/gpu: "
+              "'1', memory: 1Gi, ephemeral-storage: 2Gi}, claims: [{name: c}, {name: d}]}");
+}
+
+TEST(DgdV1Alpha1, AClaimThatOnlyTheServiceNamesHasToBeThere) {
+  Alpha alpha;
+  alpha.resources = "resources: {limits: {gpu: '1'}, claims: [{name: c}]}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.resources.claims[0].name: 'c': no claim of the pod "
+                          "has this name; name one of resourceClaims"));
+}
+
+TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
+  Alpha alpha;
+  alpha.service = "livenessProbe: {httpGet: {port: 1}}\n      readinessProbe: {httpGet: {port: 2}}";
+  alpha.main = "{image: i, livenessProbe: {httpGet: {port: 3}}, readinessProbe: null}";
+  const Node made = template_of(alpha);
+  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  expect_same(*main.find("livenessProbe"), "{httpGet: {port: 3}}");
+  expect_same(*main.find("readinessProbe"), "{httpGet: {port: 2}}");
+  alpha.service = "livenessProbe: {httpGet: {port: none}}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre(HasSubstr("spec.services.Worker.livenessProbe.httpGet.port: 'none': no "
+                                    "port of this container")));
+}
+
+TEST(DgdV1Alpha1, MetadataOfThePodWinsOverTheServicesOverTheDeployments) {
+  Alpha alpha;
+  alpha.spec = "labels: {a: d, b: d, c: d}";
+  alpha.service =
+      "labels: {b: s, c: s}\n      extraPodMetadata: {labels: {c: p}, annotations: {x: z}}";
+  expect_same(*template_of(alpha).find("metadata"),
+              "{labels: {a: d, b: s, c: p}, annotations: {x: z}}");
+}
+
+TEST(DgdV1Alpha1, PvcsAreVolumesOfTheirName) {
+  Alpha alpha;
+  alpha.spec = "pvcs: [{name: models}, {name: cache, create: true}, {name: unused}]";
+  alpha.service =
+      "volumeMounts: [{name: models, mountPoint: /m}, {name: models, mountPoint: /n}, {name: own, "
+      "mountPoint: /o}]";
+  alpha.pod = "volumes: [{name: own, emptyDir: {}}]";
+  alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p, subPath: x}]}";
+  const Node made = template_of(alpha);
+  expect_same(*made.find_path({"spec", "volumes"}),
+              "[{name: own, emptyDir: {}}, {name: models, persistentVolumeClaim: {claimName: "
+              "models}}]");
+  expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
+              "[{name: models, mountPath: /p, subPath: x}, {name: 'models', mountPath: /m}, {name: "
+              "'models', mountPath: /n}, {name: 'own', mountPath: /o}]");
+}
+
+TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
+  Alpha alpha;
+  alpha.spec = "pvcs: [{name: models}]";
+  alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p}]}";
+  alpha.service =
+      "volumeMounts: [{name: other, mountPoint: /o}, {name: models}, {mountPoint: /x}, {name: "
+      "models, mountPoint: /p}]";
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.volumeMounts[0].name: 'other': no PVC of the deployment; "
+                  "name one of spec.pvcs",
+                  "spec.services.Worker.volumeMounts[1]: a mount without a place; say mountPoint",
+                  "spec.services.Worker.volumeMounts[2]: a mount without a volume; name one of "
+                  "spec.pvcs",
+                  "spec.services.Worker.volumeMounts[3].mountPoint: '/p': two mounts in one place; "
+                  "leave one of them out"));
+}
+
+TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
+  Alpha alpha;
+  alpha.spec = "pvcs: [{name: cache}]";
+  alpha.service = "volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]";
+  EXPECT_THAT(warnings(alpha.text()),
+              ElementsAre("spec.services.Worker.volumeMounts[0].useAsCompilationCache: mounted, "
+                          "but no variable tells the backend of it; set the backend's own, such "
+                          "as VLLM_CACHE_ROOT"));
+  alpha.main = "{image: i, env: [{name: VLLM_CACHE_ROOT, value: /c}]}";
+  EXPECT_THAT(warnings(alpha.text()), IsEmpty());
+}
+
+TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
+  Alpha alpha;
+  EXPECT_EQ(template_of(alpha).find_path({"spec", "volumes"}), nullptr);
+  alpha.service = "sharedMemory: {disabled: true}";
+  EXPECT_EQ(template_of(alpha).find_path({"spec", "volumes"}), nullptr);
+  alpha.service = "sharedMemory: {size: 2Gi}";
+  const Node made = template_of(alpha);
+  expect_same(*made.find_path({"spec", "volumes"}),
+              "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
+  expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
+              "[{name: 'shared-memory', mountPath: '/dev/shm'}]");
+  alpha.service = "sharedMemory: {disabled: true, size: 2Gi}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.sharedMemory.size: a size of what is disabled; "
+                          "leave one of them out"));
+  alpha.service = "sharedMemory: {}";
+  alpha.main = "{image: i, volumeMounts: [{name: v, mountPath: /dev/shm}]}";
+  alpha.pod = "volumes: [{name: v, emptyDir: {}}]";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.sharedMemory: '/dev/shm': two mounts in one place; "
+                          "leave one of them out"));
+}
+
+TEST(DgdV1Alpha1, NullIsAbsent) {
+  Alpha alpha;
+  alpha.spec = "envs:\n  labels: ~";
+  alpha.service =
+      "multinode: null\n      envs: ~\n      sharedMemory:\n      gpuMemoryService: null\n"
+      "      frontendSidecar: null";
+  alpha.main = "{image: i, env: null, resources: null, envFrom: ~, command: null}";
+  const Node made = template_of(alpha);
+  EXPECT_EQ(made.find("metadata"), nullptr);
+  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  EXPECT_EQ(main.find("env"), nullptr);
+  expect_same(*main.find("resources"), "{limits: {nvidia.com/gpu: '1'}}");
+}
+
+TEST(DgdV1Alpha1, PositionsOfTheInputStay) {
+  Alpha alpha;
+  alpha.service = "envs: [{name: B, value: c}]";
+  const Node made = template_of(alpha);
+  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  EXPECT_EQ(main.position().line, 14);
+  EXPECT_EQ(main.find("env")->items().at(0).position().line, 11);
+}
+
+TEST(DgdV1Alpha1, AMainContainerWithAnImageIsWanted) {
+  Alpha alpha;
+  alpha.main = "null";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no main container; say "
+                          "mainContainer with its image"));
+  alpha.main = "{command: [x]}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image"));
+  alpha.main = "{image: i, name: vllm}";
+  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  EXPECT_THAT(warnings(alpha.text()), ElementsAre(HasSubstr("'vllm': the main container's name is "
+                                                            "given to it; leave it out")));
+}
+
+TEST(DgdV1Alpha1, FailoverNeedsTheGms) {
+  Alpha alpha;
+  alpha.service = "gpuMemoryService: {enabled: false}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.gpuMemoryService.enabled: failover needs the GPU "
+                          "memory service; say true, or leave gpuMemoryService out"));
+}
+
+TEST(DgdV1Alpha1, WhatOnlyTheOperatorDoesIsSaid) {
+  Alpha alpha;
+  alpha.service = "frontendSidecar: {image: i}";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.frontendSidecar: only Dynamo's operator makes this "
+                          "container; write it among extraPodSpec.containers"));
+  alpha.service =
+      "modelRef: {name: m}\n      scalingAdapter: {enabled: false}\n      ingress: {enabled: true}";
+  EXPECT_THAT(warnings(alpha.text()),
+              ElementsAre("spec.services.Worker.modelRef: only Dynamo's operator acts on this: the "
+                          "pod is made without it",
+                          "spec.services.Worker.ingress: only Dynamo's operator acts on this: the "
+                          "pod is made without it"));
+}
+
+TEST(DgdV1Alpha1, UnknownFieldsAreSaidAtEveryLevel) {
+  Alpha alpha;
+  alpha.spec = "servces: {}";
+  alpha.service = "replica: 1";
+  alpha.pod = "toleratons: []";
+  alpha.main = "{image: i, livenesProbe: {}}";
+  EXPECT_THAT(
+      warnings(alpha.text()),
+      ElementsAre(
+          "spec.servces: unknown field; did you mean 'services'?",
+          "spec.services.Worker.replica: unknown field; did you mean 'replicas'?",
+          "spec.services.Worker.extraPodSpec.toleratons: unknown field; did you mean "
+          "'tolerations'?",
+          "spec.services.Worker.extraPodSpec.mainContainer.livenesProbe: unknown field; did "
+          "you mean 'livenessProbe'?"));
+}
+
+TEST(DgdV1Alpha1, ValuesThatAreNoStringsAreRefusedWithTheRemedy) {
+  Alpha alpha;
+  alpha.main = "{image: i, env: [{name: A, value: 5}, {name: B, value: on}]}";
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.extraPodSpec.mainContainer.env[0].value: '5': a number, "
+                  "wants a string; put it in quotes",
+                  "spec.services.Worker.extraPodSpec.mainContainer.env[1].value: 'on': a boolean, "
+                  "wants a string; put it in quotes"));
+}
+
+}  // namespace
+}  // namespace fo::pod

@@ -1,0 +1,136 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "pod/dgd.h"
+#include "pod/writer.h"
+#include "tests/pod/dgd_text.h"
+
+namespace fo::pod {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Node template_of(const Beta& beta) {
+  const Read found = read(beta.text());
+  EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
+  return found.dgd.services.at(0).pod_template;
+}
+
+void expect_same(const Node& made, const std::string& wanted) {
+  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
+}
+
+constexpr const char* kMain = "{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}";
+
+TEST(DgdV1Beta1, TheTemplateIsTakenAsItIsWithMainFirst) {
+  Beta beta;
+  beta.pod = "nodeSelector: {a: b}";
+  beta.containers = std::string("[{name: side, image: s}, ") + kMain + ", {name: last, image: l}]";
+  expect_same(template_of(beta), std::string("spec: {nodeSelector: {a: b}, containers: [") + kMain +
+                                     ", {name: side, image: s}, {name: last, image: l}]}");
+}
+
+TEST(DgdV1Beta1, ServiceSaysItsReading) {
+  const Read found = read(Beta().text());
+  EXPECT_THAT(found.findings, IsEmpty());
+  EXPECT_EQ(found.dgd.version, DgdVersion::kV1Beta1);
+  const Service& service = found.dgd.services.at(0);
+  EXPECT_EQ(service.name, "Worker");
+  EXPECT_EQ(service.path, "spec.components[0]");
+  EXPECT_EQ(service.component_type, "worker");
+  EXPECT_TRUE(service.failover);
+  EXPECT_EQ(service.gpus, 1);
+}
+
+TEST(DgdV1Beta1, BeingThereIsWhatEnables) {
+  Beta beta;
+  beta.experimental = "{gpuMemoryService: {}}";
+  EXPECT_FALSE(read(beta.text()).dgd.services.at(0).failover);
+  beta.experimental = "{failover: null}";
+  EXPECT_FALSE(read(beta.text()).dgd.services.at(0).failover);
+  beta.experimental = "{failover: {}}";
+  EXPECT_TRUE(read(beta.text()).dgd.services.at(0).failover);
+  beta.experimental = "{failover: {enabled: true}}";
+  EXPECT_THAT(warnings(beta.text()),
+              ElementsAre("spec.components[0].experimental.failover.enabled: unknown field"));
+  beta.experimental = "{failover: {enabled: false}}";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].experimental.failover.enabled: being there is what "
+                          "enables it in v1beta1; leave failover out"));
+}
+
+TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
+  Beta beta;
+  beta.containers = "[{name: vllm, image: i}]";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].podTemplate.spec.containers: no container named "
+                          "'main'; name the engine's container main",
+                          HasSubstr("resources.limits['nvidia.com/gpu']: none: failover needs")));
+  beta.containers = "[{name: main, resources: {limits: {nvidia.com/gpu: '1'}}}]";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image"));
+}
+
+TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
+  Beta beta;
+  beta.spec = "env: [{name: A, value: d}, {name: B, value: d}]\n  labels: {a: d, b: d}";
+  beta.containers =
+      "[{name: main, image: i, env: [{name: B, value: c}], resources: {limits: {nvidia.com/gpu: "
+      "1}}}]";
+  std::string text = beta.text();
+  text.replace(text.find("podTemplate:"), 12, "podTemplate:\n      metadata: {labels: {b: p}}");
+  const Read found = read(text);
+  EXPECT_THAT(found.findings, IsEmpty());
+  const Node& made = found.dgd.services.at(0).pod_template;
+  expect_same(*made.find("metadata"), "{labels: {a: d, b: p}}");
+  expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("env"),
+              "[{name: A, value: d}, {name: B, value: c}]");
+}
+
+TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
+  Beta beta;
+  beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
+  const Node made = template_of(beta);
+  expect_same(*made.find_path({"spec", "volumes"}),
+              "[{name: cache, persistentVolumeClaim: {claimName: cache}}, {name: 'shared-memory', "
+              "emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
+  expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
+              "[{name: 'cache', mountPath: /c}, {name: 'shared-memory', mountPath: '/dev/shm'}]");
+  beta.component = "sharedMemorySize: '0'";
+  EXPECT_EQ(template_of(beta).find_path({"spec", "volumes"}), nullptr);
+  beta.component = "compilationCache: {pvcName: cache}";
+  EXPECT_THAT(errors(beta.text()), ElementsAre("spec.components[0].compilationCache: a mount "
+                                               "without a place; say mountPath"));
+}
+
+TEST(DgdV1Beta1, FindingsNameThePlaceInTheInput) {
+  Beta beta;
+  beta.containers = std::string(
+                        "[{name: side, image: s, env: [{name: A, value: 5}], volumeMounts:"
+                        " [{name: v, mountPath: /v}]}, ") +
+                    kMain + "]";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].podTemplate.spec.containers[0].env[0].value: '5': a "
+                          "number, wants a string; put it in quotes",
+                          "spec.components[0].podTemplate.spec.containers[0].volumeMounts[0].name: "
+                          "'v': no volume of the pod has this name; name one of its volumes"));
+}
+
+TEST(DgdV1Beta1, WhatOnlyTheOperatorDoesIsSaid) {
+  Beta beta;
+  beta.component = "dynamoSidecar: s";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].dynamoSidecar: failover is not supported with a "
+                          "runtime in a sidecar; leave one of them out"));
+  beta.component = "minAvailable: 1";
+  EXPECT_THAT(warnings(beta.text()),
+              ElementsAre("spec.components[0].minAvailable: only Dynamo's operator acts on this: "
+                          "the pod is made without it"));
+}
+
+}  // namespace
+}  // namespace fo::pod
