@@ -26,7 +26,7 @@ spec:
         mainContainer:
           image: registry.example.com/vllm:1
           command: [python3, -m, dynamo.vllm]
-          args: [--model, m, --load-format, gms]
+          args: [--model, small, --load-format, gms]
 EOF
   cat >"$T/other.yaml" <<'EOF'
 # A comment, and odd    spacing.
@@ -57,7 +57,7 @@ podgen() { fo-podgen "$@" 3>&-; }
 
 @test "a wrong word is answered with the right ones" {
   run -64 --separate-stderr podgen --layout other </dev/null
-  [ "${stderr_lines[0]}" = "fo-podgen: error: --layout 'other': wants plan or dynamo" ]
+  [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': wants plan or dynamo" ]
 }
 
 @test "files that are not there are 66, what is no YAML is 65 with its place" {
@@ -66,7 +66,7 @@ podgen() { fo-podgen "$@" 3>&-; }
   printf 'a: 1\na: 2\n' >"$T/twice"
   run -65 --separate-stderr podgen -f "$T/twice"
   [[ $stderr == "fo-podgen: error: $T/twice:2:1: "*"'a'"* ]]
-  [ "${#stderr_lines[@]}" -eq 1 ]
+  [ "$(wc -l <<<"$stderr")" -eq 1 ]
   run -65 --separate-stderr podgen <<<'a: ['
   [[ $stderr == "fo-podgen: error: standard input:"[0-9]*:[0-9]*": "* ]]
 }
@@ -130,6 +130,7 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
 }
 
 @test "a full stdout is an error" {
+  # shellcheck disable=SC2016
   run -74 --separate-stderr bash -c 'fo-podgen -f "$1" >/dev/full' bash "$T/dgd.yaml"
   [[ $stderr == "fo-podgen: error: write to standard output: "* ]]
 }
@@ -139,10 +140,10 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
   run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/bad.yaml"
   [ -z "$output" ]
   local line
-  for line in "${stderr_lines[@]}"; do
+  while IFS= read -r line; do
     [[ $line == "fo-podgen: error: $T/bad.yaml:"[0-9]*:[0-9]*": spec.services.Worker"* ]]
-  done
-  [ "${#stderr_lines[@]}" -ge 1 ]
+  done <<<"$stderr"
+  [ "$(wc -l <<<"$stderr")" -eq 2 ]
 }
 
 # --- check ----------------------------------------------------------------------------------------
@@ -165,10 +166,10 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
 @test "diff says what changes in the manifests" {
   run -0 podgen diff "$T/dgd.yaml" "$T/dgd.yaml"
   [ -z "$output" ]
-  sed 's/\[--model, m,/[--model, n,/' "$T/dgd.yaml" >"$T/new.yaml"
+  sed 's/small/large/' "$T/dgd.yaml" >"$T/new.yaml"
   run -1 podgen diff "$T/dgd.yaml" "$T/new.yaml"
-  [ "$output" = '~ Deployment/chat-worker spec.template.spec.containers[engine-0].args[1]: "m" -> "n"
-~ Deployment/chat-worker spec.template.spec.containers[engine-1].args[1]: "m" -> "n"' ]
+  [ "$output" = '~ Deployment/chat-worker spec.template.spec.containers[engine-0].args[1]: "small" -> "large"
+~ Deployment/chat-worker spec.template.spec.containers[engine-1].args[1]: "small" -> "large"' ]
   # What was generated is as good as its source.
   podgen -f "$T/dgd.yaml" >"$T/made.yaml"
   run -0 podgen diff "$T/dgd.yaml" "$T/made.yaml"
@@ -197,10 +198,8 @@ libexec/fo/fo-gpu" ]
 
 # --- where it is used -----------------------------------------------------------------------------
 
-# function_input CONFIG...: a ResourceList with the deployment and a ConfigMap.
+# function_input CONFIG: a ResourceList with that config, the deployment and a ConfigMap.
 function_input() {
-  podgen -f "$FO_ROOT/packaging/k8s/kustomize/dgd.yaml" -f "$T/other.yaml" -o json --layout plan \
-    --only DynamoGraphDeployment --only ConfigMap >/dev/null
   jq -n --arg dgd "$(cat "$T/dgd.json")" --argjson config "$1" '{
     apiVersion: "config.kubernetes.io/v1", kind: "ResourceList",
     functionConfig: {apiVersion: "v1", kind: "ConfigMap", metadata: {name: "podgen"}, data: $config},
@@ -214,8 +213,8 @@ dgd_as_json() {
 
 @test "as a KRM function it takes and gives a ResourceList" {
   dgd_as_json
-  function_input '{"layout": "dynamo", "kind": "pod"}' | podgen >"$T/out"
-  run -0 podgen -o json -f "$T/out"
+  function_input '{"layout": "dynamo", "kind": "pod"}' >"$T/in"
+  run -0 --separate-stderr podgen -o json -f "$T/in"
   [ "$(jq -c '[.items[].kind]' <<<"$output")" = '["DynamoGraphDeployment","ResourceClaimTemplate","Pod","ConfigMap"]' ]
   [ "$(jq -r '.items[2].spec.initContainers[0].name' <<<"$output")" = gms-server ]
   [ "$(jq -r '.items[3].data.mode' <<<"$output")" = on ]
@@ -234,6 +233,7 @@ dgd_as_json() {
 }
 
 @test "the examples for Helm and kustomize work" {
+  # shellcheck disable=SC2016
   run -0 bash -c 'cd "$1" && ./post-render <"$2" 3>&-' bash "$FO_ROOT/packaging/k8s/helm" \
     "$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"
   [[ $output == *"image: registry.example.com/fo-tools:1"* ]]

@@ -114,7 +114,8 @@ void add(Output& output, const Source& source, const Options& options, bool& fai
 
 ExitStatus run_function(const Source& source, const Options& options) {
   const pod::FunctionAnswer answer = pod::run_function(source.documents[0].root, options.generate);
-  cli::print(pod::to_yaml(answer.list));
+  cli::print(options.format == Format::kJson ? pod::to_json(answer.list)
+                                             : pod::to_yaml(answer.list));
   const pod::Node* results = answer.list.find("results");
   for (const pod::Node& result : results == nullptr ? std::vector<pod::Node>() : results->items()) {
     const pod::Node* field = result.find_path({"field", "path"});

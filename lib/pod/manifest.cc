@@ -170,6 +170,7 @@ std::string manifest_file_name(const Node& manifest, std::string_view extension)
 
 bool matches(const Node& manifest, std::string_view selector) {
   const std::string wanted = lower(selector);
+  if (wanted.empty()) return false;
   return wanted == lower(kind_of(manifest)) || wanted == lower(manifest_name(manifest));
 }
 

@@ -6,6 +6,14 @@
 #include "pod/scalar.h"
 
 namespace fo::pod {
+namespace {
+
+bool is_string(const Node& scalar) {
+  return !scalar.is_plain() || type_of(scalar.text()) == ScalarType::kString;
+}
+
+}  // namespace
+
 Node Node::string(std::string text) {
   Node node(Kind::kScalar);
   node.text_ = std::move(text);
@@ -89,7 +97,7 @@ bool Node::remove(std::string_view key) {
 
 bool Node::same_as(const Node& other) const {
   if (is_null() || other.is_null()) return is_null() && other.is_null();
-  if (kind_ != other.kind_ || text_ != other.text_ || plain_ != other.plain_ ||
+  if (kind_ != other.kind_ || text_ != other.text_ || is_string(*this) != is_string(other) ||
       items_.size() != other.items_.size() || members_.size() != other.members_.size()) {
     return false;
   }

@@ -82,7 +82,7 @@ TEST(Filter, ListsAreTakenApartOnlyWhenSomethingIsReplaced) {
       "spec: "
       "{services: {W: {componentType: worker, resources: {limits: {gpu: 1}}, failover: {enabled: "
       "true}, gpuMemoryService: {enabled: true}, extraPodSpec: {mainContainer: {image: i, command: "
-      "[vllm, serve]}}}}}}\n");
+      "[python3, -m, dynamo.vllm]}}}}}}\n");
   EXPECT_FALSE(mixed.failed());
   EXPECT_EQ(kinds(mixed),
             (std::vector<std::string>{"ConfigMap", "ResourceClaimTemplate", "Deployment"}));

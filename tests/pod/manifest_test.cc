@@ -64,9 +64,9 @@ TEST(Differences, NameTheField) {
 }
 
 TEST(Differences, ItemsWithNamesBelongTogether) {
-  EXPECT_THAT(compared("{env: [{name: A, value: x}, {name: B, value: y}]}",
+  EXPECT_THAT(compared("{env: [{name: A, value: x}, {name: B, value: w}]}",
                        "{env: [{name: C, value: z}, {name: A, value: x}, {name: B, value: q}]}"),
-              ElementsAre("~ Pod/p spec.env[B].value: \"y\" -> \"q\"",
+              ElementsAre("~ Pod/p spec.env[B].value: \"w\" -> \"q\"",
                           "+ Pod/p spec.env[C].name: \"C\"", "+ Pod/p spec.env[C].value: \"z\""));
   EXPECT_THAT(compared("{c: [{name: a}, {name: b}]}", "{c: [{name: b}, {name: a}]}"),
               ElementsAre("~ Pod/p spec.c: order a, b -> b, a"));
