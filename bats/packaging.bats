@@ -19,6 +19,8 @@ stub() {
 
 # All packages are there but these.
 stub_missing() {
+  stub node
+  stub npm
   stub dpkg-query "case \" $* \" in *\" \${!#} \"*) exit 1 ;; esac; echo installed"
 }
 
@@ -39,6 +41,19 @@ stub_missing() {
   run -0 grep '^apt-get' "$T/calls"
   [ "${lines[0]}" = "apt-get -q -y update" ]
   [ "${lines[1]}" = "apt-get -q -y install --no-install-recommends jq socat" ]
+}
+
+@test "install-deps takes node and npm from anywhere, and else from Debian" {
+  stub_missing nodejs npm
+  stub id 'echo 0'
+  stub apt-get
+  ln -s "$(command -v env)" "$T/bin/env"
+  run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
+  [ "$output" = "" ]
+  rm "$T/bin/node" "$T/bin/npm"
+  run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
+  run -0 grep '^apt-get.* install' "$T/calls"
+  [ "$output" = "apt-get -q -y install --no-install-recommends nodejs npm" ]
 }
 
 @test "install-deps uses sudo when it is not root" {
@@ -76,7 +91,10 @@ fake_checkout() {
   cp "$FO_ROOT/packaging/test" "$T/checkout/packaging/test"
   cp "$FO_ROOT/.ci/run" "$T/checkout/.ci/run"
   printf '#!/bin/sh\n' >"$T/checkout/packaging/install-deps"
-  chmod +x "$T/checkout/packaging/install-deps"
+  mkdir -p "$T/checkout/tests/k8s"
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\necho "types $*"; exit "${TYPES_STATUS:-0}"\n' >"$T/checkout/tests/k8s/install"
+  chmod +x "$T/checkout/packaging/install-deps" "$T/checkout/tests/k8s/install"
   stub cmake
   stub ctest 'if [ "$2" = build/fuzz ]; then CTEST_REPORT=$FUZZ_REPORT CTEST_STATUS=$FUZZ_STATUS; fi
     while [ "$1" != --output-junit ]; do shift; done
@@ -103,6 +121,12 @@ fake_checkout() {
   [ "${lines[3]}" = "cmake --preset fuzz" ]
   [ "${lines[4]}" = "cmake --build --preset fuzz" ]
   [[ "${lines[5]}" == "ctest --test-dir build/fuzz "* ]]
+}
+
+@test "test gets what the checks of manifests want, and does without" {
+  fake_checkout
+  TYPES_STATUS=69 run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan
+  [ "${lines[0]}" = "types build/asan" ]
 }
 
 @test "CI runs test" {

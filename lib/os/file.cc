@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "os/input.h"
 
 namespace fo::os {
 
@@ -26,18 +27,20 @@ UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
 }
 
 std::string read_file(const std::string& path, base::ByteCount limit) {
-  const UniqueFd fd = open_file(path, O_RDONLY);
+  return read_all(open_file(path, O_RDONLY).get(), "read " + quoted(path), limit);
+}
+
+std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
   std::string content;
   std::array<char, 65536> buffer;
   for (;;) {
-    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_errno(errno, "read " + quoted(path));
+    if (got < 0) throw_errno(errno, what);
     if (got == 0) return content;
     content.append(buffer.data(), static_cast<std::size_t>(got));
     if (content.size() > limit) {
-      throw Error(ExitStatus::kBadData,
-                  "read " + quoted(path) + ": longer than " + base::format_size(limit));
+      throw Error(ExitStatus::kBadData, what + ": longer than " + base::format_size(limit));
     }
   }
 }

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pod/finding.h"
 #include "pod/node.h"
 
 namespace fo::pod {
+
+inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 
 enum class DgdVersion { kV1Alpha1, kV1Beta1 };
 

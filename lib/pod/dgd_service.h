@@ -16,8 +16,6 @@
 
 namespace fo::pod {
 
-inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
-
 /// What a service with failover says, each where its version says it.
 struct ServiceParts {
   Located service;

@@ -1,15 +1,15 @@
 #include "pod/node.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
+
+#include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
 
-bool means_null(std::string_view text) {
-  constexpr std::array<std::string_view, 5> kNulls = {"", "~", "null", "Null", "NULL"};
-  return std::find(kNulls.begin(), kNulls.end(), text) != kNulls.end();
+bool is_string(const Node& scalar) {
+  return !scalar.is_plain() || type_of(scalar.text()) == ScalarType::kString;
 }
 
 }  // namespace
@@ -48,10 +48,16 @@ Node Node::map(std::vector<Member> members) {
   return node;
 }
 
-bool Node::is_null() const { return is_scalar() && plain_ && means_null(text_); }
+bool Node::is_null() const { return is_scalar() && plain_ && type_of(text_) == ScalarType::kNull; }
+
+void Node::become(Kind kind) {
+  kind_ = kind;
+  plain_ = false;
+  text_.clear();
+}
 
 Node& Node::push_back(Node item) {
-  if (is_null()) kind_ = Kind::kList;
+  if (is_null()) become(Kind::kList);
   items_.push_back(std::move(item));
   return items_.back();
 }
@@ -76,7 +82,7 @@ const Node* Node::find_path(std::initializer_list<std::string_view> keys) const 
 }
 
 Node& Node::operator[](std::string_view key) {
-  if (is_null()) kind_ = Kind::kMap;
+  if (is_null()) become(Kind::kMap);
   for (Member& member : members_) {
     if (member.key == key) return member.value;
   }
@@ -91,7 +97,7 @@ bool Node::remove(std::string_view key) {
 
 bool Node::same_as(const Node& other) const {
   if (is_null() || other.is_null()) return is_null() && other.is_null();
-  if (kind_ != other.kind_ || text_ != other.text_ || plain_ != other.plain_ ||
+  if (kind_ != other.kind_ || text_ != other.text_ || is_string(*this) != is_string(other) ||
       items_.size() != other.items_.size() || members_.size() != other.members_.size()) {
     return false;
   }

@@ -72,12 +72,15 @@ class Node {
     return *this;
   }
 
-  /// The same data, text for text: places don't matter, nor the order of a map's members; whether a
-  /// scalar is plain does.
+  /// The same data, text for text: places don't matter, nor the order of a map's members, nor
+  /// quotes around what is a string without them, too.
   [[nodiscard]] bool same_as(const Node& other) const;
 
  private:
   explicit Node(Kind kind) : kind_(kind) {}
+
+  // Of a null.
+  void become(Kind kind);
 
   Kind kind_;
   bool plain_ = false;

@@ -16,9 +16,16 @@ enum class ScalarType { kNull, kBoolean, kInteger, kFloat, kTimestamp, kMerge, k
 /// Of a scalar's text, had it no quotes.
 ScalarType type_of(std::string_view plain_text);
 
+/// Whether a text can stand without quotes, on one line and in block style, and be read as it is,
+/// whatever it then means.
+bool can_be_plain(std::string_view text);
+
 /// Whether some reader, of YAML 1.1 or 1.2, would take this text without quotes for anything but
 /// this string, or for no scalar at all: then a writer has to quote it.
 bool needs_quotes(std::string_view text);
+
+/// In quotes as JSON and YAML both read them. What is no UTF-8 becomes U+FFFD.
+std::string double_quoted(std::string_view text);
 
 /// A scalar that is a string. A plain one that means something else is none.
 std::optional<std::string> as_string(const Node& node);
@@ -31,5 +38,8 @@ std::optional<bool> as_boolean(const Node& node);
 /// How a scalar reads as JSON: null, true, 420, 1000, "text". Infinity and NaN, of which JSON knows
 /// nothing, are strings.
 std::string to_json_scalar(const Node& node);
+
+/// A key as JSON's readers get it: that of `on: push` is "true".
+std::string to_json_key(const Node::Member& member);
 
 }  // namespace fo::pod

@@ -1,0 +1,254 @@
+#!/usr/bin/env bats
+# fo-podgen: what its page promises. What the manifests say is for generate_test and k8s.bats.
+
+load test_helper
+
+setup() {
+  fo_setup
+  cat >"$T/dgd.yaml" <<'EOF'
+# The whole deployment.
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata:
+  name: chat
+spec:
+  services:
+    Frontend:
+      componentType: frontend
+      extraPodSpec:
+        mainContainer: {image: registry.example.com/vllm:1}
+    Worker:
+      componentType: worker
+      resources: {limits: {gpu: "1"}}
+      gpuMemoryService: {enabled: true}
+      failover: {enabled: true}
+      extraPodSpec:
+        mainContainer:
+          image: registry.example.com/vllm:1
+          command: [python3, -m, dynamo.vllm]
+          args: [--model, small, --load-format, gms]
+EOF
+  cat >"$T/other.yaml" <<'EOF'
+# A comment, and odd    spacing.
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}   # kept
+data:
+    mode: "0644"
+EOF
+}
+
+podgen() { fo-podgen "$@" 3>&-; }
+
+# --- argv -----------------------------------------------------------------------------------------
+
+@test "bad command lines are usage errors" {
+  local args
+  for args in "--layout other" "--kube-version 1" "--kube-version x.y" "--kind Job" "-o xml" \
+    "--lock etcd" "--gms theirs" "--gpu-sharing mps" "--engine tgi" "extra" "diff one" "install" \
+    "check -o json" "--unknown"; do
+    # shellcheck disable=SC2086
+    run --separate-stderr podgen $args </dev/null
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ -z "$output" ]
+    [[ $stderr == "fo-podgen: error: "* ]]
+  done
+}
+
+@test "a wrong word is answered with the right ones" {
+  run -64 --separate-stderr podgen --layout other </dev/null
+  [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': wants plan or dynamo" ]
+}
+
+@test "files that are not there are 66, what is no YAML is 65 with its place" {
+  run -66 --separate-stderr podgen -f "$T/none"
+  [ "$stderr" = "fo-podgen: error: open '$T/none': No such file or directory" ]
+  printf 'a: 1\na: 2\n' >"$T/twice"
+  run -65 --separate-stderr podgen -f "$T/twice"
+  [[ $stderr == "fo-podgen: error: $T/twice:2:1: "*"'a'"* ]]
+  [ "$(wc -l <<<"$stderr")" -eq 1 ]
+  run -65 --separate-stderr podgen <<<'a: ['
+  [[ $stderr == "fo-podgen: error: standard input:"[0-9]*:[0-9]*": "* ]]
+}
+
+# --- the filter -----------------------------------------------------------------------------------
+
+@test "what is no deployment passes byte for byte" {
+  podgen -f "$T/other.yaml" >"$T/out"
+  cmp "$T/out" "$T/other.yaml"
+  { cat "$T/other.yaml"; printf -- '--- # next\n'; cat "$T/other.yaml"; } >"$T/two"
+  podgen <"$T/two" >"$T/out"
+  cmp "$T/out" "$T/two"
+}
+
+@test "a worker becomes a claim template and a deployment, its deployment keeps the rest" {
+  run -0 --separate-stderr podgen -f "$T/dgd.yaml" -o name
+  [ "$stderr" = "" ]
+  [ "$output" = "dynamographdeployment.nvidia.com/chat
+resourceclaimtemplate.resource.k8s.io/chat-worker-gpu
+deployment.apps/chat-worker" ]
+  podgen -f "$T/dgd.yaml" -o json >"$T/out"
+  [ "$(jq -r '.kind' "$T/out")" = List ]
+  [ "$(jq -c '.items[0].spec.services | keys' "$T/out")" = '["Frontend"]' ]
+  [ "$(jq -c '[.items[2].spec.template.spec.containers[].name]' "$T/out")" = '["engine-0","engine-1"]' ]
+}
+
+@test "the same input gives the same bytes, and the output passes through again" {
+  podgen -f "$T/other.yaml" -f "$T/dgd.yaml" >"$T/one"
+  podgen -f "$T/other.yaml" -f "$T/dgd.yaml" >"$T/two"
+  cmp "$T/one" "$T/two"
+  podgen <"$T/one" >"$T/again"
+  cmp "$T/one" "$T/again"
+  grep -qxF "    mode: \"0644\"" "$T/one"
+}
+
+@test "--only and --generated-only choose what is written" {
+  run -0 podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --generated-only -o name
+  [ "${lines[0]}" = "resourceclaimtemplate.resource.k8s.io/chat-worker-gpu" ]
+  [ "${#lines[@]}" -eq 2 ]
+  run -0 podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --only configmap --only deployment/chat-worker -o name
+  [ "$output" = "configmap/settings
+deployment.apps/chat-worker" ]
+  run -66 --separate-stderr podgen -f "$T/dgd.yaml" --only Secret/x
+  [ "$stderr" = "fo-podgen: error: write 'Secret/x': there is none" ]
+  [ -z "$output" ]
+}
+
+@test "--output-dir writes a file for each object" {
+  podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --output-dir "$T/out/deep"
+  run ls "$T/out/deep"
+  [ "$output" = "configmap-settings.yaml
+deployment-chat-worker.yaml
+dynamographdeployment-chat.yaml
+resourceclaimtemplate-chat-worker-gpu.yaml" ]
+  cmp "$T/other.yaml" "$T/out/deep/configmap-settings.yaml"
+  run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
+  [ ! -e "$T/out2" ]
+  : >"$T/file"
+  run -73 --separate-stderr podgen -f "$T/other.yaml" --output-dir "$T/file"
+  [[ $stderr == "fo-podgen: error: create '$T/file': "* ]]
+}
+
+@test "a full stdout is an error" {
+  # shellcheck disable=SC2016
+  run -74 --separate-stderr bash -c 'fo-podgen -f "$1" >/dev/full' bash "$T/dgd.yaml"
+  [[ $stderr == "fo-podgen: error: write to standard output: "* ]]
+}
+
+@test "refused input is said with its place, all of it, and nothing is written" {
+  sed 's/gpu: "1"/gpu: "0"/; s/componentType: worker/componentType: planner/' "$T/dgd.yaml" >"$T/bad.yaml"
+  run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/bad.yaml"
+  [ -z "$output" ]
+  local line
+  while IFS= read -r line; do
+    [[ $line == "fo-podgen: error: $T/bad.yaml:"[0-9]*:[0-9]*": spec.services.Worker"* ]]
+  done <<<"$stderr"
+  [ "$(wc -l <<<"$stderr")" -eq 2 ]
+}
+
+# --- check ----------------------------------------------------------------------------------------
+
+@test "check prints what is refused and what looks wrong" {
+  run -0 podgen check -f "$T/dgd.yaml"
+  [ -z "$output" ]
+  sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/; s/componentType: frontend/componentTyp: frontend/' \
+    "$T/dgd.yaml" >"$T/bad.yaml"
+  run -65 --separate-stderr podgen check -f "$T/bad.yaml"
+  [ -z "$stderr" ]
+  [[ $output == *"$T/bad.yaml:"*": spec.services.Worker.failover.numShadows: "*" (error)"* ]]
+  [[ $output == *"$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)"* ]]
+  run -65 --separate-stderr podgen check --json -f "$T/bad.yaml"
+  [ "$(jq -r 'select(.severity == "error") | .path' <<<"$output")" = spec.services.Worker.failover.numShadows ]
+}
+
+# --- diff -----------------------------------------------------------------------------------------
+
+@test "diff says what changes in the manifests" {
+  run -0 podgen diff "$T/dgd.yaml" "$T/dgd.yaml"
+  [ -z "$output" ]
+  sed 's/small/large/' "$T/dgd.yaml" >"$T/new.yaml"
+  run -1 podgen diff "$T/dgd.yaml" "$T/new.yaml"
+  [ "$output" = '~ Deployment/chat-worker spec.template.spec.containers[engine-0].args[1]: "small" -> "large"
+~ Deployment/chat-worker spec.template.spec.containers[engine-1].args[1]: "small" -> "large"' ]
+  # What was generated is as good as its source.
+  podgen -f "$T/dgd.yaml" >"$T/made.yaml"
+  run -0 podgen diff "$T/dgd.yaml" "$T/made.yaml"
+  run -1 podgen diff "$T/dgd.yaml" - <"$T/other.yaml"
+  [[ $output == *"- Deployment/chat-worker"*"+ ConfigMap/settings"* ]]
+}
+
+# --- install --------------------------------------------------------------------------------------
+
+@test "install copies the tools that are there" {
+  mkdir -p "$T/image/bin" "$T/image/libexec/fo"
+  cp "$FO_BIN/fo-podgen" "$T/image/bin"
+  printf '#!/bin/sh\n' | tee "$T/image/bin/gms-probe" "$T/image/bin/other" >"$T/image/libexec/fo/fo-gpu"
+  run -0 "$T/image/bin/fo-podgen" install "$T/fo-tools"
+  [ "$output" = "3 programs installed in $T/fo-tools" ]
+  run find "$T/fo-tools" -type f -perm 0755 -printf '%P\n'
+  [ "$(sort <<<"$output")" = "bin/fo-podgen
+bin/gms-probe
+libexec/fo/fo-gpu" ]
+  cmp "$T/image/bin/fo-podgen" "$T/fo-tools/bin/fo-podgen"
+  # Again, over what is there.
+  "$T/image/bin/fo-podgen" install "$T/fo-tools"
+  run -73 --separate-stderr "$T/image/bin/fo-podgen" install "$T/dgd.yaml"
+  [[ $stderr == "fo-podgen: error: create '$T/dgd.yaml/bin': "* ]]
+}
+
+# --- where it is used -----------------------------------------------------------------------------
+
+# function_input CONFIG: a ResourceList with that config, the deployment and a ConfigMap.
+function_input() {
+  jq -n --arg dgd "$(cat "$T/dgd.json")" --argjson config "$1" '{
+    apiVersion: "config.kubernetes.io/v1", kind: "ResourceList",
+    functionConfig: {apiVersion: "v1", kind: "ConfigMap", metadata: {name: "podgen"}, data: $config},
+    items: [($dgd | fromjson), {apiVersion: "v1", kind: "ConfigMap", metadata: {name: "a"}, data: {mode: "on"}}]}'
+}
+
+dgd_as_json() {
+  sed 's/enabled: true/enabled: false/g' "$T/dgd.yaml" | fo-podgen -o json 3>&- |
+    sed 's/"enabled": false/"enabled": true/' >"$T/dgd.json"
+}
+
+@test "as a KRM function it takes and gives a ResourceList" {
+  dgd_as_json
+  function_input '{"layout": "dynamo", "kind": "pod"}' >"$T/in"
+  run -0 --separate-stderr podgen -o json -f "$T/in"
+  [ "$(jq -c '[.items[].kind]' <<<"$output")" = '["DynamoGraphDeployment","ResourceClaimTemplate","Pod","ConfigMap"]' ]
+  [ "$(jq -r '.items[2].spec.initContainers[0].name' <<<"$output")" = gms-server ]
+  [ "$(jq -r '.items[3].data.mode' <<<"$output")" = on ]
+}
+
+@test "as a KRM function it says what is wrong in results" {
+  dgd_as_json
+  function_input '{"layout": "other"}' >"$T/in"
+  run -65 --separate-stderr podgen -f "$T/in"
+  [[ $stderr == "fo-podgen: error: functionConfig: layout 'other': wants plan or dynamo" ]]
+  [[ $output == *"results:"*"severity: error"* ]]
+  jq '.functionConfig.data = {} | .items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
+  run -65 --separate-stderr podgen -f "$T/in2"
+  [[ $output == *"results:"*"path: spec.services.Worker.failover.numShadows"* ]]
+  [[ $output == *"kind: DynamoGraphDeployment"* ]]
+}
+
+@test "the examples for Helm and kustomize work" {
+  # shellcheck disable=SC2016
+  run -0 bash -c 'cd "$1" && ./post-render <"$2" 3>&-' bash "$FO_ROOT/packaging/k8s/helm" \
+    "$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"
+  [[ $output == *"image: registry.example.com/fo-tools:1"* ]]
+  # What kustomize hands to the function.
+  cd "$FO_ROOT/packaging/k8s/kustomize"
+  {
+    printf 'apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nfunctionConfig:\n'
+    sed 's/^/  /' podgen.yaml
+    printf 'items:\n-\n'
+    sed 's/^/  /' dgd.yaml
+  } >"$T/list"
+  run -0 --separate-stderr ./fo-podgen -f "$T/list"
+  [[ $output == *"kind: Deployment"* ]]
+  if command -v kustomize >/dev/null; then
+    run -0 --separate-stderr kustomize build --enable-alpha-plugins --enable-exec .
+    [[ $output == *"kind: Deployment"* ]]
+  fi
+}

@@ -1,0 +1,248 @@
+#!/usr/bin/env bats
+# What fo-podgen reads and writes, judged by what we did not write: Kubernetes' own types under tsc,
+# npm's YAML reader, and the resource definition of DynamoGraphDeployments with NVIDIA's examples,
+# which are read where they are: FO_DGD_EXAMPLES, or ../shared/dgd-examples beside the checkout.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # jq's text; tests are subshells
+load test_helper
+
+setup() {
+  fo_setup
+  DGD=$FO_ROOT/tests/dgd
+  K8S=$FO_ROOT/tests/k8s
+  EXAMPLES=${FO_DGD_EXAMPLES:-$FO_ROOT/../shared/dgd-examples}
+}
+
+need_types() {
+  cmp -s "$K8S/package-lock.json" "$FO_BUILD/k8s/installed.json" ||
+    skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
+}
+need_examples() {
+  [ -f "$EXAMPLES/crd.yaml" ] || skip_because dgd-examples "no DynamoGraphDeployments in $EXAMPLES"
+}
+
+look_alikes() { printf '%s\n' "$DGD"/*.yaml "$DGD"/*.json; }
+examples() { find "$EXAMPLES" -name '*.yaml' ! -name crd.yaml | sort; }
+# Of files on standard input, those that say so somewhere.
+that_say() { xargs grep -lE -- "$1"; }
+that_do_not_say() { xargs grep -LE -- "$1"; }
+
+# Every option with every other, more or less: Kubernetes' version, then options.
+COMBINATIONS=(
+  "1.32 --layout plan --kind pod"
+  "1.32 --layout dynamo --lock lockd --supervise --tools-image registry.example.com/fo-tools:1"
+  "1.33 --layout plan --gms upstream --lock lockd --kind pod"
+  "1.33 --layout dynamo --gpu-sharing device-plugin"
+  "1.34 --layout plan --supervise --tools-image registry.example.com/fo-tools:1"
+  "1.34 --layout dynamo --gms upstream --kind pod"
+  "1.36 --layout plan --gpu-sharing device-plugin --lock lockd --supervise --kind pod"
+  "1.36 --layout dynamo --tools-image registry.example.com/fo-tools:1"
+)
+
+# checked FILE...: what fo-podgen makes of them, in every combination, has Kubernetes' types.
+checked() {
+  local combination kube file out n=0
+  local -a options manifests=()
+  for combination in "${COMBINATIONS[@]}"; do
+    read -r -a options <<<"$combination"
+    kube=${options[0]}
+    manifests+=(--kube "$kube")
+    for file in "$@"; do
+      out=$T/$((n += 1)).$(basename "${file%.*}").yaml
+      fo-podgen -q --generated-only --kube-version "${options[@]}" -f "$file" >"$out" || {
+        echo "fo-podgen --kube-version $combination -f $file"
+        return 1
+      }
+      manifests+=("$out")
+    done
+  done
+  "$K8S/check" "${manifests[@]}"
+}
+
+@test "what is wrong in a manifest shows" {
+  need_types
+  cat >"$T/good.json" <<'END'
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {
+  "containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 80}],
+                  "env": [{"name": "A", "value": "1"}],
+                  "livenessProbe": {"httpGet": {"port": "system"}}}],
+  "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "claim"}]}}
+{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "claim"},
+ "spec": {"spec": {"devices": {"requests": [{"name": "gpus", "exactly": {
+   "deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}}]}}}}
+END
+  local -a broken=()
+  # broken NAME FILTER: the same with one thing changed.
+  broken() {
+    jq "$2" "$T/good.json" >"$T/$1.json"
+    broken+=("$T/$1.json")
+  }
+  broken misspelt 'if .kind == "Pod" then .spec.containers[0].imag = "b" else . end'
+  broken number 'if .kind == "Pod" then .spec.containers[0].env[0].value = 1 else . end'
+  broken string 'if .kind == "Pod" then .spec.containers[0].ports[0].containerPort = "80" else . end'
+  broken missing 'if .kind == "Pod" then del(.spec.containers[0].name) else . end'
+  broken null 'if .kind == "Pod" then .spec.containers[0].image = null else . end'
+  broken group 'if .kind == "Pod" then .apiVersion = "apps/v1" else . end'
+  broken kind 'if .kind == "Pod" then .kind = "Pot" else . end'
+  broken shape 'if .kind == "Pod" then . else .spec.spec.devices.requests[0] |= .exactly + {name} end'
+  # What v1beta2 has in "exactly" stands a level higher in v1beta1.
+  broken version 'if .kind == "Pod" then . else .apiVersion = "resource.k8s.io/v1beta1" end'
+  run -0 "$K8S/check" --kube 1.34 "$T/good.json" --kube 1.36 "$T/good.json"
+  [ "$output" = "" ]
+  run -1 "$K8S/check" --kube 1.34 "${broken[@]}" --kube 1.33 "$T/good.json"
+  # says FILE KUBE PATTERN
+  says() { grep -qE "^check: error: $T/$1\.json \($2\): $3" <<<"$output" || { echo "$output"; return 1; }; }
+  says misspelt 1.34 "Pod 'pod': spec\.containers\[0\]\.imag: .*does not exist"
+  says number 1.34 "Pod 'pod': spec\.containers\[0\]\.env\[0\]\.value: Type 'number'"
+  says string 1.34 "Pod 'pod': spec\.containers\[0\]\.ports\[0\]\.containerPort: Type 'string'"
+  says missing 1.34 "Pod 'pod': spec\.containers\[0\]: .*'name'' is missing"
+  says null 1.34 "Pod 'pod': spec\.containers\[0\]\.image: Type 'null'"
+  says group 1.34 "Pod 'pod': apiVersion: there is no Pod in 'apps/v1'"
+  says kind 1.34 "Pot 'pod': unknown kind 'Pot'"
+  says shape 1.34 "ResourceClaimTemplate 'claim': spec\.spec\.devices\.requests\[0\]\."
+  says version 1.34 "ResourceClaimTemplate 'claim': spec\.spec\.devices\.requests\[0\]\.exactly: "
+  says good 1.33 "ResourceClaimTemplate 'claim': apiVersion: Kubernetes 1.33 has no .* 'resource.k8s.io/v1'"
+}
+
+@test "types of each version are those of that Kubernetes" {
+  need_types
+  local version
+  for version in 1.32 1.33 1.34 1.36; do
+    run -0 grep -h 'OpenAPI spec version' \
+      "$FO_BUILD/k8s/node_modules/kubernetes-$version/dist/gen/models/V1Pod.d.ts"
+    [[ "$output" == *"version: "*"$version"* ]]
+  done
+}
+
+@test "manifests of the look-alikes have Kubernetes' types" {
+  need_types
+  mapfile -t files < <(look_alikes | that_say 'failover"?: *(\{\}|\{"?enabled"?: true|\{numShadows|$)')
+  [ "${#files[@]}" -ge 14 ]
+  checked "${files[@]}"
+}
+
+@test "YAML reads as the same as JSON, to others" {
+  need_types
+  local file name
+  for file in $(look_alikes); do
+    name=$(basename "$file")
+    fo-podgen -q -f "$file" >"$T/$name.out.yaml"
+    fo-podgen -q -f "$file" -o json >"$T/$name.out.json"
+  done
+  "$K8S/read" "$T"/*.out.yaml | jq -S . >"$T/from-yaml"
+  "$K8S/read" "$T"/*.out.json | jq -S . >"$T/from-json"
+  [ -s "$T/from-yaml" ]
+  cmp "$T/from-yaml" "$T/from-json"
+}
+
+@test "strings are strings to others" {
+  need_types
+  "$K8S/read" "$DGD/strings.yaml" | jq '.spec.services.Worker.envs' >"$T/before"
+  fo-podgen -q -f "$DGD/strings.yaml" --generated-only >"$T/out.yaml"
+  "$K8S/read" "$T/out.yaml" >"$T/out.json"
+  jq 'select(.kind == "Deployment").spec.template.spec.containers[0].env' "$T/out.json" >"$T/after"
+  run -0 jq -n --slurpfile before "$T/before" --slurpfile after "$T/after" '$before[0] - $after[0]'
+  [ "$output" = "[]" ]
+}
+
+# The first line of a broken input is "# wants: PATTERN", what is said of it in refusing it, or
+# "# warns: PATTERN".
+@test "every broken input is refused, and for its reason" {
+  local file word pattern bad=0
+  for file in "$DGD"/broken/*.yaml; do
+    read -r _ word pattern <"$file"
+    run --separate-stderr fo-podgen -f "$file"
+    if [ "$word" = wants: ] && { [ "$status" -ne 65 ] || [ "$output" != "" ]; }; then
+      echo "$file: status $status: $output"
+      bad=1
+    fi
+    if [ "$word" = warns: ] && [ "$status" -ne 0 ]; then
+      echo "$file: status $status"
+      bad=1
+    fi
+    if ! grep -qE -- "$file:[0-9]+:[0-9]+:" <<<"$stderr" || ! grep -qE -- "$pattern" <<<"$stderr"; then
+      printf '%s: wants %s\n  %s\n' "$file" "$pattern" "$stderr"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "v1beta1's pod templates have Kubernetes' types" {
+  need_types
+  local files=("$DGD"/beta*.yaml)
+  if [ -d "$EXAMPLES/v1beta1" ]; then files+=("$EXAMPLES"/v1beta1/*.yaml); fi
+  "$K8S/read" "${files[@]}" | jq 'select(.apiVersion == "nvidia.com/v1beta1") |
+    {apiVersion: "v1", kind: "PodTemplate", metadata: {name: .metadata.name}} +
+    {template: .spec.components[].podTemplate}' >"$T/templates.json"
+  "$K8S/check" --kube 1.34 "$T/templates.json"
+}
+
+@test "the look-alikes fit the resource definition" {
+  need_types
+  need_examples
+  mapfile -t files < <(look_alikes | that_say '/v1alpha1' | that_do_not_say 'extraClientContainers')
+  [ "${#files[@]}" -ge 10 ]
+  "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${files[@]}"
+}
+
+@test "the resource definition tells a broken input" {
+  need_types
+  need_examples
+  local name
+  local -a files=()
+  for name in argument-number container-twice misspelt misspelt-service not-a-map shadows \
+    value-boolean value-octal version volume-twice; do
+    files+=("$DGD/broken/$name.yaml")
+  done
+  run -1 "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${files[@]}"
+  # Every one of them, for one reason.
+  run -0 sed 's/^check-crd: error: \([^:]*\): .*/\1/' <<<"$output"
+  [ "$output" = "$(printf '%s\n' "${files[@]}")" ]
+}
+
+@test "examples without failover pass through byte for byte" {
+  need_examples
+  local file
+  mapfile -t files < <(examples | that_do_not_say '^ *failover:')
+  [ "${#files[@]}" -ge 10 ]
+  for file in "${files[@]}" "$DGD/plain.yaml"; do
+    fo-podgen -q -f "$file" >"$T/out"
+    cmp "$file" "$T/out"
+  done
+}
+
+@test "examples with failover become manifests with Kubernetes' types" {
+  need_types
+  need_examples
+  mapfile -t files < <(examples | that_say '^ *failover:' | that_do_not_say '^ *multinode:')
+  [ "${#files[@]}" -ge 2 ]
+  checked "${files[@]}"
+  mapfile -t files < <(examples | that_say '^ *failover:' | that_say '^ *multinode:')
+  [ "${#files[@]}" -ge 1 ]
+  run -65 --separate-stderr fo-podgen -f "${files[0]}"
+  [ "$output" = "" ]
+  [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
+}
+
+@test "examples with failover switched on become manifests with Kubernetes' types" {
+  need_types
+  need_examples
+  local file
+  local -a files=()
+  for file in $(examples | that_do_not_say '^ *failover:'); do
+    # In every worker that has GPUs of NVIDIA, on one node.
+    "$K8S/read" "$file" | jq 'select(.kind == "DynamoGraphDeployment") |
+      (.spec.services[]? | select(.componentType == "worker" and .resources.limits.gpu)) |=
+        (del(.multinode) + {failover: {enabled: true}, gpuMemoryService: {enabled: true}}) |
+      (.spec.components[]? | select(.type == "worker")) |=
+        (del(.multinode) + {experimental: {failover: {}, gpuMemoryService: {}}}) |
+      select(any(.. | objects; has("failover")))' >"$T/in.json"
+    if [ -s "$T/in.json" ]; then
+      files+=("$T/$(tr / - <<<"${file#"$EXAMPLES/"}").json")
+      mv "$T/in.json" "${files[-1]}"
+    fi
+  done
+  [ "${#files[@]}" -ge 10 ]
+  checked "${files[@]}"
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env bats
+# A pod of fo-podgen's, run on this machine: bats/kubelet stands in for the kubelet, fo-refengine is
+# the engine, the simulated driver the GPU.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
+load test_helper
+
+KUBELET=$FO_ROOT/bats/kubelet
+# The pod's address, as bats/kubelet has it.
+POD=127.1.0.1
+
+setup() {
+  fo_setup
+  # For containers whose user is another one.
+  chmod 755 "$T"
+  chmod 777 "$GMS_SIM_DIR"
+}
+
+# generate [OPTION]...: the pod, in $T/pod.json.
+generate() {
+  fo-podgen -f "$FO_ROOT/bats/pods/refengine.yaml" --supervise --kind pod -o json "$@" \
+    >"$T/manifests.json"
+  jq -e '[.. | objects | select(.kind == "Pod")] | first' "$T/manifests.json" >"$T/pod.json"
+}
+# edit FILTER [OPTION]...: changes it.
+edit() {
+  jq -e "$1" "${@:2}" "$T/pod.json" >"$T/pod.json.new"
+  mv "$T/pod.json.new" "$T/pod.json"
+}
+
+# start_pod: the time of the pod passes 20 times as fast.
+start_pod() {
+  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale 0.05 \
+    --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
+    --gpu-env GMS_SIM_DEVICES=1 --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
+    --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
+  KUBELET_PID=$BG_PID
+  wait_for "[ -e $T/pod/status.json ] || ! kill -0 $KUBELET_PID"
+  if [ ! -e "$T/pod/status.json" ]; then
+    wait_exit "$KUBELET_PID"
+    if [ "$status" -eq 77 ]; then skip_because namespaces "$(cat "$T/kubelet.err")"; fi
+    cat "$T/kubelet.err"
+    return 1
+  fi
+}
+
+# teardown shows what the pod said when a test failed.
+teardown() {
+  if [ -z "${BATS_TEST_COMPLETED:-}" ] && [ -e "$T/pod/status.json" ]; then
+    jq -c 'to_entries[]' "$T/pod/status.json"
+    grep -v '"Unhealthy"' "$T/pod/events.jsonl" | tail -n 30
+    tail -n 10 "$T"/pod/logs/*
+  fi
+  fo_teardown
+}
+
+# is FILTER: whether it holds for the pod's status. wait_until FILTER [SECONDS].
+is() { jq -e "$1" "$T/pod/status.json" >/dev/null; }
+wait_until() { wait_for "is '$1'" "${2:-30}"; }
+# has_event NAME REASON PATTERN.
+has_event() {
+  jq -e -n --arg name "$1" --arg reason "$2" --arg pattern "$3" \
+    'first(inputs | select(.object == $name and .reason == $reason and (.message | test($pattern))))' \
+    "$T/pod/events.jsonl" >/dev/null
+}
+pid_of() { jq -e --arg name "$1" '.[$name].pid' "$T/pod/status.json"; }
+# within CONTAINER COMMAND...
+within() { "$KUBELET" exec --root "$T/pod" "$1" -- "${@:2}"; }
+
+# wait_state N STATE: of engine N, by its status page.
+wait_state() {
+  within pod gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
+    >/dev/null
+}
+# find_active: the number of the active engine in ACTIVE, the other's in OTHER.
+find_active() {
+  wait_for 'page 0 | grep -q active || page 1 | grep -q active'
+  ACTIVE=0
+  if page 1 | grep -q active; then ACTIVE=1; fi
+  OTHER=$((1 - ACTIVE))
+}
+page() { within pod curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
+# complete: the tokens that the pod answers with.
+complete() {
+  within pod curl -sS --fail --max-time 20 --retry 20 --retry-delay 1 --retry-connrefused \
+    -d '{"prompt":"Hello","max_tokens":4}' "http://$POD:8000/v1/completions" |
+    jq -ce '.choices[0].token_ids'
+}
+
+# start_pair: a pod that is ready, one of whose engines serves, and the other stands by; what it
+# answers is in EXPECTED.
+start_pair() {
+  start_pod
+  wait_until .pod.ready
+  find_active
+  wait_state "$OTHER" standby
+  EXPECTED=$(complete)
+}
+
+# fail_over: the active engine's container is killed.
+fail_over() {
+  local active=$ACTIVE restarts
+  restarts=$(jq --arg name "engine-$active" '.[$name].restarts' "$T/pod/status.json")
+  kill -KILL "$(pid_of "engine-$active")"
+  wait_state "$OTHER" active
+  [ "$(complete)" = "$EXPECTED" ]
+  wait_until ".\"engine-$active\" | .restarts == $restarts + 1 and .exit_status == 137 and .ready"
+  wait_state "$active" standby
+  wait_until .pod.ready
+  ACTIVE=$OTHER
+  OTHER=$active
+}
+
+# stop_pod: all that can end well does.
+stop_pod() {
+  kill "$KUBELET_PID"
+  wait_exit "$KUBELET_PID"
+  [ "$status" -eq 0 ]
+  is '[.[] | select(has("exit_status"))] | all(.state == "terminated" and .exit_status == 0)'
+}
+
+# --- what a pod is for ----------------------------------------------------------------------------
+
+@test "one engine serves and the other stands by; each takes over from the other" {
+  generate
+  start_pair
+  is '[."engine-0", ."engine-1", ."gms-weights"] | all(.restarts == 0)'
+  fail_over
+  fail_over
+  is '[."engine-0", ."engine-1"] | all(.restarts == 1)'
+  is '."gms-weights".restarts == 0'
+  stop_pod
+}
+
+@test "the death of the engine itself is that of its container" {
+  generate
+  start_pair
+  local engine
+  engine=$(within "engine-$ACTIVE" fo-shadow status --json |
+    jq '.engines[] | select(.state == "active").engine_pid')
+  within "engine-$ACTIVE" sh -c "kill -KILL $engine"
+  wait_state "$OTHER" active
+  [ "$(complete)" = "$EXPECTED" ]
+  wait_until ".\"engine-$ACTIVE\" | .restarts == 1 and .exit_status == 137 and .ready"
+  wait_state "$ACTIVE" standby
+}
+
+@test "a killed gms-serve comes back, the active engine goes on, and the pair still fails over" {
+  generate
+  start_pair
+  kill -KILL "$(pid_of gms-weights)"
+  wait_until '."gms-weights" | .restarts == 1 and .exit_status == 137 and .started'
+  # The new one has no weights before somebody brings them.
+  wait_until '.weights | .restarts == 1 and .ready'
+  within weights gms-probe sockets -q --tags weights --committed --wait 30s >/dev/null
+  [ "$(complete)" = "$EXPECTED" ]
+  is '[."engine-0", ."engine-1"] | all(.restarts == 0)'
+  fail_over
+  is ".\"engine-$ACTIVE\".restarts == 0"
+}
+
+@test "a crash inside of gms-serve is no restart" {
+  generate
+  start_pair
+  local server
+  server=$(within gms-weights sh -c 'cat /proc/1/task/1/children')
+  # shellcheck disable=SC2086
+  within gms-weights sh -c "kill -KILL $server"
+  within weights gms-probe sockets -q --tags weights --committed --wait 30s >/dev/null
+  fail_over
+  is '."gms-weights".restarts == 0'
+  is '.weights.restarts == 0'
+}
+
+@test "an active engine that is stopped is killed by its liveness probe" {
+  generate
+  start_pair
+  kill -STOP "$(pid_of "engine-$ACTIVE")"
+  wait_state "$OTHER" active
+  has_event "engine-$ACTIVE" Unhealthy '^livenessProbe: no answer in 4 s$'
+  has_event "engine-$ACTIVE" Killing '^the liveness probe failed$'
+  [ "$(complete)" = "$EXPECTED" ]
+  wait_state "$ACTIVE" standby
+  is ".\"engine-$ACTIVE\".restarts == 1"
+  wait_until .pod.ready
+}
+
+@test "a wake that hangs is ended by the liveness probe, and the pod recovers" {
+  generate
+  # In a cluster it has two minutes.
+  edit '(.spec.containers[] | select(.name | startswith("engine-")).command) |=
+    (index("--") as $at | .[:$at] + ["--wake-timeout", "2s"] + .[$at:])'
+  start_pair
+  local engine
+  engine=$(within "engine-$OTHER" fo-shadow status --json |
+    jq '.engines[] | select(.state == "standby").engine_pid')
+  within "engine-$OTHER" sh -c "kill -STOP $engine"
+  kill -KILL "$(pid_of "engine-$ACTIVE")"
+  wait_state "$OTHER" waking
+  wait_until ".\"engine-$OTHER\".restarts == 1"
+  has_event "engine-$OTHER" Killing '^the liveness probe failed$'
+  wait_until .pod.ready
+  [ "$(complete)" = "$EXPECTED" ]
+}
+
+# --- other pods -----------------------------------------------------------------------------------
+
+@test "the layout of NVIDIA's operator fails over, too" {
+  generate --layout dynamo
+  start_pair
+  fail_over
+  is '."gms-server".restarts == 0'
+  stop_pod
+}
+
+@test "so does a pair with a lock server, and survives its death" {
+  generate --lock lockd
+  start_pair
+  fail_over
+  kill -KILL "$(pid_of gms-lockd)"
+  wait_until '."gms-lockd" | .restarts == 1 and .started'
+  [ "$(complete)" = "$EXPECTED" ]
+  fail_over
+  is '[."engine-0", ."engine-1"] | all(.restarts == 1)'
+  stop_pod
+}
+
+@test "so does one whose tools come from an image of their own" {
+  generate --tools-image registry.example.com/fo-tools:1
+  start_pair
+  fail_over
+}
+
+# --- the stand-in is no rubber stamp --------------------------------------------------------------
+
+@test "no engine starts before the startup probe of the memory server has passed" {
+  generate
+  edit '(.spec.initContainers[] | select(.name == "gms-weights").startupProbe.exec.command) = ["false"]'
+  start_pod
+  wait_for "[ \"\$(grep -c 'startupProbe: exit status 1' $T/pod/events.jsonl)\" -ge 10 ]"
+  is '.pod.phase == "Pending"'
+  is '."gms-weights" | .state == "running" and (.started | not)'
+  is '[."engine-0", ."engine-1"] | all(.state == "waiting" and .pid == null)'
+}
+
+@test "a container that says no GPU has none" {
+  generate
+  edit 'del(.spec.containers[] | select(.name == "engine-1").resources)'
+  start_pod
+  wait_until '."engine-1" | .restarts >= 2 and .exit_status == 69'
+  is '.pod.ready == false'
+  wait_state 0 active
+}
+
+@test "a memory server without a GPU never starts" {
+  generate
+  edit 'del(.spec.initContainers[] | select(.name == "gms-weights").resources)'
+  start_pod
+  wait_until '."gms-weights" | .restarts >= 2 and .exit_status == 69'
+  is '.pod.phase == "Pending"'
+}
+
+@test "an engine that listens for its own machine alone is never ready" {
+  generate
+  edit '(.spec.containers[] | select(.name == "engine-0").command) |=
+    (index("--") as $at | .[:$at] + ["--host", "127.0.0.1"] + .[$at:])'
+  start_pod
+  wait_until '."engine-1".ready'
+  wait_for "has_event engine-0 Unhealthy '^startupProbe: .* Connect call failed'"
+  is '."engine-0".started == false'
+}
+
+@test "what the stand-in does not know is refused" {
+  generate
+  cp "$T/pod.json" "$T/good.json"
+  local change
+  for change in '.spec.hostNetwork = true' '.spec.containers[0].envFrom = []' '.kind = "Job"' \
+    '.spec.containers[0].livenessProbe = {"grpc": {"port": 1}}' 'del(.spec.resourceClaims)' \
+    '.spec.volumes[0] = {"name": "x", "hostPath": {"path": "/"}}' 'del(.spec)' \
+    'del(.spec.containers[0].command)'; do
+    cp "$T/good.json" "$T/pod.json"
+    edit "$change"
+    run --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod" "$T/pod.json" 3>&-
+    [ "$status" -eq 65 ] || { echo "status $status after $change"; return 1; }
+    [[ $stderr == "kubelet: error: $T/pod.json: "* ]]
+    [ "${#stderr_lines[@]}" -eq 1 ]
+  done
+}

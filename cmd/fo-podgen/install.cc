@@ -1,0 +1,59 @@
+#include <sys/stat.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/output.h"
+#include "commands.h"
+#include "os/file.h"
+
+namespace fo::fo_podgen {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Error;
+using base::ExitStatus;
+
+// Those that are there are copied: a tools image may leave some out.
+constexpr std::array<std::string_view, 10> kTools = {
+    "fo-podgen", "fo-shadow", "gms-load",        "gms-lock",  "gms-lockd",
+    "gms-probe", "gms-save",  "gms-remap-check", "gms-serve", "gms-stat"};
+constexpr std::array<std::string_view, 1> kHelpers = {"fo-gpu"};
+constexpr base::ByteCount kMostBytes = 256 * base::kMiB;
+
+template <std::size_t N>
+int copy(const fs::path& from, const fs::path& to, const std::array<std::string_view, N>& names) {
+  std::error_code error;
+  fs::create_directories(to, error);
+  if (error) throw Error(ExitStatus::kCannotCreate, "create " + base::quoted(to.native()), error);
+  int copied = 0;
+  for (const std::string_view name : names) {
+    const fs::path program = from / name;
+    if (!fs::is_regular_file(program, error)) continue;
+    // Whoever starts it while it is replaced gets the old one or the new one.
+    os::write_file_atomic(to / name, os::read_file(program, kMostBytes), 0755);
+    ++copied;
+  }
+  return copied;
+}
+
+}  // namespace
+
+ExitStatus install(const Options& options) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) throw Error(ExitStatus::kOsError, "find the running program", error);
+  const fs::path bin = self.parent_path();
+  const fs::path folder = options.folder;
+  const int copied = copy(bin, folder / "bin", kTools) +
+                     copy(bin.parent_path() / "libexec/fo", folder / "libexec/fo", kHelpers);
+  cli::print_line(options.common.json
+                      ? "{\"installed\": " + std::to_string(copied) + "}"
+                      : std::to_string(copied) + " programs installed in " + folder.native());
+  return ExitStatus::kOk;
+}
+
+}  // namespace fo::fo_podgen

@@ -1,0 +1,100 @@
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "base/error.h"
+#include "pod/generate_options.h"
+
+namespace fo::fo_podgen {
+namespace {
+
+using Format = Options::Format;
+
+const std::map<std::string, Format> kFormats{
+    {"yaml", Format::kYaml}, {"json", Format::kJson}, {"name", Format::kName}};
+
+CLI::Option* add_word(CLI::App& app, Options& options, const std::string& name, const char* type,
+                      const char* description) {
+  return app
+      .add_option_function<std::string>(
+          "--" + name,
+          [&options, name](const std::string& value) {
+            try {
+              pod::set_option(options.generate, name, value);
+            } catch (const base::Error& error) {
+              throw CLI::ValidationError(std::string("--") + error.what());
+            }
+          },
+          description)
+      ->type_name(type);
+}
+
+CLI::Option* add_files(CLI::App& app, Options& options) {
+  return app.add_option("-f,--file", options.files, "read this file, - for stdin; repeatable")
+      ->expected(1)
+      ->take_all()
+      ->default_str("-")
+      ->type_name("FILE");
+}
+
+// What decides about the pod, in the order of use.
+void add_pod_options(CLI::App& app, Options& options) {
+  add_word(app, options, "layout", "LAYOUT", "plan, or dynamo: as NVIDIA's operator names things")
+      ->default_str("plan");
+  add_word(app, options, "kind", "KIND", "deployment or pod")->default_str("deployment");
+  add_word(app, options, "kube-version", "X.Y", "of the cluster")->default_str("1.34");
+  add_word(app, options, "gpu-sharing", "HOW", "dra, or device-plugin: limits nvidia.com/gpu")
+      ->default_str("dra");
+  add_word(app, options, "lock", "LOCK", "flock, or lockd: a lock server in the pod")
+      ->default_str("flock");
+  add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module")->default_str("ours");
+  add_word(app, options, "tools-image", "IMAGE", "has the tools; else the engine's image has them");
+  app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
+  add_word(app, options, "engine", "KIND", "what they are: vllm, sglang or dynamo")
+      ->default_str("by the command");
+}
+
+CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
+                      const char* description) {
+  CLI::App* sub = app.add_subcommand(name, description);
+  sub->callback([&options, command] { options.command = command; });
+  return sub;
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Options& options) {
+  app.require_subcommand(0, 1);
+  add_files(app, options);
+  app.add_option_function<std::string>(
+         "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
+         "yaml, json or name")
+      ->check(CLI::IsMember(kFormats).description(""))
+      ->default_str("yaml")
+      ->type_name("FORMAT");
+  app.add_option("--output-dir", options.output_dir, "write a file for each object there")
+      ->type_name("DIR");
+  app.add_option("--only", options.only, "write these objects only; repeatable")
+      ->expected(1)
+      ->take_all()
+      ->type_name("KIND[/NAME]");
+  app.add_flag("--generated-only", options.generated_only, "leave out what only passes through");
+  add_pod_options(app, options);
+
+  using enum Options::Command;
+  CLI::App* check =
+      add_command(app, options, kCheck, "check", "say what would be refused, and why");
+  add_files(*check, options);
+  add_pod_options(*check, options);
+  CLI::App* diff =
+      add_command(app, options, kDiff, "diff", "say how what two files become differs");
+  diff->add_option("OLD", options.before, "a file, - for stdin")->required();
+  diff->add_option("NEW", options.after, "a file, - for stdin")->required();
+  add_pod_options(*diff, options);
+  CLI::App* install =
+      add_command(app, options, kInstall, "install", "copy the tools: for an init container");
+  install->add_option("DIR", options.folder, "gets bin and libexec")->required();
+}
+
+}  // namespace fo::fo_podgen

@@ -1,0 +1,36 @@
+// The command line of fo-podgen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/app.h"
+#include "pod/generate.h"
+
+namespace fo::fo_podgen {
+
+struct Options {
+  enum class Command { kGenerate, kCheck, kDiff, kInstall };
+  enum class Format { kYaml, kJson, kName };
+
+  cli::CommonOptions common;
+  Command command = Command::kGenerate;
+  /// "-" is stdin.
+  std::vector<std::string> files = {"-"};
+  Format format = Format::kYaml;
+  /// KIND or KIND/NAME; none: all.
+  std::vector<std::string> only;
+  bool generated_only = false;
+  /// "": to stdout.
+  std::string output_dir;
+  pod::GenerateOptions generate;
+  /// What diff compares.
+  std::string before;
+  std::string after;
+  /// Where install puts things.
+  std::string folder;
+};
+
+void declare(CLI::App& app, Options& options);
+
+}  // namespace fo::fo_podgen

@@ -1,0 +1,92 @@
+// What an engine's container runs, and its options: read and changed where they stand, in the
+// command, in its arguments, or in the script of a shell that is the command.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pod/node.h"
+#include "pod/shell_script.h"
+
+namespace fo::pod {
+
+/// What a command line says of one option.
+struct OptionValue {
+  enum class State { kAbsent, kKnown, kUnknown };
+  State state = State::kAbsent;
+  /// Of a known one.
+  std::string text;
+  /// Why it is not known: "its value is a variable".
+  std::string reason;
+  Position position;
+};
+
+enum class EngineProgram {
+  kVllm,       // "vllm serve", or its module
+  kSglang,     // sglang.launch_server
+  kRefEngine,  // "fo-refengine serve", whose API is vLLM's
+  kDynamoVllm,
+  kDynamo,  // another worker of Dynamo's: dynamo.sglang …
+  kUnknown,
+};
+
+class EngineCommand {
+ public:
+  /// Of a container, whose env says which variables Kubernetes knows.
+  explicit EngineCommand(const Node& container);
+
+  /// Whether the container says what runs; else it is the image's entrypoint, with its arguments.
+  [[nodiscard]] bool has_command() const { return command_items_ > 0; }
+  [[nodiscard]] EngineProgram program() const { return program_; }
+
+  /// The last "--option VALUE" or "--option=VALUE"; an underscore is as good as a dash. In a script
+  /// that is not understood, an option whose name is nowhere in it is absent.
+  [[nodiscard]] OptionValue find(std::string_view option) const;
+  [[nodiscard]] bool has_flag(std::string_view option) const;
+  /// Changes the value where find() finds it, or adds the option at the end. nullopt: done. Else
+  /// why it can't be, and nothing is changed.
+  std::optional<std::string> set(std::string_view option, const std::string& value);
+
+  /// Whether the command sets this variable itself, over what the container's env says.
+  [[nodiscard]] bool sets_variable(std::string_view name) const;
+
+  /// Puts command and args, as far as they changed, into a container.
+  void write_to(Node& container) const;
+
+ private:
+  struct Word {
+    std::string value;
+    bool literal = true;
+    Position position;
+  };
+  // Where an option stands among the words.
+  struct Place {
+    std::size_t word;
+    // Of the value within its word: 0 where it is a word of its own, the one after `word`.
+    std::size_t value_at;
+  };
+
+  void read_script();
+  void read_words();
+  void find_program();
+  [[nodiscard]] std::vector<Place> places(std::string_view option) const;
+  void replace_word(std::size_t index, const std::string& value);
+
+  // Command and args as they are, one after the other; the first `command_items_` are the command.
+  std::vector<Node> items_;
+  std::size_t command_items_ = 0;
+  bool changed_ = false;
+  std::function<bool(std::string_view)> is_variable_;
+  // Of items_, where a shell runs one.
+  std::optional<std::size_t> script_item_;
+  ShellScript script_;
+  // Of the engine's command: items_, or those of the script.
+  std::vector<Word> words_;
+  EngineProgram program_ = EngineProgram::kUnknown;
+};
+
+}  // namespace fo::pod

@@ -1,0 +1,31 @@
+// The main container as the two engines of a failover pod.
+#pragma once
+
+#include <vector>
+
+#include "pod/node.h"
+#include "pod/pod_plan.h"
+
+namespace fo::pod {
+
+struct Engines {
+  /// engine-0 and engine-1.
+  std::vector<Node> containers;
+  /// All that they listen on.
+  std::vector<PortUse> ports;
+};
+
+/// Clones `main`, which has to be one that says what it runs where it is to be supervised. What
+/// can't be made of it is added to the findings.
+Engines make_engines(const Node& main, const PodPlan& plan);
+
+/// Gives a container the GPUs (the claim, or limits of its own), the shared folder and
+/// GMS_SOCKET_DIR. `path` is the container's, for what is wrong in it.
+void add_gms_access(Node& container, const PodPlan& plan, const std::string& path);
+
+/// Adds an entry to the container's volumeMounts, unless something of the user's is mounted there
+/// already, which is refused.
+void mount_volume(Node& container, const PodPlan& plan, const std::string& path,
+                  std::string_view volume, std::string_view folder, bool read_only);
+
+}  // namespace fo::pod

@@ -1,0 +1,304 @@
+#include "pod/engine_ports.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fo::pod {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Variable {
+  std::string_view name;
+  // What engine 0 gets with --layout dynamo where the user says nothing; 0: nothing.
+  int standard = 0;
+  int stride = 1;
+};
+
+constexpr std::array<Variable, 15> kVariables = {{
+    // NIXL's side channel, by which prefill and decode workers meet.
+    {"VLLM_NIXL_SIDE_CHANNEL_PORT", 5600},
+    // Where Dynamo's vLLM worker publishes events of its KV cache.
+    {"DYN_VLLM_KV_EVENT_PORT", 20080},
+    // Where it publishes metrics of each forward pass.
+    {"DYN_FORWARDPASS_METRIC_PORT", 20380},
+    // vLLM's own rendezvous, of workers and of data-parallel ranks.
+    {"VLLM_PORT"},
+    {"VLLM_DP_MASTER_PORT"},
+    // The transfer engine of Mooncake in vLLM.
+    {"VLLM_MOONCAKE_BOOTSTRAP_PORT"},
+    // PyTorch's rendezvous; as --master-port.
+    {"MASTER_PORT", 0, 100},
+    // The servers of Dynamo's request planes.
+    {"DYN_TCP_RPC_PORT"},
+    {"DYN_HTTP_RPC_PORT"},
+    // Dynamo's KV block manager: metrics, and the sockets of its leader.
+    {"DYN_KVBM_METRICS_PORT"},
+    {"DYN_KVBM_LEADER_ZMQ_PUB_PORT"},
+    {"DYN_KVBM_LEADER_ZMQ_ACK_PORT"},
+    // Telemetry that is scraped.
+    {"NIXL_TELEMETRY_PROMETHEUS_PORT"},
+    {"OTEL_EXPORTER_PROMETHEUS_PORT"},
+    // LMCache's API.
+    {"LMCACHE_INTERNAL_API_SERVER_PORT_START"},
+}};
+
+struct Argument {
+  std::string_view name;
+  int stride = 1;
+  // HOST:PORT instead of a number.
+  bool is_endpoint = false;
+};
+
+constexpr std::array<Argument, 6> kArguments = {{
+    // PyTorch's rendezvous takes ports beside it, too.
+    {"--master-port", 100},
+    // vLLM's coordinator of data-parallel ranks.
+    {"--data-parallel-rpc-port"},
+    // SGLang: NCCL's rendezvous, and where prefill and decode workers meet.
+    {"--nccl-port"},
+    {"--disaggregation-bootstrap-port"},
+    {"--dist-init-addr", 100, true},
+    // vLLM's spelling of a member of --kv-events-config.
+    {"--kv-events-config.endpoint", 1, true},
+}};
+
+constexpr int kTorchMasterPort = 29500;
+constexpr std::string_view kKvEvents = "--kv-events-config";
+// Where vLLM publishes when it is told to, but not where.
+constexpr std::string_view kKvEventsEndpoint = "tcp://*:5557";
+
+// Of "tcp://*:5557"; 0 where none is at its end.
+int port_at_end(std::string_view endpoint) {
+  const std::size_t colon = endpoint.rfind(':');
+  return colon == std::string_view::npos ? 0 : port_of(endpoint.substr(colon + 1));
+}
+
+std::string with_port_at_end(std::string_view endpoint, int port) {
+  return std::string(endpoint.substr(0, endpoint.rfind(':') + 1)) + std::to_string(port);
+}
+
+// Those of a text, were no bracket in quotes: JSON is written and freed by recursion.
+bool is_deep(std::string_view text) {
+  constexpr int kMostLevels = 64;
+  int level = 0;
+  for (const char c : text) {
+    if (c == '{' || c == '[') ++level;
+    if (c == '}' || c == ']') --level;
+    if (level > kMostLevels) return true;
+  }
+  return false;
+}
+
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+bool wants_kv_events(const Json& config) {
+  const auto enabled = config.find("enable_kv_cache_events");
+  const auto publisher = config.find("publisher");
+  return enabled != config.end() && *enabled == true &&
+         (publisher == config.end() || *publisher == "zmq");
+}
+
+}  // namespace
+
+EnginePorts::EnginePorts(const Node& main, const EngineCommand& command, const PodPlan& plan)
+    : plan_(plan) {
+  read_variables(main);
+  read_options(command);
+  read_json(command);
+}
+
+void EnginePorts::add(Port port) {
+  if (port.base + (kEngines - 1) * port.stride > 65535) {
+    plan_.refuse(port.position, port.path,
+                 std::to_string(port.base) + ": engine 1 would need a port over 65535",
+                 "choose a lower one");
+    return;
+  }
+  ports_.push_back(std::move(port));
+}
+
+void EnginePorts::read_variables(const Node& main) {
+  for (const Variable& variable : kVariables) {
+    const int standard = plan_.is_dynamo() ? variable.standard : 0;
+    read_variable(main, variable.name, standard, variable.stride);
+  }
+}
+
+void EnginePorts::read_variable(const Node& main, std::string_view name, int standard, int stride) {
+  Port port;
+  port.name = name;
+  port.is_variable = true;
+  port.base = standard;
+  port.stride = stride;
+  port.path = plan_.service.path;
+  port.position = plan_.service.position;
+  const Node* env = main.find("env");
+  const Node* entry = find_named(env, "name", name);
+  // The layout's own, whatever the user says.
+  const bool is_fixed = plan_.is_dynamo() && name == "DYN_FORWARDPASS_METRIC_PORT";
+  if (entry == nullptr || is_fixed) {
+    if (standard > 0) add(std::move(port));
+    return;
+  }
+  port.path = plan_.main_path("env[" + port.name + "]");
+  port.position = entry->position();
+  const Node* value = entry->find("value");
+  if (value == nullptr) {
+    // {name: X} alone is an empty value, which is no port.
+    if (entry->find("valueFrom") == nullptr) return;
+    plan_.refuse(port.position, port.path, "a port that is only known in the pod",
+                 "give it as a number: engine 1 needs another one");
+    return;
+  }
+  port.base = port_of(value->text());
+  if (port.base == 0) {
+    plan_.refuse(value->position(), port.path,
+                 base::quoted(value->text()) + ": no port number, and engine 1 needs another one",
+                 "give a number from 1 to 65535");
+    return;
+  }
+  port.text = value->text();
+  add(std::move(port));
+}
+
+void EnginePorts::read_options(const EngineCommand& command) {
+  for (const Argument& argument : kArguments) {
+    Port port;
+    port.name = argument.name;
+    port.stride = argument.stride;
+    port.form = argument.is_endpoint ? Form::kEndpoint : Form::kNumber;
+    const OptionValue value = command.find(argument.name);
+    port.path = plan_.main_path("args");
+    port.position = value.position;
+    if (value.state == OptionValue::State::kAbsent) {
+      const bool is_vllm = command.program() == EngineProgram::kVllm ||
+                           command.program() == EngineProgram::kDynamoVllm;
+      if (port.name != "--master-port" || !plan_.is_dynamo() || !is_vllm) continue;
+      port.base = kTorchMasterPort;
+      port.path = plan_.service.path;
+      port.position = plan_.service.position;
+    } else {
+      port.base = argument.is_endpoint ? port_at_end(value.text) : port_of(value.text);
+      port.text = value.text;
+      const bool is_known = value.state == OptionValue::State::kKnown;
+      if (!is_known || port.base == 0) {
+        plan_.refuse(value.position, port.path,
+                     port.name + " can't be changed for engine 1: " +
+                         (is_known ? base::quoted(value.text) + " has no port" : value.reason),
+                     "give a plain number, in a list of arguments or a script of one command");
+        continue;
+      }
+    }
+    // Whether it can be is the same for both engines, and said once.
+    EngineCommand changed = command;
+    if (const auto reason = changed.set(port.name, "1")) {
+      plan_.refuse(plan_.service.position, plan_.main_path("command"),
+                   "engine 1 needs " + port.name + ": " + *reason,
+                   "make the command a list, or a script of one command");
+      continue;
+    }
+    add(std::move(port));
+  }
+}
+
+void EnginePorts::read_json(const EngineCommand& command) {
+  for (const std::string_view name : {kKvEvents, std::string_view("--kv-transfer-config")}) {
+    const OptionValue value = command.find(name);
+    if (value.state == OptionValue::State::kAbsent) continue;
+    Port port;
+    port.name = name;
+    port.form = Form::kJson;
+    port.path = plan_.main_path("args");
+    port.position = value.position;
+    port.text = value.text;
+    if (value.state == OptionValue::State::kUnknown) {
+      plan_.refuse(value.position, port.path,
+                   port.name + " can't be changed for engine 1: " + value.reason,
+                   "give it in a list of arguments or a script of one command");
+      continue;
+    }
+    read_json_members(value, std::move(port));
+  }
+}
+
+void EnginePorts::read_json_members(const OptionValue& value, Port port) {
+  const Json config = is_deep(value.text) ? Json() : Json::parse(value.text, nullptr, false);
+  if (!config.is_object()) {
+    plan_.refuse(value.position, port.path, port.name + ": no JSON object",
+                 "correct it: engine 1 needs other ports in it");
+    return;
+  }
+  for (const std::string_view member : {"endpoint", "replay_endpoint", "kv_port"}) {
+    const auto found = config.find(member);
+    std::string text;
+    if (found != config.end()) {
+      text = text_of(*found);
+    } else if (member == "endpoint" && port.name == kKvEvents && wants_kv_events(config)) {
+      text = kKvEventsEndpoint;
+    }
+    port.member = member;
+    port.base = member == "kv_port" ? port_of(text) : port_at_end(text);
+    // ipc:// and inproc:// need none.
+    if (port.base > 0) add(port);
+  }
+}
+
+void EnginePorts::apply(int engine, Node& env, EngineCommand& command) const {
+  for (const Port& port : ports_) {
+    const int number = port.base + engine * port.stride;
+    if (port.is_variable) {
+      bool is_set = false;
+      for (Node& entry : env.items()) {
+        const Node* name = entry.find("name");
+        if (name == nullptr || name->text() != port.name) continue;
+        is_set = true;
+        if (engine > 0) entry.set("value", Node::string(std::to_string(number)));
+      }
+      if (!is_set) env.push_back(env_entry(port.name, std::to_string(number)));
+      continue;
+    }
+    if (engine == 0) continue;
+    std::string value = std::to_string(number);
+    if (port.form == Form::kEndpoint) value = with_port_at_end(port.text, number);
+    if (port.form == Form::kJson) {
+      // As it is by now: another member may have been changed already.
+      Json config = Json::parse(command.find(port.name).text);
+      Json& member = config[port.member];
+      if (port.member == "kv_port") {
+        member = member.is_string() ? Json(value) : Json(number);
+      } else {
+        member = with_port_at_end(
+            member.is_string() ? member.get<std::string>() : std::string(kKvEventsEndpoint),
+            number);
+      }
+      value = config.dump();
+    }
+    command.set(port.name, value);
+  }
+}
+
+std::vector<PortUse> EnginePorts::uses() const {
+  std::vector<PortUse> uses;
+  for (const Port& port : ports_) {
+    const std::string what = port.name + (port.member.empty() ? "" : " (" + port.member + ")");
+    for (int engine = 0; engine < kEngines; ++engine) {
+      uses.push_back({port.base + engine * port.stride, engine_name(engine), what,
+                      port.text.empty(), port.path, port.position});
+    }
+  }
+  return uses;
+}
+
+std::vector<std::string> port_variables() {
+  std::vector<std::string> names;
+  for (const Variable& variable : kVariables) names.emplace_back(variable.name);
+  return names;
+}
+
+}  // namespace fo::pod

@@ -1,0 +1,41 @@
+// Files of manifests in, manifests out: workers with failover become what runs them, everything
+// else passes. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pod/finding.h"
+#include "pod/generate.h"
+#include "pod/yaml_reader.h"
+
+namespace fo::pod {
+
+struct Manifest {
+  Node root;
+  /// As it stood in the input; "" for what was made or changed.
+  std::string source;
+  /// Made here, not passed on.
+  bool generated = false;
+};
+
+/// One file.
+struct Filtered {
+  std::string file;
+  /// In order: what is generated from a document stands where the document stood. Lists
+  /// (kind: List) keep their form as long as nothing in them is replaced, and are taken apart else.
+  std::vector<Manifest> manifests;
+  Findings findings;
+
+  /// With an error among the findings the manifests are not to be used.
+  [[nodiscard]] bool failed() const;
+  /// Whether every manifest is one of the input.
+  [[nodiscard]] bool untouched() const;
+};
+
+/// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
+/// the deployment stays, without those services.
+Filtered filter(const std::string& file, const std::vector<Document>& documents,
+                const GenerateOptions& options);
+
+}  // namespace fo::pod

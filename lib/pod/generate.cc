@@ -1,0 +1,143 @@
+#include "pod/generate.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "pod/engine_container.h"
+#include "pod/gms_container.h"
+#include "pod/pod_check.h"
+#include "pod/pod_plan.h"
+#include "pod/workload.h"
+
+namespace fo::pod {
+namespace {
+
+constexpr int kDrainSeconds = 60;
+
+// The main container is the first one, the user's others follow the engines in their order.
+void set_containers(Node& spec, const Node& main, const PodPlan& plan) {
+  Engines engines = make_engines(main, plan);
+  check_ports(spec, engines.ports, plan);
+  Node containers = Node::list().at(spec["containers"].position());
+  for (Node& engine : engines.containers) containers.push_back(std::move(engine));
+  for (Node& other : spec["containers"].items()) {
+    const Node* name = other.find("name");
+    if (name == nullptr || name->text() != "main") containers.push_back(std::move(other));
+  }
+  spec.set("containers", std::move(containers));
+}
+
+// Ours come before the user's: they wait for nothing, fail at once where they can't run, and an
+// init container of the user's may be a client of the GMS, one that loads the weights for example.
+void set_init_containers(Node& spec, const Node& main, const PodPlan& plan) {
+  Node containers = Node::list();
+  if (plan.has_tools()) containers.push_back(make_tools_container(main, plan));
+  if (plan.options.lock == LockKind::kLockd) {
+    containers.push_back(make_lockd_container(main, plan));
+  }
+  containers.push_back(make_gms_container(main, plan));
+  if (Node* own = spec.find("initContainers")) {
+    containers.at(own->position());
+    for (Node& container : own->items()) containers.push_back(std::move(container));
+  }
+  spec.set("initContainers", std::move(containers));
+}
+
+void add_clients(Node& spec, const PodPlan& plan) {
+  for (const char* const list : {"containers", "initContainers"}) {
+    Node* containers = spec.find(list);
+    if (containers == nullptr) continue;
+    for (std::size_t i = 0; i < containers->items().size(); ++i) {
+      Node& container = containers->items()[i];
+      const Node* name = container.find("name");
+      const std::vector<std::string>& clients = plan.service.gms_clients;
+      if (name == nullptr || name->text() == "main" ||
+          std::find(clients.begin(), clients.end(), name->text()) == clients.end()) {
+        continue;
+      }
+      add_gms_access(container, plan, plan.spec_path(item_path(list, i)));
+    }
+  }
+}
+
+void add_volumes(Node& spec, const PodPlan& plan) {
+  const auto add = [&spec](std::string_view name) {
+    spec["volumes"].push_back(
+        Node::map({{"name", Node::string(std::string(name))}, {"emptyDir", Node::map()}}));
+  };
+  add(plan.names.volume);
+  if (plan.has_tools()) add(kToolsVolume);
+}
+
+// With claims nobody else adds it; nodes with GPUs commonly have the taint.
+void add_toleration(Node& spec) {
+  const auto text = [](const Node& node, const char* key) {
+    const Node* value = node.find(key);
+    return value == nullptr ? std::string() : value->text();
+  };
+  Node& tolerations = spec["tolerations"];
+  const bool is_there = std::any_of(
+      tolerations.items().begin(), tolerations.items().end(), [&](const Node& toleration) {
+        const std::string key = text(toleration, "key");
+        const std::string effect = text(toleration, "effect");
+        return text(toleration, "operator") == "Exists" && (key.empty() || key == kGpuResource) &&
+               (effect.empty() || effect == "NoSchedule");
+      });
+  if (is_there) return;
+  tolerations.push_back(Node::map({{"key", Node::string(std::string(kGpuResource))},
+                                   {"operator", Node::string("Exists")},
+                                   {"effect", Node::string("NoSchedule")}}));
+}
+
+void add_claim(Node& spec, const PodPlan& plan) {
+  spec["resourceClaims"].push_back(
+      Node::map({{"name", Node::string(plan.names.claim)},
+                 {"resourceClaimTemplateName", Node::string(plan.claim_template_name())}}));
+}
+
+void check_version(const PodPlan& plan) {
+  const KubeVersion& version = plan.options.kube_version;
+  // Claims need a later one, and say so themselves.
+  if (plan.options.gpu_sharing == GpuSharing::kDra) return;
+  if (version.major > 1 || (version.major == 1 && version.minor >= 29)) return;
+  plan.refuse("Kubernetes " + std::to_string(version.major) + "." + std::to_string(version.minor) +
+                  ": init containers that go on running need 1.29",
+              "say a later --kube-version");
+}
+
+}  // namespace
+
+std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
+                           Findings& findings) {
+  const PodPlan plan(dgd, service, options, findings);
+  Node pod_template = service.pod_template;
+  Node& spec = pod_template["spec"];
+  const Node* found = find_named(spec.find("containers"), "name", "main");
+  if (found == nullptr) {
+    plan.refuse("no container 'main', which runs the engine", "add it");
+    return {};
+  }
+  const Node main = *found;
+  check_version(plan);
+  check_pod_spec(spec, plan);
+  add_clients(spec, plan);
+  set_containers(spec, main, plan);
+  set_init_containers(spec, main, plan);
+  add_volumes(spec, plan);
+  add_toleration(spec);
+  if (options.supervise && spec.find("terminationGracePeriodSeconds") == nullptr) {
+    // fo-shadow lets requests in flight finish, which takes it up to 30 s by default.
+    spec.set("terminationGracePeriodSeconds", Node::integer(kDrainSeconds));
+  }
+
+  std::vector<Node> manifests;
+  if (options.gpu_sharing == GpuSharing::kDra) {
+    add_claim(spec, plan);
+    manifests.push_back(make_claim_template(plan));
+  }
+  manifests.push_back(make_workload(std::move(pod_template), plan));
+  return manifests;
+}
+
+}  // namespace fo::pod

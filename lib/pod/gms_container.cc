@@ -1,0 +1,106 @@
+#include "pod/gms_container.h"
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "pod/engine_container.h"
+
+namespace fo::pod {
+namespace {
+
+// Of the main container, as far as who runs what is concerned.
+Node start_container(std::string_view name, const Node& main) {
+  Node container = Node::map({{"name", Node::string(std::string(name))}});
+  for (const char* const key : {"image", "imagePullPolicy"}) {
+    if (const Node* value = main.find(key)) container.set(key, *value);
+  }
+  return container;
+}
+
+void finish_container(Node& container, const Node& main) {
+  if (const Node* value = main.find("securityContext")) container.set("securityContext", *value);
+}
+
+Node exec_probe(Node command, int period, int failures) {
+  return Node::map({{"exec", Node::map({{"command", std::move(command)}})},
+                    {"periodSeconds", Node::integer(period)},
+                    // A second for what is asked, the rest for a node under load to start it.
+                    {"timeoutSeconds", Node::integer(5)},
+                    {"failureThreshold", Node::integer(failures)}});
+}
+
+void mount_tools(Node& container, const PodPlan& plan) {
+  if (!plan.has_tools()) return;
+  mount_volume(container, plan, "", kToolsVolume, kToolsFolder, true);
+}
+
+// "test -S /shared/gms_0.sock", for each device.
+Node upstream_check(const PodPlan& plan) {
+  if (plan.service.gpus == 1) {
+    return Node::strings({"test", "-S", plan.names.folder + "/gms_0.sock"});
+  }
+  std::string script;
+  for (std::int64_t device = 0; device < plan.service.gpus; ++device) {
+    script += (device > 0 ? " && test -S " : "test -S ") + plan.names.folder + "/gms_" +
+              std::to_string(device) + ".sock";
+  }
+  return Node::strings({"sh", "-c", script});
+}
+
+}  // namespace
+
+Node make_gms_container(const Node& main, const PodPlan& plan) {
+  const std::string& folder = plan.names.folder;
+  const bool is_ours = plan.options.gms == GmsProgram::kOurs;
+  Node container = start_container(plan.names.gms_container, main);
+  container.set("restartPolicy", Node::string("Always"));
+  if (is_ours) {
+    // It serves all devices that it sees, which are those of the claim.
+    container.set("command", Node::strings({plan.program("gms-serve")}));
+    container.set("args", Node::strings({"--socket-dir", folder}));
+  } else if (plan.is_dynamo()) {
+    container.set("command", Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
+  } else {
+    container.set("command", Node::strings({"python3", "-m", "gpu_memory_service"}));
+    container.set("args", Node::strings({"--socket-dir", folder, "--devices", plan.device_list()}));
+  }
+  add_gms_access(container, plan, "");
+  if (is_ours) mount_tools(container, plan);
+  if (!plan.is_dynamo()) {
+    // Dynamo's GMS has other names for its sockets than gms-probe(1) looks for.
+    Node check = is_ours ? Node::strings({plan.program("gms-probe"), "sockets", "--socket-dir",
+                                          folder, "--devices", plan.device_list()})
+                         : upstream_check(plan);
+    container.set("startupProbe", exec_probe(std::move(check), 2, 150));
+  }
+  finish_container(container, main);
+  return container;
+}
+
+Node make_lockd_container(const Node& main, const PodPlan& plan) {
+  Node container = start_container(kLockdContainer, main);
+  container.set("restartPolicy", Node::string("Always"));
+  container.set("command", Node::strings({plan.program("gms-lockd")}));
+  container.set("args", Node::strings({"--socket", plan.lockd_socket()}));
+  mount_volume(container, plan, "", plan.names.volume, plan.names.folder, false);
+  mount_tools(container, plan);
+  container.set(
+      "startupProbe",
+      exec_probe(Node::strings({plan.program("gms-probe"), "lock", "--lock", plan.lock_uri()}), 1,
+                 60));
+  finish_container(container, main);
+  return container;
+}
+
+Node make_tools_container(const Node& main, const PodPlan& plan) {
+  Node container =
+      Node::map({{"name", Node::string(std::string(kToolsContainer))},
+                 {"image", Node::string(plan.options.tools_image)},
+                 {"command", Node::strings({"fo-podgen", "install", std::string(kToolsFolder)})}});
+  mount_volume(container, plan, "", kToolsVolume, kToolsFolder, false);
+  finish_container(container, main);
+  return container;
+}
+
+}  // namespace fo::pod

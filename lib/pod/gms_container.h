@@ -1,0 +1,16 @@
+// The containers of a failover pod that serve its engines: the GMS, the lock server, and the one
+// that brings our programs.
+#pragma once
+
+#include "pod/node.h"
+#include "pod/pod_plan.h"
+
+namespace fo::pod {
+
+/// They run as the main container's user: servers and engines only talk to their own.
+Node make_gms_container(const Node& main, const PodPlan& plan);
+Node make_lockd_container(const Node& main, const PodPlan& plan);
+/// A plain init container: it ends once our programs are in the volume.
+Node make_tools_container(const Node& main, const PodPlan& plan);
+
+}  // namespace fo::pod

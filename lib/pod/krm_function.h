@@ -1,0 +1,23 @@
+// The filter as a KRM function: a ResourceList on stdin, a ResourceList on stdout, as kustomize and
+// kpt run them.
+#pragma once
+
+#include "pod/generate.h"
+#include "pod/node.h"
+
+namespace fo::pod {
+
+bool is_resource_list(const Node& document);
+
+struct FunctionAnswer {
+  /// The list with its items filtered, and `results` that say what was found. With an error among
+  /// them the items are those of the input.
+  Node list;
+  bool failed = false;
+};
+
+/// `options` are what the function's config (members of its `data` or `spec`, by the names of
+/// generate_options.h) does not say.
+FunctionAnswer run_function(const Node& list, const GenerateOptions& options);
+
+}  // namespace fo::pod

@@ -1,0 +1,196 @@
+#include "pod/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "pod/scalar.h"
+
+namespace fo::pod {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& one : result) one = static_cast<char>(std::tolower(static_cast<unsigned char>(one)));
+  return result;
+}
+
+std::string text_at(const Node& manifest, std::initializer_list<std::string_view> path) {
+  const Node* found = manifest.find_path(path);
+  return found == nullptr ? std::string() : found->text();
+}
+
+std::string kind_of(const Node& manifest) { return text_at(manifest, {"kind"}); }
+std::string name_of(const Node& manifest) { return text_at(manifest, {"metadata", "name"}); }
+std::string name_space_of(const Node& manifest) {
+  return text_at(manifest, {"metadata", "namespace"});
+}
+
+// By which its items are told apart, where there is such a member.
+std::optional<std::string_view> key_of(const Node& list) {
+  constexpr std::array<std::string_view, 5> kKeys = {"name", "mountPath", "key", "containerPort",
+                                                     "ip"};
+  for (const std::string_view key : kKeys) {
+    std::set<std::string> seen;
+    const bool tells_apart =
+        std::all_of(list.items().begin(), list.items().end(), [&](const Node& item) {
+          const Node* value = item.find(key);
+          return value != nullptr && value->is_scalar() && seen.insert(value->text()).second;
+        });
+    if (tells_apart) return key;
+  }
+  return std::nullopt;
+}
+
+// One level's members or items under names that tell them apart.
+std::map<std::string, const Node*> parts(const Node& node, std::optional<std::string_view> key) {
+  std::map<std::string, const Node*> result;
+  for (const Node::Member& member : node.members()) {
+    if (!member.value.is_null()) result["." + member.key] = &member.value;
+  }
+  for (std::size_t i = 0; i < node.items().size(); ++i) {
+    const Node& item = node.items()[i];
+    result["[" + (key ? item.find(*key)->text() : std::to_string(i)) + "]"] = &item;
+  }
+  return result;
+}
+
+class Comparison {
+ public:
+  Comparison(std::string object, std::vector<std::string>& lines)
+      : object_(std::move(object)), lines_(lines) {}
+
+  void compare(const Node& before, const Node& after, const std::string& path) {
+    if (before.same_as(after)) return;
+    if (before.kind() != after.kind() || before.is_scalar()) {
+      if (before.is_scalar() && after.is_scalar()) {
+        say('~', path, to_json_scalar(before) + " -> " + to_json_scalar(after));
+      } else {
+        say_all('-', before, path);
+        say_all('+', after, path);
+      }
+      return;
+    }
+    auto key = key_of(before);
+    if (key_of(after) != key) key.reset();
+    const auto old_parts = parts(before, key);
+    const auto new_parts = parts(after, key);
+    for (const auto& [name, part] : old_parts) {
+      const auto found = new_parts.find(name);
+      if (found == new_parts.end()) {
+        say_all('-', *part, path + name);
+      } else {
+        compare(*part, *found->second, path + name);
+      }
+    }
+    for (const auto& [name, part] : new_parts) {
+      if (!old_parts.contains(name)) say_all('+', *part, path + name);
+    }
+    compare_order(before, after, key, path);
+  }
+
+ private:
+  // Of what has names, containers above all, the order means something too.
+  void compare_order(const Node& before, const Node& after, std::optional<std::string_view> key,
+                     const std::string& path) {
+    if (!key) return;
+    const auto common = [&](const Node& list, const Node& other) {
+      const auto others = parts(other, key);
+      std::string order;
+      for (const Node& item : list.items()) {
+        const std::string& name = item.find(*key)->text();
+        if (others.contains("[" + name + "]")) order += (order.empty() ? "" : ", ") + name;
+      }
+      return order;
+    };
+    const std::string old_order = common(before, after);
+    const std::string new_order = common(after, before);
+    if (old_order != new_order) say('~', path, "order " + old_order + " -> " + new_order);
+  }
+
+  void say_all(char sign, const Node& node, const std::string& path) {
+    if (node.is_scalar()) return say(sign, path, to_json_scalar(node));
+    if (node.items().empty() && node.members().empty()) {
+      return say(sign, path, node.is_map() ? "{}" : "[]");
+    }
+    for (const auto& [name, part] : parts(node, key_of(node))) say_all(sign, *part, path + name);
+  }
+
+  void say(char sign, std::string_view path, const std::string& what) {
+    if (path.starts_with('.')) path.remove_prefix(1);
+    lines_.push_back(std::string{sign} + " " + object_ + " " + std::string(path) + ": " + what);
+  }
+
+  std::string object_;
+  std::vector<std::string>& lines_;
+};
+
+// Several that have one name, or none, stay apart.
+std::map<std::string, const Node*> by_name(const std::vector<Node>& manifests) {
+  std::map<std::string, const Node*> result;
+  for (const Node& manifest : manifests) {
+    const std::string group =
+        text_at(manifest, {"apiVersion"}).substr(0, text_at(manifest, {"apiVersion"}).find('/'));
+    std::string name = manifest_name(manifest);
+    if (const std::string space = name_space_of(manifest); !space.empty()) name += " in " + space;
+    // A resource's API version may change, its group is part of what it is.
+    std::string unique = name + (group.find('.') == std::string::npos ? "" : " of " + group);
+    for (int i = 2; result.contains(unique); ++i) unique = name + " (" + std::to_string(i) + ")";
+    result.emplace(unique, &manifest);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string manifest_name(const Node& manifest) {
+  const std::string kind = kind_of(manifest);
+  return kind.empty() ? kind : kind + "/" + name_of(manifest);
+}
+
+std::string kubectl_name(const Node& manifest) {
+  const std::string version = text_at(manifest, {"apiVersion"});
+  const std::size_t slash = version.find('/');
+  const std::string group = slash == std::string::npos ? "" : "." + version.substr(0, slash);
+  return lower(kind_of(manifest)) + group + "/" + name_of(manifest);
+}
+
+std::string manifest_file_name(const Node& manifest, std::string_view extension) {
+  std::string name = lower(kind_of(manifest) + "-" + name_of(manifest));
+  if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
+  for (char& one : name) {
+    if (std::isalnum(static_cast<unsigned char>(one)) == 0 && one != '.') one = '-';
+  }
+  if (name.starts_with('.')) name[0] = '-';
+  return name.substr(0, 200) + std::string(extension);
+}
+
+bool matches(const Node& manifest, std::string_view selector) {
+  const std::string wanted = lower(selector);
+  if (wanted.empty()) return false;
+  return wanted == lower(kind_of(manifest)) || wanted == lower(manifest_name(manifest));
+}
+
+std::vector<std::string> differences(const std::vector<Node>& before,
+                                     const std::vector<Node>& after) {
+  std::vector<std::string> lines;
+  const auto old_ones = by_name(before);
+  const auto new_ones = by_name(after);
+  for (const auto& [name, manifest] : old_ones) {
+    const auto found = new_ones.find(name);
+    if (found == new_ones.end()) {
+      lines.push_back("- " + name);
+    } else {
+      Comparison(name, lines).compare(*manifest, *found->second, "");
+    }
+  }
+  for (const auto& [name, manifest] : new_ones) {
+    if (!old_ones.contains(name)) lines.push_back("+ " + name);
+  }
+  return lines;
+}
+
+}  // namespace fo::pod

@@ -1,0 +1,30 @@
+// A Kubernetes object as a whole: what it is called, and how it differs from another.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pod/node.h"
+
+namespace fo::pod {
+
+/// "Deployment/vllm-agg-worker", as --only takes it; "" for what names no kind.
+std::string manifest_name(const Node& manifest);
+
+/// As kubectl prints it: "deployment.apps/vllm-agg-worker", "pod/one".
+std::string kubectl_name(const Node& manifest);
+
+/// A file's name for it: "deployment-vllm-agg-worker.yaml", the namespace in front where there is
+/// one; made of letters, digits, '.' and '-'.
+std::string manifest_file_name(const Node& manifest, std::string_view extension);
+
+/// Whether KIND or KIND/NAME, in any case, means this manifest.
+bool matches(const Node& manifest, std::string_view selector);
+
+/// How two sets of manifests differ: "- Pod/a", "+ Pod/b", "~ Deployment/c spec.replicas: 1 -> 2".
+/// Objects belong together by kind, namespace and name, items of a list by their name (mountPath,
+/// key …) where all have one, else by their place. None: they mean the same.
+std::vector<std::string> differences(const std::vector<Node>& before,
+                                     const std::vector<Node>& after);
+
+}  // namespace fo::pod

@@ -1,0 +1,104 @@
+#include "pod/pod_check.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fo::pod {
+namespace {
+
+// Refuses entries of a list of the spec whose `name` is taken.
+void check_names(const Node& spec, const char* list, const std::set<std::string>& taken,
+                 const PodPlan& plan) {
+  const Node* items = spec.find(list);
+  if (items == nullptr) return;
+  for (std::size_t i = 0; i < items->items().size(); ++i) {
+    const Node* name = items->items()[i].find("name");
+    if (name == nullptr || !taken.contains(name->text())) continue;
+    plan.refuse(name->position(), plan.spec_path(item_path(list, i) + ".name"),
+                base::quoted(name->text()) + ": the failover pod has one of this name",
+                "choose another name");
+  }
+}
+
+bool is_true(const Node& spec, const char* field) {
+  const Node* value = spec.find(field);
+  return value != nullptr && value->text() == "true";
+}
+
+void check_settings(const Node& spec, const PodPlan& plan) {
+  if (is_true(spec, "hostNetwork")) {
+    plan.warn(spec.find("hostNetwork")->position(), plan.spec_path("hostNetwork"),
+              "the engines' ports are the node's: it has room for one such pod",
+              "leave it out where the engines do without");
+  }
+  for (const char* const field : {"hostPID", "shareProcessNamespace"}) {
+    if (!is_true(spec, field)) continue;
+    // Else the kernel kills the rest of a container with its first process.
+    plan.warn(
+        spec.find(field)->position(), plan.spec_path(field),
+        "what an engine's death leaves behind is killed later, and the other one waits for it",
+        "leave it out");
+  }
+}
+
+}  // namespace
+
+void check_pod_spec(const Node& spec, const PodPlan& plan) {
+  std::set<std::string> volumes{plan.names.volume};
+  if (plan.has_tools()) volumes.emplace(kToolsVolume);
+  check_names(spec, "volumes", volumes, plan);
+  if (plan.options.gpu_sharing == GpuSharing::kDra) {
+    check_names(spec, "resourceClaims", {plan.names.claim}, plan);
+  }
+  check_settings(spec, plan);
+}
+
+void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, const PodPlan& plan) {
+  std::vector<PortUse> uses = engine_ports;
+  // What the engines have between them comes first, then what others have against it.
+  for (const char* const list : {"containers", "initContainers"}) {
+    const Node* containers = spec.find(list);
+    if (containers == nullptr) continue;
+    for (std::size_t i = 0; i < containers->items().size(); ++i) {
+      const Node& container = containers->items()[i];
+      const Node* name = container.find("name");
+      const Node* ports = container.find("ports");
+      if (ports == nullptr || name == nullptr || name->text() == "main") continue;
+      for (std::size_t k = 0; k < ports->items().size(); ++k) {
+        const Node& port = ports->items()[k];
+        const Node* number = port.find("containerPort");
+        const Node* protocol = port.find("protocol");
+        const std::string path = plan.spec_path(item_path(list, i) + "." + item_path("ports", k));
+        if (protocol != nullptr && protocol->text() != "TCP") continue;
+        if (number != nullptr) {
+          uses.push_back(
+              {port_of(number->text()), name->text(), "ports", false, path, number->position()});
+        }
+      }
+    }
+  }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      const PortUse& a = uses[k];
+      const PortUse& b = uses[i];
+      const bool is_engine = k < engine_ports.size();
+      if (a.port != b.port || a.port == 0 || !is_engine) continue;
+      // What one engine says twice is its own affair, as it was before.
+      if (a.owner == b.owner && a.is_ours == b.is_ours) continue;
+      const bool blame_first = b.is_ours && !a.is_ours;
+      const PortUse& blamed = blame_first ? a : b;
+      const PortUse& other = blame_first ? b : a;
+      plan.refuse(blamed.position, blamed.path,
+                  std::to_string(blamed.port) + " for " + blamed.owner + " (" + blamed.what +
+                      "): " + other.owner + " has this port (" + other.what + ")",
+                  "choose another port");
+      break;
+    }
+  }
+}
+
+}  // namespace fo::pod

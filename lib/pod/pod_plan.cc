@@ -1,0 +1,100 @@
+#include "pod/pod_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "base/units.h"
+
+namespace fo::pod {
+namespace {
+
+std::string joined(std::string path, std::string_view field) {
+  if (!field.empty()) path += '.';
+  return path += field;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+LayoutNames layout_names(PodLayout layout) {
+  if (layout == PodLayout::kDynamo) {
+    return {"gms-server", "gms-intrapod-control", "/gms-intrapod-control", "intrapod-shared-gpu"};
+  }
+  return {"gms-weights", "failover-shared", "/shared", "shared-gpu"};
+}
+
+std::string PodPlan::workload_name() const { return dgd.name + "-" + lower(service.name); }
+
+std::string PodPlan::program(std::string_view name) const {
+  std::string path;
+  if (has_tools()) path = std::string(kToolsFolder) + "/bin/";
+  return path += name;
+}
+
+std::string PodPlan::lock_uri() const {
+  return options.lock == LockKind::kLockd ? "unix:" + lockd_socket()
+                                          : names.folder + "/failover.lock";
+}
+
+std::string PodPlan::device_list() const {
+  std::string list;
+  for (std::int64_t i = 0; i < service.gpus; ++i) list += (i > 0 ? "," : "") + std::to_string(i);
+  return list;
+}
+
+std::string PodPlan::main_path(std::string_view field) const {
+  return joined(
+      service.path + (dgd.version == DgdVersion::kV1Alpha1 ? ".extraPodSpec.mainContainer"
+                                                           : ".podTemplate.spec.containers[main]"),
+      field);
+}
+
+std::string PodPlan::spec_path(std::string_view field) const {
+  return joined(
+      service.path + (dgd.version == DgdVersion::kV1Alpha1 ? ".extraPodSpec" : ".podTemplate.spec"),
+      field);
+}
+
+void PodPlan::refuse(Position position, std::string path, std::string reason,
+                     std::string remedy) const {
+  findings.push_back(
+      {Severity::kError, position, std::move(path), std::move(reason), std::move(remedy)});
+}
+
+void PodPlan::warn(Position position, std::string path, std::string reason,
+                   std::string remedy) const {
+  findings.push_back(
+      {Severity::kWarning, position, std::move(path), std::move(reason), std::move(remedy)});
+}
+
+void PodPlan::refuse(std::string reason, std::string remedy) const {
+  refuse(service.position, service.path, std::move(reason), std::move(remedy));
+}
+
+std::string engine_name(int engine) { return "engine-" + std::to_string(engine); }
+
+Node env_entry(std::string_view name, const std::string& value) {
+  return Node::map({{"name", Node::string(std::string(name))}, {"value", Node::string(value)}});
+}
+
+const Node* find_named(const Node* list, std::string_view key, std::string_view name) {
+  if (list == nullptr) return nullptr;
+  const auto found = std::find_if(list->items().begin(), list->items().end(), [&](const Node& one) {
+    const Node* value = one.find(key);
+    return value != nullptr && value->text() == name;
+  });
+  return found == list->items().end() ? nullptr : &*found;
+}
+
+int port_of(std::string_view text) {
+  const std::optional<std::uint64_t> number = base::parse_uint(text);
+  return number && *number >= 1 && *number <= 65535 ? static_cast<int>(*number) : 0;
+}
+
+}  // namespace fo::pod

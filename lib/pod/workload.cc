@@ -1,0 +1,136 @@
+#include "pod/workload.h"
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/pod_rules.h"
+
+namespace fo::pod {
+namespace {
+
+constexpr std::string_view kGraphLabel = "nvidia.com/dynamo-graph-deployment-name";
+constexpr std::string_view kComponentLabel = "nvidia.com/dynamo-component";
+constexpr std::string_view kDiscoveryMode = "nvidia.com/dynamo-kube-discovery-mode";
+
+// GMS and engine, as their startup probes allow.
+constexpr int kProgressSeconds = 150 * 2 + 720 * 10;
+
+Node start_object(const char* version, const char* kind, std::string name, const PodPlan& plan) {
+  Node metadata = Node::map({{"name", Node::string(std::move(name))}});
+  if (!plan.dgd.name_space.empty()) {
+    metadata.set("namespace", Node::string(plan.dgd.name_space));
+  }
+  return Node::map({{"apiVersion", Node::string(version)},
+                    {"kind", Node::string(kind)},
+                    {"metadata", std::move(metadata)}});
+}
+
+// By which the pods are known for good, whatever else their labels say.
+Node make_selector(const PodPlan& plan) {
+  return Node::map({{std::string(kGraphLabel), Node::string(plan.dgd.name)},
+                    {std::string(kComponentLabel), Node::string(plan.service.name)}});
+}
+
+Node make_labels(const Node* own, const PodPlan& plan) {
+  Node labels = own == nullptr ? Node::map() : *own;
+  if (!plan.is_dynamo()) {
+    // The engines are found through etcd: Kubernetes knows a pod, not which engine in it serves.
+    for (const char* const key : {"dynamo-discovery-backend", "dynamo-discovery-enabled"}) {
+      labels.remove(key);
+      labels.remove("nvidia.com/" + std::string(key));
+    }
+  }
+  const Node selector = make_selector(plan);
+  for (const Node::Member& member : selector.members()) labels.set(member.key, member.value);
+  const auto add = [&labels](std::string_view key, const std::string& value) {
+    if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
+  };
+  add("app.kubernetes.io/name", plan.workload_name());
+  add("nvidia.com/dynamo-component-type", plan.service.component_type);
+  return labels;
+}
+
+void check_workload(const PodPlan& plan) {
+  if (!is_dns_label(plan.workload_name())) {
+    plan.refuse(base::quoted(plan.workload_name()) +
+                    ": no name for Kubernetes, which wants at most 63 of a-z, 0-9 and '-'",
+                "rename the deployment or the service");
+  }
+  if (plan.options.kind == WorkloadKind::kPod && plan.service.replicas != 1) {
+    plan.refuse(std::to_string(plan.service.replicas) + " replicas: a Pod is one",
+                "say --kind deployment, or 1 replica");
+  }
+}
+
+}  // namespace
+
+Node make_claim_template(const PodPlan& plan) {
+  const KubeVersion& version = plan.options.kube_version;
+  if (version.major < 1 || (version.major == 1 && version.minor < 32)) {
+    plan.refuse("Kubernetes " + std::to_string(version.major) + "." +
+                    std::to_string(version.minor) + ": claims for devices need 1.32",
+                "say --gpu-sharing device-plugin, or a later --kube-version");
+  }
+  const bool is_old = version.major == 1 && version.minor <= 32;
+  const char* api = "resource.k8s.io/v1";
+  if (is_old) {
+    api = "resource.k8s.io/v1beta1";
+  } else if (version.major == 1 && version.minor == 33) {
+    api = "resource.k8s.io/v1beta2";
+  }
+  Node exactly = Node::map({{"deviceClassName", Node::string(plan.service.device_class)},
+                            {"allocationMode", Node::string("ExactCount")},
+                            {"count", Node::integer(plan.service.gpus)}});
+  Node request = Node::map({{"name", Node::string("gpus")}});
+  if (is_old) {
+    // Until v1beta2, a request had no alternatives, and these were its own fields.
+    for (Node::Member& member : exactly.members()) {
+      request.set(member.key, std::move(member.value));
+    }
+  } else {
+    request.set("exactly", std::move(exactly));
+  }
+  Node claim = start_object(api, "ResourceClaimTemplate", plan.claim_template_name(), plan);
+  Node devices = Node::map({{"requests", Node::list({std::move(request)})}});
+  claim.set("spec", Node::map({{"spec", Node::map({{"devices", std::move(devices)}})}}));
+  return claim;
+}
+
+Node make_workload(Node pod_template, const PodPlan& plan) {
+  check_workload(plan);
+  Node metadata =
+      pod_template.find("metadata") == nullptr ? Node::map() : *pod_template.find("metadata");
+  const Node labels = make_labels(metadata.find("labels"), plan);
+  metadata.set("labels", labels);
+  if (plan.is_dynamo()) {
+    metadata["annotations"].set(kDiscoveryMode, Node::string("container"));
+  }
+  Node spec = std::move(pod_template["spec"]);
+
+  if (plan.options.kind == WorkloadKind::kPod) {
+    Node pod = start_object("v1", "Pod", plan.workload_name(), plan);
+    for (Node::Member& member : metadata.members()) {
+      if (member.key == "name" || member.key == "namespace") continue;
+      pod["metadata"].set(member.key, std::move(member.value));
+    }
+    pod.set("spec", std::move(spec));
+    return pod;
+  }
+
+  Node deployment = start_object("apps/v1", "Deployment", plan.workload_name(), plan);
+  deployment["metadata"].set("labels", labels);
+  Node content = Node::map({{"metadata", std::move(metadata)}, {"spec", std::move(spec)}});
+  // The GPUs of a pod are free for its successor only when it is gone: one after the other.
+  Node rolling = Node::map({{"maxSurge", Node::integer(0)}, {"maxUnavailable", Node::integer(1)}});
+  deployment.set("spec",
+                 Node::map({{"replicas", Node::integer(plan.service.replicas)},
+                            {"selector", Node::map({{"matchLabels", make_selector(plan)}})},
+                            {"strategy", Node::map({{"type", Node::string("RollingUpdate")},
+                                                    {"rollingUpdate", std::move(rolling)}})},
+                            {"progressDeadlineSeconds", Node::integer(kProgressSeconds)},
+                            {"template", std::move(content)}}));
+  return deployment;
+}
+
+}  // namespace fo::pod

@@ -1,0 +1,16 @@
+// The objects around a failover pod: the template of its claim, and the Pod or Deployment.
+#pragma once
+
+#include "pod/node.h"
+#include "pod/pod_plan.h"
+
+namespace fo::pod {
+
+/// The ResourceClaimTemplate, in the API's version of the cluster. One that is too old is added to
+/// the findings.
+Node make_claim_template(const PodPlan& plan);
+
+/// The pod template (metadata, spec) as what is applied.
+Node make_workload(Node pod_template, const PodPlan& plan);
+
+}  // namespace fo::pod

@@ -1,0 +1,114 @@
+#include "pod/yaml_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "pod/utf8.h"
+
+namespace fo::pod {
+namespace {
+
+// libfyaml keeps every token of a line, or of brackets that are open, until it knows that none of
+// them begins a key: up to 450 bytes for each of these marks, and for quotes with nothing between.
+constexpr std::size_t kMostMarks = 1'000'000;
+constexpr std::string_view kMarks = "[{,:?-&*!";
+// In brackets, libfyaml goes over the blank lines in front again for each of them.
+constexpr std::size_t kMostBlanks = 16'384;
+
+constexpr char32_t kByteOrderMark = 0xfeff;
+
+bool is_break(std::string_view text) {
+  return text.front() == '\n' || (text.front() == '\r' && !text.starts_with("\r\n"));
+}
+
+bool is_text(char32_t code) {
+  constexpr char32_t kNextLine = 0x85;
+  constexpr char32_t kLineSeparator = 0x2028;
+  constexpr char32_t kParagraphSeparator = 0x2029;
+  return is_printable(code) || code == '\t' || code == '\n' || code == '\r' || code == kNextLine ||
+         code == kLineSeparator || code == kParagraphSeparator || code == kByteOrderMark;
+}
+
+std::string_view line_of(std::string_view text, int line) {
+  while (line > 1 && !text.empty()) {
+    if (is_break(text)) --line;
+    text.remove_prefix(1);
+  }
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+bool looks_like_a_template(std::string_view line) {
+  return line.find("{{") != std::string_view::npos || line.find("${") != std::string_view::npos;
+}
+
+// "%YAML 1.2" and nothing longer.
+bool is_version_directive(std::string_view line) {
+  constexpr std::size_t kLongest = 64;
+  return line.size() <= kLongest && line.starts_with("%YAML ");
+}
+
+}  // namespace
+
+void refuse_yaml(std::string_view text, const std::string& file, Position position,
+                 const std::string& reason) {
+  std::string what = fmt::format("{}:{}:{}: {}", file, position.line, position.column, reason);
+  if (looks_like_a_template(line_of(text, position.line))) {
+    what += "; a template: run it through helm template or envsubst first";
+  }
+  throw base::Error(base::ExitStatus::kBadData, what);
+}
+
+void check_yaml(std::string_view text, const std::string& file) {
+  std::string_view left = text;
+  Position position{.line = 1, .column = 1};
+  std::size_t marks = 0;
+  std::size_t open = 0;
+  std::size_t blanks = 0;
+  // That was no blank.
+  char last = '\n';
+  const auto refuse = [&](const std::string& reason) { refuse_yaml(text, file, position, reason); };
+  while (!left.empty()) {
+    const Character character = first_character(left);
+    const char c = left.front();
+    if (character.size == 0) refuse("not UTF-8");
+    if (!is_text(character.code)) {
+      refuse(fmt::format("a control character (U+{:04X})",
+                         static_cast<std::uint32_t>(character.code)));
+    }
+    if (position.column == 1) {
+      if (c == '%' && !is_version_directive(left.substr(0, left.find_first_of("\r\n")))) {
+        refuse("a directive: only %YAML is taken");
+      }
+      if (character.code == kByteOrderMark) {
+        refuse("a byte order mark, which is for the beginning of a file only");
+      }
+      if (left.starts_with("---")) {
+        open = 0;
+        marks = 0;
+      }
+    }
+    if (c == '[' || c == '{') ++open;
+    if ((c == ']' || c == '}') && open > 0) --open;
+    const bool is_quote = c == '"' || c == '\'';
+    const bool is_mark =
+        kMarks.find(c) != std::string_view::npos || (is_quote && (last == '"' || last == '\''));
+    if (is_mark && ++marks > kMostMarks) {
+      refuse(fmt::format("more than {} values on a line or in brackets", kMostMarks));
+    }
+    const bool is_blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    blanks = is_blank ? blanks + 1 : 0;
+    if (!is_blank) last = c;
+    if (blanks > kMostBlanks) refuse(fmt::format("more than {} blanks", kMostBlanks));
+    if (is_break(left)) {
+      ++position.line;
+      position.column = 0;
+      if (open == 0) marks = 0;
+    }
+    ++position.column;
+    left.remove_prefix(character.size);
+  }
+}
+
+}  // namespace fo::pod

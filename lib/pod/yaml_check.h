@@ -1,0 +1,20 @@
+// What is refused of a YAML text before libfyaml sees it: what is no text, and the few shapes on
+// which libfyaml 0.7 takes quadratic time or hundreds of bytes for each of the input's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "pod/node.h"
+
+namespace fo::pod {
+
+/// Throws Error(kBadData) "FILE:LINE:COLUMN: reason", saying so where the line looks like a
+/// template's.
+[[noreturn]] void refuse_yaml(std::string_view text, const std::string& file, Position position,
+                              const std::string& reason);
+
+/// Throws the same for what is not UTF-8, control characters, and the shapes.
+void check_yaml(std::string_view text, const std::string& file);
+
+}  // namespace fo::pod

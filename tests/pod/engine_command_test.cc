@@ -1,0 +1,135 @@
+#include "pod/engine_command.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "pod/json_node.h"
+
+namespace fo::pod {
+namespace {
+
+using test::node;
+using test::words;
+
+using State = OptionValue::State;
+
+std::string changed(const std::string& container, const std::string& option,
+                    const std::string& value) {
+  Node made = node(container);
+  EngineCommand command(made);
+  if (const auto reason = command.set(option, value)) return "refused: " + *reason;
+  command.write_to(made);
+  return words(made.find("command")) + " + " + words(made.find("args"));
+}
+
+TEST(EngineCommand, KnowsItsProgram) {
+  const auto program = [](const std::string& container) {
+    return EngineCommand(node(container)).program();
+  };
+  EXPECT_EQ(program(R"({"command":["python3","-m","dynamo.vllm"],"args":["--model","m"]})"),
+            EngineProgram::kDynamoVllm);
+  EXPECT_EQ(program(R"({"command":["python3"],"args":["-m","dynamo.sglang"]})"),
+            EngineProgram::kDynamo);
+  EXPECT_EQ(program(R"({"command":["/opt/bin/vllm","serve","m"]})"), EngineProgram::kVllm);
+  EXPECT_EQ(program(R"({"command":["python","-m","vllm.entrypoints.openai.api_server"]})"),
+            EngineProgram::kVllm);
+  EXPECT_EQ(program(R"({"command":["python","-m","sglang.launch_server"]})"),
+            EngineProgram::kSglang);
+  EXPECT_EQ(program(R"({"command":["fo-refengine","serve","--model","m"]})"),
+            EngineProgram::kRefEngine);
+  EXPECT_EQ(program(R"({"command":["sh","-c"],"args":["cd /x && exec vllm serve m"]})"),
+            EngineProgram::kVllm);
+  EXPECT_EQ(program(R"({"command":["/start.sh"],"args":["vllm"]})"), EngineProgram::kUnknown);
+  EXPECT_EQ(program(R"({"command":["sh","-c","vllm serve m | tee log"]})"),
+            EngineProgram::kUnknown);
+  EXPECT_EQ(program("{}"), EngineProgram::kUnknown);
+}
+
+TEST(EngineCommand, FindsOptions) {
+  const EngineCommand command(node(
+      R"j({"command":["a","--x","1"],"args":["--y=2","--x","3","--kv_port","4","--z","$(Z)","--e"]})j"));
+  EXPECT_EQ(command.find("--x").text, "3");
+  EXPECT_EQ(command.find("--y").text, "2");
+  EXPECT_EQ(command.find("--kv-port").text, "4");
+  EXPECT_EQ(command.find("--none").state, State::kAbsent);
+  EXPECT_EQ(command.find("--z").reason, "a variable is in its value");
+  EXPECT_EQ(command.find("--e").reason, "it has no value");
+}
+
+TEST(EngineCommand, ChangesOptionsWhereTheyStand) {
+  const std::string both = R"({"command":["a","--x","1","b"],"args":["--y=2"]})";
+  EXPECT_EQ(changed(both, "--x", "9"), "a|--x|9|b + --y=2");
+  EXPECT_EQ(changed(both, "--y", "9"), "a|--x|1|b + --y=9");
+  EXPECT_EQ(changed(both, "--z", "9"), "a|--x|1|b + --y=2|--z|9");
+  EXPECT_EQ(changed(R"({"command":["a"]})", "--z", "9"), "a + --z|9");
+  EXPECT_EQ(changed(R"({"args":["--x","1"]})", "--x", "2"), "none + --x|2");
+  EXPECT_EQ(changed("{}", "--z", "9"), "refused: the image's own arguments are not known");
+  EXPECT_EQ(changed(R"j({"command":["a","--x","$(X)"]})j", "--x", "9"),
+            "refused: a variable is in its value");
+}
+
+TEST(EngineCommand, ChangesScriptsWithinTheirText) {
+  struct Case {
+    std::string container;
+    std::string result;
+  };
+  const Case cases[] = {
+      {R"({"command":["sh","-c","exec a --x 1 b"]})", "sh|-c|exec a --x 9 b + none"},
+      {R"({"command":["sh","-c"],"args":["a --x=1"]})", "sh|-c + a --x=9"},
+      {R"({"command":["sh","-c"],"args":["a b"]})", "sh|-c + a b --x 9"},
+      {R"({"command":["/bin/bash","-lc"],"args":["a b # end\n"]})",
+       "/bin/bash|-lc + a b --x 9 # end\n"},
+      {R"({"command":["bash","-euo","pipefail","-c","a \\\n  --b c\n"]})",
+       "bash|-euo|pipefail|-c|a \\\n  --b c --x 9\n + none"},
+      {R"({"command":["bash","--login","-c","a b >log 2>&1"]})",
+       "bash|--login|-c|a b --x 9 >log 2>&1 + none"},
+      {R"({"command":["sh","-c","a --x '1'","zero","one"]})", "sh|-c|a --x 9|zero|one + none"},
+      {R"({"command":["sh","-c","--","a"]})", "sh|-c|--|a --x 9 + none"},
+      {R"({"command":["sh","-xc","set -e\nA=1 a $A\n"]})",
+       "sh|-xc|set -e\nA=1 a $A --x 9\n + none"},
+      // No script: arguments of a file that is one.
+      {R"({"command":["sh","run.sh"],"args":["b"]})", "sh|run.sh + b|--x|9"},
+      {R"({"command":["bash","-l","run.sh"]})", "bash|-l|run.sh + --x|9"},
+      {R"({"command":["sh","-c","a --x $X"]})", "refused: a variable is in its value"},
+      {R"({"command":["sh","-c","a | b"]})", "refused: the script has a pipe"},
+      {R"({"command":["sh","-c","a \"$@\"","--","--x","1"]})",
+       "refused: the script has arguments from behind the script: '$@'"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(changed(one.container, "--x", "9"), one.result);
+}
+
+TEST(EngineCommand, QuotesWhatItPutsIntoAScript) {
+  EXPECT_EQ(changed(R"({"command":["sh","-c","a --x '{\"k\": \"it'\\''s\"}' b"]})", "--x",
+                    "{\"k\":\"it's $1\"}"),
+            "sh|-c|a --x '{\"k\":\"it'\\''s $1\"}' b + none");
+}
+
+TEST(EngineCommand, LeavesAScriptAloneWithNothingToChange) {
+  const std::string container = R"({"command":["sh","-c","a  --x   '9' "]})";
+  EXPECT_EQ(changed(container, "--x", "9"), "sh|-c|a  --x   '9'  + none");
+}
+
+TEST(EngineCommand, DoesNotSayAnOptionIsAbsentThatMayBeThere) {
+  const EngineCommand piped(node(R"({"command":["sh","-c","a --master_port 1 | b"]})"));
+  EXPECT_EQ(piped.find("--master-port").reason, "the script has a pipe");
+  EXPECT_EQ(piped.find("--nccl-port").state, State::kAbsent);
+  const EngineCommand passed(node(R"({"command":["sh","-c","a \"$@\"","--","--x","1"]})"));
+  EXPECT_EQ(passed.find("--x").state, State::kUnknown);
+}
+
+TEST(EngineCommand, KnowsWhichVariablesItSets) {
+  const auto sets = [](const std::string& container) {
+    return EngineCommand(node(container)).sets_variable("PORT");
+  };
+  EXPECT_TRUE(sets(R"({"command":["sh","-c","PORT=1 a"]})"));
+  EXPECT_TRUE(sets(R"({"command":["sh","-c","export PORT=1\na"]})"));
+  EXPECT_TRUE(sets(R"({"command":["sh","-c","export PORT=1\na | b"]})"));
+  EXPECT_TRUE(sets(R"({"command":["env","PORT=1","a"]})"));
+  EXPECT_TRUE(sets(R"({"command":["sh","-c","exec env PORT=1 a"]})"));
+  EXPECT_FALSE(sets(R"({"command":["a","PORT=1"]})"));
+  EXPECT_FALSE(sets(R"({"command":["sh","-c","a $PORT"]})"));
+}
+
+}  // namespace
+}  // namespace fo::pod

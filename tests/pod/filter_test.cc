@@ -1,0 +1,101 @@
+#include "pod/filter.h"
+
+#include <gtest/gtest.h>
+
+namespace fo::pod {
+namespace {
+
+constexpr const char* kDgd = R"(apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: chat}
+spec:
+  services:
+    Worker: &worker
+      componentType: worker
+      resources: {limits: {gpu: "1"}}
+      failover: {enabled: true}
+      gpuMemoryService: {enabled: true}
+      extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+)";
+
+Filtered filtered(const std::string& text) { return filter("test", read_yaml(text, "test"), {}); }
+
+std::vector<std::string> kinds(const Filtered& filtered) {
+  std::vector<std::string> result;
+  for (const Manifest& one : filtered.manifests) result.push_back(one.root.find("kind")->text());
+  return result;
+}
+
+TEST(Filter, NothingStaysOfADeploymentWhoseServicesAllFailOver) {
+  const Filtered result = filtered(kDgd);
+  EXPECT_FALSE(result.failed());
+  EXPECT_FALSE(result.untouched());
+  EXPECT_EQ(kinds(result), (std::vector<std::string>{"ResourceClaimTemplate", "Deployment"}));
+  EXPECT_TRUE(result.manifests[0].generated);
+}
+
+TEST(Filter, OtherServicesStayAsTheyWere) {
+  const std::string text =
+      std::string(kDgd) +
+      "    Other: *worker\n    Front: {componentType: frontend, replicas: 0x2, extra: ~}\n";
+  const Filtered result = filtered(text);
+  EXPECT_FALSE(result.failed());
+  EXPECT_EQ(kinds(result),
+            (std::vector<std::string>{"DynamoGraphDeployment", "ResourceClaimTemplate",
+                                      "Deployment", "ResourceClaimTemplate", "Deployment"}));
+  const Node* services = result.manifests[0].root.find_path({"spec", "services"});
+  ASSERT_EQ(services->members().size(), 1u);
+  EXPECT_EQ(services->find_path({"Front", "replicas"})->text(), "0x2");
+  EXPECT_FALSE(result.manifests[0].generated);
+}
+
+TEST(Filter, ComponentsOfTheNewerVersionLeaveTheList) {
+  const Filtered result = filtered(R"(apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: chat, namespace: ns}
+spec:
+  components:
+  - {name: Front, type: frontend, podTemplate: {spec: {containers: [{name: main, image: i}]}}}
+  - name: Worker
+    type: worker
+    experimental: {failover: {}, gpuMemoryService: {}}
+    podTemplate:
+      spec:
+        containers:
+        - {name: main, image: i, command: [python3, -m, dynamo.vllm], resources: {limits: {nvidia.com/gpu: 1}}}
+)");
+  EXPECT_FALSE(result.failed());
+  ASSERT_EQ(result.manifests.size(), 3u);
+  EXPECT_EQ(result.manifests[0].root.find_path({"spec", "components"})->items().size(), 1u);
+  EXPECT_EQ(result.manifests[2].root.find_path({"metadata", "namespace"})->text(), "ns");
+}
+
+TEST(Filter, ListsAreTakenApartOnlyWhenSomethingIsReplaced) {
+  const std::string map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
+  const Filtered plain =
+      filtered("{apiVersion: v1, kind: List, items: [" + map + ", " + map + "]}");
+  EXPECT_TRUE(plain.untouched());
+  EXPECT_EQ(kinds(plain), std::vector<std::string>{"List"});
+  const Filtered mixed = filtered(
+      "apiVersion: v1\nkind: List\nitems:\n- " + map +
+      "\n- {apiVersion: nvidia.com/v1alpha1, kind: DynamoGraphDeployment, metadata: {name: c}, "
+      "spec: "
+      "{services: {W: {componentType: worker, resources: {limits: {gpu: 1}}, failover: {enabled: "
+      "true}, gpuMemoryService: {enabled: true}, extraPodSpec: {mainContainer: {image: i, command: "
+      "[python3, -m, dynamo.vllm]}}}}}}\n");
+  EXPECT_FALSE(mixed.failed());
+  EXPECT_EQ(kinds(mixed),
+            (std::vector<std::string>{"ConfigMap", "ResourceClaimTemplate", "Deployment"}));
+}
+
+TEST(Filter, OneBadDocumentDoesNotHideWhatIsWrongWithTheNext) {
+  std::string bad = kDgd;
+  bad.replace(bad.find("\"1\""), 3, "\"0\"");
+  const Filtered result = filtered(bad + "---\n" + bad);
+  EXPECT_TRUE(result.failed());
+  EXPECT_GE(result.findings.size(), 2u);
+  EXPECT_NE(result.findings.front().position.line, result.findings.back().position.line);
+}
+
+}  // namespace
+}  // namespace fo::pod

@@ -1,0 +1,84 @@
+#include "pod/krm_function.h"
+
+#include <gtest/gtest.h>
+
+#include "pod/yaml_reader.h"
+
+namespace fo::pod {
+namespace {
+
+constexpr const char* kList = R"(apiVersion: config.kubernetes.io/v1
+kind: ResourceList
+functionConfig:
+  kind: ConfigMap
+  data: {layout: LAYOUT}
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {internal.config.kubernetes.io/index: '0'}}}
+- apiVersion: nvidia.com/v1alpha1
+  kind: DynamoGraphDeployment
+  metadata: {name: chat, namespace: ns}
+  spec:
+    services:
+      W:
+        componentType: worker
+        resources: {limits: {gpu: GPUS}}
+        failover: {enabled: true}
+        gpuMemoryService: {enabled: true}
+        unheardOf: 1
+        extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+results:
+- {message: of the last function}
+)";
+
+Node list(const std::string& layout, const std::string& gpus) {
+  std::string text = kList;
+  text.replace(text.find("LAYOUT"), 6, layout);
+  text.replace(text.find("GPUS"), 4, gpus);
+  return read_yaml(text, "test").at(0).root;
+}
+
+TEST(KrmFunction, KnowsItsInput) {
+  EXPECT_TRUE(is_resource_list(list("plan", "1")));
+  EXPECT_FALSE(is_resource_list(read_yaml("{kind: ResourceList, apiVersion: v1}", "t").at(0).root));
+  EXPECT_FALSE(is_resource_list(read_yaml("[1]", "t").at(0).root));
+}
+
+TEST(KrmFunction, FiltersTheItemsByItsConfig) {
+  const FunctionAnswer answer = run_function(list("dynamo", "1"), {});
+  EXPECT_FALSE(answer.failed);
+  const auto& items = answer.list.find("items")->items();
+  ASSERT_EQ(items.size(), 3u);
+  EXPECT_TRUE(items[0].same_as(list("plan", "1").find("items")->items()[0]));
+  EXPECT_EQ(
+      items[2].find_path({"spec", "template", "spec", "volumes"})->items()[0].find("name")->text(),
+      "gms-intrapod-control");
+}
+
+TEST(KrmFunction, SaysWhatItFound) {
+  const FunctionAnswer answer = run_function(list("plan", "1"), {});
+  const Node* results = answer.list.find("results");
+  ASSERT_NE(results, nullptr);
+  ASSERT_EQ(results->items().size(), 1u);
+  const Node& result = results->items()[0];
+  EXPECT_EQ(result.find("severity")->text(), "warning");
+  EXPECT_EQ(result.find_path({"resourceRef", "namespace"})->text(), "ns");
+  EXPECT_EQ(result.find_path({"field", "path"})->text(), "spec.services.W.unheardOf");
+}
+
+TEST(KrmFunction, LeavesTheItemsWhenAnyIsRefused) {
+  const Node input = list("plan", "0");
+  const FunctionAnswer answer = run_function(input, {});
+  EXPECT_TRUE(answer.failed);
+  EXPECT_TRUE(answer.list.find("items")->same_as(*input.find("items")));
+  EXPECT_GE(answer.list.find("results")->items().size(), 1u);
+}
+
+TEST(KrmFunction, RefusesAConfigThatItDoesNotKnow) {
+  const FunctionAnswer answer = run_function(list("other", "1"), {});
+  EXPECT_TRUE(answer.failed);
+  EXPECT_EQ(answer.list.find("results")->items().at(0).find("message")->text(),
+            "functionConfig: layout 'other': wants plan or dynamo");
+}
+
+}  // namespace
+}  // namespace fo::pod

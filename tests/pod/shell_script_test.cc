@@ -1,0 +1,189 @@
+#include "pod/shell_script.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace fo::pod {
+namespace {
+
+ShellScript read(std::string_view script) {
+  return read_shell_script(script, [](std::string_view name) { return name == "POD_IP"; });
+}
+
+// The words with '|' between them, those that are not literal in <>; or why there are none.
+std::string words_of(std::string_view script) {
+  const ShellScript read_script = read(script);
+  if (!read_script.refusal.empty()) return "refused: " + read_script.refusal;
+  std::string text;
+  for (const ShellWord& word : read_script.words) {
+    if (!text.empty()) text += "|";
+    text += word.literal ? word.value : "<" + word.value + ">";
+  }
+  return text;
+}
+
+struct Case {
+  std::string_view script;
+  std::string_view words;
+};
+
+TEST(ShellScript, ReadsOneCommand) {
+  const Case cases[] = {
+      {"a", "a"},
+      {"  a\tb  c  ", "a|b|c"},
+      {"exec a b", "a|b"},
+      {"a 'b c' \"d e\" f\\ g", "a|b c|d e|f g"},
+      {"a --x='{\"k\":1}'", "a|--x={\"k\":1}"},
+      {"a 'it'\\''s'", "a|it's"},
+      {"a \"q\\\"q\\\\ \\n\"", "a|q\"q\\ \\n"},
+      {"a \\\n  --b \\\n  c", "a|--b|c"},
+      {"a b\\\nc", "a|bc"},
+      {"a \"b\\\nc\"", "a|bc"},
+      {"a '' \"\"", "a||"},
+      {"a # comment | with & everything\n", "a"},
+      {"# comment\n\n\na b\n\n# end", "a|b"},
+      {"a b#c", "a|b#c"},
+      {"a b;", "a|b"},
+      {"A=1 B='2 3' a b", "a|b"},
+      {"a B=1", "a|B=1"},
+      {"a $", "a|$"},
+      {"a \"$\"", "a|$"},
+      {"a '$(b)' '`c`' '$$x'", "a|$(b)|`c`|<$$x>"},
+      {"a >log 2>&1 b", "a|b"},
+      {"a b &>log", "a|b"},
+      {"a < in >> out b", "a|b"},
+      {"a b2>log", "a|b2"},
+      {"a é", "a|é"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(words_of(one.script), one.words) << one.script;
+}
+
+TEST(ShellScript, PassesOverPreparations) {
+  const Case cases[] = {
+      {"set -euo pipefail\nexport A=b\ncd /x\nexec a b", "a|b"},
+      {"set -e; cd /x; a", "a"},
+      {"cd /x && a b", "a|b"},
+      {"cd /x &&\n  source v/bin/activate && exec a b", "a|b"},
+      {"A=1; export A; . ./env; ulimit -n 10; umask 0; mkdir -p x; echo hi; a", "a"},
+      {"export A=\"$B\" C=$D\na $A", "a|<$A>"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(words_of(one.script), one.words) << one.script;
+}
+
+TEST(ShellScript, MarksWhatIsNoLiteral) {
+  const Case cases[] = {
+      {"a $B", "a|<$B>"},
+      {"a --x=$B", "a|<--x=$B>"},
+      {"a \"${B}\"", "a|<${B}>"},
+      {"a ${B:-8000}", "a|<${B:-8000}>"},
+      {"a $(POD_IP)", "a|<$(POD_IP)>"},
+      {"a '$(POD_IP)'", "a|<$(POD_IP)>"},
+      {"a '$(OTHER)'", "a|$(OTHER)"},
+      {"a *.x b?c [d] ~/e f~", "a|<*.x>|<b?c>|<[d]>|<~/e>|f~"},
+      {"a {b,c} {1..3} {b}", "a|<{b,c}>|<{1..3}>|{b}"},
+      {"a '*' \\* \"?\"", "a|*|*|?"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(words_of(one.script), one.words) << one.script;
+}
+
+TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
+  const Case cases[] = {
+      {"", "no command in it"},
+      {"   # nothing\n", "no command in it"},
+      {"A=1", "no command in it"},
+      {"cd /x", "no command in it"},
+      {"exec", "an 'exec' of nothing"},
+      {"exec -a x y", "options of 'exec'"},
+      {"a | tee log", "a pipe"},
+      {"a || b", "an alternative: '||'"},
+      {"a & wait", "a command in the background: '&'"},
+      {"a &", "a command in the background: '&'"},
+      {"a && b", "something follows the command 'a'"},
+      {"a; b", "something follows the command 'a'"},
+      {"a\nb", "something follows the command 'a'"},
+      {"a; cd x", "something follows the command 'a'"},
+      {"pip install x && a", "something follows the command 'pip'"},
+      {"(a)", "parentheses"},
+      {"a)", "parentheses"},
+      {"f() { a; }; f", "parentheses"},
+      {"{ a; }", "more than plain commands: '{'"},
+      {"if true; then a; fi", "more than plain commands: 'if'"},
+      {"while true; do a; done", "more than plain commands: 'while'"},
+      {"for i in 1 2; do a; done", "more than plain commands: 'for'"},
+      {"case a in b) c;; esac", "more than plain commands: 'case'"},
+      {"! a", "more than plain commands: '!'"},
+      {"time a", "more than plain commands: 'time'"},
+      {"[[ -n a ]] && a", "more than plain commands: '[['"},
+      {"a $(hostname)", "a command substitution"},
+      {"a \"$(hostname)\"", "a command substitution"},
+      {"a $((1+1))", "a command substitution"},
+      {"a `hostname`", "a command substitution"},
+      {"a \"`hostname`\"", "a command substitution"},
+      {"A=$(hostname) a", "a command substitution"},
+      {"a <<EOF\nEOF", "a here-document"},
+      {"a <<< b", "a here-document"},
+      {"a <(b)", "a process substitution"},
+      {"a >", "a redirection to nowhere"},
+      {"a 'b", "a quote that is not closed"},
+      {"a \"b", "a quote that is not closed"},
+      {"a b\\", "a '\\' at the end"},
+      {"a \"$@\"", "arguments from behind the script: '$@'"},
+      {"a $*", "arguments from behind the script: '$*'"},
+      {"a $1", "arguments from behind the script: '$1'"},
+      {"a $$", "a '$$'"},
+      {"a $?", "a '$?'"},
+      {"a $'b'", "a '$''"},
+      {"a $\"b\"", "a '$\"'"},
+      {"a ${B:-$(c)}", "a variable that is no plain one"},
+      {"a ${#B}", "a variable that is no plain one"},
+      {"a ${B", "a variable that is no plain one"},
+      {"$B c", "a command whose name is a variable"},
+      {"a;; b", "a ';;'"},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(words_of(one.script), "refused: " + std::string(one.words)) << one.script;
+  }
+}
+
+TEST(ShellScript, NamesTheVariablesThatAreSet) {
+  const ShellScript script = read("A=1\nexport B=2 C D=3\nE+=4 F=5 a G=6");
+  EXPECT_EQ(script.variables, (std::vector<std::string>{"A", "B", "D", "E", "F"}));
+}
+
+TEST(ShellScript, TellsWhereAWordStands) {
+  const std::string text = "exec a --x='1 2'\\''3' \"b\" # c";
+  const ShellScript script = read(text);
+  ASSERT_EQ(script.words.size(), 3U);
+  const ShellWord& word = script.words[1];
+  EXPECT_EQ(text.substr(word.begin, word.end - word.begin), "--x='1 2'\\''3'");
+  EXPECT_EQ(text.substr(script.words[2].begin, 3), "\"b\"");
+}
+
+TEST(ShellScript, AnswersWhateverIsCutOff) {
+  const std::string text =
+      "set -e\nexport A=\"$B\" && exec python3 -m x --y='{\"a\":1}' ${C:-d} $(POD_IP) >log 2>&1 # "
+      "e";
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    const ShellScript script = read(text.substr(0, size));
+    EXPECT_NE(script.words.empty(), script.refusal.empty()) << text.substr(0, size);
+  }
+}
+
+TEST(ShellWord, IsReadBackAsItself) {
+  for (const std::string& text :
+       {std::string("8000"), std::string(""), std::string("a b"), std::string("it's"),
+        std::string("{\"endpoint\":\"tcp://*:1\"}"), std::string("$x `y` \\ \"z\""),
+        std::string("a\nb"), std::string("~"), std::string("#")}) {
+    const ShellScript script = read("a " + shell_word(text));
+    ASSERT_EQ(script.refusal, "") << text;
+    ASSERT_EQ(script.words.size(), 2U) << text;
+    EXPECT_EQ(script.words[1].value, text);
+    EXPECT_TRUE(script.words[1].literal);
+  }
+  EXPECT_EQ(shell_word("--port=8001"), "--port=8001");
+}
+
+}  // namespace
+}  // namespace fo::pod
