@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -26,7 +27,7 @@ void check_names(const Node& spec, const char* list, const std::set<std::string>
 
 bool is_true(const Node& spec, const char* field) {
   const Node* value = spec.find(field);
-  return value != nullptr && value->text() == "true";
+  return value != nullptr && as_boolean(*value) == true;
 }
 
 void check_settings(const Node& spec, const PodPlan& plan) {

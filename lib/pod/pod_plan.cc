@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -124,6 +125,11 @@ const Node* find_named(const Node* list, std::string_view key, std::string_view 
 int port_of(std::string_view text) {
   const std::optional<std::uint64_t> number = base::parse_uint(text);
   return number && *number >= 1 && *number <= 65535 ? static_cast<int>(*number) : 0;
+}
+
+int port_of(const Node& node) {
+  const std::int64_t number = as_integer(node).value_or(0);
+  return number >= 1 && number <= 65535 ? static_cast<int>(number) : 0;
 }
 
 }  // namespace fo::pod
