@@ -65,7 +65,8 @@ std::string PodPlan::container_path(std::string_view list, const Node& container
   const Node* all = service.pod_template.find_path({"spec", list});
   std::size_t index = 0;
   bool is_past = false;
-  for (const Node& other : all == nullptr ? std::vector<Node>() : all->items()) {
+  if (all == nullptr) return spec_path(list);
+  for (const Node& other : all->items()) {
     const Node* other_name = other.find("name");
     if (name != nullptr && other_name != nullptr && other_name->text() == name->text()) {
       is_past = true;
