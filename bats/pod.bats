@@ -36,7 +36,7 @@ is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
 start_pod() {
   start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale 0.02 \
     --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
-    --gpu-env GMS_SIM_DEVICES=1 --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
+    --gpu-env "GMS_SIM_DEVICES=${GPUS:-1}" --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
     --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
   KUBELET_PID=$BG_PID
   wait_for "[ -e $T/pod/status.json ] || ! kill -0 $KUBELET_PID"
@@ -241,10 +241,19 @@ stop_pod() {
   fail_over
 }
 
+@test "so does one whose engines span two GPUs" {
+  sed -E 's/gpu: "1"/gpu: "2"/
+    s/--kv-bytes, 64MiB/--kv-bytes, 64MiB, --ranks, "2"/
+    s/(gms-load [^|]*) /\1 --device 0 \&\& \1 --device 1 /' "$DGD" >"$T/two.yaml"
+  DGD=$T/two.yaml generate
+  GPUS=2 start_pair
+  fail_over
+}
+
 @test "so does one whose engine is started by a shell" {
-  sed -E 's|^( *)command: \[fo-refengine, serve\]|\1command: [sh, -c]|
-    s|^( *)args: \[--model.*|\1args: ["exec fo-refengine serve --model /models/demo --port 8000 --kv-bytes 64MiB"]|' \
-    "$DGD" >"$T/shell.yaml"
+  local script="exec fo-refengine serve --model /models/demo --port 8000 --kv-bytes 64MiB"
+  sed -E "s|command: \[fo-refengine, serve\]|command: [sh, -c]|
+    s|args: \[--model.*|args: [\"$script\"]|" "$DGD" >"$T/shell.yaml"
   DGD=$T/shell.yaml generate
   is_pod '.spec.containers[0] | .command + .args | index("sh") != null'
   start_pair
@@ -288,6 +297,15 @@ stop_pod() {
   wait_until '."engine-1".ready'
   wait_for "has_event engine-0 Unhealthy '^startupProbe: .* Connect call failed'"
   is '."engine-0".started == false'
+}
+
+@test "the stand-in says so where namespaces are not permitted" {
+  unshare --user --map-root-user true || skip_because namespaces "no user namespaces here"
+  generate
+  run -77 --separate-stderr unshare --user --map-root-user sh -c \
+    'echo 0 >/proc/sys/user/max_net_namespaces && exec "$0" run --root "$1/pod" "$1/pod.json"' \
+    "$KUBELET" "$T" 3>&-
+  [[ $stderr == "kubelet: error: make a pod's namespaces: "* ]]
 }
 
 @test "what the stand-in does not know is refused" {
