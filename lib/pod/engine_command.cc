@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 #include "base/error.h"
@@ -44,6 +45,16 @@ std::string with_dashes(std::string_view word) {
   std::string text(word.substr(0, std::min(word.find('='), word.size())));
   if (text.starts_with("--")) std::replace(text.begin(), text.end(), '_', '-');
   return text + std::string(word.substr(text.size()));
+}
+
+// Of a script that is not understood: whether "NAME=" is anywhere in it.
+bool has_assignment(std::string_view script, std::string_view name) {
+  const std::string assignment = std::string(name) + "=";
+  for (std::size_t at = 0; (at = script.find(assignment, at)) != std::string_view::npos; ++at) {
+    const char before = at == 0 ? ' ' : script[at - 1];
+    if (std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_') return true;
+  }
+  return false;
 }
 
 EngineProgram program_of_module(std::string_view module) {
@@ -157,7 +168,7 @@ OptionValue EngineCommand::find(std::string_view option) const {
   return value;
 }
 
-bool EngineCommand::has_flag(std::string_view option) const {
+bool EngineCommand::has(std::string_view option) const {
   return find(option).state != OptionValue::State::kAbsent;
 }
 
@@ -208,16 +219,15 @@ void EngineCommand::replace_word(std::size_t index, const std::string& value) {
 }
 
 bool EngineCommand::sets_variable(std::string_view name) const {
-  const std::string assignment = std::string(name) + "=";
   if (script_item_ && !script_.refusal.empty()) {
-    return items_[*script_item_].text().find(assignment) != std::string::npos;
+    return has_assignment(items_[*script_item_].text(), name);
   }
-  const bool by_env = !words_.empty() && base_name(words_.front().value) == "env";
-  return std::find(script_.variables.begin(), script_.variables.end(), name) !=
-             script_.variables.end() ||
-         (by_env && std::any_of(words_.begin(), words_.end(), [&](const Word& word) {
-            return word.value.starts_with(assignment);
-          }));
+  const std::vector<std::string>& set = script_.variables;
+  if (std::find(set.begin(), set.end(), name) != set.end()) return true;
+  const std::string assignment = std::string(name) + "=";
+  return !words_.empty() && base_name(words_.front().value) == "env" &&
+         std::any_of(words_.begin(), words_.end(),
+                     [&](const Word& word) { return word.value.starts_with(assignment); });
 }
 
 void EngineCommand::write_to(Node& container) const {

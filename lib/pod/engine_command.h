@@ -46,7 +46,7 @@ class EngineCommand {
   /// The last "--option VALUE" or "--option=VALUE"; an underscore is as good as a dash. In a script
   /// that is not understood, an option whose name is nowhere in it is absent.
   [[nodiscard]] OptionValue find(std::string_view option) const;
-  [[nodiscard]] bool has_flag(std::string_view option) const;
+  [[nodiscard]] bool has(std::string_view option) const;
   /// Changes the value where find() finds it, or adds the option at the end. nullopt: done. Else
   /// why it can't be, and nothing is changed.
   std::optional<std::string> set(std::string_view option, const std::string& value);

@@ -48,15 +48,14 @@ void add_clients(Node& spec, const PodPlan& plan) {
   for (const char* const list : {"containers", "initContainers"}) {
     Node* containers = spec.find(list);
     if (containers == nullptr) continue;
-    for (std::size_t i = 0; i < containers->items().size(); ++i) {
-      Node& container = containers->items()[i];
+    for (Node& container : containers->items()) {
       const Node* name = container.find("name");
       const std::vector<std::string>& clients = plan.service.gms_clients;
       if (name == nullptr || name->text() == "main" ||
           std::find(clients.begin(), clients.end(), name->text()) == clients.end()) {
         continue;
       }
-      add_gms_access(container, plan, plan.spec_path(item_path(list, i)));
+      add_gms_access(container, plan, plan.container_path(list, container));
     }
   }
 }

@@ -37,13 +37,10 @@ void mount_tools(Node& container, const PodPlan& plan) {
 
 // "test -S /shared/gms_0.sock", for each device.
 Node upstream_check(const PodPlan& plan) {
-  if (plan.service.gpus == 1) {
-    return Node::strings({"test", "-S", plan.names.folder + "/gms_0.sock"});
-  }
+  if (plan.service.gpus == 1) return Node::strings({"test", "-S", plan.upstream_socket(0)});
   std::string script;
   for (std::int64_t device = 0; device < plan.service.gpus; ++device) {
-    script += (device > 0 ? " && test -S " : "test -S ") + plan.names.folder + "/gms_" +
-              std::to_string(device) + ".sock";
+    script += (device > 0 ? " && test -S " : "test -S ") + plan.upstream_socket(device);
   }
   return Node::strings({"sh", "-c", script});
 }

@@ -72,7 +72,7 @@ void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, con
         const Node& port = ports->items()[k];
         const Node* number = port.find("containerPort");
         const Node* protocol = port.find("protocol");
-        const std::string path = plan.spec_path(item_path(list, i) + "." + item_path("ports", k));
+        const std::string path = plan.container_path(list, container) + "." + item_path("ports", k);
         if (protocol != nullptr && protocol->text() != "TCP") continue;
         if (number != nullptr) {
           uses.push_back(

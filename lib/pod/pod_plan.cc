@@ -48,17 +48,46 @@ std::string PodPlan::device_list() const {
   return list;
 }
 
-std::string PodPlan::main_path(std::string_view field) const {
-  return joined(
-      service.path + (dgd.version == DgdVersion::kV1Alpha1 ? ".extraPodSpec.mainContainer"
-                                                           : ".podTemplate.spec.containers[main]"),
-      field);
+std::string PodPlan::upstream_socket(std::int64_t device) const {
+  return names.folder + "/gms_" + std::to_string(device) + ".sock";
 }
 
 std::string PodPlan::spec_path(std::string_view field) const {
   return joined(
       service.path + (dgd.version == DgdVersion::kV1Alpha1 ? ".extraPodSpec" : ".podTemplate.spec"),
       field);
+}
+
+std::string PodPlan::container_path(std::string_view list, const Node& container) const {
+  const Position place = container.position();
+  const Node* name = container.find("name");
+  const Node* all = service.pod_template.find_path({"spec", list});
+  std::size_t index = 0;
+  bool is_past = false;
+  for (const Node& other : all == nullptr ? std::vector<Node>() : all->items()) {
+    const Node* other_name = other.find("name");
+    if (name != nullptr && other_name != nullptr && other_name->text() == name->text()) {
+      is_past = true;
+      continue;
+    }
+    const bool is_main = other_name != nullptr && other_name->text() == "main";
+    if (is_main && dgd.version == DgdVersion::kV1Alpha1) continue;
+    // The main one was put in front: in the input it is where it was found.
+    const Position at = other.position();
+    const bool is_before =
+        at.line == 0 ? !is_past
+                     : std::pair(at.line, at.column) < std::pair(place.line, place.column);
+    if (is_before) ++index;
+  }
+  return spec_path(item_path(list, index));
+}
+
+std::string PodPlan::main_path(std::string_view field) const {
+  if (dgd.version == DgdVersion::kV1Alpha1) return joined(spec_path("mainContainer"), field);
+  const Node* containers = service.pod_template.find_path({"spec", "containers"});
+  const Node* main = find_named(containers, "name", "main");
+  return joined(main == nullptr ? spec_path("containers") : container_path("containers", *main),
+                field);
 }
 
 void PodPlan::refuse(Position position, std::string path, std::string reason,

@@ -2,6 +2,7 @@
 // from them, and where to say what is wrong.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,11 +59,14 @@ struct PodPlan {
   [[nodiscard]] std::string lock_uri() const;
   /// "0,1".
   [[nodiscard]] std::string device_list() const;
+  /// Of the GMS in Dynamo's image, as the seeds name it.
+  [[nodiscard]] std::string upstream_socket(std::int64_t device) const;
 
-  /// Where the user wrote the main container's fields, and those of the pod; "" as `field` is the
-  /// whole.
-  [[nodiscard]] std::string main_path(std::string_view field) const;
+  /// Where the user wrote a field of the pod, of a container in its list ("containers",
+  /// "initContainers"), and of the main container; with "" for the field, the whole.
   [[nodiscard]] std::string spec_path(std::string_view field) const;
+  [[nodiscard]] std::string container_path(std::string_view list, const Node& container) const;
+  [[nodiscard]] std::string main_path(std::string_view field) const;
 
   void refuse(Position position, std::string path, std::string reason, std::string remedy) const;
   void warn(Position position, std::string path, std::string reason, std::string remedy) const;

@@ -147,10 +147,10 @@ class Reader {
 
   void check_first(const ShellWord& word) const {
     const std::string_view source = script_.substr(word.begin, word.end - word.begin);
-    if (!word.literal) refuse("a command whose name is a variable");
     if (source == "!" || is_one_of(source, kReserved)) {
       refuse("more than plain commands: " + base::quoted(source));
     }
+    if (!word.literal) refuse("a command whose name is a variable");
   }
 
   // Of "2>&1", ">log": what is sent where does not matter, only that it is no argument.

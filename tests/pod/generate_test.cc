@@ -1,0 +1,727 @@
+#include "pod/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pod/pod_fixture.h"
+
+namespace fo::pod {
+namespace {
+
+using test::Generated;
+using test::node;
+using test::to_json;
+using test::words;
+using test::Worker;
+
+std::string pretty(const Node& node) { return to_json(node).dump(1); }
+std::string pretty(const std::string& json) { return nlohmann::ordered_json::parse(json).dump(1); }
+
+std::string names(const Node* list) {
+  std::string text;
+  if (list == nullptr) return "none";
+  for (const Node& one : list->items()) {
+    text += (text.empty() ? "" : "|") + one.find("name")->text();
+  }
+  return text;
+}
+
+GenerateOptions supervised() {
+  GenerateOptions options;
+  options.supervise = true;
+  return options;
+}
+
+const char* const kVllm =
+    R"("command":["vllm","serve","m","--enable-sleep-mode"],
+       "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])";
+
+// What the seeds' Diff 6 shows, for its example.
+TEST(Generate, ThePlansPod) {
+  Worker worker;
+  worker.main = R"("workingDir":"/w","command":["python3","-m","dynamo.vllm"],
+    "args":["--model","Qwen/Qwen3-0.6B"],"resources":{"limits":{"nvidia.com/gpu":"1"}})";
+  GenerateOptions options;
+  options.kind = WorkloadKind::kPod;
+  const Generated made = worker.generate(options);
+  ASSERT_EQ(made.errors(), "");
+  ASSERT_EQ(made.manifests.size(), 2U);
+  EXPECT_EQ(pretty(made.manifests[0]), pretty(R"({
+    "apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate",
+    "metadata":{"name":"vllm-decode-gpu"},
+    "spec":{"spec":{"devices":{"requests":[{"name":"gpus","exactly":{
+      "deviceClassName":"gpu.nvidia.com","allocationMode":"ExactCount","count":1}}]}}}})"));
+  const auto engine = [](const std::string& i) {
+    return R"({"name":"engine-)" + i + R"(","image":"img","workingDir":"/w",
+      "command":["python3","-m","dynamo.vllm"],"args":["--model","Qwen/Qwen3-0.6B"],
+      "resources":{"claims":[{"name":"shared-gpu"}]},
+      "volumeMounts":[{"name":"failover-shared","mountPath":"/shared"}],
+      "env":[{"name":"ENGINE_ID","value":")" +
+           i + R"("},{"name":"GMS_SOCKET_DIR","value":"/shared"},
+        {"name":"FAILOVER_LOCK_PATH","value":"/shared/failover.lock"},
+        {"name":"DYN_SYSTEM_STARTING_HEALTH_STATUS","value":"notready"},
+        {"name":"DYN_SYSTEM_ENABLED","value":"true"},
+        {"name":"DYN_SYSTEM_PORT","value":"909)" +
+           i + R"("}],
+      "ports":[{"name":"system-)" +
+           i + R"(","containerPort":909)" + i + R"(,"protocol":"TCP"}],
+      "startupProbe":{"httpGet":{"path":"/live","port":"system-)" +
+           i + R"("},"periodSeconds":10,"timeoutSeconds":5,"failureThreshold":720},
+      "livenessProbe":{"httpGet":{"path":"/live","port":"system-)" +
+           i + R"("},"periodSeconds":5,"timeoutSeconds":4,"failureThreshold":1},
+      "readinessProbe":{"httpGet":{"path":"/health","port":"system-)" +
+           i + R"("},"periodSeconds":10,"timeoutSeconds":4,"failureThreshold":3}})";
+  };
+  EXPECT_EQ(pretty(made.manifests[1]), pretty(R"({
+    "apiVersion":"v1","kind":"Pod","metadata":{"name":"vllm-decode","labels":{
+      "nvidia.com/dynamo-graph-deployment-name":"vllm","nvidia.com/dynamo-component":"Decode",
+      "app.kubernetes.io/name":"vllm-decode","nvidia.com/dynamo-component-type":"worker"}},
+    "spec":{"containers":[)" + engine("0") + "," +
+                                              engine("1") + R"(],
+      "initContainers":[{"name":"gms-weights","image":"img","restartPolicy":"Always",
+        "command":["gms-serve"],"args":["--socket-dir","/shared"],
+        "resources":{"claims":[{"name":"shared-gpu"}]},
+        "volumeMounts":[{"name":"failover-shared","mountPath":"/shared"}],
+        "env":[{"name":"GMS_SOCKET_DIR","value":"/shared"}],
+        "startupProbe":{"exec":{"command":["gms-probe","sockets","--socket-dir","/shared",
+          "--devices","0"]},"periodSeconds":2,"timeoutSeconds":5,"failureThreshold":150}}],
+      "volumes":[{"name":"failover-shared","emptyDir":{}}],
+      "tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}],
+      "resourceClaims":[{"name":"shared-gpu","resourceClaimTemplateName":"vllm-decode-gpu"}]}})"));
+}
+
+TEST(Generate, DynamosPod) {
+  GenerateOptions options;
+  options.layout = PodLayout::kDynamo;
+  const Generated made = Worker().generate(options);
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(pretty(made.container("gms-server")), pretty(R"({
+    "name":"gms-server","image":"img","restartPolicy":"Always","command":["gms-serve"],
+    "args":["--socket-dir","/gms-intrapod-control"],
+    "resources":{"claims":[{"name":"intrapod-shared-gpu"}]},
+    "volumeMounts":[{"name":"gms-intrapod-control","mountPath":"/gms-intrapod-control"}],
+    "env":[{"name":"GMS_SOCKET_DIR","value":"/gms-intrapod-control"}]})"));
+  EXPECT_EQ(pretty(*made.container("engine-1").find("env")), pretty(R"([
+    {"name":"ENGINE_ID","value":"1"},{"name":"GMS_SOCKET_DIR","value":"/gms-intrapod-control"},
+    {"name":"FAILOVER_LOCK_PATH","value":"/gms-intrapod-control/failover.lock"},
+    {"name":"DYN_SYSTEM_STARTING_HEALTH_STATUS","value":"notready"},
+    {"name":"DYN_SYSTEM_ENABLED","value":"true"},{"name":"DYN_SYSTEM_PORT","value":"9091"},
+    {"name":"CONTAINER_NAME","value":"engine-1"},
+    {"name":"DYN_VLLM_GMS_SHADOW_MODE","value":"true"},
+    {"name":"VLLM_NIXL_SIDE_CHANNEL_PORT","value":"5601"},
+    {"name":"DYN_VLLM_KV_EVENT_PORT","value":"20081"},
+    {"name":"DYN_FORWARDPASS_METRIC_PORT","value":"20381"}])"));
+  EXPECT_EQ(pretty(*made.workload().find_path({"spec", "template", "metadata", "annotations"})),
+            pretty(R"({"nvidia.com/dynamo-kube-discovery-mode":"container"})"));
+}
+
+TEST(Generate, ADeploymentNeverNeedsGpusTwice) {
+  Worker worker;
+  worker.service.replicas = 3;
+  const Generated made = worker.generate();
+  const Node& deployment = made.workload();
+  EXPECT_EQ(deployment.find("apiVersion")->text(), "apps/v1");
+  const Node* spec = deployment.find("spec");
+  EXPECT_EQ(
+      pretty(*spec->find("strategy")),
+      pretty(R"({"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}})"));
+  EXPECT_EQ(spec->find("replicas")->text(), "3");
+  // What is selected is what the pods are labelled with.
+  const Node* labels = spec->find_path({"template", "metadata", "labels"});
+  for (const Node::Member& member : spec->find_path({"selector", "matchLabels"})->members()) {
+    ASSERT_NE(labels->find(member.key), nullptr);
+    EXPECT_TRUE(labels->find(member.key)->same_as(member.value));
+  }
+  std::string keys;
+  for (const Node::Member& member : deployment.members()) keys += member.key + " ";
+  EXPECT_EQ(keys, "apiVersion kind metadata spec ");
+}
+
+TEST(Generate, EveryCombinationHasItsParts) {
+  for (int bits = 0; bits < 64; ++bits) {
+    GenerateOptions options;
+    if ((bits & 1) != 0) options.layout = PodLayout::kDynamo;
+    if ((bits & 2) != 0) options.lock = LockKind::kLockd;
+    if ((bits & 4) != 0) options.gms = GmsProgram::kUpstream;
+    if ((bits & 8) != 0) options.gpu_sharing = GpuSharing::kDevicePlugin;
+    if ((bits & 16) != 0) options.tools_image = "tools";
+    if ((bits & 32) != 0) options.supervise = true;
+    SCOPED_TRACE(bits);
+    Worker worker;
+    worker.service.gpus = 2;
+    worker.main += R"(,"securityContext":{"runAsUser":7},"imagePullPolicy":"Never")";
+    const Generated made = worker.generate(options);
+    if (options.supervise && options.gms == GmsProgram::kUpstream &&
+        options.layout == PodLayout::kDynamo) {
+      EXPECT_EQ(made.errors(),
+                "f: spec.services.Decode: fo-shadow can't find the sockets of Dynamo's GMS, which "
+                "are named by the GPU; say --gms ours, or --layout plan");
+      continue;
+    }
+    ASSERT_EQ(made.errors(), "");
+    const LayoutNames layout = layout_names(options.layout);
+    const bool has_tools = !options.tools_image.empty();
+    const bool is_dra = options.gpu_sharing == GpuSharing::kDra;
+    const std::string bin = has_tools ? "/fo-tools/bin/" : "";
+
+    std::string init;
+    if (has_tools) init += "fo-tools|";
+    if (options.lock == LockKind::kLockd) init += "gms-lockd|";
+    EXPECT_EQ(names(made.pod_spec().find("initContainers")), init + layout.gms_container);
+    EXPECT_EQ(names(made.pod_spec().find("volumes")),
+              layout.volume + (has_tools ? "|fo-tools" : ""));
+    EXPECT_EQ(made.manifests.size(), is_dra ? 2U : 1U);
+    EXPECT_EQ(made.pod_spec().find("resourceClaims") != nullptr, is_dra);
+
+    for (const std::string& name :
+         {layout.gms_container, std::string("engine-0"), std::string("engine-1")}) {
+      const Node container = made.container(name);
+      EXPECT_EQ(pretty(*container.find("resources")),
+                pretty(is_dra ? R"({"claims":[{"name":")" + layout.claim + R"("}]})"
+                              : R"({"limits":{"nvidia.com/gpu":"2"}})"));
+      EXPECT_EQ(container.find_path({"securityContext", "runAsUser"})->text(), "7");
+      EXPECT_EQ(container.find("imagePullPolicy")->text(), "Never");
+      EXPECT_EQ(made.env(name, "GMS_SOCKET_DIR"), layout.folder);
+    }
+    const Node gms = made.container(layout.gms_container);
+    EXPECT_EQ(gms.find("env")->items().size(), 1U);
+    EXPECT_EQ(gms.find("startupProbe") != nullptr, options.layout == PodLayout::kPlan);
+    if (options.gms == GmsProgram::kOurs) {
+      EXPECT_EQ(words(gms.find("command")), bin + "gms-serve");
+    } else {
+      EXPECT_TRUE(words(gms.find("command")).starts_with("python3|-m|gpu_memory_service"));
+    }
+    if (options.lock == LockKind::kLockd) {
+      const Node lockd = made.container("gms-lockd");
+      EXPECT_EQ(words(lockd.find("command")), bin + "gms-lockd");
+      EXPECT_EQ(words(lockd.find("args")), "--socket|" + layout.folder + "/failover.sock");
+      EXPECT_EQ(words(lockd.find_path({"startupProbe", "exec", "command"})),
+                bin + "gms-probe|lock|--lock|unix:" + layout.folder + "/failover.sock");
+      EXPECT_EQ(made.env("engine-0", "FAILOVER_LOCK_PATH"),
+                "unix:" + layout.folder + "/failover.sock");
+    }
+    const std::string first = made.container("engine-0").find("command")->items()[0].text();
+    EXPECT_EQ(first, options.supervise ? bin + "fo-shadow" : "python3");
+    // Two engines that wait for one lock would wait for ever.
+    EXPECT_EQ(made.env("engine-0", "DYN_VLLM_GMS_SHADOW_MODE"),
+              options.layout == PodLayout::kDynamo && !options.supervise ? "true" : "(none)");
+    // The same input, the same output.
+    const Generated again = worker.generate(options);
+    EXPECT_EQ(pretty(again.workload()), pretty(made.workload()));
+  }
+}
+
+TEST(Generate, UpstreamsGmsIsStartedAsTheSeedsSay) {
+  GenerateOptions options;
+  options.gms = GmsProgram::kUpstream;
+  Worker worker;
+  Node gms = worker.generate(options).container("gms-weights");
+  EXPECT_EQ(words(gms.find("command")), "python3|-m|gpu_memory_service");
+  EXPECT_EQ(words(gms.find("args")), "--socket-dir|/shared|--devices|0");
+  EXPECT_EQ(words(gms.find_path({"startupProbe", "exec", "command"})),
+            "test|-S|/shared/gms_0.sock");
+  worker.service.gpus = 2;
+  gms = worker.generate(options).container("gms-weights");
+  EXPECT_EQ(words(gms.find_path({"startupProbe", "exec", "command"})),
+            "sh|-c|test -S /shared/gms_0.sock && test -S /shared/gms_1.sock");
+}
+
+TEST(Generate, ToolsAreBroughtByAnInitContainer) {
+  GenerateOptions options;
+  options.tools_image = "registry/tools:1";
+  const Generated made = Worker().generate(options);
+  EXPECT_EQ(pretty(made.container("fo-tools")), pretty(R"({"name":"fo-tools",
+    "image":"registry/tools:1","command":["fo-podgen","install","/fo-tools"],
+    "volumeMounts":[{"name":"fo-tools","mountPath":"/fo-tools"}]})"));
+  EXPECT_EQ(pretty(*made.container("gms-weights").find("volumeMounts")), pretty(R"([
+    {"name":"failover-shared","mountPath":"/shared"},
+    {"name":"fo-tools","mountPath":"/fo-tools","readOnly":true}])"));
+  // Those that use none of them don't have them.
+  EXPECT_EQ(made.container("engine-0").find("volumeMounts")->items().size(), 1U);
+}
+
+TEST(Generate, ClaimsAreInTheClustersApi) {
+  const auto claim = [](int minor) {
+    GenerateOptions options;
+    options.kube_version.minor = minor;
+    Worker worker;
+    worker.service.gpus = 4;
+    worker.service.device_class = "mine";
+    const Generated made = worker.generate(options);
+    return made.errors().empty()
+               ? made.manifests[0].find("apiVersion")->text() + " " +
+                     to_json(made.manifests[0]
+                                 .find_path({"spec", "spec", "devices", "requests"})
+                                 ->items()[0])
+                         .dump()
+               : made.errors();
+  };
+  const std::string exactly = R"({"name":"gpus","exactly":{"deviceClassName":"mine",)"
+                              R"("allocationMode":"ExactCount","count":4}})";
+  EXPECT_EQ(claim(36), "resource.k8s.io/v1 " + exactly);
+  EXPECT_EQ(claim(34), "resource.k8s.io/v1 " + exactly);
+  EXPECT_EQ(claim(33), "resource.k8s.io/v1beta2 " + exactly);
+  EXPECT_EQ(claim(32), R"(resource.k8s.io/v1beta1 {"name":"gpus","deviceClassName":"mine",)"
+                       R"("allocationMode":"ExactCount","count":4})");
+  EXPECT_EQ(claim(31),
+            "f: spec.services.Decode: Kubernetes 1.31: claims for devices need 1.32; say "
+            "--gpu-sharing device-plugin, or a later --kube-version");
+}
+
+TEST(Generate, TheDevicePluginNeedsSidecars) {
+  GenerateOptions options;
+  options.gpu_sharing = GpuSharing::kDevicePlugin;
+  options.kube_version.minor = 29;
+  EXPECT_EQ(Worker().generate(options).errors(), "");
+  options.kube_version.minor = 28;
+  EXPECT_EQ(Worker().generate(options).errors(),
+            "f: spec.services.Decode: Kubernetes 1.28: init containers that go on running need "
+            "1.29; say a later --kube-version");
+}
+
+// Every scalar of `input` is in `output`, at the same place; returns the paths of those that are
+// not.
+void find_missing(const Node& input, const Node& output, const std::string& path,
+                  std::vector<std::string>& missing) {
+  if (input.is_map()) {
+    for (const Node::Member& member : input.members()) {
+      const Node* other = output.find(member.key);
+      if (other == nullptr) {
+        missing.push_back(path + "." + member.key);
+      } else {
+        find_missing(member.value, *other, path + "." + member.key, missing);
+      }
+    }
+  } else if (input.is_list()) {
+    // Entries may have others before and behind them, but keep their order.
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < input.items().size(); ++i) {
+      const Node& item = input.items()[i];
+      const Node* name = item.find("name");
+      bool found = false;
+      for (; at < output.items().size() && !found; ++at) {
+        const Node& other = output.items()[at];
+        const Node* other_name = other.find("name");
+        found = name != nullptr ? other_name != nullptr && other_name->text() == name->text()
+                                : item.same_as(other);
+        if (found && name != nullptr) {
+          find_missing(item, other, path + "[" + name->text() + "]", missing);
+        }
+      }
+      if (!found) missing.push_back(path + "[" + std::to_string(i) + "]");
+    }
+  } else if (!input.same_as(output)) {
+    missing.push_back(path);
+  }
+}
+
+const char* const kFullSpec = R"("restartPolicy":"Always","terminationGracePeriodSeconds":99,
+  "activeDeadlineSeconds":5,"dnsPolicy":"None","dnsConfig":{"options":[{"name":"ndots"}]},
+  "nodeSelector":{"a":"b"},"serviceAccountName":"sa","automountServiceAccountToken":false,
+  "securityContext":{"fsGroup":7,"runAsUser":8},"imagePullSecrets":[{"name":"s"}],
+  "affinity":{"podAffinity":{"x":[1,2]}},"schedulerName":"k",
+  "tolerations":[{"key":"t","operator":"Exists"}],"hostAliases":[{"ip":"1.2.3.4"}],
+  "priorityClassName":"p","runtimeClassName":"nvidia","enableServiceLinks":true,
+  "topologySpreadConstraints":[{"maxSkew":1}],"overhead":{"cpu":"1"},
+  "resourceClaims":[{"name":"nic","resourceClaimName":"n"}],"unknownField":{"deep":[{"er":1}]},
+  "volumes":[{"name":"cache","persistentVolumeClaim":{"claimName":"c"}},
+             {"name":"keys","secret":{"secretName":"k"}}],
+  "initContainers":[{"name":"download","image":"d","command":["get"],
+                     "volumeMounts":[{"name":"cache","mountPath":"/c"}]},
+                    {"name":"proxy","image":"p","restartPolicy":"Always"}])";
+const char* const kFullMain = R"("imagePullPolicy":"Always","workingDir":"/w",
+  "command":["python3","-m","dynamo.vllm"],"args":["--model","m"],
+  "envFrom":[{"secretRef":{"name":"hf"}}],
+  "env":[{"name":"A","value":"1"},{"name":"B","valueFrom":{"secretKeyRef":{"key":"k"}}}],
+  "resources":{"limits":{"memory":"8Gi","nvidia.com/gpu":"1"},
+               "requests":{"cpu":"2","nvidia.com/gpu":"1"},"claims":[{"name":"nic"}]},
+  "volumeMounts":[{"name":"cache","mountPath":"/c","subPath":"x"}],
+  "volumeDevices":[{"name":"keys","devicePath":"/d"}],
+  "securityContext":{"capabilities":{"add":["IPC_LOCK"]}},"tty":true,
+  "terminationMessagePath":"/t","lifecycle":{"preStop":{"exec":{"command":["x"]}}},
+  "readinessProbe":{"exec":{"command":["ready"]},"periodSeconds":77},"unknownToo":"y")";
+
+TEST(Generate, EveryFieldOfTheUsersIsKept) {
+  Worker worker;
+  worker.spec = kFullSpec;
+  worker.main = kFullMain;
+  worker.others = R"({"name":"sidecar","image":"s","ports":[{"containerPort":80}],
+    "resources":{"limits":{"cpu":"1"}}},{"name":"last","image":"l"})";
+  worker.metadata = R"({"labels":{"l":"1"},"annotations":{"a":"2"},"finalizers":["f"]})";
+  for (const PodLayout layout : {PodLayout::kPlan, PodLayout::kDynamo}) {
+    for (const bool supervise : {false, true}) {
+      GenerateOptions options;
+      options.layout = layout;
+      options.supervise = supervise;
+      const Generated made = worker.generate(options);
+      ASSERT_EQ(made.errors(), "");
+      Node input = worker.pod_template();
+      const Node main = input["spec"]["containers"].items()[0];
+      input["spec"]["containers"].items().erase(input["spec"]["containers"].items().begin());
+      std::vector<std::string> missing;
+      find_missing(input, *made.workload().find_path({"spec", "template"}), "", missing);
+      EXPECT_EQ(missing, std::vector<std::string>());
+      for (const char* const engine : {"engine-0", "engine-1"}) {
+        missing.clear();
+        Node own = main;
+        own.remove("name");
+        // Behind what stands in front of it.
+        if (supervise) own.remove("command");
+        find_missing(own, made.container(engine), "", missing);
+        EXPECT_EQ(missing, (std::vector<std::string>{".resources.limits.nvidia.com/gpu",
+                                                     ".resources.requests.nvidia.com/gpu"}));
+      }
+      EXPECT_EQ(names(made.pod_spec().find("containers")), "engine-0|engine-1|sidecar|last");
+      EXPECT_TRUE(names(made.pod_spec().find("initContainers")).ends_with("|download|proxy"));
+      EXPECT_EQ(names(made.container("engine-0").find_path({"resources", "claims"})),
+                "nic|" + layout_names(layout).claim);
+    }
+  }
+}
+
+TEST(Generate, ClientsOfTheGmsShareTheGpus) {
+  Worker worker;
+  worker.others = R"({"name":"loader","image":"l","env":[{"name":"X","value":"1"}],
+    "resources":{"limits":{"nvidia.com/gpu":"1","cpu":"1"}}},{"name":"other","image":"o"})";
+  worker.spec = R"("initContainers":[{"name":"warm","image":"w"}])";
+  worker.service.gms_clients = {"loader", "warm"};
+  const Generated made = worker.generate();
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(pretty(made.container("loader")), pretty(R"({"name":"loader","image":"l",
+    "env":[{"name":"X","value":"1"},{"name":"GMS_SOCKET_DIR","value":"/shared"}],
+    "resources":{"limits":{"cpu":"1"},"claims":[{"name":"shared-gpu"}]},
+    "volumeMounts":[{"name":"failover-shared","mountPath":"/shared"}]})"));
+  EXPECT_EQ(made.env("warm", "GMS_SOCKET_DIR"), "/shared");
+  EXPECT_EQ(pretty(made.container("other")), pretty(R"({"name":"other","image":"o"})"));
+}
+
+TEST(Generate, VariablesThatWouldMisleadAnEngineGo) {
+  Worker worker;
+  worker.main += R"j(,"env":[{"name":"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS","value":"x"},
+    {"name":"DYN_SYSTEM_PORT","value":"8081"},{"name":"DYN_SYSTEM_ENABLED","value":"false"},
+    {"name":"DYN_HEALTH_CHECK_ENABLED","value":"true"},{"name":"CONTAINER_NAME","value":"c"},
+    {"name":"Z","value":"$(ENGINE_ID)"}])j";
+  GenerateOptions options;
+  Generated made = worker.generate(options);
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(names(made.container("engine-0").find("env")),
+            "ENGINE_ID|GMS_SOCKET_DIR|FAILOVER_LOCK_PATH|DYN_SYSTEM_STARTING_HEALTH_STATUS|"
+            "DYN_SYSTEM_ENABLED|DYN_SYSTEM_PORT|CONTAINER_NAME|Z");
+  EXPECT_EQ(made.env("engine-1", "DYN_SYSTEM_PORT"), "9091");
+  EXPECT_EQ(made.env("engine-1", "CONTAINER_NAME"), "c");
+  options.layout = PodLayout::kDynamo;
+  EXPECT_EQ(worker.generate(options).env("engine-1", "CONTAINER_NAME"), "engine-1");
+}
+
+TEST(Generate, ProbesOfTheUsersGoToTheEnginesPort) {
+  Worker worker;
+  worker.main += R"(,"ports":[{"name":"http","containerPort":8000}],
+    "startupProbe":{"grpc":{"port":8000,"service":"s"},"periodSeconds":3},
+    "livenessProbe":{"httpGet":{"path":"/live","port":"http"},"failureThreshold":9},
+    "readinessProbe":{"tcpSocket":{"port":9090}},
+    "lifecycle":{"preStop":{"httpGet":{"path":"/x","port":"http"}},
+                 "postStart":{"tcpSocket":{"port":1234}}})";
+  const Node engine = worker.generate().container("engine-1");
+  EXPECT_EQ(pretty(*engine.find("startupProbe")),
+            pretty(R"({"grpc":{"port":9091,"service":"s"},"periodSeconds":3})"));
+  EXPECT_EQ(pretty(*engine.find("livenessProbe")),
+            pretty(R"({"httpGet":{"path":"/live","port":"system-1"},"failureThreshold":9})"));
+  EXPECT_EQ(pretty(*engine.find("readinessProbe")), pretty(R"({"tcpSocket":{"port":"system-1"}})"));
+  EXPECT_EQ(pretty(*engine.find("lifecycle")), pretty(R"({
+    "preStop":{"httpGet":{"path":"/x","port":"system-1"}},
+    "postStart":{"tcpSocket":{"port":1234}}})"));
+}
+
+TEST(Generate, DiscoveryByKubernetesIsLeftOutOfThePlan) {
+  Worker worker;
+  worker.metadata = R"({"labels":{"nvidia.com/dynamo-discovery-backend":"kubernetes",
+    "dynamo-discovery-enabled":"true","other":"x"}})";
+  const auto labels = [&](PodLayout layout) {
+    GenerateOptions options;
+    options.layout = layout;
+    const Generated made = worker.generate(options);
+    std::string keys;
+    const Node* all = made.workload().find_path({"spec", "template", "metadata", "labels"});
+    for (const Node::Member& member : all->members()) {
+      if (member.key.find("discovery") != std::string::npos || member.key == "other") {
+        keys += member.key + " ";
+      }
+    }
+    return keys;
+  };
+  EXPECT_EQ(labels(PodLayout::kPlan), "other ");
+  EXPECT_EQ(labels(PodLayout::kDynamo),
+            "nvidia.com/dynamo-discovery-backend dynamo-discovery-enabled other ");
+}
+
+TEST(Generate, ATolerationThatIsThereIsEnough) {
+  const auto count = [](const std::string& toleration) {
+    Worker worker;
+    worker.spec = R"("tolerations":[)" + toleration + "]";
+    return worker.generate().pod_spec().find("tolerations")->items().size();
+  };
+  EXPECT_EQ(count(R"({"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"})"), 1U);
+  EXPECT_EQ(count(R"({"key":"nvidia.com/gpu","operator":"Exists"})"), 1U);
+  EXPECT_EQ(count(R"({"operator":"Exists"})"), 1U);
+  EXPECT_EQ(count(R"({"key":"nvidia.com/gpu","operator":"Exists","effect":"NoExecute"})"), 2U);
+  EXPECT_EQ(count(R"({"key":"nvidia.com/gpu","value":"x","effect":"NoSchedule"})"), 2U);
+}
+
+TEST(Supervise, AnEngineOfDynamosRunsUnderFoShadow) {
+  Worker worker;
+  worker.service.gpus = 2;
+  const Generated made = worker.generate(supervised());
+  ASSERT_EQ(made.errors(), "");
+  const Node engine = made.container("engine-1");
+  EXPECT_EQ(words(engine.find("command")),
+            "fo-shadow|--engine|dynamo|--devices|0,1|--|python3|-m|dynamo.vllm");
+  EXPECT_EQ(words(engine.find("args")), "--model|m");
+  EXPECT_EQ(names(engine.find("ports")), "system-1");
+  EXPECT_EQ(made.pod_spec().find("terminationGracePeriodSeconds")->text(), "60");
+}
+
+TEST(Supervise, AnApiIsPublishedAtItsPort) {
+  Worker worker;
+  worker.main = kVllm;
+  const Generated made = worker.generate(supervised());
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(made.warnings(), "");
+  for (int i = 0; i < 2; ++i) {
+    const Node engine = made.container("engine-" + std::to_string(i));
+    const std::string port = std::to_string(8001 + i);
+    EXPECT_EQ(words(engine.find("command")),
+              "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:" + port +
+                  "|--publish|0.0.0.0:8000|--|vllm|serve|m|--enable-sleep-mode");
+    EXPECT_EQ(words(engine.find("args")), "--host|127.0.0.1|--port|" + port);
+  }
+  EXPECT_EQ(pretty(*made.container("engine-0").find("ports")), pretty(R"([
+    {"name":"system-0","containerPort":9090,"protocol":"TCP"},
+    {"name":"api","containerPort":8000,"protocol":"TCP"}])"));
+  // A pod declares a name once.
+  EXPECT_EQ(names(made.container("engine-1").find("ports")), "system-1");
+}
+
+TEST(Supervise, TheUsersPortAndHostAreKept) {
+  struct Case {
+    std::string args;
+    std::string engine_1;
+    std::string publish;
+  };
+  const Case cases[] = {
+      {R"("--port","9000")", "--port|9002|--host|127.0.0.1", "0.0.0.0:9000"},
+      {R"("--port=9000","--host=0.0.0.0")", "--port=9002|--host=127.0.0.1", "0.0.0.0:9000"},
+      {R"("--host","::")", "--host|127.0.0.1|--port|8002", "[::]:8000"},
+      {R"("--host","127.0.0.1")", "--host|127.0.0.1|--port|8002", "127.0.0.1:8000"},
+  };
+  for (const Case& one : cases) {
+    Worker worker;
+    worker.main = R"("command":["fo-refengine","serve"],"args":[)" + one.args + "]";
+    const Node engine = worker.generate(supervised()).container("engine-1");
+    EXPECT_EQ(words(engine.find("args")), one.engine_1);
+    EXPECT_NE(words(engine.find("command")).find("--publish|" + one.publish + "|--"),
+              std::string::npos);
+  }
+}
+
+TEST(Supervise, TheUsersNameOfThePortIsKept) {
+  Worker worker;
+  worker.main = std::string(kVllm) +
+                R"(,"ports":[{"name":"http","containerPort":8000,"hostPort":80},
+                             {"name":"other","containerPort":1}])";
+  const Generated made = worker.generate(supervised());
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(pretty(made.container("engine-0").find("ports")->items()[1]),
+            pretty(R"({"name":"http","containerPort":8000,"hostPort":80})"));
+}
+
+TEST(Supervise, SglangListensBesideItsOwnPort) {
+  Worker worker;
+  worker.main = R"("command":["python3","-m","sglang.launch_server","--enable-memory-saver"])";
+  const Generated made = worker.generate(supervised());
+  EXPECT_EQ(made.warnings(), "");
+  EXPECT_EQ(words(made.container("engine-0").find("args")), "--host|127.0.0.1|--port|30001");
+}
+
+TEST(Supervise, AScriptIsWrappedWhole) {
+  Worker worker;
+  worker.main = R"("command":["/bin/bash","-ec"],
+    "args":["cd /w\nexec fo-refengine serve --model $M --port 8000 # engine\n","zero"])";
+  const Node engine = worker.generate(supervised()).container("engine-1");
+  EXPECT_EQ(words(engine.find("command")),
+            "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:8002|--publish|"
+            "0.0.0.0:8000|--|/bin/bash|-ec");
+  EXPECT_EQ(words(engine.find("args")),
+            "cd /w\nexec fo-refengine serve --model $M --port 8002 --host 127.0.0.1 # engine\n"
+            "|zero");
+}
+
+TEST(Supervise, AScriptWithNothingToChangeNeedsNotBeUnderstood) {
+  Worker worker;
+  worker.main = R"("command":["sh","-c","while true; do python3 -m dynamo.vllm; done"])";
+  GenerateOptions options = supervised();
+  options.engine = "dynamo";
+  const Generated made = worker.generate(options);
+  EXPECT_EQ(made.errors(), "");
+  EXPECT_EQ(words(made.container("engine-0").find("command")),
+            "fo-shadow|--engine|dynamo|--devices|0|--|sh|-c|while true; do python3 -m dynamo.vllm; "
+            "done");
+}
+
+TEST(Supervise, UpstreamsSocketsAreNamed) {
+  GenerateOptions options = supervised();
+  options.gms = GmsProgram::kUpstream;
+  Worker worker;
+  worker.service.gpus = 2;
+  EXPECT_TRUE(words(worker.generate(options).container("engine-0").find("command"))
+                  .starts_with("fo-shadow|--engine|dynamo|--devices|0,1|--gms|/shared/gms_0.sock|"
+                               "--gms|/shared/gms_1.sock|--|"));
+}
+
+TEST(Supervise, WarnsOfAnEngineThatCannotSleep) {
+  Worker worker;
+  worker.main = R"("command":["vllm","serve","m"])";
+  EXPECT_EQ(worker.generate(supervised()).warnings(),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.args: without --enable-sleep-mode "
+            "vLLM can't be put to sleep; add it\n"
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env: without VLLM_SERVER_DEV_MODE "
+            "vLLM can't be told to sleep; set it to 1");
+}
+
+TEST(Refused, EachWithItsReason) {
+  struct Case {
+    std::string main;
+    std::string spec;
+    std::string others;
+    bool supervise = false;
+    std::string error;
+  };
+  const std::string dynamo = R"("command":["python3","-m","dynamo.vllm"])";
+  const std::string main = "f: spec.services.Decode.extraPodSpec.mainContainer.";
+  const std::string spec = "f: spec.services.Decode.extraPodSpec.";
+  const Case cases[] = {
+      {kVllm, "", "", false,
+       main + "command: both engines would listen on the same port, and none waits for the lock; "
+              "say --supervise: fo-shadow sees to both"},
+      {R"("args":["--model","m"])", "", "", true,
+       main + "command: none: the image's own entrypoint can't be run under fo-shadow; say the "
+              "command, or leave out --supervise"},
+      {R"("command":["/start.sh"])", "", "", true,
+       main + "command: which engine that is can't be told from it; say --engine"},
+      {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
+          "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])j",
+       "", "", true,
+       main + "args: --port can't be changed for each engine: a variable is in its value; give a "
+              "plain number, in a list of arguments or a script of one command"},
+      {R"("command":["fo-refengine","serve","--port","65534"])", "", "", true,
+       main + "args: --port 65534: the engines would need ports over 65535; choose a lower one"},
+      {R"("command":["fo-refengine","serve","--host","10.0.0.1"])", "", "", true,
+       main + "args: --host: the engine has to listen at 127.0.0.1, not '10.0.0.1'; leave --host "
+              "out: fo-shadow is who listens for the pod's clients"},
+      {dynamo + R"(,"env":[{"name":"DYN_VLLM_GMS_SHADOW_MODE","value":"true"}])", "", "", true,
+       main + "env[DYN_VLLM_GMS_SHADOW_MODE]: the engine would wait for the lock that fo-shadow "
+              "holds for it; leave it out"},
+      {dynamo + R"(,"readinessProbe":{"httpGet":{"path":"/ping","port":1}})", "", "", true,
+       main + "readinessProbe.httpGet.path: '/ping': fo-shadow answers for the engine, at /live "
+              "and /health; use one of those, or leave the probe out"},
+      {dynamo + R"(,"readinessProbe":{"httpGet":{"path":"/health","port":1,"scheme":"HTTPS"}})", "",
+       "", false,
+       main + "readinessProbe.httpGet.scheme: the engine's system port has no TLS; leave it out"},
+      {dynamo + R"(,"ports":[{"containerPort":1,"hostPort":2}])", "", "", false,
+       main + "ports: hostPort '2': two engines can't have one port of the node; leave it out"},
+      {dynamo + R"(,"volumeMounts":[{"name":"x","mountPath":"/shared/"}])", "", "", false,
+       main + "volumeMounts: '/shared/': the volume 'failover-shared' has to be mounted there; "
+              "mount yours elsewhere"},
+      {dynamo, R"("volumes":[{"name":"failover-shared","emptyDir":{}}])", "", false,
+       spec + "volumes[0].name: 'failover-shared': the failover pod has one of this name; choose "
+              "another name"},
+      {dynamo, R"("resourceClaims":[{"name":"shared-gpu"}])", "", false,
+       spec + "resourceClaims[0].name: 'shared-gpu': the failover pod has one of this name; choose "
+              "another name"},
+      {dynamo, "", R"({"name":"s","ports":[{"containerPort":80},{"containerPort":9091}]})", false,
+       spec + "containers[0].ports[1]: 9091 for s (ports): engine-1 has this port "
+              "(DYN_SYSTEM_PORT); choose another port"},
+      {dynamo, "", R"({"name":"s","ports":[{"containerPort":9190}]})", true,
+       spec + "containers[0].ports[0]: 9190 for s (ports): engine-0 has this port (own "
+              "DYN_SYSTEM_PORT); choose another port"},
+      {kVllm, "", R"({"name":"s","ports":[{"containerPort":8001}]})", true,
+       spec + "containers[0].ports[0]: 8001 for s (ports): engine-0 has this port (API); choose "
+              "another port"},
+      {dynamo + R"(,"env":[{"name":"VLLM_PORT","value":"9091"}])", "", "", false,
+       main + "env[VLLM_PORT]: 9091 for engine-0 (VLLM_PORT): engine-1 has this port "
+              "(DYN_SYSTEM_PORT); choose another port"},
+  };
+  for (const Case& one : cases) {
+    Worker worker;
+    worker.main = one.main;
+    worker.spec = one.spec;
+    worker.others = one.others;
+    GenerateOptions options;
+    options.supervise = one.supervise;
+    EXPECT_EQ(worker.generate(options).errors(), one.error);
+  }
+}
+
+TEST(Refused, WhatOnePodCannotBe) {
+  Worker worker;
+  worker.service.replicas = 2;
+  GenerateOptions options;
+  options.kind = WorkloadKind::kPod;
+  EXPECT_EQ(worker.generate(options).errors(),
+            "f: spec.services.Decode: 2 replicas: a Pod is one; say --kind deployment, or 1 "
+            "replica");
+  worker = Worker();
+  worker.service.name = std::string(70, 'a');
+  EXPECT_NE(worker.generate().errors().find("no name for Kubernetes"), std::string::npos);
+}
+
+TEST(Refused, WithThePlaceInTheInput) {
+  Worker worker;
+  worker.service.pod_template = worker.pod_template();
+  Node& main = worker.service.pod_template["spec"]["containers"].items()[0];
+  main["volumeMounts"].push_back(node(R"({"name":"x","mountPath":"/shared"})"));
+  main["volumeMounts"].items()[0]["mountPath"].at({12, 34});
+  const Generated made = worker.generate();
+  ASSERT_EQ(made.findings.size(), 1U);
+  EXPECT_TRUE(format(made.findings[0], "f").starts_with("f:12:34: spec.services.Decode."));
+}
+
+TEST(Refused, WithThePathOfTheInput) {
+  // The main container came second in the input, and is first here.
+  Dgd dgd;
+  dgd.name = "vllm";
+  dgd.version = DgdVersion::kV1Beta1;
+  Worker worker;
+  worker.others = R"({"name":"a"},{"name":"z","ports":[{"containerPort":9090}]})";
+  Service service = worker.service;
+  service.path = "spec.components[1]";
+  service.pod_template = worker.pod_template();
+  std::vector<Node>& containers = service.pod_template["spec"]["containers"].items();
+  containers[0].at({20, 1});
+  containers[0].set("volumeMounts", node(R"([{"name":"x","mountPath":"/shared"}])"));
+  containers[1].at({10, 1});
+  containers[2].at({30, 1});
+  Findings findings;
+  generate(dgd, service, {}, findings);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].path, "spec.components[1].podTemplate.spec.containers[1].volumeMounts");
+  EXPECT_EQ(findings[1].path, "spec.components[1].podTemplate.spec.containers[2].ports[0]");
+}
+
+TEST(Warned, OfSettingsOfThePod) {
+  Worker worker;
+  worker.spec = R"("hostNetwork":true,"hostPID":false,"shareProcessNamespace":true)";
+  worker.main += R"(,"env":[{"name":"ENGINE_ID","value":"7"}])";
+  EXPECT_EQ(worker.generate().warnings(),
+            "f: spec.services.Decode.extraPodSpec.hostNetwork: the engines' ports are the node's: "
+            "it has room for one such pod; leave it out where the engines do without\n"
+            "f: spec.services.Decode.extraPodSpec.shareProcessNamespace: what an engine's death "
+            "leaves behind is killed later, and the other one waits for it; leave it out\n"
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env[ENGINE_ID]: is set for each "
+            "engine anew; leave it out");
+}
+
+}  // namespace
+}  // namespace fo::pod

@@ -1,0 +1,100 @@
+// A service with failover as read_dgd would leave it, and what becomes of it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pod/dgd.h"
+#include "pod/finding.h"
+#include "pod/generate.h"
+#include "pod/json_node.h"
+#include "pod/node.h"
+
+namespace fo::pod::test {
+
+struct Generated {
+  std::vector<Node> manifests;
+  Findings findings;
+
+  /// Of the Pod or Deployment.
+  [[nodiscard]] const Node& workload() const { return manifests.back(); }
+  [[nodiscard]] const Node& pod_spec() const {
+    const Node* of_template = workload().find_path({"spec", "template", "spec"});
+    return of_template != nullptr ? *of_template : *workload().find("spec");
+  }
+  /// By name, of either list; a null where there is none.
+  [[nodiscard]] Node container(std::string_view name) const {
+    for (const char* list : {"initContainers", "containers"}) {
+      const Node* containers = pod_spec().find(list);
+      if (containers == nullptr) continue;
+      for (const Node& one : containers->items()) {
+        if (one.find("name")->text() == name) return one;
+      }
+    }
+    return {};
+  }
+  /// Of a container, "(none)" where it is not set.
+  [[nodiscard]] std::string env(std::string_view name, std::string_view variable) const {
+    const Node made = container(name);
+    if (const Node* env = made.find("env")) {
+      for (const Node& entry : env->items()) {
+        if (entry.find("name")->text() == variable) return entry.find("value")->text();
+      }
+    }
+    return "(none)";
+  }
+  /// Errors alone, as one text with a line each, without places.
+  [[nodiscard]] std::string errors() const { return lines(Severity::kError); }
+  [[nodiscard]] std::string warnings() const { return lines(Severity::kWarning); }
+
+ private:
+  [[nodiscard]] std::string lines(Severity severity) const {
+    std::string text;
+    for (Finding finding : findings) {
+      if (finding.severity != severity) continue;
+      finding.position = {};
+      text += (text.empty() ? "" : "\n") + format(finding, "f");
+    }
+    return text;
+  }
+};
+
+/// A worker with one GPU whose main container has these fields too; `spec` are more fields of the
+/// pod's spec, and `others` more containers.
+struct Worker {
+  std::string main = R"("command":["python3","-m","dynamo.vllm"],"args":["--model","m"])";
+  std::string spec;
+  std::string others;
+  std::string metadata = "{}";
+  Service service = make_service();
+
+  static Service make_service() {
+    Service made;
+    made.name = "Decode";
+    made.path = "spec.services.Decode";
+    made.component_type = "worker";
+    made.failover = true;
+    made.gpus = 1;
+    return made;
+  }
+
+  [[nodiscard]] Node pod_template() const {
+    return node("{\"metadata\":" + metadata + ",\"spec\":{" + (spec.empty() ? "" : spec + ",") +
+                "\"containers\":[{\"name\":\"main\",\"image\":\"img\"" +
+                (main.empty() ? "" : "," + main) + "}" + (others.empty() ? "" : "," + others) +
+                "]}}");
+  }
+
+  [[nodiscard]] Generated generate(const GenerateOptions& options = {}) const {
+    Service made = service;
+    if (made.pod_template.is_null()) made.pod_template = pod_template();
+    Dgd dgd;
+    dgd.name = "vllm";
+    Generated result;
+    result.manifests = pod::generate(dgd, made, options, result.findings);
+    return result;
+  }
+};
+
+}  // namespace fo::pod::test
