@@ -16,7 +16,6 @@
 
 namespace fo::pod {
 
-
 /// What a service with failover says, each where its version says it.
 struct ServiceParts {
   Located service;
