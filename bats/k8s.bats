@@ -31,10 +31,10 @@ that_do_not_say() { xargs grep -LE -- "$1"; }
 COMBINATIONS=(
   "1.32 --layout plan --kind pod"
   "1.32 --layout dynamo --lock lockd --supervise --tools-image registry.example.com/fo-tools:1"
-  "1.33 --layout plan --gms upstream --lock lockd --kind pod"
+  "1.33 --layout plan --gms upstream --lock lockd --supervise"
   "1.33 --layout dynamo --gpu-sharing device-plugin"
   "1.34 --layout plan --supervise --tools-image registry.example.com/fo-tools:1"
-  "1.34 --layout dynamo --gms upstream --kind pod"
+  "1.34 --layout dynamo --gms upstream --gpu-sharing device-plugin --kind pod"
   "1.36 --layout plan --gpu-sharing device-plugin --lock lockd --supervise --kind pod"
   "1.36 --layout dynamo --tools-image registry.example.com/fo-tools:1"
 )
