@@ -34,8 +34,8 @@ std::optional<std::size_t> find_script(const std::vector<Node>& items) {
       return has_script && i + 1 < items.size() ? std::optional(i + 1) : std::nullopt;
     if (word.starts_with("--")) continue;
     if (word.find('c') != std::string_view::npos) has_script = true;
-    // "-o pipefail"
-    if (word.find('o') != std::string_view::npos) ++i;
+    // "-o pipefail", "-O extglob"
+    if (word.find_first_of("oO") != std::string_view::npos) ++i;
   }
   return std::nullopt;
 }

@@ -88,8 +88,15 @@ void check_variables(const Node& main, const EngineCommand& command, const PodPl
   }
 }
 
+// Of those that the main container declares.
 const Node* find_port(const Node& main, int number) {
-  return find_named(main.find("ports"), "containerPort", std::to_string(number));
+  const Node* ports = main.find("ports");
+  if (ports == nullptr) return nullptr;
+  for (const Node& port : ports->items()) {
+    const Node* own = port.find("containerPort");
+    if (own != nullptr && port_of(*own) == number) return &port;
+  }
+  return nullptr;
 }
 
 Node declared_port(const std::string& name, int number) {
@@ -119,7 +126,7 @@ void check_host_ports(const Node& main, const std::optional<PublishedApi>& api,
     const Node* host_port = port.find("hostPort");
     if (host_port == nullptr) continue;
     const Node* number = port.find("containerPort");
-    if (api && number != nullptr && port_of(number->text()) == api->port) continue;
+    if (api && number != nullptr && port_of(*number) == api->port) continue;
     plan.refuse(host_port->position(), plan.main_path("ports"),
                 "hostPort " + base::quoted(host_port->text()) +
                     ": two engines can't have one port of the node",

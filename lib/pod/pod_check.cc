@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -26,7 +27,7 @@ void check_names(const Node& spec, const char* list, const std::set<std::string>
 
 bool is_true(const Node& spec, const char* field) {
   const Node* value = spec.find(field);
-  return value != nullptr && value->text() == "true";
+  return value != nullptr && as_boolean(*value) == true;
 }
 
 void check_settings(const Node& spec, const PodPlan& plan) {
@@ -68,25 +69,24 @@ void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, con
       const Node* name = container.find("name");
       const Node* ports = container.find("ports");
       if (ports == nullptr || name == nullptr || name->text() == "main") continue;
+      const std::string path = plan.container_path(list, container) + ".ports";
       for (std::size_t k = 0; k < ports->items().size(); ++k) {
         const Node& port = ports->items()[k];
         const Node* number = port.find("containerPort");
         const Node* protocol = port.find("protocol");
-        const std::string path = plan.container_path(list, container) + "." + item_path("ports", k);
         if (protocol != nullptr && protocol->text() != "TCP") continue;
         if (number != nullptr) {
-          uses.push_back(
-              {port_of(number->text()), name->text(), "ports", false, path, number->position()});
+          uses.push_back({port_of(number->text()), name->text(), "ports", false, item_path(path, k),
+                          number->position()});
         }
       }
     }
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    for (std::size_t k = 0; k < i; ++k) {
+    for (std::size_t k = 0; k < std::min(i, engine_ports.size()); ++k) {
       const PortUse& a = uses[k];
       const PortUse& b = uses[i];
-      const bool is_engine = k < engine_ports.size();
-      if (a.port != b.port || a.port == 0 || !is_engine) continue;
+      if (a.port != b.port) continue;
       // What one engine says twice is its own affair, as it was before.
       if (a.owner == b.owner && a.is_ours == b.is_ours) continue;
       const bool blame_first = b.is_ours && !a.is_ours;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -64,7 +65,8 @@ std::string PodPlan::container_path(std::string_view list, const Node& container
   const Node* all = service.pod_template.find_path({"spec", list});
   std::size_t index = 0;
   bool is_past = false;
-  for (const Node& other : all == nullptr ? std::vector<Node>() : all->items()) {
+  if (all == nullptr) return spec_path(list);
+  for (const Node& other : all->items()) {
     const Node* other_name = other.find("name");
     if (name != nullptr && other_name != nullptr && other_name->text() == name->text()) {
       is_past = true;
@@ -124,6 +126,11 @@ const Node* find_named(const Node* list, std::string_view key, std::string_view 
 int port_of(std::string_view text) {
   const std::optional<std::uint64_t> number = base::parse_uint(text);
   return number && *number >= 1 && *number <= 65535 ? static_cast<int>(*number) : 0;
+}
+
+int port_of(const Node& node) {
+  const std::int64_t number = as_integer(node).value_or(0);
+  return number >= 1 && number <= 65535 ? static_cast<int>(number) : 0;
 }
 
 }  // namespace fo::pod

@@ -82,5 +82,7 @@ Node env_entry(std::string_view name, const std::string& value);
 const Node* find_named(const Node* list, std::string_view key, std::string_view name);
 /// A port number: digits alone, 1 to 65535; else 0.
 int port_of(std::string_view text);
+/// The same of a field of the input, as a number in any notation.
+int port_of(const Node& node);
 
 }  // namespace fo::pod

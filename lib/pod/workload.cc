@@ -1,5 +1,6 @@
 #include "pod/workload.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -56,6 +57,16 @@ void check_workload(const PodPlan& plan) {
     plan.refuse(base::quoted(plan.workload_name()) +
                     ": no name for Kubernetes, which wants at most 63 of a-z, 0-9 and '-'",
                 "rename the deployment or the service");
+  }
+  const bool is_shared = std::any_of(
+      plan.dgd.services.begin(), plan.dgd.services.end(), [&plan](const Service& other) {
+        return other.failover && other.name != plan.service.name &&
+               PodPlan(plan.dgd, other, plan.options, plan.findings).workload_name() ==
+                   plan.workload_name();
+      });
+  if (is_shared) {
+    plan.refuse(base::quoted(plan.workload_name()) + ": another service's pods have this name",
+                "rename one of them");
   }
   if (plan.options.kind == WorkloadKind::kPod && plan.service.replicas != 1) {
     plan.refuse(std::to_string(plan.service.replicas) + " replicas: a Pod is one",

@@ -85,6 +85,8 @@ TEST(EngineCommand, ChangesScriptsWithinTheirText) {
       {R"({"command":["bash","--login","-c","a b >log 2>&1"]})",
        "bash|--login|-c|a b --x 9 >log 2>&1 + none"},
       {R"({"command":["sh","-c","a --x '1'","zero","one"]})", "sh|-c|a --x 9|zero|one + none"},
+      {R"({"command":["bash","-O","extglob","-c","a"]})", "bash|-O|extglob|-c|a --x 9 + none"},
+      {R"({"command":["bash"],"args":["-c","a"]})", "bash + -c|a --x 9"},
       {R"({"command":["sh","-c","--","a"]})", "sh|-c|--|a --x 9 + none"},
       {R"({"command":["sh","-xc","set -e\nA=1 a $A\n"]})",
        "sh|-xc|set -e\nA=1 a $A --x 9\n + none"},

@@ -677,6 +677,19 @@ TEST(Refused, WhatOnePodCannotBe) {
   EXPECT_NE(worker.generate().errors().find("no name for Kubernetes"), std::string::npos);
 }
 
+TEST(Refused, TwoServicesOfOneName) {
+  Dgd dgd;
+  dgd.name = "vllm";
+  Worker worker;
+  dgd.services = {worker.service, worker.service};
+  dgd.services[1].name = "DECODE";
+  dgd.services[0].pod_template = worker.pod_template();
+  Findings findings;
+  generate(dgd, dgd.services[0], {}, findings);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].reason, "'vllm-decode': another service's pods have this name");
+}
+
 TEST(Refused, WithThePlaceInTheInput) {
   Worker worker;
   worker.service.pod_template = worker.pod_template();
