@@ -171,6 +171,24 @@ END
   [ "$bad" -eq 0 ]
 }
 
+@test "nothing is wrong with the look-alikes" {
+  local file
+  for file in $(look_alikes); do
+    run -0 fo-podgen check --layout dynamo -f "$file"
+    # What the operator alone can do is said.
+    [ "$(grep -v 'useAsCompilationCache: ' <<<"$output")" = "" ]
+  done
+}
+
+@test "no field of the examples is unknown" {
+  need_examples
+  local file
+  for file in $(examples); do
+    run fo-podgen check -f "$file"
+    [[ "$output" != *"unknown field"* ]]
+  done
+}
+
 @test "v1beta1's pod templates have Kubernetes' types" {
   need_types
   local files=("$DGD"/beta*.yaml)
