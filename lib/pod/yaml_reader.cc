@@ -84,6 +84,21 @@ std::string text_of(fy_token* token) {
   return text == nullptr ? std::string() : std::string(text, size);
 }
 
+// Whether an escaped blank stands at the end of a line: libfyaml 0.7 gets the text wrong then, and
+// its size.
+bool ends_a_line_in_an_escape(std::string_view raw) {
+  bool escaped = false;
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    const bool is_escape = raw[i] == '\\' && i + 1 < raw.size();
+    if (is_escape) ++i;
+    const bool is_blank = raw[i] == ' ' || raw[i] == '\t';
+    if (raw[i] == '\n' && escaped && !is_escape) return true;
+    if (raw[i] == '\r' && !is_escape) continue;
+    escaped = is_blank && (is_escape || escaped);
+  }
+  return false;
+}
+
 // The bytes of each document.
 class Sources {
  public:
@@ -335,6 +350,13 @@ class Reader {
     const bool plain = style == FYSS_PLAIN;
     // Its place is said to be behind the quote.
     if (style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) --properties.position.column;
+    const fy_mark* begin = fy_event_start_mark(&event);
+    const fy_mark* end = fy_event_end_mark(&event);
+    if (style == FYSS_DOUBLE_QUOTED && begin != nullptr && end != nullptr &&
+        ends_a_line_in_an_escape(
+            text_.substr(begin->input_pos, end->input_pos - begin->input_pos))) {
+      fail(properties.position, "an escaped blank at the end of a line");
+    }
     Node node = tagged(text_of(token), plain, properties);
     node.at(properties.position);
     count(1, 0, properties.position);

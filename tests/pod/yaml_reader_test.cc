@@ -238,6 +238,11 @@ TEST(ReadYaml, RefusesWhatIsNoYaml) {
   }
 }
 
+TEST(ReadYaml, FoldsLinesInQuotes) {
+  EXPECT_EQ(read_one("\"a\\\n  \\ b\n\n  c\"").text(), "a b\nc");
+  EXPECT_EQ(refusal("a: \"b\\ \\ \n  c\"\n"), "f:1:4: an escaped blank at the end of a line");
+}
+
 TEST(ReadYaml, SaysWhereItMeetsATemplate) {
   EXPECT_EQ(refusal("a: {{ .Values.x }}\n"), std::string("f:1:5: a key that is no scalar") + kHint);
   for (const char* text : {"x: 1\na: {{ .x }}: b\n", "{{- if .x }}\na: b\n{{- end }}\n",
