@@ -99,6 +99,7 @@ void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Serv
 
 void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) {
   const Located& gpus = parts.gpus;
+  if (gpus.path.empty()) return;
   if (gpus.node == nullptr) {
     add(findings, {Severity::kError, service.position, gpus.path,
                    "none: failover needs at least one GPU", "say \"1\""});

@@ -23,7 +23,7 @@ struct ServiceParts {
   Located multinode;
   Located failover;
   Located gpu_memory_service;
-  /// Of the main container.
+  /// Of the main container; without a path where there is none to have them.
   Located gpus;
   PodParts pod;
 };

@@ -72,14 +72,15 @@ class ComponentReader {
       }
     }
     if (main_at_.node == nullptr) {
-      main_at_.path = item_path(member_path(pod_at_.path, "containers"), 0);
       add(findings_, {Severity::kError, at_.node->position(), pod_at_.member("containers").path,
                       "no container named 'main'", "name the engine's container main"});
     }
   }
 
   void check(const Located& experimental) {
-    parts_.gpus = main_at_.member("resources").member("limits").member(kGpuResource);
+    if (main_at_.node != nullptr) {
+      parts_.gpus = main_at_.member("resources").member("limits").member(kGpuResource);
+    }
     for (const Located& switched : {parts_.failover, parts_.gpu_memory_service}) {
       const Located enabled = switched.member("enabled");
       if (enabled.node != nullptr && as_boolean(*enabled.node) != true) {
