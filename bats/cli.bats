@@ -133,7 +133,7 @@ complains_of_missing_config() {
     skip_because release "not a release build"
   fi
   local tool bad=0
-  for tool in fo-shadow gms-lock gms-probe gms-stat gms-remap-check; do
+  for tool in fo-podgen fo-shadow gms-lock gms-probe gms-stat gms-remap-check; do
     if readelf -l "$FO_BIN/$tool" | grep -qE 'INTERP|DYNAMIC'; then
       echo "$tool is not static"
       bad=1

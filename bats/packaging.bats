@@ -82,6 +82,9 @@ stub_missing() {
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --frob
   [ "${stderr_lines[1]}" = "Try 'packaging/test --help'" ]
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
+  run -64 --separate-stderr "$FO_ROOT/tests/k8s/install" --frob
+  [ "${stderr_lines[1]}" = "Try 'tests/k8s/install --help'" ]
+  run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"
 }
 
 # A checkout whose build always works; CTEST_REPORT, FUZZ_REPORT and BATS_REPORT are what the tests
@@ -127,6 +130,22 @@ fake_checkout() {
   fake_checkout
   TYPES_STATUS=69 run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan
   [ "${lines[0]}" = "types build/asan" ]
+}
+
+@test "Kubernetes' types are fetched once" {
+  stub npm 'exit "${NPM_STATUS:-0}"'
+  NPM_STATUS=1 run -69 --separate-stderr "$FO_ROOT/tests/k8s/install" "$T/build"
+  [ "$stderr" = "install: error: install Kubernetes' types: npm ci failed" ]
+  run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
+  run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
+  [ "$output" = "" ]
+  run -0 grep -c '^npm ci ' "$T/calls"
+  [ "$output" = 2 ]
+  # Others are wanted now.
+  echo >>"$T/build/k8s/installed.json"
+  run -0 "$FO_ROOT/tests/k8s/install" "$T/build"
+  run -0 grep -c '^npm ci ' "$T/calls"
+  [ "$output" = 3 ]
 }
 
 @test "CI runs test" {

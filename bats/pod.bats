@@ -16,9 +16,10 @@ setup() {
   chmod 777 "$GMS_SIM_DIR"
 }
 
-# generate [OPTION]...: the pod, in $T/pod.json.
+# generate [OPTION]...: the pod of $DGD, in $T/pod.json.
+DGD=$FO_ROOT/bats/pods/refengine.yaml
 generate() {
-  fo-podgen -f "$FO_ROOT/bats/pods/refengine.yaml" --supervise --kind pod -o json "$@" \
+  fo-podgen -f "$DGD" --supervise --kind pod -o json "$@" \
     >"$T/manifests.json"
   jq -e '[.. | objects | select(.kind == "Pod")] | first' "$T/manifests.json" >"$T/pod.json"
 }
@@ -28,11 +29,14 @@ edit() {
   mv "$T/pod.json.new" "$T/pod.json"
 }
 
-# start_pod: the time of the pod passes 20 times as fast.
+# is_pod FILTER: whether it holds.
+is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
+
+# start_pod: its time passes 50 times as fast.
 start_pod() {
-  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale 0.05 \
+  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale 0.02 \
     --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
-    --gpu-env GMS_SIM_DEVICES=1 --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
+    --gpu-env "GMS_SIM_DEVICES=${GPUS:-1}" --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
     --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
   KUBELET_PID=$BG_PID
   wait_for "[ -e $T/pod/status.json ] || ! kill -0 $KUBELET_PID"
@@ -82,9 +86,8 @@ find_active() {
 page() { within pod curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
 # complete: the tokens that the pod answers with.
 complete() {
-  within pod curl -sS --fail --max-time 20 --retry 20 --retry-delay 1 --retry-connrefused \
-    -d '{"prompt":"Hello","max_tokens":4}' "http://$POD:8000/v1/completions" |
-    jq -ce '.choices[0].token_ids'
+  within pod curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
+    "http://$POD:8000/v1/completions" | jq -ce '.choices[0].token_ids'
 }
 
 # start_pair: a pod that is ready, one of whose engines serves, and the other stands by; what it
@@ -164,7 +167,6 @@ stop_pod() {
   start_pair
   local server
   server=$(within gms-weights sh -c 'cat /proc/1/task/1/children')
-  # shellcheck disable=SC2086
   within gms-weights sh -c "kill -KILL $server"
   within weights gms-probe sockets -q --tags weights --committed --wait 30s >/dev/null
   fail_over
@@ -196,10 +198,11 @@ stop_pod() {
     jq '.engines[] | select(.state == "standby").engine_pid')
   within "engine-$OTHER" sh -c "kill -STOP $engine"
   kill -KILL "$(pid_of "engine-$ACTIVE")"
-  wait_state "$OTHER" waking
+  wait_for "grep -q 'standby -> waking' $T/pod/logs/engine-$OTHER.0.log"
   wait_until ".\"engine-$OTHER\".restarts == 1"
   has_event "engine-$OTHER" Killing '^the liveness probe failed$'
   wait_until .pod.ready
+  find_active
   [ "$(complete)" = "$EXPECTED" ]
 }
 
@@ -227,6 +230,32 @@ stop_pod() {
 
 @test "so does one whose tools come from an image of their own" {
   generate --tools-image registry.example.com/fo-tools:1
+  start_pair
+  fail_over
+}
+
+@test "so does one that has its GPUs from a device plugin" {
+  generate --gpu-sharing device-plugin
+  is_pod '[.spec.containers[].resources.limits."nvidia.com/gpu"] | all(. != null)'
+  start_pair
+  fail_over
+}
+
+@test "so does one whose engines span two GPUs" {
+  sed -E 's/gpu: "1"/gpu: "2"/
+    s/--kv-bytes, 64MiB/--kv-bytes, 64MiB, --ranks, "2"/
+    s/(gms-load [^|]*) /\1 --device 0 \&\& \1 --device 1 /' "$DGD" >"$T/two.yaml"
+  DGD=$T/two.yaml generate
+  GPUS=2 start_pair
+  fail_over
+}
+
+@test "so does one whose engine is started by a shell" {
+  local script="exec fo-refengine serve --model /models/demo --port 8000 --kv-bytes 64MiB"
+  sed -E "s|command: \[fo-refengine, serve\]|command: [sh, -c]|
+    s|args: \[--model.*|args: [\"$script\"]|" "$DGD" >"$T/shell.yaml"
+  DGD=$T/shell.yaml generate
+  is_pod '.spec.containers[0] | .command + .args | index("sh") != null'
   start_pair
   fail_over
 }
@@ -268,6 +297,15 @@ stop_pod() {
   wait_until '."engine-1".ready'
   wait_for "has_event engine-0 Unhealthy '^startupProbe: .* Connect call failed'"
   is '."engine-0".started == false'
+}
+
+@test "the stand-in says so where namespaces are not permitted" {
+  unshare --user --map-root-user true || skip_because namespaces "no user namespaces here"
+  generate
+  run -77 --separate-stderr unshare --user --map-root-user sh -c \
+    'echo 0 >/proc/sys/user/max_net_namespaces && exec "$0" run --root "$1/pod" "$1/pod.json"' \
+    "$KUBELET" "$T" 3>&-
+  [[ $stderr == "kubelet: error: make a pod's namespaces: "* ]]
 }
 
 @test "what the stand-in does not know is refused" {

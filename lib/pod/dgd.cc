@@ -131,6 +131,7 @@ Dgd read_dgd(const Node& root, Findings& findings) {
   }
   if (any) {
     check_env(spec.member(alpha ? "envs" : "env"), found);
+    check_labels(spec.member("labels"), found);
     check_names(document, dgd, found);
   }
   std::stable_sort(found.begin(), found.end(), [](const Finding& one, const Finding& other) {

@@ -20,6 +20,9 @@ using base::quoted;
 /// One resource claim allocates no more devices.
 constexpr std::int64_t kMostGpus = 32;
 
+/// Each gets a copy of what the deployment says to all. v1beta1 takes no more components at all.
+constexpr std::int64_t kMostServices = 25;
+
 constexpr std::string_view kSharedMemoryVolume = "shared-memory";
 constexpr std::string_view kSharedMemoryPath = "/dev/shm";
 constexpr std::string_view kSharedMemorySize = "8Gi";
@@ -76,14 +79,14 @@ void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Serv
     service.device_class = text_of(device_class);
     if (service.device_class.empty()) refuse(findings, device_class, "no name", "leave it out");
   }
+  std::set<std::string> containers;
+  for (const Located& container : parts.pod.containers) {
+    containers.insert(text_of(container.member("name")));
+  }
   std::set<std::string> seen;
   for (const Located& client : items_of(gms.member("extraClientContainers"))) {
     const std::string name = text_of(client);
-    const std::vector<Located>& containers = parts.pod.containers;
-    const bool known = std::any_of(
-        containers.begin(), containers.end(),
-        [&](const Located& container) { return text_of(container.member("name")) == name; });
-    if (!known) {
+    if (!containers.contains(name)) {
       refuse(findings, client, quoted(name) + ": no container has this name",
              "name a container of this service");
     } else if (!seen.insert(name).second) {
@@ -153,20 +156,6 @@ std::string env_name(const Node& variable) {
 
 }  // namespace
 
-void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy) {
-  add(findings, {Severity::kError, where.node == nullptr ? Position{} : where.node->position(),
-                 where.path, std::move(reason), std::move(remedy)});
-}
-
-void warn(Findings& findings, const Located& where, std::string reason, std::string remedy) {
-  add(findings, {Severity::kWarning, where.node == nullptr ? Position{} : where.node->position(),
-                 where.path, std::move(reason), std::move(remedy)});
-}
-
-std::string text_of(const Located& located) {
-  return located.node == nullptr ? std::string() : located.node->text();
-}
-
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings) {
   check_failover(parts, version, findings);
@@ -174,6 +163,21 @@ void check_service(const ServiceParts& parts, DgdVersion version, Service& servi
   read_gpus(parts, service, findings);
   check_pod(parts.pod, findings);
   check_reserved_names(parts.pod, findings);
+}
+
+bool has_room(const Dgd& dgd, const Service& service, Findings& findings) {
+  const auto count = std::count_if(dgd.services.begin(), dgd.services.end(),
+                                   [](const Service& one) { return one.failover; });
+  if (count < kMostServices) return true;
+  add(findings, {Severity::kError, service.position, service.path,
+                 fmt::format("more than {} services with failover", kMostServices),
+                 "spread them over several deployments"});
+  return false;
+}
+
+std::vector<std::string> operator_ports(const Located& main) {
+  if (main.member("ports").node != nullptr) return {};
+  return {"system"};
 }
 
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,

@@ -10,16 +10,11 @@
 
 #include "pod/dgd.h"
 #include "pod/finding.h"
+#include "pod/located.h"
 #include "pod/node.h"
 #include "pod/pod_rules.h"
 
 namespace fo::pod {
-
-void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
-void warn(Findings& findings, const Located& where, std::string reason, std::string remedy = {});
-
-/// Of a scalar; "" where there is none.
-std::string text_of(const Located& located);
 
 /// What a service with failover says, each where its version says it.
 struct ServiceParts {
@@ -37,6 +32,12 @@ struct ServiceParts {
 /// refused.
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings);
+
+/// Whether a service with failover may follow those of `dgd`; otherwise one finding says why not.
+bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
+
+/// Names of ports that Dynamo's operator gives a main container that says none.
+std::vector<std::string> operator_ports(const Located& main);
 
 /// Warns of those members that only Dynamo's operator acts on.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,

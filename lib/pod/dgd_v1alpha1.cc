@@ -100,6 +100,7 @@ class ServiceReader {
         findings_(findings) {}
 
   void read(Service& service) {
+    find_parts();
     check();
     // Its own copy, which has a name, is what is checked: what is merged into it is checked apart.
     const Node main = named_main(main_at_, findings_);
@@ -109,21 +110,25 @@ class ServiceReader {
         parts_.pod.containers.push_back(std::move(one));
       }
     }
-    parts_.pod.volumes = pod_at_.member("volumes");
-    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
-    parts_.pod.more_claims = at_.member("resources").member("claims");
-    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
     service.pod_template = pod_template(main);
     check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
   }
 
  private:
-  void check() {
+  void find_parts() {
     parts_.service = at_;
     parts_.component_type = at_.member("componentType");
     parts_.multinode = at_.member("multinode");
     parts_.failover = at_.member("failover");
     parts_.gpu_memory_service = at_.member("gpuMemoryService");
+    parts_.pod.more_ports = operator_ports(main_at_);
+    parts_.pod.volumes = pod_at_.member("volumes");
+    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
+    parts_.pod.more_claims = at_.member("resources").member("claims");
+    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
+  }
+
+  void check() {
     if (main_at_.node == nullptr) {
       add(findings_, {Severity::kError, at_.node->position(), main_at_.path, "no main container",
                       "say mainContainer with its image"});
@@ -139,8 +144,10 @@ class ServiceReader {
              "write it among extraPodSpec.containers");
     }
     check_env(at_.member("envs"), findings_);
+    check_labels(at_.member("labels"), findings_);
+    check_labels(at_.member("extraPodMetadata").member("labels"), findings_);
     for (const char* probe : {"livenessProbe", "readinessProbe"}) {
-      check_probe(at_.member(probe), main_at_.member("ports"), findings_);
+      check_probe(at_.member(probe), main_at_.member("ports"), parts_.pod.more_ports, findings_);
     }
     check_gpu_type();
     warn_not_carried(at_,
@@ -286,7 +293,7 @@ void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
         member.value, "ServiceAlpha", service.path,
         service.failover || !member.value.is_map() ? WrongKind::kError : WrongKind::kIgnore,
         findings);
-    if (service.failover) {
+    if (service.failover && has_room(dgd, service, findings)) {
       service.replicas = read_replicas(at.member("replicas"), findings);
       ServiceReader(spec, at, findings).read(service);
     }

@@ -48,6 +48,7 @@ class ComponentReader {
     parts_.failover = experimental.member("failover");
     parts_.gpu_memory_service = experimental.member("gpuMemoryService");
     find_containers();
+    parts_.pod.more_ports = operator_ports(main_at_);
     parts_.pod.volumes = pod_at_.member("volumes");
     parts_.pod.resource_claims = pod_at_.member("resourceClaims");
     parts_.pod.restart_policy = pod_at_.member("restartPolicy");
@@ -86,6 +87,7 @@ class ComponentReader {
                "leave " + switched.path.substr(switched.path.rfind('.') + 1) + " out");
       }
     }
+    check_labels(template_at_.member("metadata").member("labels"), findings_);
     const Located sidecar = at_.member("dynamoSidecar");
     if (sidecar.node != nullptr) {
       refuse(findings_, sidecar, "failover is not supported with a runtime in a sidecar",
@@ -177,7 +179,7 @@ void read_v1beta1(const Located& spec, Dgd& dgd, Findings& findings) {
         at.node->is_map() && (experimental.node == nullptr || experimental.node->is_map());
     check_schema(*at.node, "Component", at.path,
                  service.failover || !readable ? WrongKind::kError : WrongKind::kIgnore, findings);
-    if (service.failover) {
+    if (service.failover && has_room(dgd, service, findings)) {
       service.replicas = read_replicas(at.member("replicas"), findings);
       ComponentReader(spec, at, findings).read(service);
     }

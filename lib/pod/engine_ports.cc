@@ -70,6 +70,7 @@ constexpr std::array<Argument, 6> kArguments = {{
 
 constexpr int kTorchMasterPort = 29500;
 constexpr std::string_view kKvEvents = "--kv-events-config";
+constexpr std::string_view kKvEventsVariable = "DYN_VLLM_KV_EVENT_PORT";
 // Where vLLM publishes when it is told to, but not where.
 constexpr std::string_view kKvEventsEndpoint = "tcp://*:5557";
 
@@ -282,7 +283,12 @@ void EnginePorts::apply(int engine, Node& env, EngineCommand& command) const {
 
 std::vector<PortUse> EnginePorts::uses() const {
   std::vector<PortUse> uses;
+  const bool has_kv_events = std::any_of(ports_.begin(), ports_.end(), [](const Port& port) {
+    return port.name.starts_with(kKvEvents);
+  });
   for (const Port& port : ports_) {
+    // Dynamo's worker heeds the variable only without the option.
+    if (has_kv_events && port.name == kKvEventsVariable) continue;
     const std::string what = port.name + (port.member.empty() ? "" : " (" + port.member + ")");
     for (int engine = 0; engine < kEngines; ++engine) {
       uses.push_back({port.base + engine * port.stride, engine_name(engine), what,

@@ -14,6 +14,10 @@ bool is_string(const Node& scalar) {
 
 }  // namespace
 
+Node::Node() : Node(Kind::kScalar) { plain_ = true; }
+
+Node::Node(Kind kind) : kind_(kind) {}
+
 Node Node::string(std::string text) {
   Node node(Kind::kScalar);
   node.text_ = std::move(text);
@@ -30,6 +34,8 @@ Node Node::integer(std::int64_t value) { return plain(std::to_string(value)); }
 
 Node Node::boolean(bool value) { return plain(value ? "true" : "false"); }
 
+Node Node::list() { return Node(Kind::kList); }
+
 Node Node::list(std::vector<Node> items) {
   Node node(Kind::kList);
   node.items_ = std::move(items);
@@ -41,6 +47,8 @@ Node Node::strings(const std::vector<std::string>& items) {
   for (const std::string& item : items) node.items_.push_back(string(item));
   return node;
 }
+
+Node Node::map() { return Node(Kind::kMap); }
 
 Node Node::map(std::vector<Member> members) {
   Node node(Kind::kMap);

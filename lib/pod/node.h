@@ -23,15 +23,17 @@ class Node {
   struct Member;
 
   /// A null.
-  Node() : Node(Kind::kScalar) { plain_ = true; }
+  Node();
   static Node string(std::string text);
   /// A scalar as it stands in a file without quotes, where "5", "on" or "" are no strings.
   static Node plain(std::string text);
   static Node integer(std::int64_t value);
   static Node boolean(bool value);
-  static Node list(std::vector<Node> items = {});
+  static Node list();
+  static Node list(std::vector<Node> items);
   static Node strings(const std::vector<std::string>& items);
-  static Node map(std::vector<Member> members = {});
+  static Node map();
+  static Node map(std::vector<Member> members);
 
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] bool is_map() const { return kind_ == Kind::kMap; }
@@ -77,7 +79,7 @@ class Node {
   [[nodiscard]] bool same_as(const Node& other) const;
 
  private:
-  explicit Node(Kind kind) : kind_(kind) {}
+  explicit Node(Kind kind);
 
   // Of a null.
   void become(Kind kind);

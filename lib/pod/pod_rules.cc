@@ -27,6 +27,22 @@ bool is_label_text(std::string_view text, std::size_t longest) {
                      [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
+bool is_alphanumeric(char c) { return is_digit(c) || is_lower(c) || (c >= 'A' && c <= 'Z'); }
+
+bool is_label_key(std::string_view key) {
+  const std::size_t slash = key.find('/');
+  if (slash != std::string_view::npos) {
+    const std::string_view domain = key.substr(0, slash);
+    if (domain.empty() || domain.size() > 253 ||
+        !std::all_of(domain.begin(), domain.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '-' || c == '.'; })) {
+      return false;
+    }
+    key.remove_prefix(slash + 1);
+  }
+  return !key.empty() && is_label_value(key);
+}
+
 /// Kubernetes takes any printable ASCII but "=".
 bool is_env_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(),
@@ -42,11 +58,6 @@ std::optional<std::string_view> past_decimal(std::string_view text) {
     return std::nullopt;
   }
   return text.substr(end);
-}
-
-const std::string& text_of(const Located& located) {
-  static const std::string kNone;
-  return located.node == nullptr ? kNone : located.node->text();
 }
 
 /// Names that may be used once.
@@ -66,16 +77,32 @@ class PodChecker {
 
   void check(const PodParts& pod) {
     for (const std::string& name : pod.more_volumes) volumes_.add(name);
-    for (const Located& volume : items_of(pod.volumes)) {
-      check_name(volume, "volume", is_dns_label, volumes_);
-    }
+    for (const Located& volume : items_of(pod.volumes)) check_volume(volume);
     for (const Located& claim : items_of(pod.resource_claims)) check_claim(claim);
-    for (const Located& container : pod.containers) check_container(container);
+    const std::vector<std::string> none;
+    for (const Located& container : pod.containers) {
+      check_container(container, &container == &pod.containers.front() ? pod.more_ports : none);
+    }
     check_claims(pod.more_claims);
     const Located& restarts = pod.restart_policy;
     if (restarts.node != nullptr && text_of(restarts) != "Always") {
       refuse(restarts, quoted(text_of(restarts)) + ": a dead engine has to come back",
              "leave it out, or say Always");
+    }
+  }
+
+  void check_labels(const Located& labels) {
+    if (labels.node == nullptr) return;
+    for (const Node::Member& member : labels.node->members()) {
+      const Located label{&member.value, member_path(labels.path, member.key)};
+      if (!is_label_key(member.key)) {
+        add(findings_, {Severity::kError, member.position, label.path, "no name of a label",
+                        "at most 63 of letters, digits, -, _ and ., behind a domain and / where it "
+                        "has one"});
+      } else if (member.value.is_scalar() && !is_label_value(member.value.text())) {
+        refuse(label, quoted(member.value.text()) + ": no value of a label",
+               "at most 63 of letters, digits, -, _ and .");
+      }
     }
   }
 
@@ -101,14 +128,15 @@ class PodChecker {
     }
   }
 
-  void check_probe(const Located& probe, const Located& ports) {
+  void check_probe(const Located& probe, const Located& ports,
+                   const std::vector<std::string>& more_ports) {
     if (probe.node == nullptr || !probe.node->is_map()) return;
     int handlers = 0;
     for (const char* handler : {"exec", "grpc", "httpGet", "tcpSocket"}) {
       const Located how = probe.member(handler);
       if (how.node == nullptr) continue;
       ++handlers;
-      if (handler != std::string_view("exec")) check_probe_port(how, ports);
+      if (handler != std::string_view("exec")) check_probe_port(how, ports, more_ports);
     }
     if (handlers != 1) {
       refuse(probe, handlers == 0 ? "a probe that asks nothing" : "a probe that asks in two ways",
@@ -117,15 +145,11 @@ class PodChecker {
   }
 
  private:
-  void report(Severity severity, const Located& where, std::string reason, std::string remedy) {
-    add(findings_, {severity, where.node == nullptr ? Position{} : where.node->position(),
-                    where.path, std::move(reason), std::move(remedy)});
-  }
   void refuse(const Located& where, std::string reason, std::string remedy) {
-    report(Severity::kError, where, std::move(reason), std::move(remedy));
+    pod::refuse(findings_, where, std::move(reason), std::move(remedy));
   }
   void warn(const Located& where, std::string reason, std::string remedy) {
-    report(Severity::kWarning, where, std::move(reason), std::move(remedy));
+    pod::warn(findings_, where, std::move(reason), std::move(remedy));
   }
 
   void check_name(const Located& item, std::string_view what,
@@ -142,6 +166,17 @@ class PodChecker {
     }
   }
 
+  void check_volume(const Located& volume) {
+    check_name(volume, "volume", is_dns_label, volumes_);
+    const std::vector<Node::Member>& members = volume.node->members();
+    if (volume.node->is_map() &&
+        std::none_of(members.begin(), members.end(), [](const Node::Member& member) {
+          return member.key != "name" && !member.value.is_null();
+        })) {
+      refuse(volume, "a volume of nothing", "say what it is: emptyDir: {}, for one");
+    }
+  }
+
   void check_claim(const Located& claim) {
     check_name(claim, "resource claim", is_dns_label, claims_);
     const Located name = claim.member("resourceClaimName");
@@ -152,7 +187,7 @@ class PodChecker {
     }
   }
 
-  void check_container(const Located& container) {
+  void check_container(const Located& container, const std::vector<std::string>& more_ports) {
     if (container.node == nullptr || !container.node->is_map()) return;
     check_name(container, "container", is_dns_label, containers_);
     if (text_of(container.member("image")).empty()) refuse(container, "no image", "");
@@ -161,7 +196,7 @@ class PodChecker {
     check_env(container.member("env"));
     check_mounts(container.member("volumeMounts"));
     for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
-      check_probe(container.member(probe), ports);
+      check_probe(container.member(probe), ports, more_ports);
     }
     check_claims(container.member("resources").member("claims"));
   }
@@ -217,7 +252,8 @@ class PodChecker {
     }
   }
 
-  void check_probe_port(const Located& handler, const Located& ports) {
+  void check_probe_port(const Located& handler, const Located& ports,
+                        const std::vector<std::string>& more_ports) {
     const Located port = handler.member("port");
     if (port.node == nullptr) {
       refuse(handler, "no port to ask", "say port");
@@ -228,10 +264,12 @@ class PodChecker {
       return;
     }
     const std::vector<Located> all = items_of(ports);
-    const bool known = std::any_of(all.begin(), all.end(), [&](const Located& one) {
-      const Located name = one.member("name");
-      return name.node != nullptr && text_of(name) == text_of(port);
-    });
+    const bool known =
+        std::find(more_ports.begin(), more_ports.end(), text_of(port)) != more_ports.end() ||
+        std::any_of(all.begin(), all.end(), [&](const Located& one) {
+          const Located name = one.member("name");
+          return name.node != nullptr && text_of(name) == text_of(port);
+        });
     if (as_string(*port.node) && !known) {
       refuse(port, quoted(text_of(port)) + ": no port of this container has this name",
              "name one of its ports, or say a number");
@@ -273,6 +311,14 @@ bool is_port_name(std::string_view text) {
          text.find("--") == std::string_view::npos;
 }
 
+bool is_label_value(std::string_view text) {
+  return text.empty() ||
+         (text.size() <= 63 && is_alphanumeric(text.front()) && is_alphanumeric(text.back()) &&
+          std::all_of(text.begin(), text.end(), [](char c) {
+            return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
+          }));
+}
+
 bool is_quantity(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const std::optional<std::string_view> unit = past_decimal(text);
@@ -288,26 +334,17 @@ bool is_quantity(std::string_view text) {
   return !power.empty() && power.size() <= 3 && std::all_of(power.begin(), power.end(), is_digit);
 }
 
-Located Located::member(std::string_view key) const {
-  return {node == nullptr ? nullptr : node->find(key), member_path(path, key)};
-}
-
-std::vector<Located> items_of(const Located& list) {
-  std::vector<Located> items;
-  if (list.node == nullptr) return items;
-  items.reserve(list.node->items().size());
-  for (std::size_t i = 0; i < list.node->items().size(); ++i) {
-    items.push_back({&list.node->items()[i], item_path(list.path, i)});
-  }
-  return items;
-}
-
 void check_pod(const PodParts& pod, Findings& findings) { PodChecker(findings).check(pod); }
+
+void check_labels(const Located& labels, Findings& findings) {
+  PodChecker(findings).check_labels(labels);
+}
 
 void check_env(const Located& env, Findings& findings) { PodChecker(findings).check_env(env); }
 
-void check_probe(const Located& probe, const Located& ports, Findings& findings) {
-  PodChecker(findings).check_probe(probe, ports);
+void check_probe(const Located& probe, const Located& ports,
+                 const std::vector<std::string>& more_ports, Findings& findings) {
+  PodChecker(findings).check_probe(probe, ports, more_ports);
 }
 
 }  // namespace fo::pod

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pod/finding.h"
-#include "pod/node.h"
+#include "pod/located.h"
 
 namespace fo::pod {
 
@@ -15,25 +15,18 @@ namespace fo::pod {
 bool is_dns_label(std::string_view text);
 /// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
 bool is_port_name(std::string_view text);
+/// Of a label: nothing, or at most 63 of letters, digits, "-", "_" and "." between two of the
+/// first two kinds.
+bool is_label_value(std::string_view text);
 /// "2", "500m", "8Gi", "1e3"; not below nothing.
 bool is_quantity(std::string_view text);
-
-/// A node of the input and where it is.
-struct Located {
-  const Node* node = nullptr;
-  std::string path;
-
-  /// The member of that name, or no node at the path that it would have.
-  [[nodiscard]] Located member(std::string_view key) const;
-};
-
-/// The items of a list; none when there is no list.
-std::vector<Located> items_of(const Located& list);
 
 /// A pod as the parts that the input says it in: a DGD has them in several places.
 struct PodParts {
   /// The main one first, then init containers and the others.
   std::vector<Located> containers;
+  /// Of the main one, beside those that it says.
+  std::vector<std::string> more_ports;
   /// Lists; without nodes where the input has none.
   Located volumes;
   Located resource_claims;
@@ -48,9 +41,12 @@ struct PodParts {
 /// though it can't be meant.
 void check_pod(const PodParts& pod, Findings& findings);
 
+/// Labels by themselves.
+void check_labels(const Located& labels, Findings& findings);
 /// A list of EnvVar by itself.
 void check_env(const Located& env, Findings& findings);
-/// A probe of a container that has those ports.
-void check_probe(const Located& probe, const Located& ports, Findings& findings);
+/// A probe of a container that has those ports, and more by name.
+void check_probe(const Located& probe, const Located& ports,
+                 const std::vector<std::string>& more_ports, Findings& findings);
 
 }  // namespace fo::pod

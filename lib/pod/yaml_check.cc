@@ -19,21 +19,17 @@ constexpr std::size_t kMostBlanks = 16'384;
 
 constexpr char32_t kByteOrderMark = 0xfeff;
 
-bool is_break(std::string_view text) {
-  return text.front() == '\n' || (text.front() == '\r' && !text.starts_with("\r\n"));
-}
-
 bool is_text(char32_t code) {
   constexpr char32_t kNextLine = 0x85;
   constexpr char32_t kLineSeparator = 0x2028;
   constexpr char32_t kParagraphSeparator = 0x2029;
   return is_printable(code) || code == '\t' || code == '\n' || code == '\r' || code == kNextLine ||
-         code == kLineSeparator || code == kParagraphSeparator || code == kByteOrderMark;
+         code == kLineSeparator || code == kParagraphSeparator;
 }
 
 std::string_view line_of(std::string_view text, int line) {
   while (line > 1 && !text.empty()) {
-    if (is_break(text)) --line;
+    if (text.front() == '\n') --line;
     text.remove_prefix(1);
   }
   return text.substr(0, text.find_first_of("\r\n"));
@@ -73,16 +69,17 @@ void check_yaml(std::string_view text, const std::string& file) {
     const Character character = first_character(left);
     const char c = left.front();
     if (character.size == 0) refuse("not UTF-8");
+    if (character.code == kByteOrderMark) {
+      refuse("a byte order mark, which is for the beginning of a file only");
+    }
     if (!is_text(character.code)) {
       refuse(fmt::format("a control character (U+{:04X})",
                          static_cast<std::uint32_t>(character.code)));
     }
+    if (c == '\r' && !left.starts_with("\r\n")) refuse("a carriage return with no newline");
     if (position.column == 1) {
       if (c == '%' && !is_version_directive(left.substr(0, left.find_first_of("\r\n")))) {
         refuse("a directive: only %YAML is taken");
-      }
-      if (character.code == kByteOrderMark) {
-        refuse("a byte order mark, which is for the beginning of a file only");
       }
       if (left.starts_with("---")) {
         open = 0;
@@ -101,7 +98,7 @@ void check_yaml(std::string_view text, const std::string& file) {
     blanks = is_blank ? blanks + 1 : 0;
     if (!is_blank) last = c;
     if (blanks > kMostBlanks) refuse(fmt::format("more than {} blanks", kMostBlanks));
-    if (is_break(left)) {
+    if (c == '\n') {
       ++position.line;
       position.column = 0;
       if (open == 0) marks = 0;

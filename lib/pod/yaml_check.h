@@ -14,7 +14,8 @@ namespace fo::pod {
 [[noreturn]] void refuse_yaml(std::string_view text, const std::string& file, Position position,
                               const std::string& reason);
 
-/// Throws the same for what is not UTF-8, control characters, and the shapes.
+/// Throws the same for what is not UTF-8, control characters, a carriage return that ends no line
+/// (which some readers take for the end of one), and the shapes.
 void check_yaml(std::string_view text, const std::string& file);
 
 }  // namespace fo::pod

@@ -115,7 +115,7 @@ class Sources {
   // At a "...", on the first line that begins so behind the content, which ends at `content`.
   void end_at_marker(std::size_t content) {
     std::size_t line = content;
-    if (line > 0 && text_[line - 1] != '\n' && text_[line - 1] != '\r') line = end_of_line(line);
+    if (line > 0 && text_[line - 1] != '\n') line = end_of_line(line);
     while (line < text_.size() && !text_.substr(line).starts_with("...")) line = end_of_line(line);
     end_at(line);
     gap_ = end_of_line(line);
@@ -137,9 +137,8 @@ class Sources {
 
  private:
   [[nodiscard]] std::size_t end_of_line(std::size_t from) const {
-    const std::size_t at = text_.find_first_of("\r\n", from);
-    if (at == std::string_view::npos) return text_.size();
-    return at + (text_.substr(at).starts_with("\r\n") ? 2 : 1);
+    const std::size_t at = text_.find('\n', from);
+    return at == std::string_view::npos ? text_.size() : at + 1;
   }
 
   // Comments in front of a document are its own; directives and the marks of ends are not.

@@ -277,6 +277,18 @@ TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
               ElementsAre("more than 30000 values; a cluster takes no object of this size"));
 }
 
+TEST(Dgd, HoldsAsManyServicesAsTheNewerVersionTakes) {
+  const auto with = [](int count) {
+    std::string text = Alpha().text();
+    const std::string service = text.substr(text.find("    Worker:") + 11);
+    for (int i = 1; i < count; ++i) text += "    w" + std::to_string(i) + ":" + service;
+    return errors(text);
+  };
+  EXPECT_THAT(with(25), IsEmpty());
+  EXPECT_THAT(with(26), ElementsAre("spec.services.w25: more than 25 services with failover; "
+                                    "spread them over several deployments"));
+}
+
 /// Every value of a good document in turn becomes one of each other kind.
 void spoil(const Node& root, Node& node) {
   const Node kept = node;

@@ -122,6 +122,15 @@ TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
                                     "port of this container")));
 }
 
+TEST(DgdV1Alpha1, ProbesMayNameThePortThatTheOperatorAdds) {
+  Alpha alpha;
+  alpha.service = "readinessProbe: {httpGet: {port: system}}";
+  alpha.main = "{image: i, livenessProbe: {httpGet: {port: system}}}";
+  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  alpha.main = "{image: i, ports: [{containerPort: 1, name: p}]}";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'system': no port of this container")));
+}
+
 TEST(DgdV1Alpha1, MetadataOfThePodWinsOverTheServicesOverTheDeployments) {
   Alpha alpha;
   alpha.spec = "labels: {a: d, b: d, c: d}";

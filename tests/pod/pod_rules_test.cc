@@ -121,23 +121,40 @@ TEST(PodRules, EnvHasNamesAndOneValueEach) {
 
 TEST(PodRules, MountsNameVolumesAndHavePlacesOfTheirOwn) {
   EXPECT_THAT(found("[{name: a, image: i, volumeMounts: [{name: w, mountPath: /w}]}]",
-                    "volumes: [{name: v}]"),
+                    "volumes: [{name: v, emptyDir: {}}]"),
               ElementsAre("spec.containers[0].volumeMounts[0].name: 'w': no volume of the pod has "
                           "this name; name one of its volumes"));
   EXPECT_THAT(found("[{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}, {name: v,"
                     " mountPath: /v}, {name: v}, {name: v, mountPath: 'a:b'}]}]",
-                    "volumes: [{name: v}]"),
+                    "volumes: [{name: v, emptyDir: {}}]"),
               ElementsAre("spec.containers[0].volumeMounts[1].mountPath: '/v': two mounts in one "
                           "place; leave one of them out",
                           "spec.containers[0].volumeMounts[2]: a mount without a place; say "
                           "mountPath",
                           "spec.containers[0].volumeMounts[3].mountPath: 'a:b': a place with ':' "
                           "in it"));
-  EXPECT_THAT(found("[]", "volumes: [{name: v}, {name: v}, {emptyDir: {}}, {name: V}]"),
+  EXPECT_THAT(found("[]",
+                    "volumes: [{name: v, a: {}}, {name: v, a: {}}, {a: {}}, {name: V, a: {}}, "
+                    "{name: w, a: null}]"),
               ElementsAre("spec.volumes[1].name: 'v': two volumes of one name; rename one of them",
                           "spec.volumes[2]: a volume without a name",
                           "spec.volumes[3].name: 'V': no name of a volume; at most 63 of a-z, 0-9 "
-                          "and -, no - at either end"));
+                          "and -, no - at either end",
+                          "spec.volumes[4]: a volume of nothing; say what it is: emptyDir: {}, for "
+                          "one"));
+}
+
+TEST(PodRules, LabelsHaveNamesAndValuesOfTheirOwnKind) {
+  const auto labels = [](const std::string& text) {
+    const Node map = parse(text);
+    Findings findings;
+    check_labels({&map, "labels"}, findings);
+    return lines(findings, Severity::kError);
+  };
+  EXPECT_THAT(labels("{a: b, example.com/a_B.c-d: '', A: \"0.1\"}"), IsEmpty());
+  EXPECT_THAT(labels("{a: b c, b: -x, c: " + std::string(64, 'x') + "}").size(), 3U);
+  EXPECT_THAT(labels("{'': a, /a: a, a/: a, a/b/c: a, A.b/c: a, -a: a}").size(), 6U);
+  EXPECT_THAT(labels("[a]"), IsEmpty());
 }
 
 TEST(PodRules, ProbesAskOneThingOfAPortThatIsThere) {

@@ -219,12 +219,14 @@ TEST(ReadYaml, RefusesWhatIsNoText) {
   EXPECT_EQ(refusal(std::string_view("a: \0", 4)), "f:1:4: a control character (U+0000)");
   EXPECT_EQ(refusal("a: b\r\nc: \x1b[2J\n"), "f:2:4: a control character (U+001B)");
   EXPECT_EQ(refusal("a: \xc2\x9b\n"), "f:1:4: a control character (U+009B)");
+  EXPECT_EQ(refusal("a: b\rc: d\n"), "f:1:5: a carriage return with no newline");
   EXPECT_EQ(refusal("ü: \xff\n"), "f:1:4: not UTF-8");
   EXPECT_EQ(refusal("a: \xed\xa0\x80\n"), "f:1:4: not UTF-8");
   EXPECT_EQ(refusal("a: \xe2\x82"), "f:1:4: not UTF-8");
   EXPECT_THAT(refusal("a: 1\n---\n\xef\xbb\xbf"
                       "b: 1\n"),
               StartsWith("f:3:1: a byte order mark"));
+  EXPECT_THAT(refusal("a: \"\xef\xbb\xbf\"\n"), StartsWith("f:1:5: a byte order mark"));
 }
 
 TEST(ReadYaml, RefusesWhatIsNoYaml) {

@@ -1,0 +1,60 @@
+// Manifests: what was read means the same once it is written and read again, as YAML and as JSON,
+// and from the bytes that stand for each document.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fuzz.h"
+#include "pod/scalar.h"
+#include "pod/writer.h"
+#include "pod/yaml_reader.h"
+
+namespace {
+
+using fo::fuzz::require;
+using fo::pod::Document;
+using fo::pod::Node;
+
+std::vector<Document> read(std::string_view text) {
+  // Small ones, so that short inputs reach them.
+  const fo::pod::ReadLimits limits{.bytes = 1 << 20, .documents = 50, .depth = 40, .nodes = 5'000};
+  return fo::pod::read_yaml(text, "f", limits);
+}
+
+Node read_one(const std::string& text) {
+  std::vector<Document> documents = read(text);
+  require(documents.size() <= 1, "one document is written as one");
+  return documents.empty() ? Node() : std::move(documents.front().root);
+}
+
+void check(const Node& root) {
+  const std::string json = fo::pod::to_json(root);
+  require(nlohmann::json::accept(json), "JSON is what others take for it");
+  const std::string yaml = fo::pod::to_yaml(root);
+  const Node from_yaml = read_one(yaml);
+  require(fo::pod::to_json(from_yaml) == json, "YAML means what was read");
+  require(fo::pod::to_yaml(from_yaml) == yaml, "YAML is written as it was");
+  require(fo::pod::to_json(read_one(json)) == json, "JSON means what was read");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto documents =
+      fo::fuzz::unless_refused({fo::base::ExitStatus::kBadData}, [&] { return read(text); });
+  if (!documents) return 0;
+  std::string together;
+  for (const Document& document : *documents) {
+    require(document.source.ends_with('\n'), "a source ends with a newline");
+    together += "---\n" + document.source;
+    check(document.root);
+  }
+  const std::vector<Document> again = read(together);
+  require(again.size() == documents->size(), "the sources are the documents");
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    require(again[i].root.same_as((*documents)[i].root), "a source stands for its document");
+    require(again[i].source == (*documents)[i].source, "a source is its own");
+  }
+  return 0;
+}
