@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -83,16 +84,11 @@ std::string with_port_at_end(std::string_view endpoint, int port) {
   return std::string(endpoint.substr(0, endpoint.rfind(':') + 1)) + std::to_string(port);
 }
 
-// Those of a text, were no bracket in quotes: JSON is written and freed by recursion.
+// Whether it may have more levels than are safe: JSON is written by recursion.
 bool is_deep(std::string_view text) {
-  constexpr int kMostLevels = 64;
-  int level = 0;
-  for (const char c : text) {
-    if (c == '{' || c == '[') ++level;
-    if (c == '}' || c == ']') --level;
-    if (level > kMostLevels) return true;
-  }
-  return false;
+  constexpr std::ptrdiff_t kMostBrackets = 256;
+  return std::count(text.begin(), text.end(), '{') + std::count(text.begin(), text.end(), '[') >
+         kMostBrackets;
 }
 
 std::string text_of(const Json& value) {

@@ -20,8 +20,9 @@ Node standard_probe(std::string_view path, int period, int timeout, int failures
 
 void retarget(Node& handler, int engine) {
   for (const char* const kind : {"httpGet", "tcpSocket"}) {
-    if (Node* action = handler.find(kind))
+    if (Node* action = handler.find(kind)) {
       action->set("port", Node::string(system_port_name(engine)));
+    }
   }
   // A port of gRPC has no name.
   if (Node* grpc = handler.find("grpc")) grpc->set("port", Node::integer(kSystemPort + engine));

@@ -46,6 +46,28 @@ void check_settings(const Node& spec, const PodPlan& plan) {
   }
 }
 
+// Those that the user's other containers declare.
+void add_declared_ports(std::vector<PortUse>& uses, const Node& spec, const PodPlan& plan) {
+  for (const char* const list : {"containers", "initContainers"}) {
+    const Node* containers = spec.find(list);
+    if (containers == nullptr) continue;
+    for (const Node& container : containers->items()) {
+      const Node* name = container.find("name");
+      const Node* ports = container.find("ports");
+      if (ports == nullptr || name == nullptr || name->text() == "main") continue;
+      const std::string path = plan.container_path(list, container) + ".ports";
+      for (std::size_t i = 0; i < ports->items().size(); ++i) {
+        const Node* number = ports->items()[i].find("containerPort");
+        const Node* protocol = ports->items()[i].find("protocol");
+        const bool is_tcp = protocol == nullptr || protocol->text() == "TCP";
+        if (number == nullptr || !is_tcp) continue;
+        uses.push_back({port_of(*number), name->text(), "ports", false, item_path(path, i),
+                        number->position()});
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void check_pod_spec(const Node& spec, const PodPlan& plan) {
@@ -60,28 +82,7 @@ void check_pod_spec(const Node& spec, const PodPlan& plan) {
 
 void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, const PodPlan& plan) {
   std::vector<PortUse> uses = engine_ports;
-  // What the engines have between them comes first, then what others have against it.
-  for (const char* const list : {"containers", "initContainers"}) {
-    const Node* containers = spec.find(list);
-    if (containers == nullptr) continue;
-    for (std::size_t i = 0; i < containers->items().size(); ++i) {
-      const Node& container = containers->items()[i];
-      const Node* name = container.find("name");
-      const Node* ports = container.find("ports");
-      if (ports == nullptr || name == nullptr || name->text() == "main") continue;
-      const std::string path = plan.container_path(list, container) + ".ports";
-      for (std::size_t k = 0; k < ports->items().size(); ++k) {
-        const Node& port = ports->items()[k];
-        const Node* number = port.find("containerPort");
-        const Node* protocol = port.find("protocol");
-        if (protocol != nullptr && protocol->text() != "TCP") continue;
-        if (number != nullptr) {
-          uses.push_back({port_of(number->text()), name->text(), "ports", false, item_path(path, k),
-                          number->position()});
-        }
-      }
-    }
-  }
+  add_declared_ports(uses, spec, plan);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     for (std::size_t k = 0; k < std::min(i, engine_ports.size()); ++k) {
       const PortUse& a = uses[k];
