@@ -44,6 +44,10 @@ void check_selectors(const std::vector<pod::Manifest>& manifests, const Options&
   }
 }
 
+void say(bool is_error, const std::string& text) {
+  os::log(is_error ? os::LogLevel::kError : os::LogLevel::kWarning, "{}", text);
+}
+
 std::string to_text(const pod::Manifest& manifest) {
   return manifest.source.empty() ? pod::to_yaml(manifest.root) : manifest.source;
 }
@@ -98,9 +102,7 @@ void write_files(const std::vector<pod::Manifest>& manifests, const Options& opt
 void add(Output& output, const Source& source, const Options& options, bool& failed) {
   pod::Filtered filtered = pod::filter(source.name, source.documents, options.generate);
   for (const pod::Finding& finding : filtered.findings) {
-    os::log_line(
-        finding.severity == pod::Severity::kError ? os::LogLevel::kError : os::LogLevel::kWarning,
-        pod::format(finding, source.name));
+    say(finding.severity == pod::Severity::kError, pod::format(finding, source.name));
   }
   failed = failed || filtered.failed();
   if (filtered.untouched() && !source.documents.empty()) {
@@ -119,8 +121,7 @@ ExitStatus run_function(const Source& source, const Options& options) {
   const pod::Node* results = answer.list.find("results");
   for (const pod::Node& result : results == nullptr ? std::vector<pod::Node>() : results->items()) {
     const pod::Node* field = result.find_path({"field", "path"});
-    os::log_line(
-        result.find("severity")->text() == "error" ? os::LogLevel::kError : os::LogLevel::kWarning,
+    say(result.find("severity")->text() == "error",
         (field == nullptr ? "" : field->text() + ": ") + result.find("message")->text());
   }
   return answer.failed ? ExitStatus::kBadData : ExitStatus::kOk;

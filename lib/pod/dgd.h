@@ -23,6 +23,8 @@ struct Service {
   Position position;
   /// "worker", "prefill", "decode", "frontend" …
   std::string component_type;
+  /// Version 1alpha1's: "prefill", "decode"; "" when it says none.
+  std::string sub_component_type;
   std::int64_t replicas = 1;
   bool failover = false;
   std::int64_t gpus = 0;

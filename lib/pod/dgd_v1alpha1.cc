@@ -288,6 +288,7 @@ void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
     service.position = member.position;
     const Located at{&member.value, service.path};
     service.component_type = text_of(at.member("componentType"));
+    service.sub_component_type = text_of(at.member("subComponentType"));
     service.failover = has_failover(at, findings);
     check_schema(
         member.value, "ServiceAlpha", service.path,

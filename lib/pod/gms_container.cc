@@ -53,9 +53,9 @@ Node make_gms_container(const Node& main, const PodPlan& plan) {
   Node container = start_container(plan.names.gms_container, main);
   container.set("restartPolicy", Node::string("Always"));
   if (is_ours) {
-    // It serves all devices that it sees, which are those of the claim.
     container.set("command", Node::strings({plan.program("gms-serve")}));
-    container.set("args", Node::strings({"--socket-dir", folder}));
+    // Those of the claim, also where a node shows it more.
+    container.set("args", Node::strings({"--socket-dir", folder, "--devices", plan.device_list()}));
   } else if (plan.is_dynamo()) {
     container.set("command", Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
   } else {

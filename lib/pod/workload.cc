@@ -45,10 +45,11 @@ Node make_labels(const Node* own, const PodPlan& plan) {
   const Node selector = make_selector(plan);
   for (const Node::Member& member : selector.members()) labels.set(member.key, member.value);
   const auto add = [&labels](std::string_view key, const std::string& value) {
-    if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
+    if (!value.empty() && labels.find(key) == nullptr) labels.set(key, Node::string(value));
   };
   add("app.kubernetes.io/name", plan.workload_name());
   add("nvidia.com/dynamo-component-type", plan.service.component_type);
+  add("nvidia.com/dynamo-sub-component-type", plan.service.sub_component_type);
   return labels;
 }
 

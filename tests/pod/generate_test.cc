@@ -82,7 +82,7 @@ TEST(Generate, ThePlansPod) {
     "spec":{"containers":[)" + engine("0") + "," +
                                               engine("1") + R"(],
       "initContainers":[{"name":"gms-weights","image":"img","restartPolicy":"Always",
-        "command":["gms-serve"],"args":["--socket-dir","/shared"],
+        "command":["gms-serve"],"args":["--socket-dir","/shared","--devices","0"],
         "resources":{"claims":[{"name":"shared-gpu"}]},
         "volumeMounts":[{"name":"failover-shared","mountPath":"/shared"}],
         "env":[{"name":"GMS_SOCKET_DIR","value":"/shared"}],
@@ -100,7 +100,7 @@ TEST(Generate, DynamosPod) {
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(pretty(made.container("gms-server")), pretty(R"({
     "name":"gms-server","image":"img","restartPolicy":"Always","command":["gms-serve"],
-    "args":["--socket-dir","/gms-intrapod-control"],
+    "args":["--socket-dir","/gms-intrapod-control","--devices","0"],
     "resources":{"claims":[{"name":"intrapod-shared-gpu"}]},
     "volumeMounts":[{"name":"gms-intrapod-control","mountPath":"/gms-intrapod-control"}],
     "env":[{"name":"GMS_SOCKET_DIR","value":"/gms-intrapod-control"}]})"));
