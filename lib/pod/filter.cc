@@ -98,10 +98,8 @@ bool Filtered::untouched() const {
                       [](const Manifest& one) { return one.source.empty(); });
 }
 
-Filtered filter(const std::string& file, const std::vector<Document>& documents,
-                const GenerateOptions& options) {
+Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options) {
   Filtered result;
-  result.file = file;
   Filter all(options, result);
   for (const Document& document : documents) all.add(document.root, document.source);
   return result;

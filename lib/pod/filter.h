@@ -21,7 +21,6 @@ struct Manifest {
 
 /// One file.
 struct Filtered {
-  std::string file;
   /// In order: what is generated from a document stands where the document stood. Lists
   /// (kind: List) keep their form as long as nothing in them is replaced, and are taken apart else.
   std::vector<Manifest> manifests;
@@ -35,7 +34,6 @@ struct Filtered {
 
 /// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
 /// the deployment stays, without those services.
-Filtered filter(const std::string& file, const std::vector<Document>& documents,
-                const GenerateOptions& options);
+Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options);
 
 }  // namespace fo::pod

@@ -38,9 +38,9 @@ Option choice(std::string name, Member GenerateOptions::*member,
 }
 
 Option text(std::string name, std::string GenerateOptions::*member) {
-  return {std::move(name), "a text", [member](GenerateOptions& options, const std::string& value) {
+  return {std::move(name), "a name", [member](GenerateOptions& options, const std::string& value) {
             options.*member = value;
-            return true;
+            return !value.empty();
           }};
 }
 

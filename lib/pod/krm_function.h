@@ -2,6 +2,7 @@
 // kpt run them.
 #pragma once
 
+#include "pod/filter.h"
 #include "pod/generate.h"
 #include "pod/node.h"
 
@@ -13,7 +14,8 @@ struct FunctionAnswer {
   /// The list with its items filtered, and `results` that say what was found. With an error among
   /// them the items are those of the input.
   Node list;
-  bool failed = false;
+  /// The same, item by item.
+  Filtered filtered;
 };
 
 /// `options` are what the function's config (members of its `data` or `spec`, by the names of

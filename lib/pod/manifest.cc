@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "base/error.h"
 #include "pod/scalar.h"
 
 namespace fo::pod {
@@ -29,6 +31,21 @@ std::string name_space_of(const Node& manifest) {
   return text_at(manifest, {"metadata", "namespace"});
 }
 
+// As it is where it is made of what names are made of, which does nothing to a line or a terminal.
+std::string shown(const std::string& name) {
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](unsigned char one) {
+    return std::isalnum(one) != 0 || one == '.' || one == '-' || one == '_' || one == '/' ||
+           one == ':';
+  });
+  return is_plain && !name.empty() ? name : base::quoted(name);
+}
+
+std::string group_of(const Node& manifest) {
+  const std::string version = text_at(manifest, {"apiVersion"});
+  const std::size_t slash = version.find('/');
+  return slash == std::string::npos ? "" : version.substr(0, slash);
+}
+
 // By which its items are told apart, where there is such a member.
 std::optional<std::string_view> key_of(const Node& list) {
   constexpr std::array<std::string_view, 5> kKeys = {"name", "mountPath", "key", "containerPort",
@@ -49,11 +66,11 @@ std::optional<std::string_view> key_of(const Node& list) {
 std::map<std::string, const Node*> parts(const Node& node, std::optional<std::string_view> key) {
   std::map<std::string, const Node*> result;
   for (const Node::Member& member : node.members()) {
-    if (!member.value.is_null()) result["." + member.key] = &member.value;
+    if (!member.value.is_null()) result["." + shown(member.key)] = &member.value;
   }
   for (std::size_t i = 0; i < node.items().size(); ++i) {
     const Node& item = node.items()[i];
-    result["[" + (key ? item.find(*key)->text() : std::to_string(i)) + "]"] = &item;
+    result["[" + (key ? shown(item.find(*key)->text()) : std::to_string(i)) + "]"] = &item;
   }
   return result;
 }
@@ -101,7 +118,7 @@ class Comparison {
       const auto others = parts(other, key);
       std::string order;
       for (const Node& item : list.items()) {
-        const std::string& name = item.find(*key)->text();
+        const std::string name = shown(item.find(*key)->text());
         if (others.contains("[" + name + "]")) order += (order.empty() ? "" : ", ") + name;
       }
       return order;
@@ -131,15 +148,23 @@ class Comparison {
 // Several that have one name, or none, stay apart.
 std::map<std::string, const Node*> by_name(const std::vector<Node>& manifests) {
   std::map<std::string, const Node*> result;
+  std::map<std::string, int> count;
   for (const Node& manifest : manifests) {
-    const std::string group =
-        text_at(manifest, {"apiVersion"}).substr(0, text_at(manifest, {"apiVersion"}).find('/'));
-    std::string name = manifest_name(manifest);
-    if (const std::string space = name_space_of(manifest); !space.empty()) name += " in " + space;
-    // A resource's API version may change, its group is part of what it is.
-    std::string unique = name + (group.find('.') == std::string::npos ? "" : " of " + group);
-    for (int i = 2; result.contains(unique); ++i) unique = name + " (" + std::to_string(i) + ")";
-    result.emplace(unique, &manifest);
+    std::string name = kind_of(manifest).empty()
+                           ? "unnamed"
+                           : shown(kind_of(manifest)) + "/" + shown(name_of(manifest));
+    if (const std::string space = name_space_of(manifest); !space.empty()) {
+      name += " in " + shown(space);
+    }
+    // The version of a resource may change, its group is part of what it is; that of what comes
+    // with Kubernetes goes without saying.
+    const std::string group = group_of(manifest);
+    if (group.find('.') != std::string::npos && !group.ends_with(".k8s.io")) {
+      name += " of " + shown(group);
+    }
+    const int number = ++count[name];
+    if (number > 1) name += " (" + std::to_string(number) + ")";
+    result.emplace(std::move(name), &manifest);
   }
   return result;
 }
@@ -152,26 +177,30 @@ std::string manifest_name(const Node& manifest) {
 }
 
 std::string kubectl_name(const Node& manifest) {
-  const std::string version = text_at(manifest, {"apiVersion"});
-  const std::size_t slash = version.find('/');
-  const std::string group = slash == std::string::npos ? "" : "." + version.substr(0, slash);
-  return lower(kind_of(manifest)) + group + "/" + name_of(manifest);
+  if (kind_of(manifest).empty()) return "unnamed";
+  const std::string group = group_of(manifest);
+  return shown(lower(kind_of(manifest)) + (group.empty() ? "" : "." + group)) + "/" +
+         shown(name_of(manifest));
 }
 
-std::string manifest_file_name(const Node& manifest, std::string_view extension) {
-  std::string name = lower(kind_of(manifest) + "-" + name_of(manifest));
+std::string manifest_file_name(const Node& manifest, GroupInName group) {
+  std::string name = lower(kind_of(manifest).empty() ? "unnamed" : kind_of(manifest));
+  if (group == GroupInName::kYes) name += "." + group_of(manifest);
+  name += "-" + name_of(manifest);
   if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
   for (char& one : name) {
     if (std::isalnum(static_cast<unsigned char>(one)) == 0 && one != '.') one = '-';
   }
   if (name.starts_with('.')) name[0] = '-';
-  return name.substr(0, 200) + std::string(extension);
+  return name.substr(0, 200);
 }
 
 bool matches(const Node& manifest, std::string_view selector) {
   const std::string wanted = lower(selector);
-  if (wanted.empty()) return false;
-  return wanted == lower(kind_of(manifest)) || wanted == lower(manifest_name(manifest));
+  if (wanted.empty() || kind_of(manifest).empty()) return false;
+  const std::string kubectls = lower(kubectl_name(manifest));
+  return wanted == lower(kind_of(manifest)) || wanted == lower(manifest_name(manifest)) ||
+         wanted == kubectls || wanted == kubectls.substr(0, kubectls.find('/'));
 }
 
 std::vector<std::string> differences(const std::vector<Node>& before,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pod/node.h"
@@ -11,14 +12,18 @@ namespace fo::pod {
 /// "Deployment/vllm-agg-worker", as --only takes it; "" for what names no kind.
 std::string manifest_name(const Node& manifest);
 
-/// As kubectl prints it: "deployment.apps/vllm-agg-worker", "pod/one".
+/// As kubectl prints it: "deployment.apps/vllm-agg-worker", "pod/one"; "unnamed" for what names no
+/// kind. One line, whatever the names are.
 std::string kubectl_name(const Node& manifest);
 
-/// A file's name for it: "deployment-vllm-agg-worker.yaml", the namespace in front where there is
-/// one; made of letters, digits, '.' and '-'.
-std::string manifest_file_name(const Node& manifest, std::string_view extension);
+/// The name of a file for it, without an extension: "deployment-vllm-agg-worker", the namespace in
+/// front where there is one; made of letters, digits, '.' and '-'. Two objects may have one name;
+/// fewer have with the group in it: "deployment.apps-vllm-agg-worker".
+enum class GroupInName { kNo, kYes };
+std::string manifest_file_name(const Node& manifest, GroupInName group = GroupInName::kNo);
 
-/// Whether KIND or KIND/NAME, in any case, means this manifest.
+/// Whether KIND, KIND/NAME, or the same with the group as kubectl prints it, in any case, means
+/// this manifest.
 bool matches(const Node& manifest, std::string_view selector);
 
 /// How two sets of manifests differ: "- Pod/a", "+ Pod/b", "~ Deployment/c spec.replicas: 1 -> 2".

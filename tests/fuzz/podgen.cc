@@ -37,7 +37,7 @@ std::string text_of(const Filtered& filtered) {
 }
 
 void check(const std::vector<Document>& documents, const GenerateOptions& options) {
-  const Filtered filtered = filter("f", documents, options);
+  const Filtered filtered = filter(documents, options);
   for (const Finding& finding : filtered.findings) {
     require(format(finding, "f").find('\n') == std::string::npos, "a finding is one line");
   }
@@ -46,7 +46,7 @@ void check(const std::vector<Document>& documents, const GenerateOptions& option
   }
   if (filtered.failed()) return;
   const std::string text = text_of(filtered);
-  require(text_of(filter("f", documents, options)) == text, "the same input, the same output");
+  require(text_of(filter(documents, options)) == text, "the same input, the same output");
   std::vector<Node> nodes;
   for (const Manifest& one : filtered.manifests) nodes.push_back(one.root);
   std::vector<Node> again;

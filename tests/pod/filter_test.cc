@@ -18,7 +18,7 @@ spec:
       extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
 )";
 
-Filtered filtered(const std::string& text) { return filter("test", read_yaml(text, "test"), {}); }
+Filtered filtered(const std::string& text) { return filter(read_yaml(text, "test"), {}); }
 
 std::vector<std::string> kinds(const Filtered& filtered) {
   std::vector<std::string> result;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pod/scalar.h"
 #include "pod/yaml_reader.h"
 
 namespace fo::pod {
@@ -16,7 +17,10 @@ items:
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {internal.config.kubernetes.io/index: '0'}}}
 - apiVersion: nvidia.com/v1alpha1
   kind: DynamoGraphDeployment
-  metadata: {name: chat, namespace: ns}
+  metadata:
+    name: chat
+    namespace: ns
+    annotations: {internal.config.kubernetes.io/path: a/b.yaml, internal.config.kubernetes.io/index: '1'}
   spec:
     services:
       W:
@@ -45,7 +49,7 @@ TEST(KrmFunction, KnowsItsInput) {
 
 TEST(KrmFunction, FiltersTheItemsByItsConfig) {
   const FunctionAnswer answer = run_function(list("dynamo", "1"), {});
-  EXPECT_FALSE(answer.failed);
+  EXPECT_FALSE(answer.filtered.failed());
   const auto& items = answer.list.find("items")->items();
   ASSERT_EQ(items.size(), 3u);
   EXPECT_TRUE(items[0].same_as(list("plan", "1").find("items")->items()[0]));
@@ -63,21 +67,34 @@ TEST(KrmFunction, SaysWhatItFound) {
   EXPECT_EQ(result.find("severity")->text(), "warning");
   EXPECT_EQ(result.find_path({"resourceRef", "namespace"})->text(), "ns");
   EXPECT_EQ(result.find_path({"field", "path"})->text(), "spec.services.W.unheardOf");
+  EXPECT_EQ(result.find_path({"file", "path"})->text(), "a/b.yaml");
+  EXPECT_EQ(to_json_scalar(*result.find_path({"file", "index"})), "1");
 }
 
 TEST(KrmFunction, LeavesTheItemsWhenAnyIsRefused) {
   const Node input = list("plan", "0");
   const FunctionAnswer answer = run_function(input, {});
-  EXPECT_TRUE(answer.failed);
+  EXPECT_TRUE(answer.filtered.failed());
   EXPECT_TRUE(answer.list.find("items")->same_as(*input.find("items")));
   EXPECT_GE(answer.list.find("results")->items().size(), 1u);
 }
 
 TEST(KrmFunction, RefusesAConfigThatItDoesNotKnow) {
   const FunctionAnswer answer = run_function(list("other", "1"), {});
-  EXPECT_TRUE(answer.failed);
+  EXPECT_TRUE(answer.filtered.failed());
   EXPECT_EQ(answer.list.find("results")->items().at(0).find("message")->text(),
-            "functionConfig: layout 'other': wants plan or dynamo");
+            "layout 'other': wants plan or dynamo");
+}
+
+TEST(KrmFunction, RefusesWhatIsNoListAndNoConfig) {
+  for (const char* const rest : {"items: {}", "items: []\nfunctionConfig: [x]",
+                                 "items: []\nfunctionConfig: {data: [x]}", "items: 5"}) {
+    const std::string text =
+        std::string("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n") + rest;
+    const FunctionAnswer answer = run_function(read_yaml(text, "test").at(0).root, {});
+    EXPECT_TRUE(answer.filtered.failed()) << rest;
+    EXPECT_EQ(answer.list.find("results")->items().size(), 1u) << rest;
+  }
 }
 
 }  // namespace

@@ -24,15 +24,21 @@ TEST(Manifest, HasNames) {
       node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}}");
   EXPECT_EQ(manifest_name(one), "Deployment/a");
   EXPECT_EQ(kubectl_name(one), "deployment.apps/a");
-  EXPECT_EQ(manifest_file_name(one, ".yaml"), "b-deployment-a.yaml");
+  EXPECT_EQ(manifest_file_name(one), "b-deployment-a");
   EXPECT_EQ(kubectl_name(node("{apiVersion: v1, kind: Pod, metadata: {name: p}}")), "pod/p");
   EXPECT_EQ(manifest_name(node("{a: 1}")), "");
 }
 
 TEST(Manifest, FileNamesStayInTheirFolder) {
-  EXPECT_EQ(manifest_file_name(
-                node("{kind: ../Pod, metadata: {name: '../../etc/x', namespace: ..}}"), ".json"),
-            "-.-..-pod-..-..-etc-x.json");
+  EXPECT_EQ(
+      manifest_file_name(node("{kind: ../Pod, metadata: {name: '../../etc/x', namespace: ..}}")),
+      "-.-..-pod-..-..-etc-x");
+}
+
+TEST(Manifest, NamesAreOneLine) {
+  EXPECT_EQ(kubectl_name(node("{kind: \"a\\nb\", metadata: {name: \"x\\ny\"}}")),
+            "'a\\x0ab'/'x\\x0ay'");
+  EXPECT_EQ(kubectl_name(node("{a: 1}")), "unnamed");
 }
 
 TEST(Manifest, IsChosenByKindOrKindAndName) {
@@ -42,6 +48,10 @@ TEST(Manifest, IsChosenByKindOrKindAndName) {
   EXPECT_FALSE(matches(pod, "pod/q"));
   EXPECT_FALSE(matches(pod, "p"));
   EXPECT_FALSE(matches(node("{a: 1}"), ""));
+  const Node one = node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}");
+  EXPECT_TRUE(matches(one, "deployment.apps/d"));
+  EXPECT_TRUE(matches(one, "Deployment.apps"));
+  EXPECT_FALSE(matches(one, "deployment.batch"));
 }
 
 std::vector<std::string> compared(const std::string& before, const std::string& after) {
