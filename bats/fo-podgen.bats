@@ -46,9 +46,9 @@ podgen() { fo-podgen "$@" 3>&-; }
   local args
   for args in "--layout other" "--kube-version 1" "--kube-version x.y" "--kind Job" "-o xml" \
     "--lock etcd" "--gms theirs" "--gpu-sharing mps" "--engine tgi" "extra" "diff one" "install" \
-    "check -o json" "--unknown"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr podgen $args </dev/null
+    "check -o json" "-o json check" "--only Pod check" "-f x diff a b" "--output-dir d install e" \
+    "-f - -f -" "diff - -" "--tools-image ''" "--unknown"; do
+    eval "run --separate-stderr podgen $args </dev/null"
     [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
     [ -z "$output" ]
     [[ $stderr == "fo-podgen: error: "* ]]
@@ -81,6 +81,16 @@ podgen() { fo-podgen "$@" 3>&-; }
   cmp "$T/out" "$T/two"
 }
 
+@test "several files become one that reads as all of them" {
+  printf '%%YAML 1.1\n---\nkind: A\n' >"$T/a"
+  printf '\xef\xbb\xbfkind: B' >"$T/b"
+  printf '# nothing\n' >"$T/c"
+  run -0 podgen -f "$T/other.yaml" -f "$T/a" -f "$T/b" -f "$T/c"
+  run -0 podgen -o json <<<"$output"
+  [ "$(jq -c '[.items[].kind]' <<<"$output")" = '["ConfigMap","A","B"]' ]
+  podgen -f "$T/c" | cmp - "$T/c"
+}
+
 @test "a worker becomes a claim template and a deployment, its deployment keeps the rest" {
   run -0 --separate-stderr podgen -f "$T/dgd.yaml" -o name
   [ "$stderr" = "" ]
@@ -109,8 +119,10 @@ deployment.apps/chat-worker" ]
   run -0 podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --only configmap --only deployment/chat-worker -o name
   [ "$output" = "configmap/settings
 deployment.apps/chat-worker" ]
+  run -0 podgen -f "$T/dgd.yaml" --only deployment.apps/chat-worker -o name
+  [ "$output" = "deployment.apps/chat-worker" ]
   run -66 --separate-stderr podgen -f "$T/dgd.yaml" --only Secret/x
-  [ "$stderr" = "fo-podgen: error: write 'Secret/x': there is none" ]
+  [ "$stderr" = "fo-podgen: error: write 'Secret/x': --only names nothing that there is" ]
   [ -z "$output" ]
 }
 
@@ -123,7 +135,14 @@ dynamographdeployment-chat.yaml
 resourceclaimtemplate-chat-worker-gpu.yaml" ]
   cmp "$T/other.yaml" "$T/out/deep/configmap-settings.yaml"
   run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
+  [ "$stderr" = "fo-podgen: error: write '$T/out2/configmap-settings.yaml': two objects would be this file" ]
   [ ! -e "$T/out2" ]
+  # One kind of two groups.
+  printf 'apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n' |
+    podgen --output-dir "$T/out3" -o json
+  run ls "$T/out3"
+  [ "$output" = "service-s.json
+service.serving.knative.dev-s.json" ]
   : >"$T/file"
   run -73 --separate-stderr podgen -f "$T/other.yaml" --output-dir "$T/file"
   [[ $stderr == "fo-podgen: error: create '$T/file': "* ]]
@@ -179,6 +198,12 @@ resourceclaimtemplate-chat-worker-gpu.yaml" ]
 
 # --- install --------------------------------------------------------------------------------------
 
+@test "install knows every tool of this build but the reference engine" {
+  run -0 fo-podgen install "$T/all"
+  diff <(ls "$T/all/bin") <(ls --ignore=fo-refengine "$FO_BIN")
+  diff <(ls "$T/all/libexec/fo") <(ls "$FO_BUILD/libexec/fo")
+}
+
 @test "install copies the tools that are there" {
   mkdir -p "$T/image/bin" "$T/image/libexec/fo"
   cp "$FO_BIN/fo-podgen" "$T/image/bin"
@@ -224,12 +249,31 @@ dgd_as_json() {
   dgd_as_json
   function_input '{"layout": "other"}' >"$T/in"
   run -65 --separate-stderr podgen -f "$T/in"
-  [[ $stderr == "fo-podgen: error: functionConfig: layout 'other': wants plan or dynamo" ]]
+  [[ $stderr == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo" ]]
   [[ $output == *"results:"*"severity: error"* ]]
   jq '.functionConfig.data = {} | .items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
   run -65 --separate-stderr podgen -f "$T/in2"
   [[ $output == *"results:"*"path: spec.services.Worker.failover.numShadows"* ]]
   [[ $output == *"kind: DynamoGraphDeployment"* ]]
+}
+
+@test "a ResourceList stands alone, is checked and compared item by item" {
+  dgd_as_json
+  function_input '{}' >"$T/in"
+  local args
+  for args in "-f $T/other.yaml" "-o name" "--only Pod" "--generated-only" "--output-dir $T/out"; do
+    # shellcheck disable=SC2086
+    run -64 --separate-stderr podgen $args -f "$T/in"
+    [ -z "$output" ]
+    [[ $stderr == "fo-podgen: error: read '$T/in': a ResourceList, which "* ]]
+  done
+  run -0 podgen check -f "$T/in"
+  jq '.items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
+  run -65 podgen check -f "$T/in2"
+  [[ $output == *"numShadows: "*"(error)" ]]
+  jq '.items[1].data.mode = "off"' "$T/in" >"$T/in3"
+  run -1 podgen diff "$T/in" "$T/in3"
+  [ "$output" = '~ ConfigMap/a data.mode: "on" -> "off"' ]
 }
 
 @test "the examples for Helm and kustomize work" {

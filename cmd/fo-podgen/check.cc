@@ -2,7 +2,6 @@
 
 #include "cli/output.h"
 #include "commands.h"
-#include "pod/filter.h"
 #include "sources.h"
 
 namespace fo::fo_podgen {
@@ -20,7 +19,7 @@ std::string to_json(const pod::Finding& finding, const std::string& file) {
                                 {"path", finding.path},
                                 {"reason", finding.reason},
                                 {"remedy", finding.remedy}}
-      .dump();
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -29,7 +28,7 @@ base::ExitStatus check(const Options& options) {
   bool failed = false;
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
-    const pod::Filtered filtered = pod::filter(source.name, source.documents, options.generate);
+    const pod::Filtered filtered = filter(source, options.generate);
     for (const pod::Finding& finding : filtered.findings) {
       cli::print(options.common.json
                      ? to_json(finding, source.name) + "\n"

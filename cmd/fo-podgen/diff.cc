@@ -1,23 +1,25 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "base/error.h"
 #include "cli/output.h"
 #include "commands.h"
-#include "pod/filter.h"
+#include "os/log.h"
 #include "pod/manifest.h"
 #include "sources.h"
 
 namespace fo::fo_podgen {
 namespace {
 
-std::vector<pod::Node> output_of(const std::string& file, const Options& options) {
+// nullopt when any of it is refused, which is said then.
+std::optional<std::vector<pod::Node>> output_of(const std::string& file, const Options& options) {
   const Source source = read_source(file);
-  const pod::Filtered filtered = pod::filter(source.name, source.documents, options.generate);
+  const pod::Filtered filtered = filter(source, options.generate);
   for (const pod::Finding& finding : filtered.findings) {
     if (finding.severity == pod::Severity::kError) {
-      throw base::Error(base::ExitStatus::kBadData, pod::format(finding, source.name));
+      os::log_line(os::LogLevel::kError, pod::format(finding, source.name));
     }
   }
+  if (filtered.failed()) return std::nullopt;
   std::vector<pod::Node> nodes;
   for (const pod::Manifest& one : filtered.manifests) nodes.push_back(one.root);
   return nodes;
@@ -26,8 +28,10 @@ std::vector<pod::Node> output_of(const std::string& file, const Options& options
 }  // namespace
 
 base::ExitStatus diff(const Options& options) {
-  const auto lines =
-      pod::differences(output_of(options.before, options), output_of(options.after, options));
+  const auto before = output_of(options.before, options);
+  const auto after = output_of(options.after, options);
+  if (!before || !after) return base::ExitStatus::kBadData;
+  const auto lines = pod::differences(*before, *after);
   for (const std::string& line : lines) {
     cli::print((options.common.json ? nlohmann::json(line).dump() : line) + "\n");
   }

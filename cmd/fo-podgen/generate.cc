@@ -1,6 +1,11 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/output.h"
@@ -22,9 +27,8 @@ using Format = Options::Format;
 
 struct Output {
   std::vector<pod::Manifest> manifests;
-  /// Of the files that nothing was changed in, as they are.
-  std::string verbatim;
-  bool is_verbatim = true;
+  /// The text of the one file in which nothing was changed.
+  std::optional<std::string> verbatim;
 };
 
 bool wanted(const pod::Manifest& manifest, const Options& options) {
@@ -39,13 +43,10 @@ void check_selectors(const std::vector<pod::Manifest>& manifests, const Options&
   for (const std::string& selector : options.only) {
     if (std::none_of(manifests.begin(), manifests.end(),
                      [&](const pod::Manifest& one) { return pod::matches(one.root, selector); })) {
-      throw Error(ExitStatus::kNoInput, "write " + base::quoted(selector) + ": there is none");
+      throw Error(ExitStatus::kNoInput,
+                  "write " + base::quoted(selector) + ": --only names nothing that there is");
     }
   }
-}
-
-void say(bool is_error, const std::string& text) {
-  os::log(is_error ? os::LogLevel::kError : os::LogLevel::kWarning, "{}", text);
 }
 
 std::string to_text(const pod::Manifest& manifest) {
@@ -77,54 +78,60 @@ std::string format(const std::vector<pod::Manifest>& manifests, Format format) {
   return text;
 }
 
-void write_files(const std::vector<pod::Manifest>& manifests, const Options& options) {
-  const bool json = options.format == Format::kJson;
+// Each of its own: where two would have one name, their groups tell them apart.
+std::map<std::string, const pod::Manifest*> name_files(const std::vector<pod::Manifest>& manifests,
+                                                       const Options& options) {
+  const std::string extension = options.format == Format::kJson ? ".json" : ".yaml";
+  std::map<std::string, int> count;
+  for (const pod::Manifest& one : manifests) ++count[pod::manifest_file_name(one.root)];
   std::map<std::string, const pod::Manifest*> files;
   for (const pod::Manifest& one : manifests) {
-    const std::string name = pod::manifest_file_name(one.root, json ? ".json" : ".yaml");
-    if (!files.emplace(name, &one).second) {
-      throw Error(ExitStatus::kBadData, "write " + base::quoted(options.output_dir + "/" + name) +
-                                            ": two objects of that kind and name");
+    std::string name = pod::manifest_file_name(one.root);
+    if (count[name] > 1) name = pod::manifest_file_name(one.root, pod::GroupInName::kYes);
+    const std::string path = options.output_dir + "/" + name + extension;
+    if (!files.emplace(path, &one).second) {
+      throw Error(ExitStatus::kBadData,
+                  "write " + base::quoted(path) + ": two objects would be this file");
     }
   }
+  return files;
+}
+
+void write_files(const std::vector<pod::Manifest>& manifests, const Options& options) {
+  const auto files = name_files(manifests, options);
   std::error_code error;
   std::filesystem::create_directories(options.output_dir, error);
   if (error) {
     throw Error(ExitStatus::kCannotCreate, "create " + base::quoted(options.output_dir), error);
   }
-  for (const auto& [name, manifest] : files) {
-    const std::string path = options.output_dir + "/" + name;
-    os::write_file_atomic(path, json ? pod::to_json(manifest->root) : to_text(*manifest));
+  for (const auto& [path, manifest] : files) {
+    os::write_file_atomic(
+        path, options.format == Format::kJson ? pod::to_json(manifest->root) : to_text(*manifest));
     if (options.format == Format::kName) cli::print(pod::kubectl_name(manifest->root) + "\n");
   }
 }
 
-void add(Output& output, const Source& source, const Options& options, bool& failed) {
-  pod::Filtered filtered = pod::filter(source.name, source.documents, options.generate);
+void say(const pod::Filtered& filtered, const Source& source) {
   for (const pod::Finding& finding : filtered.findings) {
-    say(finding.severity == pod::Severity::kError, pod::format(finding, source.name));
+    os::log(
+        finding.severity == pod::Severity::kError ? os::LogLevel::kError : os::LogLevel::kWarning,
+        "{}", pod::format(finding, source.name));
   }
-  failed = failed || filtered.failed();
-  if (filtered.untouched() && !source.documents.empty()) {
-    append(output.verbatim, source.text);
-    if (!output.verbatim.ends_with('\n')) output.verbatim += '\n';
-  } else {
-    output.is_verbatim = false;
-  }
-  for (pod::Manifest& one : filtered.manifests) output.manifests.push_back(std::move(one));
 }
 
 ExitStatus run_function(const Source& source, const Options& options) {
+  const bool chooses = options.format == Format::kName || !options.only.empty() ||
+                       options.generated_only || !options.output_dir.empty();
+  if (chooses || options.files.size() > 1) {
+    throw Error(ExitStatus::kUsage,
+                "read " + base::quoted(source.name) +
+                    ": a ResourceList, which is answered as a whole, and by itself");
+  }
   const pod::FunctionAnswer answer = pod::run_function(source.documents[0].root, options.generate);
+  say(answer.filtered, source);
   cli::print(options.format == Format::kJson ? pod::to_json(answer.list)
                                              : pod::to_yaml(answer.list));
-  const pod::Node* results = answer.list.find("results");
-  for (const pod::Node& result : results == nullptr ? std::vector<pod::Node>() : results->items()) {
-    const pod::Node* field = result.find_path({"field", "path"});
-    say(result.find("severity")->text() == "error",
-        (field == nullptr ? "" : field->text() + ": ") + result.find("message")->text());
-  }
-  return answer.failed ? ExitStatus::kBadData : ExitStatus::kOk;
+  return answer.filtered.failed() ? ExitStatus::kBadData : ExitStatus::kOk;
 }
 
 }  // namespace
@@ -134,19 +141,22 @@ ExitStatus generate(const Options& options) {
   bool failed = false;
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
-    if (source.documents.size() == 1 && pod::is_resource_list(source.documents[0].root)) {
-      return run_function(source, options);
-    }
-    add(output, source, options, failed);
+    if (is_function_input(source)) return run_function(source, options);
+    pod::Filtered filtered = filter(source, options.generate);
+    say(filtered, source);
+    failed = failed || filtered.failed();
+    if (filtered.untouched() && options.files.size() == 1) output.verbatim = source.text;
+    std::move(filtered.manifests.begin(), filtered.manifests.end(),
+              std::back_inserter(output.manifests));
   }
   if (failed) return ExitStatus::kBadData;
   check_selectors(output.manifests, options);
+  const bool all = options.only.empty() && !options.generated_only;
   std::erase_if(output.manifests, [&](const auto& one) { return !wanted(one, options); });
   if (!options.output_dir.empty()) {
     write_files(output.manifests, options);
-  } else if (output.is_verbatim && options.format == Format::kYaml && options.only.empty() &&
-             !options.generated_only) {
-    cli::print(output.verbatim);
+  } else if (output.verbatim && all && options.format == Format::kYaml) {
+    cli::print(*output.verbatim);
   } else {
     cli::print(format(output.manifests, options.format));
   }

@@ -1,7 +1,6 @@
-#include <sys/stat.h>
-
 #include <array>
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -24,8 +23,7 @@ constexpr std::array<std::string_view, 10> kTools = {
 constexpr std::array<std::string_view, 1> kHelpers = {"fo-gpu"};
 constexpr base::ByteCount kMostBytes = 256 * base::kMiB;
 
-template <std::size_t N>
-int copy(const fs::path& from, const fs::path& to, const std::array<std::string_view, N>& names) {
+int copy_all(const fs::path& from, const fs::path& to, std::span<const std::string_view> names) {
   std::error_code error;
   fs::create_directories(to, error);
   if (error) throw Error(ExitStatus::kCannotCreate, "create " + base::quoted(to.native()), error);
@@ -48,8 +46,8 @@ ExitStatus install(const Options& options) {
   if (error) throw Error(ExitStatus::kOsError, "find the running program", error);
   const fs::path bin = self.parent_path();
   const fs::path folder = options.folder;
-  const int copied = copy(bin, folder / "bin", kTools) +
-                     copy(bin.parent_path() / "libexec/fo", folder / "libexec/fo", kHelpers);
+  const int copied = copy_all(bin, folder / "bin", kTools) +
+                     copy_all(bin.parent_path() / "libexec/fo", folder / "libexec/fo", kHelpers);
   cli::print_line(options.common.json
                       ? "{\"installed\": " + std::to_string(copied) + "}"
                       : std::to_string(copied) + " programs installed in " + folder.native());

@@ -9,6 +9,7 @@ using namespace fo;
 using fo_podgen::Options;
 
 base::ExitStatus run(Options& options) {
+  fo_podgen::check_usage(options);
   switch (options.command) {
     case Options::Command::kCheck:
       return fo_podgen::check(options);

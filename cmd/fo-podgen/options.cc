@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -58,7 +59,18 @@ void add_pod_options(CLI::App& app, Options& options) {
 CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
                       const char* description) {
   CLI::App* sub = app.add_subcommand(name, description);
-  sub->callback([&options, command] { options.command = command; });
+  sub->callback([&app, &options, command, name] {
+    options.command = command;
+    for (const char* const other : {"--output", "--output-dir", "--only", "--generated-only"}) {
+      if (app.get_option(other)->count() > 0) {
+        throw CLI::ValidationError(std::string(other), std::string("not with ") + name);
+      }
+    }
+    const bool reads = command == Options::Command::kCheck;
+    if (!reads && app.get_option("--file")->count() > 0) {
+      throw CLI::ValidationError("--file", std::string("not with ") + name);
+    }
+  });
   return sub;
 }
 
@@ -95,6 +107,14 @@ void declare(CLI::App& app, Options& options) {
   CLI::App* install =
       add_command(app, options, kInstall, "install", "copy the tools: for an init container");
   install->add_option("DIR", options.folder, "gets bin and libexec")->required();
+}
+
+void check_usage(const Options& options) {
+  std::vector<std::string> files = options.files;
+  if (options.command == Options::Command::kDiff) files = {options.before, options.after};
+  if (std::count(files.begin(), files.end(), "-") > 1) {
+    throw base::Error(base::ExitStatus::kUsage, "standard input: can be read only once");
+  }
 }
 
 }  // namespace fo::fo_podgen

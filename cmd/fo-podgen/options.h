@@ -33,4 +33,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
+/// What the command line as a whole must not say. Throws Error(kUsage).
+void check_usage(const Options& options);
+
 }  // namespace fo::fo_podgen

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "os/file.h"
 #include "os/input.h"
+#include "pod/krm_function.h"
 
 namespace fo::fo_podgen {
 
@@ -21,6 +22,15 @@ Source read_source(const std::string& file) {
   }
   source.documents = pod::read_yaml(source.text, source.name, kLimits);
   return source;
+}
+
+bool is_function_input(const Source& source) {
+  return source.documents.size() == 1 && pod::is_resource_list(source.documents[0].root);
+}
+
+pod::Filtered filter(const Source& source, const pod::GenerateOptions& options) {
+  return is_function_input(source) ? pod::run_function(source.documents[0].root, options).filtered
+                                   : pod::filter(source.documents, options);
 }
 
 }  // namespace fo::fo_podgen

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "pod/filter.h"
+#include "pod/generate.h"
 #include "pod/yaml_reader.h"
 
 namespace fo::fo_podgen {
@@ -17,5 +19,11 @@ struct Source {
 
 /// "-" is stdin. Throws Error(kNoInput, kBadData …).
 Source read_source(const std::string& file);
+
+/// Whether it is the input of a KRM function.
+bool is_function_input(const Source& source);
+
+/// What it becomes; of a function's input, what its items become.
+pod::Filtered filter(const Source& source, const pod::GenerateOptions& options);
 
 }  // namespace fo::fo_podgen

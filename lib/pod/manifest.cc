@@ -185,7 +185,7 @@ std::string kubectl_name(const Node& manifest) {
 
 std::string manifest_file_name(const Node& manifest, GroupInName group) {
   std::string name = lower(kind_of(manifest).empty() ? "unnamed" : kind_of(manifest));
-  if (group == GroupInName::kYes) name += "." + group_of(manifest);
+  if (group == GroupInName::kYes && !group_of(manifest).empty()) name += "." + group_of(manifest);
   name += "-" + name_of(manifest);
   if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
   for (char& one : name) {
