@@ -66,9 +66,10 @@ FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults) {
   Node results = Node::list();
   try {
     const GenerateOptions options = configured(list, defaults);
+    Budget budget;
     const Node* given = list.find("items");
     for (const Node& item : given == nullptr ? std::vector<Node>() : given->items()) {
-      Filtered filtered = filter("", {{item, "as it was"}}, options);
+      Filtered filtered = filter("", {{item, "as it was"}}, options, budget);
       for (const Finding& finding : filtered.findings) {
         results.push_back(result_of(finding, item));
       }
