@@ -26,9 +26,10 @@ std::string to_json(const pod::Finding& finding, const std::string& file) {
 
 base::ExitStatus check(const Options& options) {
   bool failed = false;
+  pod::Budget budget;
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
-    const pod::Filtered filtered = filter(source, options.generate);
+    const pod::Filtered filtered = filter(source, options.generate, budget);
     for (const pod::Finding& finding : filtered.findings) {
       cli::print(options.common.json
                      ? to_json(finding, source.name) + "\n"

@@ -127,7 +127,9 @@ ExitStatus run_function(const Source& source, const Options& options) {
                 "read " + base::quoted(source.name) +
                     ": a ResourceList, which is answered as a whole, and by itself");
   }
-  const pod::FunctionAnswer answer = pod::run_function(source.documents[0].root, options.generate);
+  pod::Budget budget;
+  const pod::FunctionAnswer answer =
+      pod::run_function(source.documents[0].root, options.generate, budget);
   say(answer.filtered, source);
   cli::print(options.format == Format::kJson ? pod::to_json(answer.list)
                                              : pod::to_yaml(answer.list));
@@ -139,10 +141,11 @@ ExitStatus run_function(const Source& source, const Options& options) {
 ExitStatus generate(const Options& options) {
   Output output;
   bool failed = false;
+  pod::Budget budget;
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
     if (is_function_input(source)) return run_function(source, options);
-    pod::Filtered filtered = filter(source, options.generate);
+    pod::Filtered filtered = filter(source, options.generate, budget);
     say(filtered, source);
     failed = failed || filtered.failed();
     if (filtered.untouched() && options.files.size() == 1) output.verbatim = source.text;

@@ -28,9 +28,11 @@ bool is_function_input(const Source& source) {
   return source.documents.size() == 1 && pod::is_resource_list(source.documents[0].root);
 }
 
-pod::Filtered filter(const Source& source, const pod::GenerateOptions& options) {
-  return is_function_input(source) ? pod::run_function(source.documents[0].root, options).filtered
-                                   : pod::filter(source.documents, options);
+pod::Filtered filter(const Source& source, const pod::GenerateOptions& options,
+                     pod::Budget& budget) {
+  return is_function_input(source)
+             ? pod::run_function(source.documents[0].root, options, budget).filtered
+             : pod::filter(source.documents, options, budget);
 }
 
 }  // namespace fo::fo_podgen

@@ -24,6 +24,7 @@ Source read_source(const std::string& file);
 bool is_function_input(const Source& source);
 
 /// What it becomes; of a function's input, what its items become.
-pod::Filtered filter(const Source& source, const pod::GenerateOptions& options);
+pod::Filtered filter(const Source& source, const pod::GenerateOptions& options,
+                     pod::Budget& budget);
 
 }  // namespace fo::fo_podgen

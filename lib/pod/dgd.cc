@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/budget.h"
 #include "pod/dgd_service.h"
 #include "pod/pod_schema.h"
 
@@ -22,20 +23,7 @@ constexpr std::string_view kGroup = "nvidia.com/";
 
 /// A cluster's API takes no object that is much larger; some of what is done is quadratic.
 constexpr std::size_t kMostValues = 30'000;
-
-/// Stops past the limit.
-std::size_t count_values(const Node& node, std::size_t count = 0) {
-  ++count;
-  for (const Node& item : node.items()) {
-    if (count > kMostValues) break;
-    count = count_values(item, count);
-  }
-  for (const Node::Member& member : node.members()) {
-    if (count > kMostValues) break;
-    count = count_values(member.value, count);
-  }
-  return count;
-}
+constexpr std::size_t kMostBytes = std::size_t{3} << 19;
 
 std::string lower_case(std::string text) {
   for (char& c : text) {
@@ -100,8 +88,9 @@ Dgd read_dgd(const Node& root, Findings& findings) {
   dgd.name = text_of(document.member("metadata").member("name"));
   dgd.name_space = text_of(document.member("metadata").member("namespace"));
   Findings found;
-  if (count_values(root) > kMostValues) {
-    refuse(findings, document, fmt::format("more than {} values", kMostValues),
+  if (!Budget(kMostValues, kMostBytes).take(root)) {
+    refuse(findings, document,
+           fmt::format("more than {} values or {} bytes of text", kMostValues, kMostBytes),
            "a cluster takes no object of this size");
     return dgd;
   }

@@ -84,9 +84,12 @@ std::string with_port_at_end(std::string_view endpoint, int port) {
   return std::string(endpoint.substr(0, endpoint.rfind(':') + 1)) + std::to_string(port);
 }
 
-// Whether it may have more levels than are safe: JSON is written by recursion.
-bool is_deep(std::string_view text) {
+// Whether it may have more levels than are safe, as JSON is written by recursion, or more members
+// than are cheap, as each is looked for among those before it.
+bool is_too_much(std::string_view text) {
   constexpr std::ptrdiff_t kMostBrackets = 256;
+  constexpr std::size_t kMostBytes = 8192;
+  if (text.size() > kMostBytes) return true;
   return std::count(text.begin(), text.end(), '{') + std::count(text.begin(), text.end(), '[') >
          kMostBrackets;
 }
@@ -226,7 +229,12 @@ void EnginePorts::read_json(const EngineCommand& command) {
 }
 
 void EnginePorts::read_json_members(const OptionValue& value, Port port) {
-  const Json config = is_deep(value.text) ? Json() : Json::parse(value.text, nullptr, false);
+  if (is_too_much(value.text)) {
+    plan_.refuse(value.position, port.path, port.name + ": too long or too deep to be read",
+                 "shorten it: engine 1 needs other ports in it");
+    return;
+  }
+  const Json config = Json::parse(value.text, nullptr, false);
   if (!config.is_object()) {
     plan_.refuse(value.position, port.path, port.name + ": no JSON object",
                  "correct it: engine 1 needs other ports in it");

@@ -33,7 +33,8 @@ std::optional<Node> without(const Node& document, const Dgd& dgd,
 
 class Filter {
  public:
-  Filter(const GenerateOptions& options, Filtered& result) : options_(options), result_(result) {}
+  Filter(const GenerateOptions& options, Budget& budget, Filtered& result)
+      : options_(options), budget_(budget), result_(result) {}
 
   void add(const Node& root, const std::string& source) {
     const Node* kind = root.find("kind");
@@ -48,6 +49,7 @@ class Filter {
 
  private:
   void add_dgd(const Node& root, const std::string& source) {
+    if (budget_.is_spent()) return;
     Findings findings;
     const Dgd dgd = read_dgd(root, findings);
     std::vector<std::string> leaving;
@@ -56,9 +58,7 @@ class Filter {
       for (const Service& service : dgd.services) {
         if (!service.failover) continue;
         leaving.push_back(service.name);
-        for (Node& one : generate(dgd, service, options_, findings)) {
-          made.push_back({std::move(one), "", true});
-        }
+        add_generated(dgd, service, made, findings);
       }
     }
     std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
@@ -70,9 +70,24 @@ class Filter {
     std::move(made.begin(), made.end(), std::back_inserter(result_.manifests));
   }
 
+  void add_generated(const Dgd& dgd, const Service& service, std::vector<Manifest>& made,
+                     Findings& findings) {
+    if (budget_.is_spent()) return;
+    bool fits = budget_.take(service.pod_template);
+    if (fits) {
+      for (Node& one : generate(dgd, service, options_, findings)) {
+        fits = fits && budget_.take(one);
+        made.push_back({std::move(one), "", true});
+      }
+    }
+    if (fits) return;
+    findings.push_back({Severity::kError, service.position, service.path,
+                        "too much would be generated at once", "spread it over several runs"});
+  }
+
   void add_list(const Node& root, const std::string& source) {
     Filtered inner;
-    Filter filter(options_, inner);
+    Filter filter(options_, budget_, inner);
     for (const Node& item : root.find("items")->items()) filter.add(item, "as it was");
     std::move(inner.findings.begin(), inner.findings.end(), std::back_inserter(result_.findings));
     if (inner.untouched()) {
@@ -86,6 +101,7 @@ class Filter {
   }
 
   const GenerateOptions& options_;
+  Budget& budget_;
   Filtered& result_;
 };
 
@@ -98,9 +114,10 @@ bool Filtered::untouched() const {
                       [](const Manifest& one) { return one.source.empty(); });
 }
 
-Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options) {
+Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
+                Budget& budget) {
   Filtered result;
-  Filter all(options, result);
+  Filter all(options, budget, result);
   for (const Document& document : documents) all.add(document.root, document.source);
   return result;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pod/budget.h"
 #include "pod/finding.h"
 #include "pod/generate.h"
 #include "pod/yaml_reader.h"
@@ -33,7 +34,9 @@ struct Filtered {
 };
 
 /// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
-/// the deployment stays, without those services.
-Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options);
+/// the deployment stays, without those services. `budget` is for all that a run generates: an error
+/// among the findings says where it was spent.
+Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
+                Budget& budget);
 
 }  // namespace fo::pod

@@ -81,7 +81,7 @@ bool is_resource_list(const Node& document) {
          version->text().starts_with("config.kubernetes.io/");
 }
 
-FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults) {
+FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults, Budget& budget) {
   FunctionAnswer answer{list, {}};
   Filtered& all = answer.filtered;
   const GenerateOptions options = configured(list, defaults, all.findings);
@@ -93,7 +93,7 @@ FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults) {
     results.push_back(result_of(all.findings.back()));
   }
   for (const Node& item : given == nullptr ? std::vector<Node>() : given->items()) {
-    Filtered one = filter({{item, "as it was"}}, options);
+    Filtered one = filter({{item, "as it was"}}, options, budget);
     for (Finding& finding : one.findings) {
       Node& result = results.push_back(result_of(finding));
       result.set("resourceRef", reference_to(item));

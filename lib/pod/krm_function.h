@@ -19,7 +19,7 @@ struct FunctionAnswer {
 };
 
 /// `options` are what the function's config (members of its `data` or `spec`, by the names of
-/// generate_options.h) does not say.
-FunctionAnswer run_function(const Node& list, const GenerateOptions& options);
+/// generate_options.h) does not say. `budget` as in filter.h.
+FunctionAnswer run_function(const Node& list, const GenerateOptions& options, Budget& budget);
 
 }  // namespace fo::pod

@@ -46,8 +46,12 @@ void check_settings(const Node& spec, const PodPlan& plan) {
   }
 }
 
-// Those that the user's other containers declare.
-void add_declared_ports(std::vector<PortUse>& uses, const Node& spec, const PodPlan& plan) {
+// Those ports of the engines that the user's other containers declare, too. Each path takes a look
+// at all containers.
+void add_collisions(std::vector<PortUse>& uses, const Node& spec, const PodPlan& plan) {
+  std::set<int> taken;
+  for (const PortUse& use : uses) taken.insert(use.port);
+  const std::size_t most = uses.size() + kMostFindings;
   for (const char* const list : {"containers", "initContainers"}) {
     const Node* containers = spec.find(list);
     if (containers == nullptr) continue;
@@ -55,12 +59,13 @@ void add_declared_ports(std::vector<PortUse>& uses, const Node& spec, const PodP
       const Node* name = container.find("name");
       const Node* ports = container.find("ports");
       if (ports == nullptr || name == nullptr || name->text() == "main") continue;
-      const std::string path = plan.container_path(list, container) + ".ports";
       for (std::size_t i = 0; i < ports->items().size(); ++i) {
         const Node* number = ports->items()[i].find("containerPort");
         const Node* protocol = ports->items()[i].find("protocol");
         const bool is_tcp = protocol == nullptr || protocol->text() == "TCP";
-        if (number == nullptr || !is_tcp) continue;
+        if (number == nullptr || !is_tcp || !taken.contains(port_of(*number))) continue;
+        if (uses.size() == most) return;
+        const std::string path = plan.container_path(list, container) + ".ports";
         uses.push_back({port_of(*number), name->text(), "ports", false, item_path(path, i),
                         number->position()});
       }
@@ -82,7 +87,7 @@ void check_pod_spec(const Node& spec, const PodPlan& plan) {
 
 void check_ports(const Node& spec, const std::vector<PortUse>& engine_ports, const PodPlan& plan) {
   std::vector<PortUse> uses = engine_ports;
-  add_declared_ports(uses, spec, plan);
+  add_collisions(uses, spec, plan);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     for (std::size_t k = 0; k < std::min(i, engine_ports.size()); ++k) {
       const PortUse& a = uses[k];

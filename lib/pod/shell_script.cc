@@ -231,11 +231,14 @@ class Reader {
   }
 
   [[nodiscard]] bool has_kubernetes_variable(std::string_view text) const {
-    for (std::size_t at = 0; (at = text.find("$(", at)) != std::string_view::npos; at += 2) {
-      const std::size_t end = text.find(')', at);
-      if (end != std::string_view::npos && is_variable_(text.substr(at + 2, end - at - 2))) {
-        return true;
-      }
+    // Looked for further, a text of "$(" alone takes quadratic time.
+    constexpr std::size_t kLongestName = 1024;
+    const std::size_t last = text.rfind(')');
+    if (last == std::string_view::npos) return false;
+    for (std::size_t at = 0; (at = text.find("$(", at)) < last; at += 2) {
+      const std::string_view behind = text.substr(at + 2, kLongestName + 1);
+      const std::size_t size = behind.find(')');
+      if (size == std::string_view::npos || is_variable_(behind.substr(0, size))) return true;
     }
     return false;
   }

@@ -14,8 +14,10 @@ namespace {
 // them begins a key: up to 450 bytes for each of these marks, and for quotes with nothing between.
 constexpr std::size_t kMostMarks = 1'000'000;
 constexpr std::string_view kMarks = "[{,:?-&*!";
-// In brackets, libfyaml goes over the blank lines in front again for each of them.
+// libfyaml goes over the blanks in front again for each of them, in brackets and in scalars of
+// several lines: what is limited is the squares of their runs, all together.
 constexpr std::size_t kMostBlanks = 16'384;
+constexpr std::size_t kMostBlanksSquared = std::size_t{1} << 30;
 
 constexpr char32_t kByteOrderMark = 0xfeff;
 
@@ -62,6 +64,7 @@ void check_yaml(std::string_view text, const std::string& file) {
   std::size_t marks = 0;
   std::size_t open = 0;
   std::size_t blanks = 0;
+  std::size_t blanks_squared = 0;
   // That was no blank.
   char last = '\n';
   const auto refuse = [&](const std::string& reason) { refuse_yaml(text, file, position, reason); };
@@ -95,9 +98,14 @@ void check_yaml(std::string_view text, const std::string& file) {
       refuse(fmt::format("more than {} values on a line or in brackets", kMostMarks));
     }
     const bool is_blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
-    blanks = is_blank ? blanks + 1 : 0;
-    if (!is_blank) last = c;
-    if (blanks > kMostBlanks) refuse(fmt::format("more than {} blanks", kMostBlanks));
+    if (!is_blank) {
+      blanks_squared += blanks * blanks;
+      blanks = 0;
+      last = c;
+    } else if (++blanks > kMostBlanks) {
+      refuse(fmt::format("more than {} blanks", kMostBlanks));
+    }
+    if (blanks_squared > kMostBlanksSquared) refuse("too many blanks in long runs");
     if (c == '\n') {
       ++position.line;
       position.column = 0;

@@ -45,8 +45,9 @@ class Parser {
     if (!diagnostics_) throw std::bad_alloc();
     fy_diag_set_collect_errors(diagnostics_.get(), true);
     fy_parse_cfg config{};
-    config.flags =
-        static_cast<fy_parse_cfg_flags>(FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_DEFAULT_VERSION_1_2);
+    // Within brackets and quotes, kubectl and most others don't look at indentation.
+    config.flags = static_cast<fy_parse_cfg_flags>(
+        FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_DEFAULT_VERSION_1_2 | FYPCF_SLOPPY_FLOW_INDENTATION);
     config.diag = diagnostics_.get();
     parser_.reset(fy_parser_create(&config));
     if (!parser_ || fy_parser_set_string(parser_.get(), text.data(), text.size()) != 0) {

@@ -37,16 +37,19 @@ std::string text_of(const Filtered& filtered) {
 }
 
 void check(const std::vector<Document>& documents, const GenerateOptions& options) {
-  const Filtered filtered = filter(documents, options);
+  Budget budget;
+  const Filtered filtered = filter(documents, options, budget);
   for (const Finding& finding : filtered.findings) {
     require(format(finding, "f").find('\n') == std::string::npos, "a finding is one line");
   }
   if (documents.size() == 1 && is_resource_list(documents.front().root)) {
-    static_cast<void>(to_json(run_function(documents.front().root, options).list));
+    Budget function_budget;
+    static_cast<void>(to_json(run_function(documents.front().root, options, function_budget).list));
   }
   if (filtered.failed()) return;
   const std::string text = text_of(filtered);
-  require(text_of(filter(documents, options)) == text, "the same input, the same output");
+  Budget same;
+  require(text_of(filter(documents, options, same)) == text, "the same input, the same output");
   std::vector<Node> nodes;
   for (const Manifest& one : filtered.manifests) nodes.push_back(one.root);
   std::vector<Node> again;

@@ -273,8 +273,14 @@ TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
   alpha.service = "labels: {";
   for (int i = 0; i < 40'000; ++i) alpha.service += "a" + std::to_string(i) + ": b,\n        ";
   alpha.service += "}";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("more than 30000 values; a cluster takes no object of this size"));
+  EXPECT_THAT(errors(alpha.text()), ElementsAre("more than 30000 values or 1572864 bytes of text; "
+                                                "a cluster takes no object of this size"));
+}
+
+TEST(Dgd, OneWithMoreTextThanAClusterTakesIsNotLookedAt) {
+  Alpha alpha;
+  alpha.service = "labels: {a: " + std::string(std::size_t{2} << 20, 'x') + "}";
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("or 1572864 bytes of text")));
 }
 
 TEST(Dgd, HoldsAsManyServicesAsTheNewerVersionTakes) {

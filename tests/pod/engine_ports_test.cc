@@ -176,6 +176,15 @@ TEST(EnginePorts, DeepJsonIsRefused) {
   EXPECT_NE(made.errors(), "");
 }
 
+TEST(EnginePorts, LongJsonIsRefused) {
+  std::string json = "{\\\"endpoint\\\":\\\"tcp://*:5557\\\"";
+  for (int i = 0; i < 200'000; ++i) json += ",\\\"a" + std::to_string(i) + "\\\":1";
+  const Generated made = generate(with_args(R"(["--kv-events-config",")" + json + R"(}"])"));
+  EXPECT_EQ(made.errors(),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.args: --kv-events-config: too long "
+            "or too deep to be read; shorten it: engine 1 needs other ports in it");
+}
+
 TEST(EnginePorts, AScriptThatCannotTakeTheMasterPortIsRefused) {
   // The layout adds it; the plan does not.
   const std::string main = R"("command":["sh","-c","python3 -m dynamo.vllm \"$@\"","--","-m"])";

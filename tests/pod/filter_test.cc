@@ -18,7 +18,10 @@ spec:
       extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
 )";
 
-Filtered filtered(const std::string& text) { return filter(read_yaml(text, "test"), {}); }
+Filtered filtered(const std::string& text) {
+  Budget budget;
+  return filter(read_yaml(text, "test"), {}, budget);
+}
 
 std::vector<std::string> kinds(const Filtered& filtered) {
   std::vector<std::string> result;
@@ -32,6 +35,44 @@ TEST(Filter, NothingStaysOfADeploymentWhoseServicesAllFailOver) {
   EXPECT_FALSE(result.untouched());
   EXPECT_EQ(kinds(result), (std::vector<std::string>{"ResourceClaimTemplate", "Deployment"}));
   EXPECT_TRUE(result.manifests[0].generated);
+}
+
+// A deployment whose services all get an env of that many bytes.
+std::string dgd_with(int services, std::size_t bytes) {
+  std::string text = kDgd;
+  text.insert(text.find("    Worker:"), "    Front: {componentType: frontend}\n");
+  text.insert(text.find("  services:"),
+              "  envs: [{name: A, value: " + std::string(bytes, 'x') + "}]\n");
+  for (int i = 1; i < services; ++i) text += "    W" + std::to_string(i) + ": *worker\n";
+  return text;
+}
+
+TEST(Filter, WhatOneRunGeneratesIsLimited) {
+  const std::size_t size = std::size_t{1} << 20;
+  const std::string text = dgd_with(20, size) + "---\n" + dgd_with(20, size);
+  const Filtered result = filtered(text);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].reason, "too much would be generated at once");
+  EXPECT_LT(result.manifests.size(), 50U);
+
+  Budget budget;
+  const std::vector<Document> one = read_yaml(dgd_with(12, size), "test");
+  EXPECT_FALSE(filter(one, {}, budget).failed());
+  EXPECT_TRUE(filter(one, {}, budget).failed());
+}
+
+TEST(Filter, ManyPortsOfManyContainersAreCheap) {
+  std::string text = kDgd;
+  std::string others = "extraPodSpec: {containers: [";
+  for (int i = 0; i < 3500; ++i) {
+    others += "{name: s" + std::to_string(i) + ", image: i, ports: [{containerPort: 9090}]},";
+  }
+  text.replace(text.find("extraPodSpec: {"), 15, others + "], ");
+  const Filtered result = filtered(text);
+  EXPECT_TRUE(result.failed());
+  ASSERT_EQ(result.findings.size(), kMostFindings);
+  EXPECT_EQ(result.findings.back().path,
+            "spec.services.Worker.extraPodSpec.containers[999].ports[0]");
 }
 
 TEST(Filter, OtherServicesStayAsTheyWere) {

@@ -34,6 +34,11 @@ results:
 - {message: of the last function}
 )";
 
+FunctionAnswer run(const Node& list) {
+  Budget budget;
+  return run_function(list, {}, budget);
+}
+
 Node list(const std::string& layout, const std::string& gpus) {
   std::string text = kList;
   text.replace(text.find("LAYOUT"), 6, layout);
@@ -48,7 +53,7 @@ TEST(KrmFunction, KnowsItsInput) {
 }
 
 TEST(KrmFunction, FiltersTheItemsByItsConfig) {
-  const FunctionAnswer answer = run_function(list("dynamo", "1"), {});
+  const FunctionAnswer answer = run(list("dynamo", "1"));
   EXPECT_FALSE(answer.filtered.failed());
   const auto& items = answer.list.find("items")->items();
   ASSERT_EQ(items.size(), 3u);
@@ -59,7 +64,7 @@ TEST(KrmFunction, FiltersTheItemsByItsConfig) {
 }
 
 TEST(KrmFunction, SaysWhatItFound) {
-  const FunctionAnswer answer = run_function(list("plan", "1"), {});
+  const FunctionAnswer answer = run(list("plan", "1"));
   const Node* results = answer.list.find("results");
   ASSERT_NE(results, nullptr);
   ASSERT_EQ(results->items().size(), 1u);
@@ -73,14 +78,14 @@ TEST(KrmFunction, SaysWhatItFound) {
 
 TEST(KrmFunction, LeavesTheItemsWhenAnyIsRefused) {
   const Node input = list("plan", "0");
-  const FunctionAnswer answer = run_function(input, {});
+  const FunctionAnswer answer = run(input);
   EXPECT_TRUE(answer.filtered.failed());
   EXPECT_TRUE(answer.list.find("items")->same_as(*input.find("items")));
   EXPECT_GE(answer.list.find("results")->items().size(), 1u);
 }
 
 TEST(KrmFunction, RefusesAConfigThatItDoesNotKnow) {
-  const FunctionAnswer answer = run_function(list("other", "1"), {});
+  const FunctionAnswer answer = run(list("other", "1"));
   EXPECT_TRUE(answer.filtered.failed());
   EXPECT_EQ(answer.list.find("results")->items().at(0).find("message")->text(),
             "layout 'other': wants plan or dynamo");
@@ -91,7 +96,7 @@ TEST(KrmFunction, RefusesWhatIsNoListAndNoConfig) {
                                  "items: []\nfunctionConfig: {data: [x]}", "items: 5"}) {
     const std::string text =
         std::string("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n") + rest;
-    const FunctionAnswer answer = run_function(read_yaml(text, "test").at(0).root, {});
+    const FunctionAnswer answer = run(read_yaml(text, "test").at(0).root);
     EXPECT_TRUE(answer.filtered.failed()) << rest;
     EXPECT_EQ(answer.list.find("results")->items().size(), 1u) << rest;
   }

@@ -185,5 +185,15 @@ TEST(ShellWord, IsReadBackAsItself) {
   EXPECT_EQ(shell_word("--port=8001"), "--port=8001");
 }
 
+TEST(ShellScript, LooksForVariablesInQuotesNoFurtherThanANameGoes) {
+  std::string open;
+  for (int i = 0; i < 500'000; ++i) open += "$(";
+  EXPECT_EQ(words_of("a '" + open + "'"), "a|" + open);
+  // What can't be told is no literal.
+  EXPECT_EQ(words_of("a '" + open + ")'"), "a|<" + open + ")>");
+  EXPECT_EQ(words_of("a '$(b) $(POD_IP) $(c)'"), "a|<$(b) $(POD_IP) $(c)>");
+  EXPECT_EQ(words_of("a '$(b) $(c'"), "a|$(b) $(c");
+}
+
 }  // namespace
 }  // namespace fo::pod

@@ -215,6 +215,60 @@ TEST(ReadYaml, RefusesNestingBelowTheByteLimit) {
   EXPECT_THAT(refusal("{a: " + std::string(1 << 20, '\n')), HasSubstr("more than 16384 blanks"));
 }
 
+TEST(ReadYaml, RefusesManyLongRunsOfBlanks) {
+  for (const std::string begin : {"a: |\n", "a: >\n", "a:\n", "a: 'b\n", "a: [b\n"}) {
+    std::string text = begin;
+    for (int i = 0; i < 100; ++i) text += std::string(8000, '\n') + "  x";
+    EXPECT_THAT(refusal(text), HasSubstr("too many blanks in long runs")) << begin;
+  }
+  // Deep indentation is none of that.
+  std::string text = "a:\n";
+  for (int i = 0; i < 10'000; ++i) text += std::string(100, ' ') + "- x\n";
+  EXPECT_EQ(read_one(text).find("a")->items().size(), 10'000U);
+}
+
+TEST(ReadYaml, BracketsEndAndGoOnAtAnyColumn) {
+  const char* const shapes[][2] = {
+      {"p:\n  a: [\n    x\n  ]\n", "{p: {a: [x]}}"},
+      {"a: [\n]\nb: 1\n", "{a: [], b: 1}"},
+      {"a: [x\n#c\n]\n", "{a: [x]}"},
+      {"a: {\n  b: 1\n}\nc: 2\n", "{a: {b: 1}, c: 2}"},
+      {"a: {\nb: 1\n}\n", "{a: {b: 1}}"},
+      {"a: {\n? x\n: y\n}\n", "{a: {x: y}}"},
+      {"p:\n  a: [\"x\",\n\"w\", z,\nq]\n", "{p: {a: [x, w, z, q]}}"},
+      {"- [\n]\n- a\n", "[[], a]"},
+      {"a:\n- [\n1\n]\n", "{a: [[1]]}"},
+      {"a: [{\n}, {\nb: [\n1\n]}\n]\n", "{a: [{}, {b: [1]}]}"},
+      {"a: {\n\tb: 1,\n\tc: [\n\t\t1\n\t]\n}\n", "{a: {b: 1, c: [1]}}"},
+  };
+  for (const auto& [text, meaning] : shapes) {
+    EXPECT_TRUE(read_one(text).same_as(read_one(meaning))) << text;
+    expect_sources_to_stand_for(text);
+  }
+}
+
+TEST(ReadYaml, QuotesGoOnAtAnyColumn) {
+  const char* const shapes[][2] = {
+      {"a: \"x\ny\"\nb: 1\n", "{a: x y, b: 1}"},
+      {"a: 'x\ny'\nb: 1\n", "{a: x y, b: 1}"},
+      {"p:\n  a: \"x\n y\"\n  b: 1\n", "{p: {a: x y, b: 1}}"},
+      {"p:\n  a: 'x\n  y'\n", "{p: {a: x y}}"},
+      {"p:\n  a: \"x\n\ny\"\n", "{p: {a: \"x\\ny\"}}"},
+      {"a: {b: \"x\ny\"}\n", "{a: {b: x y}}"},
+  };
+  for (const auto& [text, meaning] : shapes) {
+    EXPECT_TRUE(read_one(text).same_as(read_one(meaning))) << text;
+    expect_sources_to_stand_for(text);
+  }
+}
+
+TEST(ReadYaml, NoDocumentBeginsInBracketsOrQuotes) {
+  for (const char* text : {"a: [\n---\nb: 1\n", "a: {x: 1,\n---\n}\n", "a: \"x\n---\ny\"\n",
+                           "- 'x\n---\n", "a: [b\nc: d\n", "p:\n  a: [b\n  c: d\n"}) {
+    EXPECT_THAT(refusal(text), StartsWith("f:")) << text;
+  }
+}
+
 TEST(ReadYaml, RefusesWhatIsNoText) {
   EXPECT_EQ(refusal(std::string_view("a: \0", 4)), "f:1:4: a control character (U+0000)");
   EXPECT_EQ(refusal("a: b\r\nc: \x1b[2J\n"), "f:2:4: a control character (U+001B)");
