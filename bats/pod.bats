@@ -350,7 +350,8 @@ stop_pod() {
 
 @test "a fault of the stand-in's is no missing permission" {
   plain_pod
-  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod" --tools "$T/none" "$T/pod.json" 3>&-
+  start_pod
+  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/other" --tools "$T/none" "$T/pod.json" 3>&-
   [[ $stderr == "kubelet: error: make a pod's namespaces: "*"mount: No such file or directory: '$T/none'" ]]
   # Here nothing can be run.
   mkdir -p "$T/tools/bin"
