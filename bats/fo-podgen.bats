@@ -278,9 +278,14 @@ dgd_as_json() {
 
 @test "the examples for Helm and kustomize work" {
   # shellcheck disable=SC2016
-  run -0 bash -c 'cd "$1" && ./post-render <"$2" 3>&-' bash "$FO_ROOT/packaging/k8s/helm" \
-    "$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"
-  [[ $output == *"image: registry.example.com/fo-tools:1"* ]]
+  post_render() { bash -c 'cd "$1" && ./post-render <"$2" 3>&-' bash "$FO_ROOT/packaging/k8s/helm" \
+    "$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"; }
+  FO_TOOLS_IMAGE=registry.example.com/fo-tools:2 run -0 post_render
+  [[ $output == *"image: registry.example.com/fo-tools:2"* ]]
+  unset FO_TOOLS_IMAGE
+  run ! --separate-stderr post_render
+  [ "$output" = "" ]
+  [[ $stderr == *"FO_TOOLS_IMAGE: is not set"* ]]
   # What kustomize hands to the function.
   cd "$FO_ROOT/packaging/k8s/kustomize"
   {

@@ -11,6 +11,7 @@ setup() {
   DGD=$FO_ROOT/tests/dgd
   K8S=$FO_ROOT/tests/k8s
   EXAMPLES=${FO_DGD_EXAMPLES:-$FO_ROOT/../shared/dgd-examples}
+  LOOK_ALIKES=("$DGD"/*.yaml "$DGD"/*.json)
 }
 
 need_types() {
@@ -19,13 +20,12 @@ need_types() {
 }
 need_examples() {
   [ -f "$EXAMPLES/crd.yaml" ] || skip_because dgd-examples "no DynamoGraphDeployments in $EXAMPLES"
+  mapfile -t EXAMPLE_FILES < <(find "$EXAMPLES" -name '*.yaml' ! -name crd.yaml | sort)
 }
 
-look_alikes() { printf '%s\n' "$DGD"/*.yaml "$DGD"/*.json; }
-examples() { find "$EXAMPLES" -name '*.yaml' ! -name crd.yaml | sort; }
-# Of files on standard input, those that say so somewhere.
-that_say() { xargs grep -lE -- "$1"; }
-that_do_not_say() { xargs grep -LE -- "$1"; }
+# say PATTERN FILE...: those in which it is, in the array FILES.
+say() { mapfile -t FILES < <(grep -lE -- "$1" "${@:2}" </dev/null); }
+do_not_say() { mapfile -t FILES < <(grep -LE -- "$1" "${@:2}" </dev/null); }
 
 # Every option with every other, more or less: Kubernetes' version, then options.
 COMBINATIONS=(
@@ -50,7 +50,7 @@ checked() {
     for file in "$@"; do
       out=$T/$((n += 1)).$(basename "${file%.*}").yaml
       # A Pod is one replica.
-      if ! sed -E 's/("?replicas"?: *)[0-9]+/\11/' "$file" |
+      if ! sed -E 's/("?replicas"?: *)[0-9]+/\11/g' "$file" |
         fo-podgen -q --generated-only --kube-version "${options[@]}" >"$out" 2>"$T/err"; then
         echo "fo-podgen --kube-version $combination -f $file"
         cat "$T/err"
@@ -119,31 +119,32 @@ END
 
 @test "manifests of the look-alikes have Kubernetes' types" {
   need_types
-  mapfile -t files < <(look_alikes | that_say 'failover"?: *(\{\}|\{"?enabled"?: true|\{numShadows|$)')
-  [ "${#files[@]}" -ge 14 ]
-  checked "${files[@]}"
+  say 'failover"?: *(\{\}|\{"?enabled"?: true|\{numShadows|$)' "${LOOK_ALIKES[@]}"
+  [ "${#FILES[@]}" -ge 14 ]
+  checked "${FILES[@]}"
 }
 
 @test "YAML reads as the same as JSON, to others" {
   need_types
   local file name
-  for file in $(look_alikes); do
+  for file in "${LOOK_ALIKES[@]}"; do
     name=$(basename "$file")
     fo-podgen -q -f "$file" >"$T/$name.out.yaml"
     fo-podgen -q -f "$file" -o json >"$T/$name.out.json"
   done
-  "$K8S/read" "$T"/*.out.yaml | jq -S . >"$T/from-yaml"
-  "$K8S/read" "$T"/*.out.json | jq -S . >"$T/from-json"
-  [ -s "$T/from-yaml" ]
-  cmp "$T/from-yaml" "$T/from-json"
+  "$K8S/read" "$T"/*.out.yaml >"$T/from-yaml"
+  "$K8S/read" "$T"/*.out.json >"$T/from-json"
+  [ "$(wc -l <"$T/from-yaml")" -ge "${#LOOK_ALIKES[@]}" ]
+  cmp <(jq -S . "$T/from-yaml") <(jq -S . "$T/from-json")
 }
 
 @test "strings are strings to others" {
   need_types
-  "$K8S/read" "$DGD/strings.yaml" | jq '.spec.services.Worker.envs' >"$T/before"
+  "$K8S/read" "$DGD/strings.yaml" >"$T/in.json"
+  jq -e '.spec.services.Worker.envs' "$T/in.json" >"$T/before"
   fo-podgen -q -f "$DGD/strings.yaml" --generated-only >"$T/out.yaml"
   "$K8S/read" "$T/out.yaml" >"$T/out.json"
-  jq 'select(.kind == "Deployment").spec.template.spec.containers[0].env' "$T/out.json" >"$T/after"
+  jq -e 'select(.kind == "Deployment").spec.template.spec.containers[0].env' "$T/out.json" >"$T/after"
   run -0 jq -n --slurpfile before "$T/before" --slurpfile after "$T/after" '$before[0] - $after[0]'
   [ "$output" = "[]" ]
 }
@@ -151,16 +152,23 @@ END
 # The first line of a broken input is "# wants: PATTERN", what is said of it in refusing it, or
 # "# warns: PATTERN".
 @test "every broken input is refused, and for its reason" {
-  local file word pattern bad=0
-  for file in "$DGD"/broken/*.yaml; do
+  local file word pattern wanted bad=0
+  local -a files=("$DGD"/broken/*.yaml)
+  [ "${#files[@]}" -ge 40 ]
+  for file in "${files[@]}"; do
     read -r _ word pattern <"$file"
+    case $word in
+      wants:) wanted=65 ;;
+      warns:) wanted=0 ;;
+      *)
+        echo "$file: its first line does not say what it wants"
+        bad=1
+        continue
+        ;;
+    esac
     run --separate-stderr fo-podgen -f "$file"
-    if [ "$word" = wants: ] && { [ "$status" -ne 65 ] || [ "$output" != "" ]; }; then
+    if [ "$status" -ne "$wanted" ] || { [ "$wanted" -ne 0 ] && [ "$output" != "" ]; }; then
       echo "$file: status $status: $output"
-      bad=1
-    fi
-    if [ "$word" = warns: ] && [ "$status" -ne 0 ]; then
-      echo "$file: status $status"
       bad=1
     fi
     if ! grep -qE -- "$file:[0-9]+:[0-9]+:" <<<"$stderr" || ! grep -qE -- "$pattern" <<<"$stderr"; then
@@ -173,7 +181,7 @@ END
 
 @test "nothing is wrong with the look-alikes" {
   local file
-  for file in $(look_alikes); do
+  for file in "${LOOK_ALIKES[@]}"; do
     run -0 fo-podgen check --layout dynamo -f "$file"
     # What the operator alone can do is said.
     [ "$(grep -v 'useAsCompilationCache: ' <<<"$output")" = "" ]
@@ -183,7 +191,7 @@ END
 @test "no field of the examples is unknown" {
   need_examples
   local file
-  for file in $(examples); do
+  for file in "${EXAMPLE_FILES[@]}"; do
     run fo-podgen check -f "$file"
     [[ "$output" != *"unknown field"* ]]
   done
@@ -193,18 +201,20 @@ END
   need_types
   local files=("$DGD"/beta*.yaml)
   if [ -d "$EXAMPLES/v1beta1" ]; then files+=("$EXAMPLES"/v1beta1/*.yaml); fi
-  "$K8S/read" "${files[@]}" | jq 'select(.apiVersion == "nvidia.com/v1beta1") |
+  "$K8S/read" "${files[@]}" >"$T/read.json"
+  jq -e 'select(.apiVersion == "nvidia.com/v1beta1") |
     {apiVersion: "v1", kind: "PodTemplate", metadata: {name: .metadata.name}} +
-    {template: .spec.components[].podTemplate}' >"$T/templates.json"
+    {template: .spec.components[].podTemplate}' "$T/read.json" >"$T/templates.json"
   "$K8S/check" --kube 1.34 "$T/templates.json"
 }
 
 @test "the look-alikes fit the resource definition" {
   need_types
   need_examples
-  mapfile -t files < <(look_alikes | that_say '/v1alpha1' | that_do_not_say 'extraClientContainers')
-  [ "${#files[@]}" -ge 10 ]
-  "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${files[@]}"
+  say '/v1alpha1' "${LOOK_ALIKES[@]}"
+  do_not_say 'extraClientContainers' "${FILES[@]}"
+  [ "${#FILES[@]}" -ge 10 ]
+  "$K8S/check-crd" "$EXAMPLES/crd.yaml" "${FILES[@]}"
 }
 
 @test "the resource definition tells a broken input" {
@@ -225,9 +235,9 @@ END
 @test "examples without failover pass through byte for byte" {
   need_examples
   local file
-  mapfile -t files < <(examples | that_do_not_say '^ *failover:')
-  [ "${#files[@]}" -ge 10 ]
-  for file in "${files[@]}" "$DGD/plain.yaml"; do
+  do_not_say '^ *failover:' "${EXAMPLE_FILES[@]}"
+  [ "${#FILES[@]}" -ge 10 ]
+  for file in "${FILES[@]}" "$DGD/plain.yaml"; do
     fo-podgen -q -f "$file" >"$T/out"
     # The last line gets its newline.
     sed '$a\' "$file" | cmp - "$T/out"
@@ -237,12 +247,14 @@ END
 @test "examples with failover become manifests with Kubernetes' types" {
   need_types
   need_examples
-  mapfile -t files < <(examples | that_say '^ *failover:' | that_do_not_say '^ *multinode:')
-  [ "${#files[@]}" -ge 2 ]
-  checked "${files[@]}"
-  mapfile -t files < <(examples | that_say '^ *failover:' | that_say '^ *multinode:')
-  [ "${#files[@]}" -ge 1 ]
-  run -65 --separate-stderr fo-podgen -f "${files[0]}"
+  say '^ *failover:' "${EXAMPLE_FILES[@]}"
+  local -a with_failover=("${FILES[@]}")
+  do_not_say '^ *multinode:' "${with_failover[@]}"
+  [ "${#FILES[@]}" -ge 2 ]
+  checked "${FILES[@]}"
+  say '^ *multinode:' "${with_failover[@]}"
+  [ "${#FILES[@]}" -ge 1 ]
+  run -65 --separate-stderr fo-podgen -f "${FILES[0]}"
   [ "$output" = "" ]
   [[ "$stderr" == *"failover is not supported with multinode deployments"* ]]
 }
@@ -250,21 +262,16 @@ END
 @test "examples with failover switched on become manifests with Kubernetes' types" {
   need_types
   need_examples
-  local file
-  local -a files=()
-  for file in $(examples | that_do_not_say '^ *failover:'); do
-    # In every worker that has GPUs of NVIDIA, on one node.
-    "$K8S/read" "$file" | jq 'select(.kind == "DynamoGraphDeployment") |
-      (.spec.services[]? | select(.componentType == "worker" and .resources.limits.gpu)) |=
-        (del(.multinode, .frontendSidecar) + {failover: {enabled: true}, gpuMemoryService: {enabled: true}}) |
-      (.spec.components[]? | select(.type == "worker")) |=
-        (del(.multinode) + {experimental: {failover: {}, gpuMemoryService: {}}}) |
-      select(any(.. | objects; has("failover")))' >"$T/in.json"
-    if [ -s "$T/in.json" ]; then
-      files+=("$T/$(tr / - <<<"${file#"$EXAMPLES/"}").json")
-      mv "$T/in.json" "${files[-1]}"
-    fi
-  done
-  [ "${#files[@]}" -ge 10 ]
-  checked "${files[@]}"
+  do_not_say '^ *failover:' "${EXAMPLE_FILES[@]}"
+  "$K8S/read" "${FILES[@]}" >"$T/read.json"
+  # In every worker that has GPUs of NVIDIA, on one node.
+  jq -c 'select(.kind == "DynamoGraphDeployment") |
+    (.spec.services[]? | select(.componentType == "worker" and .resources.limits.gpu)) |=
+      (del(.multinode, .frontendSidecar) + {failover: {enabled: true}, gpuMemoryService: {enabled: true}}) |
+    (.spec.components[]? | select(.type == "worker")) |=
+      (del(.multinode) + {experimental: {failover: {}, gpuMemoryService: {}}}) |
+    select(any(.. | objects; has("failover")))' "$T/read.json" >"$T/switched.json"
+  [ "$(wc -l <"$T/switched.json")" -ge 10 ]
+  sed 's/^/---\n/' "$T/switched.json" >"$T/switched.yaml"
+  checked "$T/switched.yaml"
 }

@@ -44,7 +44,8 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
       continue
     fi
     while IFS= read -r line; do
-      included=$(sed -E 's/.*#include "([a-z0-9_]+)\/.*/\1/' <<<"$line")
+      included=${line#*'#include "'}
+      included=${included%%/*}
       if [ -d "lib/$included" ] && [[ "$allowed" != *" $included "* ]]; then
         echo "$line: $room must not know $included"
         bad=1
@@ -132,9 +133,10 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
 }
 
 @test "headers begin by saying what they are" {
-  local file bad=0
+  local file first bad=0
   while IFS= read -r file; do
-    if [ "$(head -c 3 "$file")" != "// " ]; then
+    IFS= read -r first <"$file"
+    if [[ "$first" != "// "* ]]; then
       echo "$file: no head comment"
       bad=1
     fi
@@ -146,9 +148,14 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
   run -1 git grep -nE --untracked '/(work|home)/[a-z]' -- lib cmd tests bats man packaging ':!bats/layering.bats'
 }
 
+@test "no tracked file holds what a merge left" {
+  run -1 git grep -nE '^(<{7}|>{7}) '
+  [ "$output" = "" ]
+}
+
 @test "shellcheck has nothing to say about scripts" {
   command -v shellcheck >/dev/null || skip_because shellcheck "shellcheck is not installed"
-  git ls-files -co --exclude-standard -- packaging .ci bats | while read -r file; do
+  git ls-files -co --exclude-standard -- packaging .ci bats tests | while read -r file; do
     if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$'; then echo "$file"; fi
   done | xargs -r shellcheck -x
 }

@@ -29,12 +29,22 @@ edit() {
   mv "$T/pod.json.new" "$T/pod.json"
 }
 
+# plain_pod [FILTER]: one of nobody's making, with a sidecar and a container that ends by SIGTERM,
+# changed by the filter, in $T/pod.json.
+plain_pod() {
+  jq -n '{apiVersion: "v1", kind: "Pod", metadata: {name: "plain"}, spec: {
+    initContainers: [{name: "sidecar", restartPolicy: "Always"}], containers: [{name: "main"}]}} |
+    (.spec.initContainers, .spec.containers)[] +=
+      {command: ["sh", "-c", "trap \"exit 0\" TERM; while :; do sleep 0.05; done"]}' |
+    jq "${1:-.}" >"$T/pod.json"
+}
+
 # is_pod FILTER: whether it holds.
 is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
 
-# start_pod: its time passes 50 times as fast.
+# start_pod: its time passes 50 times as fast, or as TIME_SCALE says.
 start_pod() {
-  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale 0.02 \
+  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
     --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
     --gpu-env "GMS_SIM_DEVICES=${GPUS:-1}" --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
     --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
@@ -141,7 +151,8 @@ stop_pod() {
   local engine
   engine=$(within "engine-$ACTIVE" fo-shadow status --json |
     jq '.engines[] | select(.state == "active").engine_pid')
-  within "engine-$ACTIVE" sh -c "kill -KILL $engine"
+  # The container may be gone before the shell is.
+  within "engine-$ACTIVE" sh -c "kill -KILL $engine" || [ "$?" -eq 137 ]
   wait_state "$OTHER" active
   [ "$(complete)" = "$EXPECTED" ]
   wait_until ".\"engine-$ACTIVE\" | .restarts == 1 and .exit_status == 137 and .ready"
@@ -180,7 +191,7 @@ stop_pod() {
   kill -STOP "$(pid_of "engine-$ACTIVE")"
   wait_state "$OTHER" active
   has_event "engine-$ACTIVE" Unhealthy '^livenessProbe: no answer in 4 s$'
-  has_event "engine-$ACTIVE" Killing '^the liveness probe failed$'
+  has_event "engine-$ACTIVE" Killing '^the liveness probe failed: '
   [ "$(complete)" = "$EXPECTED" ]
   wait_state "$ACTIVE" standby
   is ".\"engine-$ACTIVE\".restarts == 1"
@@ -200,7 +211,7 @@ stop_pod() {
   kill -KILL "$(pid_of "engine-$ACTIVE")"
   wait_for "grep -q 'standby -> waking' $T/pod/logs/engine-$OTHER.0.log"
   wait_until ".\"engine-$OTHER\".restarts == 1"
-  has_event "engine-$OTHER" Killing '^the liveness probe failed$'
+  has_event "engine-$OTHER" Killing '^the liveness probe failed: '
   wait_until .pod.ready
   find_active
   [ "$(complete)" = "$EXPECTED" ]
@@ -299,6 +310,57 @@ stop_pod() {
   is '."engine-0".started == false'
 }
 
+@test "containers run as the users of their pod" {
+  generate
+  start_pair
+  is .pod.users || skip_because users "namespaces without root have one user"
+  run -0 grep -E '^[UG]id:' "/proc/$(pid_of engine-0)/status"
+  [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000' ]
+}
+
+@test "containers share what time the pod has to end" {
+  plain_pod '.spec.terminationGracePeriodSeconds = 30 |
+    .spec.containers[0].command[2] |= sub("exit 0"; "sleep 0.5; exit 0")'
+  TIME_SCALE=1 start_pod
+  wait_until .pod.ready
+  stop_pod
+  # grace NAME: in milliseconds.
+  grace() {
+    jq -r --arg name "$1" 'select(.object == $name and .reason == "Killing").message' \
+      "$T/pod/events.jsonl" | sed -nE 's/^the pod ends: ([0-9]+)\.([0-9]{3}) s to end$/\1\2/p'
+  }
+  [ "$(grace main)" -gt 29500 ]
+  [ "$(grace sidecar)" -le $(($(grace main) - 500)) ]
+}
+
+@test "nothing of the machine is writable in a container, down to what is mounted there" {
+  plain_pod '.spec.containers[0].command[2] |= "
+    cut -d \" \" -f 2,4 /proc/mounts | tee mounts; touch /etc/x '"$FO_BUILD"'/x 2>&1; " + . |
+    .spec.volumes = [{name: "shared", emptyDir: {}}] |
+    (.spec.containers[0], .spec.initContainers[0]).volumeMounts = [{name: "shared", mountPath: "/shared"}] |
+    .spec.initContainers[0].volumeMounts[0].readOnly = true'
+  start_pod
+  wait_until .pod.ready
+  wait_for "[ \$(grep -c 'Read-only file system' $T/pod/logs/main.0.log) -eq 2 ]"
+  run -1 grep -E "^(/bin|/etc|/lib|/opt|/sbin|/sys|/usr|$FO_BUILD)[^ ]* (rw|.*,rw)\b" "$T/pod/logs/main.0.log"
+  within main touch /shared/here
+  run -1 within sidecar touch /shared/here
+  stop_pod
+}
+
+@test "a fault of the stand-in's is no missing permission" {
+  plain_pod
+  start_pod
+  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/other" --tools "$T/none" "$T/pod.json" 3>&-
+  [[ $stderr == "kubelet: error: make a pod's namespaces: "*"mount: No such file or directory: '$T/none'" ]]
+  # Here nothing can be run.
+  mkdir -p "$T/tools/bin"
+  printf '#!/bin/sh\nexit 3\n' >"$T/tools/bin/true"
+  chmod +x "$T/tools/bin/true"
+  run -71 --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod2" --tools "$T/tools" "$T/pod.json" 3>&-
+  [ "$stderr" = "kubelet: error: run 'true' in a container: exit status 3" ]
+}
+
 @test "the stand-in says so where namespaces are not permitted" {
   unshare --user --map-root-user true || skip_because namespaces "no user namespaces here"
   generate
@@ -315,7 +377,10 @@ stop_pod() {
   for change in '.spec.hostNetwork = true' '.spec.containers[0].envFrom = []' '.kind = "Job"' \
     '.spec.containers[0].livenessProbe = {"grpc": {"port": 1}}' 'del(.spec.resourceClaims)' \
     '.spec.volumes[0] = {"name": "x", "hostPath": {"path": "/"}}' 'del(.spec)' \
-    'del(.spec.containers[0].command)'; do
+    'del(.spec.containers[0].command)' '.spec.securityContext.fsGroup = 1' \
+    '.spec.containers[0].securityContext.capabilities = {"drop": ["ALL"]}' \
+    '.spec.containers[0].livenessProbe.httpGet.scheme = "HTTPS"' \
+    '.spec.containers[0].securityContext = {"runAsNonRoot": true}'; do
     cp "$T/good.json" "$T/pod.json"
     edit "$change"
     run --separate-stderr timeout 20 "$KUBELET" run --root "$T/pod" "$T/pod.json" 3>&-
