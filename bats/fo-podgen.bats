@@ -27,6 +27,7 @@ spec:
           image: registry.example.com/vllm:1
           command: [python3, -m, dynamo.vllm]
           args: [--model, small, --load-format, gms]
+          env: [{name: DYN_NAMESPACE, value: chat}]
 EOF
   cat >"$T/other.yaml" <<'EOF'
 # A comment, and odd    spacing.

@@ -10,34 +10,67 @@
 namespace fo::pod {
 namespace {
 
+// Whose scripts are read here, and others.
 constexpr std::array<std::string_view, 5> kShells = {"sh", "bash", "dash", "ash", "ksh"};
+constexpr std::array<std::string_view, 6> kOtherShells = {"zsh",  "fish", "csh",
+                                                          "tcsh", "mksh", "rbash"};
 
 std::string_view base_name(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-bool is_shell(std::string_view program) {
+bool is_read(std::string_view program) {
   return std::find(kShells.begin(), kShells.end(), base_name(program)) != kShells.end();
 }
 
-// The index of the script in ["sh", "-ec", SCRIPT, …].
-std::optional<std::size_t> find_script(const std::vector<Node>& items) {
-  if (items.empty() || !is_shell(items.front().text())) return std::nullopt;
+bool is_shell(std::string_view program) {
+  return is_read(program) || std::find(kOtherShells.begin(), kOtherShells.end(),
+                                       base_name(program)) != kOtherShells.end();
+}
+
+// The index of the script in [… "sh", "-ec", SCRIPT, …], whose shell is at `shell`.
+std::optional<std::size_t> script_of(const std::vector<std::string_view>& words,
+                                     std::size_t shell) {
+  if (!is_shell(words[shell])) return std::nullopt;
   bool has_script = false;
-  for (std::size_t i = 1; i < items.size(); ++i) {
-    const std::string_view word = items[i].text();
+  for (std::size_t i = shell + 1; i < words.size(); ++i) {
+    const std::string_view word = words[i];
     if (word.size() < 2 || (word[0] != '-' && word[0] != '+')) {
       return has_script ? std::optional(i) : std::nullopt;
     }
     if (word == "--")
-      return has_script && i + 1 < items.size() ? std::optional(i + 1) : std::nullopt;
+      return has_script && i + 1 < words.size() ? std::optional(i + 1) : std::nullopt;
     if (word.starts_with("--")) continue;
     if (word.find('c') != std::string_view::npos) has_script = true;
     // "-o pipefail", "-O extglob"
     if (word.find_first_of("oO") != std::string_view::npos) ++i;
   }
   return std::nullopt;
+}
+
+struct FoundScript {
+  std::size_t shell;
+  std::size_t script;
+};
+
+// The first script of a shell, at the front or behind other words.
+std::optional<FoundScript> first_script(const std::vector<std::string_view>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (const auto script = script_of(words, i)) return FoundScript{i, *script};
+  }
+  return std::nullopt;
+}
+
+// What looks like words in a script that is not understood.
+std::vector<std::string> rough_words(std::string_view script) {
+  std::vector<std::string> words;
+  while (!script.empty()) {
+    const std::size_t end = std::min(script.find_first_of(" \t\n\"'`;&|(){}\\"), script.size());
+    if (end > 0) words.emplace_back(script.substr(0, end));
+    script.remove_prefix(std::min(end + 1, script.size()));
+  }
+  return words;
 }
 
 // "--kv_events_config=x" as "--kv-events-config=x".
@@ -66,6 +99,17 @@ EngineProgram program_of_module(std::string_view module) {
   return module.starts_with("dynamo.") ? EngineProgram::kDynamo : EngineProgram::kUnknown;
 }
 
+// Of the two words, or of the first alone: "-mMODULE".
+EngineProgram program_of(std::string_view word, std::string_view next) {
+  if (word == "-m") return program_of_module(next);
+  if (word.starts_with("-m")) return program_of_module(word.substr(2));
+  if (next != "serve") return EngineProgram::kUnknown;
+  const std::string_view name = base_name(word);
+  if (name == "vllm") return EngineProgram::kVllm;
+  if (name == "sglang") return EngineProgram::kSglang;
+  return name == "fo-refengine" ? EngineProgram::kRefEngine : EngineProgram::kUnknown;
+}
+
 }  // namespace
 
 EngineCommand::EngineCommand(const Node& container) {
@@ -74,23 +118,53 @@ EngineCommand::EngineCommand(const Node& container) {
   if (const Node* args = container.find("args")) {
     items_.insert(items_.end(), args->items().begin(), args->items().end());
   }
-  std::vector<std::string> names;
   if (const Node* env = container.find("env")) {
     for (const Node& one : env->items()) {
-      if (const Node* name = one.find("name")) names.push_back(name->text());
+      const Node* name = one.find("name");
+      if (name == nullptr) continue;
+      const Node* value = one.find("value");
+      const bool is_known = one.find("valueFrom") == nullptr &&
+                            (value == nullptr || value->text().find("$(") == std::string::npos);
+      std::optional<std::string> text;
+      if (is_known) text = value == nullptr ? "" : value->text();
+      variables_.insert_or_assign(name->text(), std::move(text));
     }
   }
-  is_variable_ = [names = std::move(names)](std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  if (has_command()) script_item_ = find_script(items_);
+  find_script();
   read_script();
   find_program();
 }
 
+void EngineCommand::find_script() {
+  std::vector<std::string_view> words;
+  words.reserve(items_.size());
+  for (const Node& item : items_) words.emplace_back(item.text());
+  const std::optional<FoundScript> found = first_script(words);
+  if (!found) return;
+  script_item_ = found->script;
+  if (!is_read(words[found->shell])) {
+    unread_ = "another shell than sh or bash: " + base::quoted(words[found->shell]);
+  } else if (found->shell > 0) {
+    // What is added belongs into the script, and what runs it may take words of its own.
+    unread_ = "a command before its shell: " + base::quoted(words.front());
+  }
+}
+
 void EngineCommand::read_script() {
-  if (script_item_) {
-    script_ = read_shell_script(items_[*script_item_].text(), is_variable_);
+  if (!script_item_) return read_words();
+  script_ = ShellScript();
+  script_.refusal = unread_;
+  if (unread_.empty()) {
+    script_ = read_shell_script(items_[*script_item_].text(), [this](std::string_view name) {
+      return variables_.contains(name);
+    });
+    std::vector<std::string_view> words;
+    for (const ShellWord& word : script_.words) words.emplace_back(word.value);
+    if (const std::optional<FoundScript> inner = first_script(words)) {
+      const std::string shell(words[inner->shell]);
+      script_ = ShellScript();
+      script_.refusal = "another script within it, of " + base::quoted(shell);
+    }
   }
   read_words();
 }
@@ -100,7 +174,7 @@ void EngineCommand::read_words() {
   if (script_item_) {
     const Position position = items_[*script_item_].position();
     for (const ShellWord& word : script_.words) {
-      words_.push_back({word.value, word.literal, position});
+      words_.push_back({word.value, word.literal, position, word.splits});
     }
     return;
   }
@@ -110,24 +184,65 @@ void EngineCommand::read_words() {
 }
 
 void EngineCommand::find_program() {
-  for (std::size_t i = 0; i + 1 < words_.size(); ++i) {
-    const std::string& word = words_[i].value;
-    const std::string& next = words_[i + 1].value;
-    if (word == "-m") {
-      program_ = program_of_module(next);
-    } else if (next == "serve" && base_name(word) == "vllm") {
-      program_ = EngineProgram::kVllm;
-    } else if (next == "serve" && base_name(word) == "fo-refengine") {
-      program_ = EngineProgram::kRefEngine;
+  std::vector<std::string> rough;
+  if (is_refused()) {
+    for (std::size_t i = *script_item_; i < items_.size(); ++i) {
+      for (std::string& word : rough_words(items_[i].text())) rough.push_back(std::move(word));
     }
-    if (program_ != EngineProgram::kUnknown) return;
+  } else {
+    for (const Word& word : words_) rough.push_back(word.value);
   }
+  for (std::size_t i = 0; i < rough.size(); ++i) {
+    const std::string_view next = i + 1 < rough.size() ? std::string_view(rough[i + 1]) : "";
+    program_ = program_of(rough[i], next);
+    if (program_ == EngineProgram::kUnknown) continue;
+    program_word_ = rough[i].starts_with("-m") && rough[i].size() > 2 ? i : i + 1;
+    return;
+  }
+}
+
+std::string EngineCommand::refusal() const {
+  return is_refused() ? "the script has " + script_.refusal : std::string();
+}
+
+std::string EngineCommand::open_variable() const {
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    const Word& word = words_[i];
+    if (!word.splits) continue;
+    const std::size_t begin = word.value.find_first_not_of("${(", word.value.find('$'));
+    const std::size_t end = word.value.find_first_not_of(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+        "0123456789_",
+        std::min(begin, word.value.size()));
+    const std::string name =
+        begin == std::string::npos ? std::string() : word.value.substr(begin, end - begin);
+    const auto known = variables_.find(name);
+    if (known != variables_.end() && known->second) {
+      const std::string& value = *known->second;
+      if (value.find_first_of(" \t\n") != std::string::npos || value.starts_with('-')) {
+        return word.value;
+      }
+    } else if (i > 0 && !words_[i - 1].value.starts_with("--") && word.value.starts_with('$')) {
+      // Behind an option it is its value; elsewhere it may be anything.
+      return word.value;
+    }
+  }
+  return "";
+}
+
+// Behind it, "--" that is, nothing is an option of the engine's.
+std::size_t EngineCommand::options_end() const {
+  if (program_ == EngineProgram::kUnknown) return words_.size();
+  for (std::size_t i = program_word_ + 1; i < words_.size(); ++i) {
+    if (words_[i].value == "--") return i;
+  }
+  return words_.size();
 }
 
 std::vector<EngineCommand::Place> EngineCommand::places(std::string_view option) const {
   std::vector<Place> found;
   const std::string start = std::string(option) + "=";
-  for (std::size_t i = 0; i < words_.size(); ++i) {
+  for (std::size_t i = 0; i < options_end(); ++i) {
     const std::string word = with_dashes(words_[i].value);
     if (word == option) found.push_back({i, 0});
     if (word.starts_with(start)) found.push_back({i, start.size()});
@@ -141,14 +256,14 @@ OptionValue EngineCommand::find(std::string_view option) const {
     value.state = OptionValue::State::kUnknown;
     value.reason = std::move(reason);
   };
-  if (script_item_ && !script_.refusal.empty()) {
+  if (is_refused()) {
     // The arguments of the script too, which it may pass on.
     for (std::size_t i = *script_item_; i < items_.size(); ++i) {
       std::string text = items_[i].text();
       std::replace(text.begin(), text.end(), '_', '-');
       if (text.find(option) == std::string::npos) continue;
       value.position = items_[i].position();
-      be_unknown("the script has " + script_.refusal);
+      be_unknown(refusal());
     }
     return value;
   }
@@ -173,22 +288,12 @@ bool EngineCommand::has(std::string_view option) const {
 }
 
 std::optional<std::string> EngineCommand::set(std::string_view option, const std::string& value) {
-  if (script_item_ && !script_.refusal.empty()) return "the script has " + script_.refusal;
+  if (is_refused()) return refusal();
   const std::vector<Place> all = places(option);
   if (all.empty()) {
-    if (script_item_) {
-      Node& script = items_[*script_item_];
-      std::string text = script.text();
-      text.insert(script_.words.back().end, " " + std::string(option) + " " + shell_word(value));
-      script = Node::string(std::move(text)).at(script.position());
-      read_script();
-    } else {
-      // They would take the place of the image's arguments.
-      if (items_.empty()) return "the image's own arguments are not known";
-      items_.push_back(Node::string(std::string(option)));
-      items_.push_back(Node::string(value));
-      read_words();
-    }
+    // They would take the place of the image's arguments.
+    if (items_.empty()) return "the image's own arguments are not known";
+    add_option(option, value);
     changed_ = true;
     return std::nullopt;
   }
@@ -205,6 +310,26 @@ std::optional<std::string> EngineCommand::set(std::string_view option, const std
   return std::nullopt;
 }
 
+void EngineCommand::add_option(std::string_view option, const std::string& value) {
+  const std::size_t end = options_end();
+  if (!script_item_) {
+    const auto at = items_.begin() + static_cast<std::ptrdiff_t>(end);
+    items_.insert(at, {Node::string(std::string(option)), Node::string(value)});
+    if (end < command_items_) command_items_ += 2;
+    return read_words();
+  }
+  Node& script = items_[*script_item_];
+  std::string text = script.text();
+  const std::string words = std::string(option) + " " + shell_word(value);
+  if (end < script_.words.size()) {
+    text.insert(script_.words[end].begin, words + " ");
+  } else {
+    text.insert(script_.words.back().end, " " + words);
+  }
+  script = Node::string(std::move(text)).at(script.position());
+  read_script();
+}
+
 void EngineCommand::replace_word(std::size_t index, const std::string& value) {
   if (!script_item_) {
     items_[index] = Node::string(value).at(items_[index].position());
@@ -219,7 +344,7 @@ void EngineCommand::replace_word(std::size_t index, const std::string& value) {
 }
 
 bool EngineCommand::sets_variable(std::string_view name) const {
-  if (script_item_ && !script_.refusal.empty()) {
+  if (is_refused()) {
     return has_assignment(items_[*script_item_].text(), name);
   }
   const std::vector<std::string>& set = script_.variables;

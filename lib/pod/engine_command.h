@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ struct OptionValue {
 
 enum class EngineProgram {
   kVllm,       // "vllm serve", or its module
-  kSglang,     // sglang.launch_server
+  kSglang,     // "sglang serve", or sglang.launch_server
   kRefEngine,  // "fo-refengine serve", whose API is vLLM's
   kDynamoVllm,
   kDynamo,  // another worker of Dynamo's: dynamo.sglang …
@@ -41,14 +42,20 @@ class EngineCommand {
 
   /// Whether the container says what runs; else it is the image's entrypoint, with its arguments.
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
+  /// Of a script that is not understood, what its words look like.
   [[nodiscard]] EngineProgram program() const { return program_; }
+  /// "the script has a pipe": why no option can be changed; "" where that is not so.
+  [[nodiscard]] std::string refusal() const;
+  /// A variable of a script, "$ARGS", that may become options which are not known here; "" where
+  /// there is none.
+  [[nodiscard]] std::string open_variable() const;
 
   /// The last "--option VALUE" or "--option=VALUE"; an underscore is as good as a dash. In a script
   /// that is not understood, an option whose name is nowhere in it is absent.
   [[nodiscard]] OptionValue find(std::string_view option) const;
   [[nodiscard]] bool has(std::string_view option) const;
-  /// Changes the value where find() finds it, or adds the option at the end. nullopt: done. Else
-  /// why it can't be, and nothing is changed.
+  /// Changes the value where find() finds it, or adds the option behind the others. nullopt: done.
+  /// Else why it can't be, and nothing is changed.
   std::optional<std::string> set(std::string_view option, const std::string& value);
 
   /// Whether the command sets this variable itself, over what the container's env says.
@@ -62,6 +69,7 @@ class EngineCommand {
     std::string value;
     bool literal = true;
     Position position;
+    bool splits = false;
   };
   // Where an option stands among the words.
   struct Place {
@@ -70,9 +78,13 @@ class EngineCommand {
     std::size_t value_at;
   };
 
+  [[nodiscard]] bool is_refused() const { return script_item_ && !script_.refusal.empty(); }
+  void find_script();
   void read_script();
   void read_words();
   void find_program();
+  [[nodiscard]] std::size_t options_end() const;
+  void add_option(std::string_view option, const std::string& value);
   [[nodiscard]] std::vector<Place> places(std::string_view option) const;
   void replace_word(std::size_t index, const std::string& value);
 
@@ -80,13 +92,18 @@ class EngineCommand {
   std::vector<Node> items_;
   std::size_t command_items_ = 0;
   bool changed_ = false;
-  std::function<bool(std::string_view)> is_variable_;
   // Of items_, where a shell runs one.
   std::optional<std::size_t> script_item_;
+  // Not "": why that one is not read at all.
+  std::string unread_;
   ShellScript script_;
   // Of the engine's command: items_, or those of the script.
   std::vector<Word> words_;
   EngineProgram program_ = EngineProgram::kUnknown;
+  // Of words_, the last one that says which program it is; 0: unknown.
+  std::size_t program_word_ = 0;
+  // The variables that Kubernetes sets, with values where those are known.
+  std::map<std::string, std::optional<std::string>, std::less<>> variables_;
 };
 
 }  // namespace fo::pod

@@ -17,9 +17,11 @@ constexpr std::array<std::string_view, 13> kPreparations = {
     ".",     "source", "set",  "unset",  "export", "cd", "ulimit",
     "umask", "mkdir",  "echo", "printf", "sleep",  ":"};
 
-constexpr std::array<std::string_view, 19> kReserved = {
-    "if",   "then", "else", "elif", "fi",     "for",      "while", "until", "do",    "done",
-    "case", "esac", "{",    "}",    "select", "function", "time",  "[[",    "coproc"};
+// What is no plain command, and commands whose words the shell reads a second time or elsewhere.
+constexpr std::array<std::string_view, 23> kReserved = {
+    "if",   "then", "else",   "elif", "fi",      "for",     "while",  "until",
+    "do",   "done", "case",   "esac", "{",       "}",       "select", "function",
+    "time", "[[",   "coproc", "eval", "command", "builtin", "trap"};
 
 template <std::size_t N>
 bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
@@ -61,7 +63,7 @@ class Reader {
       skip_between_commands();
       if (at_end()) break;
       if (!script_read_.words.empty()) {
-        refuse("something follows the command " + base::quoted(script_read_.words.front().value));
+        refuse_more(script_read_.words.front());
       }
       read_command();
     }
@@ -133,7 +135,7 @@ class Reader {
     }
     if (words.empty()) return;
     if (!is_one_of(words.front().value, kPreparations)) {
-      if (joined) refuse("something follows the command " + base::quoted(words.front().value));
+      if (joined) refuse_more(words.front());
       script_read_.words = std::move(words);
       return;
     }
@@ -143,6 +145,10 @@ class Reader {
           assigned_name(script_.substr(word.begin, word.end - word.begin));
       if (!name.empty()) script_read_.variables.emplace_back(name);
     }
+  }
+
+  [[noreturn]] static void refuse_more(const ShellWord& first) {
+    refuse("more than one command: something follows " + base::quoted(first.value));
   }
 
   void check_first(const ShellWord& word) const {
@@ -199,6 +205,7 @@ class Reader {
       } else if (c == '\\') {
         read_escape(word);
       } else if (c == '$') {
+        word.splits = true;
         read_dollar(word, false);
       } else if (c == '`') {
         refuse("a command substitution");

@@ -18,6 +18,8 @@ struct ShellWord {
   std::string value;
   /// No variable, pattern or brace expansion is in it: it is one word, `value`.
   bool literal = true;
+  /// It has a variable that is not quoted, which may become several words.
+  bool splits = false;
 };
 
 struct ShellScript {

@@ -1,6 +1,7 @@
 #include "pod/supervision.h"
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int kVllmPort = 8000;
 constexpr int kSglangPort = 30000;
+constexpr std::string_view kDevMode = "VLLM_SERVER_DEV_MODE";
 
 // "" where the command does not say.
 std::string kind_of(EngineProgram program) {
@@ -76,10 +78,12 @@ Supervision::Supervision(const Node& main, const EngineCommand& command, const P
     : plan_(plan) {
   if (!plan.options.supervise) {
     check_unsupervised(main, command);
-    return;
+  } else {
+    find_kind(main, command);
+    find_api(command);
+    check_clients(main, command);
+    warn_of_sleep(main, command);
   }
-  find_kind(main, command);
-  find_api(command);
   warn_of_engine(main, command);
 }
 
@@ -92,13 +96,15 @@ void Supervision::find_kind(const Node& main, const EngineCommand& command) {
   }
   if (plan_.options.gms == GmsProgram::kUpstream && plan_.is_dynamo()) {
     plan_.refuse("fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU",
-                 "say --gms ours, or --layout plan");
+                 "say --gms ours");
     return;
   }
   kind_ = plan_.options.engine.empty() ? kind_of(command.program()) : plan_.options.engine;
   if (kind_.empty()) {
     plan_.refuse(main.position(), plan_.main_path("command"),
-                 "which engine that is can't be told from it", "say --engine");
+                 "which engine that is can't be told from it" +
+                     (command.refusal().empty() ? "" : ": " + command.refusal()),
+                 "say --engine");
   }
 }
 
@@ -116,38 +122,107 @@ void Supervision::find_api(const EngineCommand& command) {
                  "make the command a list, or a script of one command");
     return;
   }
+  if (command.program() == EngineProgram::kUnknown) {
+    plan_.warn(plan_.service.position, plan_.main_path("command"),
+               "--host and --port are added to it: it has to pass them on to the engine",
+               "run the engine itself, or see that it does");
+  }
   api_ = std::move(api);
 }
 
-void Supervision::warn_of_engine(const Node& main, const EngineCommand& command) const {
+// What fo-shadow asks the engine goes to its port by plain HTTP, without a key.
+void Supervision::check_clients(const Node& main, const EngineCommand& command) const {
+  if (kind_ != "vllm" && kind_ != "sglang") return;
+  for (const char* const option : {"--api-key", "--ssl-keyfile", "--ssl-certfile", "--uds"}) {
+    const OptionValue value = command.find(option);
+    if (value.state == OptionValue::State::kAbsent) continue;
+    plan_.refuse(value.position, plan_.main_path("args"),
+                 std::string(option) + ": fo-shadow asks the engine without it, at a port",
+                 "leave it out: the engine listens at 127.0.0.1 only; guard what is published "
+                 "outside of the pod");
+  }
+  if (kind_ != "vllm") return;
+  const Node* key = find_named(main.find("env"), "name", "VLLM_API_KEY");
+  const Node* value = key == nullptr ? nullptr : key->find("value");
+  const bool is_empty = key == nullptr || (key->find("valueFrom") == nullptr &&
+                                           (value == nullptr || value->text().empty()));
+  if (is_empty && !command.sets_variable("VLLM_API_KEY")) return;
+  plan_.refuse(key == nullptr ? main.position() : key->position(),
+               plan_.main_path("env[VLLM_API_KEY]"), "fo-shadow asks the engine without it",
+               "leave it out, and guard what is published outside of the pod");
+}
+
+void Supervision::warn_of_sleep(const Node& main, const EngineCommand& command) const {
   const auto warn = [&](const char* field, const std::string& reason, const char* remedy) {
     plan_.warn(main.position(), plan_.main_path(field), reason, remedy);
   };
-  if (command.program() == EngineProgram::kVllm) {
+  if (kind_ == "vllm" && command.program() != EngineProgram::kRefEngine) {
     if (!command.has("--enable-sleep-mode")) {
       warn("args", "without --enable-sleep-mode vLLM can't be put to sleep", "add it");
     }
-    if (find_named(main.find("env"), "name", "VLLM_SERVER_DEV_MODE") == nullptr &&
-        !command.sets_variable("VLLM_SERVER_DEV_MODE")) {
+    const Node* mode = find_named(main.find("env"), "name", kDevMode);
+    const Node* value = mode == nullptr ? nullptr : mode->find("value");
+    if (command.sets_variable(kDevMode)) {
+      // What to is the script's affair.
+    } else if (mode == nullptr) {
       warn("env", "without VLLM_SERVER_DEV_MODE vLLM can't be told to sleep", "set it to 1");
+    } else if (mode->find("valueFrom") == nullptr &&
+               (value == nullptr || value->text().empty() || value->text() == "0")) {
+      plan_.warn(
+          mode->position(), plan_.main_path("env[VLLM_SERVER_DEV_MODE]"),
+          base::quoted(value == nullptr ? "" : value->text()) + ": so vLLM can't be told to sleep",
+          "set it to 1");
     }
   }
-  if (command.program() == EngineProgram::kSglang && !command.has("--enable-memory-saver")) {
+  if (kind_ == "sglang" && !command.has("--enable-memory-saver")) {
     warn("args", "without --enable-memory-saver SGLang can't be put to sleep", "add it");
+  }
+}
+
+void Supervision::warn_of_engine(const Node& main, const EngineCommand& command) const {
+  const EngineProgram program = command.program();
+  const bool is_dynamo = program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
+  if (program == EngineProgram::kVllm || program == EngineProgram::kSglang ||
+      program == EngineProgram::kDynamoVllm) {
+    const OptionValue format = command.find("--load-format");
+    if (format.state == OptionValue::State::kAbsent ||
+        (format.state == OptionValue::State::kKnown && format.text != "gms")) {
+      plan_.warn(
+          format.position.line > 0 ? format.position : main.position(), plan_.main_path("args"),
+          "without --load-format gms each engine has weights of its own in the GPUs", "add it");
+    }
+  }
+  if (is_dynamo && find_named(main.find("env"), "name", "DYN_NAMESPACE") == nullptr &&
+      !command.sets_variable("DYN_NAMESPACE")) {
+    plan_.warn(main.position(), plan_.main_path("env"),
+               "Dynamo's operator would set DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and "
+               "NATS_SERVER, which say where to register",
+               "set them in envs");
+  }
+  if (const std::string variable = command.open_variable(); !variable.empty()) {
+    plan_.warn(main.position(), plan_.main_path("command"),
+               base::quoted(variable) + ": a port in it would be that of both engines",
+               "write its options out, or put double quotes around it");
   }
 }
 
 void Supervision::check_unsupervised(const Node& main, const EngineCommand& command) const {
   const std::string kind = kind_of(command.program());
+  const auto warn = [&](const char* reason, const char* remedy) {
+    plan_.warn(main.position(), plan_.main_path("command"), reason, remedy);
+  };
   if (kind == "vllm" || kind == "sglang") {
     plan_.refuse(main.position(), plan_.main_path("command"),
                  "both engines would listen on the same port, and none waits for the lock",
                  "say --supervise: fo-shadow sees to both");
-  }
-  if (kind == "dynamo" && plan_.options.lock == LockKind::kLockd) {
-    plan_.warn(main.position(), plan_.main_path("command"),
-               "Dynamo's workers take a file for their lock, not a lock server",
-               "say --supervise, or --lock flock");
+  } else if (kind.empty()) {
+    warn("whether this engine waits for the lock can't be told",
+         "say --supervise where it does not");
+  } else if (command.program() == EngineProgram::kDynamo) {
+    warn("of Dynamo's workers, only that of vLLM waits for the lock", "say --supervise");
+  } else if (plan_.options.lock == LockKind::kLockd) {
+    warn("Dynamo's workers take a file for their lock, not a lock server",
+         "say --supervise, or --lock flock");
   }
 }
 

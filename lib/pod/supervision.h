@@ -39,6 +39,8 @@ class Supervision {
  private:
   void find_kind(const Node& main, const EngineCommand& command);
   void find_api(const EngineCommand& command);
+  void check_clients(const Node& main, const EngineCommand& command) const;
+  void warn_of_sleep(const Node& main, const EngineCommand& command) const;
   void warn_of_engine(const Node& main, const EngineCommand& command) const;
   void check_unsupervised(const Node& main, const EngineCommand& command) const;
 

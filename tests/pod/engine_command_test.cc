@@ -41,8 +41,16 @@ TEST(EngineCommand, KnowsItsProgram) {
   EXPECT_EQ(program(R"({"command":["sh","-c"],"args":["cd /x && exec vllm serve m"]})"),
             EngineProgram::kVllm);
   EXPECT_EQ(program(R"({"command":["/start.sh"],"args":["vllm"]})"), EngineProgram::kUnknown);
-  EXPECT_EQ(program(R"({"command":["sh","-c","vllm serve m | tee log"]})"),
-            EngineProgram::kUnknown);
+  EXPECT_EQ(program(R"({"command":["sglang","serve"]})"), EngineProgram::kSglang);
+  EXPECT_EQ(program(R"({"command":["python3","-mvllm.entrypoints.openai.api_server"]})"),
+            EngineProgram::kVllm);
+  // Of a script that is not understood, by its words.
+  EXPECT_EQ(program(R"({"command":["sh","-c","vllm serve m | tee log"]})"), EngineProgram::kVllm);
+  EXPECT_EQ(program(R"({"command":["sh","-c","if true; then vllm serve m; fi"]})"),
+            EngineProgram::kVllm);
+  EXPECT_EQ(program(R"({"command":["tini","--","sh","-c","python3 -m dynamo.vllm"]})"),
+            EngineProgram::kDynamoVllm);
+  EXPECT_EQ(program(R"({"command":["sh","-c","run | tee log"]})"), EngineProgram::kUnknown);
   EXPECT_EQ(program("{}"), EngineProgram::kUnknown);
 }
 
@@ -99,6 +107,51 @@ TEST(EngineCommand, ChangesScriptsWithinTheirText) {
        "refused: the script has arguments from behind the script: '$@'"},
   };
   for (const Case& one : cases) EXPECT_EQ(changed(one.container, "--x", "9"), one.result);
+}
+
+TEST(EngineCommand, NeverGivesArgumentsThatAShellSwallows) {
+  const std::string before = "refused: the script has a command before its shell: ";
+  EXPECT_EQ(changed(R"({"command":["tini","--","bash","-c","a"]})", "--x", "9"), before + "'tini'");
+  EXPECT_EQ(changed(R"({"command":["env","A=1","sh","-c"],"args":["a"]})", "--x", "9"),
+            before + "'env'");
+  EXPECT_EQ(changed(R"({"command":["busybox","sh","-c","a"]})", "--x", "9"), before + "'busybox'");
+  EXPECT_EQ(changed(R"({"command":["/bin/zsh","-c","a"]})", "--x", "9"),
+            "refused: the script has another shell than sh or bash: '/bin/zsh'");
+  EXPECT_EQ(changed(R"({"command":["sh","-c","exec bash -c 'a b'"]})", "--x", "9"),
+            "refused: the script has another script within it, of 'bash'");
+}
+
+TEST(EngineCommand, ReadsAScriptThatTheImagesEntrypointRuns) {
+  EXPECT_EQ(changed(R"({"args":["bash","-c","a --x 1 b"]})", "--x", "9"),
+            "none + bash|-c|a --x 9 b");
+  EXPECT_EQ(EngineCommand(node(R"({"args":["sh","-c","a --x 1 | b"]})")).find("--x").state,
+            State::kUnknown);
+}
+
+TEST(EngineCommand, AddsOptionsBeforeTheEndOfOptions) {
+  EXPECT_EQ(changed(R"({"command":["vllm","serve","m"],"args":["--y","1","--","z"]})", "--x", "9"),
+            "vllm|serve|m + --y|1|--x|9|--|z");
+  EXPECT_EQ(changed(R"({"command":["vllm","serve","m","--"],"args":["z"]})", "--x", "9"),
+            "vllm|serve|m|--x|9|-- + z");
+  EXPECT_EQ(changed(R"({"command":["sh","-c","vllm serve m -- z"]})", "--x", "9"),
+            "sh|-c|vllm serve m --x 9 -- z + none");
+  // That of what starts it.
+  EXPECT_EQ(changed(R"({"command":["tini","--","vllm","serve","m"]})", "--x", "9"),
+            "tini|--|vllm|serve|m + --x|9");
+}
+
+TEST(EngineCommand, FindsVariablesThatMayBeOptions) {
+  const auto open = [](const std::string& script, const std::string& env) {
+    return EngineCommand(node(R"({"command":["sh","-c",")" + script + R"("],"env":[)" + env + "]}"))
+        .open_variable();
+  };
+  EXPECT_EQ(open("a $ARGS", R"({"name":"ARGS","value":"--x 1"})"), "$ARGS");
+  EXPECT_EQ(open("a ${ARGS}", R"({"name":"ARGS","valueFrom":{"x":"y"}})"), "${ARGS}");
+  EXPECT_EQ(open("a --model $M", R"({"name":"M","value":"--x 1"})"), "$M");
+  EXPECT_EQ(open("a $M", R"({"name":"M","value":"m"})"), "");
+  EXPECT_EQ(open("a --model $M", ""), "");
+  EXPECT_EQ(open("a $M", ""), "$M");
+  EXPECT_EQ(open(R"(a \"$M\")", ""), "");
 }
 
 TEST(EngineCommand, QuotesWhatItPutsIntoAScript) {

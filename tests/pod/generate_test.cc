@@ -35,8 +35,12 @@ GenerateOptions supervised() {
   return options;
 }
 
+void keep_errors(Findings& findings) {
+  std::erase_if(findings, [](const Finding& one) { return one.severity != Severity::kError; });
+}
+
 const char* const kVllm =
-    R"("command":["vllm","serve","m","--enable-sleep-mode"],
+    R"("command":["vllm","serve","m","--enable-sleep-mode","--load-format","gms"],
        "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])";
 
 // What the seeds' Diff 6 shows, for its example.
@@ -158,7 +162,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
         options.layout == PodLayout::kDynamo) {
       EXPECT_EQ(made.errors(),
                 "f: spec.services.Decode: fo-shadow can't find the sockets of Dynamo's GMS, which "
-                "are named by the GPU; say --gms ours, or --layout plan");
+                "are named by the GPU; say --gms ours");
       continue;
     }
     ASSERT_EQ(made.errors(), "");
@@ -494,7 +498,7 @@ TEST(Supervise, AnApiIsPublishedAtItsPort) {
     const std::string port = std::to_string(8001 + i);
     EXPECT_EQ(words(engine.find("command")),
               "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:" + port +
-                  "|--publish|0.0.0.0:8000|--|vllm|serve|m|--enable-sleep-mode");
+                  "|--publish|0.0.0.0:8000|--|vllm|serve|m|--enable-sleep-mode|--load-format|gms");
     EXPECT_EQ(words(engine.find("args")), "--host|127.0.0.1|--port|" + port);
   }
   EXPECT_EQ(pretty(*made.container("engine-0").find("ports")), pretty(R"([
@@ -539,7 +543,8 @@ TEST(Supervise, TheUsersNameOfThePortIsKept) {
 
 TEST(Supervise, SglangListensBesideItsOwnPort) {
   Worker worker;
-  worker.main = R"("command":["python3","-m","sglang.launch_server","--enable-memory-saver"])";
+  worker.main = R"("command":["python3","-m","sglang.launch_server","--enable-memory-saver",
+                            "--load-format=gms"])";
   const Generated made = worker.generate(supervised());
   EXPECT_EQ(made.warnings(), "");
   EXPECT_EQ(words(made.container("engine-0").find("args")), "--host|127.0.0.1|--port|30001");
@@ -587,7 +592,94 @@ TEST(Supervise, WarnsOfAnEngineThatCannotSleep) {
             "f: spec.services.Decode.extraPodSpec.mainContainer.args: without --enable-sleep-mode "
             "vLLM can't be put to sleep; add it\n"
             "f: spec.services.Decode.extraPodSpec.mainContainer.env: without VLLM_SERVER_DEV_MODE "
+            "vLLM can't be told to sleep; set it to 1\n"
+            "f: spec.services.Decode.extraPodSpec.mainContainer.args: without --load-format gms "
+            "each engine has weights of its own in the GPUs; add it");
+  worker.main = R"("command":["vllm","serve","m","--enable-sleep-mode","--load-format","gms"],
+                   "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"0"}])";
+  EXPECT_EQ(worker.generate(supervised()).warnings(),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env[VLLM_SERVER_DEV_MODE]: '0': so "
             "vLLM can't be told to sleep; set it to 1");
+}
+
+TEST(Supervise, WarnsOfAnUnknownCommandThatIsGivenArguments) {
+  Worker worker;
+  worker.main = R"("command":["/run.sh"])";
+  GenerateOptions options = supervised();
+  options.engine = "vllm";
+  const std::string main = "f: spec.services.Decode.extraPodSpec.mainContainer.";
+  EXPECT_EQ(worker.generate(options).warnings(),
+            main +
+                "command: --host and --port are added to it: it has to pass them on to the "
+                "engine; run the engine itself, or see that it does\n" +
+                main + "args: without --enable-sleep-mode vLLM can't be put to sleep; add it\n" +
+                main +
+                "env: without VLLM_SERVER_DEV_MODE vLLM can't be told to sleep; set it to "
+                "1");
+}
+
+TEST(Supervise, RefusesAnApiThatFoShadowCannotAsk) {
+  const auto errors = [](const std::string& args, const std::string& env) {
+    Worker worker;
+    worker.main = R"("command":["vllm","serve","m",)" + args +
+                  R"("--enable-sleep-mode","--load-format","gms"],"env":[)" + env +
+                  R"({"name":"VLLM_SERVER_DEV_MODE","value":"1"}])";
+    return worker.generate(supervised()).errors();
+  };
+  const std::string remedy =
+      ": fo-shadow asks the engine without it, at a port; leave it out: the engine listens at "
+      "127.0.0.1 only; guard what is published outside of the pod";
+  const std::string args = "f: spec.services.Decode.extraPodSpec.mainContainer.args: ";
+  EXPECT_EQ(errors(R"("--api-key","k",)", ""), args + "--api-key" + remedy);
+  EXPECT_EQ(errors(R"("--uds","/s",)", ""), args + "--uds" + remedy);
+  EXPECT_EQ(errors(R"("--ssl-keyfile=/k","--ssl-certfile=/c",)", ""),
+            args + "--ssl-keyfile" + remedy + "\n" + args + "--ssl-certfile" + remedy);
+  EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","valueFrom":{"secretKeyRef":{"key":"k"}}},)"),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env[VLLM_API_KEY]: fo-shadow asks "
+            "the engine without it; leave it out, and guard what is published outside of the pod");
+  EXPECT_EQ(errors("", R"({"name":"VLLM_API_KEY","value":""},)"), "");
+}
+
+TEST(Warned, OfAnEngineThatMayNotWaitForTheLock) {
+  const auto warnings = [](const std::string& main) {
+    Worker worker;
+    worker.main = main;
+    return worker.generate().warnings();
+  };
+  const std::string at = "f: spec.services.Decode.extraPodSpec.mainContainer.command: ";
+  EXPECT_EQ(warnings(R"("command":["/run.sh"])"),
+            at + "whether this engine waits for the lock can't be told; say --supervise where it "
+                 "does not");
+  EXPECT_EQ(warnings(R"("args":["--model","m"])"),
+            at + "whether this engine waits for the lock can't be told; say --supervise where it "
+                 "does not");
+  EXPECT_EQ(warnings(R"("command":["python3","-m","dynamo.sglang"],
+                        "env":[{"name":"DYN_NAMESPACE","value":"n"}])"),
+            at + "of Dynamo's workers, only that of vLLM waits for the lock; say --supervise");
+}
+
+TEST(Warned, OfWhatDynamosOperatorWouldSet) {
+  const auto warnings = [](const std::string& env) {
+    Worker worker;
+    worker.main =
+        R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],"env":[)" + env + "]";
+    return worker.generate().warnings();
+  };
+  EXPECT_EQ(warnings(R"({"name":"DYN_NAMESPACE","value":"n"})"), "");
+  EXPECT_EQ(warnings(""),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.env: Dynamo's operator would set "
+            "DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and NATS_SERVER, which say where to "
+            "register; set them in envs");
+}
+
+TEST(Warned, OfVariablesThatMayBeOptions) {
+  Worker worker;
+  worker.main = R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms $ARGS"],
+    "env":[{"name":"DYN_NAMESPACE","value":"n"},{"name":"ARGS","value":"--master-port 29500"}])";
+  EXPECT_EQ(worker.generate().warnings(),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.command: '$ARGS': a port in it "
+            "would be that of both engines; write its options out, or put double quotes around "
+            "it");
 }
 
 TEST(Refused, EachWithItsReason) {
@@ -608,6 +700,18 @@ TEST(Refused, EachWithItsReason) {
       {R"("args":["--model","m"])", "", "", true,
        main + "command: none: the image's own entrypoint can't be run under fo-shadow; say the "
               "command, or leave out --supervise"},
+      {R"("command":["sh","-c","vllm serve m | tee log"])", "", "", false,
+       main + "command: both engines would listen on the same port, and none waits for the lock; "
+              "say --supervise: fo-shadow sees to both"},
+      {R"("command":["tini","--","sh","-c","vllm serve m"])", "", "", true,
+       main + "command: each engine needs a --port of its own: the script has a command before its "
+              "shell: 'tini'; make the command a list, or a script of one command"},
+      {R"("command":["sh","-c","./run | tee log"])", "", "", true,
+       main + "command: which engine that is can't be told from it: the script has a pipe; say "
+              "--engine"},
+      {R"("args":["bash","-c","python3 -m dynamo.vllm --master-port $P"])", "", "", false,
+       main + "args: --master-port can't be changed for engine 1: a variable is in its value; give "
+              "a plain number, in a list of arguments or a script of one command"},
       {R"("command":["/start.sh"])", "", "", true,
        main + "command: which engine that is can't be told from it; say --engine"},
       {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
@@ -686,6 +790,7 @@ TEST(Refused, TwoServicesOfOneName) {
   dgd.services[0].pod_template = worker.pod_template();
   Findings findings;
   generate(dgd, dgd.services[0], {}, findings);
+  keep_errors(findings);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].reason, "'vllm-decode': another service's pods have this name");
 }
@@ -696,7 +801,8 @@ TEST(Refused, WithThePlaceInTheInput) {
   Node& main = worker.service.pod_template["spec"]["containers"].items()[0];
   main["volumeMounts"].push_back(node(R"({"name":"x","mountPath":"/shared"})"));
   main["volumeMounts"].items()[0]["mountPath"].at({12, 34});
-  const Generated made = worker.generate();
+  Generated made = worker.generate();
+  keep_errors(made.findings);
   ASSERT_EQ(made.findings.size(), 1U);
   EXPECT_TRUE(format(made.findings[0], "f").starts_with("f:12:34: spec.services.Decode."));
 }
@@ -718,6 +824,7 @@ TEST(Refused, WithThePathOfTheInput) {
   containers[2].at({30, 1});
   Findings findings;
   generate(dgd, service, {}, findings);
+  keep_errors(findings);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_EQ(findings[0].path, "spec.components[1].podTemplate.spec.containers[1].volumeMounts");
   EXPECT_EQ(findings[1].path, "spec.components[1].podTemplate.spec.containers[2].ports[0]");
@@ -726,7 +833,8 @@ TEST(Refused, WithThePathOfTheInput) {
 TEST(Warned, OfSettingsOfThePod) {
   Worker worker;
   worker.spec = R"("hostNetwork":true,"hostPID":false,"shareProcessNamespace":true)";
-  worker.main += R"(,"env":[{"name":"ENGINE_ID","value":"7"}])";
+  worker.main = R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
+    "env":[{"name":"ENGINE_ID","value":"7"},{"name":"DYN_NAMESPACE","value":"n"}])";
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode.extraPodSpec.hostNetwork: the engines' ports are the node's: "
             "it has room for one such pod; leave it out where the engines do without\n"

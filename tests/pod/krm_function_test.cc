@@ -29,7 +29,8 @@ items:
         failover: {enabled: true}
         gpuMemoryService: {enabled: true}
         unheardOf: 1
-        extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+        envs: [{name: DYN_NAMESPACE, value: chat}]
+        extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm, --load-format, gms]}}
 results:
 - {message: of the last function}
 )";
