@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 #include "pod/budget.h"
 #include "pod/dgd_service.h"
 #include "pod/pod_schema.h"
@@ -24,13 +25,6 @@ constexpr std::string_view kGroup = "nvidia.com/";
 /// A cluster's API takes no object that is much larger; some of what is done is quadratic.
 constexpr std::size_t kMostValues = 30'000;
 constexpr std::size_t kMostBytes = std::size_t{3} << 19;
-
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
 
 /// The names that what is generated will have.
 void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
@@ -48,22 +42,22 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   std::map<std::string, const Service*> taken;
   for (const Service& service : dgd.services) {
     if (!service.failover) continue;
-    const std::string lower = lower_case(service.name);
-    const std::string claim = fmt::format("{}-{}-gpu", dgd.name, lower);
+    const std::string lower_case = lower(service.name);
+    const std::string claim = fmt::format("{}-{}-gpu", dgd.name, lower_case);
     const auto refuse_service = [&](std::string reason, std::string remedy) {
       add(findings,
           {Severity::kError, service.position, service.path, std::move(reason), std::move(remedy)});
     };
     if (service.name.empty()) {
       refuse_service("a component without a name", "say name");
-    } else if (!is_dns_label(lower)) {
+    } else if (!is_dns_label(lower_case)) {
       refuse_service(quoted(service.name) + ": no name that what is made can have",
                      "letters, digits and -, no - at either end");
     } else if (!is_dns_label(claim)) {
       refuse_service(fmt::format("{}: {} characters, the claim template's name has at most 63",
                                  quoted(claim), claim.size()),
                      "shorten the name");
-    } else if (const auto [other, first] = taken.emplace(lower, &service); !first) {
+    } else if (const auto [other, first] = taken.emplace(lower_case, &service); !first) {
       refuse_service(fmt::format("{}: what is made of it has the names of {}'s",
                                  quoted(service.name), quoted(other->second->name)),
                      "rename one of them");

@@ -1,7 +1,5 @@
 // Version 1alpha1: a service says parts of its pod beside it, which are merged here.
 #include <algorithm>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"

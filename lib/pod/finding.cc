@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/utf8.h"
 
 namespace fo::pod {
 namespace {
@@ -15,6 +17,32 @@ bool is_simple(std::string_view key) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_';
   });
+}
+
+// Whether a terminal might do anything else than show it.
+bool is_shown(char32_t code) {
+  const bool turns_text = code == 0x61c || code == 0x200e || code == 0x200f ||
+                          (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+  return code < 0x80 || (is_printable(code) && !turns_text);
+}
+
+// On one line, and shown as it is written.
+std::string quoted_key(std::string_view key) {
+  // base::quoted shows no more of it.
+  constexpr std::size_t kMost = 257;
+  key = key.substr(0, kMost);
+  std::string shown;
+  while (!key.empty()) {
+    const Character character = first_character(key);
+    const std::size_t size = std::max<std::size_t>(character.size, 1);
+    if (character.size == 0 || is_shown(character.code)) {
+      shown += key.substr(0, size);
+    } else {
+      shown += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(character.code));
+    }
+    key.remove_prefix(size);
+  }
+  return base::quoted(shown);
 }
 
 }  // namespace
@@ -33,7 +61,7 @@ bool has_error(const Findings& findings) {
 }
 
 std::string member_path(std::string_view path, std::string_view key) {
-  if (!is_simple(key)) return fmt::format("{}[{}]", path, base::quoted(key));
+  if (!is_simple(key)) return fmt::format("{}[{}]", path, quoted_key(key));
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 

@@ -1,7 +1,6 @@
 #include "pod/generate_options.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <functional>
 #include <utility>

@@ -2,23 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 #include "pod/scalar.h"
 
 namespace fo::pod {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& one : result) one = static_cast<char>(std::tolower(static_cast<unsigned char>(one)));
-  return result;
-}
 
 std::string text_at(const Node& manifest, std::initializer_list<std::string_view> path) {
   const Node* found = manifest.find_path(path);

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <utility>
 
+#include "pod/ascii.h"
+
 namespace fo::pod {
 namespace {
 
 /// No field has a longer name: comparing stays cheap whatever the input says.
 constexpr std::size_t kLongest = 64;
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::size_t distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before(to.size() + 1);

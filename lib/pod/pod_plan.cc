@@ -1,10 +1,10 @@
 #include "pod/pod_plan.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "base/units.h"
+#include "pod/ascii.h"
 #include "pod/scalar.h"
 
 namespace fo::pod {
@@ -13,12 +13,6 @@ namespace {
 std::string joined(std::string path, std::string_view field) {
   if (!field.empty()) path += '.';
   return path += field;
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 #include "pod/scalar.h"
 
 namespace fo::pod {
@@ -19,7 +20,6 @@ namespace {
 using base::quoted;
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_label_text(std::string_view text, std::size_t longest) {
   return !text.empty() && text.size() <= longest && text.front() != '-' && text.back() != '-' &&

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "pod/ascii.h"
 #include "pod/utf8.h"
 
 namespace fo::pod {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_sign(char c) { return c == '-' || c == '+'; }
 
 // A number as Go's yaml.v2 finds one, which is what kubectl and Helm are built with.
@@ -171,7 +171,7 @@ bool is_date(std::string_view text) {
 }
 
 // What any reader might take for a number, also in ways that Go's does not: 12:30:45 in base 60,
-// 1e400, 08, 0x, 1_.
+// 1e400, 08, 0x, 1_, and e5, of which JavaScript makes NaN.
 bool looks_like_number(std::string_view text) {
   text = without_sign(text);
   constexpr std::string_view kLoose = "0123456789_";
@@ -190,20 +190,12 @@ bool looks_like_number(std::string_view text) {
   }
   const bool has_point = take(text, ".");
   take_digits(text, kLoose);
-  if (before == 0 && !has_point) return false;
+  bool has_digits = before > 0 || has_point;
   if (take(text, "eE")) {
     take(text, "+-");
-    take_digits(text, kLoose);
+    has_digits = take_digits(text, kLoose) > 0 || has_digits;
   }
-  return text.empty();
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
+  return has_digits && text.empty();
 }
 
 // In any spelling, as a careless reader might.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "pod/utf8.h"
@@ -37,10 +38,6 @@ std::string_view line_of(std::string_view text, int line) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
-bool looks_like_a_template(std::string_view line) {
-  return line.find("{{") != std::string_view::npos || line.find("${") != std::string_view::npos;
-}
-
 // "%YAML 1.2" and nothing longer.
 bool is_version_directive(std::string_view line) {
   constexpr std::size_t kLongest = 64;
@@ -49,13 +46,28 @@ bool is_version_directive(std::string_view line) {
 
 }  // namespace
 
-void refuse_yaml(std::string_view text, const std::string& file, Position position,
-                 const std::string& reason) {
-  std::string what = fmt::format("{}:{}:{}: {}", file, position.line, position.column, reason);
-  if (looks_like_a_template(line_of(text, position.line))) {
-    what += "; a template: run it through helm template or envsubst first";
+void refuse_yaml(const std::string& file, Position position, const std::string& reason) {
+  throw base::Error(base::ExitStatus::kBadData,
+                    fmt::format("{}:{}:{}: {}", file, position.line, position.column, reason));
+}
+
+std::string template_hint(std::string_view text, Position position) {
+  // A parser may find out some way behind its beginning.
+  constexpr std::size_t kNear = 80;
+  const std::string_view line = line_of(text, position.line);
+  std::size_t at = 0;
+  for (int column = 1; column < position.column && at < line.size(); ++column) {
+    at += std::max<std::size_t>(first_character(line.substr(at)).size, 1);
   }
-  throw base::Error(base::ExitStatus::kBadData, what);
+  const std::size_t begin = at - std::min(at, kNear);
+  const std::string_view near = line.substr(begin, at + 2 - begin);
+  for (const auto& [opens, closes] : {std::pair("{{", "}}"), std::pair("${", "}")}) {
+    const std::size_t opened = near.find(opens);
+    if (opened == std::string_view::npos) continue;
+    if (line.find(closes, begin + opened + 2) == std::string_view::npos) continue;
+    return "; a template: run it through helm template or envsubst first";
+  }
+  return "";
 }
 
 void check_yaml(std::string_view text, const std::string& file) {
@@ -67,7 +79,7 @@ void check_yaml(std::string_view text, const std::string& file) {
   std::size_t blanks_squared = 0;
   // That was no blank.
   char last = '\n';
-  const auto refuse = [&](const std::string& reason) { refuse_yaml(text, file, position, reason); };
+  const auto refuse = [&](const std::string& reason) { refuse_yaml(file, position, reason); };
   while (!left.empty()) {
     const Character character = first_character(left);
     const char c = left.front();

@@ -9,10 +9,13 @@
 
 namespace fo::pod {
 
-/// Throws Error(kBadData) "FILE:LINE:COLUMN: reason", saying so where the line looks like a
-/// template's.
-[[noreturn]] void refuse_yaml(std::string_view text, const std::string& file, Position position,
+/// Throws Error(kBadData) "FILE:LINE:COLUMN: reason".
+[[noreturn]] void refuse_yaml(const std::string& file, Position position,
                               const std::string& reason);
+
+/// For the end of a reason why the text is no YAML at this place: what to do where a template
+/// stands there; "" where none does.
+std::string template_hint(std::string_view text, Position position);
 
 /// Throws the same for what is not UTF-8, control characters, a carriage return that ends no line
 /// (which some readers take for the end of one), and the shapes.

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "pod/scalar.h"
+#include "pod/writer.h"
 #include "pod/yaml_check.h"
 
 namespace fo::pod {
@@ -188,14 +190,17 @@ struct Weight {
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& file, const ReadLimits& limits)
-      : text_(text), file_(file), limits_(limits), sources_(text) {}
+  // `text` ends with a newline; `has_no_end`: the file has none there.
+  Reader(std::string_view text, bool has_no_end, const std::string& file, const ReadLimits& limits)
+      : text_(text), file_(file), limits_(limits), sources_(text), has_no_end_(has_no_end) {}
 
   std::vector<Document> read() {
     Parser parser(text_);
     while (const Event event = parser.next()) take(*event);
-    if (const auto failure = parser.failure()) fail(failure->position, failure->reason);
+    if (const auto failure = parser.failure()) fail_at_text(failure->position, failure->reason);
     sources_.end_at(text_.size());
+    // Nothing behind it may give its text a newline more.
+    if (is_cut_) documents_.back()->source = to_yaml(documents_.back()->root);
     std::vector<Document> documents;
     for (std::unique_ptr<Document>& document : documents_) {
       documents.push_back(std::move(*document));
@@ -233,8 +238,15 @@ class Reader {
   };
 
   [[noreturn]] void fail(Position position, const std::string& reason) const {
-    refuse_yaml(text_, file_, position, reason);
+    refuse_yaml(file_, position, reason);
   }
+
+  // Of what is no YAML, or none that is read, as templates are.
+  [[noreturn]] void fail_at_text(Position position, const std::string& reason) const {
+    fail(position, reason + template_hint(text_, position));
+  }
+
+  void refuse_key(Position position) const { fail_at_text(position, "a key that is no scalar"); }
 
   // What takes no place itself, as an empty value does, is where the last thing was.
   Position position_of(const fy_mark* mark) {
@@ -319,7 +331,7 @@ class Reader {
       fail(properties.position,
            fmt::format("more than {} lists and maps in each other", limits_.depth));
     }
-    if (wants_key()) fail(properties.position, "a key that is no scalar");
+    if (wants_key()) refuse_key(properties.position);
     check_tag_of_collection(properties, type);
     count(1, 0, properties.position);
     Frame frame;
@@ -358,7 +370,12 @@ class Reader {
             text_.substr(begin->input_pos, end->input_pos - begin->input_pos))) {
       fail(properties.position, "an escaped blank at the end of a line");
     }
-    Node node = tagged(text_of(token), plain, properties);
+    std::string text = text_of(token);
+    const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
+    if (is_block && has_no_end_ && end != nullptr && end->input_pos == text_.size()) {
+      cut_added_newline(text);
+    }
+    Node node = tagged(std::move(text), plain, properties);
     node.at(properties.position);
     count(1, 0, properties.position);
     const Weight weight{.nodes = 1, .bytes = node.text().size(), .depth = 0};
@@ -368,6 +385,22 @@ class Reader {
       keep(anchor, node, weight);
     }
     complete(std::move(node), weight);
+  }
+
+  // Of a block scalar at the end of a text whose last line had no newline: then it has none, too,
+  // unless that line is nothing but the scalar's indentation.
+  void cut_added_newline(std::string& text) {
+    if (!text.ends_with('\n')) return;
+    std::string_view raw = text_.substr(0, text_.size() - 1);
+    raw.remove_prefix(raw.rfind('\n') + 1);
+    std::string_view line(text.data(), text.size() - 1);
+    line.remove_prefix(line.rfind('\n') + 1);
+    const bool is_blank = raw.find_first_not_of(" \t\r") == std::string_view::npos;
+    // A blank line that the scalar keeps, or one of blanks of its own.
+    const bool is_kept = text == "\n" || text.ends_with("\n\n");
+    if (is_blank && !is_kept && (line.empty() || !raw.ends_with(line))) return;
+    text.pop_back();
+    is_cut_ = true;
   }
 
   void alias(fy_event& event) {
@@ -387,7 +420,7 @@ class Reader {
       fail(position, fmt::format("more than {} lists and maps in each other", limits_.depth));
     }
     count(anchor.weight.nodes, anchor.weight.bytes, position);
-    if (wants_key() && !anchor.node->is_scalar()) fail(position, "a key that is no scalar");
+    if (wants_key() && !anchor.node->is_scalar()) refuse_key(position);
     complete(*anchor.node, anchor.weight);
   }
 
@@ -503,7 +536,8 @@ class Reader {
   Node tagged(std::string text, bool plain, const Properties& properties) const {
     if (properties.tag.empty())
       return plain ? Node::plain(std::move(text)) : Node::string(std::move(text));
-    if (properties.tag == "!") return Node::string(std::move(text));
+    // As if there were neither tag nor quotes.
+    if (properties.tag == "!") return Node::plain(std::move(text));
     if (!properties.tag.starts_with(kCoreTags)) refuse_tag(properties);
     const std::string_view name = std::string_view(properties.tag).substr(kCoreTags.size());
     if (name == "str") return Node::string(std::move(text));
@@ -535,23 +569,41 @@ class Reader {
   std::size_t content_end_ = 0;
   Position last_{.line = 1, .column = 1};
   bool seen_ = false;
+  // The text's last newline was not in the file.
+  bool has_no_end_;
+  // So that something in the last document ends without one.
+  bool is_cut_ = false;
 };
+
+// Without those at the beginning, and of a line behind "---", as files joined into one have them.
+std::string without_byte_order_marks(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  std::string out;
+  std::size_t line = 0;
+  bool may_be_there = true;
+  while (line < text.size()) {
+    const std::size_t end = std::min(text.find('\n', line), text.size() - 1) + 1;
+    std::string_view whole = text.substr(line, end - line);
+    if (may_be_there && whole.starts_with(kMark)) whole.remove_prefix(kMark.size());
+    may_be_there = whole.starts_with("---");
+    out += whole;
+    line = end;
+  }
+  return out;
+}
 
 }  // namespace
 
 std::vector<Document> read_yaml(std::string_view text, const std::string& file,
                                 const ReadLimits& limits) {
   if (text.size() > limits.bytes) {
-    refuse_yaml("", file, {.line = 1, .column = 1},
-                fmt::format("more than {} bytes", limits.bytes));
+    refuse_yaml(file, {.line = 1, .column = 1}, fmt::format("more than {} bytes", limits.bytes));
   }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  check_yaml(text, file);
-  std::string whole(text);
-  // A block scalar's last line counts as one with and without its newline.
-  if (!whole.ends_with('\n')) whole += '\n';
-  return Reader(whole, file, limits).read();
+  std::string whole = without_byte_order_marks(text);
+  check_yaml(whole, file);
+  const bool has_no_end = !whole.ends_with('\n');
+  if (has_no_end) whole += '\n';
+  return Reader(whole, has_no_end, file, limits).read();
 }
 
 }  // namespace fo::pod

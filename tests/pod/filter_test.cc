@@ -15,7 +15,8 @@ spec:
       resources: {limits: {gpu: "1"}}
       failover: {enabled: true}
       gpuMemoryService: {enabled: true}
-      extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm]}}
+      envs: [{name: DYN_NAMESPACE, value: chat}]
+      extraPodSpec: {mainContainer: {image: i, command: [python3, -m, dynamo.vllm, --load-format, gms]}}
 )";
 
 Filtered filtered(const std::string& text) {

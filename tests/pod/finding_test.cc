@@ -23,6 +23,10 @@ TEST(Finding, PathsQuoteWhatIsNoSimpleKey) {
   EXPECT_EQ(member_path("limits", "nvidia.com/gpu"), "limits['nvidia.com/gpu']");
   EXPECT_EQ(member_path("labels", ""), "labels['']");
   EXPECT_EQ(member_path("labels", "a\x1b[m"), "labels['a\\x1b[m']");
+  EXPECT_EQ(member_path("labels", "a\xc2\x85\xc2\x9bü"), "labels['a\\u0085\\u009bü']");
+  EXPECT_EQ(member_path("labels", "a\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6\xef\xbb\xbf"),
+            "labels['a\\u2028\\u202e\\u2066\\ufeff']");
+  EXPECT_EQ(member_path("labels", "\xff"), "labels['\\xff']");
   EXPECT_EQ(item_path("containers", 2), "containers[2]");
 }
 

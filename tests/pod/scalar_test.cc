@@ -37,11 +37,12 @@ TEST(ScalarType, IsWhatKubectlTakesItFor) {
 
 TEST(NeedsQuotes, WhatAnyReaderTakesForSomethingElse) {
   for (const char* text :
-       {"",    "~",          "null", "Null",  "NULL",   "nULL",     "true",  "False", "tRUE",
-        "y",   "N",          "yes",  "no",    "On",     "off",      "0",     "-5",    "0644",
-        "0o7", "0b1",        "0x1F", "0x",    "1_000",  "1e3",      "1e400", ".5",    "1.",
-        "+1",  ".",          ".inf", "-.INF", ".NaN",   "08",       "1e",    "12:30", "1:2:3",
-        "=",   "2001-12-14", "<<",   "1_",    "-12:30", "12:30:4.5"}) {
+       {"",         "~",    "null",       "Null",  "NULL", "nULL",   "true",     "False",
+        "tRUE",     "y",    "N",          "yes",   "no",   "On",     "off",      "0",
+        "-5",       "0644", "0o7",        "0b1",   "0x1F", "0x",     "1_000",    "1e3",
+        "1e400",    ".5",   "1.",         "+1",    ".",    ".inf",   "-.INF",    ".NaN",
+        "08",       "1e",   "12:30",      "1:2:3", "e5",   "E2",     "-e4",      "+E+4",
+        "e1234567", "=",    "2001-12-14", "<<",    "1_",   "-12:30", "12:30:4.5"}) {
     EXPECT_TRUE(fo::pod::needs_quotes(text)) << text;
   }
 }
@@ -123,7 +124,9 @@ TEST(NeedsQuotes, NotWhatIsAStringToAll) {
                            "100m",
                            "10.0.0.1:80a",
                            "a]",
-                           "e5",
+                           "e",
+                           "e-",
+                           "e5x",
                            "_"}) {
     EXPECT_FALSE(fo::pod::needs_quotes(text)) << text;
   }
