@@ -80,10 +80,19 @@ has_event() {
 pid_of() { jq -e --arg name "$1" '.[$name].pid' "$T/pod/status.json"; }
 # within CONTAINER COMMAND...
 within() { "$KUBELET" exec --root "$T/pod" "$1" -- "${@:2}"; }
+# from_outside COMMAND...: as who asks the pod from elsewhere.
+from_outside() {
+  local -a namespaces=(--net --uts)
+  # None can be entered twice.
+  if [ ! "/proc/$KUBELET_PID/ns/user" -ef /proc/self/ns/user ]; then
+    namespaces+=(--user --preserve-credentials)
+  fi
+  nsenter --target "$KUBELET_PID" "${namespaces[@]}" -- "$@"
+}
 
 # wait_state N STATE: of engine N, by its status page.
 wait_state() {
-  within pod gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
+  from_outside gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
     >/dev/null
 }
 # find_active: the number of the active engine in ACTIVE, the other's in OTHER.
@@ -93,10 +102,10 @@ find_active() {
   if page 1 | grep -q active; then ACTIVE=1; fi
   OTHER=$((1 - ACTIVE))
 }
-page() { within pod curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
+page() { from_outside curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
 # complete: the tokens that the pod answers with.
 complete() {
-  within pod curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
+  from_outside curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$POD:8000/v1/completions" | jq -ce '.choices[0].token_ids'
 }
 
@@ -311,11 +320,15 @@ stop_pod() {
 }
 
 @test "containers run as the users of their pod" {
-  generate
-  start_pair
-  is .pod.users || skip_because users "namespaces without root have one user"
-  run -0 grep -E '^[UG]id:' "/proc/$(pid_of engine-0)/status"
-  [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000' ]
+  plain_pod '.spec.securityContext = {runAsUser: 1000, runAsGroup: 1001} |
+    .spec.initContainers[0].securityContext = {runAsUser: 1002}'
+  start_pod
+  wait_until .pod.ready
+  is .pod.users || skip_because users "there is one user in this namespace"
+  run -0 grep -E '^[UG]id:' "/proc/$(pid_of main)/status"
+  [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1001\t1001\t1001\t1001' ]
+  run -0 grep -E '^[UG]id:' "/proc/$(pid_of sidecar)/status"
+  [ "$output" = $'Uid:\t1002\t1002\t1002\t1002\nGid:\t1001\t1001\t1001\t1001' ]
 }
 
 @test "containers share what time the pod has to end" {
