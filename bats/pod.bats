@@ -42,9 +42,10 @@ plain_pod() {
 # is_pod FILTER: whether it holds.
 is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
 
-# start_pod: its time passes 50 times as fast, or as TIME_SCALE says.
+# start_pod: its time passes 50 times as fast, or as TIME_SCALE says; by way of the command in AS.
+AS=()
 start_pod() {
-  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
+  start_bg kubelet "${AS[@]}" "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
     --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
     --gpu-env "GMS_SIM_DEVICES=${GPUS:-1}" --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
     --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
@@ -329,6 +330,21 @@ stop_pod() {
   [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1001\t1001\t1001\t1001' ]
   run -0 grep -E '^[UG]id:' "/proc/$(pid_of sidecar)/status"
   [ "$output" = $'Uid:\t1002\t1002\t1002\t1002\nGid:\t1001\t1001\t1001\t1001' ]
+}
+
+@test "a pod runs without root, too" {
+  plain_pod
+  chmod 777 "$T"
+  if [ "$(id -u)" -eq 0 ]; then AS=(setpriv --reuid 65534 --regid 65534 --clear-groups); fi
+  "${AS[@]}" test -x "$KUBELET" -a -x "$FO_BIN" || skip_because users "nobody may read this folder"
+  "${AS[@]}" unshare --user --map-root-user --net true ||
+    skip_because namespaces "none without root here"
+  FO_MUST_RUN=namespaces start_pod
+  wait_until .pod.ready
+  is '.pod.users == false'
+  run -0 from_outside hostname
+  [ "$output" = plain ]
+  stop_pod
 }
 
 @test "containers share what time the pod has to end" {
