@@ -42,9 +42,10 @@ plain_pod() {
 # is_pod FILTER: whether it holds.
 is_pod() { jq -e "$1" "$T/pod.json" >/dev/null; }
 
-# start_pod: its time passes 50 times as fast, or as TIME_SCALE says.
+# start_pod: its time passes 50 times as fast, or as TIME_SCALE says; by way of the command in AS.
+AS=()
 start_pod() {
-  start_bg kubelet "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
+  start_bg kubelet "${AS[@]}" "$KUBELET" run --root "$T/pod" --tools "$FO_BUILD" --time-scale "${TIME_SCALE:-0.02}" \
     --gpu-dir "$GMS_SIM_DIR" --gpu-env GMS_DRIVER=sim --gpu-env "GMS_SIM_DIR=$GMS_SIM_DIR" \
     --gpu-env "GMS_SIM_DEVICES=${GPUS:-1}" --gpu-env GMS_SIM_VRAM=1GiB --gpu-env GMS_SIM_CONTEXT_SIZE=0 \
     --gpu-env "GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1" "$T/pod.json"
@@ -80,10 +81,19 @@ has_event() {
 pid_of() { jq -e --arg name "$1" '.[$name].pid' "$T/pod/status.json"; }
 # within CONTAINER COMMAND...
 within() { "$KUBELET" exec --root "$T/pod" "$1" -- "${@:2}"; }
+# from_outside COMMAND...: as who asks the pod from elsewhere.
+from_outside() {
+  local -a namespaces=(--net --uts)
+  # None can be entered twice.
+  if [ ! "/proc/$KUBELET_PID/ns/user" -ef /proc/self/ns/user ]; then
+    namespaces+=(--user --preserve-credentials)
+  fi
+  nsenter --target "$KUBELET_PID" "${namespaces[@]}" -- "$@"
+}
 
 # wait_state N STATE: of engine N, by its status page.
 wait_state() {
-  within pod gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
+  from_outside gms-probe engine -q --url "http://$POD:$((9090 + $1))/live" --state "$2" --wait 30s \
     >/dev/null
 }
 # find_active: the number of the active engine in ACTIVE, the other's in OTHER.
@@ -93,10 +103,10 @@ find_active() {
   if page 1 | grep -q active; then ACTIVE=1; fi
   OTHER=$((1 - ACTIVE))
 }
-page() { within pod curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
+page() { from_outside curl -s --max-time 5 "http://$POD:$((9090 + $1))/live" | jq -r .state; }
 # complete: the tokens that the pod answers with.
 complete() {
-  within pod curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
+  from_outside curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
     "http://$POD:8000/v1/completions" | jq -ce '.choices[0].token_ids'
 }
 
@@ -311,11 +321,30 @@ stop_pod() {
 }
 
 @test "containers run as the users of their pod" {
-  generate
-  start_pair
-  is .pod.users || skip_because users "namespaces without root have one user"
-  run -0 grep -E '^[UG]id:' "/proc/$(pid_of engine-0)/status"
-  [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1000\t1000\t1000\t1000' ]
+  plain_pod '.spec.securityContext = {runAsUser: 1000, runAsGroup: 1001} |
+    .spec.initContainers[0].securityContext = {runAsUser: 1002}'
+  start_pod
+  wait_until .pod.ready
+  is .pod.users || skip_because users "there is one user in this namespace"
+  run -0 grep -E '^[UG]id:' "/proc/$(pid_of main)/status"
+  [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1001\t1001\t1001\t1001' ]
+  run -0 grep -E '^[UG]id:' "/proc/$(pid_of sidecar)/status"
+  [ "$output" = $'Uid:\t1002\t1002\t1002\t1002\nGid:\t1001\t1001\t1001\t1001' ]
+}
+
+@test "a pod runs without root, too" {
+  plain_pod
+  chmod 777 "$T"
+  if [ "$(id -u)" -eq 0 ]; then AS=(setpriv --reuid 65534 --regid 65534 --clear-groups); fi
+  "${AS[@]}" test -x "$KUBELET" -a -x "$FO_BIN" || skip_because users "nobody may read this folder"
+  "${AS[@]}" unshare --user --map-root-user --net true ||
+    skip_because namespaces "none without root here"
+  FO_MUST_RUN=namespaces start_pod
+  wait_until .pod.ready
+  is '.pod.users == false'
+  run -0 from_outside hostname
+  [ "$output" = plain ]
+  stop_pod
 }
 
 @test "containers share what time the pod has to end" {
