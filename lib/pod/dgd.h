@@ -38,12 +38,20 @@ struct Service {
   Node pod_template;
 };
 
+/// An entry of v1alpha1's spec.pvcs with create: true.
+struct NewVolumeClaim {
+  std::string path;
+  /// As written: name, size, storageClass, volumeAccessMode.
+  Node fields;
+};
+
 struct Dgd {
   DgdVersion version = DgdVersion::kV1Alpha1;
   std::string name;
   /// "" when it says none.
   std::string name_space;
   std::vector<Service> services;
+  std::vector<NewVolumeClaim> volume_claims;
 };
 
 /// Whether a document is one, of any version.
