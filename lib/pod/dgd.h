@@ -29,6 +29,8 @@ struct Service {
   bool failover = false;
   std::int64_t gpus = 0;
   std::string device_class = "gpu.nvidia.com";
+  /// It says itself that nothing is to be mounted at /dev/shm.
+  bool wants_no_shared_memory = false;
   /// Other containers, by name, that use the GMS (gpuMemoryService.extraClientContainers).
   std::vector<std::string> gms_clients;
   /// A PodTemplateSpec (metadata, spec) with all that version 1alpha1 says beside it merged in, as

@@ -111,6 +111,9 @@ class ServiceReader {
       }
     }
     service.pod_template = pod_template(main);
+    const Located no_memory = at_.member("sharedMemory").member("disabled");
+    service.wants_no_shared_memory =
+        no_memory.node != nullptr && as_boolean(*no_memory.node) == true;
     check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
   }
 

@@ -132,7 +132,7 @@ void set_grace(Node& spec, const PodPlan& plan) {
 }
 
 void check_shared_memory(const Node& main, const PodPlan& plan) {
-  if (plan.service.gpus < 2) return;
+  if (plan.service.gpus < 2 || plan.service.wants_no_shared_memory) return;
   if (const Node* mounts = main.find("volumeMounts")) {
     for (const Node& mount : mounts->items()) {
       const Node* at = mount.find("mountPath");

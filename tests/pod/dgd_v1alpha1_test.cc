@@ -299,6 +299,16 @@ TEST(DgdV1Alpha1, ValuesThatAreNoStringsAreRefusedWithTheRemedy) {
                   "wants a string; put it in quotes"));
 }
 
+TEST(DgdV1Alpha1, SharedMemoryMayBeUnwanted) {
+  Alpha alpha;
+  EXPECT_FALSE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
+  alpha.service = "sharedMemory: {disabled: true}";
+  EXPECT_TRUE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
+  Beta beta;
+  beta.component = "sharedMemorySize: '0'";
+  EXPECT_TRUE(read(beta.text()).dgd.services.at(0).wants_no_shared_memory);
+}
+
 TEST(DgdV1Alpha1, GpusMayBeCustomOnesButSaidOnce) {
   Alpha alpha;
   alpha.resources = "resources: {limits: {custom: {nvidia.com/gpu: '2'}}}";

@@ -898,6 +898,9 @@ TEST(Warned, OfSeveralGpusWithoutSharedMemory) {
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode: nothing is mounted at /dev/shm, where an engine on several "
             "GPUs needs more than the 64 MiB of any container; say sharedMemory: {size: 8Gi}");
+  worker.service.wants_no_shared_memory = true;
+  EXPECT_EQ(worker.generate().warnings(), "");
+  worker.service.wants_no_shared_memory = false;
   worker.main += R"(,"volumeMounts":[{"name":"shm","mountPath":"/dev/shm"}])";
   EXPECT_EQ(worker.generate().warnings(), "");
 }
