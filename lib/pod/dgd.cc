@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -65,6 +67,25 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   }
 }
 
+/// Of a deployment of which nothing stays: what it says beside its services and is in no pod.
+void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
+  constexpr std::array<std::string_view, 8> kCarried = {
+      "annotations", "backendFramework", "components", "env", "envs", "labels", "pvcs", "services"};
+  if (spec.node == nullptr || dgd.services.empty() ||
+      !std::all_of(dgd.services.begin(), dgd.services.end(),
+                   [](const Service& service) { return service.failover; })) {
+    return;
+  }
+  // What is unknown is said so.
+  const char* const type = dgd.version == DgdVersion::kV1Alpha1 ? "DgdAlpha" : "DgdBeta";
+  for (const SchemaField& field : fields_of(type)) {
+    if (std::find(kCarried.begin(), kCarried.end(), field.name) != kCarried.end()) continue;
+    const Located member = spec.member(field.name);
+    if (member.node == nullptr) continue;
+    warn(findings, member, "goes with the deployment, of whose services all fail over");
+  }
+}
+
 }  // namespace
 
 bool is_dgd(const Node& document) {
@@ -116,6 +137,7 @@ Dgd read_dgd(const Node& root, Findings& findings) {
     check_env(spec.member(alpha ? "envs" : "env"), found);
     check_labels(spec.member("labels"), found);
     check_names(document, dgd, found);
+    warn_of_the_rest(spec, dgd, found);
   }
   std::stable_sort(found.begin(), found.end(), [](const Finding& one, const Finding& other) {
     return std::tie(one.position.line, one.position.column) <

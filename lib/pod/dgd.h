@@ -29,6 +29,8 @@ struct Service {
   bool failover = false;
   std::int64_t gpus = 0;
   std::string device_class = "gpu.nvidia.com";
+  /// It says itself that nothing is to be mounted at /dev/shm.
+  bool wants_no_shared_memory = false;
   /// Other containers, by name, that use the GMS (gpuMemoryService.extraClientContainers).
   std::vector<std::string> gms_clients;
   /// A PodTemplateSpec (metadata, spec) with all that version 1alpha1 says beside it merged in, as
@@ -38,12 +40,20 @@ struct Service {
   Node pod_template;
 };
 
+/// An entry of v1alpha1's spec.pvcs with create: true.
+struct NewVolumeClaim {
+  std::string path;
+  /// As written: name, size, storageClass, volumeAccessMode.
+  Node fields;
+};
+
 struct Dgd {
   DgdVersion version = DgdVersion::kV1Alpha1;
   std::string name;
   /// "" when it says none.
   std::string name_space;
   std::vector<Service> services;
+  std::vector<NewVolumeClaim> volume_claims;
 };
 
 /// Whether a document is one, of any version.

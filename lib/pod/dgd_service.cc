@@ -113,7 +113,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   } else if (*count < 1) {
     refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count), "say \"1\"");
   } else if (*count > kMostGpus) {
-    refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMostGpus), "");
+    refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMostGpus),
+           "say fewer");
   } else {
     service.gpus = *count;
   }

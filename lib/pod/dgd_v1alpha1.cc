@@ -109,6 +109,9 @@ class ServiceReader {
       }
     }
     service.pod_template = pod_template(main);
+    const Located no_memory = at_.member("sharedMemory").member("disabled");
+    service.wants_no_shared_memory =
+        no_memory.node != nullptr && as_boolean(*no_memory.node) == true;
     check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
   }
 
@@ -155,7 +158,15 @@ class ServiceReader {
   }
 
   void check_gpu_type() {
-    parts_.gpus = at_.member("resources").member("limits").member("gpu");
+    const Located limits = at_.member("resources").member("limits");
+    const Located plain = limits.member("gpu");
+    const Located custom = limits.member("custom").member(kGpuResource);
+    parts_.gpus = custom.node == nullptr ? plain : custom;
+    if (custom.node != nullptr && plain.node != nullptr && text_of(custom) != text_of(plain)) {
+      refuse(findings_, custom,
+             quoted(text_of(custom)) + ": gpu says " + quoted(text_of(plain)) + ", and this wins",
+             "leave one of them out");
+    }
     const Located own = main_at_.member("resources").member("limits").member(kGpuResource);
     if (own.node != nullptr) parts_.gpus = own;
     for (const char* key : {"limits", "requests"}) {
@@ -276,6 +287,12 @@ bool has_failover(const Located& service, Findings& findings) {
 }  // namespace
 
 void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings) {
+  for (Located& pvc : items_of(spec.member("pvcs"))) {
+    const Located create = pvc.member("create");
+    if (create.node != nullptr && as_boolean(*create.node) == true) {
+      dgd.volume_claims.push_back({std::move(pvc.path), *pvc.node});
+    }
+  }
   const Located services = spec.member("services");
   if (services.node == nullptr) return;
   for (const Node::Member& member : services.node->members()) {

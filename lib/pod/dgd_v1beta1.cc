@@ -54,6 +54,8 @@ class ComponentReader {
     parts_.pod.restart_policy = pod_at_.member("restartPolicy");
     check(experimental);
     service.pod_template = pod_template();
+    const Located size = at_.member("sharedMemorySize");
+    service.wants_no_shared_memory = size.node != nullptr && is_zero(*size.node);
     check_service(parts_, DgdVersion::kV1Beta1, service, findings_);
   }
 

@@ -1,5 +1,6 @@
 #include "pod/engine_container.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <initializer_list>
 #include <optional>
@@ -134,6 +135,43 @@ void check_host_ports(const Node& main, const std::optional<PublishedApi>& api,
   }
 }
 
+// What the main container declares and the engines don't: one port of the pod is for one of them.
+void check_declared_ports(const Node& main, const std::optional<PublishedApi>& api,
+                          const std::vector<PortUse>& known, const PodPlan& plan) {
+  const Node* ports = main.find("ports");
+  if (ports == nullptr) return;
+  const Node* system = find_named(main.find("env"), "name", "DYN_SYSTEM_PORT");
+  const Node* system_port = system == nullptr ? nullptr : system->find("value");
+  for (std::size_t i = 0; i < ports->items().size(); ++i) {
+    const Node& port = ports->items()[i];
+    const Node* number = port.find("containerPort");
+    const Node* name = port.find("name");
+    if (number == nullptr) continue;
+    const int value = port_of(*number);
+    const std::string path = plan.main_path(item_path("ports", i));
+    if (api && value == api->port) {
+      if (name != nullptr &&
+          (name->text() == system_port_name(0) || name->text() == system_port_name(1))) {
+        plan.refuse(name->position(), path + ".name",
+                    base::quoted(name->text()) + ": the engine's system port has this name",
+                    "choose another name");
+      }
+      continue;
+    }
+    // Engine 1 has another one, or its system port in place of it.
+    const bool is_staggered = std::any_of(
+        known.begin(), known.end(), [value](const PortUse& use) { return use.port == value; });
+    const bool is_system = value == kSystemPort || (name != nullptr && name->text() == "system") ||
+                           (system_port != nullptr && port_of(system_port->text()) == value);
+    if (is_staggered || is_system || port.find("hostPort") != nullptr) continue;
+    plan.warn(number->position(), path,
+              (name == nullptr ? number->text()
+                               : base::quoted(name->text()) + " (" + number->text() + ")") +
+                  ": not declared any more: two engines can't both have it",
+              "leave it out, or give it to a sidecar");
+  }
+}
+
 void set_gpus(Node& container, const PodPlan& plan) {
   Node& resources = container["resources"];
   for (const char* const key : {"limits", "requests"}) {
@@ -156,13 +194,22 @@ std::string plain_path(const std::string& path) {
   return plain;
 }
 
+// Whether a mount at `path` takes the place of what the toolkit has in `folder`.
+bool hides(const std::string& path, std::string_view folder) {
+  if (path == folder) return true;
+  const std::string inside = std::string(folder) + "/";
+  if (!path.starts_with(inside)) return false;
+  const std::string_view name = std::string_view(path).substr(inside.size());
+  return folder == kToolsFolder || name.starts_with("failover.") || name.starts_with("gms_");
+}
+
 }  // namespace
 
 void mount_volume(Node& container, const PodPlan& plan, const std::string& path,
                   std::string_view volume, std::string_view folder, bool read_only) {
   for (const Node& mount : container["volumeMounts"].items()) {
     const Node* at = mount.find("mountPath");
-    if (at == nullptr || plain_path(at->text()) != folder) continue;
+    if (at == nullptr || !hides(plain_path(at->text()), folder)) continue;
     plan.refuse(at->position(), path + ".volumeMounts",
                 base::quoted(at->text()) + ": the volume '" + std::string(volume) +
                     "' has to be mounted there",
@@ -191,6 +238,7 @@ Engines make_engines(const Node& main, const PodPlan& plan) {
   check_probes(main, plan);
   check_host_ports(main, api, plan);
   const EnginePorts ports(main, command, plan);
+  check_declared_ports(main, api, ports.uses(), plan);
 
   Node base = main;
   add_gms_access(base, plan, plan.main_path(""));

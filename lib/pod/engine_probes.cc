@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 
 #include "base/error.h"
@@ -28,7 +29,15 @@ void retarget(Node& handler, int engine) {
   if (Node* grpc = handler.find("grpc")) grpc->set("port", Node::integer(kSystemPort + engine));
 }
 
-// Handlers at a port of the container's, by its name or number, follow it.
+// Whether it is the container's own, by its name or number.
+bool is_own_port(const Node& main, const Node& port) {
+  const Node* ports = main.find("ports");
+  return port.text() == std::to_string(kSystemPort) ||
+         find_named(ports, "name", port.text()) != nullptr ||
+         find_named(ports, "containerPort", port.text()) != nullptr;
+}
+
+// Handlers at a port of the container's follow it.
 void retarget_hooks(Node& container, const Node& main, int engine) {
   for (const char* const hook : {"postStart", "preStop"}) {
     Node* lifecycle = container.find("lifecycle");
@@ -37,14 +46,57 @@ void retarget_hooks(Node& container, const Node& main, int engine) {
     for (const char* const kind : {"httpGet", "tcpSocket"}) {
       Node* action = handler->find(kind);
       const Node* port = action == nullptr ? nullptr : action->find("port");
-      if (port == nullptr) continue;
-      const Node* ports = main.find("ports");
-      if (port->text() == std::to_string(kSystemPort) ||
-          find_named(ports, "name", port->text()) != nullptr ||
-          find_named(ports, "containerPort", port->text()) != nullptr) {
+      if (port != nullptr && is_own_port(main, *port)) {
         action->set("port", Node::string(system_port_name(engine)));
       }
     }
+  }
+}
+
+// fo-shadow's.
+bool is_page(std::string_view path) {
+  constexpr std::array<std::string_view, 3> kPages = {"/live", "/health", "/metrics"};
+  return std::find(kPages.begin(), kPages.end(), path) != kPages.end();
+}
+
+// "curl localhost:9090/live", "nc -z 127.0.0.1 9090".
+bool names_port_here(const std::string& words) {
+  for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}) {
+    for (std::size_t at = 0; (at = words.find(host, at)) != std::string::npos; ++at) {
+      const std::size_t next = at + host.size();
+      if (next + 1 < words.size() && (words[next] == ':' || words[next] == ' ') &&
+          std::isdigit(static_cast<unsigned char>(words[next + 1])) != 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Both engines are at 127.0.0.1, so that one would be judged by the other.
+void check_exec(const Node& main, const char* probe, const PodPlan& plan) {
+  const Node* command = main.find_path({probe, "exec", "command"});
+  if (command == nullptr) return;
+  std::string words;
+  for (const Node& word : command->items()) words += word.text() + " ";
+  if (!names_port_here(words)) return;
+  plan.warn(command->position(), plan.main_path(std::string(probe) + ".exec"),
+            "the port that it asks may be the other engine's",
+            "say $DYN_SYSTEM_PORT in sh -c, or leave the probe out");
+}
+
+void check_hooks(const Node& main, const PodPlan& plan) {
+  if (!plan.options.supervise) return;
+  for (const char* const hook : {"postStart", "preStop"}) {
+    const Node* action = main.find_path({"lifecycle", hook, "httpGet"});
+    const Node* port = action == nullptr ? nullptr : action->find("port");
+    const Node* path = action == nullptr ? nullptr : action->find("path");
+    if (port == nullptr || !is_own_port(main, *port)) continue;
+    if (path != nullptr && is_page(path->text())) continue;
+    plan.refuse(action->position(), plan.main_path("lifecycle." + std::string(hook) + ".httpGet"),
+                base::quoted(path == nullptr ? "/" : path->text()) +
+                    ": the engine listens at 127.0.0.1, where only its pod reaches it",
+                "ask from within: use exec");
   }
 }
 
@@ -54,8 +106,9 @@ std::string system_port_name(int engine) { return "system-" + std::to_string(eng
 
 // The probes go to the system port, where there is plain HTTP, and with fo-shadow two pages.
 void check_probes(const Node& main, const PodPlan& plan) {
-  constexpr std::array<std::string_view, 3> kPages = {"/live", "/health", "/metrics"};
+  check_hooks(main, plan);
   for (const char* const key : kProbes) {
+    check_exec(main, key, plan);
     const Node* action = main.find_path({key, "httpGet"});
     if (action == nullptr) continue;
     const Node* scheme = action->find("scheme");
@@ -65,7 +118,7 @@ void check_probes(const Node& main, const PodPlan& plan) {
     }
     const Node* path = action->find("path");
     const std::string page = path == nullptr ? "/" : path->text();
-    if (plan.options.supervise && std::find(kPages.begin(), kPages.end(), page) == kPages.end()) {
+    if (plan.options.supervise && !is_page(page)) {
       plan.refuse((path == nullptr ? action : path)->position(),
                   plan.main_path(std::string(key) + ".httpGet.path"),
                   base::quoted(page) + ": fo-shadow answers for the engine, at /live and /health",

@@ -12,7 +12,7 @@ namespace fo::pod {
 /// "system-0".
 std::string system_port_name(int engine);
 
-/// Adds what the user's probes can't have at that port to the findings.
+/// Adds what the user's probes and hooks can't have at that port to the findings.
 void check_probes(const Node& main, const PodPlan& plan);
 
 /// Adds the probes that the container has none of, and has all of them, and hooks at a port that

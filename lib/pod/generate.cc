@@ -8,12 +8,14 @@
 #include "pod/gms_container.h"
 #include "pod/pod_check.h"
 #include "pod/pod_plan.h"
+#include "pod/scalar.h"
 #include "pod/workload.h"
 
 namespace fo::pod {
 namespace {
 
 constexpr int kDrainSeconds = 60;
+constexpr int kLeastDrainSeconds = 40;
 
 // The main container is the first one, the user's others follow the engines in their order.
 void set_containers(Node& spec, const Node& main, const PodPlan& plan) {
@@ -44,7 +46,25 @@ void set_init_containers(Node& spec, const Node& main, const PodPlan& plan) {
   spec.set("initContainers", std::move(containers));
 }
 
-void add_clients(Node& spec, const PodPlan& plan) {
+// As which a container runs; "" where only its image knows.
+std::string user_of(const Node& container, const Node& spec) {
+  for (const Node* one : {&container, &spec}) {
+    if (const Node* user = one->find_path({"securityContext", "runAsUser"})) return user->text();
+  }
+  return "";
+}
+
+void check_client_user(const Node& client, const Node& main, const Node& spec,
+                       const std::string& path, const PodPlan& plan) {
+  const std::string own = user_of(client, spec);
+  const std::string served = user_of(main, spec);
+  if (own.empty() || served.empty() || own == served) return;
+  const Node* context = client.find("securityContext");
+  plan.refuse((context == nullptr ? client : *context).position(), path + ".securityContext",
+              "user " + own + ": the GMS serves its own user, " + served, "run both as one user");
+}
+
+void add_clients(Node& spec, const Node& main, const PodPlan& plan) {
   for (const char* const list : {"containers", "initContainers"}) {
     Node* containers = spec.find(list);
     if (containers == nullptr) continue;
@@ -55,7 +75,9 @@ void add_clients(Node& spec, const PodPlan& plan) {
           std::find(clients.begin(), clients.end(), name->text()) == clients.end()) {
         continue;
       }
-      add_gms_access(container, plan, plan.container_path(list, container));
+      const std::string path = plan.container_path(list, container);
+      check_client_user(container, main, spec, path, plan);
+      add_gms_access(container, plan, path);
     }
   }
 }
@@ -95,6 +117,35 @@ void add_claim(Node& spec, const PodPlan& plan) {
                  {"resourceClaimTemplateName", Node::string(plan.claim_template_name())}}));
 }
 
+// fo-shadow lets requests in flight finish, which takes it up to 30 s by default, and the engine
+// end, for which it has 5 s.
+void set_grace(Node& spec, const PodPlan& plan) {
+  constexpr std::string_view kField = "terminationGracePeriodSeconds";
+  const Node* own = spec.find(kField);
+  if (own == nullptr) {
+    spec.set(kField, Node::integer(kDrainSeconds));
+  } else if (as_integer(*own).value_or(kDrainSeconds) < kLeastDrainSeconds) {
+    plan.warn(own->position(), plan.spec_path(kField),
+              own->text() + ": fo-shadow takes up to 35 s to let requests finish",
+              "say at least " + std::to_string(kLeastDrainSeconds) + ", or leave it out");
+  }
+}
+
+void check_shared_memory(const Node& main, const PodPlan& plan) {
+  if (plan.service.gpus < 2 || plan.service.wants_no_shared_memory) return;
+  if (const Node* mounts = main.find("volumeMounts")) {
+    for (const Node& mount : mounts->items()) {
+      const Node* at = mount.find("mountPath");
+      if (at != nullptr && (at->text() == "/dev/shm" || at->text() == "/dev/shm/")) return;
+    }
+  }
+  const bool alpha = plan.dgd.version == DgdVersion::kV1Alpha1;
+  plan.warn(plan.service.position, plan.service.path,
+            "nothing is mounted at /dev/shm, where an engine on several GPUs needs more than the "
+            "64 MiB of any container",
+            alpha ? "say sharedMemory: {size: 8Gi}" : "say sharedMemorySize: 8Gi");
+}
+
 void check_version(const PodPlan& plan) {
   const KubeVersion& version = plan.options.kube_version;
   // Claims need a later one, and say so themselves.
@@ -120,17 +171,15 @@ std::vector<Node> generate(const Dgd& dgd, const Service& service, const Generat
   const Node main = *found;
   check_version(plan);
   check_pod_spec(spec, plan);
-  add_clients(spec, plan);
+  check_shared_memory(main, plan);
+  add_clients(spec, main, plan);
   set_containers(spec, main, plan);
   set_init_containers(spec, main, plan);
   add_volumes(spec, plan);
   add_toleration(spec);
-  if (options.supervise && spec.find("terminationGracePeriodSeconds") == nullptr) {
-    // fo-shadow lets requests in flight finish, which takes it up to 30 s by default.
-    spec.set("terminationGracePeriodSeconds", Node::integer(kDrainSeconds));
-  }
+  if (options.supervise) set_grace(spec, plan);
 
-  std::vector<Node> manifests;
+  std::vector<Node> manifests = make_volume_claims(plan);
   if (options.gpu_sharing == GpuSharing::kDra) {
     add_claim(spec, plan);
     manifests.push_back(make_claim_template(plan));

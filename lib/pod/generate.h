@@ -48,7 +48,8 @@ struct LayoutNames {
 };
 LayoutNames layout_names(PodLayout layout);
 
-/// In the order in which they are to be applied: the claim template, then the Pod or Deployment.
+/// In the order in which they are to be applied: volume claims that nobody else would make, the
+/// claim template, then the Pod or Deployment.
 /// For a service with failover of which read_dgd found nothing wrong. What only shows here (a
 /// shell command that can't be edited, ports that collide) is added to `findings`.
 std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,

@@ -22,6 +22,20 @@ void finish_container(Node& container, const Node& main) {
   if (const Node* value = main.find("securityContext")) container.set("securityContext", *value);
 }
 
+// Of a container that needs nothing but its user's files.
+void finish_plain_container(Node& container, const Node& main) {
+  const Node* own = main.find("securityContext");
+  if (own == nullptr) return;
+  Node context = Node::map();
+  for (const char* const key :
+       {"runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "seLinuxOptions"}) {
+    if (const Node* value = own->find(key)) context.set(key, *value);
+  }
+  context.set("allowPrivilegeEscalation", Node::boolean(false));
+  context.set("capabilities", Node::map({{"drop", Node::strings({"ALL"})}}));
+  container.set("securityContext", std::move(context));
+}
+
 Node exec_probe(Node command, int period, int failures) {
   return Node::map({{"exec", Node::map({{"command", std::move(command)}})},
                     {"periodSeconds", Node::integer(period)},
@@ -86,7 +100,7 @@ Node make_lockd_container(const Node& main, const PodPlan& plan) {
       "startupProbe",
       exec_probe(Node::strings({plan.program("gms-probe"), "lock", "--lock", plan.lock_uri()}), 1,
                  60));
-  finish_container(container, main);
+  finish_plain_container(container, main);
   return container;
 }
 
@@ -96,7 +110,7 @@ Node make_tools_container(const Node& main, const PodPlan& plan) {
                  {"image", Node::string(plan.options.tools_image)},
                  {"command", Node::strings({"fo-podgen", "install", std::string(kToolsFolder)})}});
   mount_volume(container, plan, "", kToolsVolume, kToolsFolder, false);
-  finish_container(container, main);
+  finish_plain_container(container, main);
   return container;
 }
 

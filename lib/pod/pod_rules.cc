@@ -156,7 +156,7 @@ class PodChecker {
                   const std::function<bool(std::string_view)>& is_name, Names& names) {
     const Located name = item.member("name");
     if (name.node == nullptr) {
-      refuse(item, fmt::format("a {} without a name", what), "");
+      refuse(item, fmt::format("a {} without a name", what), "say name");
     } else if (!is_name(text_of(name))) {
       refuse(name, fmt::format("{}: no name of a {}", quoted(text_of(name)), what),
              "at most 63 of a-z, 0-9 and -, no - at either end");
@@ -190,7 +190,7 @@ class PodChecker {
   void check_container(const Located& container, const std::vector<std::string>& more_ports) {
     if (container.node == nullptr || !container.node->is_map()) return;
     check_name(container, "container", is_dns_label, containers_);
-    if (text_of(container.member("image")).empty()) refuse(container, "no image", "");
+    if (text_of(container.member("image")).empty()) refuse(container, "no image", "say image");
     const Located ports = container.member("ports");
     check_ports(ports);
     check_env(container.member("env"));
@@ -289,7 +289,7 @@ class PodChecker {
       if (text_of(path).empty()) {
         refuse(mount, "a mount without a place", "say mountPath");
       } else if (text_of(path).find(':') != std::string::npos) {
-        refuse(path, quoted(text_of(path)) + ": a place with ':' in it", "");
+        refuse(path, quoted(text_of(path)) + ": a place with ':' in it", "choose another place");
       } else if (!paths.add(text_of(path))) {
         refuse(path, quoted(text_of(path)) + ": two mounts in one place", "leave one of them out");
       }

@@ -75,7 +75,58 @@ void check_workload(const PodPlan& plan) {
   }
 }
 
+bool uses_volume_claim(const Service& service, const std::string& claim) {
+  const Node* volumes = service.pod_template.find_path({"spec", "volumes"});
+  if (volumes == nullptr) return false;
+  return std::any_of(volumes->items().begin(), volumes->items().end(), [&](const Node& volume) {
+    const Node* name = volume.find_path({"persistentVolumeClaim", "claimName"});
+    return name != nullptr && name->text() == claim;
+  });
+}
+
+// With all that it needs, or what is missing is refused.
+Node make_volume_claim(const NewVolumeClaim& claim, const std::string& name, const PodPlan& plan) {
+  const auto need = [&](const char* field) {
+    const Node* value = claim.fields.find(field);
+    if (value == nullptr) {
+      plan.refuse(claim.fields.position(), claim.path,
+                  std::string(field) + ": none, for a claim that is to be created", "say it");
+    }
+    return value == nullptr ? std::string() : value->text();
+  };
+  const std::string mode = need("volumeAccessMode");
+  const std::string size = need("size");
+  Node spec = Node::map(
+      {{"accessModes", Node::strings({mode})},
+       {"resources", Node::map({{"requests", Node::map({{"storage", Node::string(size)}})}})}});
+  if (const Node* storage = claim.fields.find("storageClass")) {
+    spec.set("storageClassName", Node::string(storage->text()));
+  }
+  Node made = start_object("v1", "PersistentVolumeClaim", name, plan);
+  made.set("spec", std::move(spec));
+  return made;
+}
+
 }  // namespace
+
+std::vector<Node> make_volume_claims(const PodPlan& plan) {
+  std::vector<Node> made;
+  const std::vector<Service>& services = plan.dgd.services;
+  if (std::any_of(services.begin(), services.end(),
+                  [](const Service& service) { return !service.failover; })) {
+    return made;
+  }
+  for (const NewVolumeClaim& claim : plan.dgd.volume_claims) {
+    const Node* name = claim.fields.find("name");
+    if (name == nullptr) continue;
+    const auto first = std::find_if(services.begin(), services.end(), [&](const Service& service) {
+      return uses_volume_claim(service, name->text());
+    });
+    if (first == services.end() || first->name != plan.service.name) continue;
+    made.push_back(make_volume_claim(claim, name->text(), plan));
+  }
+  return made;
+}
 
 Node make_claim_template(const PodPlan& plan) {
   const KubeVersion& version = plan.options.kube_version;

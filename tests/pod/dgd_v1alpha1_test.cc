@@ -241,7 +241,7 @@ TEST(DgdV1Alpha1, AMainContainerWithAnImageIsWanted) {
                           "mainContainer with its image"));
   alpha.main = "{command: [x]}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image"));
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image; say image"));
   alpha.main = "{image: i, name: vllm}";
   EXPECT_THAT(errors(alpha.text()), IsEmpty());
   EXPECT_THAT(warnings(alpha.text()), ElementsAre(HasSubstr("'vllm': the main container's name is "
@@ -297,6 +297,42 @@ TEST(DgdV1Alpha1, ValuesThatAreNoStringsAreRefusedWithTheRemedy) {
                   "wants a string; put it in quotes",
                   "spec.services.Worker.extraPodSpec.mainContainer.env[1].value: 'on': a boolean, "
                   "wants a string; put it in quotes"));
+}
+
+TEST(DgdV1Alpha1, SharedMemoryMayBeUnwanted) {
+  Alpha alpha;
+  EXPECT_FALSE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
+  alpha.service = "sharedMemory: {disabled: true}";
+  EXPECT_TRUE(read(alpha.text()).dgd.services.at(0).wants_no_shared_memory);
+  Beta beta;
+  beta.component = "sharedMemorySize: '0'";
+  EXPECT_TRUE(read(beta.text()).dgd.services.at(0).wants_no_shared_memory);
+}
+
+TEST(DgdV1Alpha1, GpusMayBeCustomOnesButSaidOnce) {
+  Alpha alpha;
+  alpha.resources = "resources: {limits: {custom: {nvidia.com/gpu: '2'}}}";
+  const Read found = read(alpha.text());
+  EXPECT_THAT(found.findings, IsEmpty());
+  EXPECT_EQ(found.dgd.services.at(0).gpus, 2);
+  alpha.resources = "resources: {limits: {gpu: '1', custom: {nvidia.com/gpu: '2'}}}";
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.resources.limits.custom['nvidia.com/gpu']: '2': gpu "
+                  "says '1', and this wins; leave one of them out"));
+}
+
+TEST(DgdV1Alpha1, WhatGoesWithTheDeploymentIsSaid) {
+  Alpha alpha;
+  alpha.spec = "restart: {id: a}\n  labels: {a: b}\n  topologyConstraint: {packDomain: rack}";
+  EXPECT_THAT(
+      warnings(alpha.text()),
+      ElementsAre("spec.restart: goes with the deployment, of whose services all fail over",
+                  "spec.topologyConstraint: goes with the deployment, of whose services all fail "
+                  "over"));
+  std::string text = alpha.text();
+  text.replace(text.find("    Worker:"), 0, "    Front: {componentType: frontend}\n");
+  EXPECT_THAT(warnings(text), IsEmpty());
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
               ElementsAre("spec.components[0].podTemplate.spec.containers: no container named "
                           "'main'; name the engine's container main"));
   beta.containers = "[{name: main, resources: {limits: {nvidia.com/gpu: '1'}}}]";
-  EXPECT_THAT(errors(beta.text()),
-              ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image"));
+  EXPECT_THAT(
+      errors(beta.text()),
+      ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image; say image"));
 }
 
 TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {

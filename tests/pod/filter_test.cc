@@ -139,5 +139,59 @@ TEST(Filter, OneBadDocumentDoesNotHideWhatIsWrongWithTheNext) {
   EXPECT_NE(result.findings.front().position.line, result.findings.back().position.line);
 }
 
+// Of two services that use one claim, and none that uses the other.
+std::string with_claims(const std::string& cache) {
+  std::string text = kDgd;
+  text.replace(text.find("{name: chat}"), 12, "{name: chat, namespace: ns}");
+  text.replace(text.find("  services:"), 0,
+               "  pvcs: [" + cache + ", {name: unused, create: true}, {name: there}]\n");
+  text.replace(text.find("componentType"), 0,
+               "volumeMounts: [{name: cache, mountPoint: /c}, {name: there, mountPoint: /t}]\n"
+               "      ");
+  return text + "    Other: *worker\n";
+}
+
+TEST(Filter, VolumeClaimsThatTheDeploymentWouldCreateAreMade) {
+  const Filtered result =
+      filtered(with_claims("{name: cache, create: true, size: 10Gi, storageClass: fast, "
+                           "volumeAccessMode: ReadWriteMany}"));
+  EXPECT_FALSE(result.failed());
+  EXPECT_EQ(kinds(result),
+            (std::vector<std::string>{"PersistentVolumeClaim", "ResourceClaimTemplate",
+                                      "Deployment", "ResourceClaimTemplate", "Deployment"}));
+  const Node claim = read_yaml(R"(apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: cache, namespace: ns}
+spec:
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: 10Gi}}
+  storageClassName: fast
+)",
+                               "test")
+                         .at(0)
+                         .root;
+  EXPECT_TRUE(result.manifests[0].root.same_as(claim));
+}
+
+TEST(Filter, VolumeClaimsAreTheOperatorsWhileTheDeploymentStays) {
+  const Filtered result = filtered(with_claims("{name: cache, create: true}") +
+                                   "    Front: {componentType: frontend}\n");
+  EXPECT_FALSE(result.failed());
+  EXPECT_EQ(kinds(result).at(0), "DynamoGraphDeployment");
+  EXPECT_EQ(kinds(result).at(1), "ResourceClaimTemplate");
+}
+
+TEST(Filter, AVolumeClaimNeedsAllThatItIsMadeFrom) {
+  const Filtered result = filtered(with_claims("{name: cache, create: true, storageClass: fast}"));
+  EXPECT_TRUE(result.failed());
+  std::string errors;
+  for (const Finding& finding : result.findings) {
+    if (finding.severity == Severity::kError) errors += finding.path + ": " + finding.reason + "\n";
+  }
+  EXPECT_EQ(errors,
+            "spec.pvcs[0]: volumeAccessMode: none, for a claim that is to be created\n"
+            "spec.pvcs[0]: size: none, for a claim that is to be created\n");
+}
+
 }  // namespace
 }  // namespace fo::pod

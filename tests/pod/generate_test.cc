@@ -844,5 +844,137 @@ TEST(Warned, OfSettingsOfThePod) {
             "engine anew; leave it out");
 }
 
+const char* const kQuiet =
+    R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
+       "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
+const std::string kMainPath = "f: spec.services.Decode.extraPodSpec.mainContainer.";
+
+TEST(Warned, OfProbesThatAskTheOtherEngine) {
+  const auto warnings = [](const std::string& command) {
+    Worker worker;
+    worker.main =
+        std::string(kQuiet) + R"(,"livenessProbe":{"exec":{"command":[)" + command + "]}}";
+    return worker.generate().warnings();
+  };
+  const std::string warning = kMainPath +
+                              "livenessProbe.exec: the port that it asks may be the other "
+                              "engine's; say $DYN_SYSTEM_PORT in "
+                              "sh -c, or leave the probe out";
+  EXPECT_EQ(warnings(R"("curl","-f","http://localhost:9090/live")"), warning);
+  EXPECT_EQ(warnings(R"("nc","-z","127.0.0.1","9090")"), warning);
+  EXPECT_EQ(warnings(R"("sh","-c","curl -f localhost:$DYN_SYSTEM_PORT/live")"), "");
+  EXPECT_EQ(warnings(R"("cat","/tmp/live")"), "");
+}
+
+TEST(Warned, OfPortsThatAreNotDeclaredAnyMore) {
+  Worker worker;
+  worker.main =
+      std::string(kQuiet) +
+      R"(,"args":["--master-port","29500"],"ports":[{"name":"metrics","containerPort":7777},
+      {"containerPort":7778},{"name":"system","containerPort":8081},{"containerPort":9090},
+      {"name":"rdv","containerPort":29500}])";
+  const std::string rest =
+      ": not declared any more: two engines can't both have it; leave it out, or give it to a "
+      "sidecar";
+  EXPECT_EQ(worker.generate().warnings(), kMainPath + "ports[0]: 'metrics' (7777)" + rest + "\n" +
+                                              kMainPath + "ports[1]: 7778" + rest);
+}
+
+TEST(Warned, OfTooShortAnEnd) {
+  Worker worker;
+  worker.main = kQuiet;
+  worker.spec = R"("terminationGracePeriodSeconds":5)";
+  EXPECT_EQ(
+      worker.generate(supervised()).warnings(),
+      "f: spec.services.Decode.extraPodSpec.terminationGracePeriodSeconds: 5: fo-shadow takes "
+      "up to 35 s to let requests finish; say at least 40, or leave it out");
+  EXPECT_EQ(worker.generate().warnings(), "");
+}
+
+TEST(Warned, OfSeveralGpusWithoutSharedMemory) {
+  Worker worker;
+  worker.service.gpus = 2;
+  worker.main = kQuiet;
+  EXPECT_EQ(worker.generate().warnings(),
+            "f: spec.services.Decode: nothing is mounted at /dev/shm, where an engine on several "
+            "GPUs needs more than the 64 MiB of any container; say sharedMemory: {size: 8Gi}");
+  worker.service.wants_no_shared_memory = true;
+  EXPECT_EQ(worker.generate().warnings(), "");
+  worker.service.wants_no_shared_memory = false;
+  worker.main += R"(,"volumeMounts":[{"name":"shm","mountPath":"/dev/shm"}])";
+  EXPECT_EQ(worker.generate().warnings(), "");
+}
+
+TEST(Refused, HooksThatTheKubeletCannotRun) {
+  Worker worker;
+  worker.main = std::string(kVllm) + R"(,"ports":[{"name":"http","containerPort":8000}],
+    "lifecycle":{"preStop":{"httpGet":{"path":"/drain","port":"http"}},
+                 "postStart":{"httpGet":{"path":"/health","port":8000}}})";
+  const Generated made = worker.generate(supervised());
+  EXPECT_EQ(made.errors(), kMainPath +
+                               "lifecycle.preStop.httpGet: '/drain': the engine listens at "
+                               "127.0.0.1, where only its pod reaches it; ask from within: use "
+                               "exec");
+}
+
+TEST(Refused, APortWithTheNameOfTheSystemsOne) {
+  Worker worker;
+  worker.main = std::string(kVllm) + R"(,"ports":[{"name":"system-0","containerPort":8000}])";
+  EXPECT_EQ(worker.generate(supervised()).errors(),
+            kMainPath +
+                "ports[0].name: 'system-0': the engine's system port has this name; choose "
+                "another name");
+}
+
+TEST(Refused, MountsOverTheToolkitsFiles) {
+  GenerateOptions options = supervised();
+  options.tools_image = "tools";
+  const auto errors = [&](const std::string& path) {
+    Worker worker;
+    worker.main =
+        std::string(kQuiet) + R"(,"volumeMounts":[{"name":"x","mountPath":")" + path + "\"}]";
+    return worker.generate(options).errors();
+  };
+  EXPECT_NE(errors("/fo-tools/bin").find("the volume 'fo-tools' has to be"), std::string::npos);
+  EXPECT_NE(errors("/shared/failover.lock").find("'failover-shared'"), std::string::npos);
+  EXPECT_NE(errors("/shared/./gms_0.sock").find("'failover-shared'"), std::string::npos);
+  EXPECT_EQ(errors("/shared/models"), "");
+  EXPECT_EQ(errors("/shared2"), "");
+}
+
+TEST(Refused, ClientsOfTheGmsAsAnotherUser) {
+  Worker worker;
+  worker.main = std::string(kQuiet) + R"(,"securityContext":{"runAsUser":1000})";
+  worker.others = R"({"name":"a","image":"i","securityContext":{"runAsUser":2000}},
+                     {"name":"b","image":"i","securityContext":{"runAsUser":1000}},
+                     {"name":"c","image":"i"})";
+  worker.service.gms_clients = {"a", "b", "c"};
+  const std::string spec = "f: spec.services.Decode.extraPodSpec.";
+  const std::string rest = ": the GMS serves its own user, 1000; run both as one user";
+  EXPECT_EQ(worker.generate().errors(), spec + "containers[0].securityContext: user 2000" + rest);
+  worker.spec = R"("securityContext":{"runAsUser":3})";
+  EXPECT_EQ(worker.generate().errors(), spec + "containers[0].securityContext: user 2000" + rest +
+                                            "\n" + spec + "containers[2].securityContext: user 3" +
+                                            rest);
+}
+
+TEST(Generate, OnlyWhatServesTheGpusHasThePrivilegesOfTheEngine) {
+  Worker worker;
+  worker.main = std::string(kQuiet) + R"(,"securityContext":{"runAsUser":7,"privileged":true,
+    "capabilities":{"add":["SYS_ADMIN"]}})";
+  GenerateOptions options;
+  options.lock = LockKind::kLockd;
+  options.tools_image = "tools";
+  options.supervise = true;
+  const Generated made = worker.generate(options);
+  ASSERT_EQ(made.errors(), "");
+  for (const char* const name : {"fo-tools", "gms-lockd"}) {
+    EXPECT_EQ(pretty(*made.container(name).find("securityContext")),
+              pretty(R"({"runAsUser":7,"allowPrivilegeEscalation":false,
+                         "capabilities":{"drop":["ALL"]}})"));
+  }
+  EXPECT_NE(made.container("gms-weights").find_path({"securityContext", "privileged"}), nullptr);
+}
+
 }  // namespace
 }  // namespace fo::pod

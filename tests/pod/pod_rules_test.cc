@@ -65,8 +65,9 @@ TEST(PodRules, ASoundPodHasNothingToSay) {
 }
 
 TEST(PodRules, ContainersHaveNamesOfTheirOwnAndImages) {
-  EXPECT_THAT(found("[{image: i}]"), ElementsAre("spec.containers[0]: a container without a name"));
-  EXPECT_THAT(found("[{name: a}]"), ElementsAre("spec.containers[0]: no image"));
+  EXPECT_THAT(found("[{image: i}]"),
+              ElementsAre("spec.containers[0]: a container without a name; say name"));
+  EXPECT_THAT(found("[{name: a}]"), ElementsAre("spec.containers[0]: no image; say image"));
   EXPECT_THAT(found("[{name: A_b, image: i}]"),
               ElementsAre("spec.containers[0].name: 'A_b': no name of a container; at most 63 of "
                           "a-z, 0-9 and -, no - at either end"));
@@ -132,12 +133,12 @@ TEST(PodRules, MountsNameVolumesAndHavePlacesOfTheirOwn) {
                           "spec.containers[0].volumeMounts[2]: a mount without a place; say "
                           "mountPath",
                           "spec.containers[0].volumeMounts[3].mountPath: 'a:b': a place with ':' "
-                          "in it"));
+                          "in it; choose another place"));
   EXPECT_THAT(found("[]",
                     "volumes: [{name: v, a: {}}, {name: v, a: {}}, {a: {}}, {name: V, a: {}}, "
                     "{name: w, a: null}]"),
               ElementsAre("spec.volumes[1].name: 'v': two volumes of one name; rename one of them",
-                          "spec.volumes[2]: a volume without a name",
+                          "spec.volumes[2]: a volume without a name; say name",
                           "spec.volumes[3].name: 'V': no name of a volume; at most 63 of a-z, 0-9 "
                           "and -, no - at either end",
                           "spec.volumes[4]: a volume of nothing; say what it is: emptyDir: {}, for "
