@@ -322,6 +322,14 @@ TEST(ReadYaml, ABlockAtTheEndHasANewlineOnlyWhereTheFileHas) {
   EXPECT_EQ(read_one("- &x |\n  a\n- *x").items()[1].text(), "a\n");
 }
 
+TEST(ReadYaml, ReadsBackWhatADateIsFollowedBy) {
+  for (const char* text : {"a: ! \"2001-12-14 1:1:1\\n: x\"\n", "a: ! \"5\"\n", "a: ! '#'\n",
+                           "a: 2001-12-14 1:1:1\n\n  b\n", "a: ! ' x: y'\n"}) {
+    const Node map = read_one(text);
+    EXPECT_EQ(fo::pod::to_json(read_one(fo::pod::to_yaml(map))), fo::pod::to_json(map)) << text;
+  }
+}
+
 TEST(ReadYaml, TakesAByteOrderMarkBehindAMarker) {
   EXPECT_THAT(sources("\xef\xbb\xbf"
                       "a: 1\n--- # x\n\xef\xbb\xbf"
