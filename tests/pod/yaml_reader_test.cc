@@ -314,6 +314,9 @@ TEST(ReadYaml, ABlockAtTheEndHasANewlineOnlyWhereTheFileHas) {
       {"a: >\n  x\n  y\n", "x y\n"},
       {"a: |\n  x\n# c", "x\n"},
       {"a: |\r\n  x", "x"},
+      {"z:\na: &x !!str |2+\n   x", " x"},
+      {"a: |\n\n  x", "\nx"},
+      {"a: |+\n  x\n\n  ", "x\n\n"},
   };
   for (const auto& [text, value] : shapes) {
     EXPECT_EQ(read_one(text).find("a")->text(), value) << text;
@@ -387,7 +390,7 @@ TEST(Source, HasTheCommentsInFront) {
 }
 
 TEST(Source, EndsWithANewline) {
-  EXPECT_THAT(sources("a: 1\n---\nb: |\n  x"), ElementsAre("a: 1\n", "b: x\n"));
+  EXPECT_THAT(sources("a: 1\n---\nb: |\n  x"), ElementsAre("a: 1\n", "b: |-\n  x\n"));
   EXPECT_THAT(sources("{\n  \"a\": [1]\n}"), ElementsAre("{\n  \"a\": [1]\n}\n"));
   EXPECT_THAT(sources("\xef\xbb\xbf"
                       "a: 1"),
