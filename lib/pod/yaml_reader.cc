@@ -380,6 +380,10 @@ class Reader {
     }
     std::string text = text_of(token);
     const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
+    // With nothing behind its header, libfyaml 0.7 makes up a blank.
+    if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
+      text.clear();
+    }
     if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
         end->input_pos == text_.size()) {
       cut_added_newline(text, begin->input_pos);

@@ -316,6 +316,9 @@ TEST(ReadYaml, ABlockAtTheEndHasANewlineOnlyWhereTheFileHas) {
       {"a: |\r\n  x", "x"},
       {"z:\na: &x !!str |2+\n   x", " x"},
       {"a: |\n\n  x", "\nx"},
+      {"a: |\n", ""},
+      {"a: |", ""},
+      {"a: >+\n ", ""},
       {"a: |+\n  x\n\n  ", "x\n\n"},
   };
   for (const auto& [text, value] : shapes) {
