@@ -71,7 +71,7 @@ std::string block_scalar(std::string_view text, std::size_t indent) {
 
 std::string scalar_on_a_line(const std::string& text, bool plain) {
   if (plain && text.empty()) return "null";
-  if (plain && (type_of(text) != ScalarType::kString || can_be_plain(text))) return text;
+  if (plain && can_be_plain(text)) return text;
   return needs_quotes(text) ? double_quoted(text) : text;
 }
 

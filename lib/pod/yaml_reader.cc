@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "pod/scalar.h"
-#include "pod/writer.h"
 #include "pod/yaml_check.h"
 
 namespace fo::pod {
@@ -200,7 +199,10 @@ class Reader {
     if (const auto failure = parser.failure()) fail_at_text(failure->position, failure->reason);
     sources_.end_at(text_.size());
     // Nothing behind it may give its text a newline more.
-    if (is_cut_) documents_.back()->source = to_yaml(documents_.back()->root);
+    if (edit_) {
+      std::string& source = documents_.back()->source;
+      source.replace(source.size() - edit_->from_end, edit_->size, edit_->text);
+    }
     std::vector<Document> documents;
     for (std::unique_ptr<Document>& document : documents_) {
       documents.push_back(std::move(*document));
@@ -215,6 +217,12 @@ class Reader {
     // None while the node is not yet at its end.
     std::optional<Node> node;
     Weight weight;
+  };
+
+  struct Edit {
+    std::size_t from_end = 0;
+    std::size_t size = 0;
+    std::string_view text;
   };
 
   struct Properties {
@@ -372,8 +380,13 @@ class Reader {
     }
     std::string text = text_of(token);
     const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
-    if (is_block && has_no_end_ && end != nullptr && end->input_pos == text_.size()) {
-      cut_added_newline(text);
+    // With nothing behind its header, libfyaml 0.7 makes up a blank.
+    if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
+      text.clear();
+    }
+    if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
+        end->input_pos == text_.size()) {
+      cut_added_newline(text, begin->input_pos);
     }
     Node node = tagged(std::move(text), plain, properties);
     node.at(properties.position);
@@ -388,19 +401,41 @@ class Reader {
   }
 
   // Of a block scalar at the end of a text whose last line had no newline: then it has none, too,
-  // unless that line is nothing but the scalar's indentation.
-  void cut_added_newline(std::string& text) {
+  // unless that line is nothing but the scalar's indentation. `content`: where it begins.
+  void cut_added_newline(std::string& text, std::size_t content) {
     if (!text.ends_with('\n')) return;
     std::string_view raw = text_.substr(0, text_.size() - 1);
     raw.remove_prefix(raw.rfind('\n') + 1);
     std::string_view line(text.data(), text.size() - 1);
+    const bool is_line_over = line.empty() || line.ends_with('\n');
     line.remove_prefix(line.rfind('\n') + 1);
     const bool is_blank = raw.find_first_not_of(" \t\r") == std::string_view::npos;
-    // A blank line that the scalar keeps, or one of blanks of its own.
-    const bool is_kept = text == "\n" || text.ends_with("\n\n");
-    if (is_blank && !is_kept && (line.empty() || !raw.ends_with(line))) return;
+    if (is_blank && !is_line_over && !raw.ends_with(line)) return;
+    if (is_line_over) {
+      // A blank line that the scalar keeps.
+      if (!is_blank || (text != "\n" && !text.ends_with("\n\n"))) return;
+      edit_ = {.from_end = raw.size() + 1, .size = raw.size() + 1, .text = ""};
+    } else if (!chomp(text_.substr(0, content))) {
+      return;
+    }
     text.pop_back();
-    is_cut_ = true;
+  }
+
+  // Has the source say "|-" at the end of this, the scalar's header; not where a comment follows.
+  bool chomp(std::string_view header) {
+    const std::size_t end = header.find_last_not_of(" \t\r\n") + 1;
+    header = header.substr(0, end);
+    const std::size_t mark = header.find_last_not_of("0123456789+-");
+    if (mark == std::string_view::npos || (header[mark] != '|' && header[mark] != '>') ||
+        header.substr(header.rfind('\n') + 1).find('#') != std::string_view::npos) {
+      return false;
+    }
+    const std::size_t plus = header.find('+', mark);
+    const bool has_plus = plus != std::string_view::npos;
+    edit_ = {.from_end = text_.size() - (has_plus ? plus : end),
+             .size = has_plus ? std::size_t{1} : 0,
+             .text = "-"};
+    return true;
   }
 
   void alias(fy_event& event) {
@@ -571,8 +606,8 @@ class Reader {
   bool seen_ = false;
   // The text's last newline was not in the file.
   bool has_no_end_;
-  // So that something in the last document ends without one.
-  bool is_cut_ = false;
+  // Of the last source, whose last text ends without one.
+  std::optional<Edit> edit_;
 };
 
 // Without those at the beginning, and of a line behind "---", as files joined into one have them.

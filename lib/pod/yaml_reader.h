@@ -14,7 +14,7 @@ struct Document {
   Node root;
   /// As it stands in the file, from behind the line that divides it from the last one to before
   /// the next, with the comments in front of the first; it ends with a newline. Behind a "---" line
-  /// it is the document again. Written anew for a last one whose last text, a block scalar, ends
+  /// it is the document again. With "|-" for the "|" of a text that ends
   /// without a newline because the file does.
   std::string source;
 };

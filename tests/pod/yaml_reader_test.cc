@@ -314,12 +314,26 @@ TEST(ReadYaml, ABlockAtTheEndHasANewlineOnlyWhereTheFileHas) {
       {"a: >\n  x\n  y\n", "x y\n"},
       {"a: |\n  x\n# c", "x\n"},
       {"a: |\r\n  x", "x"},
+      {"z:\na: &x !!str |2+\n   x", " x"},
+      {"a: |\n\n  x", "\nx"},
+      {"a: |\n", ""},
+      {"a: |", ""},
+      {"a: >+\n ", ""},
+      {"a: |+\n  x\n\n  ", "x\n\n"},
   };
   for (const auto& [text, value] : shapes) {
     EXPECT_EQ(read_one(text).find("a")->text(), value) << text;
     expect_sources_to_stand_for(text);
   }
   EXPECT_EQ(read_one("- &x |\n  a\n- *x").items()[1].text(), "a\n");
+}
+
+TEST(ReadYaml, ReadsBackWhatADateIsFollowedBy) {
+  for (const char* text : {"a: ! \"2001-12-14 1:1:1\\n: x\"\n", "a: ! \"5\"\n", "a: ! '#'\n",
+                           "a: 2001-12-14 1:1:1\n\n  b\n", "a: ! ' x: y'\n"}) {
+    const Node map = read_one(text);
+    EXPECT_EQ(fo::pod::to_json(read_one(fo::pod::to_yaml(map))), fo::pod::to_json(map)) << text;
+  }
 }
 
 TEST(ReadYaml, TakesAByteOrderMarkBehindAMarker) {
@@ -379,7 +393,7 @@ TEST(Source, HasTheCommentsInFront) {
 }
 
 TEST(Source, EndsWithANewline) {
-  EXPECT_THAT(sources("a: 1\n---\nb: |\n  x"), ElementsAre("a: 1\n", "b: x\n"));
+  EXPECT_THAT(sources("a: 1\n---\nb: |\n  x"), ElementsAre("a: 1\n", "b: |-\n  x\n"));
   EXPECT_THAT(sources("{\n  \"a\": [1]\n}"), ElementsAre("{\n  \"a\": [1]\n}\n"));
   EXPECT_THAT(sources("\xef\xbb\xbf"
                       "a: 1"),
