@@ -212,9 +212,8 @@ void Supervision::check_unsupervised(const Node& main, const EngineCommand& comm
     plan_.warn(main.position(), plan_.main_path("command"), reason, remedy);
   };
   if (kind == "vllm" || kind == "sglang") {
-    plan_.refuse(main.position(), plan_.main_path("command"),
-                 "both engines would listen on the same port, and none waits for the lock",
-                 "say --supervise: fo-shadow sees to both");
+    warn("both engines would listen on the same port, and none waits for the lock",
+         "say --supervise: fo-shadow sees to both");
   } else if (kind.empty()) {
     warn("whether this engine waits for the lock can't be told",
          "say --supervise where it does not");

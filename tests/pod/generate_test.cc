@@ -656,6 +656,12 @@ TEST(Warned, OfAnEngineThatMayNotWaitForTheLock) {
   EXPECT_EQ(warnings(R"("command":["python3","-m","dynamo.sglang"],
                         "env":[{"name":"DYN_NAMESPACE","value":"n"}])"),
             at + "of Dynamo's workers, only that of vLLM waits for the lock; say --supervise");
+  for (const char* const main :
+       {R"("command":["vllm","serve","m","--load-format","gms"])",
+        R"("command":["sh","-c","vllm serve m --load-format gms | tee log"])"}) {
+    EXPECT_EQ(warnings(main), at + "both engines would listen on the same port, and none waits for "
+                                   "the lock; say --supervise: fo-shadow sees to both");
+  }
 }
 
 TEST(Warned, OfWhatDynamosOperatorWouldSet) {
@@ -694,15 +700,9 @@ TEST(Refused, EachWithItsReason) {
   const std::string main = "f: spec.services.Decode.extraPodSpec.mainContainer.";
   const std::string spec = "f: spec.services.Decode.extraPodSpec.";
   const Case cases[] = {
-      {kVllm, "", "", false,
-       main + "command: both engines would listen on the same port, and none waits for the lock; "
-              "say --supervise: fo-shadow sees to both"},
       {R"("args":["--model","m"])", "", "", true,
        main + "command: none: the image's own entrypoint can't be run under fo-shadow; say the "
               "command, or leave out --supervise"},
-      {R"("command":["sh","-c","vllm serve m | tee log"])", "", "", false,
-       main + "command: both engines would listen on the same port, and none waits for the lock; "
-              "say --supervise: fo-shadow sees to both"},
       {R"("command":["tini","--","sh","-c","vllm serve m"])", "", "", true,
        main + "command: each engine needs a --port of its own: the script has a command before its "
               "shell: 'tini'; make the command a list, or a script of one command"},
