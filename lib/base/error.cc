@@ -36,7 +36,6 @@ ExitStatus status_of_errno(int err) noexcept {
       return ExitStatus::kNotPermitted;
     case ENOENT:
     case ENOTDIR:
-    case EISDIR:
       return ExitStatus::kNoInput;
     case ENOSPC:
     case EDQUOT:
