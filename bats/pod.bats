@@ -322,7 +322,8 @@ stop_pod() {
 
 @test "containers run as the users of their pod" {
   plain_pod '.spec.securityContext = {runAsUser: 1000, runAsGroup: 1001} |
-    .spec.initContainers[0].securityContext = {runAsUser: 1002}'
+    .spec.initContainers[0].securityContext = {
+      runAsUser: 1002, allowPrivilegeEscalation: false, capabilities: {drop: ["ALL"]}}'
   start_pod
   wait_until .pod.ready
   is .pod.users || skip_because users "there is one user in this namespace"
@@ -330,6 +331,8 @@ stop_pod() {
   [ "$output" = $'Uid:\t1000\t1000\t1000\t1000\nGid:\t1001\t1001\t1001\t1001' ]
   run -0 grep -E '^[UG]id:' "/proc/$(pid_of sidecar)/status"
   [ "$output" = $'Uid:\t1002\t1002\t1002\t1002\nGid:\t1001\t1001\t1001\t1001' ]
+  run -0 grep -E '^(CapBnd|NoNewPrivs):' "/proc/$(pid_of sidecar)/status"
+  [ "$output" = $'CapBnd:\t0000000000000000\nNoNewPrivs:\t1' ]
 }
 
 @test "a pod runs without root, too" {
@@ -407,7 +410,7 @@ stop_pod() {
     '.spec.containers[0].livenessProbe = {"grpc": {"port": 1}}' 'del(.spec.resourceClaims)' \
     '.spec.volumes[0] = {"name": "x", "hostPath": {"path": "/"}}' 'del(.spec)' \
     'del(.spec.containers[0].command)' '.spec.securityContext.fsGroup = 1' \
-    '.spec.containers[0].securityContext.capabilities = {"drop": ["ALL"]}' \
+    '.spec.containers[0].securityContext.capabilities = {"add": ["NET_ADMIN"]}' \
     '.spec.containers[0].livenessProbe.httpGet.scheme = "HTTPS"' \
     '.spec.containers[0].securityContext = {"runAsNonRoot": true}'; do
     cp "$T/good.json" "$T/pod.json"
