@@ -209,7 +209,8 @@ bool looks_like_word(std::string_view text) {
 }
 
 std::string json_of(const Number& number) {
-  if (!number.is_integer) return fmt::format("{}", number.value);
+  // Zero has no sign: "-0" would be an integer, which has none.
+  if (!number.is_integer) return fmt::format("{}", number.value == 0 ? 0.0 : number.value);
   return (number.negative && number.magnitude > 0 ? "-" : "") + std::to_string(number.magnitude);
 }
 
