@@ -384,6 +384,9 @@ class Reader {
     if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
       text.clear();
     }
+    if (is_block && begin != nullptr && text.find_first_not_of('\n') != std::string::npos) {
+      check_indentation(begin->input_pos, properties.position);
+    }
     if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
         end->input_pos == text_.size()) {
       cut_added_newline(text, begin->input_pos);
@@ -398,6 +401,16 @@ class Reader {
       keep(anchor, node, weight);
     }
     complete(std::move(node), weight);
+  }
+
+  // Of an empty block scalar within a list's item, libfyaml 0.7 takes the item's next key for text.
+  void check_indentation(std::size_t content, Position position) {
+    const std::size_t first = text_.find_first_not_of(" \r\n", content);
+    if (stack_.empty() || first == std::string_view::npos) return;
+    const std::size_t line = text_.rfind('\n', first) + 1;
+    if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
+      fail(position, "an empty block scalar within a list; say \"\" instead");
+    }
   }
 
   // Of a block scalar at the end of a text whose last line had no newline: then it has none, too,
