@@ -480,4 +480,14 @@ TEST(ReadYaml, ReadsBackWhatTheWriterWrites) {
   }
 }
 
+TEST(ReadYaml, TakesNoKeyForTheTextOfAnEmptyBlockScalar) {
+  for (const char* const text :
+       {"x:\n- a: |\n  b: 1\n", "x:\n- a: |\n  \n  b: 1\n", "x:\n- a: >+\n \n  b: 1\n    c\n"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("an empty block scalar within a list")) << text;
+  }
+  for (const char* const text : {"x:\n- a: |\n   b: 1\n", "x:\n- |\n b\n", "- - |\n   b\n"}) {
+    EXPECT_EQ(read(text).size(), 1U) << text;
+  }
+}
+
 }  // namespace
