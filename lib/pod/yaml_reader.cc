@@ -384,6 +384,10 @@ class Reader {
     if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
       text.clear();
     }
+    // There is none in what is read, and no escape for one: libfyaml 0.7 ran past a scalar's end.
+    if (is_block && text.find('\0') != std::string::npos) {
+      fail(properties.position, "a block scalar that can't be read; say it in double quotes");
+    }
     if (is_block && begin != nullptr && text.find_first_not_of('\n') != std::string::npos) {
       check_indentation(begin->input_pos, properties.position);
     }
