@@ -410,9 +410,12 @@ class Reader {
   // Of an empty block scalar within a list's item, libfyaml 0.7 takes the item's next key for text.
   void check_indentation(std::size_t content, Position position) {
     const std::size_t first = text_.find_first_not_of(" \r\n", content);
-    if (stack_.empty() || first == std::string_view::npos) return;
+    if (first == std::string_view::npos) return;
     const std::size_t line = text_.rfind('\n', first) + 1;
-    if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
+    // Nor does it read one without indentation rightly.
+    if (stack_.empty()) {
+      if (first == line) fail(position, "a block scalar without indentation");
+    } else if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
       fail(position, "an empty block scalar within a list; say \"\" instead");
     }
   }
