@@ -23,11 +23,15 @@ constexpr std::size_t kMostBlanksSquared = std::size_t{1} << 30;
 constexpr char32_t kByteOrderMark = 0xfeff;
 
 bool is_text(char32_t code) {
+  return is_printable(code) || code == '\t' || code == '\n' || code == '\r';
+}
+
+// Ends a line to YAML 1.1, and is a character like others to YAML 1.2.
+bool is_old_line_break(char32_t code) {
   constexpr char32_t kNextLine = 0x85;
   constexpr char32_t kLineSeparator = 0x2028;
   constexpr char32_t kParagraphSeparator = 0x2029;
-  return is_printable(code) || code == '\t' || code == '\n' || code == '\r' || code == kNextLine ||
-         code == kLineSeparator || code == kParagraphSeparator;
+  return code == kNextLine || code == kLineSeparator || code == kParagraphSeparator;
 }
 
 std::string_view line_of(std::string_view text, int line) {
@@ -86,6 +90,11 @@ void check_yaml(std::string_view text, const std::string& file) {
     if (character.size == 0) refuse("not UTF-8");
     if (character.code == kByteOrderMark) {
       refuse("a byte order mark, which is for the beginning of a file only");
+    }
+    if (is_old_line_break(character.code)) {
+      refuse(
+          fmt::format("a U+{0:04X}, which ends a line to some readers: write it as \"\\u{0:04x}\"",
+                      static_cast<std::uint32_t>(character.code)));
     }
     if (!is_text(character.code)) {
       refuse(fmt::format("a control character (U+{:04X})",

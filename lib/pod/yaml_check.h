@@ -17,8 +17,8 @@ namespace fo::pod {
 /// stands there; "" where none does.
 std::string template_hint(std::string_view text, Position position);
 
-/// Throws the same for what is not UTF-8, control characters, a carriage return that ends no line
-/// (which some readers take for the end of one), and the shapes.
+/// Throws the same for what is not UTF-8, control characters, what ends a line to some readers only
+/// (a carriage return by itself, U+0085, U+2028, U+2029), and the shapes.
 void check_yaml(std::string_view text, const std::string& file);
 
 }  // namespace fo::pod

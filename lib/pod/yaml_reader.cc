@@ -380,6 +380,10 @@ class Reader {
     }
     std::string text = text_of(token);
     const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
+    // libfyaml 0.7 misreads them where nothing says how far they are indented.
+    if (is_block && stack_.empty()) {
+      fail(properties.position, "a document that is a block scalar; say it in double quotes");
+    }
     // With nothing behind its header, libfyaml 0.7 makes up a blank.
     if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
       text.clear();
@@ -412,10 +416,7 @@ class Reader {
     const std::size_t first = text_.find_first_not_of(" \r\n", content);
     if (first == std::string_view::npos) return;
     const std::size_t line = text_.rfind('\n', first) + 1;
-    // Nor does it read one without indentation rightly.
-    if (stack_.empty()) {
-      if (first == line) fail(position, "a block scalar without indentation");
-    } else if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
+    if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
       fail(position, "an empty block scalar within a list; say \"\" instead");
     }
   }

@@ -274,6 +274,11 @@ TEST(ReadYaml, RefusesWhatIsNoText) {
   EXPECT_EQ(refusal("a: b\r\nc: \x1b[2J\n"), "f:2:4: a control character (U+001B)");
   EXPECT_EQ(refusal("a: \xc2\x9b\n"), "f:1:4: a control character (U+009B)");
   EXPECT_EQ(refusal("a: b\rc: d\n"), "f:1:5: a carriage return with no newline");
+  EXPECT_EQ(refusal("%YAML 1.1\n\xc2\x85"
+                    "e3"),
+            "f:2:1: a U+0085, which ends a line to some readers: write it as \"\\u0085\"");
+  EXPECT_THAT(refusal("a: \"b\xe2\x80\xa8\"\n"), StartsWith("f:1:6: a U+2028, which"));
+  EXPECT_THAT(refusal("# \xe2\x80\xa9\n"), StartsWith("f:1:3: a U+2029, which"));
   EXPECT_EQ(refusal("ü: \xff\n"), "f:1:4: not UTF-8");
   EXPECT_EQ(refusal("a: \xed\xa0\x80\n"), "f:1:4: not UTF-8");
   EXPECT_EQ(refusal("a: \xe2\x82"), "f:1:4: not UTF-8");
@@ -378,8 +383,7 @@ TEST(Source, LeavesTheLineThatDividesOut) {
 }
 
 TEST(Source, KeepsWhatStandsBehindTheMarker) {
-  EXPECT_THAT(sources("--- {a: 1}\n--- |\n b\n--- \"c\"\n"),
-              ElementsAre("{a: 1}\n", "|\n b\n", "\"c\"\n"));
+  EXPECT_THAT(sources("--- {a: 1}\n--- \"c\"\n"), ElementsAre("{a: 1}\n", "\"c\"\n"));
 }
 
 TEST(Source, EndsAtTheMarkOfTheEnd) {
@@ -403,9 +407,8 @@ TEST(Source, EndsWithANewline) {
 TEST(Source, StandsForItsDocument) {
   for (const char* text :
        {"a: 1 # x\n---\n# y\nb:   {c: 2}\n\n---\nd: |\n  ---\n  e\n",
-        "--- # first\na: 1\n--- \nb: 1\n",
-        "--- {a: 1}\n--- |\n b\n--- \"c\"\n--- !!map\nx: y\n--- &a\nb: c\n",
-        "--- >+\n  a\n\n\n--- b", "a: 1\n...\n# mid\n---\nb: 1\n... # x\nc: 1\n...\n...\n",
+        "--- # first\na: 1\n--- \nb: 1\n", "--- {a: 1}\n--- \"c\"\n--- !!map\nx: y\n--- &a\nb: c\n",
+        "--- {a: 1}\n\n\n--- b", "a: 1\n...\n# mid\n---\nb: 1\n... # x\nc: 1\n...\n...\n",
         "---\na: |+\n  x\n\n\n---\nb: 1", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n# c\n---\nb: 1\n",
         "# a\n\n\n# b\na: 1\n...", "\"a\n b\"\n", "...\n# x\n...\n&a a: 1\n",
         "a: 1\r\n...\r\n---\r\nb: 1\r\n", "--- 'a\n\n  b'\n", "--- ---\n", "--- ...a\n", "[a,\n b]",
@@ -487,6 +490,12 @@ TEST(ReadYaml, TakesNoKeyForTheTextOfAnEmptyBlockScalar) {
   }
   for (const char* const text : {"x:\n- a: |\n   b: 1\n", "x:\n- |\n b\n", "- - |\n   b\n"}) {
     EXPECT_EQ(read(text).size(), 1U) << text;
+  }
+}
+
+TEST(ReadYaml, RefusesABlockScalarThatIsInNothing) {
+  for (const char* const text : {"|\n a\n", "--- >\n a\n", "| \n#", "|\na\n", "--- |1\n a\n"}) {
+    EXPECT_THAT(refusal(text), HasSubstr(": a document that is a block scalar")) << text;
   }
 }
 
