@@ -25,12 +25,6 @@ using base::Error;
 using base::ExitStatus;
 using Format = Options::Format;
 
-struct Output {
-  std::vector<pod::Manifest> manifests;
-  /// The text of the one file in which nothing was changed.
-  std::optional<std::string> verbatim;
-};
-
 bool wanted(const pod::Manifest& manifest, const Options& options) {
   if (options.generated_only && !manifest.generated) return false;
   return options.only.empty() ||
@@ -119,7 +113,7 @@ void say(const pod::Filtered& filtered, const Source& source) {
   }
 }
 
-ExitStatus run_function(const Source& source, const Options& options) {
+ExitStatus run_function(const Source& source, const Options& options, pod::Budget& budget) {
   const bool chooses = options.format == Format::kName || !options.only.empty() ||
                        options.generated_only || !options.output_dir.empty();
   if (chooses || options.files.size() > 1) {
@@ -127,7 +121,6 @@ ExitStatus run_function(const Source& source, const Options& options) {
                 "read " + base::quoted(source.name) +
                     ": a ResourceList, which is answered as a whole, and by itself");
   }
-  pod::Budget budget;
   const pod::FunctionAnswer answer =
       pod::run_function(source.documents[0].root, options.generate, budget);
   say(answer.filtered, source);
@@ -139,29 +132,30 @@ ExitStatus run_function(const Source& source, const Options& options) {
 }  // namespace
 
 ExitStatus generate(const Options& options) {
-  Output output;
+  std::vector<pod::Manifest> manifests;
+  // The text of the one file, when nothing in it was changed.
+  std::optional<std::string> verbatim;
   bool failed = false;
   pod::Budget budget;
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
-    if (is_function_input(source)) return run_function(source, options);
+    if (is_function_input(source)) return run_function(source, options, budget);
     pod::Filtered filtered = filter(source, options.generate, budget);
     say(filtered, source);
     failed = failed || filtered.failed();
-    if (filtered.untouched() && options.files.size() == 1) output.verbatim = source.text;
-    std::move(filtered.manifests.begin(), filtered.manifests.end(),
-              std::back_inserter(output.manifests));
+    if (filtered.untouched() && options.files.size() == 1) verbatim = source.text;
+    std::move(filtered.manifests.begin(), filtered.manifests.end(), std::back_inserter(manifests));
   }
   if (failed) return ExitStatus::kBadData;
-  check_selectors(output.manifests, options);
+  check_selectors(manifests, options);
   const bool all = options.only.empty() && !options.generated_only;
-  std::erase_if(output.manifests, [&](const auto& one) { return !wanted(one, options); });
+  std::erase_if(manifests, [&](const auto& one) { return !wanted(one, options); });
   if (!options.output_dir.empty()) {
-    write_files(output.manifests, options);
-  } else if (output.verbatim && all && options.format == Format::kYaml) {
-    cli::print(*output.verbatim);
+    write_files(manifests, options);
+  } else if (verbatim && all && options.format == Format::kYaml) {
+    cli::print(*verbatim);
   } else {
-    cli::print(format(output.manifests, options.format));
+    cli::print(format(manifests, options.format));
   }
   return ExitStatus::kOk;
 }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 
 namespace fo::pod {
 namespace {
@@ -85,7 +85,7 @@ bool has_assignment(std::string_view script, std::string_view name) {
   const std::string assignment = std::string(name) + "=";
   for (std::size_t at = 0; (at = script.find(assignment, at)) != std::string_view::npos; ++at) {
     const char before = at == 0 ? ' ' : script[at - 1];
-    if (std::isalnum(static_cast<unsigned char>(before)) == 0 && before != '_') return true;
+    if (!is_letter(before) && !is_digit(before) && before != '_') return true;
   }
   return false;
 }

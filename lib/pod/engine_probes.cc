@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string_view>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 
 namespace fo::pod {
 namespace {
@@ -65,7 +65,7 @@ bool names_port_here(const std::string& words) {
     for (std::size_t at = 0; (at = words.find(host, at)) != std::string::npos; ++at) {
       const std::size_t next = at + host.size();
       if (next + 1 < words.size() && (words[next] == ':' || words[next] == ' ') &&
-          std::isdigit(static_cast<unsigned char>(words[next + 1])) != 0) {
+          is_digit(words[next + 1])) {
         return true;
       }
     }

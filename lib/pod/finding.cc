@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 #include "pod/utf8.h"
 
 namespace fo::pod {
@@ -14,8 +15,7 @@ namespace {
 
 bool is_simple(std::string_view key) {
   return !key.empty() && key.size() <= 256 && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
+    return is_letter(c) || is_digit(c) || c == '-' || c == '_';
   });
 }
 

@@ -147,12 +147,10 @@ void check_shared_memory(const Node& main, const PodPlan& plan) {
 }
 
 void check_version(const PodPlan& plan) {
-  const KubeVersion& version = plan.options.kube_version;
   // Claims need a later one, and say so themselves.
   if (plan.options.gpu_sharing == GpuSharing::kDra) return;
-  if (version.major > 1 || (version.major == 1 && version.minor >= 29)) return;
-  plan.refuse("Kubernetes " + std::to_string(version.major) + "." + std::to_string(version.minor) +
-                  ": init containers that go on running need 1.29",
+  if (plan.options.kube_version >= KubeVersion{1, 29}) return;
+  plan.refuse(plan.kubernetes() + ": init containers that go on running need 1.29",
               "say a later --kube-version");
 }
 

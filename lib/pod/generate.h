@@ -2,6 +2,7 @@
 // same input gives the same output.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ enum class WorkloadKind { kPod, kDeployment };
 struct KubeVersion {
   int major = 1;
   int minor = 34;
+  auto operator<=>(const KubeVersion&) const = default;
 };
 
 struct GenerateOptions {

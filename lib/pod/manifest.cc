@@ -27,9 +27,9 @@ std::string name_space_of(const Node& manifest) {
 
 // As it is where it is made of what names are made of, which does nothing to a line or a terminal.
 std::string shown(const std::string& name) {
-  const bool is_plain = std::all_of(name.begin(), name.end(), [](unsigned char one) {
-    return std::isalnum(one) != 0 || one == '.' || one == '-' || one == '_' || one == '/' ||
-           one == ':';
+  const bool is_plain = std::all_of(name.begin(), name.end(), [](char one) {
+    return is_letter(one) || is_digit(one) || one == '.' || one == '-' || one == '_' ||
+           one == '/' || one == ':';
   });
   return is_plain && !name.empty() ? name : base::quoted(name);
 }
@@ -183,7 +183,7 @@ std::string manifest_file_name(const Node& manifest, GroupInName group) {
   name += "-" + name_of(manifest);
   if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
   for (char& one : name) {
-    if (std::isalnum(static_cast<unsigned char>(one)) == 0 && one != '.') one = '-';
+    if (!is_letter(one) && !is_digit(one) && one != '.') one = '-';
   }
   if (name.starts_with('.')) name[0] = '-';
   return name.substr(0, 200);

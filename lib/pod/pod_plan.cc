@@ -37,6 +37,11 @@ std::string PodPlan::lock_uri() const {
                                           : names.folder + "/failover.lock";
 }
 
+std::string PodPlan::kubernetes() const {
+  const KubeVersion& version = options.kube_version;
+  return "Kubernetes " + std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+
 std::string PodPlan::device_list() const {
   std::string list;
   for (std::int64_t i = 0; i < service.gpus; ++i) list += (i > 0 ? "," : "") + std::to_string(i);

@@ -57,6 +57,8 @@ struct PodPlan {
   [[nodiscard]] std::string lockd_socket() const { return names.folder + "/failover.sock"; }
   /// For FAILOVER_LOCK_PATH.
   [[nodiscard]] std::string lock_uri() const;
+  /// "Kubernetes 1.34".
+  [[nodiscard]] std::string kubernetes() const;
   /// "0,1".
   [[nodiscard]] std::string device_list() const;
   /// Of the GMS in Dynamo's image, as the seeds name it.

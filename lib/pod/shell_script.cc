@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 
 namespace fo::pod {
 namespace {
@@ -28,10 +28,8 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, N>& wor
 }
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_name_character(char c) {
-  return is_name_start(c) || std::isdigit(static_cast<unsigned char>(c)) != 0;
-}
+bool is_name_start(char c) { return is_letter(c) || c == '_'; }
+bool is_name_character(char c) { return is_name_start(c) || is_digit(c); }
 
 std::string_view name_at(std::string_view text) {
   if (text.empty() || !is_name_start(text.front())) return {};
@@ -161,7 +159,7 @@ class Reader {
   // Of "2>&1", ">log": what is sent where does not matter, only that it is no argument.
   bool read_redirection() {
     std::size_t at = at_;
-    while (at < script_.size() && std::isdigit(static_cast<unsigned char>(script_[at])) != 0) ++at;
+    while (at < script_.size() && is_digit(script_[at])) ++at;
     if (at == at_ && sees("&>")) ++at;
     if (at == script_.size() || (script_[at] != '<' && script_[at] != '>')) return false;
     const std::string_view from = script_.substr(at);
@@ -317,7 +315,7 @@ class Reader {
   }
 
   [[noreturn]] void refuse_special() const {
-    if (sees("@") || sees("*") || std::isdigit(static_cast<unsigned char>(script_[at_])) != 0) {
+    if (sees("@") || sees("*") || is_digit(script_[at_])) {
       refuse("arguments from behind the script: '$" + std::string(1, script_[at_]) + "'");
     }
     refuse("a '$" + std::string(1, script_[at_]) + "'");

@@ -130,16 +130,15 @@ std::vector<Node> make_volume_claims(const PodPlan& plan) {
 
 Node make_claim_template(const PodPlan& plan) {
   const KubeVersion& version = plan.options.kube_version;
-  if (version.major < 1 || (version.major == 1 && version.minor < 32)) {
-    plan.refuse("Kubernetes " + std::to_string(version.major) + "." +
-                    std::to_string(version.minor) + ": claims for devices need 1.32",
+  if (version < KubeVersion{1, 32}) {
+    plan.refuse(plan.kubernetes() + ": claims for devices need 1.32",
                 "say --gpu-sharing device-plugin, or a later --kube-version");
   }
-  const bool is_old = version.major == 1 && version.minor <= 32;
+  const bool is_old = version <= KubeVersion{1, 32};
   const char* api = "resource.k8s.io/v1";
   if (is_old) {
     api = "resource.k8s.io/v1beta1";
-  } else if (version.major == 1 && version.minor == 33) {
+  } else if (version == KubeVersion{1, 33}) {
     api = "resource.k8s.io/v1beta2";
   }
   Node exactly = Node::map({{"deviceClassName", Node::string(plan.service.device_class)},
