@@ -339,9 +339,8 @@ class Shadow {
     spawn.stdin_fd = nothing.get();
     spawn.new_process_group = true;
     if (lock_) {
-      spawn.keep_fds = {lock_->fd()};
-      spawn.environment = {{"FAILOVER_LOCK_ID", options_.id},
-                           {"FAILOVER_LOCK_FD", std::to_string(lock_->fd())}};
+      spawn.keep_fds = lock_->fds();
+      spawn.environment = lock::inheritance_of(*lock_);
     }
     if (options_.engine_port != 0) {
       spawn.environment.emplace_back("DYN_SYSTEM_PORT", std::to_string(options_.engine_port));

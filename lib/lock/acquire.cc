@@ -32,9 +32,9 @@ using base::ExitStatus;
 
 std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLock& lock,
                                                                 const Grant& grant) {
-  return {{"FAILOVER_GENERATION", std::to_string(grant.generation)},
-          {"FAILOVER_LOCK_ID", grant.id},
-          {"FAILOVER_LOCK_FD", std::to_string(lock.fd())}};
+  std::vector<std::pair<std::string, std::string>> environment = inheritance_of(lock);
+  environment.emplace_back("FAILOVER_GENERATION", std::to_string(grant.generation));
+  return environment;
 }
 
 [[noreturn]] void become_command(const FailoverLock& lock, const Grant& grant,
@@ -43,8 +43,7 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
     ::unsetenv(name.c_str());  // so that it comes last, and once
     os::set_environment(name, value);
   }
-  const std::array<int, 1> keep{lock.fd()};
-  os::exec_command(command, keep);
+  os::exec_command(command, lock.fds());
 }
 
 std::string holder_name(const LockUri& lock) {

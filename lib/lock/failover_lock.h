@@ -1,6 +1,7 @@
-// The lock that makes one engine of a pair the active one, whatever keeps it: a file (flock_lock.h)
-// or a lock server (lockd_lock.h). It neither reads signals nor ends the process; that is for those
-// who hold it.
+// The lock that makes one engine of a pair the active one, whatever keeps it: a file
+// (flock_lock.h), a lock server beside it (lockd_lock.h) or somebody across a network
+// (lease_lock.h); or several of them at once (lock_set.h). It neither reads signals nor ends the
+// process; that is for those who hold it.
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/exit_status.h"
@@ -17,6 +19,9 @@
 #include "os/file_lock.h"
 
 namespace fo::lock {
+
+/// For how long what keeps a lock may be out of reach before it was ever reached.
+inline constexpr base::Duration kFirstContact = std::chrono::seconds(12);
 
 /// A lock that was granted.
 struct Grant {
@@ -34,6 +39,8 @@ struct Loss {
   std::string reason;
   /// Another may be active from then on: what the lock protected must be gone.
   base::Deadline end_by = base::Deadline::never();
+  /// For how long another may have been active when that was found out: this process was stopped.
+  base::Duration overlap{};
 };
 
 /// Destroying it gives this process's share of the lock up. Single thread only.
@@ -76,8 +83,9 @@ class FailoverLock {
   /// server that can't be reached was not told; then it is held by whoever has the descriptor.
   virtual void release() = 0;
 
-  /// The descriptor by which it is held; CLOEXEC. Whoever inherits it holds the lock as well.
-  [[nodiscard]] virtual int fd() const = 0;
+  /// The descriptors by which it is held; CLOEXEC. Whoever inherits them holds the lock as well.
+  /// None for a lease, which this process alone holds.
+  [[nodiscard]] virtual std::vector<int> fds() const = 0;
 
   /// For messages: the path that names the lock.
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -92,9 +100,17 @@ class FailoverLock {
   std::string id_;
 };
 
+/// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
+/// FAILOVER_LOCK_FD where there is one (the first).
+std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLock& lock);
+
 /// The lock that `uri` names. For a file, `fd` is the number of its descriptor; other kinds throw
-/// kUsage for one. Throws what the backend's constructor throws.
+/// kUsage for one. Nobody is connected to yet. Throws what the backend's constructor throws.
 std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& id,
                                         std::optional<int> fd = std::nullopt);
+
+/// The locks that `uris` name, as one (lock_set.h) where there are several.
+std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const std::string& id,
+                                         std::optional<int> fd = std::nullopt);
 
 }  // namespace fo::lock

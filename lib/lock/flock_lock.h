@@ -40,7 +40,7 @@ class FlockLock final : public FailoverLock {
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override { return true; }
   void release() override;
-  [[nodiscard]] int fd() const override { return fd_.get(); }
+  [[nodiscard]] std::vector<int> fds() const override { return {fd_.get()}; }
 
  private:
   [[nodiscard]] std::string record_path() const { return path() + ".grant"; }

@@ -13,6 +13,9 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "lock/etcd_client.h"
+#include "lock/kube_client.h"
+#include "lock/lockd_client.h"
 #include "lock/lockd_lock.h"
 #include "os/file.h"
 #include "os/file_lock.h"
@@ -96,9 +99,30 @@ std::string command_of(pid_t pid) {
   }
 }
 
+namespace {
+
+// Of a lock that is no file.
+LockStatus ask_keeper(const LockUri& lock, const base::Deadline& deadline) {
+  switch (lock.kind) {
+    case LockUri::Kind::kFlock:
+      break;
+    case LockUri::Kind::kLockd:
+      return ask_lockd(lock.path, deadline);
+    case LockUri::Kind::kTcp:
+      return ask_lockd_over_tcp(lock, deadline);
+    case LockUri::Kind::kEtcd:
+      return ask_etcd(lock, deadline);
+    case LockUri::Kind::kLease:
+      return ask_kube(lock, deadline);
+  }
+  throw base::Error(base::ExitStatus::kSoftware, "ask for a lock: no such kind");
+}
+
+}  // namespace
+
 std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit) {
-  if (lock.kind == LockUri::Kind::kLockd) {
-    const LockStatus status = ask_lockd(lock.path, base::Deadline::after(limit));
+  if (lock.kind != LockUri::Kind::kFlock) {
+    const LockStatus status = ask_keeper(lock, base::Deadline::after(limit));
     return status.held ? std::optional(status.holder) : std::nullopt;
   }
   const std::string& path = lock.path;
@@ -117,7 +141,7 @@ std::string owner_json(const std::optional<std::string>& id) {
 }
 
 LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
-  if (lock.kind == LockUri::Kind::kLockd) return ask_lockd(lock.path, base::Deadline::after(limit));
+  if (lock.kind != LockUri::Kind::kFlock) return ask_keeper(lock, base::Deadline::after(limit));
   const std::string& path = lock.path;
   LockStatus status;
   status.path = path;

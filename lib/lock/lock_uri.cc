@@ -1,29 +1,229 @@
 #include "lock/lock_uri.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/error.h"
 
 namespace fo::lock {
+namespace {
 
-LockUri parse_lock_uri(std::string_view text) {
-  const auto refuse = [&](const std::string& reason) {
-    throw base::Error(base::ExitStatus::kUsage,
-                      "read lock URI " + base::quoted(text) + ": " + reason);
-  };
-  LockUri uri;
-  std::string_view path = text;
-  if (const std::size_t colon = text.find(':'); !text.starts_with('/') && colon != text.npos) {
-    const std::string_view kind = text.substr(0, colon);
-    if (kind == "unix") {
-      uri.kind = LockUri::Kind::kLockd;
-    } else if (kind != "flock") {
-      refuse("no such kind of lock; supported: flock:/path, unix:/path.sock");
+constexpr std::string_view kForms =
+    "flock:/path, unix:/path.sock, tcp:HOST:PORT, etcd:http://HOST:PORT/KEY, k8s:NAMESPACE/LEASE";
+
+/// Leases are counted in whole seconds by etcd and Kubernetes; one of a day is no failover any
+/// more.
+constexpr base::Duration kShortestLease = std::chrono::seconds(1);
+constexpr base::Duration kLongestLease = std::chrono::hours(1);
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  LockUri parse() {
+    if (text_.starts_with('/')) return local(LockUri::Kind::kFlock, text_);
+    const std::size_t colon = text_.find(':');
+    const std::string_view kind = text_.substr(0, colon);
+    if (colon == std::string_view::npos) refuse("want one of " + std::string(kForms));
+    const std::string_view rest = text_.substr(colon + 1);
+    if (kind == "flock") return local(LockUri::Kind::kFlock, rest);
+    if (kind == "unix") return local(LockUri::Kind::kLockd, rest);
+    // What could end a request's line early must not get into it.
+    if (std::any_of(rest.begin(), rest.end(), [](char c) { return c <= ' ' || c >= 0x7f; })) {
+      refuse("blanks, control or non-ASCII characters");
     }
-    path.remove_prefix(colon + 1);
+    const std::size_t end = std::min(rest.find('?'), rest.size());
+    const std::string_view place = rest.substr(0, end);
+    uri_.path = text_.substr(0, colon + 1 + end);
+    if (kind == "tcp") {
+      tcp(place);
+    } else if (kind == "etcd") {
+      etcd(place);
+    } else if (kind == "k8s") {
+      lease(place);
+    } else {
+      refuse("no such kind of lock; supported: " + std::string(kForms));
+    }
+    if (end < rest.size()) parameters(rest.substr(end + 1));
+    check_tls();
+    return uri_;
   }
-  if (!path.starts_with('/')) refuse("want an absolute path, as in flock:/path");
-  if (path.ends_with('/')) refuse("that is a folder");
-  uri.path = path;
-  return uri;
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw base::Error(base::ExitStatus::kUsage,
+                      "read lock URI " + base::quoted(text_) + ": " + reason);
+  }
+
+  LockUri local(LockUri::Kind kind, std::string_view path) {
+    if (!path.starts_with('/')) refuse("want an absolute path, as in flock:/path");
+    if (path.ends_with('/')) refuse("that is a folder");
+    uri_.kind = kind;
+    uri_.path = path;
+    return uri_;
+  }
+
+  // "HOST:PORT", the host in brackets where it is an IPv6 address.
+  void check_server(std::string_view server) const {
+    const std::size_t colon = server.rfind(':');
+    const bool has_host = colon != std::string_view::npos && colon > 0 &&
+                          server.find_first_of("/@") == std::string_view::npos;
+    const auto port =
+        has_host ? base::parse_uint(server.substr(colon + 1)) : std::optional<std::uint64_t>();
+    if (!port || *port == 0 || *port > 65535) {
+      refuse("want HOST:PORT, not " + base::quoted(server));
+    }
+    const std::string_view host = server.substr(0, colon);
+    const bool is_bare_v6 =
+        host.find(':') != std::string_view::npos && !(host.starts_with('[') && host.ends_with(']'));
+    if (is_bare_v6) refuse("an IPv6 address wants brackets: " + base::quoted(server));
+  }
+
+  void tcp(std::string_view place) {
+    check_server(place);
+    uri_.kind = LockUri::Kind::kTcp;
+    uri_.network.servers = {std::string(place)};
+    allowed_ = {"ca", "cert", "key"};
+  }
+
+  void etcd(std::string_view place) {
+    uri_.kind = LockUri::Kind::kEtcd;
+    allowed_ = {"ttl", "ca", "cert", "key", "user", "password-file"};
+    std::string_view scheme = "http://";
+    if (place.starts_with("https://")) scheme = "https://";
+    if (!place.starts_with(scheme)) refuse("want etcd:http://HOST:PORT/KEY or etcd:https://…");
+    place.remove_prefix(scheme.size());
+    const std::size_t slash = std::min(place.find('/'), place.size());
+    uri_.network.key = place.substr(std::min(slash + 1, place.size()));
+    std::string_view servers = place.substr(0, slash);
+    for (;;) {
+      const std::size_t comma = std::min(servers.find(','), servers.size());
+      check_server(servers.substr(0, comma));
+      uri_.network.servers.push_back(std::string(scheme) + std::string(servers.substr(0, comma)));
+      if (comma == servers.size()) break;
+      servers.remove_prefix(comma + 1);
+    }
+    if (uri_.network.key.empty()) refuse("want a key behind the server: etcd:http://HOST:PORT/KEY");
+  }
+
+  // What Kubernetes takes for the name of an object: labels of [a-z0-9-], with dots between them.
+  static bool is_name(std::string_view name, std::size_t longest) {
+    const auto is_good = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+    };
+    const auto is_edge = [](char c) { return c != '-' && c != '.'; };
+    return !name.empty() && name.size() <= longest &&
+           std::all_of(name.begin(), name.end(), is_good) && is_edge(name.front()) &&
+           is_edge(name.back()) && name.find("..") == std::string_view::npos;
+  }
+
+  void lease(std::string_view place) {
+    uri_.kind = LockUri::Kind::kLease;
+    allowed_ = {"duration", "api", "ca", "cert", "key", "token-file"};
+    const std::size_t slash = place.find('/');
+    if (slash == std::string_view::npos) refuse("want k8s:NAMESPACE/LEASE");
+    uri_.network.name_space = place.substr(0, slash);
+    uri_.network.key = place.substr(slash + 1);
+    if (!is_name(uri_.network.name_space, 63) ||
+        uri_.network.name_space.find('.') != std::string::npos) {
+      refuse("not a namespace: " + base::quoted(uri_.network.name_space));
+    }
+    if (!is_name(uri_.network.key, 253)) {
+      refuse("not a Lease's name: " + base::quoted(uri_.network.key));
+    }
+  }
+
+  void parameters(std::string_view text) {
+    std::vector<std::string_view> seen;
+    for (;;) {
+      const std::size_t end = std::min(text.find('&'), text.size());
+      const std::string_view one = text.substr(0, end);
+      const std::size_t equals = std::min(one.find('='), one.size());
+      const std::string_view name = one.substr(0, equals);
+      if (std::find(allowed_.begin(), allowed_.end(), name) == allowed_.end()) {
+        std::string list;
+        for (const std::string_view known : allowed_) {
+          list += (list.empty() ? "" : ", ") + std::string(known);
+        }
+        refuse("unknown parameter " + base::quoted(name) + "; known: " + list);
+      }
+      if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+        refuse("parameter " + base::quoted(name) + " stands twice");
+      }
+      seen.push_back(name);
+      if (equals + 1 >= one.size()) refuse("parameter " + base::quoted(name) + " has no value");
+      parameter(name, one.substr(equals + 1));
+      if (end == text.size()) return;
+      text.remove_prefix(end + 1);
+    }
+  }
+
+  void parameter(std::string_view name, std::string_view value) {
+    LockUri::Network& network = uri_.network;
+    const std::array<std::pair<std::string_view, std::string*>, 5> files{
+        {{"ca", &network.tls.ca},
+         {"cert", &network.tls.certificate},
+         {"key", &network.tls.key},
+         {"password-file", &network.password_file},
+         {"token-file", &network.token_file}}};
+    for (const auto& [known, file] : files) {
+      if (known != name) continue;
+      if (!value.starts_with('/')) refuse(std::string(name) + ": want an absolute path");
+      *file = value;
+    }
+    if (name == "user") network.user = value;
+    if (name == "ttl" || name == "duration") lease_time(name, value);
+    if (name == "api") api(value);
+  }
+
+  void lease_time(std::string_view name, std::string_view value) {
+    const std::optional<base::Duration> time = base::parse_duration(value);
+    if (!time || *time < kShortestLease || *time > kLongestLease ||
+        *time % std::chrono::seconds(1) != base::Duration::zero()) {
+      refuse(std::string(name) + ": want whole seconds from 1s to 1h");
+    }
+    uri_.network.ttl = time;
+  }
+
+  void api(std::string_view value) {
+    const bool is_tls = value.starts_with("https://");
+    if (!is_tls && !value.starts_with("http://")) refuse("api: want https://HOST:PORT");
+    while (value.ends_with('/')) value.remove_suffix(1);
+    check_server(value.substr(value.find("//") + 2));
+    uri_.network.servers = {std::string(value)};
+  }
+
+  void check_tls() const {
+    const http::TlsFiles& tls = uri_.network.tls;
+    if (tls.certificate.empty() != tls.key.empty()) refuse("cert and key belong together");
+    const auto& servers = uri_.network.servers;
+    const bool is_https = !servers.empty() && servers.front().starts_with("https://");
+    const bool is_http = !servers.empty() && servers.front().starts_with("http://");
+    if (is_http && tls != http::TlsFiles{}) refuse("ca, cert and key are for https");
+    // In a pod the authority of the API server is known.
+    if (is_https && uri_.kind == LockUri::Kind::kEtcd && tls.ca.empty()) {
+      refuse("https wants ca=FILE, the authority to trust");
+    }
+    if (uri_.kind == LockUri::Kind::kTcp && !tls.certificate.empty() && tls.ca.empty()) {
+      refuse("TLS wants ca=FILE, the authority to trust");
+    }
+    if (uri_.network.user.empty() != uri_.network.password_file.empty()) {
+      refuse("user and password-file belong together");
+    }
+  }
+
+  std::string_view text_;
+  LockUri uri_;
+  std::vector<std::string_view> allowed_;
+};
+
+}  // namespace
+
+LockUri parse_lock_uri(std::string_view text) { return Parser(text).parse(); }
+
+bool is_local(const LockUri& uri) {
+  return uri.kind == LockUri::Kind::kFlock || uri.kind == LockUri::Kind::kLockd;
 }
 
 }  // namespace fo::lock

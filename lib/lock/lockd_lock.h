@@ -13,9 +13,8 @@
 
 namespace fo::lock {
 
-/// For how long a server may be out of reach before it was ever reached. A waiter that has reached
-/// it waits for it for ever, a holder a little longer than the server's reconnect window.
-inline constexpr base::Duration kFirstContact = std::chrono::seconds(12);
+/// A waiter that has reached its server waits for it for ever, a holder a little longer than the
+/// server's reconnect window.
 inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
 
 class LockdLock final : public FailoverLock {
@@ -36,7 +35,7 @@ class LockdLock final : public FailoverLock {
   /// The lifeline stays as it is, for the next grant.
   void release() override;
   /// The lifeline's writing end. Nothing is to be written there.
-  [[nodiscard]] int fd() const override { return lifeline_writer_.get(); }
+  [[nodiscard]] std::vector<int> fds() const override { return {lifeline_writer_.get()}; }
 
  private:
   // Connects and asks for the lock. False when the server can't be reached now.

@@ -37,7 +37,7 @@ class Supervisor {
     os::SpawnOptions spawn;
     spawn.new_process_group = true;
     spawn.parent_death_signal = SIGKILL;
-    spawn.keep_fds = {lock.fd()};
+    spawn.keep_fds = lock.fds();
     spawn.environment = options.environment;
     child_.emplace(os::spawn(options.command, spawn));
     terminal_.emplace(child_->pid());

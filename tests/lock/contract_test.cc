@@ -124,7 +124,7 @@ TEST_P(LockContract, GrantTellsWhoWhenAndHowManyth) {
   EXPECT_GT(result.grant.granted_at, before);
   EXPECT_GE(result.grant.waited.count(), 0);
   EXPECT_FALSE(lock->check());
-  EXPECT_GE(lock->fd(), 3);
+  EXPECT_GE(lock->fds().at(0), 3);
 }
 
 TEST_P(LockContract, OneAtATime) {
@@ -186,7 +186,7 @@ TEST_P(LockContract, ProcessThatInheritedItKeepsIt) {
     const auto lock = open_lock(lock_, "engine-0");
     lock->acquire(soon());
     os::SpawnOptions options;
-    options.keep_fds = {lock->fd()};
+    options.keep_fds = {lock->fds().at(0)};
     const os::Child child = os::spawn({"sleep", "1000"}, options);
     say(ready, static_cast<std::uint64_t>(child.pid()));
     for (;;) ::pause();

@@ -67,7 +67,7 @@ TEST_F(FlockLockTest, GrantWritesIdAndRecord) {
   EXPECT_EQ(fs::file_size(path_ + ".grant"), kGrantFileSize);
   const GrantRecord record = decode_grant(slurp(path_ + ".grant")).record;
   struct stat info {};
-  ASSERT_EQ(::fstat(lock.fd(), &info), 0);
+  ASSERT_EQ(::fstat(lock.fds().at(0), &info), 0);
   EXPECT_EQ(record.holder, "engine-0");
   EXPECT_EQ(record.pid, ::getpid());
   EXPECT_EQ(record.inode, info.st_ino);
@@ -343,7 +343,7 @@ TEST_F(FlockLockTest, RefusesABadId) {
 
 TEST_F(FlockLockTest, SitsOnTheDescriptorAskedFor) {
   FlockLock lock(path_, "engine-0", 200);
-  EXPECT_EQ(lock.fd(), 200);
+  EXPECT_EQ(lock.fds().at(0), 200);
   EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   EXPECT_EQ(::fcntl(200, F_GETFD), FD_CLOEXEC);
   for (const int fd : {-1, 0, 2, 200, 1 << 30}) {
@@ -358,7 +358,7 @@ TEST_F(FlockLockTest, StaysOnItsDescriptorWhenTheFileIsReplaced) {
   Forked second([&](int ready) {
     FlockLock lock(path_, "engine-1", 100);
     lock.acquire(soon());
-    say(ready, static_cast<std::uint64_t>(lock.fd()));
+    say(ready, static_cast<std::uint64_t>(lock.fds().at(0)));
     say(ready, lock.check() ? 1 : 0);
     return 0;
   });
@@ -375,7 +375,7 @@ TEST_F(FlockLockTest, LeavesClosedStandardStreamsAlone) {
     ::close(STDOUT_FILENO);
     FlockLock lock(path_, "engine-0");
     lock.acquire(soon());
-    say(ready, static_cast<std::uint64_t>(lock.fd()));
+    say(ready, static_cast<std::uint64_t>(lock.fds().at(0)));
     return ::fcntl(STDIN_FILENO, F_GETFD) < 0 && ::fcntl(STDOUT_FILENO, F_GETFD) < 0 ? 0 : 1;
   });
   EXPECT_GE(attempt.read().value_or(0), 3U);

@@ -119,8 +119,8 @@ TEST_F(LockdLockTest, AsksWithItsIdAndALifelineAndTakesTheGrant) {
   EXPECT_EQ(result.grant.generation, 7U);
   EXPECT_FALSE(lock->check());
   server_.join();
-  EXPECT_EQ(::fcntl(lock->fd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-  const base::UniqueFd inherited(::fcntl(lock->fd(), F_DUPFD_CLOEXEC, 3));
+  EXPECT_EQ(::fcntl(lock->fds().at(0), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  const base::UniqueFd inherited(::fcntl(lock->fds().at(0), F_DUPFD_CLOEXEC, 3));
   lock.reset();
   pollfd end{inherited.get(), POLLOUT, 0};
   ::poll(&end, 1, 0);
@@ -137,7 +137,7 @@ TEST_F(LockdLockTest, LifelineEndsWithTheLastThatHasIt) {
   auto lock = std::make_unique<LockdLock>(path_, "engine-0");
   lock->acquire(soon());
   server_.join();
-  base::UniqueFd inherited(::fcntl(lock->fd(), F_DUPFD_CLOEXEC, 3));
+  base::UniqueFd inherited(::fcntl(lock->fds().at(0), F_DUPFD_CLOEXEC, 3));
   lock.reset();
   inherited.reset();
   EXPECT_TRUE(peer->lifeline_ends());
@@ -220,13 +220,13 @@ TEST_F(LockdLockTest, AbandonedWaitLeavesNoLifelineBehind) {
     second->say(granted(2));
   });
   LockdLock lock(path_, "engine-0");
-  const int fd = lock.fd();
+  const int fd = lock.fds().at(0);
   EXPECT_EQ(lock.acquire(Deadline::after(std::chrono::milliseconds(50))).outcome,
             LockWait::kDeadline);
   EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   server_.join();
   EXPECT_TRUE(first->lifeline_ends());
-  EXPECT_EQ(lock.fd(), fd);
+  EXPECT_EQ(lock.fds().at(0), fd);
 }
 
 TEST_F(LockdLockTest, ServerThatNeverAnswersIsUnavailable) {

@@ -1,0 +1,21 @@
+// Looking names up without the libc, whose look-up would tie a static program to one libc's files:
+// c-ares reads /etc/hosts and /etc/resolv.conf itself.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+
+namespace fo::http {
+
+/// The addresses of `host`, best first; a numeric address (IPv6 without brackets) and "localhost"
+/// (127.0.0.1) without asking anybody. Never empty. Throws kUnavailable for a name that nobody
+/// knows or when no server answers, kTryAgain when the deadline passes.
+boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> resolve(
+    std::string host, std::uint16_t port, base::Deadline deadline);
+
+}  // namespace fo::http

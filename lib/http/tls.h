@@ -1,0 +1,22 @@
+// TLS for clients and servers of this project: both sides always show who they are to the extent
+// that files say so, and trust one authority, which is named: there is no system's store in a
+// container with one static program.
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+#include <string>
+
+#include "http/tls_files.h"
+
+namespace fo::http {
+
+/// For a client, which needs `ca`: the server's certificate must name `host` (a name or a numeric
+/// address). TLS 1.2 and later. Throws kNoInput for a file that is not there, kNotPermitted, and
+/// kConfig for one that can't be used, naming it.
+boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::string& host);
+
+/// For a server, which needs `certificate` and `key`; with `ca` it takes only clients that have a
+/// certificate of that authority. Throws as make_tls_client.
+boost::asio::ssl::context make_tls_server(const TlsFiles& files);
+
+}  // namespace fo::http
