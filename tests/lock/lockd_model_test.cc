@@ -57,7 +57,8 @@ class Desk {
   void acquire(ConnectionId id, const std::string& engine,
                std::optional<std::uint64_t> claim = std::nullopt,
                std::optional<RecordedProcess> process = std::nullopt, bool lifeline = false) {
-    model.acquire(id, {engine, claim}, process, lifeline, now);
+    const LockdTie tie = lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+    model.acquire(id, {engine, claim}, {process, tie}, now);
     collect();
   }
   void claim(ConnectionId id, const std::string& engine, std::uint64_t generation) {
