@@ -770,7 +770,7 @@ TEST(LockdModel, AHolderWithoutAGenerationHasItsWindowAndTheNextIsTheFirst) {
   foreign.state.generation = foreign.state.last_generation = 0;
   foreign.state.connections.reset();
   Desk desk(foreign);
-  desk.model.acquire(1, {"b"}, std::nullopt, false, desk.now);
+  desk.model.acquire(1, {"b"}, LockdPeer{}, desk.now);
   const LockdEffects effects = desk.model.take_effects();
   ASSERT_EQ(effects.answers.size(), 1U);
   const auto waiting =
