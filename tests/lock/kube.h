@@ -1,0 +1,120 @@
+// An API server for tests: the stand-in of bats/kube-api on a free port, and what is asked of it
+// beside what a client asks.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "http/client.h"
+#include "lock/lock_uri.h"
+#include "lock/support.h"
+#include "os/process.h"
+
+namespace fo::test {
+
+class KubeApi {
+ public:
+  /// With these options. Returns when it listens.
+  explicit KubeApi(std::vector<std::string> options = {}) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+    const base::UniqueFd reader(ends[0]);
+    base::UniqueFd writer(ends[1]);
+    std::vector<std::string> command{FO_SOURCE_DIR "/bats/kube-api"};
+    command.insert(command.end(), options.begin(), options.end());
+    os::SpawnOptions spawn;
+    spawn.parent_death_signal = SIGKILL;
+    spawn.stdout_fd = writer.get();
+    child_ = std::make_unique<os::Child>(os::spawn(command, spawn));
+    writer.reset();
+    char digit = 0;
+    while (::read(reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
+    if (port_.empty()) throw std::runtime_error("bats/kube-api did not start");
+  }
+  KubeApi(const KubeApi&) = delete;
+  KubeApi& operator=(const KubeApi&) = delete;
+  ~KubeApi() {
+    child_->signal(SIGKILL);
+    static_cast<void>(child_->wait(base::Deadline::after(kLong)));
+  }
+
+  [[nodiscard]] const std::string& port() const { return port_; }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + port_; }
+
+  /// The Lease of `name` in the namespace "ns".
+  [[nodiscard]] lock::LockUri uri(const std::string& duration = "2s",
+                                  const std::string& name = "pair") const {
+    return lock::parse_lock_uri("k8s:ns/" + name + "?duration=" + duration + "&api=" + url());
+  }
+
+  /// The object as it is; null where there is none.
+  [[nodiscard]] nlohmann::json lease(const std::string& name = "pair") const {
+    const http::Response answer = ask("GET", lease_path(name), "");
+    return answer.status == 200 ? nlohmann::json::parse(answer.body) : nlohmann::json();
+  }
+  /// Status 200 or 201.
+  void put(const nlohmann::json& object) const {
+    const bool is_new = !object["metadata"].contains("resourceVersion");
+    const std::string name = object["metadata"]["name"];
+    const http::Response answer =
+        ask(is_new ? "POST" : "PUT", is_new ? kLeases : lease_path(name), object.dump());
+    ASSERT_TRUE(answer.status == 200 || answer.status == 201) << answer.body;
+  }
+  void remove(const std::string& name = "pair") const {
+    ASSERT_EQ(ask("DELETE", lease_path(name), "").status, 200);
+  }
+
+  /// What it is to do wrong: bats/kube-api says what there is.
+  void fault(const nlohmann::json& what) const {
+    ASSERT_EQ(ask("POST", "/faults", what.dump()).status, 200);
+  }
+  void mend() const { ASSERT_EQ(ask("DELETE", "/faults", "").status, 200); }
+  void compact() const { ASSERT_EQ(ask("POST", "/compact", "").status, 200); }
+  /// How many requests there were.
+  [[nodiscard]] int count(const std::string& verb) const {
+    return nlohmann::json::parse(ask("GET", "/requests", "").body).value(verb, 0);
+  }
+
+ private:
+  static constexpr const char* kLeases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+  static std::string lease_path(const std::string& name) {
+    return std::string(kLeases) + "/" + name;
+  }
+
+  [[nodiscard]] http::Response ask(const std::string& method, const std::string& path,
+                                   const std::string& body) const {
+    http::FetchOptions options;
+    options.body = body;
+    return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
+  }
+
+  std::unique_ptr<os::Child> child_;
+  std::string port_;
+};
+
+/// A Lease as client-go would leave it.
+inline nlohmann::json foreign_lease(const std::string& holder, int duration,
+                                    const std::string& renewed = "2026-01-01T00:00:00.000000Z") {
+  return {{"apiVersion", "coordination.k8s.io/v1"},
+          {"kind", "Lease"},
+          {"metadata", {{"name", "pair"}, {"labels", {{"team", "blue"}}}}},
+          {"spec",
+           {{"holderIdentity", holder},
+            {"leaseDurationSeconds", duration},
+            {"leaseTransitions", 6},
+            {"acquireTime", renewed},
+            {"renewTime", renewed}}}};
+}
+
+}  // namespace fo::test
