@@ -42,11 +42,12 @@ field() { sed -n "s/^$1: //p"; }
 }
 
 @test "a lock of another kind, or no absolute path, is refused with what is supported" {
-  for uri in unix:s tcp:host:1 etcd:http://h:1/k k8s:n/l relative flock:relative flock:; do
+  for uri in unix:s tcp:host etcd:http://h:1 k8s:n consul:k relative flock:relative flock:; do
     for command in acquire owner status; do
       run --separate-stderr lock "$command" --lock "$uri"
       [ "$status" -eq 64 ]
-      [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"flock:/path"* ]]
+      [[ $stderr == "gms-lock: error: read lock URI '$uri': want"* ||
+        $stderr == *"no such kind of lock; supported: flock:/path"* ]]
     done
   done
 }
@@ -830,4 +831,50 @@ kill_lockd() {
   kill -CONT "$LOCKD"
   run -0 lock acquire --id engine-1 --timeout 20s -- true
   [ ! -e "$T/ran" ]
+}
+
+# --- several locks --------------------------------------------------------------------------------
+
+@test "several locks are held together, and the command inherits them" {
+  cat >"$T/command" <<EOT
+gms-lock owner --lock '$T/one' && gms-lock owner --lock '$T/two' &&
+  test -e "/proc/self/fd/\$FAILOVER_LOCK_FD" && echo "\$FAILOVER_GENERATION"
+EOT
+  run lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
+  [ "$status" -eq 0 ]
+  [ "$output" = $'me\nme\n1' ]
+  run lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
+  [ "$status" -eq 0 ]
+  [ "$output" = $'me\nme\n2' ]
+  run lock owner --lock "$T/one"
+  [ "$status" -eq 1 ]
+}
+
+@test "several locks: owner and status take one, and the exec form takes files" {
+  for command in owner status; do
+    run --separate-stderr lock "$command" --lock "$T/one" --lock "$T/two"
+    [ "$status" -eq 64 ]
+    [ "${stderr_lines[0]}" = "gms-lock: error: only acquire takes several locks" ]
+  done
+  run --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
+  [ "$status" -eq 64 ]
+  [[ $stderr == *"only a flock can be left to the command"* ]]
+}
+
+@test "of several locks, the first is given back when the second is not to be had" {
+  start_holder other --lock "$T/two"
+  run --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
+  [ "$status" -eq 75 ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/one' and '$T/two': held by 'other'" ]
+  run lock owner --lock "$T/one"
+  [ "$status" -eq 1 ]
+}
+
+@test "of several locks, one that is lost ends the command: 76" {
+  start_holder me --lock "$T/one" --lock "$T/two"
+  rm "$T/two"
+  local status=0
+  wait "$BG_PID" || status=$?
+  [ "$status" -eq 76 ]
+  grep -q "hold lock '$T/one and $T/two': $T/two: the file was replaced" "$T/me.err"
 }

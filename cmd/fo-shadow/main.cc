@@ -14,14 +14,14 @@ using fo::base::ExitStatus;
 using fo::fo_shadow::Options;
 
 int status(const Options& options) {
-  const auto pair = fo::engine::read_pair(fo::lock::parse_lock_uri(options.lock()));
+  const auto pair = fo::engine::read_pair(fo::lock::parse_local_lock_uri(options.pair_lock()));
   fo::cli::print(options.common.json ? pair.json + "\n" : pair.text);
   return fo::base::to_int(pair.active ? ExitStatus::kOk : ExitStatus::kNo);
 }
 
 int switch_over(const Options& options) {
   const auto deadline = fo::base::Deadline::after(options.timeout);
-  const fo::lock::LockUri lock = fo::lock::parse_lock_uri(options.lock());
+  const fo::lock::LockUri lock = fo::lock::parse_local_lock_uri(options.pair_lock());
   const std::string active = fo::engine::switch_over(lock, deadline);
   fo::cli::print_line(options.common.json ? fo::lock::owner_json(active) : active);
   return fo::base::to_int(ExitStatus::kOk);

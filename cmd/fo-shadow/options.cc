@@ -32,10 +32,16 @@ CLI::Option* add_text(CLI::App& app, const char* name, std::string& value, const
   return app.add_option(name, value, description)->type_name(type);
 }
 
-void add_lock(CLI::App& app, Options& options, Options::Command command) {
-  std::string& lock = options.locks[static_cast<std::size_t>(command)];
+void add_pair_lock(CLI::App& app, Options& options, Options::Command command) {
+  std::string& lock = options.pair_locks[static_cast<std::size_t>(command)];
   lock = lock::kDefaultLockPath;
   cli::add_lock(app, lock);
+}
+
+void add_locks(CLI::App& app, Options& options) {
+  options.locks = {std::string(lock::kDefaultLockPath)};
+  cli::add_locks(app, options.locks);
+  cli::add_kube_api(app, options.kube_api);
 }
 
 void declare_engine(CLI::App& app, Options& options) {
@@ -64,7 +70,7 @@ void declare_engine(CLI::App& app, Options& options) {
 }
 
 void declare_place(CLI::App& app, Options& options) {
-  add_lock(app, options, Options::Command::kRun);
+  add_locks(app, options);
   add_text(app, "--id", options.id, "ID", "who we are")->default_str("engine-$ENGINE_ID");
   app.add_option("--gms", options.gms, "sockets of the GMS")
       ->default_str("those in --socket-dir")
@@ -118,10 +124,10 @@ void declare_pair(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
   CLI::App* status = app.add_subcommand("status", "show both engines, who is active, the GMS");
   status->callback([&options] { options.command = Options::Command::kStatus; });
-  add_lock(*status, options, Options::Command::kStatus);
+  add_pair_lock(*status, options, Options::Command::kStatus);
   CLI::App* over = app.add_subcommand("switchover", "have the active engine hand over");
   over->callback([&options] { options.command = Options::Command::kSwitchOver; });
-  add_lock(*over, options, Options::Command::kSwitchOver);
+  add_pair_lock(*over, options, Options::Command::kSwitchOver);
   cli::add_duration(*over, "--timeout", options.timeout, "until the other one is active");
 }
 
@@ -165,12 +171,24 @@ void check(const Options& options) {
   }
 }
 
+void set_locks(const Options& options, engine::ShadowOptions& shadow) {
+  for (const std::string& uri : options.locks) {
+    shadow.locks.push_back(lock::parse_lock_uri(uri, options.kube_api));
+  }
+  const auto local = std::find_if(shadow.locks.begin(), shadow.locks.end(), lock::is_local);
+  if (local == shadow.locks.end()) {
+    refuse("--lock " + base::quoted(options.locks.front()) +
+           ": one lock of this node is needed beside it, flock: or unix:");
+  }
+  shadow.lock = *local;
+}
+
 engine::ShadowOptions to_shadow_options(const Options& options) {
   engine::ShadowOptions shadow = options.shadow;
   shadow.command = options.common.command;
   if (shadow.command.empty()) refuse("an engine's command is needed after '--'");
   shadow.failover = !options.no_failover;
-  shadow.lock = lock::parse_lock_uri(options.lock());
+  set_locks(options, shadow);
   shadow.id = options.id.empty() ? lock::lock_id_from_environment() : options.id;
   lock::check_lock_id(shadow.id);
   if (shadow.id.find('/') != std::string::npos) {

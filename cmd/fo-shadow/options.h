@@ -18,9 +18,15 @@ struct Options {
   enum class Command { kRun, kStatus, kSwitchOver };
   Command command = Command::kRun;
   cli::CommonOptions common;
-  /// By command: CLI11 sets the environment's value for those that were not given, too.
-  std::array<std::string, 3> locks;
-  [[nodiscard]] const std::string& lock() const { return locks[static_cast<std::size_t>(command)]; }
+  /// Of the subcommands, by command: CLI11 sets the environment's value for those that were not
+  /// given, too.
+  std::array<std::string, 3> pair_locks;
+  [[nodiscard]] const std::string& pair_lock() const {
+    return pair_locks[static_cast<std::size_t>(command)];
+  }
+  /// Of the engine.
+  std::vector<std::string> locks;
+  std::string kube_api;
 
   engine::ShadowOptions shadow;
   bool no_failover = false;

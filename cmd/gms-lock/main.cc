@@ -1,5 +1,8 @@
 // gms-lock: become the active engine of a failover pair, and see who is.
+#include <algorithm>
 #include <chrono>
+#include <utility>
+#include <vector>
 
 #include "base/exit_status.h"
 #include "cli/app.h"
@@ -16,13 +19,17 @@ namespace {
 using fo::base::ExitStatus;
 using fo::gms_lock::Options;
 
-int acquire(Options& options, const fo::cli::CommonOptions& common, const fo::lock::LockUri& lock) {
+int acquire(Options& options, const fo::cli::CommonOptions& common,
+            std::vector<fo::lock::LockUri> locks) {
   fo::lock::AcquireOptions& wanted = options.acquire;
-  wanted.lock = lock;
+  wanted.locks = std::move(locks);
   wanted.id = options.id.empty() ? fo::lock::lock_id_from_environment() : options.id;
   wanted.command = common.command;
-  // Another's look at the lock may hold it for an instant.
-  if (options.nonblock) wanted.timeout = std::chrono::milliseconds(50);
+  if (options.nonblock) {
+    // Another's look at the lock may hold it for an instant; those across a network want requests.
+    const bool is_near = std::all_of(wanted.locks.begin(), wanted.locks.end(), fo::lock::is_local);
+    wanted.timeout = is_near ? std::chrono::milliseconds(50) : std::chrono::seconds(2);
+  }
   const auto end = fo::lock::acquire(wanted, [&](const fo::lock::Grant& grant) {
     fo::cli::print(common.json ? fo::lock::to_json(grant) + "\n" : fo::lock::to_text(grant));
     fo::cli::finish_output();
@@ -57,14 +64,17 @@ int main(int argc, char** argv) {
                            .takes_command = true};
   const auto body = [&] {
     fo::gms_lock::check(options, common.command);
-    const fo::lock::LockUri lock = fo::lock::parse_lock_uri(options.lock());
+    std::vector<fo::lock::LockUri> locks;
+    for (const std::string& uri : options.place().locks) {
+      locks.push_back(fo::lock::parse_lock_uri(uri, options.place().kube_api));
+    }
     switch (options.command) {
       case Options::Command::kAcquire:
-        return acquire(options, common, lock);
+        return acquire(options, common, std::move(locks));
       case Options::Command::kOwner:
-        return owner(common, lock);
+        return owner(common, locks.front());
       case Options::Command::kStatus:
-        return status(common, lock);
+        return status(common, locks.front());
     }
     return fo::base::to_int(ExitStatus::kSoftware);
   };

@@ -13,9 +13,10 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
                       const char* description) {
   CLI::App* sub = app.add_subcommand(name, description);
   sub->callback([&options, command] { options.command = command; });
-  std::string& lock = options.locks[static_cast<std::size_t>(command)];
-  lock = lock::kDefaultLockPath;
-  cli::add_lock(*sub, lock);
+  Options::Place& place = options.places[static_cast<std::size_t>(command)];
+  place.locks = {std::string(lock::kDefaultLockPath)};
+  cli::add_locks(*sub, place.locks);
+  cli::add_kube_api(*sub, place.kube_api);
   return sub;
 }
 
@@ -64,6 +65,9 @@ void check(const Options& options, const std::vector<std::string>& command) {
   };
   if (options.command != Options::Command::kAcquire && !command.empty()) {
     refuse("only acquire takes a command");
+  }
+  if (options.command != Options::Command::kAcquire && options.place().locks.size() != 1) {
+    refuse("only acquire takes several locks");
   }
   if (options.acquire.exec && command.empty()) refuse("--exec needs a command after '--'");
 }

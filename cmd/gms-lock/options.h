@@ -16,13 +16,18 @@ namespace fo::gms_lock {
 struct Options {
   enum class Command { kAcquire, kOwner, kStatus };
   Command command = Command::kAcquire;
+  /// As they were given.
+  struct Place {
+    std::vector<std::string> locks;
+    std::string kube_api;
+  };
   /// By command: CLI11 sets the environment's value for those that were not given, too.
-  std::array<std::string, 3> locks;
-  [[nodiscard]] const std::string& lock() const { return locks[static_cast<std::size_t>(command)]; }
+  std::array<Place, 3> places;
+  [[nodiscard]] const Place& place() const { return places[static_cast<std::size_t>(command)]; }
   /// Empty: from ENGINE_ID.
   std::string id;
   bool nonblock = false;
-  /// Path, id and command are filled in by the body.
+  /// Locks, id and command are filled in by the body.
   lock::AcquireOptions acquire;
 };
 

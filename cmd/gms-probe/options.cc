@@ -148,7 +148,7 @@ void settle_engine(Options& options) {
     return;
   }
   const std::string id = options.engine_id ? *options.engine_id : lock::lock_id_from_environment();
-  const lock::LockUri lock = lock::parse_lock_uri(options.engine_lock);
+  const lock::LockUri lock = lock::parse_local_lock_uri(options.engine_lock);
   options.engine.url = "unix:" + engine::status_socket_path(lock, id) + ":/status";
 }
 

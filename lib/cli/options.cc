@@ -49,6 +49,10 @@ std::string is_tag(const std::string& text) {
   return good ? std::string() : "'" + text + "' is not a tag";
 }
 
+CLI::Option* describe_lock(CLI::Option* option, const std::string& uri) {
+  return option->envname("FAILOVER_LOCK_PATH")->default_str(uri)->type_name("URI");
+}
+
 }  // namespace
 
 CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
@@ -112,10 +116,18 @@ std::optional<base::Duration> remap_timeout_from_environment() {
 }
 
 CLI::Option* add_lock(CLI::App& app, std::string& uri) {
-  return app.add_option("--lock", uri, "flock:PATH, unix:PATH")
-      ->envname("FAILOVER_LOCK_PATH")
-      ->capture_default_str()
-      ->type_name("URI");
+  return describe_lock(app.add_option("--lock", uri, "the lock to look at"), uri);
+}
+
+CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris) {
+  return describe_lock(app.add_option("--lock", uris, "hold it; several: all"), uris.front())
+      ->allow_extra_args(false);
+}
+
+CLI::Option* add_kube_api(CLI::App& app, std::string& url) {
+  return app.add_option("--kube-api", url, "the API server of k8s: (default: as a pod finds it)")
+      ->envname("FAILOVER_KUBE_API")
+      ->type_name("URL");
 }
 
 CLI::Option* add_driver(CLI::App& app, std::string& driver) {

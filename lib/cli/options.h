@@ -32,6 +32,10 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.
 CLI::Option* add_lock(CLI::App& app, std::string& uri);
+/// The same, which may be given several times; it has one value.
+CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris);
+/// `--kube-api URL`, for those that say k8s: without an API server.
+CLI::Option* add_kube_api(CLI::App& app, std::string& url);
 
 /// `--driver`, default $GMS_DRIVER.
 CLI::Option* add_driver(CLI::App& app, std::string& driver);

@@ -101,7 +101,7 @@ class Shadow {
   explicit Shadow(const ShadowOptions& options)
       : options_(options),
         events_(options.status_fd),
-        lock_(options.failover ? lock::open_lock(options.lock, options.id) : nullptr),
+        lock_(options.failover ? lock::open_locks(options.locks, options.id) : nullptr),
         signals_(open_signals()),
         interrupt_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         children_(io_),
@@ -417,7 +417,8 @@ class Shadow {
 
   awaitable<lock::FailoverLock::Result> acquire() {
     std::function<lock::FailoverLock::Result()> body = [this] {
-      const os::Reminder reminder{options_.warn_after, lock::HolderReport(options_.lock)};
+      const os::Reminder reminder{options_.warn_after,
+                                  lock::HolderReport(options_.locks, options_.id)};
       return lock_->acquire(Deadline::never(), interrupt_.get(), reminder);
     };
     acquiring_ = true;
@@ -657,7 +658,10 @@ class Shadow {
   }
 
   void lose(const lock::Loss& loss) {
-    events_.write("lost", R"("reason":)" + dump(loss.reason));
+    // Another may be active already: nothing comes before that.
+    if (loss.end_by.expired()) os::signal_descendants(SIGKILL);
+    const double overlap = std::chrono::duration<double>(loss.overlap).count();
+    events_.write("lost", R"("reason":)" + dump(loss.reason) + R"(,"overlap":)" + dump(overlap));
     lost_ = true;
     if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);

@@ -23,8 +23,11 @@ struct ShadowOptions {
   DriverOptions driver;
   /// False: start, register, serve; no lock, no sleep.
   bool failover = true;
+  /// To hold together while active, taken in this order.
+  std::vector<lock::LockUri> locks;
+  /// The one of them beside which the engines of this node find each other; is_local().
   lock::LockUri lock;
-  /// Of the lock.
+  /// Of the locks.
   std::string id;
   /// Where the weights lie; may be empty.
   std::vector<GmsPlace> gms;

@@ -33,7 +33,8 @@ using base::ExitStatus;
 std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLock& lock,
                                                                 const Grant& grant) {
   std::vector<std::pair<std::string, std::string>> environment = inheritance_of(lock);
-  environment.emplace_back("FAILOVER_GENERATION", std::to_string(grant.generation));
+  environment.insert(environment.begin(),
+                     {"FAILOVER_GENERATION", std::to_string(grant.generation)});
   return environment;
 }
 
@@ -46,17 +47,27 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
   os::exec_command(command, lock.fds());
 }
 
-std::string holder_name(const LockUri& lock) {
-  std::string owner;
-  try {
-    owner = find_owner(lock, kGlanceTime).value_or("");
-  } catch (const Error&) {  // a server that is not there now
+// Of the first that somebody else holds.
+std::string holder_name(const std::vector<LockUri>& locks, const std::string& id) {
+  for (const LockUri& lock : locks) {
+    try {
+      const std::string owner = find_owner(lock, kGlanceTime).value_or("");
+      if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
+    } catch (const Error&) {  // a server that is not there now
+    }
   }
-  return owner.empty() ? "another process" : base::quoted(owner);
+  return "another process";
+}
+
+std::string names_of(const std::vector<LockUri>& locks) {
+  std::string names;
+  for (const LockUri& lock : locks)
+    names += (names.empty() ? "" : " and ") + base::quoted(lock.path);
+  return names;
 }
 
 [[noreturn]] void give_up_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
-  events.lost(loss.reason);
+  events.lost(loss);
   throw Error(loss.status, "hold lock " + base::quoted(lock.path()) + ": " + loss.reason);
 }
 
@@ -117,14 +128,16 @@ AcquireEnd use(FailoverLock& lock, const Grant& grant, const AcquireOptions& opt
 
 AcquireEnd acquire(const AcquireOptions& options,
                    const std::function<void(const Grant&)>& on_held) {
-  const std::string what = "acquire lock " + base::quoted(options.lock.path);
-  if (options.exec && options.lock.kind != LockUri::Kind::kFlock) {
-    throw Error(ExitStatus::kUsage,
-                what + ": only a flock can be left to the command; supervise it, without --exec");
+  const std::string what = "acquire lock " + names_of(options.locks);
+  for (const LockUri& lock : options.locks) {
+    if (options.exec && lock.kind != LockUri::Kind::kFlock) {
+      throw Error(ExitStatus::kUsage,
+                  what + ": only a flock can be left to the command; supervise it, without --exec");
+    }
   }
   StatusEvents events(options.status_fd);
   // The lock comes first: its descriptor has to be numbered below all others.
-  const std::unique_ptr<FailoverLock> lock = open_lock(options.lock, options.id, options.fd);
+  const std::unique_ptr<FailoverLock> lock = open_locks(options.locks, options.id, options.fd);
   if (!options.command.empty()) os::limit_core_dumps();
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
@@ -146,11 +159,11 @@ AcquireEnd acquire(const AcquireOptions& options,
   }
   events.waiting();
   const base::Deadline deadline = base::Deadline::after(options.timeout);
-  const FailoverLock::Result result =
-      lock->acquire(deadline, signal_fd.get(), {options.warn_after, HolderReport(options.lock)});
+  const FailoverLock::Result result = lock->acquire(
+      deadline, signal_fd.get(), {options.warn_after, HolderReport(options.locks, options.id)});
   if (result.outcome == os::LockWait::kInterrupted) return interrupted();
   if (result.outcome == os::LockWait::kDeadline) {
-    return busy("held by " + holder_name(options.lock));
+    return busy("held by " + holder_name(options.locks, options.id));
   }
   events.granted(result.grant);
   if (gate) {

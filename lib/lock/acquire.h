@@ -14,7 +14,8 @@
 namespace fo::lock {
 
 struct AcquireOptions {
-  LockUri lock;
+  /// One, or several to hold together, taken in this order.
+  std::vector<LockUri> locks;
   std::string id;
   /// nullopt: for ever. For the lock and the device memory together.
   std::optional<base::Duration> timeout;

@@ -10,15 +10,20 @@
 namespace fo::lock {
 
 void HolderReport::operator()() noexcept {
+  last_.resize(locks_.size());
+  for (std::size_t i = 0; i < locks_.size(); ++i) report(locks_[i], last_[i]);
+}
+
+void HolderReport::report(const LockUri& lock, std::string& last) const noexcept {
   try {
-    const LockStatus status = read_lock_status(lock_, kGlanceTime);
-    if (!status.held) return;
+    const LockStatus status = read_lock_status(lock, kGlanceTime);
+    if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
     std::string text = describe_holders(status);
-    if (text == last_) return;
-    os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock_.path), text);
-    last_ = std::move(text);
+    if (text == last) return;
+    os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
+    last = std::move(text);
   } catch (const std::exception& error) {
-    os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock_.path), error.what());
+    os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path), error.what());
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/units.h"
 #include "lock/lock_uri.h"
@@ -15,13 +17,19 @@ inline constexpr base::Duration kGlanceTime = std::chrono::milliseconds(200);
 /// changed.
 class HolderReport {
  public:
-  explicit HolderReport(LockUri lock) : lock_(std::move(lock)) {}
+  /// Of several locks, those that `id` holds are not waited for.
+  HolderReport(std::vector<LockUri> locks, std::string id)
+      : locks_(std::move(locks)), id_(std::move(id)) {}
 
   void operator()() noexcept;
 
  private:
-  LockUri lock_;
-  std::string last_;
+  void report(const LockUri& lock, std::string& last) const noexcept;
+
+  std::vector<LockUri> locks_;
+  std::string id_;
+  // What was said last, by lock.
+  std::vector<std::string> last_;
 };
 
 }  // namespace fo::lock

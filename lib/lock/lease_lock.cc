@@ -1,6 +1,7 @@
 #include "lock/lease_lock.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/timerfd.h>
@@ -229,7 +230,6 @@ std::optional<Loss> LeaseLock::look() {
   const std::scoped_lock guard(mutex_);
   const BootClock::time_point now = BootClock::now();
   Loss loss;
-  loss.overlap = std::max(base::Duration::zero(), -until(times_->end()));
   if (ended_) {
     loss.status = ended_->status;
     loss.reason = ended_->reason;
@@ -243,6 +243,11 @@ std::optional<Loss> LeaseLock::look() {
     // After a renewal it is later than it was.
     wake_at(times_->lose_at());
     return std::nullopt;
+  }
+  loss.overlap = std::max(base::Duration::zero(), -until(times_->end()));
+  if (loss.overlap > base::Duration::zero()) {
+    loss.reason += fmt::format("; it ended {:.3f}s ago, and another may have been active since",
+                               std::chrono::duration<double>(loss.overlap).count());
   }
   return loss;
 }

@@ -19,7 +19,7 @@ constexpr base::Duration kLongestLease = std::chrono::hours(1);
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, std::string_view kube_api) : text_(text), kube_api_(kube_api) {}
 
   LockUri parse() {
     if (text_.starts_with('/')) return local(LockUri::Kind::kFlock, text_);
@@ -46,6 +46,7 @@ class Parser {
       refuse("no such kind of lock; supported: " + std::string(kForms));
     }
     if (end < rest.size()) parameters(rest.substr(end + 1));
+    if (kind == "k8s" && uri_.network.servers.empty() && !kube_api_.empty()) api(kube_api_);
     check_tls();
     return uri_;
   }
@@ -214,16 +215,27 @@ class Parser {
   }
 
   std::string_view text_;
+  std::string_view kube_api_;
   LockUri uri_;
   std::vector<std::string_view> allowed_;
 };
 
 }  // namespace
 
-LockUri parse_lock_uri(std::string_view text) { return Parser(text).parse(); }
+LockUri parse_lock_uri(std::string_view text, std::string_view kube_api) {
+  return Parser(text, kube_api).parse();
+}
 
 bool is_local(const LockUri& uri) {
   return uri.kind == LockUri::Kind::kFlock || uri.kind == LockUri::Kind::kLockd;
+}
+
+LockUri parse_local_lock_uri(std::string_view text) {
+  LockUri uri = parse_lock_uri(text);
+  if (is_local(uri)) return uri;
+  throw base::Error(base::ExitStatus::kUsage,
+                    "lock URI " + base::quoted(text) +
+                        ": engines find each other beside a file: want flock: or unix:");
 }
 
 }  // namespace fo::lock

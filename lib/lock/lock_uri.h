@@ -54,11 +54,13 @@ struct LockUri {
 };
 
 /// Throws Error(kUsage) for what names no lock; the message says what does. Files are not looked
-/// at.
-LockUri parse_lock_uri(std::string_view text);
+/// at. `kube_api` is for a k8s lock that names no API server; "" for none.
+LockUri parse_lock_uri(std::string_view text, std::string_view kube_api = {});
 
-/// Whether the kernel of this machine keeps it: by a descriptor that a process can inherit, with a
-/// path that others find. The others are leases, with none.
+/// Whether it has a place in the file system, beside which others find what belongs to it, and a
+/// descriptor that a process can inherit. The others are leases.
 bool is_local(const LockUri& uri);
+/// One that is. Throws kUsage for the others as well.
+LockUri parse_local_lock_uri(std::string_view text);
 
 }  // namespace fo::lock

@@ -34,9 +34,11 @@ void StatusEvents::child_ended(int status) {
   fd_.write("child_ended", fmt::format(R"("status":{})", status));
 }
 
-void StatusEvents::lost(std::string_view reason) {
-  fd_.write("lost", fmt::format(R"("reason":{})",
-                                json(reason).dump(-1, ' ', false, json::error_handler_t::replace)));
+void StatusEvents::lost(const Loss& loss) {
+  fd_.write("lost",
+            fmt::format(R"("reason":{},"overlap":{:.6f})",
+                        json(loss.reason).dump(-1, ' ', false, json::error_handler_t::replace),
+                        std::chrono::duration<double>(loss.overlap).count()));
 }
 
 }  // namespace fo::lock

@@ -19,7 +19,7 @@ class StatusEvents {
   void gpu_free(base::ByteCount free, base::Duration waited);
   void child_started(int pid);
   void child_ended(int status);
-  void lost(std::string_view reason);
+  void lost(const Loss& loss);
 
  private:
   os::StatusFd fd_;

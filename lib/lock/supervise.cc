@@ -86,8 +86,10 @@ class Supervisor {
     std::optional<Loss> loss = lock_.check();
     if (loss_ || !loss) return;
     loss_ = std::move(loss);
+    // Another may be active already: nothing comes before that.
+    if (loss_->end_by.expired()) kill_all();
     os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
-    events_.lost(loss_->reason);
+    events_.lost(*loss_);
     end_all();
     grace_end_ = grace_end_.sooner(loss_->end_by);
   }

@@ -231,17 +231,34 @@ TEST_F(ShadowOptionsTest, AnEngineIsNeededAndTheOthersTakeNone) {
   }
 }
 
+std::string lock_of(const Options& options) {
+  return options.command == Options::Command::kRun ? options.locks.front() : options.pair_lock();
+}
+
+TEST_F(ShadowOptionsTest, EnginesMeetBesideTheFirstLockOfTheirNode) {
+  Options options;
+  parse(options, {"--lock", "etcd:http://h:1/k", "--lock", "/a", "--lock", "unix:/b", "--kube-api",
+                  "http://h:2", "--lock", "k8s:n/l", "--", "true"});
+  const engine::ShadowOptions shadow = to_shadow_options(options);
+  ASSERT_EQ(shadow.locks.size(), 4U);
+  EXPECT_EQ(shadow.lock.path, "/a");
+  EXPECT_EQ(shadow.locks[3].network.servers, std::vector<std::string>{"http://h:2"});
+  Options afar;
+  parse(afar, {"--lock", "etcd:http://h:1/k", "--", "true"});
+  EXPECT_EQ(test::failure_of([&] { to_shadow_options(afar); }).status, ExitStatus::kUsage);
+}
+
 TEST_F(ShadowOptionsTest, EachCommandHasItsLock) {
   set("FAILOVER_LOCK_PATH", "/from/env");
   for (const Words& words : {Words{"status"}, {"switchover"}, {}}) {
     Options options;
     parse(options, words);
-    EXPECT_EQ(options.lock(), "/from/env");
+    EXPECT_EQ(lock_of(options), "/from/env");
     Words more = words;
     more.insert(more.end(), {"--lock", "/said"});
     Options said;
     parse(said, more);
-    EXPECT_EQ(said.lock(), "/said");
+    EXPECT_EQ(lock_of(said), "/said");
   }
 }
 

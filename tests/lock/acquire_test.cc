@@ -30,7 +30,7 @@ class AcquireTest : public testing::Test {
   }
   AcquireOptions options(const std::string& script) {
     AcquireOptions options;
-    options.lock.path = path_;
+    options.locks = {{LockUri::Kind::kFlock, path_}};
     options.id = "engine-0";
     options.command = {"sh", "-c", script};
     options.grace = std::chrono::milliseconds(50);
@@ -102,7 +102,7 @@ TEST_F(AcquireTest, RefusesTheLockItInherited) {
   Forked process([&](int) {
     FlockLock held(path_, "engine-0");
     held.acquire(base::Deadline::never());
-    ::setenv("FAILOVER_LOCK_FD", std::to_string(held.fd()).c_str(), 1);
+    ::setenv("FAILOVER_LOCK_FD", std::to_string(held.fds().at(0)).c_str(), 1);
     return acquire(wanted, [](const Grant&) {}).status;
   });
   EXPECT_EQ(process.wait(), base::to_int(base::ExitStatus::kConfig));

@@ -30,7 +30,7 @@ TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
   ::unsetenv("FAILOVER_LOCK_PATH");
   const Parsed parsed = parse({"acquire", "--exec", "--", "true", "--", "x"});
   EXPECT_EQ(parsed.result.kind, ParseResult::Kind::kRun) << parsed.result.text;
-  EXPECT_EQ(parsed.options.lock(), "/shared/failover.lock");
+  EXPECT_EQ(parsed.options.place().locks, std::vector<std::string>{"/shared/failover.lock"});
   EXPECT_EQ(parsed.options.acquire.busy_status, 75);
   EXPECT_EQ(parsed.options.acquire.grace, std::chrono::seconds(5));
   EXPECT_FALSE(parsed.options.acquire.timeout);
@@ -40,9 +40,10 @@ TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
 
 TEST(GmsLockOptions, FlagBeatsTheEnvironment) {
   ::setenv("FAILOVER_LOCK_PATH", "/from/env", 1);
-  EXPECT_EQ(parse({"owner"}).options.lock(), "/from/env");
+  EXPECT_EQ(parse({"owner"}).options.place().locks, std::vector<std::string>{"/from/env"});
   for (const char* command : {"acquire", "owner", "status"}) {
-    EXPECT_EQ(parse({command, "--lock", "flock:/flag"}).options.lock(), "flock:/flag");
+    EXPECT_EQ(parse({command, "--lock", "flock:/flag"}).options.place().locks,
+              std::vector<std::string>{"flock:/flag"});
   }
   ::unsetenv("FAILOVER_LOCK_PATH");
 }

@@ -1,0 +1,259 @@
+// The holder's side of a lease, with a keeper that does what the test says.
+#include "lock/lease_lock.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "lock/support.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::BootClock;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using os::LockWait;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// What a keeper does and has been asked for; the lock's thread and the test's look at it.
+struct Keeper {
+  std::atomic<bool> grants = true;
+  std::atomic<bool> answers = true;
+  /// While it does not answer: whether it says so or says nothing.
+  std::atomic<bool> is_silent = false;
+  std::atomic<bool> ended = false;
+  std::atomic<bool> takes_release = true;
+  std::atomic<int> acquired = 0;
+  std::atomic<int> renewed = 0;
+  std::atomic<int> released = 0;
+  /// Of a grant: for how long its last request was under way.
+  std::atomic<milliseconds> delay = milliseconds(0);
+  std::atomic<milliseconds> ttl = milliseconds(300);
+};
+
+awaitable<void> pause(milliseconds time) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  timer.expires_after(time);
+  co_await timer.async_wait(asio::use_awaitable);
+}
+
+class FakeClient final : public LeaseClient {
+ public:
+  explicit FakeClient(Keeper& keeper) : keeper_(keeper) {}
+
+  awaitable<Lease> acquire() override {
+    ++keeper_.acquired;
+    while (!keeper_.grants) co_await pause(milliseconds(1));
+    Lease lease;
+    lease.generation = ++generation_;
+    lease.granted_at = std::chrono::system_clock::now();
+    lease.renewed.sent = BootClock::now() - keeper_.delay.exchange(milliseconds(0));
+    lease.renewed.ttl = keeper_.ttl.load();
+    co_return lease;
+  }
+
+  awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
+    const BootClock::time_point sent = BootClock::now();
+    while (keeper_.is_silent && !deadline.expired()) co_await pause(milliseconds(1));
+    if (keeper_.is_silent) throw Error(ExitStatus::kTryAgain, "ask the keeper: timed out");
+    if (!keeper_.answers) throw Error(ExitStatus::kUnavailable, "ask the keeper: refused");
+    if (keeper_.ended) co_return LeaseEnded{ExitStatus::kTryAgain, "somebody else has it"};
+    ++keeper_.renewed;
+    co_return Renewal{sent, keeper_.ttl.load()};
+  }
+
+  awaitable<void> release(Deadline) override {
+    ++keeper_.released;
+    if (!keeper_.takes_release) throw Error(ExitStatus::kUnavailable, "tell the keeper: refused");
+    co_return;
+  }
+
+ private:
+  Keeper& keeper_;
+  std::uint64_t generation_ = 0;
+};
+
+class LeaseLockTest : public testing::Test {
+ protected:
+  // As a holder waits; nullopt when it is still held at `deadline`.
+  std::optional<Loss> await_loss(Deadline deadline) {
+    while (!deadline.expired()) {
+      if (auto loss = lock_.check()) return loss;
+      const FailoverLock::Watch watch = lock_.watch();
+      pollfd ready{watch.fd, watch.events, 0};
+      ::poll(&ready, 1, watch.at.sooner(deadline).poll_timeout());
+    }
+    return std::nullopt;
+  }
+  LockWait acquire() { return lock_.acquire(Deadline::after(test::kLong)).outcome; }
+
+  Keeper keeper_;
+  LeaseLock lock_{"fake:lock", "engine-0", std::make_unique<FakeClient>(keeper_)};
+};
+
+TEST(LeaseTimes, EndBeforeTheLeaseCanEndElsewhere) {
+  const BootClock::time_point sent{seconds(100)};
+  const LeaseTimes times(Renewal{sent, seconds(30)});
+  EXPECT_EQ(times.renew_at(), sent + seconds(10));
+  EXPECT_EQ(times.lose_at(), sent + seconds(20));
+  EXPECT_EQ(times.end_by(), sent + seconds(27));
+  EXPECT_EQ(times.end(), sent + seconds(30));
+}
+
+TEST_F(LeaseLockTest, IsHeldForAsLongAsItIsRenewed) {
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  EXPECT_FALSE(await_loss(Deadline::after(milliseconds(900))));
+  EXPECT_TRUE(lock_.is_confirmed());
+  EXPECT_GE(keeper_.renewed, 3);
+  EXPECT_TRUE(lock_.fds().empty());
+}
+
+TEST_F(LeaseLockTest, IsLostBeforeItEndsWhenItCantBeRenewed) {
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  keeper_.answers = false;
+  const auto begin = BootClock::now();
+  const auto loss = await_loss(Deadline::after(test::kLong));
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
+  EXPECT_EQ(loss->reason, "the lease could not be renewed: ask the keeper: refused");
+  EXPECT_EQ(loss->overlap, base::Duration::zero());
+  EXPECT_LT(BootClock::now() - begin, milliseconds(300));
+  EXPECT_FALSE(loss->end_by.expired());
+  EXPECT_FALSE(lock_.is_confirmed());
+  EXPECT_TRUE(lock_.check());
+}
+
+TEST_F(LeaseLockTest, IsLostInTimeWhenTheKeeperSaysNothing) {
+  keeper_.ttl = milliseconds(900);
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  keeper_.is_silent = true;
+  const auto begin = BootClock::now();
+  ASSERT_TRUE(await_loss(Deadline::after(test::kLong)));
+  EXPECT_LT(BootClock::now() - begin, milliseconds(900));
+}
+
+TEST_F(LeaseLockTest, IsConfirmedAgainWhenTheKeeperIsBack) {
+  keeper_.ttl = seconds(3);
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  keeper_.answers = false;
+  const Deadline deadline = Deadline::after(test::kLong);
+  while (lock_.is_confirmed() && !deadline.expired()) std::this_thread::yield();
+  EXPECT_FALSE(lock_.check());
+  keeper_.answers = true;
+  // The watch wakes whoever waits for that.
+  while (!lock_.is_confirmed() && !deadline.expired()) {
+    ASSERT_FALSE(lock_.check());
+    const FailoverLock::Watch watch = lock_.watch();
+    pollfd ready{watch.fd, watch.events, 0};
+    ASSERT_EQ(::poll(&ready, 1, deadline.poll_timeout()), 1);
+  }
+  EXPECT_TRUE(lock_.is_confirmed());
+}
+
+TEST_F(LeaseLockTest, IsLostAtOnceWhenTheKeeperSaysSo) {
+  keeper_.ttl = seconds(3);
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  keeper_.ended = true;
+  const auto loss = await_loss(Deadline::after(test::kLong));
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->reason, "somebody else has it");
+  EXPECT_TRUE(loss->end_by.expired());
+}
+
+TEST_F(LeaseLockTest, TellsForHowLongAnotherMayHaveBeenActive) {
+  test::Forked holder([&](int ready) {
+    LeaseLock lock("fake:lock", "engine-0", std::make_unique<FakeClient>(keeper_));
+    lock.acquire(Deadline::after(test::kLong));
+    test::say(ready, 1);
+    while (!lock.check()) {
+      const FailoverLock::Watch watch = lock.watch();
+      pollfd wait{watch.fd, watch.events, 0};
+      ::poll(&wait, 1, -1);
+    }
+    const Loss loss = *lock.check();
+    test::say(ready,
+              static_cast<std::uint64_t>(std::chrono::ceil<milliseconds>(loss.overlap).count()));
+    test::say(ready, loss.end_by.expired() ? 1 : 0);
+    const bool tells =
+        loss.reason.find("ago, and another may have been active") != std::string::npos;
+    return tells ? 0 : 1;
+  });
+  ASSERT_TRUE(holder.read());
+  ::kill(holder.pid(), SIGSTOP);
+  // Its lease of 0.3 s is over.
+  std::this_thread::sleep_for(milliseconds(700));
+  ::kill(holder.pid(), SIGCONT);
+  const std::uint64_t overlap = holder.read().value_or(0);
+  EXPECT_GE(overlap, 300U);
+  EXPECT_LT(overlap, 10'000U);
+  EXPECT_EQ(holder.read(), 1U);
+  EXPECT_EQ(holder.wait(), 0);
+}
+
+TEST_F(LeaseLockTest, GivesUpWhatItWaitsForAtTheDeadline) {
+  keeper_.grants = false;
+  EXPECT_EQ(lock_.acquire(Deadline::after(milliseconds(20))).outcome, LockWait::kDeadline);
+  EXPECT_EQ(keeper_.released, 1);
+  keeper_.grants = true;
+  EXPECT_EQ(acquire(), LockWait::kLocked);
+}
+
+TEST_F(LeaseLockTest, GivesUpWhatItWaitsForWhenItIsInterrupted) {
+  keeper_.grants = false;
+  const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
+  EXPECT_EQ(lock_.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
+  EXPECT_EQ(keeper_.released, 1);
+}
+
+TEST_F(LeaseLockTest, TakesNoGrantThatIsAsGoodAsOver) {
+  keeper_.delay = milliseconds(250);
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  EXPECT_EQ(keeper_.acquired, 2);
+  EXPECT_EQ(keeper_.released, 1);
+  EXPECT_FALSE(lock_.check());
+}
+
+TEST_F(LeaseLockTest, ReleaseTellsTheKeeperAndEndsTheRenewals) {
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  lock_.release();
+  EXPECT_EQ(keeper_.released, 1);
+  EXPECT_FALSE(lock_.is_confirmed());
+  const int renewed = keeper_.renewed;
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  EXPECT_FALSE(lock_.check());
+  EXPECT_GE(keeper_.renewed, renewed);
+}
+
+TEST_F(LeaseLockTest, ReleaseSaysWhenTheKeeperWasNotTold) {
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  keeper_.takes_release = false;
+  EXPECT_EQ(test::status_of([&] { lock_.release(); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(test::status_of([&] { lock_.release(); }), ExitStatus::kUnavailable);
+}
+
+TEST_F(LeaseLockTest, IsGivenUpWithTheObjectWhileARenewalHangs) {
+  {
+    LeaseLock lock("fake:lock", "engine-1", std::make_unique<FakeClient>(keeper_));
+    keeper_.ttl = seconds(60);
+    keeper_.delay = seconds(20);
+    ASSERT_EQ(lock.acquire(Deadline::after(test::kLong)).outcome, LockWait::kLocked);
+    keeper_.is_silent = true;
+  }
+  EXPECT_EQ(keeper_.released, 1);
+}
+
+}  // namespace
+}  // namespace fo::lock

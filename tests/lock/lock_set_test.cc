@@ -1,0 +1,131 @@
+// Several locks as one, of files: what the set adds is the same for all kinds.
+#include "lock/lock_set.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "lock/flock_lock.h"
+#include "lock/lock_status.h"
+#include "lock/support.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using os::LockWait;
+using std::chrono::milliseconds;
+using test::Forked;
+using test::holder;
+using test::kLong;
+using test::TempDir;
+
+class LockSetTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::unique_ptr<FailoverLock> open(const std::string& id) const {
+    return open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, second_}}, id);
+  }
+  [[nodiscard]] bool is_held(const std::string& path) const {
+    return find_owner({LockUri::Kind::kFlock, path}).has_value();
+  }
+  void await_waiter(const std::string& path) const {
+    const Deadline deadline = Deadline::after(kLong);
+    while (read_lock_status({LockUri::Kind::kFlock, path}).waiters.empty()) {
+      ASSERT_FALSE(deadline.expired());
+      std::this_thread::yield();
+    }
+  }
+
+  TempDir dir_;
+  std::string first_ = dir_.file("first");
+  std::string second_ = dir_.file("second");
+};
+
+TEST_F(LockSetTest, HoldsAllOfThem) {
+  const auto set = open("engine-0");
+  const auto result = set->acquire(Deadline::after(kLong));
+  ASSERT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.id, "engine-0");
+  EXPECT_EQ(result.grant.generation, 1U);
+  EXPECT_TRUE(is_held(first_));
+  EXPECT_TRUE(is_held(second_));
+  EXPECT_FALSE(set->check());
+  EXPECT_TRUE(set->is_confirmed());
+  EXPECT_EQ(set->fds().size(), 2U);
+  set->release();
+  EXPECT_FALSE(is_held(first_));
+  EXPECT_FALSE(is_held(second_));
+  EXPECT_EQ(set->acquire(Deadline::after(kLong)).grant.generation, 2U);
+}
+
+TEST_F(LockSetTest, GivesTheFirstBackWhenTheSecondIsNotToBeHad) {
+  Forked other(holder(second_, "engine-1"));
+  ASSERT_EQ(other.read(), 1U);
+  const auto set = open("engine-0");
+  EXPECT_EQ(set->acquire(Deadline::after(milliseconds(50))).outcome, LockWait::kDeadline);
+  EXPECT_FALSE(is_held(first_));
+  const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
+  EXPECT_EQ(set->acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
+  EXPECT_FALSE(is_held(first_));
+  other.kill();
+  EXPECT_EQ(set->acquire(Deadline::after(kLong)).outcome, LockWait::kLocked);
+}
+
+TEST_F(LockSetTest, KeepsTheFirstWhileItWaitsForTheSecond) {
+  Forked other(holder(second_, "engine-1"));
+  ASSERT_EQ(other.read(), 1U);
+  Forked waiter([&](int ready) {
+    const auto set = open("engine-0");
+    test::say(ready, set->acquire(Deadline::after(kLong)).grant.generation);
+    return 0;
+  });
+  await_waiter(second_);
+  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, first_}), "engine-0");
+  other.kill();
+  EXPECT_EQ(waiter.read(), 1U);
+}
+
+TEST_F(LockSetTest, AFirstThatIsLostEndsTheWaitForTheSecond) {
+  Forked other(holder(second_, "engine-1"));
+  ASSERT_EQ(other.read(), 1U);
+  Forked waiter([&](int ready) {
+    const auto set = open("engine-0");
+    const ExitStatus status = test::status_of([&] { set->acquire(Deadline::after(kLong)); });
+    test::say(ready, static_cast<std::uint64_t>(base::to_int(status)));
+    return 0;
+  });
+  await_waiter(second_);
+  std::filesystem::remove(first_);
+  EXPECT_EQ(waiter.read(), static_cast<std::uint64_t>(base::to_int(ExitStatus::kProtocol)));
+}
+
+TEST_F(LockSetTest, IsLostWithAnyOfThem) {
+  const auto set = open("engine-0");
+  ASSERT_EQ(set->acquire(Deadline::after(kLong)).outcome, LockWait::kLocked);
+  ASSERT_FALSE(set->check());
+  const FailoverLock::Watch watch = set->watch();
+  std::filesystem::remove(second_);
+  pollfd ready{watch.fd, watch.events, 0};
+  EXPECT_EQ(::poll(&ready, 1, watch.at.poll_timeout()), 1);
+  const auto loss = set->check();
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->reason.rfind(second_ + ": ", 0), 0U) << loss->reason;
+}
+
+TEST_F(LockSetTest, TheDescriptorToPlaceIsTheFirstFilesOne) {
+  const auto set = open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, second_}},
+                              "engine-0", 200);
+  EXPECT_EQ(set->fds().front(), 200);
+  EXPECT_EQ(
+      test::status_of([&] {
+        open_locks({{LockUri::Kind::kLockd, first_}, {LockUri::Kind::kLockd, second_}}, "e", 201);
+      }),
+      ExitStatus::kUsage);
+}
+
+}  // namespace
+}  // namespace fo::lock
