@@ -96,6 +96,7 @@ class KubeApi {
                                    const std::string& body) const {
     http::FetchOptions options;
     options.body = body;
+    options.headers = {{"X-Test", "1"}};
     return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
   }
 
