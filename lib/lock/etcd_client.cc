@@ -1,15 +1,398 @@
 #include "lock/etcd_client.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/error.h"
+#include "http/client.h"
+#include "lock/etcd_api.h"
+#include "lock/lease_times.h"
+#include "lock/lockd_protocol.h"
+#include "os/file.h"
+#include "os/process.h"
 
 namespace fo::lock {
+namespace {
 
-std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::string&) {
-  throw base::Error(base::ExitStatus::kUnavailable, "open lock " + base::quoted(uri.path));
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::BootClock;
+using base::Deadline;
+using base::Duration;
+using base::Error;
+using base::ExitStatus;
+
+// Of one request while there is no lease whose end is near.
+constexpr Duration kLongestRequest = std::chrono::seconds(5);
+// Between tries; it doubles up to a tenth of the lease.
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr base::ByteCount kMostPasswordBytes = 4096;
+
+bool may_pass(const Error& error) {
+  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
 }
 
-LockStatus ask_etcd(const LockUri& uri, const base::Deadline&) {
-  throw base::Error(base::ExitStatus::kUnavailable, "ask for lock " + base::quoted(uri.path));
+awaitable<void> pause_for(Duration time) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  timer.expires_after(time);
+  co_await timer.async_wait(asio::use_awaitable);
+}
+
+// What a server refused.
+class Refused final : public Error {
+ public:
+  Refused(const std::string& server, const etcd::Refusal& refusal)
+      : Error(status_of(refusal.kind),
+              "ask etcd " + base::quoted(server) + ": " + base::quoted(refusal.reason)),
+        kind_(refusal.kind) {}
+
+  [[nodiscard]] etcd::Refusal::Kind kind() const { return kind_; }
+
+ private:
+  static ExitStatus status_of(etcd::Refusal::Kind kind) {
+    switch (kind) {
+      case etcd::Refusal::Kind::kNotAuthenticated:
+      case etcd::Refusal::Kind::kNotPermitted:
+        return ExitStatus::kNotPermitted;
+      case etcd::Refusal::Kind::kMayPass:
+        return ExitStatus::kUnavailable;
+      case etcd::Refusal::Kind::kLeaseNotFound:
+      case etcd::Refusal::Kind::kNoUsers:
+      case etcd::Refusal::Kind::kOther:
+        break;
+    }
+    return ExitStatus::kProtocol;
+  }
+
+  etcd::Refusal::Kind kind_;
+};
+
+// The servers of one cluster, any of which answers for all.
+class Cluster {
+ public:
+  explicit Cluster(LockUri::Network network) : network_(std::move(network)) {}
+
+  // The answer; nullopt when the lease that it is about is gone. A server that does not give one is
+  // passed over, for this request and those to come.
+  awaitable<std::optional<std::string>> ask(etcd::Request request, Deadline deadline) {
+    for (std::size_t left = network_.servers.size();; --left) {
+      const auto share = deadline.remaining();
+      const Deadline own =
+          share ? Deadline::after(*share / static_cast<Duration::rep>(left)) : deadline;
+      std::optional<Error> failure;
+      try {
+        co_return co_await ask_one(request, own);
+      } catch (const Refused& refused) {
+        if (refused.kind() == etcd::Refusal::Kind::kLeaseNotFound) co_return std::nullopt;
+        failure = refused;
+      } catch (const Error& error) {
+        failure = error;
+      }
+      current_ = (current_ + 1) % network_.servers.size();
+      if (left == 1 || !may_pass(*failure)) throw Error(*failure);
+    }
+  }
+
+  // Until the key is deleted, or what happened to it is not known any more, or the deadline.
+  awaitable<void> watch(etcd::Request request, Deadline deadline) {
+    http::FetchOptions options = options_for(request);
+    LineBuffer lines(etcd::kMostEventBytes);
+    bool is_over = false;
+    std::string trouble;
+    options.on_data = [&](std::string_view piece) {
+      lines.append(piece);
+      for (std::optional<std::string> line; (line = lines.take_line());) {
+        const etcd::Event event = etcd::decode_event(*line);
+        if (event.kind == etcd::Event::Kind::kNothing) continue;
+        is_over = event.kind != etcd::Event::Kind::kEnded;
+        if (!is_over) trouble = "the watch was ended: " + base::quoted(event.reason);
+        return false;
+      }
+      return true;
+    };
+    const std::string url = server() + request.path;
+    std::optional<http::Response> response;
+    try {
+      response = co_await http::async_fetch("POST", url, deadline, std::move(options));
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kTryAgain || !deadline.expired()) throw;
+    }
+    if (is_over || !response) co_return;
+    if (trouble.empty()) {
+      trouble = "the watch ended early, with HTTP status " + std::to_string(response->status);
+    }
+    throw Error(ExitStatus::kUnavailable, "ask etcd " + base::quoted(server()) + ": " + trouble);
+  }
+
+ private:
+  [[nodiscard]] const std::string& server() const { return network_.servers[current_]; }
+
+  [[nodiscard]] http::FetchOptions options_for(const etcd::Request& request) const {
+    http::FetchOptions options;
+    options.body = request.body;
+    options.response_limit = etcd::kMostAnswerBytes;
+    if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
+    return options;
+  }
+
+  awaitable<std::string> ask_one(const etcd::Request& request, Deadline deadline) {
+    const bool is_new = token_.empty() && !network_.user.empty();
+    if (is_new) co_await authenticate(deadline);
+    try {
+      co_return co_await post(request, deadline);
+    } catch (const Refused& refused) {
+      const bool is_old =
+          refused.kind() == etcd::Refusal::Kind::kNotAuthenticated && !network_.user.empty();
+      if (!is_old || is_new) throw;
+    }
+    co_await authenticate(deadline);
+    co_return co_await post(request, deadline);
+  }
+
+  awaitable<void> authenticate(Deadline deadline) {
+    token_.clear();
+    std::string password = os::read_file(network_.password_file, kMostPasswordBytes);
+    if (password.ends_with('\n')) password.pop_back();
+    const etcd::Request request = etcd::authenticate(network_.user, password);
+    try {
+      const std::string answer = co_await post(request, deadline);
+      token_ = etcd::decode_token(answer);
+    } catch (const Refused& refused) {
+      if (refused.kind() != etcd::Refusal::Kind::kNoUsers) throw;
+    }
+  }
+
+  awaitable<std::string> post(const etcd::Request& request, Deadline deadline) {
+    const std::string url = server() + request.path;
+    http::FetchOptions options = options_for(request);
+    http::Response response = co_await http::async_fetch("POST", url, deadline, std::move(options));
+    const auto refusal = etcd::find_refusal(response.status, response.body);
+    if (refusal) throw Refused(server(), *refusal);
+    co_return std::move(response.body);
+  }
+
+  LockUri::Network network_;
+  std::size_t current_ = 0;
+  // Of the user; empty: none yet, or etcd knows no users.
+  std::string token_;
+};
+
+class EtcdClient final : public LeaseClient {
+ public:
+  EtcdClient(const LockUri& uri, const std::string& id)
+      : cluster_(uri.network), ttl_(uri.network.ttl.value_or(kDefaultEtcdTtl)) {
+    place_.key = uri.network.key;
+    who_.id = id;
+    who_.host = os::host_name();
+    who_.pid = static_cast<std::uint64_t>(::getpid());
+  }
+
+  awaitable<Lease> acquire() override {
+    if (!first_contact_) first_contact_ = Deadline::after(kFirstContact);
+    Duration pause = kFirstPause;
+    for (;;) {
+      std::optional<Error> trouble;
+      try {
+        const std::optional<Lease> lease = co_await advance();
+        if (lease) co_return *lease;
+      } catch (const Error& error) {
+        trouble = error;
+      }
+      if (trouble) check_trouble(*trouble);
+      if (!trouble && place_.created != 0) {
+        pause = kFirstPause;
+        continue;
+      }
+      co_await pause_for(pause);
+      pause = std::min(pause * 2, std::max(kFirstPause, ttl_ / 10));
+    }
+  }
+
+  awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
+    const bool is_alive = co_await keep_alive(deadline);
+    if (!is_alive) co_return LeaseEnded{ExitStatus::kTryAgain, "the lease expired or was lost"};
+    const auto answer = co_await cluster_.ask(etcd::look(place_), deadline);
+    if (!answer || !etcd::decode_look(*answer)) {
+      place_.created = 0;
+      co_return LeaseEnded{ExitStatus::kTryAgain, "the key was deleted"};
+    }
+    co_return renewal_;
+  }
+
+  awaitable<void> release(Deadline deadline) override {
+    if (place_.lease == 0) co_return;
+    const etcd::Request request = etcd::revoke_lease(place_.lease);
+    forget();
+    for (;;) {
+      std::optional<Error> failure;
+      try {
+        co_await cluster_.ask(request, deadline);
+        co_return;
+      } catch (const Error& error) {
+        failure = error;
+      }
+      const auto left = deadline.remaining();
+      if (!may_pass(*failure) || (left && *left < kFirstPause)) throw Error(*failure);
+      co_await pause_for(kFirstPause);
+    }
+  }
+
+ private:
+  // One step nearer to the lock, and a wait where there is nothing to do.
+  awaitable<std::optional<Lease>> advance() {
+    if (place_.lease == 0) {
+      co_await begin();
+    } else if (BootClock::now() >= LeaseTimes(renewal_).renew_at()) {
+      const bool is_alive = co_await keep_alive(request_deadline());
+      if (!is_alive) co_return std::nullopt;
+    }
+    if (place_.created == 0) {
+      const auto answer = co_await cluster_.ask(etcd::enter(place_, who_), request_deadline());
+      if (!answer) {
+        forget();
+        co_return std::nullopt;
+      }
+      place_.created = etcd::decode_enter(*answer, place_);
+    }
+    etcd::Contender who = who_;
+    const auto now = std::chrono::system_clock::now();
+    who.granted_at = base::format_time(now);
+    const auto answer = co_await cluster_.ask(etcd::claim(place_, who), request_deadline());
+    if (!answer) {
+      forget();
+      co_return std::nullopt;
+    }
+    const etcd::Turn turn = etcd::decode_claim(*answer, place_);
+    switch (turn.state) {
+      case etcd::Turn::State::kGone:
+        place_.created = 0;
+        break;
+      case etcd::Turn::State::kGranted:
+        // Else it is renewed first: this process, or the answer, took its time.
+        if (BootClock::now() < LeaseTimes(renewal_).lose_at()) {
+          co_return Lease{place_.created, now, renewal_};
+        }
+        break;
+      case etcd::Turn::State::kWaiting:
+        co_await wait_for(turn);
+        break;
+    }
+    co_return std::nullopt;
+  }
+
+  awaitable<void> begin() {
+    const BootClock::time_point sent = BootClock::now();
+    const auto answer = co_await cluster_.ask(etcd::grant_lease(ttl_), request_deadline());
+    if (!answer) throw Error(ExitStatus::kProtocol, "ask etcd for a lease: no lease found");
+    const etcd::Granted granted = etcd::decode_grant_lease(*answer);
+    is_reached_ = true;
+    place_.lease = granted.lease;
+    renewal_ = {sent, granted.ttl};
+  }
+
+  // False when the lease is gone.
+  awaitable<bool> keep_alive(Deadline deadline) {
+    const BootClock::time_point sent = BootClock::now();
+    const auto answer = co_await cluster_.ask(etcd::keep_alive(place_.lease), deadline);
+    const auto ttl = answer ? etcd::decode_keep_alive(*answer, place_.lease) : std::nullopt;
+    if (ttl) {
+      renewal_ = {sent, *ttl};
+    } else {
+      forget();
+    }
+    co_return ttl.has_value();
+  }
+
+  // Until the one in front of us is gone, or it is time to renew.
+  awaitable<void> wait_for(const etcd::Turn& turn) {
+    const auto left = LeaseTimes(renewal_).renew_at() - BootClock::now();
+    const Deadline deadline = Deadline::after(std::chrono::duration_cast<Duration>(left));
+    co_await cluster_.watch(etcd::watch_deletion(turn.predecessor, turn.as_of + 1), deadline);
+  }
+
+  [[nodiscard]] Deadline request_deadline() const {
+    return Deadline::after(std::min(kLongestRequest, ttl_ / 3));
+  }
+
+  void check_trouble(const Error& trouble) const {
+    if (!may_pass(trouble)) throw Error(trouble);
+    if (!is_reached_ && first_contact_->expired()) {
+      throw Error(ExitStatus::kUnavailable, trouble.what());
+    }
+  }
+
+  void forget() {
+    place_.lease = 0;
+    place_.created = 0;
+  }
+
+  Cluster cluster_;
+  Duration ttl_;
+  etcd::Contender who_;
+  std::optional<Deadline> first_contact_;
+  bool is_reached_ = false;
+  // Without a lease, and with none created, where there is nothing of ours.
+  etcd::Place place_;
+  // Of the lease.
+  Renewal renewal_;
+};
+
+awaitable<std::vector<etcd::Listed>> list_queue(Cluster& cluster, std::string key,
+                                                Deadline deadline) {
+  const auto answer = co_await cluster.ask(etcd::list(key), deadline);
+  if (!answer) throw Error(ExitStatus::kProtocol, "ask etcd for keys: no lease found");
+  co_return etcd::decode_list(*answer);
+}
+
+}  // namespace
+
+std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::string& id) {
+  return std::make_unique<EtcdClient>(uri, id);
+}
+
+LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
+  asio::io_context loop(1);
+  Cluster cluster(uri.network);
+  std::vector<etcd::Listed> queue;
+  std::exception_ptr failure;
+  asio::co_spawn(loop, list_queue(cluster, uri.network.key, deadline),
+                 [&](std::exception_ptr error, std::vector<etcd::Listed> listed) {
+                   failure = std::move(error);
+                   queue = std::move(listed);
+                 });
+  loop.run();
+  if (failure) std::rethrow_exception(failure);
+
+  LockStatus status;
+  status.path = uri.path;
+  status.held = !queue.empty();
+  if (queue.empty()) return status;
+  const etcd::Listed& first = queue.front();
+  status.holder = first.who.id;
+  status.last_generation = first.created;
+  GrantRecord& record = status.record.emplace();
+  record.holder = first.who.id;
+  record.generation = first.created;
+  record.granted_at = first.who.granted_at;
+  record.host = first.who.host;
+  if (first.who.pid <= std::numeric_limits<pid_t>::max()) {
+    record.pid = static_cast<pid_t>(first.who.pid);
+  }
+  for (auto waiter = queue.begin() + 1; waiter != queue.end(); ++waiter) {
+    status.waiters.push_back({0, waiter->who.id});
+  }
+  return status;
 }
 
 }  // namespace fo::lock

@@ -106,11 +106,6 @@ void unlock(int fd) {
   if (::flock(fd, LOCK_UN) != 0) throw_errno(errno, "unlock a file");
 }
 
-std::string host_name() {
-  std::array<char, 65> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 }  // namespace
 
 FlockLock::FlockLock(std::string path, std::string id, std::optional<int> fd)
@@ -206,7 +201,7 @@ void FlockLock::prepare() {
   record_.pid_ns = os::own_pid_namespace();
   record_.start_time = os::process_start_time(record_.pid).value_or(0);
   record_.granted_at = format_time(std::chrono::system_clock::now());
-  record_.host = host_name();
+  record_.host = os::host_name();
   // For the memory and the code that it touches: nothing has to be paged in after the grant.
   static_cast<void>(encode_grant(record_));
   before_bytes_ = read_record();

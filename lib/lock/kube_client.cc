@@ -48,6 +48,7 @@ LeaseName name_of(const LockUri& uri) { return {uri.network.name_space, uri.netw
 http::FetchOptions options_for(const KubeConfig& config) {
   http::FetchOptions options;
   options.response_limit = kMostKubeAnswer;
+  if (config.server.starts_with("https://")) options.tls = config.tls;
   options.headers.emplace_back("Accept", "application/json");
   if (!config.token_file.empty()) {
     options.headers.emplace_back("Authorization", "Bearer " + read_token(config.token_file));
@@ -85,10 +86,6 @@ ExitStatus status_of(const http::Response& answer) {
     default:
       return answer.status >= 500 ? ExitStatus::kUnavailable : ExitStatus::kProtocol;
   }
-}
-
-bool may_pass(const Error& error) {
-  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
 }
 
 std::optional<Duration> retry_after(const http::Response& answer) {
@@ -134,6 +131,10 @@ class KubeClient final : public LeaseClient {
   [[noreturn]] void refuse(const std::string& doing, const http::Response& answer);
   [[noreturn]] void refuse(const std::string& doing, const http::Response& answer,
                            ExitStatus status);
+
+  // Whether it is worth another try. Certificates and tokens are replaced now and then, and what
+  // worked before will again.
+  [[nodiscard]] bool may_pass(const Error& error) const;
 
   // nullopt: there is none.
   awaitable<std::optional<KubeLease>> get(Deadline deadline);
@@ -193,6 +194,11 @@ void KubeClient::refuse(const std::string& doing, const http::Response& answer, 
   last_refusal_ = answer.status;
   retry_after_ = retry_after(answer);
   throw Error(status, doing + " Lease " + quoted(name_) + ": " + reason_of(answer));
+}
+
+bool KubeClient::may_pass(const Error& error) const {
+  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain ||
+         (is_reached_ && error.status() == ExitStatus::kConfig);
 }
 
 awaitable<std::optional<KubeLease>> KubeClient::get(Deadline deadline) {
@@ -285,7 +291,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   if (answer.status < 500) may_be_ours_ = might_be_ours;
   if (answer.status == 409 || (answer.status == 404 && seen_)) co_return std::nullopt;
   if (answer.status == 404) {
-    throw Error(ExitStatus::kConfig, "create Lease " + quoted(name_) + ": " + reason_of(answer));
+    throw Error(ExitStatus::kNoInput, "create Lease " + quoted(name_) + ": " + reason_of(answer));
   }
   refuse(seen_ ? "update" : "create", answer);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <exception>
@@ -211,6 +212,11 @@ std::uint64_t own_pid_namespace() {
   struct stat info {};
   if (::stat("/proc/self/ns/pid", &info) != 0) throw_errno(errno, "read the pid namespace");
   return info.st_ino;
+}
+
+std::string host_name() {
+  std::array<char, 65> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace fo::os

@@ -86,4 +86,7 @@ std::optional<pid_t> process_parent(pid_t pid);
 /// The inode number of this process's pid namespace.
 std::uint64_t own_pid_namespace();
 
+/// What this machine, or this container, calls itself; empty where the kernel does not say.
+std::string host_name();
+
 }  // namespace fo::os

@@ -10,11 +10,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "gms/protocol.h"
 #include "gms/remap_check.h"
 #include "gms/sha256.h"
-#include "weights/base64.h"
 
 namespace fo::weights {
 namespace {
@@ -345,7 +345,7 @@ class MetadataReader final : public Reader {
       current_.offset_bytes = value.number;
     } else if (last_key() == "value") {
       see(kValue, value.kind == Value::Kind::kText);
-      auto bytes = decode_base64(value.text);
+      auto bytes = base::decode_base64(value.text);
       if (!bytes) fail_key("its value is not base64");
       if (bytes->size() > gms::kMaxMetadataValue) fail_key("its value is too large");
       current_.value = std::move(*bytes);
@@ -432,7 +432,7 @@ std::string format_snapshot_metadata(const gms::Metadata& metadata) {
   for (const auto& [key, entry] : metadata) {
     text += fmt::format(R"({}  {}: {{"allocation_id": {}, "offset_bytes": {}, "value": "{}"}})",
                         separator, json_text(key), json_text(entry.allocation_id),
-                        entry.offset_bytes, encode_base64(entry.value));
+                        entry.offset_bytes, base::encode_base64(entry.value));
     separator = ",\n";
   }
   return text + "\n}\n";

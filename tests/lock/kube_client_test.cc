@@ -423,7 +423,7 @@ TEST(KubeClient, WhatIsWrongForGoodIsSaidAtOnce) {
   EXPECT_EQ(refusal({{"verb", "create"}, {"status", 403}}), ExitStatus::kNotPermitted);
   EXPECT_EQ(refusal({{"verb", "create"}, {"status", 422}}), ExitStatus::kProtocol);
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 302}}), ExitStatus::kProtocol);
-  EXPECT_EQ(refusal({}), ExitStatus::kConfig);
+  EXPECT_EQ(refusal({}), ExitStatus::kNoInput);
   api.mend();
   try {
     open_lock(api.uri(), "engine-0")->acquire(soon());

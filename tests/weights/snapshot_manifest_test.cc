@@ -6,9 +6,9 @@
 #include <functional>
 #include <random>
 
+#include "base/base64.h"
 #include "gms/protocol.h"
 #include "support.h"
-#include "weights/base64.h"
 
 namespace fo::weights {
 namespace {

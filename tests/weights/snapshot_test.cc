@@ -19,11 +19,11 @@
 #include <future>
 #include <sstream>
 
+#include "base/base64.h"
 #include "gms/layout.h"
 #include "gms/protocol.h"
 #include "os/process.h"
 #include "served.h"
-#include "weights/base64.h"
 #include "weights/load.h"
 #include "weights/save.h"
 #include "weights/unpublish.h"
@@ -316,7 +316,7 @@ class DynamoSnapshot : public SnapshotDirectory {
   "layer.0": {
     "allocation_id": "01fe",
     "offset_bytes": 256,
-    "value": ")" + encode_base64(R"({"dtype": "torch.int8"})") +
+    "value": ")" + base::encode_base64(R"({"dtype": "torch.int8"})") +
                                              R"(",
     "dtype": "int8"
   }

@@ -1,10 +1,10 @@
-#include "weights/base64.h"
+#include "base/base64.h"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-namespace fo::weights {
+namespace fo::base {
 namespace {
 
 constexpr std::string_view kAlphabet =
@@ -64,4 +64,4 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace fo::weights
+}  // namespace fo::base

@@ -1,10 +1,10 @@
-#include "weights/base64.h"
+#include "base/base64.h"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
-namespace fo::weights {
+namespace fo::base {
 namespace {
 
 TEST(Base64, SpellsAsTheStandardDoes) {
@@ -42,4 +42,4 @@ TEST(Base64, RefusesEveryOtherSpelling) {
 }
 
 }  // namespace
-}  // namespace fo::weights
+}  // namespace fo::base

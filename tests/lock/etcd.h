@@ -1,0 +1,190 @@
+// An etcd for tests: the real server, with its data in a temporary folder, on ports of 127.0.0.1.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "http/client.h"
+#include "lock/lock_uri.h"
+#include "lock/support.h"
+#include "os/file.h"
+#include "os/process.h"
+#include "os/sibling.h"
+
+namespace fo::test {
+
+/// Ports of 127.0.0.1 that were free a moment ago, no two the same.
+inline std::vector<std::uint16_t> free_ports(std::size_t count) {
+  std::vector<base::UniqueFd> sockets;
+  std::vector<std::uint16_t> ports;
+  while (ports.size() < count) {
+    base::UniqueFd& socket = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(socket.get(), any, size) != 0 || ::getsockname(socket.get(), any, &size) != 0) {
+      throw std::runtime_error("no free port");
+    }
+    ports.push_back(ntohs(address.sin_port));
+  }
+  return ports;
+}
+
+class Etcd {
+ public:
+  /// `options` are added to its own.
+  explicit Etcd(const TempDir& dir, std::vector<std::string> options = {},
+                std::string scheme = "http")
+      : folder_(dir.file("etcd." + std::to_string(++count()))),
+        options_(std::move(options)),
+        scheme_(std::move(scheme)),
+        ports_(free_ports(2)) {
+    start();
+  }
+  Etcd(const Etcd&) = delete;
+  Etcd& operator=(const Etcd&) = delete;
+  ~Etcd() {
+    if (child_) kill();
+  }
+
+  /// Returns when it answers.
+  void start() {
+    const std::string peer = "http://127.0.0.1:" + std::to_string(ports_[1]);
+    std::vector<std::string> argv{"etcd",
+                                  "--data-dir=" + folder_,
+                                  "--listen-client-urls=" + url(),
+                                  "--advertise-client-urls=" + url(),
+                                  "--listen-peer-urls=" + peer,
+                                  "--initial-advertise-peer-urls=" + peer,
+                                  "--initial-cluster=default=" + peer,
+                                  "--heartbeat-interval=10",
+                                  "--election-timeout=100",
+                                  "--unsafe-no-fsync",
+                                  "--logger=zap",
+                                  "--log-level=warn"};
+    argv.insert(argv.end(), options_.begin(), options_.end());
+    const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.stdout_fd = log.get();
+    options.stderr_fd = log.get();
+    child_ = std::make_unique<os::Child>(os::spawn(argv, options));
+    const base::Deadline deadline = base::Deadline::after(kLong);
+    while (!is_ready()) {
+      ASSERT_FALSE(deadline.expired()) << slurp(folder_ + ".log");
+      ASSERT_FALSE(child_->wait(base::Deadline::after(std::chrono::milliseconds(10))))
+          << slurp(folder_ + ".log");
+    }
+  }
+  void kill() {
+    child_->signal(SIGKILL);
+    ASSERT_TRUE(child_->wait(base::Deadline::after(kLong)));
+    child_.reset();
+  }
+  void restart() {
+    kill();
+    start();
+  }
+  void restart_without_data() {
+    kill();
+    std::filesystem::remove_all(folder_);
+    start();
+  }
+  /// SIGSTOP or SIGCONT.
+  void signal(int signal) const { child_->signal(signal); }
+
+  [[nodiscard]] std::uint16_t port() const { return ports_[0]; }
+  [[nodiscard]] std::string url() const {
+    return scheme_ + "://127.0.0.1:" + std::to_string(ports_[0]);
+  }
+  /// `parameters` with their "?".
+  [[nodiscard]] lock::LockUri lock(const std::string& key,
+                                   const std::string& parameters = "") const {
+    return lock::parse_lock_uri("etcd:" + url() + "/" + key + parameters);
+  }
+  /// The command line of etcdctl for this server.
+  [[nodiscard]] std::vector<std::string> etcdctl(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> argv{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=" + url()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return argv;
+  }
+  /// What it prints; a failure of the test when it fails.
+  std::string run_etcdctl(const std::vector<std::string>& arguments) const {
+    const auto ended = os::run_captured(etcdctl(arguments), base::Deadline::after(kLong));
+    EXPECT_TRUE(ended && ended->status == 0) << (ended ? ended->err : "it did not end");
+    return ended ? ended->out : "";
+  }
+  /// The names of the keys of a lock, the oldest first.
+  [[nodiscard]] std::vector<std::string> queue(const std::string& key) const {
+    std::istringstream lines(
+        run_etcdctl({"get", "--prefix", "--keys-only", "--sort-by=CREATE", key + "/"}));
+    std::vector<std::string> names;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty()) names.push_back(line);
+    }
+    return names;
+  }
+
+ private:
+  static int& count() {
+    static int count = 0;
+    return count;
+  }
+  [[nodiscard]] bool is_ready() const {
+    // The health page wants a certificate where the server does.
+    if (scheme_ == "https") {
+      return slurp(folder_ + ".log").find("serving client traffic") != std::string::npos;
+    }
+    try {
+      const auto second = base::Deadline::after(std::chrono::seconds(1));
+      return http::fetch("GET", url() + "/health", second).status == 200;
+    } catch (const base::Error&) {
+      return false;
+    }
+  }
+
+  std::string folder_;
+  std::vector<std::string> options_;
+  std::string scheme_;
+  std::vector<std::uint16_t> ports_;
+  std::unique_ptr<os::Child> child_;
+};
+
+/// A fixture whose tests are skipped where etcd is not installed, or fail there when FO_MUST_RUN
+/// asks for it.
+class WithEtcd : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto ended = os::run_captured({"sh", "-c", "command -v etcd && command -v etcdctl"},
+                                        base::Deadline::after(kLong));
+    if (ended && ended->status == 0) return;
+    const char* must_run = std::getenv("FO_MUST_RUN");
+    if (must_run && std::string_view(must_run).find("etcd") != std::string_view::npos) {
+      FAIL() << "FO_MUST_RUN asks for etcd, but it is not installed";
+    }
+    GTEST_SKIP() << "etcd is not installed";
+  }
+};
+
+}  // namespace fo::test

@@ -1,0 +1,868 @@
+#include "lock/etcd_client.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/boot_clock.h"
+#include "lock/etcd.h"
+#include "lock/failover_lock.h"
+#include "lock/lease_times.h"
+#include "support/failure.h"
+#include "support/fds.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+using base::BootClock;
+using base::Deadline;
+using base::Duration;
+using base::Error;
+using base::ExitStatus;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::Etcd;
+using test::Forked;
+using test::kLong;
+using test::say;
+using test::spill;
+using test::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+Deadline soon() { return Deadline::after(kLong); }
+
+/// The loop that the clients of a test share.
+class Loop {
+ public:
+  asio::io_context& context() { return context_; }
+  void run_until(const std::function<bool()>& is_true) {
+    const Deadline deadline = soon();
+    while (!is_true()) {
+      ASSERT_FALSE(deadline.expired()) << "waited in vain";
+      context_.run_one_for(milliseconds(20));
+    }
+  }
+  void run_for(Duration time) {
+    const Deadline deadline = Deadline::after(time);
+    while (!deadline.expired()) context_.run_one_until(*deadline.at());
+  }
+  /// What it returns, or throws.
+  template <typename T>
+  T wait(awaitable<T> work) {
+    std::exception_ptr failure;
+    std::optional<T> result;
+    asio::co_spawn(context_, std::move(work), [&](std::exception_ptr error, T got) {
+      failure = std::move(error);
+      if (!failure) result = std::move(got);
+    });
+    run_until([&] { return failure || result; });
+    if (failure) std::rethrow_exception(failure);
+    return *std::move(result);
+  }
+  void wait(awaitable<void> work) {
+    std::exception_ptr failure;
+    bool done = false;
+    asio::co_spawn(context_, std::move(work), [&](std::exception_ptr error) {
+      failure = std::move(error);
+      done = true;
+    });
+    run_until([&] { return done; });
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  asio::io_context context_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_{context_.get_executor()};
+};
+
+class Contender {
+ public:
+  Contender(Loop& loop, const LockUri& uri, const std::string& id)
+      : loop_(loop), client_(make_etcd_client(uri, id)) {}
+
+  void ask() {
+    is_done_ = false;
+    lease_.reset();
+    asio::co_spawn(
+        loop_.context(), client_->acquire(),
+        asio::bind_cancellation_slot(cancel_.slot(), [this](std::exception_ptr error, Lease lease) {
+          is_done_ = true;
+          failure_ = std::move(error);
+          if (!failure_) lease_ = lease;
+        }));
+  }
+  [[nodiscard]] bool is_done() const { return is_done_; }
+  [[nodiscard]] bool has_it() const { return lease_.has_value(); }
+  Lease await() {
+    loop_.run_until([&] { return is_done_; });
+    if (failure_) std::rethrow_exception(failure_);
+    return lease_.value_or(Lease{});
+  }
+  Lease acquire() {
+    ask();
+    return await();
+  }
+  void cancel() {
+    cancel_.emit(asio::cancellation_type::terminal);
+    loop_.run_until([&] { return is_done_; });
+  }
+  std::variant<Renewal, LeaseEnded> renew(Duration limit = kLong) {
+    return loop_.wait(client_->renew(Deadline::after(limit)));
+  }
+  [[nodiscard]] bool renews() { return std::holds_alternative<Renewal>(renew()); }
+  void release() { loop_.wait(client_->release(soon())); }
+
+ private:
+  Loop& loop_;
+  std::unique_ptr<LeaseClient> client_;
+  asio::cancellation_signal cancel_;
+  bool is_done_ = true;
+  std::exception_ptr failure_;
+  std::optional<Lease> lease_;
+};
+
+/// What stands between a client and a server, on the test's loop.
+class Proxy {
+ public:
+  Proxy(Loop& loop, std::uint16_t server)
+      : loop_(loop), server_(server), acceptor_(loop.context(), local(0)) {
+    asio::co_spawn(loop.context(), accept(), asio::detached);
+  }
+  ~Proxy() {
+    acceptor_.close();
+    loop_.run_for(milliseconds(1));
+  }
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  /// Of each piece, in each direction.
+  Duration delay{};
+  /// The answer on so many-th connection, counted from 1, gets lost.
+  int lost = 0;
+  int connections = 0;
+
+  [[nodiscard]] LockUri lock(const std::string& key, const std::string& parameters) const {
+    return parse_lock_uri(
+        "etcd:http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/" + key +
+        parameters);
+  }
+
+ private:
+  using Socket = std::shared_ptr<tcp::socket>;
+  static tcp::endpoint local(std::uint16_t port) {
+    return {asio::ip::address_v4::loopback(), port};
+  }
+  awaitable<void> accept() {
+    for (;;) {
+      boost::system::error_code error;
+      const Socket client = std::make_shared<tcp::socket>(loop_.context());
+      co_await acceptor_.async_accept(*client, asio::redirect_error(asio::use_awaitable, error));
+      if (error) co_return;
+      const Socket server = std::make_shared<tcp::socket>(loop_.context());
+      co_await server->async_connect(local(server_),
+                                     asio::redirect_error(asio::use_awaitable, error));
+      if (error) continue;
+      const bool is_lost = ++connections == lost;
+      asio::co_spawn(loop_.context(), pump(client, server, delay, false), asio::detached);
+      asio::co_spawn(loop_.context(), pump(server, client, delay, is_lost), asio::detached);
+    }
+  }
+  static awaitable<void> pump(Socket from, Socket to, Duration delay, bool is_lost) {
+    asio::steady_timer timer(from->get_executor());
+    std::array<char, 4096> bytes{};
+    boost::system::error_code error;
+    while (!error) {
+      const std::size_t got = co_await from->async_read_some(
+          asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, error));
+      if (error || is_lost) break;
+      if (delay > Duration::zero()) {
+        timer.expires_after(delay);
+        co_await timer.async_wait(asio::use_awaitable);
+      }
+      const asio::const_buffer piece(bytes.data(), got);
+      co_await asio::async_write(*to, piece, asio::redirect_error(asio::use_awaitable, error));
+    }
+    to->close(error);
+    from->close(error);
+  }
+
+  Loop& loop_;
+  std::uint16_t server_;
+  tcp::acceptor acceptor_;
+};
+
+/// A server that answers everything with one text.
+class Parrot {
+ public:
+  Parrot(Loop& loop, std::string answer)
+      : acceptor_(loop.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
+        answer_(std::move(answer)) {
+    asio::co_spawn(loop.context(), serve(), asio::detached);
+  }
+  [[nodiscard]] LockUri lock() const {
+    return parse_lock_uri(
+        "etcd:http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/x?ttl=1s");
+  }
+
+ private:
+  awaitable<void> serve() {
+    for (;;) {
+      boost::system::error_code error;
+      tcp::socket client(acceptor_.get_executor());
+      co_await acceptor_.async_accept(client, asio::redirect_error(asio::use_awaitable, error));
+      if (error) co_return;
+      std::array<char, 4096> bytes{};
+      co_await client.async_read_some(asio::buffer(bytes),
+                                      asio::redirect_error(asio::use_awaitable, error));
+      co_await asio::async_write(client, asio::buffer(answer_),
+                                 asio::redirect_error(asio::use_awaitable, error));
+    }
+  }
+
+  tcp::acceptor acceptor_;
+  std::string answer_;
+};
+
+std::string http_answer(const std::string& body, const std::string& status = "200 OK") {
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         body;
+}
+
+class EtcdClient : public test::WithEtcd {
+ protected:
+  void SetUp() override {
+    WithEtcd::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) etcd_.emplace(dir_);
+  }
+  Etcd& etcd() { return *etcd_; }
+  LockUri lock(const std::string& ttl) { return etcd().lock("x", "?ttl=" + ttl); }
+  std::unique_ptr<Contender> contender(const LockUri& uri, const std::string& id = "engine-0") {
+    return std::make_unique<Contender>(loop_, uri, id);
+  }
+  std::vector<std::string> waiting_ids() {
+    std::vector<std::string> ids;
+    for (const Waiter& waiter : ask_etcd(lock("1s"), soon()).waiters) ids.push_back(waiter.id);
+    return ids;
+  }
+  void await_queue(std::size_t size) {
+    loop_.run_until([&] { return etcd().queue("x").size() == size; });
+  }
+  // Until the one that asks has been told to wait, and watches.
+  void await_watch(const Contender& waiting, std::size_t size) {
+    await_queue(size);
+    loop_.run_for(milliseconds(100));
+    ASSERT_FALSE(waiting.is_done());
+  }
+
+  TempDir dir_;
+  std::optional<Etcd> etcd_;
+  Loop loop_;
+};
+
+TEST_F(EtcdClient, GrantIsAKeyWithALease) {
+  const auto before = std::chrono::system_clock::now() - milliseconds(1);
+  const auto first = contender(lock("30s"));
+  const BootClock::time_point asked = BootClock::now();
+  const Lease lease = first->acquire();
+  EXPECT_GT(lease.generation, 1U);
+  EXPECT_GT(lease.granted_at, before);
+  EXPECT_EQ(lease.renewed.ttl, seconds(30));
+  EXPECT_GE(lease.renewed.sent, asked);
+  EXPECT_LE(lease.renewed.sent, BootClock::now());
+  const std::vector<std::string> queue = etcd().queue("x");
+  ASSERT_THAT(queue, SizeIs(1));
+  EXPECT_THAT(queue[0], testing::MatchesRegex("x/[0-9a-f]{16}"));
+  EXPECT_THAT(etcd().run_etcdctl({"get", "--print-value-only", queue[0]}),
+              HasSubstr(R"("holder":"engine-0")"));
+  EXPECT_THAT(etcd().run_etcdctl({"lease", "timetolive", "--keys", queue[0].substr(2)}),
+              HasSubstr(queue[0]));
+  first->release();
+  EXPECT_THAT(etcd().queue("x"), IsEmpty());
+}
+
+TEST_F(EtcdClient, GenerationsRiseAlsoOverARestart) {
+  std::uint64_t last = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const char* id : {"engine-0", "engine-1", "engine-0"}) {
+      const auto one = contender(lock("30s"), id);
+      const Lease lease = one->acquire();
+      EXPECT_GT(lease.generation, last);
+      last = lease.generation;
+      one->release();
+    }
+    etcd().restart();
+  }
+}
+
+TEST_F(EtcdClient, TurnsComeInTheOrderOfAskingWithoutPolling) {
+  // A third of the lease is far longer than this test may take.
+  const LockUri uri = lock("1h");
+  const auto first = contender(uri);
+  first->acquire();
+  std::vector<std::unique_ptr<Contender>> queue;
+  std::vector<std::string> ids;
+  for (std::size_t i = 0; i < 8; ++i) {
+    ids.push_back("q" + std::to_string(i));
+    queue.push_back(contender(uri, ids.back()));
+    queue.back()->ask();
+    await_queue(i + 2);
+  }
+  EXPECT_EQ(waiting_ids(), ids);
+  std::uint64_t last = 0;
+  Contender* holder = first.get();
+  for (const auto& next : queue) {
+    for (const auto& other : queue) EXPECT_EQ(other->has_it(), &*other == holder);
+    holder->release();
+    holder = next.get();
+    const Lease lease = holder->await();
+    EXPECT_GT(lease.generation, last);
+    last = lease.generation;
+  }
+}
+
+TEST_F(EtcdClient, LeaseThatIsNotRenewedGoesToTheNextWhenItIsOver) {
+  const auto first = contender(lock("1s"));
+  const auto second = contender(lock("1s"), "engine-1");
+  const Lease lease = first->acquire();
+  second->ask();
+  const Lease next = second->await();
+  EXPECT_GE(BootClock::now(), lease.renewed.sent + lease.renewed.ttl);
+  EXPECT_GT(next.generation, lease.generation);
+  const auto answer = first->renew();
+  ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
+  EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kTryAgain);
+  EXPECT_EQ(std::get<LeaseEnded>(answer).reason, "the lease expired or was lost");
+}
+
+TEST_F(EtcdClient, RenewedLeaseOutlivesItsTime) {
+  const auto first = contender(lock("1s"));
+  const auto second = contender(lock("1s"), "engine-1");
+  Lease lease = first->acquire();
+  second->ask();
+  const BootClock::time_point end = lease.renewed.sent + 2 * seconds(1);
+  while (BootClock::now() < end) {
+    const auto answer = first->renew();
+    ASSERT_TRUE(std::holds_alternative<Renewal>(answer));
+    EXPECT_GT(std::get<Renewal>(answer).sent, lease.renewed.sent);
+    EXPECT_EQ(std::get<Renewal>(answer).ttl, seconds(1));
+    lease.renewed = std::get<Renewal>(answer);
+    loop_.run_for(milliseconds(100));
+    EXPECT_FALSE(second->is_done());
+  }
+}
+
+TEST_F(EtcdClient, WhatIsRevokedOrDeletedByHandIsLost) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  const std::string name = etcd().queue("x").at(0);
+  etcd().run_etcdctl({"del", name});
+  auto answer = first->renew();
+  ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
+  EXPECT_EQ(std::get<LeaseEnded>(answer).reason, "the key was deleted");
+  first->release();
+  const Lease again = first->acquire();
+  EXPECT_GT(again.generation, 0U);
+  EXPECT_TRUE(first->renews());
+  etcd().run_etcdctl({"lease", "revoke", etcd().queue("x").at(0).substr(2)});
+  answer = first->renew();
+  ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
+  EXPECT_EQ(std::get<LeaseEnded>(answer).reason, "the lease expired or was lost");
+}
+
+TEST_F(EtcdClient, KeyThatWasDeletedAndPutAgainIsNotOurs) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  const std::string name = etcd().queue("x").at(0);
+  etcd().run_etcdctl({"del", name});
+  etcd().run_etcdctl({"put", "--lease=" + name.substr(2), name, "thief"});
+  EXPECT_FALSE(first->renews());
+}
+
+TEST_F(EtcdClient, WaiterWhoseKeyOrLeaseIsTakenAwayQueuesAgain) {
+  const auto first = contender(lock("3s"));
+  const auto second = contender(lock("3s"), "engine-1");
+  first->acquire();
+  for (const bool revoke : {false, true}) {
+    if (!second->is_done() || !revoke) second->ask();
+    await_watch(*second, 2);
+    const std::string name = etcd().queue("x").at(1);
+    if (revoke) {
+      etcd().run_etcdctl({"lease", "revoke", name.substr(2)});
+    } else {
+      etcd().run_etcdctl({"del", name});
+    }
+    EXPECT_THAT(etcd().queue("x"), SizeIs(1));
+    const Deadline deadline = soon();
+    while (etcd().queue("x").size() != 2) {
+      ASSERT_FALSE(deadline.expired());
+      ASSERT_TRUE(first->renews());
+    }
+    if (!revoke) {
+      second->cancel();
+      second->release();
+    }
+  }
+  first->release();
+  second->await();
+  EXPECT_TRUE(second->renews());
+}
+
+TEST_F(EtcdClient, HolderGoesOnOverACrashOfEtcd) {
+  const auto first = contender(lock("3s"));
+  const Lease lease = first->acquire();
+  etcd().kill();
+  const auto failure = test::failure_of([&] { first->renew(milliseconds(300)); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_THAT(failure.message, HasSubstr(etcd().url()));
+  etcd().start();
+  EXPECT_TRUE(first->renews());
+  EXPECT_EQ(ask_etcd(lock("3s"), soon()).record->generation, lease.generation);
+}
+
+TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
+  const auto first = contender(lock("5s"));
+  const auto second = contender(lock("5s"), "engine-1");
+  first->acquire();
+  second->ask();
+  await_watch(*second, 2);
+  const auto queue = etcd().queue("x");
+  etcd().kill();
+  loop_.run_for(milliseconds(100));
+  etcd().start();
+  EXPECT_TRUE(first->renews());
+  EXPECT_EQ(etcd().queue("x"), queue);
+  first->release();
+  second->await();
+  EXPECT_THAT(etcd().queue("x"), ElementsAre(queue[1]));
+}
+
+TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
+  const auto first = contender(lock("2s"));
+  const auto second = contender(lock("2s"), "engine-1");
+  first->acquire();
+  second->ask();
+  await_watch(*second, 2);
+  etcd().restart_without_data();
+  const auto answer = first->renew();
+  ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
+  EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kTryAgain);
+  second->await();
+  EXPECT_TRUE(second->renews());
+}
+
+TEST_F(EtcdClient, CompactionWhileWaitingChangesNothing) {
+  const auto first = contender(lock("3s"));
+  const auto second = contender(lock("3s"), "engine-1");
+  first->acquire();
+  second->ask();
+  for (int i = 0; i < 3; ++i) {
+    await_watch(*second, 2);
+    etcd().run_etcdctl({"put", "other", std::to_string(i)});
+    const std::string revision =
+        std::to_string(ask_etcd(lock("3s"), soon()).record->generation + 2);
+    etcd().run_etcdctl({"put", "other", "again"});
+    if (i == 0) etcd().run_etcdctl({"compact", revision});
+    ASSERT_TRUE(first->renews());
+  }
+  first->release();
+  second->await();
+}
+
+TEST_F(EtcdClient, StoppedEtcdFailsWithinTheDeadline) {
+  const auto first = contender(lock("3s"));
+  first->acquire();
+  etcd().signal(SIGSTOP);
+  EXPECT_EQ(test::failure_of([&] { first->renew(milliseconds(200)); }).status,
+            ExitStatus::kTryAgain);
+  EXPECT_EQ(test::status_of([&] { ask_etcd(lock("1s"), Deadline::after(milliseconds(100))); }),
+            ExitStatus::kTryAgain);
+  etcd().signal(SIGCONT);
+  EXPECT_TRUE(first->renews());
+}
+
+TEST_F(EtcdClient, LockIsLostBeforeAnotherCanHaveIt) {
+  for (const bool stopped : {true, false}) {
+    const auto held = open_lock(lock("1s"), "engine-0");
+    ASSERT_EQ(held->acquire(soon()).outcome, os::LockWait::kLocked);
+    if (stopped) {
+      etcd().signal(SIGSTOP);
+    } else {
+      etcd().kill();
+    }
+    std::optional<Loss> loss;
+    const Deadline deadline = soon();
+    while (!(loss = held->check())) {
+      ASSERT_FALSE(deadline.expired());
+      pollfd ready{held->watch().fd, POLLIN, 0};
+      ::poll(&ready, 1, deadline.poll_timeout());
+    }
+    EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
+    EXPECT_EQ(loss->overlap, Duration::zero());
+    EXPECT_FALSE(loss->end_by.expired());
+    EXPECT_THAT(loss->reason, HasSubstr(etcd().url()));
+    if (stopped) etcd().signal(SIGCONT);
+    if (!stopped) etcd().start();
+  }
+}
+
+TEST_F(EtcdClient, SlowEtcdIsWaitedFor) {
+  Proxy proxy(loop_, etcd().port());
+  proxy.delay = milliseconds(40);
+  const LockUri uri = proxy.lock("x", "?ttl=3s");
+  const auto first = contender(uri);
+  const auto second = contender(uri, "engine-1");
+  first->acquire();
+  second->ask();
+  await_watch(*second, 2);
+  EXPECT_TRUE(first->renews());
+  first->release();
+  second->await();
+  proxy.delay = seconds(5);
+  EXPECT_EQ(test::failure_of([&] { second->renew(milliseconds(200)); }).status,
+            ExitStatus::kTryAgain);
+}
+
+TEST_F(EtcdClient, LostAnswersLeaveOneKeyAndOneHolder) {
+  for (int lost = 1; lost <= 8; ++lost) {
+    Proxy proxy(loop_, etcd().port());
+    proxy.lost = lost;
+    const auto first = contender(proxy.lock("x", "?ttl=6s"));
+    first->acquire();
+    EXPECT_THAT(etcd().queue("x"), SizeIs(1)) << lost;
+    const auto second = contender(proxy.lock("x", "?ttl=6s"), "engine-1");
+    second->ask();
+    await_queue(2);
+    loop_.run_for(milliseconds(50));
+    EXPECT_FALSE(second->is_done());
+    first->release();
+    second->await();
+    EXPECT_THAT(etcd().queue("x"), SizeIs(1)) << lost;
+    second->release();
+    EXPECT_THAT(etcd().queue("x"), IsEmpty()) << lost;
+  }
+}
+
+TEST_F(EtcdClient, CancelledAnywhereItLeavesNothingBehind) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  const std::ptrdiff_t fds = test::open_fds();
+  for (int steps = 0; steps < 40; ++steps) {
+    const auto second = contender(lock("30s"), "engine-1");
+    second->ask();
+    for (int i = 0; i < steps; ++i) loop_.context().run_one_for(milliseconds(5));
+    second->cancel();
+    ASSERT_FALSE(second->has_it());
+    second->release();
+    ASSERT_THAT(etcd().queue("x"), SizeIs(1)) << steps;
+    ASSERT_EQ(test::open_fds(), fds);
+  }
+  EXPECT_TRUE(first->renews());
+}
+
+TEST_F(EtcdClient, ReleaseOfNothingNeedsNoServer) {
+  const auto first = contender(lock("30s"));
+  etcd().kill();
+  first->release();
+}
+
+TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  etcd().kill();
+  bool done = false;
+  std::thread reviver([&] { etcd().start(); });
+  first->release();
+  done = true;
+  reviver.join();
+  EXPECT_TRUE(done);
+  EXPECT_THAT(etcd().queue("x"), IsEmpty());
+}
+
+TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
+  const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const std::string alive = "127.0.0.1:" + std::to_string(etcd().port());
+  for (const std::string& servers : {dead + "," + alive, alive + "," + dead}) {
+    const LockUri uri = parse_lock_uri("etcd:http://" + servers + "/x?ttl=3s");
+    const auto first = contender(uri);
+    const auto second = contender(uri, "engine-1");
+    first->acquire();
+    second->ask();
+    await_queue(2);
+    EXPECT_EQ(ask_etcd(uri, soon()).holder, "engine-0");
+    EXPECT_TRUE(first->renews());
+    first->release();
+    second->await();
+    second->release();
+  }
+}
+
+TEST_F(EtcdClient, ServerThatDoesNotAnswerIsPassedOverWithinOneRenewal) {
+  // It is connected to, and that is all.
+  tcp::acceptor deaf(loop_.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  const LockUri uri =
+      parse_lock_uri("etcd:http://127.0.0.1:" + std::to_string(deaf.local_endpoint().port()) +
+                     ",127.0.0.1:" + std::to_string(etcd().port()) + "/x?ttl=3s");
+  const auto first = contender(uri);
+  first->acquire();
+  EXPECT_TRUE(std::holds_alternative<Renewal>(first->renew(milliseconds(500))));
+}
+
+TEST_F(EtcdClient, NobodyThereIsUnavailableAfterAWhile) {
+  const auto first = contender(lock("30s"));
+  etcd().kill();
+  const Deadline deadline = Deadline::after(kFirstContact - seconds(1));
+  const auto failure = test::failure_of([&] { first->acquire(); });
+  EXPECT_TRUE(deadline.expired());
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_THAT(failure.message, HasSubstr(etcd().url()));
+}
+
+// --- What is no etcd.
+
+TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
+  const std::string header = R"("header":{"revision":"7"})";
+  for (const std::string& answer :
+       {std::string("garbage\r\n\r\n"), http_answer("hello"), http_answer("[]"), http_answer("{}"),
+        http_answer(R"({"ID":"1"})"), http_answer(R"({"ID":"1","TTL":"99999999999"})"),
+        http_answer(R"({"ID":"-1","TTL":"3"})"), http_answer(R"({"ID":1,"TTL":3})"),
+        http_answer("Not Found\n", "404 Not Found"),
+        http_answer("{" + header + R"(,"ID":"1","TTL":"3"})"),
+        "HTTP/1.1 200 OK\r\n\r\n" + std::string(5 << 20, '[')}) {
+    Loop loop;
+    const Parrot parrot(loop, answer);
+    Contender contender(loop, parrot.lock(), "engine-0");
+    EXPECT_EQ(test::failure_of([&] { contender.acquire(); }).status, ExitStatus::kProtocol)
+        << answer.substr(0, 80);
+  }
+}
+
+// --- Others that lock by the same keys.
+
+TEST_F(EtcdClient, QueuesBehindEtcdctl) {
+  std::optional<Forked> other(std::in_place, [&](int ready) {
+    os::SpawnOptions options;
+    options.stdout_fd = ready;
+    options.parent_death_signal = SIGKILL;
+    const os::Child child = os::spawn(etcd().etcdctl({"lock", "--ttl=2", "x"}), options);
+    return child.wait(Deadline::never()).value_or(1);
+  });
+  // Something of the key's name.
+  ASSERT_TRUE(other->read());
+  const LockStatus status = ask_etcd(lock("2s"), soon());
+  EXPECT_TRUE(status.held);
+  EXPECT_EQ(status.holder, "");
+  EXPECT_GT(status.record->generation, 0U);
+  const auto first = contender(lock("2s"));
+  first->ask();
+  await_watch(*first, 2);
+  EXPECT_EQ(waiting_ids(), std::vector<std::string>{"engine-0"});
+  other.reset();
+  EXPECT_GT(first->await().generation, status.record->generation);
+}
+
+TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  Forked other([&](int ready) {
+    os::SpawnOptions options;
+    options.stdout_fd = ready;
+    options.parent_death_signal = SIGKILL;
+    const os::Child child = os::spawn(etcd().etcdctl({"lock", "x", "echo", "12345678"}), options);
+    return child.wait(Deadline::never()).value_or(1);
+  });
+  await_queue(2);
+  EXPECT_EQ(waiting_ids(), std::vector<std::string>{""});
+  first->release();
+  EXPECT_TRUE(other.read());
+  EXPECT_EQ(other.wait(), 0);
+}
+
+// --- A process that was stopped.
+
+TEST_F(EtcdClient, WaiterThatWasStoppedTooLongQueuesAgain) {
+  Forked stopped([&](int ready) {
+    const auto held = open_lock(lock("1s"), "stopped");
+    say(ready, 1);
+    const auto result = held->acquire(soon());
+    say(ready, result.grant.generation);
+    for (;;) ::pause();
+    return 0;
+  });
+  const auto first = contender(lock("1s"));
+  first->acquire();
+  ASSERT_TRUE(stopped.read());
+  const auto renew_until_queue = [&](std::size_t size) {
+    const Deadline deadline = soon();
+    while (etcd().queue("x").size() != size) {
+      ASSERT_FALSE(deadline.expired());
+      ASSERT_TRUE(first->renews());
+    }
+  };
+  // Whoever was first: the other waits.
+  if (etcd().queue("x").size() < 2) renew_until_queue(2);
+  ::kill(stopped.pid(), SIGSTOP);
+  renew_until_queue(1);
+  const auto third = contender(lock("1s"), "third");
+  first->release();
+  const Lease lease = third->acquire();
+  ::kill(stopped.pid(), SIGCONT);
+  const Deadline deadline = soon();
+  while (etcd().queue("x").size() != 2) {
+    ASSERT_FALSE(deadline.expired());
+    ASSERT_TRUE(third->renews());
+  }
+  third->release();
+  EXPECT_GT(stopped.read().value_or(0), lease.generation);
+}
+
+// --- Users.
+
+class EtcdUsers : public EtcdClient {
+ protected:
+  void SetUp() override {
+    EtcdClient::SetUp();
+    if (!etcd_) return;
+    for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+             {"user", "add", "root:rootpw"},
+             {"user", "grant-role", "root", "root"},
+             {"role", "add", "locker"},
+             {"role", "grant-permission", "locker", "readwrite", "--prefix", "x/"},
+             {"user", "add", "engine:secret"},
+             {"user", "grant-role", "engine", "locker"},
+             {"auth", "enable"}}) {
+      etcd().run_etcdctl(command);
+    }
+    spill(password_, "secret\n");
+  }
+  LockUri lock_of(const std::string& user, const std::string& key = "x") {
+    return etcd().lock(key, "?ttl=5s&user=" + user + "&password-file=" + password_);
+  }
+  void run_as_root(std::vector<std::string> command) {
+    command.insert(command.begin(), "--user=root:rootpw");
+    etcd().run_etcdctl(command);
+  }
+
+  std::string password_ = dir_.file("password");
+};
+
+TEST_F(EtcdUsers, UserWithAPasswordHoldsTheLock) {
+  const auto first = contender(lock_of("engine"));
+  const auto second = contender(lock_of("engine"), "engine-1");
+  first->acquire();
+  second->ask();
+  loop_.run_until([&] { return ask_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
+  EXPECT_TRUE(first->renews());
+  first->release();
+  second->await();
+  EXPECT_TRUE(second->renews());
+}
+
+TEST_F(EtcdUsers, TokenThatEtcdForgotIsReplaced) {
+  const auto first = contender(lock_of("engine"));
+  first->acquire();
+  etcd().restart();
+  EXPECT_TRUE(first->renews());
+  run_as_root({"user", "passwd", "engine", "--interactive=false"});
+}
+
+TEST_F(EtcdUsers, PasswordIsReadWhenItIsNeeded) {
+  const auto first = contender(lock_of("engine"));
+  first->acquire();
+  run_as_root({"user", "delete", "engine"});
+  run_as_root({"user", "add", "engine:other"});
+  run_as_root({"user", "grant-role", "engine", "locker"});
+  EXPECT_EQ(test::failure_of([&] { first->renew(); }).status, ExitStatus::kNotPermitted);
+  spill(password_, "other");
+  EXPECT_TRUE(first->renews());
+}
+
+TEST_F(EtcdUsers, WhoMayNotIsToldSo) {
+  const auto status = [&](const LockUri& uri) {
+    return test::failure_of([&] { contender(uri)->acquire(); });
+  };
+  EXPECT_EQ(status(lock_of("engine", "y")).status, ExitStatus::kNotPermitted);
+  EXPECT_THAT(status(lock_of("engine", "y")).message,
+              HasSubstr("ask etcd '" + etcd().url() + "': 'etcdserver: permission denied'"));
+  EXPECT_EQ(status(lock_of("nobody")).status, ExitStatus::kNotPermitted);
+  EXPECT_EQ(status(lock("5s")).status, ExitStatus::kNotPermitted);
+  EXPECT_EQ(test::status_of([&] { ask_etcd(lock("5s"), soon()); }), ExitStatus::kNotPermitted);
+  spill(password_, "wrong");
+  EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kNotPermitted);
+  spill(password_, "\xff");
+  EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kConfig);
+  std::filesystem::remove(password_);
+  EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kNoInput);
+}
+
+TEST_F(EtcdUsers, EtcdWithoutUsersTakesThemAll) {
+  const auto first = contender(lock_of("engine"));
+  first->acquire();
+  run_as_root({"auth", "disable"});
+  EXPECT_TRUE(first->renews());
+  contender(lock_of("somebody", "y"))->acquire();
+}
+
+// --- Asking.
+
+TEST_F(EtcdClient, StatusTellsHolderAndWaiters) {
+  const LockUri uri = lock("30s");
+  EXPECT_FALSE(ask_etcd(uri, soon()).held);
+  const auto first = contender(uri);
+  const auto second = contender(uri, "Motor Nº 1 \"links\"");
+  const Lease lease = first->acquire();
+  second->ask();
+  await_queue(2);
+  const LockStatus status = ask_etcd(uri, soon());
+  EXPECT_EQ(status.path, uri.path);
+  EXPECT_TRUE(status.held);
+  EXPECT_EQ(status.holder, "engine-0");
+  ASSERT_TRUE(status.record);
+  EXPECT_EQ(status.record->generation, lease.generation);
+  EXPECT_EQ(status.last_generation, lease.generation);
+  EXPECT_EQ(status.record->granted_at, base::format_time(lease.granted_at));
+  EXPECT_EQ(status.record->host, os::host_name());
+  EXPECT_EQ(status.record->pid, ::getpid());
+  EXPECT_EQ(status.holder_state, HolderState::kNotVisible);
+  EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "Motor Nº 1 \"links\""}}));
+}
+
+TEST_F(EtcdClient, OtherLocksAreNotSeen) {
+  etcd().run_etcdctl({"put", "x", "1"});
+  etcd().run_etcdctl({"put", "x0", "1"});
+  etcd().run_etcdctl({"put", "xy/1", "1"});
+  etcd().run_etcdctl({"put", "x.", "1"});
+  EXPECT_FALSE(ask_etcd(lock("1s"), soon()).held);
+  contender(lock("1s"))->acquire();
+}
+
+}  // namespace
+}  // namespace fo::lock
