@@ -173,6 +173,27 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   [[ $stderr == *"KUBERNETES_SERVICE_HOST '127.0.0.1' and KUBERNETES_SERVICE_PORT 'x' name no API server" ]]
 }
 
+@test "as in a pod: the address from the environment, TLS, a token" {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1,DNS:kubernetes.default.svc \
+    -keyout "$T/key" -out "$T/ca.crt" 2>"$T/openssl"
+  echo secret >"$T/token"
+  start_api --token-file "$T/token" --cert "$T/ca.crt" --key "$T/key"
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
+  LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  run -0 lock owner --lock "$LOCK"
+  [ "$output" = engine-0 ]
+  start_holder engine-1
+  wait_for '[ "$(curl -sS --cacert "$T/ca.crt" "https://127.0.0.1:$PORT/requests" | jq .watch)" -ge 1 ]'
+  kill -TERM "$first"
+  await_command engine-1
+  [ "$(cat "$T/engine-1.err")" = "" ]
+  KUBERNETES_SERVICE_HOST=localhost run -78 --separate-stderr lock owner --lock "$LOCK"
+}
+
 @test "the example Role permits what it takes, and no more" {
   "$FO_BIN/fo-podgen" -q -f "$FO_ROOT/packaging/k8s/lease-rbac.yaml" -o json |
     jq '.items[] | select(.kind == "Role")' >"$T/role.json"

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,10 +24,29 @@
 
 namespace fo::test {
 
+/// A certificate for these names ("DNS:localhost,IP:127.0.0.1") that is its own authority.
+struct Certificate {
+  explicit Certificate(const TempDir& dir, const std::string& names,
+                       const std::string& name = "api")
+      : file(dir.file(name + ".crt")), key(dir.file(name + ".key")) {
+    os::SpawnOptions quiet;
+    const base::UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    quiet.stderr_fd = nowhere.get();
+    os::Child openssl =
+        os::spawn({"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                   "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=kube-api",
+                   "-addext", "subjectAltName=" + names, "-keyout", key, "-out", file},
+                  quiet);
+    EXPECT_EQ(openssl.wait(base::Deadline::after(kLong)), 0);
+  }
+  std::string file;
+  std::string key;
+};
+
 class KubeApi {
  public:
   /// With these options. Returns when it listens.
-  explicit KubeApi(std::vector<std::string> options = {}) {
+  explicit KubeApi(const std::vector<std::string>& options = {}) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
     const base::UniqueFd reader(ends[0]);
@@ -44,13 +64,20 @@ class KubeApi {
   }
   KubeApi(const KubeApi&) = delete;
   KubeApi& operator=(const KubeApi&) = delete;
+  /// Over TLS.
+  explicit KubeApi(const Certificate& certificate)
+      : KubeApi({"--cert", certificate.file, "--key", certificate.key}) {
+    authority_ = certificate.file;
+  }
   ~KubeApi() {
     child_->signal(SIGKILL);
     static_cast<void>(child_->wait(base::Deadline::after(kLong)));
   }
 
   [[nodiscard]] const std::string& port() const { return port_; }
-  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + port_; }
+  [[nodiscard]] std::string url(const std::string& host = "127.0.0.1") const {
+    return (authority_.empty() ? "http://" : "https://") + host + ":" + port_;
+  }
 
   /// The Lease of `name` in the namespace "ns".
   [[nodiscard]] lock::LockUri uri(const std::string& duration = "2s",
@@ -63,13 +90,22 @@ class KubeApi {
     const http::Response answer = ask("GET", lease_path(name), "");
     return answer.status == 200 ? nlohmann::json::parse(answer.body) : nlohmann::json();
   }
-  /// Status 200 or 201.
-  void put(const nlohmann::json& object) const {
-    const bool is_new = !object["metadata"].contains("resourceVersion");
-    const std::string name = object["metadata"]["name"];
-    const http::Response answer =
-        ask(is_new ? "POST" : "PUT", is_new ? kLeases : lease_path(name), object.dump());
-    ASSERT_TRUE(answer.status == 200 || answer.status == 201) << answer.body;
+  void create(const nlohmann::json& object) const {
+    const http::Response answer = ask("POST", kLeases, object.dump());
+    ASSERT_EQ(answer.status, 201) << answer.body;
+  }
+  /// Changes the Lease, whatever its holder does meanwhile.
+  void edit(const std::function<void(nlohmann::json& lease)>& change) const {
+    int status = 409;
+    while (status == 409) {
+      nlohmann::json object = lease();
+      change(object);
+      status = ask("PUT", lease_path("pair"), object.dump()).status;
+    }
+    ASSERT_EQ(status, 200);
+  }
+  void set_holder(const std::string& identity) const {
+    edit([&](nlohmann::json& lease) { lease["spec"]["holderIdentity"] = identity; });
   }
   void remove(const std::string& name = "pair") const {
     ASSERT_EQ(ask("DELETE", lease_path(name), "").status, 200);
@@ -97,11 +133,13 @@ class KubeApi {
     http::FetchOptions options;
     options.body = body;
     options.headers = {{"X-Test", "1"}};
+    if (!authority_.empty()) options.tls = http::TlsFiles{authority_, "", ""};
     return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
   }
 
   std::unique_ptr<os::Child> child_;
   std::string port_;
+  std::string authority_;
 };
 
 /// A Lease as client-go would leave it.

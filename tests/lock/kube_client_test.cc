@@ -119,7 +119,7 @@ TEST(KubeClient, KeepsWhatOthersWrote) {
   lease["metadata"]["annotations"] = {{"note", "\u00e4 \"quoted\""}};
   lease["spec"]["strategy"] = "OldestEmulationVersion";
   lease["spec"]["preferredHolder"] = "somebody";
-  api.put(lease);
+  api.create(lease);
   const auto lock = open_lock(api.uri(), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   await_renewals(api, 1);
@@ -134,7 +134,7 @@ TEST(KubeClient, KeepsWhatOthersWrote) {
 TEST(KubeClient, HolderHasItsTimeWhateverTheClocksSay) {
   for (const char* renewed : {"2001-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z"}) {
     const KubeApi api;
-    api.put(foreign_lease("another_8d3c1f0a", 1, renewed));
+    api.create(foreign_lease("another_8d3c1f0a", 1, renewed));
     const auto begin = BootClock::now();
     const auto lock = open_lock(api.uri(), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U);
@@ -181,7 +181,7 @@ TEST(KubeClient, CrashOfTheHolderIsFoundOut) {
 
 TEST(KubeClient, WaitingLeavesTheLeaseAlone) {
   const KubeApi api;
-  api.put(foreign_lease("another", 3600));
+  api.create(foreign_lease("another", 3600));
   const json before = api.lease();
   const auto lock = open_lock(api.uri(), "engine-0");
   for (const int ms : {0, 1, 300}) {
@@ -195,7 +195,7 @@ TEST(KubeClient, WaitingLeavesTheLeaseAlone) {
 TEST(KubeClient, WaitThatIsBrokenOffGivesBackWhatCameMeanwhile) {
   for (const char* verb : {"create", "update"}) {
     const KubeApi api;
-    if (std::string(verb) == "update") api.put(foreign_lease("", 1));
+    if (std::string(verb) == "update") api.create(foreign_lease("", 1));
     api.fault({{"verb", verb}, {"count", 1}, {"do", "hang-after"}});
     const base::UniqueFd interruption(::eventfd(0, EFD_CLOEXEC));
     std::thread interrupter([&] {
@@ -230,7 +230,7 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
         json{{"verb", "update"}, {"count", 1}, {"do", "hang-after"}}}) {
     api.fault(fault);
     const std::string version = api.lease()["metadata"]["resourceVersion"];
-    await_renewals(api, 4);
+    await_renewals(api, 3);
     api.mend();
     await([&] { return lock->is_confirmed(); });
     EXPECT_NE(api.lease()["metadata"]["resourceVersion"], version) << fault;
@@ -243,9 +243,7 @@ TEST(KubeClient, EditedLeaseIsKeptAsItIsEdited) {
   const KubeApi api;
   const auto lock = open_lock(api.uri("3s"), "engine-0");
   acquire(*lock);
-  json lease = api.lease();
-  lease["metadata"]["labels"] = {{"team", "red"}};
-  api.put(lease);
+  api.edit([](json& lease) { lease["metadata"]["labels"] = {{"team", "red"}}; });
   await_renewals(api, 3);
   EXPECT_FALSE(lock->check());
   EXPECT_EQ(api.lease()["metadata"]["labels"]["team"], "red");
@@ -255,22 +253,16 @@ TEST(KubeClient, LossIsToldWithItsReason) {
   const KubeApi api;
   const auto lock = open_lock(api.uri("3s"), "engine-0");
   acquire(*lock);
-  json lease = api.lease();
-  lease["spec"]["holderIdentity"] = "thief_0123456789abcdef";
-  api.put(lease);
+  api.set_holder("thief_0123456789abcdef");
   Loss loss = await_loss(*lock);
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
   EXPECT_EQ(loss.reason, "'thief' has taken it");
   lock->release();
   EXPECT_EQ(api.lease()["spec"]["holderIdentity"], "thief_0123456789abcdef");
 
-  lease = api.lease();
-  lease["spec"]["holderIdentity"] = "";
-  api.put(lease);
+  api.set_holder("");
   acquire(*lock);
-  lease = api.lease();
-  lease["spec"]["holderIdentity"] = "";
-  api.put(lease);
+  api.set_holder("");
   loss = await_loss(*lock);
   EXPECT_EQ(loss.reason, "somebody else gave it up");
   lock->release();
@@ -278,7 +270,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
 
 TEST(KubeClient, DeletedLeaseIsLostAndCountsOn) {
   const KubeApi api;
-  api.put(foreign_lease("", 1));
+  api.create(foreign_lease("", 1));
   const auto lock = open_lock(api.uri("3s"), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   api.remove();
@@ -331,15 +323,13 @@ TEST(KubeClient, BrokenWatchesAreReasonsToLook) {
         json{{"do", "answer"}, {"status", 410}}, json{{"do", "answer"}, {"status", 500}},
         json{{"do", "answer"}, {"status", 404}}, json{{"do", "lost"}}}) {
     const KubeApi api;
-    api.put(foreign_lease("another", 3600));
+    api.create(foreign_lease("another", 3600));
     json all = fault;
     all["verb"] = "watch";
     api.fault(all);
     std::thread releaser([&] {
       await([&] { return api.count("watch") >= 3; });
-      json lease = api.lease();
-      lease["spec"]["holderIdentity"] = "";
-      api.put(lease);
+      api.set_holder("");
     });
     const auto lock = open_lock(api.uri(), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U) << fault;
@@ -349,13 +339,11 @@ TEST(KubeClient, BrokenWatchesAreReasonsToLook) {
 
 TEST(KubeClient, WatchThatIsTooOldBeginsAnew) {
   const KubeApi api({"--bookmark-every", "0.05"});
-  api.put(foreign_lease("another", 3600));
+  api.create(foreign_lease("another", 3600));
   api.fault({{"verb", "watch"}, {"count", 1}, {"do", "slow"}, {"seconds", 0.3}});
   std::thread other([&] {
     await([&] { return api.count("watch") >= 1; });
-    json lease = api.lease();
-    lease["spec"]["holderIdentity"] = "";
-    api.put(lease);
+    api.set_holder("");
     api.compact();
   });
   const auto lock = open_lock(api.uri(), "engine-0");
@@ -365,7 +353,7 @@ TEST(KubeClient, WatchThatIsTooOldBeginsAnew) {
 
 TEST(KubeClient, SilentWatchEndsWithTheHoldersTime) {
   const KubeApi api;
-  api.put(foreign_lease("another", 1));
+  api.create(foreign_lease("another", 1));
   api.fault({{"verb", "watch"}, {"do", "hang"}});
   const auto lock = open_lock(api.uri(), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
@@ -376,21 +364,17 @@ TEST(KubeClient, WaitGoesOnWhenTheServerIsIll) {
        {json{{"status", 500}}, json{{"status", 401}}, json{{"status", 403}},
         json{{"status", 429}, {"headers", {{"Retry-After", "1"}}}}, json{{"do", "cut"}}}) {
     const KubeApi api;
-    api.put(foreign_lease("another", 3600));
+    api.create(foreign_lease("another", 3600));
     std::thread other([&] {
       await([&] { return api.count("watch") >= 1; });
       json all = fault;
       all["verb"] = "*";
       all["count"] = 3;
       api.fault(all);
-      json lease = api.lease();
-      lease["metadata"]["labels"]["team"] = "red";
-      api.put(lease);
+      api.edit([](json& lease) { lease["metadata"]["labels"]["team"] = "red"; });
       const int before = api.count("get") + api.count("watch");
       await([&] { return api.count("get") + api.count("watch") >= before + 3; });
-      lease = api.lease();
-      lease["spec"]["holderIdentity"] = "";
-      api.put(lease);
+      api.set_holder("");
     });
     const auto lock = open_lock(api.uri(), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U) << fault;
@@ -438,7 +422,7 @@ TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
   const KubeApi api;
   json lease = foreign_lease("", 1);
   lease["spec"]["leaseTransitions"] = 0x7fffffff;
-  api.put(lease);
+  api.create(lease);
   const auto lock = open_lock(api.uri(), "engine-0");
   EXPECT_EQ(status_of([&] { lock->acquire(soon()); }), ExitStatus::kProtocol);
 }
@@ -472,17 +456,57 @@ TEST(KubeClient, WhereWatchingIsNotPermittedItIsAsked) {
                                   {"verbs", {"get", "create", "update"}}}}}}
                               .dump());
   const KubeApi api({"--role", dir.file("role")});
-  api.put(foreign_lease("another", 3600));
+  api.create(foreign_lease("another", 3600));
   std::thread other([&] {
     await([&] { return api.count("watch") >= 1; });
-    json lease = api.lease();
-    lease["spec"]["holderIdentity"] = "";
-    api.put(lease);
+    api.set_holder("");
   });
   const auto lock = open_lock(api.uri(), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   other.join();
   EXPECT_EQ(api.count("watch"), 1);
+}
+
+TEST(KubeClient, SpeaksTlsWithTheServerThatItMeans) {
+  const TempDir dir;
+  const test::Certificate certificate(dir, "DNS:localhost,IP:127.0.0.1");
+  const KubeApi api(certificate);
+  const auto uri = [&](const std::string& host, const std::string& authority) {
+    return parse_lock_uri("k8s:ns/pair?duration=3s&api=" + api.url(host) + "&ca=" + authority);
+  };
+  std::uint64_t generation = 0;
+  for (const char* host : {"127.0.0.1", "localhost"}) {
+    const auto lock = open_lock(uri(host, certificate.file), "engine-0");
+    EXPECT_EQ(acquire(*lock), ++generation) << host;
+    await_renewals(api, 1);
+    EXPECT_EQ(find_owner(uri(host, certificate.file)), "engine-0");
+    lock->release();
+  }
+  const test::Certificate other(dir, "DNS:localhost,IP:127.0.0.1", "other");
+  const auto refusal = [&](const LockUri& wrong) {
+    return status_of([&] { open_lock(wrong, "engine-0")->acquire(soon()); });
+  };
+  EXPECT_EQ(refusal(uri("localhost", other.file)), ExitStatus::kConfig);
+  EXPECT_EQ(refusal(uri("localhost", dir.file("absent"))), ExitStatus::kNoInput);
+  const test::Certificate misnamed(dir, "DNS:api.example", "misnamed");
+  const KubeApi another(misnamed);
+  EXPECT_EQ(refusal(parse_lock_uri("k8s:ns/pair?api=" + another.url() + "&ca=" + misnamed.file)),
+            ExitStatus::kConfig);
+}
+
+TEST(KubeClient, WaitsOverTlsAreToldOfTheRelease) {
+  const TempDir dir;
+  const test::Certificate certificate(dir, "DNS:localhost,IP:127.0.0.1");
+  const KubeApi api(certificate);
+  api.create(foreign_lease("another", 3600));
+  std::thread other([&] {
+    await([&] { return api.count("watch") >= 1; });
+    api.set_holder("");
+  });
+  const auto lock = open_lock(
+      parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&ca=" + certificate.file), "engine-0");
+  EXPECT_EQ(acquire(*lock), 7U);
+  other.join();
 }
 
 // --- Never two.
@@ -570,15 +594,11 @@ TEST(KubeClient, StatusTellsWhoHoldsIt) {
 TEST(KubeClient, ForeignHolderIsShownWholeUntilItsTimeIsOver) {
   const KubeApi api;
   const std::string identity = "host-1_8d3c1f0a-5b7e-4c1d-9a53-0d2f7c2b9e11";
-  api.put(foreign_lease(identity, 15, "2026-01-01T00:00:00.000000Z"));
+  api.create(foreign_lease(identity, 15, "2026-01-01T00:00:00.000000Z"));
   EXPECT_EQ(find_owner(api.uri()), std::nullopt);
-  json lease = api.lease();
-  lease["spec"]["renewTime"] = "2199-01-01T00:00:00.000000Z";
-  api.put(lease);
+  api.edit([](json& lease) { lease["spec"]["renewTime"] = "2199-01-01T00:00:00.000000Z"; });
   EXPECT_EQ(find_owner(api.uri()), identity);
-  lease = api.lease();
-  lease["spec"].erase("renewTime");
-  api.put(lease);
+  api.edit([](json& lease) { lease["spec"].erase("renewTime"); });
   EXPECT_EQ(find_owner(api.uri()), identity);
 }
 
