@@ -41,7 +41,7 @@ constexpr Duration kLongestWatch = seconds(30);
 constexpr Duration kLookInterval = seconds(1);
 constexpr Duration kFirstPause = milliseconds(20);
 constexpr Duration kLongestPause = seconds(2);
-constexpr Duration kLongestRetryAfter = seconds(30);
+constexpr Duration kLongestRetryAfter = seconds(5);
 
 LeaseName name_of(const LockUri& uri) { return {uri.network.name_space, uri.network.key}; }
 
@@ -160,7 +160,7 @@ class KubeClient final : public LeaseClient {
   std::optional<Deadline> reach_by_;
   bool is_reached_ = false;
   bool may_watch_ = true;
-  // What the last answer that refused something said.
+  // The status of the last answer when it was a refusal.
   int last_refusal_ = 0;
   std::optional<Duration> retry_after_;
 
@@ -392,11 +392,6 @@ awaitable<Lease> KubeClient::acquire() {
     if (lease) co_return *lease;
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (trouble && state.cancelled() != asio::cancellation_type::none) throw *trouble;
-    if (trouble && !is_reached_ && reach_by_->expired()) {
-      const bool is_stranger = last_refusal_ == 401;
-      throw Error(is_stranger ? ExitStatus::kNotPermitted : ExitStatus::kUnavailable,
-                  trouble->what());
-    }
     if (trouble && is_reached_ && !is_troubled) {
       os::log(os::LogLevel::kWarning, "{}; trying again", trouble->what());
     }
@@ -404,7 +399,11 @@ awaitable<Lease> KubeClient::acquire() {
     if (trouble || next == Next::kPause) {
       Duration time = spread(pause);
       if (trouble && retry_after_) time = std::max(time, *retry_after_);
-      if (!is_reached_) time = std::min(time, *reach_by_->remaining());
+      if (trouble && !is_reached_ && time >= *reach_by_->remaining()) {
+        const bool is_stranger = last_refusal_ == 401;
+        throw Error(is_stranger ? ExitStatus::kNotPermitted : ExitStatus::kUnavailable,
+                    trouble->what());
+      }
       pause = std::min(pause * 2, kLongestPause);
       next = Next::kGet;
       co_await pause_for(time);

@@ -97,6 +97,14 @@ TEST(KubeClient, CreatesTheLease) {
   EXPECT_TRUE(lock->is_confirmed());
 }
 
+TEST(KubeClient, ServerMayHaveAName) {
+  const KubeApi api;
+  const LockUri uri = parse_lock_uri("k8s:ns/pair?api=" + api.url("localhost"));
+  EXPECT_EQ(acquire(*open_lock(uri, "engine-0")), 1U);
+  EXPECT_EQ(api.lease()["spec"]["leaseTransitions"], 1);
+  EXPECT_EQ(find_owner(uri), std::nullopt);
+}
+
 TEST(KubeClient, EveryGrantHasItsGenerationAlsoForOneId) {
   const KubeApi api;
   for (std::uint64_t i = 1; i <= 5; ++i) {
@@ -227,6 +235,9 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
              {"do", "answer"},
              {"status", 429},
              {"headers", {{"Retry-After", "1"}}}},
+        json{{"verb", "update"}, {"count", 2}, {"do", "slow"}, {"seconds", 0.2}},
+        // Done when nobody waits for it any more.
+        json{{"verb", "update"}, {"count", 1}, {"do", "slow"}, {"seconds", 0.8}},
         json{{"verb", "update"}, {"count", 1}, {"do", "hang-after"}}}) {
     api.fault(fault);
     const std::string version = api.lease()["metadata"]["resourceVersion"];
@@ -559,6 +570,12 @@ TEST(KubeClient, EightContendersTakeTurns) { take_turns({}, 8, 2); }
 
 TEST(KubeClient, NeverTwoInAStormOfConflicts) {
   take_turns({{{"verb", "update"}, {"count", 30}, {"do", "answer"}, {"status", 409}}}, 2, 5);
+}
+
+TEST(KubeClient, NeverTwoWhenUpdatesComeLate) {
+  take_turns({{{"verb", "create"}, {"count", 1}, {"do", "slow"}, {"seconds", 1.3}},
+              {{"verb", "update"}, {"count", 6}, {"do", "slow"}, {"seconds", 1.3}}},
+             2, 3);
 }
 
 TEST(KubeClient, NeverTwoWhenAnswersAreLost) {
