@@ -101,7 +101,8 @@ class Fetch {
     }
     alarm_.emplace(socket_, deadline_);
     if (url_.is_tls) co_await shake_hands();
-    co_await write(make_request());
+    std::string request = make_request();
+    co_await write(std::move(request));
     Response response;
     co_await read(response);
     co_return response;

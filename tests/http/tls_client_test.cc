@@ -1,4 +1,5 @@
 // The client over TLS and by name, and what ends it in the middle of either.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -391,6 +393,30 @@ TEST_F(TlsClient, IsCancelledWhileItConnects) {
   const DeafPort deaf(loop_, "127.0.0.1", 0);
   // Runs after the fetch has begun.
   boost::asio::post(loop_, [this] { cancel(); });
+  expect_cancelled("https://127.0.0.1:" + std::to_string(deaf.port()) + "/");
+}
+
+int inheritable_fds() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) ++count;
+  }
+  return count;
+}
+
+TEST_F(TlsClient, ItsSocketIsNotInherited) {
+  const DeafPort deaf(loop_, "127.0.0.1", 0);
+  const int before = inheritable_fds();
+  const std::ptrdiff_t all_before = fo::test::open_fds();
+  // Posted from here it would run before the fetch begins.
+  boost::asio::post(loop_, [&] {
+    boost::asio::post(loop_, [&] {
+      EXPECT_GT(fo::test::open_fds(), all_before);
+      EXPECT_EQ(inheritable_fds(), before);
+      cancel();
+    });
+  });
   expect_cancelled("https://127.0.0.1:" + std::to_string(deaf.port()) + "/");
 }
 
