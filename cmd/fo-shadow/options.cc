@@ -217,7 +217,9 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
       refuse("--health-target " + base::quoted(target) + ": not NAME=URL");
     }
     const std::string url = target.substr(sign + 1);
-    http::parse_url(url);
+    if (http::parse_url(url).is_tls) {
+      refuse("--health-target " + base::quoted(target) + ": https is not for these");
+    }
     shadow.targets.emplace_back(target.substr(0, sign), url);
   }
   shadow.gms = find_places(options);

@@ -115,10 +115,16 @@ EngineApi::EngineApi(const std::string& url) : url_(url) {
   if (parsed.target != "/") {
     throw Error(ExitStatus::kUsage, "URL " + base::quoted(url) + ": an engine's has no path");
   }
+  if (parsed.is_tls) {
+    throw Error(ExitStatus::kUsage,
+                "URL " + base::quoted(url) + ": an engine is asked without TLS");
+  }
   if (!parsed.socket_path.empty()) {
     url_ = "unix:" + parsed.socket_path + ":";
-  } else if (url_.ends_with('/')) {
-    url_.pop_back();
+  } else {
+    // It runs on this machine: no name is waited for.
+    http::parse_address(http::to_string(parsed.address));
+    if (url_.ends_with('/')) url_.pop_back();
   }
 }
 

@@ -16,8 +16,34 @@ using base::Error;
 using base::ExitStatus;
 using base::quoted;
 
+constexpr std::size_t kMostNameBytes = 253;
+constexpr std::size_t kMostLabelBytes = 63;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_label(std::string_view label) {
+  return !label.empty() && label.size() <= kMostLabelBytes && label.front() != '-' &&
+         label.back() != '-' && std::all_of(label.begin(), label.end(), [](char c) {
+           return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                  c == '_';
+         });
+}
+
+bool is_name(std::string_view text) {
+  if (text.size() > kMostNameBytes) return false;
+  for (;;) {
+    const std::size_t dot = text.find('.');
+    const std::string_view label = text.substr(0, dot);
+    if (!is_label(label)) return false;
+    if (dot == std::string_view::npos) {
+      // What ends in a number is meant as an address, and is none.
+      return !std::all_of(label.begin(), label.end(), is_digit);
+    }
+    text.remove_prefix(dot + 1);
+  }
+}
+
 std::optional<std::string> numeric_host(std::string_view text) {
-  if (text == "localhost") return "127.0.0.1";
   const bool bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
   const std::string host(bracketed ? text.substr(1, text.size() - 2) : text);
   std::array<std::uint8_t, 16> bytes{};
@@ -27,7 +53,8 @@ std::optional<std::string> numeric_host(std::string_view text) {
   return host;
 }
 
-Address parse_authority(std::string_view text, std::optional<std::uint16_t> default_port,
+// `host` is what stands in front of the port, unread.
+Address split_authority(std::string_view text, std::optional<std::uint16_t> default_port,
                         const std::string& what) {
   std::size_t colon = text.rfind(':');
   // A colon inside brackets belongs to the address.
@@ -43,18 +70,22 @@ Address parse_authority(std::string_view text, std::optional<std::uint16_t> defa
     if (!port || *port > 65535) throw Error(ExitStatus::kUsage, what + ": not a port number");
     address.port = static_cast<std::uint16_t>(*port);
   }
-  const std::optional<std::string> host = numeric_host(text.substr(0, colon));
-  if (!host) {
-    throw Error(ExitStatus::kUsage, what + ": the host must be a numeric address or localhost");
-  }
-  address.host = *host;
+  address.host = text.substr(0, colon);
   return address;
 }
 
 }  // namespace
 
 Address parse_address(std::string_view text) {
-  return parse_authority(text, std::nullopt, "address " + quoted(text));
+  const std::string what = "address " + quoted(text);
+  Address address = split_authority(text, std::nullopt, what);
+  if (address.host == "localhost") address.host = "127.0.0.1";
+  const std::optional<std::string> host = numeric_host(address.host);
+  if (!host) {
+    throw Error(ExitStatus::kUsage, what + ": the host must be a numeric address or localhost");
+  }
+  address.host = *host;
+  return address;
 }
 
 std::string to_string(const Address& address) {
@@ -69,13 +100,21 @@ Url parse_url(std::string_view text) {
     throw Error(ExitStatus::kUsage, what + ": blanks, control or non-ASCII characters");
   }
   constexpr std::string_view kHttp = "http://";
+  constexpr std::string_view kHttps = "https://";
   constexpr std::string_view kUnix = "unix:";
   Url url;
   url.target = "/";
-  if (text.starts_with(kHttp)) {
-    text.remove_prefix(kHttp.size());
+  url.is_tls = text.starts_with(kHttps);
+  if (url.is_tls || text.starts_with(kHttp)) {
+    text.remove_prefix(url.is_tls ? kHttps.size() : kHttp.size());
     const std::size_t end = std::min(text.find_first_of("/?#"), text.size());
-    url.address = parse_authority(text.substr(0, end), 80, what);
+    url.address = split_authority(text.substr(0, end), url.is_tls ? 443 : 80, what);
+    const std::optional<std::string> host = numeric_host(url.address.host);
+    if (host) {
+      url.address.host = *host;
+    } else if (!is_name(url.address.host)) {
+      throw Error(ExitStatus::kUsage, what + ": the host is neither an address nor a name");
+    }
     text.remove_prefix(end);
   } else if (text.starts_with(kUnix)) {
     text.remove_prefix(kUnix.size());
@@ -84,7 +123,7 @@ Url parse_url(std::string_view text) {
     if (url.socket_path.empty()) throw Error(ExitStatus::kUsage, what + ": no socket path");
     text.remove_prefix(std::min(end + 1, text.size()));
   } else {
-    throw Error(ExitStatus::kUsage, what + ": want http://HOST:PORT/PATH or unix:SOCKET:/PATH");
+    throw Error(ExitStatus::kUsage, what + ": want http[s]://HOST:PORT/PATH or unix:SOCKET:/PATH");
   }
   text = text.substr(0, text.find('#'));
   if (text.starts_with('/')) {

@@ -1,5 +1,4 @@
-// Where an HTTP server is: "HOST:PORT" and URLs. Hosts are numeric or "localhost" (127.0.0.1):
-// looking names up would tie static programs to one libc.
+// Where an HTTP server is: "HOST:PORT" and URLs. Nothing is looked up here (resolve.h does).
 #pragma once
 
 #include <cstdint>
@@ -9,26 +8,28 @@
 namespace fo::http {
 
 struct Address {
-  /// Numeric, an IPv6 address without its brackets.
+  /// Numeric, an IPv6 address without its brackets; in a URL also a name.
   std::string host;
   std::uint16_t port = 0;
 };
 
-/// "127.0.0.1:8000", "[::1]:0", "localhost:8000". Throws Error(kUsage).
+/// "127.0.0.1:8000", "[::1]:0", "localhost:8000" (127.0.0.1); no other names. Throws Error(kUsage).
 Address parse_address(std::string_view text);
 
-/// As parse_address reads it: an IPv6 address in brackets.
+/// "HOST:PORT", an IPv6 address in brackets.
 std::string to_string(const Address& address);
 
 struct Url {
   /// The Unix socket; empty for TCP.
   std::string socket_path;
+  bool is_tls = false;
   Address address;
   /// Path and query as they go into the request line; at least "/".
   std::string target;
 };
 
-/// "http://HOST[:PORT][/PATH]" or "unix:SOCKET[:/PATH]" (SOCKET without a colon).
+/// "http[s]://HOST[:PORT][/PATH]" or "unix:SOCKET[:/PATH]" (SOCKET without a colon). HOST is a
+/// numeric address or a name: labels of letters, digits, '-' and '_', the last one no number.
 /// Throws Error(kUsage): "URL 'text': reason".
 Url parse_url(std::string_view text);
 

@@ -50,7 +50,11 @@ class Fetch {
         url_(parse_url(url)),
         deadline_(deadline),
         options_(options),
-        what_("fetch " + base::quoted(url)) {}
+        what_("fetch " + base::quoted(url)) {
+    if (url_.is_tls && !options_.tls) {
+      throw Error(ExitStatus::kUsage, what_ + ": https needs the file of an authority to trust");
+    }
+  }
 
   awaitable<Response> run() {
     co_await connect();
@@ -93,8 +97,12 @@ class Fetch {
   }
 
   awaitable<void> connect_tcp() {
-    const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(url_.address.host),
-                                           url_.address.port);
+    const std::string& host = url_.address.host;
+    error_code bad_address;
+    const asio::ip::tcp::endpoint endpoint(
+        asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, bad_address),
+        url_.address.port);
+    check(bad_address);
     // Made here because asio's own would be inherited by children.
     const Protocol protocol(endpoint.protocol());
     base::UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -1,16 +1,18 @@
 // One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for
-// probes, health checks and tests. A new connection each time; no TLS, no redirects, no name
-// look-up.
+// probes, health checks, locks across a network and tests. A new connection each time; no
+// redirects.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "http/message.h"
+#include "http/tls_files.h"
 
 namespace fo::http {
 
@@ -20,15 +22,18 @@ struct FetchOptions {
   std::string content_type = "application/json";
   /// Sent as they are, beside Host, Content-Type, Content-Length and Connection.
   Fields headers;
+  /// For https URLs, which need it.
+  std::optional<TlsFiles> tls;
   base::ByteCount response_limit = 16 * base::kMiB;
   /// Gets the body piece by piece as it arrives (Response::body stays empty); returning false ends
   /// the fetch there.
   std::function<bool(std::string_view piece)> on_data;
 };
 
-/// Any answer, whatever its status, is a Response. Errors: kUsage (URL, see parse_url),
-/// kUnavailable (refused, or the connection ended early), kTryAgain (deadline), kProtocol (not
-/// HTTP, or longer than the limit).
+/// Any answer, whatever its status, is a Response. Errors: kUsage (URL, see parse_url, or https
+/// without `tls`), kUnavailable (no such name, refused, or the connection ended early), kTryAgain
+/// (deadline), kProtocol (not HTTP, or longer than the limit); with TLS also kConfig (the server's
+/// certificate is not to be trusted, or ours not good enough for it) and those of make_tls_client.
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options = {});
 

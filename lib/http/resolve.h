@@ -12,10 +12,12 @@
 
 namespace fo::http {
 
-/// The addresses of `host`, best first; a numeric address (IPv6 without brackets) and "localhost"
-/// (127.0.0.1) without asking anybody. Never empty. Throws kUnavailable for a name that nobody
-/// knows or when no server answers, kTryAgain when the deadline passes.
+/// The addresses of `host`, best first, 16 at most; a numeric address (IPv6 without brackets) and
+/// "localhost" (127.0.0.1) without asking anybody. Never empty. `name_servers`,
+/// "ADDRESS:PORT[,ADDRESS:PORT…]", are asked instead of those in /etc/resolv.conf. Throws
+/// kUnavailable for a name that nobody knows or when no server answers, kTryAgain when the deadline
+/// passes; when it is cancelled, boost::system::system_error.
 boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> resolve(
-    std::string host, std::uint16_t port, base::Deadline deadline);
+    std::string host, std::uint16_t port, base::Deadline deadline, std::string name_servers = {});
 
 }  // namespace fo::http

@@ -136,7 +136,8 @@ class YamlWriter {
 
   // What is plain and has lines was folded: it is a string, whatever it looks like.
   static bool type_is_text(const Node& node) {
-    return !node.is_plain() || type_of(node.text()) == ScalarType::kString;
+    return !node.is_plain() || node.text().find('\n') != std::string::npos ||
+           type_of(node.text()) == ScalarType::kString;
   }
 
   void behind_key(const Node& node, std::size_t indent) {

@@ -388,12 +388,8 @@ class Reader {
     if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
       text.clear();
     }
-    // There is none in what is read, and no escape for one: libfyaml 0.7 ran past a scalar's end.
-    if (is_block && text.find('\0') != std::string::npos) {
+    if (is_block && begin != nullptr && !is_all_of(text, begin->input_pos)) {
       fail(properties.position, "a block scalar that can't be read; say it in double quotes");
-    }
-    if (is_block && begin != nullptr && text.find_first_not_of('\n') != std::string::npos) {
-      check_indentation(begin->input_pos, properties.position);
     }
     if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
         end->input_pos == text_.size()) {
@@ -411,14 +407,33 @@ class Reader {
     complete(std::move(node), weight);
   }
 
-  // Of an empty block scalar within a list's item, libfyaml 0.7 takes the item's next key for text.
-  void check_indentation(std::size_t content, Position position) {
-    const std::size_t first = text_.find_first_not_of(" \r\n", content);
-    if (first == std::string_view::npos) return;
-    const std::size_t line = text_.rfind('\n', first) + 1;
-    if (first - line < static_cast<std::size_t>(stack_.back().node.position().column)) {
-      fail(position, "an empty block scalar within a list; say \"\" instead");
+  // Whether a block scalar's text is what stands there, blanks apart. libfyaml 0.7 takes a list
+  // item's next key for the text of an empty one, loses lines behind blank ones, and may run past
+  // the end. `content`: where it begins.
+  [[nodiscard]] bool is_all_of(std::string_view text, std::size_t content) const {
+    constexpr std::string_view kBlanks = " \t\r\n";
+    const Frame& parent = stack_.back();
+    // Its place is the anchor's or the tag's then.
+    if (!parent.properties.anchor.empty() || !parent.properties.tag.empty()) return true;
+    const auto least = static_cast<std::size_t>(parent.node.position().column);
+    std::string_view left = text_.substr(content == 0 ? 0 : text_.rfind('\n', content - 1) + 1);
+    // Of its first line: a comment in front of that ends it.
+    std::size_t first = 0;
+    std::size_t next = 0;
+    while (!left.empty()) {
+      const std::string_view line = left.substr(0, left.find('\n'));
+      const std::size_t indentation = line.find_first_not_of(' ');
+      const bool is_blank = line.find_first_not_of(kBlanks) == std::string_view::npos;
+      if (!is_blank && indentation < std::max(least, line[indentation] == '#' ? first : 0)) break;
+      if (!is_blank && first == 0) first = indentation;
+      for (const char c : line) {
+        if (kBlanks.find(c) != std::string_view::npos) continue;
+        next = text.find_first_not_of(kBlanks, next);
+        if (next == std::string_view::npos || text[next++] != c) return false;
+      }
+      left.remove_prefix(std::min(line.size() + 1, left.size()));
     }
+    return text.find_first_not_of(kBlanks, next) == std::string_view::npos;
   }
 
   // Of a block scalar at the end of a text whose last line had no newline: then it has none, too,

@@ -163,8 +163,8 @@ TEST_F(ShadowOptionsTest, TargetsAreNamesAndUrls) {
   ASSERT_EQ(shadow.targets.size(), 2u);
   EXPECT_EQ(shadow.targets[0].first, "a");
   EXPECT_EQ(shadow.targets[0].second, "http://127.0.0.1:1/x?y=z");
-  for (const char* bad :
-       {"http://127.0.0.1", "=http://127.0.0.1", "a=", "a=example.org", "a=http://example.org/"}) {
+  for (const char* bad : {"http://127.0.0.1", "=http://127.0.0.1", "a=", "a=example.org",
+                          "a=http://1.2.3/", "a=https://127.0.0.1/"}) {
     EXPECT_EQ(refusal({"--health-target", bad}).status, ExitStatus::kUsage) << bad;
   }
 }

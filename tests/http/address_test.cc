@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "base/error.h"
 
 namespace fo::http {
@@ -41,10 +43,46 @@ TEST(Url, SplitsTcpUrls) {
 
 TEST(Url, FillsInPortAndPath) {
   EXPECT_EQ(parse_url("http://localhost").address.port, 80);
+  EXPECT_EQ(parse_url("https://localhost").address.port, 443);
   EXPECT_EQ(parse_url("http://localhost").target, "/");
   EXPECT_EQ(parse_url("http://localhost?x=1").target, "/?x=1");
   EXPECT_EQ(parse_url("http://[::1]/x").address.host, "::1");
   EXPECT_EQ(parse_url("http://localhost:1#x").target, "/");
+}
+
+TEST(Url, KnowsTls) {
+  EXPECT_TRUE(parse_url("https://[::1]:2379/v3").is_tls);
+  EXPECT_FALSE(parse_url("http://127.0.0.1/").is_tls);
+  EXPECT_FALSE(parse_url("unix:/run/x.sock").is_tls);
+}
+
+TEST(Url, TakesNamesAsTheyAre) {
+  const std::string label(63, 'a');
+  const std::string longest = label + "." + label + "." + label + "." + std::string(61, 'a');
+  ASSERT_EQ(longest.size(), 253U);
+  for (const std::string& name :
+       {std::string("etcd-0"), std::string("kubernetes.default.svc"), std::string("localhost"),
+        std::string("0.pool_a.Example.ORG"), std::string("1e3"), longest}) {
+    EXPECT_EQ(parse_url("https://" + name + ":1/x").address.host, name);
+    EXPECT_EQ(parse_url("http://" + name).address.host, name);
+  }
+}
+
+TEST(Url, RefusesHostsThatAreNeitherAddressNorName) {
+  const std::string label(63, 'a');
+  const std::string four = label + "." + label + "." + label + ".";
+  for (const std::string& host :
+       {std::string("1.2.3"),  std::string("300.1.1.1"),   std::string("1.2.3.4.5"),
+        std::string("7"),      std::string("a.1"),         std::string("[1.2.3.4]"),
+        std::string("::1"),    std::string("[::1"),        std::string("[::g]"),
+        std::string("[::1]x"), std::string("[etcd]"),      std::string("."),
+        std::string("a."),     std::string(".a"),          std::string("a..b"),
+        std::string("-a"),     std::string("a-.b"),        std::string("a%b"),
+        std::string("a*"),     std::string("a@b"),         std::string("a\\b"),
+        std::string(64, 'a'),  four + std::string(62, 'a')}) {
+    EXPECT_EQ(failure("http://" + host + ":1/"), base::ExitStatus::kUsage) << host;
+    EXPECT_EQ(failure("https://" + host + "/"), base::ExitStatus::kUsage) << host;
+  }
 }
 
 TEST(Url, SplitsUnixUrls) {
@@ -56,8 +94,8 @@ TEST(Url, SplitsUnixUrls) {
 
 TEST(Url, RefusesWhatIsNoUrlOfOurs) {
   for (const char* text :
-       {"", "/x", "https://localhost/", "http://", "http://user@localhost/", "http://host.name/",
-        "unix:", "unix:/x:y", "http://localhost:99999/", "ftp://localhost/"}) {
+       {"", "/x", "http:/x", "https:", "http://", "https:///x", "http://user@localhost/",
+        "unix:", "unix:/x:y", "http://localhost:99999/", "ftp://localhost/", "HTTP://localhost/"}) {
     EXPECT_EQ(failure(text), base::ExitStatus::kUsage) << text;
   }
 }

@@ -279,6 +279,10 @@ TEST(HttpClient, HandsTheBodyOverAsItComesAndStopsWhenTold) {
 }
 
 TEST(HttpClient, BadUrlsAreUsageErrors) {
+  EXPECT_EQ(failure([] { fetch("GET", "ftp://localhost/", soon()); }), ExitStatus::kUsage);
+}
+
+TEST(HttpClient, HttpsWithoutAnAuthorityIsAUsageError) {
   EXPECT_EQ(failure([] { fetch("GET", "https://localhost/", soon()); }), ExitStatus::kUsage);
 }
 

@@ -117,6 +117,8 @@ TEST(ToYaml, BlocksInListsAreIndentedFromTheirDash) {
 TEST(ToYaml, APlainScalarThatCantStandSoBecomesAString) {
   EXPECT_EQ(to_yaml(Node::map({{"a", Node::plain("x: y")}})), "a: \"x: y\"\n");
   EXPECT_EQ(to_yaml(Node::map({{"a", Node::plain("x\ny")}})), "a: |-\n  x\n  y\n");
+  EXPECT_EQ(to_yaml(Node::map({{"a", Node::plain("2001-1-1 1:9:4\ny")}})),
+            "a: |-\n  2001-1-1 1:9:4\n  y\n");
 }
 
 TEST(ToJson, IsIndentedAndLeavesNullMembersOut) {

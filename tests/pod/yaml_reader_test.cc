@@ -486,11 +486,19 @@ TEST(ReadYaml, ReadsBackWhatTheWriterWrites) {
 TEST(ReadYaml, TakesNoKeyForTheTextOfAnEmptyBlockScalar) {
   for (const char* const text :
        {"x:\n- a: |\n  b: 1\n", "x:\n- a: |\n  \n  b: 1\n", "x:\n- a: >+\n \n  b: 1\n    c\n"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("an empty block scalar within a list")) << text;
+    EXPECT_THAT(refusal(text), HasSubstr("a block scalar that can't be read")) << text;
   }
-  for (const char* const text : {"x:\n- a: |\n   b: 1\n", "x:\n- |\n b\n", "- - |\n   b\n"}) {
+  for (const char* const text :
+       {"x:\n- a: |\n   b: 1\n", "x:\n- |\n b\n", "- - |\n   b\n", "a: >2\n    b\n\n   c\nd: 1\n",
+        "a: |\n  b\n # c\nd: 1\n", "a: |  # x\n  b\n\n# c\n", "? |\n  a\n: |\n  b\n",
+        "- &x |\n  a\n", "a: !!str |\n  b\n", "a: &x\n b: |\n  c\n", "x:\n- a: |\n    b\n  c: d\n",
+        "a: |\n  \tb\n  \t\n", "a: |+\n\n\n", "- |\n  a\n- b\n"}) {
     EXPECT_EQ(read(text).size(), 1U) << text;
   }
+}
+
+TEST(ReadYaml, LosesNoLineOfABlockScalar) {
+  EXPECT_THAT(refusal("-\n |-\n 9\n  \n  9"), HasSubstr("a block scalar that can't be read"));
 }
 
 TEST(ReadYaml, RefusesABlockScalarThatIsInNothing) {
