@@ -142,6 +142,7 @@ class Cluster {
     http::FetchOptions options;
     options.body = request.body;
     options.response_limit = etcd::kMostAnswerBytes;
+    if (server().starts_with("https:")) options.tls = network_.tls;
     if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
     return options;
   }
