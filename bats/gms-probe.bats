@@ -18,7 +18,7 @@ setup() {
     "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h:1" \
     "lock extra" "sockets --devices 0 --socket-dir $long" \
     "http" "http a b" "http unix:s --status 99" "http unix:s --status ok" "http unix:s --field a" \
-    "http unix:s --field =a" "http unix:s --timeout 1" "http ftp://127.0.0.1/" "http http://name/" \
+    "http unix:s --field =a" "http unix:s --timeout 1" "http ftp://127.0.0.1/" "http http://1.2.3/" \
     "http unix:$long" "engine extra" "engine --state asleep" "engine --state active,no" \
     "engine --url unix:s --id a" "engine --url unix:s --lock /l" "engine --url x" \
     "engine --lock /$long" "engine --lock l" "remap --expect-hash x" "remap --socket x --tag t" \

@@ -2,29 +2,32 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "http/address.h"
+#include "http/resolve.h"
+#include "http/tls.h"
 #include "os/unix_socket.h"
 
 namespace fo::http {
@@ -33,90 +36,141 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::awaitable;
+using asio::ip::tcp;
 using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
 using Protocol = asio::generic::stream_protocol;
-using Stream = beast::basic_stream<Protocol>;
+using Socket = Protocol::socket;
+using TlsStream = asio::ssl::stream<Socket&>;
+using Parser = beast::http::response_parser<beast::http::buffer_body>;
+using HttpError = beast::http::error;
 
 constexpr std::uint32_t kHeaderLimit = 64 * 1024;
+constexpr std::size_t kPieceBytes = 16 * 1024;
+
+// Closes a socket when a deadline passes, unless this or the socket is gone before.
+class Alarm {
+ public:
+  Alarm(Socket& socket, const base::Deadline& deadline)
+      : timer_(socket.get_executor()), state_(std::make_shared<State>(State{socket})) {
+    if (!deadline.at()) return;
+    timer_.expires_at(*deadline.at());
+    timer_.async_wait([weak = std::weak_ptr(state_)](const error_code& error) {
+      const std::shared_ptr<State> state = weak.lock();
+      if (error || !state) return;
+      state->has_rung = true;
+      error_code ignored;
+      state->socket.close(ignored);
+    });
+  }
+  [[nodiscard]] bool has_rung() const { return state_->has_rung; }
+
+ private:
+  struct State {
+    Socket& socket;
+    bool has_rung = false;
+  };
+  asio::steady_timer timer_;
+  std::shared_ptr<State> state_;
+};
 
 class Fetch {
  public:
   Fetch(asio::any_io_executor loop, std::string_view method, std::string_view url,
         const base::Deadline& deadline, const FetchOptions& options)
-      : stream_(std::move(loop)),
+      : socket_(std::move(loop)),
         method_(method),
         url_(parse_url(url)),
         deadline_(deadline),
         options_(options),
         what_("fetch " + base::quoted(url)) {
-    if (url_.is_tls && !options_.tls) {
+    if (!url_.is_tls) return;
+    if (!options_.tls) {
       throw Error(ExitStatus::kUsage, what_ + ": https needs the file of an authority to trust");
     }
+    tls_context_.emplace(make_tls_client(*options_.tls, url_.address.host));
   }
 
   awaitable<Response> run() {
-    co_await connect();
-    const std::string request = make_request();
-    error_code error;
-    co_await asio::async_write(stream_, asio::buffer(request),
-                               asio::redirect_error(asio::use_awaitable, error));
-    // A server that refuses a long body answers before it has read it all: look for the answer.
-    if (error == beast::error::timeout) check(error);
+    if (deadline_.expired()) throw time_is_over();
+    if (!url_.socket_path.empty()) {
+      co_await connect_unix();
+    } else {
+      co_await connect_tcp();
+    }
+    alarm_.emplace(socket_, deadline_);
+    if (url_.is_tls) co_await shake_hands();
+    co_await write(make_request());
     Response response;
     co_await read(response);
     co_return response;
   }
 
  private:
-  void check(const error_code& error) const {
+  [[nodiscard]] Error time_is_over() const {
+    return Error(ExitStatus::kTryAgain, what_ + ": timed out");
+  }
+
+  void check(const error_code& error) {
     if (!error) return;
-    if (error == beast::error::timeout) {
-      throw Error(ExitStatus::kTryAgain, what_ + ": timed out");
-    }
-    if (error == beast::http::error::end_of_stream ||
-        error == beast::http::error::partial_message) {
+    if (alarm_ && alarm_->has_rung()) throw time_is_over();
+    if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
+    if (error == HttpError::end_of_stream || error == HttpError::partial_message) {
       throw Error(ExitStatus::kUnavailable, what_ + ": the connection ended early");
     }
-    if (error == beast::http::error::body_limit) {
+    if (error == HttpError::body_limit) {
       throw Error(ExitStatus::kProtocol, what_ + ": the answer is longer than " +
                                              base::format_size(options_.response_limit));
     }
-    const bool garbage =
-        error.category() == make_error_code(beast::http::error::bad_method).category();
-    throw Error(garbage ? ExitStatus::kProtocol : ExitStatus::kUnavailable, what_, error);
-  }
-
-  awaitable<void> connect() {
-    if (!url_.socket_path.empty()) {
-      co_await connect_unix();
-    } else {
-      co_await connect_tcp();
+    if (error.category() == make_error_code(HttpError::bad_method).category()) {
+      throw Error(ExitStatus::kProtocol, what_, error);
     }
+    if (tls_) throw tls_error(what_, error, tls_->native_handle());
+    throw Error(ExitStatus::kUnavailable, what_, error);
   }
 
   awaitable<void> connect_tcp() {
-    const std::string& host = url_.address.host;
-    error_code bad_address;
-    const asio::ip::tcp::endpoint endpoint(
-        asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, bad_address),
-        url_.address.port);
-    check(bad_address);
+    const std::vector<tcp::endpoint> endpoints =
+        co_await resolve(url_.address.host, url_.address.port, deadline_, options_.name_servers);
+    error_code error;
+    for (auto next = endpoints.begin(); next != endpoints.end(); ++next) {
+      error = co_await try_connect(*next, endpoints.end() - next);
+      if (!error) co_return;
+      if (deadline_.expired()) throw time_is_over();
+    }
+    check(error);
+  }
+
+  // One that does not answer leaves its share of the time to each of the others.
+  awaitable<error_code> try_connect(const tcp::endpoint& endpoint, std::ptrdiff_t left) {
+    std::optional<base::Duration> share = deadline_.remaining();
+    if (share) *share /= left;
     // Made here because asio's own would be inherited by children.
     const Protocol protocol(endpoint.protocol());
     base::UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int err = errno;
-    if (!fd) check(error_code(err, boost::system::system_category()));
+    if (!fd) co_return error_code(err, boost::system::system_category());
     use(protocol, std::move(fd));
+    alarm_.emplace(socket_, base::Deadline::after(share));
     error_code error;
-    co_await stream_.async_connect(Protocol::endpoint(endpoint),
+    co_await socket_.async_connect(Protocol::endpoint(endpoint),
                                    asio::redirect_error(asio::use_awaitable, error));
-    check(error);
+    if (!error && !alarm_->has_rung()) co_return error;
+    if (alarm_->has_rung()) {
+      error = asio::error::timed_out;
+    } else if (error == asio::error::operation_aborted) {
+      // A cancellation is for all of them.
+      check(error);
+    }
+    alarm_.reset();
+    error_code ignored;
+    socket_.close(ignored);
+    co_return error;
   }
 
   awaitable<void> connect_unix() {
-    asio::steady_timer pause(stream_.get_executor());
+    asio::steady_timer pause(socket_.get_executor());
     for (;;) {
       std::optional<base::UniqueFd> fd = try_connect_unix();
       if (fd) {
@@ -140,12 +194,39 @@ class Fetch {
   }
 
   void use(const Protocol& protocol, base::UniqueFd fd) {
-    stream_.socket().assign(protocol, fd.get());
+    socket_.assign(protocol, fd.get());
     static_cast<void>(fd.release());
-    if (deadline_.at()) stream_.expires_at(*deadline_.at());
   }
 
-  std::string make_request() const {
+  awaitable<void> shake_hands() {
+    tls_.emplace(socket_, *tls_context_);
+    std::string host = url_.address.host;
+    error_code not_numeric;
+    static_cast<void>(asio::ip::make_address(host, not_numeric));
+    // What SSL_set_tlsext_host_name does, with its cast.
+    if (not_numeric && ::SSL_ctrl(tls_->native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME,
+                                  TLSEXT_NAMETYPE_host_name, host.data()) != 1) {
+      throw Error(ExitStatus::kOsError, what_ + ": name the host in the handshake");
+    }
+    error_code error;
+    co_await tls_->async_handshake(TlsStream::client,
+                                   asio::redirect_error(asio::use_awaitable, error));
+    check(error);
+  }
+
+  awaitable<std::size_t> write_some(asio::const_buffer bytes, error_code& error) {
+    auto result = asio::redirect_error(asio::use_awaitable, error);
+    if (tls_) co_return co_await tls_->async_write_some(bytes, result);
+    co_return co_await socket_.async_write_some(bytes, result);
+  }
+
+  awaitable<std::size_t> read_some(asio::mutable_buffer space, error_code& error) {
+    auto result = asio::redirect_error(asio::use_awaitable, error);
+    if (tls_) co_return co_await tls_->async_read_some(space, result);
+    co_return co_await socket_.async_read_some(space, result);
+  }
+
+  [[nodiscard]] std::string make_request() const {
     std::string text = method_ + " " + url_.target + " HTTP/1.1\r\nConnection: close\r\nHost: ";
     if (!url_.socket_path.empty()) {
       text += "localhost";
@@ -161,15 +242,23 @@ class Fetch {
     return text + "\r\n" + options_.body;
   }
 
-  awaitable<void> read(Response& response) {
+  awaitable<void> write(std::string request) {
+    asio::const_buffer rest = asio::buffer(request);
     error_code error;
-    auto result = asio::redirect_error(asio::use_awaitable, error);
-    beast::flat_buffer buffer;
-    beast::http::response_parser<beast::http::buffer_body> parser;
+    while (rest.size() > 0 && !error) {
+      const std::size_t count = co_await write_some(rest, error);
+      rest += count;
+    }
+    // A server that refuses a long body answers before it has read it all: look for the answer.
+    if (error == asio::error::operation_aborted || alarm_->has_rung()) check(error);
+  }
+
+  awaitable<void> read(Response& response) {
+    Parser parser;
     parser.header_limit(kHeaderLimit);
     parser.body_limit(options_.response_limit);
     parser.skip(method_ == "HEAD");
-    co_await beast::http::async_read_header(stream_, buffer, parser, result);
+    error_code error = co_await parse_some(parser);
     check(error);
     response.status = static_cast<int>(parser.get().result_int());
     response.content_type.clear();
@@ -177,14 +266,13 @@ class Fetch {
       response.headers.emplace_back(field.name_string(), field.value());
     }
     if (const auto type = response.header("Content-Type")) response.content_type = *type;
-    std::array<char, 16384> piece;
+    std::array<char, kPieceBytes> piece;
     while (!parser.is_done()) {
       auto& body = parser.get().body();
       body.data = piece.data();
       body.size = piece.size();
-      co_await beast::http::async_read_some(stream_, buffer, parser, result);
-      if (error == beast::http::error::need_buffer) error = {};
-      if (error == beast::http::error::body_limit) check(error);
+      error = co_await parse_some(parser);
+      if (error == HttpError::body_limit) check(error);
       const std::string_view got(piece.data(), piece.size() - body.size);
       if (!options_.on_data) {
         response.body += got;
@@ -195,12 +283,39 @@ class Fetch {
     }
   }
 
-  Stream stream_;
+  // Reads what the parser needs for its next step: the whole header, or a piece of the body.
+  awaitable<error_code> parse_some(Parser& parser) {
+    error_code error = HttpError::need_more;
+    for (;;) {
+      if (unread_.size() > 0) unread_.consume(parser.put(unread_.data(), error));
+      if (error == HttpError::need_buffer) error = {};
+      if (error != HttpError::need_more) co_return error;
+      // What is needed and never ends.
+      if (unread_.size() > kHeaderLimit) co_return HttpError::buffer_overflow;
+      const std::size_t count = co_await read_some(unread_.prepare(kPieceBytes), error);
+      unread_.commit(count);
+      if (error == asio::error::eof) {
+        if (!parser.got_some()) co_return HttpError::end_of_stream;
+        error = {};
+        parser.put_eof(error);
+        co_return error;
+      }
+      if (error) co_return error;
+      error = HttpError::need_more;
+    }
+  }
+
+  Socket socket_;
   std::string method_;
   Url url_;
   base::Deadline deadline_;
   const FetchOptions& options_;
   std::string what_;
+  std::optional<asio::ssl::context> tls_context_;
+  std::optional<TlsStream> tls_;
+  std::optional<Alarm> alarm_;
+  // What has come and was not parsed.
+  beast::flat_buffer unread_;
 };
 
 }  // namespace
@@ -208,13 +323,13 @@ class Fetch {
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options) {
   asio::io_context loop(1);
-  Fetch fetch(loop.get_executor(), method, url, deadline, options);
   Response response;
   std::exception_ptr failure;
-  asio::co_spawn(loop, fetch.run(), [&](std::exception_ptr error, Response got) {
-    failure = error;
-    response = std::move(got);
-  });
+  asio::co_spawn(loop, async_fetch(std::string(method), std::string(url), deadline, options),
+                 [&](std::exception_ptr error, Response got) {
+                   failure = error;
+                   response = std::move(got);
+                 });
   loop.run();
   if (failure) std::rethrow_exception(failure);
   return response;

@@ -24,6 +24,8 @@ struct FetchOptions {
   Fields headers;
   /// For https URLs, which need it.
   std::optional<TlsFiles> tls;
+  /// As resolve() takes them.
+  std::string name_servers;
   base::ByteCount response_limit = 16 * base::kMiB;
   /// Gets the body piece by piece as it arrives (Response::body stays empty); returning false ends
   /// the fetch there.
@@ -37,7 +39,8 @@ struct FetchOptions {
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options = {});
 
-/// The same without blocking the loop that it is awaited on. g++ 12 destroys braced temporaries
+/// The same without blocking the loop that it is awaited on. When it is cancelled it ends at once
+/// with boost::system::system_error. g++ 12 destroys braced temporaries
 /// inside a co_await expression twice: give it locals.
 boost::asio::awaitable<Response> async_fetch(std::string method, std::string url,
                                              base::Deadline deadline, FetchOptions options = {});

@@ -22,24 +22,6 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 
-extern "C" {
-
-struct servent;
-
-// Called by c-ares instead of the libc's (see CMakeLists.txt) for services by name and by number,
-// of which it is asked none: the libc's would load libraries at run time.
-servent* __wrap_getservbyname(const char*, const char*);
-int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent**);
-
-servent* __wrap_getservbyname(const char*, const char*) { return nullptr; }
-
-int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent** result) {
-  *result = nullptr;
-  return ENOENT;
-}
-
-}  // extern "C"
-
 namespace fo::http {
 namespace {
 

@@ -6,17 +6,25 @@
 #include <boost/asio/ssl/context.hpp>
 #include <string>
 
+#include "base/error.h"
 #include "http/tls_files.h"
 
 namespace fo::http {
 
 /// For a client, which needs `ca`: the server's certificate must name `host` (a name or a numeric
-/// address). TLS 1.2 and later. Throws kNoInput for a file that is not there, kNotPermitted, and
-/// kConfig for one that can't be used, naming it.
+/// address) among its alternative names. TLS 1.2 and later. Throws kUsage when no file is named,
+/// kNoInput for a file that is not there, kNotPermitted, and kConfig for one that can't be used,
+/// naming it.
 boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::string& host);
 
 /// For a server, which needs `certificate` and `key`; with `ca` it takes only clients that have a
 /// certificate of that authority. Throws as make_tls_client.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
+
+/// What `error` of an operation on a stream over TLS means: kConfig for what is wrong for good (the
+/// peer's certificate is not trusted or names another host, or it refuses ours), kUnavailable for
+/// what may pass (a certificate whose time is over or has not come, an early end), kProtocol where
+/// no TLS is spoken. `ssl` is the stream's native handle.
+base::Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl);
 
 }  // namespace fo::http

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lock/acquire.h"
+#include "lock/etcd.h"
 #include "lock/failover_lock.h"
 #include "lock/lock_status.h"
 #include "lock/lockd.h"
@@ -70,6 +71,18 @@ class LockdBackend final : public Backend {
  private:
   const TempDir& dir_;
   std::map<std::string, std::unique_ptr<test::Lockd>> servers_;
+};
+
+class EtcdBackend final : public Backend {
+ public:
+  explicit EtcdBackend(const TempDir& dir) : server_(dir) {}
+  std::string uri(const std::string& name) override {
+    return "etcd:" + server_.url() + "/locks/" + name + "?ttl=1s";
+  }
+  void restart() override { server_.restart(); }
+
+ private:
+  test::Etcd server_;
 };
 
 struct Kind {
@@ -496,10 +509,11 @@ TEST_P(SupervisedLock, TimeoutIsTheBusyStatus) {
 
 const Kind kFlockKind{"Flock", make<FlockBackend>};
 const Kind kLockdKind{"Lockd", make<LockdBackend>};
+const Kind kEtcdKind{.name = "Etcd", .make = make<EtcdBackend>, .counts = false};
 
 std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
-const auto kAll = testing::Values(kFlockKind, kLockdKind);
+const auto kAll = testing::Values(kFlockKind, kLockdKind, kEtcdKind);
 INSTANTIATE_TEST_SUITE_P(Backends, LockContract, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, SupervisedLock, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, InheritedLock, testing::Values(kFlockKind, kLockdKind), name_of);
@@ -530,7 +544,7 @@ TEST_P(FifoLock, GrantsComeInTheOrderOfAsking) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind, kEtcdKind), name_of);
 
 }  // namespace
 }  // namespace fo::lock

@@ -51,6 +51,25 @@ inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   return ports;
 }
 
+/// Of a server with its data in `folder`, on these ports of 127.0.0.1.
+inline std::vector<std::string> etcd_command(const std::string& folder, const std::string& scheme,
+                                             std::uint16_t client_port, std::uint16_t peer_port) {
+  const std::string client = scheme + "://127.0.0.1:" + std::to_string(client_port);
+  const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port);
+  return {"etcd",
+          "--data-dir=" + folder,
+          "--listen-client-urls=" + client,
+          "--advertise-client-urls=" + client,
+          "--listen-peer-urls=" + peer,
+          "--initial-advertise-peer-urls=" + peer,
+          "--initial-cluster=default=" + peer,
+          "--heartbeat-interval=10",
+          "--election-timeout=100",
+          "--unsafe-no-fsync",
+          "--logger=zap",
+          "--log-level=warn"};
+}
+
 class Etcd {
  public:
   /// `options` are added to its own.
@@ -70,19 +89,7 @@ class Etcd {
 
   /// Returns when it answers.
   void start() {
-    const std::string peer = "http://127.0.0.1:" + std::to_string(ports_[1]);
-    std::vector<std::string> argv{"etcd",
-                                  "--data-dir=" + folder_,
-                                  "--listen-client-urls=" + url(),
-                                  "--advertise-client-urls=" + url(),
-                                  "--listen-peer-urls=" + peer,
-                                  "--initial-advertise-peer-urls=" + peer,
-                                  "--initial-cluster=default=" + peer,
-                                  "--heartbeat-interval=10",
-                                  "--election-timeout=100",
-                                  "--unsafe-no-fsync",
-                                  "--logger=zap",
-                                  "--log-level=warn"};
+    std::vector<std::string> argv = etcd_command(folder_, scheme_, ports_[0], ports_[1]);
     argv.insert(argv.end(), options_.begin(), options_.end());
     const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
     os::SpawnOptions options;

@@ -3,10 +3,11 @@
 // Whoever is granted the lock writes so into a history and holds a second lock, the witness, which
 // is never waited for: two holders at once are seen there. Afterwards the history is checked.
 //
-//   lock_torture flock|replace|lockd [--long | --seconds N] [--seed N]
+//   lock_torture flock|replace|lockd|tcp|etcd|k8s [--long | --seconds N] [--seed N]
 //
-// `replace`: a flock whose file is replaced, under supervisors that notice. --long: an hour instead
-// of 20 seconds. Exit status 0: nothing was wrong.
+// `replace`: a flock whose file is replaced, under supervisors that notice. The last three are
+// leases, of 2 seconds: nobody is stopped for so long that one could end under its holder. --long:
+// an hour instead of 20 seconds. Exit status 0: nothing was wrong.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -33,6 +34,8 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "http/client.h"
+#include "lock/etcd.h"
 #include "os/file.h"
 #include "os/file_lock.h"
 #include "os/process.h"
@@ -47,6 +50,9 @@ constexpr int kContenders = 5;
 // Longer than any orphan lives: a lock server that was down while its holder died knows no better.
 constexpr milliseconds kWindow(400);
 constexpr int kMostLife = 150;
+constexpr std::string_view kLease = "2s";
+
+const std::set<std::string> kModes{"flock", "replace", "lockd", "tcp", "etcd", "k8s"};
 
 using Random = std::mt19937_64;
 int pick(Random& random, int from, int to) {
@@ -96,7 +102,7 @@ class Torture {
     for (const char* name : {"/history", "/witness"}) {
       os::open_file(folder_ + name, O_RDWR | O_CREAT);
     }
-    if (mode_ == "lockd") start_server();
+    if (has_server()) start_server();
   }
 
   // False when something was wrong; what, is printed.
@@ -117,17 +123,72 @@ class Torture {
     good_ = false;
   }
 
+  [[nodiscard]] bool has_server() const { return mode_ != "flock" && mode_ != "replace"; }
+  [[nodiscard]] bool is_lease() const { return has_server() && mode_ != "lockd"; }
+
   [[nodiscard]] std::string lock() const {
-    return (mode_ == "lockd" ? "unix:" : "flock:") + folder_ + "/lock";
+    const std::string lease(kLease);
+    if (mode_ == "lockd") return "unix:" + folder_ + "/lock";
+    if (mode_ == "tcp") return "tcp:" + address(0);
+    if (mode_ == "etcd") return "etcd:http://" + address(0) + "/lock?ttl=" + lease;
+    if (mode_ == "k8s") return "k8s:ns/lock?duration=" + lease + "&api=http://" + address(0);
+    return "flock:" + folder_ + "/lock";
+  }
+  [[nodiscard]] std::string address(std::size_t port) const {
+    return "127.0.0.1:" + std::to_string(ports_[port]);
+  }
+
+  [[nodiscard]] std::vector<std::string> server_command() const {
+    const std::string lockd = FO_BUILD_DIR "/bin/gms-lockd";
+    if (mode_ == "tcp") {
+      return {
+          lockd,      "-q",       "--socket",          folder_ + "/lock",    "--listen",
+          address(0), "--expiry", std::string(kLease), "--reconnect-window", std::string(kLease)};
+    }
+    if (mode_ == "etcd") return test::etcd_command(folder_ + "/data", "http", ports_[0], ports_[1]);
+    if (mode_ == "k8s") return {FO_SOURCE_DIR "/bats/kube-api"};
+    return {lockd,
+            "-q",
+            "--socket",
+            folder_ + "/lock",
+            "--reconnect-window",
+            base::format_duration(kWindow)};
   }
 
   void start_server() {
+    const std::string said = folder_ + "/server.out";
+    const base::UniqueFd out = os::open_file(said, O_WRONLY | O_CREAT | O_TRUNC);
+    const base::UniqueFd log =
+        os::open_file(folder_ + "/server.log", O_WRONLY | O_CREAT | O_APPEND);
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
-    server_ = std::make_unique<os::Child>(
-        os::spawn({FO_BUILD_DIR "/bin/gms-lockd", "-q", "--socket", folder_ + "/lock",
-                   "--reconnect-window", base::format_duration(kWindow)},
-                  options));
+    options.stdout_fd = out.get();
+    options.stderr_fd = log.get();
+    server_ = std::make_unique<os::Child>(os::spawn(server_command(), options));
+    // It keeps nothing, so it is started once, and chooses its port.
+    while (mode_ == "k8s" && test::slurp(said).empty())
+      std::this_thread::sleep_for(milliseconds(5));
+    if (mode_ == "k8s") ports_[0] = static_cast<std::uint16_t>(std::stoi(test::slurp(said)));
+  }
+
+  void disturb_server() {
+    static const std::vector<std::string> all{R"("do":"answer","status":500)",
+                                              R"("do":"answer","status":409)",
+                                              R"("do":"slow","seconds":0.2)",
+                                              R"("do":"lost")",
+                                              R"("do":"cut")",
+                                              R"("do":"expire")"};
+    const std::string what = all[static_cast<std::size_t>(pick(random_, 0, 5))];
+    http::FetchOptions options;
+    options.body =
+        R"({"verb":"*","count":)" + std::to_string(pick(random_, 1, 8)) + "," + what + "}";
+    options.headers = {{"X-Test", "1"}};
+    try {
+      http::fetch("POST", "http://" + address(0) + "/faults", Deadline::after(milliseconds(500)),
+                  options);
+    } catch (const base::Error&) {  // it is stopped
+    }
+    ++server_kills_;
   }
 
   void keep_running(int slot) {
@@ -205,6 +266,8 @@ class Torture {
       server_down_until_.reset();
       start_server();
     }
+    // What a dead holder leaves of a lease has to end now and then.
+    if (is_lease() && pick(random_, 0, 39) != 0) return;
     const int what = pick(random_, 0, 11);
     const auto& contender = contenders_[pick(random_, 0, kContenders - 1)];
     // A supervisor that is killed can't see to it that its command is gone before another file is
@@ -219,7 +282,10 @@ class Torture {
     }
     if (what == 6 && mode_ == "replace") replace_file();
     // Not too often: a dead holder's window has to end in between.
-    if (what == 7 && mode_ == "lockd" && !server_down_until_ && pick(random_, 0, 9) == 0) {
+    const bool is_time = is_lease() || pick(random_, 0, 9) == 0;
+    if (what == 7 && mode_ == "k8s") {
+      disturb_server();
+    } else if (what == 7 && has_server() && !server_down_until_ && is_time) {
       server_->signal(SIGKILL);
       static_cast<void>(server_->wait(Deadline::never()));
       // Sometimes for longer than the window.
@@ -227,7 +293,7 @@ class Torture {
       server_down_until_ = Deadline::after(milliseconds(pick(random_, 0, most)));
       ++server_kills_;
     }
-    if (what == 8 && mode_ == "lockd" && !server_down_until_) stop_for_a_while(server_->pid());
+    if (what == 8 && has_server() && !server_down_until_) stop_for_a_while(server_->pid());
   }
 
   void replace_file() {
@@ -282,7 +348,7 @@ class Torture {
       }
       last = std::max(last, generation);
     }
-    std::printf("%s: %zu grants up to generation %llu, %d server kills, %d replacements;",
+    std::printf("%s: %zu grants up to generation %llu, %d server faults, %d replacements;",
                 mode_.c_str(), grants, static_cast<unsigned long long>(last), server_kills_,
                 replacements_);
     for (const auto& [status, count] : statuses_) std::printf(" %d×status %d", count, status);
@@ -303,6 +369,7 @@ class Torture {
   base::UniqueFd null_ = os::open_file("/dev/null", O_RDWR);
   std::unique_ptr<os::Child> contenders_[kContenders];
   std::unique_ptr<os::Child> server_;
+  std::vector<std::uint16_t> ports_ = test::free_ports(2);
   std::optional<Deadline> server_down_until_;
   std::vector<Stopped> stopped_;
   std::map<int, int> statuses_;
@@ -312,7 +379,8 @@ class Torture {
 
 int usage() {
   std::fprintf(stderr,
-               "usage: lock_torture flock|replace|lockd [--long | --seconds N] [--seed N]\n");
+               "usage: lock_torture flock|replace|lockd|tcp|etcd|k8s [--long | --seconds N] "
+               "[--seed N]\n");
   return base::to_int(base::ExitStatus::kUsage);
 }
 
@@ -323,7 +391,7 @@ int main(int argc, char** argv) {
   try {
     if (words.size() == 2 && words[0] == "hold") return hold(words[1]);
     if (words.empty()) return usage();
-    if (words[0] != "flock" && words[0] != "replace" && words[0] != "lockd") return usage();
+    if (!kModes.contains(words[0])) return usage();
     std::uint64_t seconds = 20;
     std::uint64_t seed = std::random_device()();
     for (std::size_t i = 1; i < words.size(); ++i) {

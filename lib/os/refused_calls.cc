@@ -1,0 +1,35 @@
+// Calls of the libc that load libraries at run time, which ties a static program to one libc, as
+// c-ares and OpenSSL make them: every one fails. The linker leads them here (--wrap,
+// CMakeLists.txt).
+#include <netdb.h>
+
+#include <cerrno>
+
+extern "C" {
+
+int __wrap_getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**);
+int __wrap_getnameinfo(const sockaddr*, socklen_t, char*, socklen_t, char*, socklen_t, int);
+hostent* __wrap_gethostbyname(const char*);
+servent* __wrap_getservbyname(const char*, const char*);
+int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent**);
+void* __wrap_dlopen(const char*, int);
+
+int __wrap_getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**) { return EAI_FAIL; }
+
+int __wrap_getnameinfo(const sockaddr*, socklen_t, char*, socklen_t, char*, socklen_t, int) {
+  return EAI_FAIL;
+}
+
+hostent* __wrap_gethostbyname(const char*) { return nullptr; }
+
+servent* __wrap_getservbyname(const char*, const char*) { return nullptr; }
+
+int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent** result) {
+  *result = nullptr;
+  return ENOENT;
+}
+
+// Only in static programs.
+void* __wrap_dlopen(const char*, int) { return nullptr; }
+
+}  // extern "C"
