@@ -473,7 +473,7 @@ TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
 TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
   const auto first = contender(lock("2s"));
   const auto second = contender(lock("2s"), "engine-1");
-  first->acquire();
+  const Lease lease = first->acquire();
   second->ask();
   await_watch(*second, 2);
   etcd().restart_without_data();
@@ -481,6 +481,7 @@ TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
   ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
   EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kTryAgain);
   second->await();
+  EXPECT_GE(BootClock::now(), lease.renewed.sent + lease.renewed.ttl);
   EXPECT_TRUE(second->renews());
 }
 
