@@ -70,4 +70,8 @@ class LockdLock final : public FailoverLock {
 /// answer until `deadline`, kProtocol.
 LockStatus ask_lockd(const std::string& path, const base::Deadline& deadline);
 
+/// The answer of the server at `path` as what can be seen of a lock. `visible`: its pids mean
+/// something here, for it shares our pid namespace.
+LockStatus status_of(const std::string& path, const StatusAnswer& told, bool visible);
+
 }  // namespace fo::lock

@@ -25,19 +25,24 @@ bool contains(const std::vector<RecordedProcess>& all, const RecordedProcess& pr
 }  // namespace
 
 LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
-                       std::vector<RecordedProcess> running, const LockdTime& now)
-    : reconnect_window_(reconnect_window), on_file_(loaded.state) {
+                       std::vector<RecordedProcess> running, const LockdTime& now,
+                       std::optional<milliseconds> expiry)
+    : reconnect_window_(std::max(reconnect_window, loaded.state.expiry.value_or(milliseconds(0)))),
+      expiry_(expiry),
+      on_file_(loaded.state) {
   last_known_generation_ = on_file_.generation;
   last_generation_ = std::max(on_file_.generation, on_file_.last_generation);
   const std::string window = base::format_duration(reconnect_window_);
+  const bool is_lost = loaded.kind == LoadedState::Kind::kNone && expiry_;
   if (on_file_.last_holder) {
     last_hold_ = Hold{*on_file_.last_holder, on_file_.generation, on_file_.granted_at, true};
   }
-  if (loaded.kind == LoadedState::Kind::kDamaged) {
+  if (loaded.kind == LoadedState::Kind::kDamaged || is_lost) {
     // Generations from here on start where none can have been before.
     last_generation_ = next_generation({GrantContent::Kind::kDamaged, {}}, false, now.wall) - 1;
     recovery_ = Recovery{now.steady + reconnect_window_};
-    warn("the state file is damaged: whoever has the lock has " + window + " to come back");
+    warn(std::string(is_lost ? "there is no state file" : "the state file is damaged") +
+         ": whoever has the lock has " + window + " to come back");
   } else if (on_file_.holder) {
     hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true};
     recovery_ =
@@ -48,13 +53,14 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
   settle(now);
 }
 
-void LockdModel::acquire(ConnectionId id, const AcquireRequest& request,
-                         std::optional<RecordedProcess> process, bool has_lifeline,
+void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const LockdPeer& peer,
                          const LockdTime& now) {
   Member& member = members_[id];
   member.engine_id = request.engine_id;
-  member.process = process;
-  member.has_lifeline = has_lifeline;
+  member.process = peer.process;
+  member.name = peer.name.empty() ? describe(peer.process) : peer.name;
+  member.is_lease = peer.tie == LockdTie::kLease;
+  member.has_lifeline = peer.tie != LockdTie::kConnection;
   judge(id, member, request.generation, now);
   settle(now);
   const auto found = members_.find(id);
@@ -85,7 +91,7 @@ void LockdModel::judge(ConnectionId id, Member& member, std::optional<std::uint6
   if (is_holder && recovery_ && member.process && contains(on_file_.processes, *member.process)) {
     return come_back(member);
   }
-  if (is_holder && has_part(true)) return join(member);
+  if (is_holder && !member.is_lease && can_be_joined()) return join(member);
   queue_.push_back(id);
 }
 
@@ -94,10 +100,11 @@ void LockdModel::come_back(Member& member) {
   if (recovery_) {
     if (member.process) std::erase(recovery_->running, *member.process);
     // A process may ask again before the end of its first connection is seen.
-    const bool again =
-        member.process && std::any_of(members_.begin(), members_.end(), [&](auto& m) {
-          return m.second.counted && m.second.process == member.process;
-        });
+    const bool again = (member.process || member.is_lease) &&
+                       std::any_of(members_.begin(), members_.end(), [&](auto& m) {
+                         return m.second.counted && m.second.process == member.process &&
+                                m.second.is_lease == member.is_lease;
+                       });
     if (recovery_->connections.value_or(0) > 0 && !again) {
       --*recovery_->connections;
       member.counted = true;
@@ -117,7 +124,7 @@ void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
     last_generation_ = generation;
     stale_ = true;
   }
-  note("refuse " + quoted(members_.at(id).engine_id) + " (" + describe(members_.at(id).process) +
+  note("refuse " + quoted(members_.at(id).engine_id) + " (" + members_.at(id).name +
        "): the grant of generation " + std::to_string(generation) + " is over");
   effects_.answers.emplace_back(
       id, RefusedAnswer{ExitStatus::kTryAgain,
@@ -208,7 +215,7 @@ std::optional<SteadyTime> LockdModel::wake_at() const {
 void LockdModel::settle(const LockdTime& now) {
   if (record_again_at_ && now.steady >= *record_again_at_) record_again_at_.reset();
   settle_recovery(now);
-  if (hold_ && !recovery_ && !has_part(false)) let_go();
+  if (hold_ && !recovery_ && !has_part()) let_go();
   if (!writing_ && !record_again_at_) grant_next(now);
   join_from_queue();
   if (!writing_) {
@@ -220,7 +227,7 @@ void LockdModel::settle(const LockdTime& now) {
 
 void LockdModel::settle_recovery(const LockdTime& now) {
   if (!recovery_) return;
-  const bool is_back = has_part(false);
+  const bool is_back = has_part();
   if (!recovery_->window_over && now.steady >= recovery_->window_end) {
     if (now.steady - recovery_->window_end > kWindowLateness) {
       // The holder had nobody to come back to: he may be among those not yet heard.
@@ -267,10 +274,10 @@ void LockdModel::grant_next(const LockdTime& now) {
 
 // The holder's other connections, wherever they stand.
 void LockdModel::join_from_queue() {
-  if (!hold_ || !has_part(true)) return;
+  if (!hold_ || !can_be_joined()) return;
   std::erase_if(queue_, [&](ConnectionId id) {
     Member& member = members_.at(id);
-    if (member.engine_id != hold_->engine_id) return false;
+    if (member.engine_id != hold_->engine_id || member.is_lease) return false;
     join(member);
     return true;
   });
@@ -287,7 +294,7 @@ void LockdModel::tell_granted() {
     last_known_generation_ = hold_->generation;
     if (!member.connected) continue;
     note((member.returned ? "given back to " : "granted to ") + quoted(member.engine_id) + " (" +
-         describe(member.process) + "): generation " + std::to_string(hold_->generation));
+         member.name + "): generation " + std::to_string(hold_->generation));
     effects_.answers.emplace_back(id, GrantedAnswer{hold_->engine_id, hold_->generation,
                                                     hold_->granted_at, reconnect_window_});
   }
@@ -295,7 +302,7 @@ void LockdModel::tell_granted() {
 
 void LockdModel::start_record() {
   const bool is_wanted = somebody_untold() || stale_;
-  const bool is_recovering = recovery_ && !has_part(false);
+  const bool is_recovering = recovery_ && !has_part();
   if (!is_wanted || is_recovering || record_again_at_) return;
   stale_ = false;
   LockdState wanted = state();
@@ -311,9 +318,14 @@ void LockdModel::tell_holder() {
   for (const ConnectionId id : queue_) effects_.answers.emplace_back(id, waiting_answer());
 }
 
-bool LockdModel::has_part(bool connected_only) const {
-  return std::any_of(members_.begin(), members_.end(), [&](const auto& each) {
-    return !each.second.waits && (each.second.connected || !connected_only);
+bool LockdModel::has_part() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& each) { return !each.second.waits; });
+}
+
+bool LockdModel::can_be_joined() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& each) {
+    return !each.second.waits && each.second.connected && !each.second.is_lease;
   });
 }
 
@@ -356,6 +368,7 @@ LockdState LockdModel::state() const {
     if (!contains(state.processes, process)) state.processes.push_back(process);
   };
   state.connections = connections();
+  state.expiry = expiry_;
   for (const auto& [id, member] : members_) {
     if (!member.waits && member.process) add(*member.process);
   }
@@ -372,7 +385,7 @@ WaitingAnswer LockdModel::waiting_answer() const {
 }
 
 LockdPhase LockdModel::phase() const {
-  if (!has_part(false)) return recovery_ ? LockdPhase::kRecovering : LockdPhase::kFree;
+  if (!has_part()) return recovery_ ? LockdPhase::kRecovering : LockdPhase::kFree;
   return hold_->known ? LockdPhase::kHeld : LockdPhase::kRecording;
 }
 

@@ -23,6 +23,25 @@ struct LockdTime {
   WallTime wall;
 };
 
+/// What a client's part in the lock, once it was told of it, ends with.
+enum class LockdTie {
+  kConnection,
+  /// The connection and the pipe.
+  kLifeline,
+  /// Its expiry, which the server tells as lifeline_ended. Such a client is on another machine: it
+  /// joins a grant by claiming it, and not for its id, for two that were given the same id by
+  /// mistake must not both be active.
+  kLease,
+};
+
+struct LockdPeer {
+  /// Nullopt where it is not visible.
+  std::optional<RecordedProcess> process = std::nullopt;
+  LockdTie tie = LockdTie::kConnection;
+  /// For notes; empty: by its process.
+  std::string name = {};
+};
+
 /// How long after a record that failed the next one is tried.
 inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
 /// A server that sees the end of the reconnect window later than this was itself held up, and what
@@ -59,8 +78,9 @@ enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
 //
 // (a) with the next generation; a claim by the last holder of its grant, or of a generation higher
 //     than any known, is Held with that. Any other claim is refused.
-// (b) a claim of this grant joins it, and so does a connection of the holder's id while one of his
-//     connections is open; any other claim is refused; the rest wait, first in first out.
+// (b) a claim of this grant joins it, and so does a connection of the holder's id that is no lease
+//     while one of his connections is open; any other claim is refused; the rest wait, first in
+//     first out.
 // (c) Recovering again, for what is left of the window, unless all his connections came back and
 //     stayed until then; where their number is unknown that is never so.
 // (d) for a claim of the recorded grant, or a recorded process with the holder's id. Where the file
@@ -69,16 +89,19 @@ enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
 class LockdModel {
  public:
   /// `running` are the recorded processes that are visible and run. A damaged file is Recovering
-  /// with an unknown holder.
+  /// with an unknown holder. So is one that is not there where this server gives leases, which last
+  /// for `expiry`: those of the server before may still last. A recorded expiry that is longer than
+  /// the window makes it as long.
   LockdModel(std::chrono::milliseconds reconnect_window, const LoadedState& loaded,
-             std::vector<RecordedProcess> running, const LockdTime& now);
+             std::vector<RecordedProcess> running, const LockdTime& now,
+             std::optional<std::chrono::milliseconds> expiry = std::nullopt);
 
-  /// A connection asks for the lock; `id` is new. `process` is nullopt where it is not visible.
-  void acquire(ConnectionId id, const AcquireRequest& request,
-               std::optional<RecordedProcess> process, bool has_lifeline, const LockdTime& now);
-  /// A connection was closed. True while it still counts, for the sake of its lifeline.
+  /// A connection asks for the lock; `id` is new.
+  void acquire(ConnectionId id, const AcquireRequest& request, const LockdPeer& peer,
+               const LockdTime& now);
+  /// A connection was closed. True while it still counts, for the sake of its lifeline or lease.
   bool closed(ConnectionId id, const LockdTime& now);
-  /// Nobody has the writing end of a connection's pipe any more.
+  /// Nobody has the writing end of a connection's pipe any more, or its lease has ended.
   void lifeline_ended(ConnectionId id, const LockdTime& now);
   /// The effect `record` was done; `error` says why it was not.
   void recorded(const std::optional<std::string>& error, const LockdTime& now);
@@ -106,6 +129,8 @@ class LockdModel {
   struct Member {
     std::string engine_id;
     std::optional<RecordedProcess> process;
+    std::string name;
+    bool is_lease = false;
     bool connected = true;
     bool has_lifeline = false;
     bool waits = true;
@@ -141,7 +166,9 @@ class LockdModel {
   void tell_granted();
   void start_record();
   void tell_holder();
-  [[nodiscard]] bool has_part(bool connected_only) const;
+  [[nodiscard]] bool has_part() const;
+  // By a connection of the holder's id that names no generation.
+  [[nodiscard]] bool can_be_joined() const;
   [[nodiscard]] bool is_on_file(const Member& member, bool all_counted) const;
   [[nodiscard]] std::optional<std::size_t> connections() const;
   [[nodiscard]] bool somebody_untold() const;
@@ -151,6 +178,7 @@ class LockdModel {
   void warn(std::string text) { effects_.notes.push_back({true, std::move(text)}); }
 
   std::chrono::milliseconds reconnect_window_;
+  std::optional<std::chrono::milliseconds> expiry_;
   std::map<ConnectionId, Member> members_;
   std::deque<ConnectionId> queue_;
   std::optional<Hold> hold_;

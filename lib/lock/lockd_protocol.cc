@@ -56,6 +56,11 @@ milliseconds duration(const json& value) {
   return milliseconds(number(value, 0, kCentury));
 }
 
+milliseconds lease_time(const json& value) {
+  const auto count = [](milliseconds time) { return static_cast<std::uint64_t>(time.count()); };
+  return milliseconds(number(value, count(kShortestExpiry), count(kLongestExpiry)));
+}
+
 pid_t pid(const json& value) {
   return static_cast<pid_t>(number(value, 1, std::numeric_limits<pid_t>::max()));
 }
@@ -127,6 +132,9 @@ struct Encode {
   }
   json operator()(const StatusRequest&) const { return {{"request", "status"}}; }
   json operator()(const ReleaseRequest&) const { return {{"request", "release"}}; }
+  json operator()(const HeartbeatRequest& request) const {
+    return {{"request", "heartbeat"}, {"sequence", request.sequence}};
+  }
 
   json operator()(const WaitingAnswer& answer) const {
     return {{"answer", "waiting"},
@@ -143,6 +151,11 @@ struct Encode {
   }
   json operator()(const RefusedAnswer& answer) const {
     return {{"answer", "refused"}, {"status", to_int(answer.status)}, {"reason", answer.reason}};
+  }
+  json operator()(const HeartbeatAnswer& answer) const {
+    return {{"answer", "heartbeat"},
+            {"sequence", answer.sequence},
+            {"expiry_ms", answer.expiry.count()}};
   }
   json operator()(const StatusAnswer& answer) const {
     json object{{"answer", "status"},
@@ -188,6 +201,9 @@ LockdRequest decode_request(std::string_view line) {
     const std::string kind = text(member(object, "request"));
     if (kind == "status") return StatusRequest{};
     if (kind == "release") return ReleaseRequest{};
+    if (kind == "heartbeat") {
+      return HeartbeatRequest{number(member(object, "sequence"), 0, kMostSequence)};
+    }
     if (kind != "acquire") throw Misfit("no such request");
     AcquireRequest request{text(member(object, "engine_id"))};
     if (object.contains("generation")) {
@@ -218,6 +234,10 @@ LockdAnswer decode_answer(std::string_view line) {
     if (kind == "refused") {
       return RefusedAnswer{static_cast<ExitStatus>(number(member(object, "status"), 1, 255)),
                            text(member(object, "reason"))};
+    }
+    if (kind == "heartbeat") {
+      return HeartbeatAnswer{number(member(object, "sequence"), 0, kMostSequence),
+                             lease_time(member(object, "expiry_ms"))};
     }
     if (kind == "status") return decode_status(object);
     throw Misfit("no such answer");

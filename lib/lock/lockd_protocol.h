@@ -1,9 +1,13 @@
-// What gms-lockd and its clients say to each other over a Unix socket: one JSON object per line,
-// requests one way and answers the other. Bytes and types only: no socket, no state.
+// What gms-lockd and its clients say to each other: one JSON object per line, requests one way and
+// answers the other. Bytes and types only: no socket, no state.
 //
-// An acquire request may carry one descriptor (SCM_RIGHTS, with any of its bytes): the reading end
-// of a pipe, opened for reading only, whose writing ends the client's process tree inherits. The
-// lock stays with the client until its connection is closed and all writing ends are as well.
+// Over a Unix socket, an acquire request may carry one descriptor (SCM_RIGHTS, with any of its
+// bytes): the reading end of a pipe, opened for reading only, whose writing end the client's
+// process tree inherits. The lock stays with the client until its connection is closed and all
+// writing ends are as well.
+//
+// Over TCP a client's part in the lock is a lease: it ends when the client has said nothing for the
+// server's expiry, or says that it gives it up; not with the connection, once it was granted.
 #pragma once
 
 #include <sys/types.h>
@@ -30,11 +34,14 @@ inline constexpr std::size_t kMostListed = 64;
 inline constexpr std::uint64_t kMostGeneration = 1ULL << 53;
 /// What may be claimed leaves room for those that follow.
 inline constexpr std::uint64_t kMostClaim = kMostGeneration / 2;
+inline constexpr std::uint64_t kMostSequence = kMostGeneration;
+inline constexpr std::chrono::milliseconds kShortestExpiry{500};
+inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1);
 
 using WallTime = std::chrono::system_clock::time_point;
 
-/// Wait for the lock, and hold it until the connection closes. Nothing but a ReleaseRequest may be
-/// sent after it.
+/// Wait for the lock, and hold it until the connection closes. Nothing but a ReleaseRequest, and
+/// over TCP HeartbeatRequests, may be sent after it.
 struct AcquireRequest {
   /// As check_lock_id wants it.
   std::string engine_id;
@@ -50,12 +57,20 @@ struct StatusRequest {
 };
 
 /// After an AcquireRequest: the connection's end is the end of its part in the lock, whoever still
-/// has the writing end of its pipe. Not answered.
+/// has the writing end of its pipe. Over TCP it is the end of that part, and of what is left of the
+/// client's connections before, and the server closes the connection. Not answered.
 struct ReleaseRequest {
   friend bool operator==(const ReleaseRequest&, const ReleaseRequest&) = default;
 };
 
-using LockdRequest = std::variant<AcquireRequest, StatusRequest, ReleaseRequest>;
+/// Over TCP, after an AcquireRequest: the client is there. Answered at once with a HeartbeatAnswer.
+struct HeartbeatRequest {
+  /// The client's own, to know which one was answered; up to kMostSequence.
+  std::uint64_t sequence = 0;
+  friend bool operator==(const HeartbeatRequest&, const HeartbeatRequest&) = default;
+};
+
+using LockdRequest = std::variant<AcquireRequest, StatusRequest, ReleaseRequest, HeartbeatRequest>;
 
 /// To a client in the queue: when it enters it, whenever the holder changes, and when a grant could
 /// not be recorded.
@@ -116,7 +131,17 @@ struct StatusAnswer {
   friend bool operator==(const StatusAnswer&, const StatusAnswer&) = default;
 };
 
-using LockdAnswer = std::variant<WaitingAnswer, GrantedAnswer, RefusedAnswer, StatusAnswer>;
+/// The client's part, be it the lock or a place in the queue, does not end for want of heartbeats
+/// before `expiry` from now.
+struct HeartbeatAnswer {
+  std::uint64_t sequence = 0;
+  /// kShortestExpiry to kLongestExpiry.
+  std::chrono::milliseconds expiry{};
+  friend bool operator==(const HeartbeatAnswer&, const HeartbeatAnswer&) = default;
+};
+
+using LockdAnswer =
+    std::variant<WaitingAnswer, GrantedAnswer, RefusedAnswer, StatusAnswer, HeartbeatAnswer>;
 
 /// One line, the newline included.
 std::string encode_request(const LockdRequest& request);

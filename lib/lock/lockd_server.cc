@@ -19,6 +19,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <csignal>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -29,6 +30,10 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "http/address.h"
+#include "http/server.h"
+#include "http/tls.h"
+#include "lock/line_stream.h"
 #include "lock/lockd_model.h"
 #include "lock/lockd_state.h"
 #include "os/fd_passing.h"
@@ -54,6 +59,14 @@ using Wait = asio::posix::descriptor_base;
 
 // For a disk that does not answer when we are asked to end.
 constexpr base::Duration kStopGrace = std::chrono::seconds(2);
+// For a client over TCP to take what it is told, and to read the last of it.
+constexpr base::Duration kSendLimit = std::chrono::seconds(5);
+constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
+// More than this of answers that it does not take drops a client over TCP.
+constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
+// Of connections over TCP that did not ask for the lock: a newcomer drops the oldest, for whoever
+// opens thousands must not keep a holder from coming back.
+constexpr std::size_t kMostIdle = 128;
 
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
@@ -100,20 +113,25 @@ UniqueFd check_lifeline(UniqueFd fd) {
 class Server {
  public:
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
-         UniqueFd listener, UniqueFd signals)
+         UniqueFd listener, UniqueFd tcp_listener, UniqueFd signals)
       : config_(config),
         state_path_(std::move(state_path)),
         model_(std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window), loaded,
-               watch_running(loaded.state), now()),
-        listener_(watched(io_, std::move(listener))),
-        signals_(watched(io_, std::move(signals))) {}
+               watch_running(loaded.state), now(),
+               tcp_listener ? std::optional(expiry()) : std::nullopt),
+        unix_(io_, std::move(listener)),
+        signals_(watched(io_, std::move(signals))) {
+    if (tcp_listener) tcp_.emplace(io_, std::move(tcp_listener));
+  }
 
-  void run(UniqueFd ready_fd) {
+  // `ready` is what the ready descriptor gets.
+  void run(UniqueFd ready_fd, const std::string& ready) {
     start(wait_for_signals());
-    start(accept_clients());
+    start(accept_clients(unix_, &Server::admit));
+    if (tcp_) start(accept_clients(*tcp_, &Server::admit_over_tcp));
     for (std::size_t i = 0; i < running_.size(); ++i) start(wait_for_end(i));
     apply_effects();
-    if (ready_fd) os::write_all(ready_fd.get(), "\n", "write to the ready descriptor");
+    if (ready_fd) os::write_all(ready_fd.get(), ready, "write to the ready descriptor");
     ready_fd.reset();
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
@@ -123,9 +141,18 @@ class Server {
   struct Session {
     Session(asio::io_context& io, UniqueFd connected)
         : socket(watched(io, std::move(connected))), silence(io) {}
+    Session(asio::io_context& io, std::unique_ptr<LineStream> connected)
+        : socket(io), stream(std::move(connected)), silence(io) {}
+    [[nodiscard]] bool is_open() const { return stream ? stream->is_open() : socket.is_open(); }
+    void close_connection() { stream ? stream->close() : close(socket); }
+
     ConnectionId id = 0;
+    /// For the log.
+    std::string name;
     std::optional<RecordedProcess> process;
+    /// One of the two.
     stream_descriptor socket;
+    std::unique_ptr<LineStream> stream;
     /// Open while somebody has the other end.
     std::optional<stream_descriptor> lifeline;
     asio::steady_timer silence;
@@ -134,8 +161,30 @@ class Server {
     std::vector<UniqueFd> fds;
     enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
     bool ended = false;
+
+    // Over TCP.
+    std::string engine_id;
+    /// It was granted the lock, or came back with its grant.
+    bool has_grant = false;
+    /// Its time was over when the server was held up, and it got a little more.
+    bool has_more_time = false;
+    std::deque<std::string> queue;
+    std::size_t queued_bytes = 0;
+    bool is_sending = false;
+    /// What is queued is the last of it.
+    bool is_closing = false;
   };
   using SessionPtr = std::shared_ptr<Session>;
+
+  struct Acceptor {
+    Acceptor(asio::io_context& io, UniqueFd fd) : listener(watched(io, std::move(fd))), room(io) {}
+    stream_descriptor listener;
+    asio::steady_timer room;
+  };
+
+  [[nodiscard]] std::chrono::milliseconds expiry() const {
+    return std::chrono::ceil<std::chrono::milliseconds>(config_.expiry);
+  }
 
   void start(awaitable<void> task) {
     asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
@@ -175,7 +224,8 @@ class Server {
   // What is being recorded is finished first: a release, say, that the next server should know of.
   void stop() {
     if (std::exchange(stopping_, true)) leave_now();
-    close(listener_);
+    close(unix_.listener);
+    if (tcp_) close(tcp_->listener);
     if (!is_recording_) return io_.stop();
     grace_.expires_after(kStopGrace);
     grace_.async_wait([this](const boost::system::error_code& ec) {
@@ -195,36 +245,37 @@ class Server {
     if (!stopping_) stop();
   }
 
-  awaitable<void> accept_clients() {
+  awaitable<void> accept_clients(Acceptor& acceptor, void (Server::*take)(UniqueFd)) {
+    stream_descriptor& listener = acceptor.listener;
     for (;;) {
-      const bool open = co_await readable(listener_);
+      const bool open = co_await readable(listener);
       if (!open) break;
-      while (listener_.is_open()) {
+      while (listener.is_open()) {
         if (sessions_.size() >= config_.max_connections) {
-          co_await room_for_clients();
+          co_await room_for_clients(acceptor);
           continue;
         }
         UniqueFd socket(
-            ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            ::accept4(listener.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (!socket && errno == EAGAIN) break;
         const bool accepted = socket.valid();
         if (accepted) {
-          admit(std::move(socket));
+          (this->*take)(std::move(socket));
         } else {
           os::log(LogLevel::kWarning, "accept a client: {}",
                   std::generic_category().message(errno));
-          co_await room_for_clients();
+          co_await room_for_clients(acceptor);
         }
       }
     }
   }
 
   // Out of descriptors or places: the next client is taken when one has gone, or in a while.
-  awaitable<void> room_for_clients() {
-    room_.expires_after(std::chrono::seconds(1));
+  static awaitable<void> room_for_clients(Acceptor& acceptor) {
+    acceptor.room.expires_after(std::chrono::seconds(1));
     boost::system::error_code ec;
-    co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    co_await acceptor.room.async_wait(asio::redirect_error(asio::use_awaitable, ec));
   }
 
   // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
@@ -239,11 +290,40 @@ class Server {
       }
       session->id = ++last_id_;
       session->process = describe_process(peer.pid);
+      session->name = "process " + std::to_string(session->process ? session->process->pid : 0);
       sessions_.emplace(session->id, session);
       start(run_session(session));
     } catch (const std::exception& error) {
       os::log(LogLevel::kWarning, "admit a client: {}", error.what());
     }
+  }
+
+  // Over TLS only those with a certificate get beyond the handshake.
+  void admit_over_tcp(UniqueFd socket) {
+    try {
+      drop_oldest_idle();
+      std::optional<asio::ssl::context> tls;
+      if (!config_.tls.ca.empty()) tls = http::make_tls_server(config_.tls);
+      auto session = std::make_shared<Session>(
+          io_, std::make_unique<LineStream>(adopt_tcp(io_.get_executor(), std::move(socket)),
+                                            std::move(tls), kMostRequestBytes));
+      session->id = ++last_id_;
+      session->name = session->stream->peer();
+      sessions_.emplace(session->id, session);
+      start(run_tcp_session(session));
+    } catch (const std::exception& error) {
+      os::log(LogLevel::kWarning, "admit a client: {}", error.what());
+    }
+  }
+
+  void drop_oldest_idle() {
+    const auto is_idle = [](const auto& each) {
+      return each.second->stream && each.second->talk != Session::Talk::kAcquire &&
+             each.second->is_open();
+    };
+    const auto count = std::count_if(sessions_.begin(), sessions_.end(), is_idle);
+    if (count < static_cast<std::ptrdiff_t>(kMostIdle)) return;
+    std::find_if(sessions_.begin(), sessions_.end(), is_idle)->second->close_connection();
   }
 
   // A peer's misbehaviour ends its connection only.
@@ -263,9 +343,33 @@ class Server {
     end(session);
   }
 
-  static void refuse(Session& session, ExitStatus status, const std::string& reason) {
-    os::log(LogLevel::kWarning, "connection of process {}: {}",
-            session.process ? session.process->pid : 0, reason);
+  awaitable<void> run_tcp_session(SessionPtr session) {
+    bool is_ready = false;
+    try {
+      co_await session->stream->handshake(LineStream::Side::kServer,
+                                          base::Deadline::after(config_.handshake_limit));
+      is_ready = true;
+      session->name = session->stream->peer();
+      listen_for(session, config_.silence_limit);
+      while (!session->is_closing) {
+        const LineStream::Heard heard = co_await session->stream->hear(base::Deadline::never());
+        if (heard.kind != LineStream::Heard::Kind::kLine) break;
+        answer(*session, decode_request(heard.line));
+      }
+    } catch (const Error& error) {
+      if (is_ready) {
+        refuse(*session, error.status(), error.what());
+      } else if (session->is_open()) {
+        os::log(LogLevel::kWarning, "{}", error.what());
+      }
+    } catch (const std::exception& error) {
+      refuse(*session, ExitStatus::kSoftware, error.what());
+    }
+    end(session);
+  }
+
+  void refuse(Session& session, ExitStatus status, const std::string& reason) {
+    os::log(LogLevel::kWarning, "connection of {}: {}", session.name, reason);
     send(session, RefusedAnswer{status, reason});
   }
 
@@ -277,8 +381,49 @@ class Server {
           const SessionPtr silent = weak.lock();
           // A handler that is queued already can't be cancelled: it has to see that it is late.
           if (ec || !silent || silent->talk == Session::Talk::kAcquire) return;
-          if (silent->silence.expiry() <= std::chrono::steady_clock::now()) close(silent->socket);
+          if (silent->silence.expiry() <= std::chrono::steady_clock::now()) {
+            silent->close_connection();
+          }
         });
+  }
+
+  // From now on a client over TCP has `left` to say something.
+  void await_heartbeat(const SessionPtr& session, base::Duration left) {
+    session->silence.expires_after(left);
+    session->silence.async_wait(
+        [this, weak = std::weak_ptr(session)](const boost::system::error_code& ec) {
+          const SessionPtr silent = weak.lock();
+          if (ec || !silent) return;
+          const auto late = std::chrono::steady_clock::now() - silent->silence.expiry();
+          if (late < base::Duration::zero()) return;
+          // What it sent while this server was held up may lie unread.
+          if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
+            return await_heartbeat(silent, std::min<base::Duration>(expiry(), kMoreWindow));
+          }
+          os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
+                  base::format_duration(expiry()));
+          end_lease(silent);
+          apply_effects();
+        });
+  }
+
+  // To be followed by apply_effects().
+  void end_lease(const SessionPtr& session) {
+    model_.lifeline_ended(session->id, now());
+    session->ended ? forget(*session) : end(session);
+  }
+
+  // What is left of a client that has a grant, on its connections before this one.
+  void end_leases_before(const Session& last, bool closed_only) {
+    std::vector<SessionPtr> before;
+    for (const auto& [id, each] : sessions_) {
+      if (each->has_grant && id < last.id && each->engine_id == last.engine_id &&
+          (each->ended || !closed_only)) {
+        before.push_back(each);
+      }
+    }
+    for (const SessionPtr& each : before) end_lease(each);
+    apply_effects();
   }
 
   // False when the client is gone.
@@ -318,12 +463,20 @@ class Server {
       notice_ends();
       session.talk = Talk::kAcquire;
       session.silence.cancel();
-      model_.acquire(session.id, *acquire, session.process, session.lifeline.has_value(), now());
+      session.engine_id = acquire->engine_id;
+      if (session.stream) return acquire_lease(shared, *acquire);
+      const LockdTie tie = session.lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+      model_.acquire(session.id, *acquire, {session.process, tie}, now());
       if (session.lifeline) start(watch_lifeline(shared));
       apply_effects();
       return;
     }
-    if (std::holds_alternative<ReleaseRequest>(request)) return let_go_of_lifeline(session);
+    if (const auto* heartbeat = std::get_if<HeartbeatRequest>(&request)) {
+      return answer_heartbeat(shared, *heartbeat);
+    }
+    if (std::holds_alternative<ReleaseRequest>(request)) {
+      return session.stream ? release_lease(session) : let_go_of_lifeline(session);
+    }
     if (session.talk == Talk::kAcquire || !session.fds.empty()) {
       throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
     }
@@ -332,6 +485,33 @@ class Server {
     StatusAnswer status = model_.status(now());
     status.pid_ns = os::own_pid_namespace();
     send(session, status);
+  }
+
+  void acquire_lease(const SessionPtr& session, const AcquireRequest& request) {
+    await_heartbeat(session, expiry());
+    model_.acquire(session->id, request, {std::nullopt, LockdTie::kLease, session->name}, now());
+    apply_effects();
+    if (!request.generation || session->is_closing) return;
+    session->has_grant = true;
+    end_leases_before(*session, true);
+  }
+
+  void answer_heartbeat(const SessionPtr& session, const HeartbeatRequest& request) {
+    if (!session->stream || session->talk != Session::Talk::kAcquire) {
+      throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
+    }
+    session->has_more_time = false;
+    await_heartbeat(session, expiry());
+    send(*session, HeartbeatAnswer{request.sequence, expiry()});
+  }
+
+  void release_lease(Session& session) {
+    if (session.talk != Session::Talk::kAcquire) {
+      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+    }
+    session.is_closing = true;
+    if (session.has_grant) end_leases_before(session, false);
+    model_.lifeline_ended(session.id, now());
   }
 
   // What the holder keeps running has the other end, and no part in the lock any more.
@@ -388,10 +568,13 @@ class Server {
 
   void end(const SessionPtr& session) {
     if (std::exchange(session->ended, true)) return;
-    session->silence.cancel();
-    close(session->socket);
     session->fds.clear();
     const bool stays = model_.closed(session->id, now());
+    if (session->stream && session->is_closing) {
+      send_queue(session);
+    } else {
+      session->close_connection();
+    }
     if (!stays) {
       if (session->lifeline) close(*session->lifeline);
       forget(*session);
@@ -399,19 +582,54 @@ class Server {
     apply_effects();
   }
 
-  void forget(const Session& session) {
+  void forget(Session& session) {
+    session.silence.cancel();
     sessions_.erase(session.id);
-    room_.cancel();
+    unix_.room.cancel();
+    if (tcp_) tcp_->room.cancel();
+  }
+
+  // What was queued while another piece was being sent goes with the next one.
+  void send_queue(const SessionPtr& session) {
+    if (std::exchange(session->is_sending, true)) return;
+    start(write_queue(session));
+  }
+
+  static awaitable<void> write_queue(SessionPtr session) {
+    try {
+      while (!session->queue.empty()) {
+        std::string line = std::move(session->queue.front());
+        session->queue.pop_front();
+        session->queued_bytes -= line.size();
+        co_await session->stream->say(std::move(line), base::Deadline::after(kSendLimit));
+      }
+      if (session->ended && session->is_closing) {
+        co_await session->stream->finish(base::Deadline::after(kLastWordLimit));
+      }
+    } catch (const Error&) {  // it is closed
+    }
+    session->is_sending = false;
   }
 
   // Whoever does not read what he is told is dropped: nobody waits for him.
-  static void send(Session& session, const LockdAnswer& answer) {
-    if (!session.socket.is_open()) return;
+  void send(Session& session, const LockdAnswer& answer) {
+    if (!session.is_open() || session.is_closing) return;
     const std::string line = encode_answer(answer);
+    if (session.stream) return queue(session, line, answer);
     const auto bytes = std::as_bytes(std::span(line));
     const std::ptrdiff_t sent = os::send_with_fds(session.socket.native_handle(), bytes, {});
     const bool is_last = std::holds_alternative<RefusedAnswer>(answer);
     if (is_last || sent != static_cast<std::ptrdiff_t>(line.size())) close(session.socket);
+  }
+
+  void queue(Session& session, const std::string& line, const LockdAnswer& answer) {
+    if (std::holds_alternative<GrantedAnswer>(answer)) session.has_grant = true;
+    session.is_closing = std::holds_alternative<RefusedAnswer>(answer);
+    if (session.queued_bytes > kMostQueuedBytes) return session.close_connection();
+    session.queue.push_back(line);
+    session.queued_bytes += line.size();
+    const auto found = sessions_.find(session.id);
+    if (found != sessions_.end()) send_queue(found->second);
   }
 
   // To be called after everything that the model was told.
@@ -468,13 +686,44 @@ class Server {
   asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
   LockdModel model_;
-  stream_descriptor listener_;
+  Acceptor unix_;
+  std::optional<Acceptor> tcp_;
   stream_descriptor signals_;
   asio::steady_timer grace_{io_};
-  asio::steady_timer room_{io_};
   asio::steady_timer timer_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
 };
+
+}  // namespace
+
+namespace {
+
+void check_listen(const LockdConfig& config) {
+  const auto refuse = [](const std::string& what) -> Error { return {ExitStatus::kUsage, what}; };
+  const http::TlsFiles& tls = config.tls;
+  if (tls.ca.empty() != tls.certificate.empty() || tls.ca.empty() != tls.key.empty()) {
+    throw refuse("serve TLS: --tls-cert, --tls-key and --tls-ca go together");
+  }
+  if (config.listen.empty()) {
+    if (!tls.ca.empty()) throw refuse("serve TLS: there is no --listen");
+    return;
+  }
+  const std::string what = "listen on " + base::quoted(config.listen) + ": ";
+  if (tls.ca.empty() && !is_loopback(http::parse_address(config.listen).host)) {
+    throw refuse(what + "not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca");
+  }
+  if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {
+    throw refuse(what + "the expiry must be " + base::format_duration(kShortestExpiry) + " to " +
+                 base::format_duration(kLongestExpiry));
+  }
+  if (config.reconnect_window < config.expiry) {
+    throw refuse(what + "the reconnect window of " +
+                 base::format_duration(config.reconnect_window) +
+                 " is shorter than the expiry of " + base::format_duration(config.expiry) +
+                 ": a new server would not outwait the leases of the last one");
+  }
+  if (!tls.ca.empty()) static_cast<void>(http::make_tls_server(tls));
+}
 
 }  // namespace
 
@@ -484,6 +733,7 @@ int serve_lock(const LockdConfig& given) {
     throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
   }
   UniqueFd ready_fd(config.ready_fd);
+  check_listen(config);
   const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
   os::block_signals(stop);
   UniqueFd signals = os::open_signal_fd(stop);
@@ -497,10 +747,23 @@ int serve_lock(const LockdConfig& given) {
     throw Error(ExitStatus::kCannotCreate,
                 "use state file " + base::quoted(state_path) + ": another server has it");
   }
+  std::string ready = "\n";
+  http::Listener tcp;
+  if (!config.listen.empty()) {
+    tcp = http::listen_tcp(config.listen);
+    const std::string address =
+        http::to_string({http::parse_address(config.listen).host, tcp.port});
+    os::log(LogLevel::kInfo, "listening on {}", address);
+    ready = address + "\n";
+  }
   const LoadedState loaded = load_state(state_path);
-  prepare_state(state_path, loaded);
-  Server(config, state_path, loaded, std::move(socket.listener), std::move(signals))
-      .run(std::move(ready_fd));
+  // A server that is killed before the first grant must not leave a file that says that all is
+  // well.
+  const bool is_lost = tcp.fd && loaded.kind == LoadedState::Kind::kNone;
+  prepare_state(state_path, is_lost ? LoadedState{LoadedState::Kind::kDamaged} : loaded);
+  Server(config, state_path, loaded, std::move(socket.listener), std::move(tcp.fd),
+         std::move(signals))
+      .run(std::move(ready_fd), ready);
   return 0;
 }
 

@@ -85,6 +85,7 @@ std::string encode_state(const LockdState& state) {
   if (state.holder) {
     object["holder"] = *state.holder;
     if (state.connections) object["connections"] = *state.connections;
+    if (state.expiry) object["expiry_ms"] = state.expiry->count();
     for (const RecordedProcess& process : state.processes) {
       object["processes"].push_back(
           {{"pid", process.pid}, {"start_time", process.start_time}, {"pid_ns", process.pid_ns}});
@@ -117,6 +118,10 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
     }
     if (object.contains("connections")) {
       state.connections = number(object["connections"], kMostGeneration);
+    }
+    if (object.contains("expiry_ms")) {
+      constexpr auto kMost = static_cast<std::uint64_t>(kLongestExpiry.count());
+      state.expiry = std::chrono::milliseconds(number(object["expiry_ms"], kMost));
     }
     return state;
   } catch (const std::exception&) {

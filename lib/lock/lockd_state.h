@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,8 @@ struct LockdState {
   /// where that is not known.
   std::optional<std::size_t> connections = std::nullopt;
   std::vector<RecordedProcess> processes = {};
+  /// For how long after that server's end the holder's leases may last; nullopt where it gave none.
+  std::optional<std::chrono::milliseconds> expiry = std::nullopt;
   friend bool operator==(const LockdState&, const LockdState&) = default;
 };
 

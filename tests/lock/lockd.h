@@ -1,4 +1,5 @@
-// A lock server for tests: the real program, on a socket in a temporary folder.
+// A lock server for tests: the real program, on a socket in a temporary folder, and on a port where
+// a test wants leases.
 #pragma once
 
 #include <fcntl.h>
@@ -9,9 +10,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "lock/lockd_state.h"
 #include "lock/support.h"
 #include "os/process.h"
 
@@ -22,6 +25,15 @@ class Lockd {
   explicit Lockd(std::string socket, std::string window = "500ms")
       : socket_(std::move(socket)), window_(std::move(window)) {
     start();
+  }
+  /// Also on a port, with leases that last for `expiry`. Knows of a lock that was free, so that it
+  /// need not wait for anybody. `more` are further options.
+  static std::unique_ptr<Lockd> over_tcp(const std::string& socket,
+                                         const std::string& expiry = "1s",
+                                         std::vector<std::string> more = {}) {
+    spill(socket + ".state", lock::encode_state({}));
+    more.insert(more.end(), {"--expiry", expiry});
+    return std::unique_ptr<Lockd>(new Lockd(socket, expiry, "127.0.0.1:0", std::move(more)));
   }
   Lockd(const Lockd&) = delete;
   Lockd& operator=(const Lockd&) = delete;
@@ -38,13 +50,21 @@ class Lockd {
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
     options.keep_fds = {writer.get()};
-    child_ = std::make_unique<os::Child>(
-        os::spawn({FO_BUILD_DIR "/bin/gms-lockd", "-q", "--socket", socket_, "--reconnect-window",
-                   window_, "--ready-fd", std::to_string(writer.get())},
-                  options));
+    std::vector<std::string> command{
+        FO_BUILD_DIR "/bin/gms-lockd", "-q",    "--socket",   socket_,
+        "--reconnect-window",          window_, "--ready-fd", std::to_string(writer.get())};
+    if (!address_.empty()) command.insert(command.end(), {"--listen", address_});
+    command.insert(command.end(), more_.begin(), more_.end());
+    child_ = std::make_unique<os::Child>(os::spawn(command, options));
     writer.reset();
-    char newline = 0;
-    ASSERT_EQ(::read(reader.get(), &newline, 1), 1) << "gms-lockd did not get ready";
+    std::string ready;
+    char next = 0;
+    while (next != '\n') {
+      ASSERT_EQ(::read(reader.get(), &next, 1), 1) << "gms-lockd did not get ready";
+      if (next != '\n') ready += next;
+    }
+    // The next one gets the same port.
+    if (!address_.empty()) address_ = ready;
   }
   /// Ends it by `signal`, or stops it for SIGSTOP; returns its status.
   int signal(int signal) {
@@ -59,10 +79,23 @@ class Lockd {
     start();
   }
   [[nodiscard]] pid_t pid() const { return child_->pid(); }
+  /// "127.0.0.1:4711".
+  [[nodiscard]] const std::string& address() const { return address_; }
+  [[nodiscard]] const std::string& socket() const { return socket_; }
 
  private:
+  Lockd(std::string socket, std::string window, std::string address, std::vector<std::string> more)
+      : socket_(std::move(socket)),
+        window_(std::move(window)),
+        address_(std::move(address)),
+        more_(std::move(more)) {
+    start();
+  }
+
   std::string socket_;
   std::string window_;
+  std::string address_;
+  std::vector<std::string> more_;
   std::unique_ptr<os::Child> child_;
 };
 

@@ -57,7 +57,8 @@ class Desk {
   void acquire(ConnectionId id, const std::string& engine,
                std::optional<std::uint64_t> claim = std::nullopt,
                std::optional<RecordedProcess> process = std::nullopt, bool lifeline = false) {
-    model.acquire(id, {engine, claim}, process, lifeline, now);
+    const LockdTie tie = lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+    model.acquire(id, {engine, claim}, {process, tie}, now);
     collect();
   }
   void claim(ConnectionId id, const std::string& engine, std::uint64_t generation) {
@@ -769,7 +770,7 @@ TEST(LockdModel, AHolderWithoutAGenerationHasItsWindowAndTheNextIsTheFirst) {
   foreign.state.generation = foreign.state.last_generation = 0;
   foreign.state.connections.reset();
   Desk desk(foreign);
-  desk.model.acquire(1, {"b"}, std::nullopt, false, desk.now);
+  desk.model.acquire(1, {"b"}, LockdPeer{}, desk.now);
   const LockdEffects effects = desk.model.take_effects();
   ASSERT_EQ(effects.answers.size(), 1U);
   const auto waiting =

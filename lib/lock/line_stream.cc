@@ -1,0 +1,287 @@
+#include "lock/line_stream.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/experimental/parallel_group.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "http/resolve.h"
+#include "http/tls.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::system::error_code;
+
+// What was sent and is not acknowledged by then ends a connection that the kernel still has.
+constexpr std::chrono::milliseconds kUserTimeout = std::chrono::seconds(20);
+
+struct Outcome {
+  error_code error;
+  std::size_t bytes = 0;
+  bool timed_out = false;
+};
+
+// Runs an operation on `socket`, which is cancelled at the deadline. Throws when whoever awaits
+// this was cancelled.
+template <typename Operation>
+awaitable<Outcome> until(tcp::socket& socket, Operation operation, Deadline deadline) {
+  asio::steady_timer timer(socket.get_executor(),
+                           deadline.at().value_or(asio::steady_timer::time_point::max()));
+  auto group = asio::experimental::make_parallel_group(
+      std::move(operation),
+      [&timer](auto&& token) { return timer.async_wait(std::forward<decltype(token)>(token)); });
+  auto result =
+      co_await std::move(group).async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
+  Outcome outcome;
+  outcome.error = std::get<1>(result);
+  // Handshakes and connects count no bytes.
+  if constexpr (std::tuple_size_v<decltype(result)> == 4) outcome.bytes = std::get<2>(result);
+  outcome.timed_out = outcome.error == asio::error::operation_aborted &&
+                      !std::get<std::tuple_size_v<decltype(result)> - 1>(result);
+  const bool cancelled = outcome.error == asio::error::operation_aborted && !outcome.timed_out;
+  if (cancelled && socket.is_open()) throw boost::system::system_error(outcome.error);
+  co_return outcome;
+}
+
+// Of an error of the TLS library.
+ExitStatus status_of(const error_code& error) {
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  const bool is_alert = reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255;
+  const bool refused = is_alert || reason == SSL_R_CERTIFICATE_VERIFY_FAILED ||
+                       reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
+  return refused ? ExitStatus::kNotPermitted : ExitStatus::kProtocol;
+}
+
+bool is_tls_error(const error_code& error) {
+  return error.category() == asio::error::get_ssl_category();
+}
+
+Error tls_failure(const std::string& peer, const error_code& error, SSL* ssl) {
+  std::string reason = error.message();
+  if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
+      SSL_R_CERTIFICATE_VERIFY_FAILED) {
+    reason = std::string("its certificate is not accepted: ") +
+             ::X509_verify_cert_error_string(::SSL_get_verify_result(ssl));
+  }
+  return {status_of(error), "TLS with " + peer + ": " + reason};
+}
+
+// The common name in the peer's certificate.
+std::optional<std::string> common_name(SSL* ssl) {
+  const std::unique_ptr<X509, decltype(&::X509_free)> certificate(::SSL_get1_peer_certificate(ssl),
+                                                                  &::X509_free);
+  if (!certificate) return std::nullopt;
+  std::array<char, 256> name{};
+  const int size = ::X509_NAME_get_text_by_NID(::X509_get_subject_name(certificate.get()),
+                                               NID_commonName, name.data(), name.size());
+  if (size < 0) return std::nullopt;
+  return std::string(name.data());
+}
+
+std::string to_string(const tcp::endpoint& endpoint) {
+  const std::string host = endpoint.address().to_string();
+  return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" +
+         std::to_string(endpoint.port());
+}
+
+// "HOST:PORT" or "[HOST]:PORT", as LockUri has it.
+std::pair<std::string, std::uint16_t> split(const std::string& server) {
+  const std::size_t colon = server.rfind(':');
+  std::string host = server.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return {host, static_cast<std::uint16_t>(*base::parse_uint(server.substr(colon + 1)))};
+}
+
+// Nullopt and `trouble` when nobody listens there.
+awaitable<std::optional<tcp::socket>> connect_to(tcp::endpoint endpoint, Deadline deadline,
+                                                 std::string& trouble) {
+  const auto executor = co_await asio::this_coro::executor;
+  base::UniqueFd fd(
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) base::throw_errno(errno, "make a socket");
+  tcp::socket socket = adopt_tcp(executor, std::move(fd));
+  auto operation = [&socket, endpoint](auto&& token) {
+    return socket.async_connect(endpoint, std::forward<decltype(token)>(token));
+  };
+  const Outcome outcome = co_await until(socket, operation, deadline);
+  if (!outcome.error) co_return std::optional<tcp::socket>(std::move(socket));
+  trouble = to_string(endpoint) + ": " +
+            (outcome.timed_out ? "no answer in time" : outcome.error.message());
+  co_return std::nullopt;
+}
+
+}  // namespace
+
+LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> tls,
+                       std::size_t most_bytes)
+    : socket_(std::move(connected)), context_(std::move(tls)), lines_(most_bytes) {
+  if (context_) tls_.emplace(socket_, *context_);
+  error_code ignored;
+  peer_ = to_string(socket_.remote_endpoint(ignored));
+  const int yes = 1;
+  const auto timeout = static_cast<unsigned>(kUserTimeout.count());
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
+}
+
+awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, http::TlsFiles files,
+                                                           std::size_t most_bytes,
+                                                           Deadline deadline) {
+  const auto [name, port] = split(server);
+  // No structured binding outlives a wait well.
+  const std::string host = name;
+  const std::vector<tcp::endpoint> endpoints = co_await http::resolve(host, port, deadline);
+  std::string trouble;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    if (files.ca.empty() && !endpoints[i].address().is_loopback()) {
+      throw Error(ExitStatus::kUsage, "connect to " + base::quoted(server) +
+                                          ": not a loopback address, which takes TLS: name a ca");
+    }
+    std::optional<tcp::socket> socket = co_await connect_to(endpoints[i], deadline, trouble);
+    if (!socket) continue;
+    std::optional<asio::ssl::context> tls;
+    if (!files.ca.empty()) tls = http::make_tls_client(files, host);
+    auto stream = std::make_unique<LineStream>(std::move(*socket), std::move(tls), most_bytes);
+    co_await stream->handshake(Side::kClient, deadline);
+    co_return stream;
+  }
+  throw Error(deadline.expired() ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,
+              "connect to " + trouble);
+}
+
+awaitable<void> LineStream::handshake(Side side, Deadline deadline) {
+  if (!tls_) co_return;
+  auto operation = [this, side](auto&& token) {
+    return tls_->async_handshake(
+        side == Side::kClient ? asio::ssl::stream_base::client : asio::ssl::stream_base::server,
+        std::forward<decltype(token)>(token));
+  };
+  const Outcome outcome = co_await until(socket_, operation, deadline);
+  if (!outcome.error) {
+    if (const auto name = common_name(tls_->native_handle())) peer_ += " " + base::quoted(*name);
+    co_return;
+  }
+  if (outcome.timed_out) {
+    throw Error(ExitStatus::kTryAgain, "TLS with " + peer_ + ": no answer in time");
+  }
+  if (!is_tls_error(outcome.error)) {
+    throw Error(ExitStatus::kUnavailable, "TLS with " + peer_ + ": the connection ended");
+  }
+  const Error failure = tls_failure(peer_, outcome.error, tls_->native_handle());
+  // The client gets to read why.
+  if (side == Side::kServer) co_await finish(deadline);
+  throw failure;
+}
+
+awaitable<void> LineStream::finish(Deadline deadline) {
+  error_code error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+  while (!error && socket_.is_open()) {
+    std::array<char, 1024> ignored{};
+    auto operation = [this, &ignored](auto&& token) {
+      return socket_.async_read_some(asio::buffer(ignored), std::forward<decltype(token)>(token));
+    };
+    const Outcome outcome = co_await until(socket_, operation, deadline);
+    error = outcome.error;
+  }
+  close();
+}
+
+awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
+  Heard heard;
+  for (;;) {
+    if (std::optional<std::string> line = lines_.take_line()) {
+      heard.kind = Heard::Kind::kLine;
+      heard.line = std::move(*line);
+      co_return heard;
+    }
+    std::array<char, 4096> chunk{};
+    auto operation = [this, &chunk](auto&& token) {
+      return tls_ ? tls_->async_read_some(asio::buffer(chunk), std::forward<decltype(token)>(token))
+                  : socket_.async_read_some(asio::buffer(chunk),
+                                            std::forward<decltype(token)>(token));
+    };
+    const Outcome outcome = co_await until(socket_, operation, deadline);
+    lines_.append({chunk.data(), outcome.bytes});
+    if (!outcome.error) continue;
+    if (outcome.timed_out) {
+      heard.kind = Heard::Kind::kNothingYet;
+    } else if (is_tls_error(outcome.error) && outcome.error != asio::ssl::error::stream_truncated) {
+      throw tls_failure(peer_, outcome.error, tls_->native_handle());
+    }
+    co_return heard;
+  }
+}
+
+awaitable<void> LineStream::say(std::string bytes, Deadline deadline) {
+  auto operation = [this, &bytes](auto&& token) {
+    return tls_
+               ? asio::async_write(*tls_, asio::buffer(bytes), std::forward<decltype(token)>(token))
+               : asio::async_write(socket_, asio::buffer(bytes),
+                                   std::forward<decltype(token)>(token));
+  };
+  // What was sent in part can't be gone on with.
+  struct CloseUnless {
+    LineStream* stream;
+    ~CloseUnless() {
+      if (stream != nullptr) stream->close();
+    }
+  } guard{this};
+  const Outcome outcome = co_await until(socket_, operation, deadline);
+  if (outcome.error) {
+    throw Error(outcome.timed_out ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,
+                "send to " + peer_ + ": " +
+                    (outcome.timed_out ? "not taken in time" : outcome.error.message()));
+  }
+  guard.stream = nullptr;
+}
+
+void LineStream::close() {
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+tcp::socket adopt_tcp(const asio::any_io_executor& executor, base::UniqueFd socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    base::throw_errno(errno, ExitStatus::kOsError, "use a socket");
+  }
+  tcp::socket adopted(executor);
+  error_code error;
+  adopted.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), socket.get(), error);
+  if (error) throw Error(ExitStatus::kOsError, "watch a socket", std::error_code(error));
+  static_cast<void>(socket.release());
+  return adopted;
+}
+
+bool is_loopback(const std::string& host) {
+  error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  return host == "localhost" || (!error && address.is_loopback());
+}
+
+}  // namespace fo::lock

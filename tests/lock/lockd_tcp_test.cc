@@ -1,0 +1,589 @@
+// The lock server over TCP, with clients that say what the test wants, on a real port.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <functional>
+
+#include "base/boot_clock.h"
+#include "http/address.h"
+#include "lock/lockd.h"
+#include "lock/lockd_lock.h"
+#include "lock/lockd_protocol.h"
+#include "lock/lockd_server.h"
+#include "lock/lockd_state.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+using base::BootClock;
+using base::Deadline;
+using base::ExitStatus;
+using base::UniqueFd;
+using std::chrono::milliseconds;
+using test::kLong;
+using test::Lockd;
+using test::TempDir;
+
+constexpr milliseconds kExpiry{1000};
+
+Deadline soon() { return Deadline::after(kLong); }
+
+UniqueFd connect_tcp(const std::string& address) {
+  const http::Address parsed = http::parse_address(address);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(parsed.port);
+  ::inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr);
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+    throw std::runtime_error("connect");
+  }
+  return fd;
+}
+
+class Client {
+ public:
+  explicit Client(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  bool send(std::string_view bytes) {
+    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return sent == static_cast<ssize_t>(bytes.size());
+  }
+  void ask(const LockdRequest& request) { EXPECT_TRUE(send(encode_request(request))); }
+  void beat() { ask(HeartbeatRequest{++sequence_}); }
+
+  // The next answer but those to heartbeats, one of which is sent whenever there is none for a
+  // while; nullopt when the server closed the connection.
+  std::optional<LockdAnswer> hear(bool beats = true) {
+    const Deadline deadline = soon();
+    for (;;) {
+      while (const auto line = lines_.take_line()) {
+        const LockdAnswer answer = decode_answer(*line);
+        const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer);
+        if (heartbeat == nullptr) return answer;
+        answered_ = heartbeat->sequence;
+      }
+      if (deadline.expired()) throw std::runtime_error("no answer");
+      pollfd ready{socket_.get(), POLLIN, 0};
+      if (::poll(&ready, 1, 100) == 0) {
+        if (beats) send(encode_request(HeartbeatRequest{++sequence_}));
+        continue;
+      }
+      std::array<char, 4096> bytes;
+      const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+      if (got <= 0) return std::nullopt;
+      lines_.append({bytes.data(), static_cast<std::size_t>(got)});
+    }
+  }
+  std::string hear_word(bool beats = true) {
+    const auto answer = hear(beats);
+    if (!answer) return "";
+    if (const auto* waiting = std::get_if<WaitingAnswer>(&*answer)) {
+      return "waiting for " + waiting->holder.value_or("nobody");
+    }
+    if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
+      return "granted " + std::to_string(granted->generation);
+    }
+    if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
+      return "refused " + std::to_string(to_int(refused->status));
+    }
+    return "status";
+  }
+  std::string hear_verdict() {
+    std::string word;
+    while ((word = hear_word()).starts_with("waiting")) {
+    }
+    return word;
+  }
+  // Until a heartbeat was answered: the server has dealt with all that was sent before.
+  void settle() {
+    beat();
+    const Deadline deadline = soon();
+    while (answered_ != sequence_) {
+      std::array<char, 4096> bytes;
+      const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+      if (got <= 0 || deadline.expired()) throw std::runtime_error("a heartbeat has no answer");
+      lines_.append({bytes.data(), static_cast<std::size_t>(got)});
+      while (const auto line = lines_.take_line()) {
+        answered_ = std::get<HeartbeatAnswer>(decode_answer(*line)).sequence;
+      }
+    }
+  }
+  void close() { socket_.reset(); }
+  void reset() {
+    const linger now{1, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    socket_.reset();
+  }
+  [[nodiscard]] int fd() const { return socket_.get(); }
+
+ private:
+  UniqueFd socket_;
+  LineBuffer lines_{kMostAnswerBytes};
+  // Those of a flood are lower.
+  std::uint64_t sequence_ = 1000;
+  std::uint64_t answered_ = 0;
+};
+
+class LockdTcp : public testing::Test {
+ protected:
+  void start(const std::string& expiry = "1s") { lockd_ = Lockd::over_tcp(socket_, expiry); }
+
+  [[nodiscard]] Client connect() const { return Client(connect_tcp(lockd_->address())); }
+  [[nodiscard]] Client acquire(const std::string& id,
+                               std::optional<std::uint64_t> claim = std::nullopt) const {
+    Client client = connect();
+    client.ask(AcquireRequest{id, claim});
+    return client;
+  }
+  [[nodiscard]] StatusAnswer status() const {
+    Client client(os::connect_unix(socket_, soon()));
+    client.ask(StatusRequest{});
+    return std::get<StatusAnswer>(client.hear(false).value());
+  }
+  void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
+    const Deadline deadline = soon();
+    while (!wanted(status())) ASSERT_FALSE(deadline.expired());
+  }
+  [[nodiscard]] std::string state_path() const { return socket_ + ".state"; }
+
+  TempDir dir_;
+  std::string socket_ = dir_.file("s");
+  std::unique_ptr<Lockd> lockd_;
+};
+
+TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client raw = acquire("b");
+  raw.ask(HeartbeatRequest{41});
+  LineBuffer lines(kMostAnswerBytes);
+  std::array<char, 4096> bytes;
+  std::vector<LockdAnswer> heard;
+  while (heard.size() < 2) {
+    const ssize_t got = ::recv(raw.fd(), bytes.data(), bytes.size(), 0);
+    ASSERT_GT(got, 0);
+    lines.append({bytes.data(), static_cast<std::size_t>(got)});
+    while (const auto line = lines.take_line()) heard.push_back(decode_answer(*line));
+  }
+  EXPECT_EQ(heard[1], LockdAnswer(HeartbeatAnswer{41, kExpiry}));
+}
+
+TEST_F(LockdTcp, ASilentHolderExpiresAndNotBeforeItsTime) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const auto last = BootClock::now();
+  holder.beat();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_GE(BootClock::now() - last, kExpiry);
+  EXPECT_EQ(holder.hear_word(false), "");
+  Client late = acquire("a", 1);
+  EXPECT_EQ(late.hear_word(), "refused 75");
+  EXPECT_EQ(late.hear_word(), "");
+}
+
+TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
+  start();
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    Client holder = acquire("a");
+    EXPECT_EQ(holder.hear_verdict(), "granted " + std::to_string(2 * i + 1));
+    const auto last = BootClock::now();
+    holder.beat();
+    i == 0 ? holder.close() : holder.reset();
+    expect_soon([](const StatusAnswer& now) {
+      return now.connections.size() == 1 && !now.connections[0].connected;
+    });
+    Client waiter = acquire("b");
+    // One of its own name comes after it: the process that has the lock may still run.
+    Client namesake = acquire("a");
+    EXPECT_EQ(waiter.hear_verdict(), "granted " + std::to_string(2 * i + 2));
+    EXPECT_GE(BootClock::now() - last, kExpiry);
+    namesake.close();
+    waiter.ask(ReleaseRequest{});
+    EXPECT_EQ(waiter.hear_word(), "");
+  }
+}
+
+TEST_F(LockdTcp, AHolderThatIsHeardHoldsAndItsWaitersWait) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  const Deadline enough = Deadline::after(3 * kExpiry);
+  while (!enough.expired()) {
+    holder.settle();
+    waiter.settle();
+  }
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_EQ(status().waiters.size(), 1U);
+  EXPECT_EQ(status().connections[0].pid, std::nullopt);
+}
+
+TEST_F(LockdTcp, AWaiterLeavesTheQueueWithItsConnectionAndWhenItIsSilent) {
+  start();
+  Client holder(os::connect_unix(socket_, soon()));
+  holder.ask(AcquireRequest{"a"});
+  EXPECT_EQ(holder.hear_word(false), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  waiter.close();
+  expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
+  Client silent = acquire("c");
+  EXPECT_EQ(silent.hear_word(false), "waiting for a");
+  EXPECT_EQ(silent.hear_word(false), "");
+  EXPECT_TRUE(status().waiters.empty());
+}
+
+TEST_F(LockdTcp, AReleaseHandsOverAtOnceAndClosesTheConnection) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  holder.ask(ReleaseRequest{});
+  EXPECT_EQ(holder.hear_word(false), "");
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+  Client next = acquire("c");
+  EXPECT_EQ(next.hear_word(), "waiting for b");
+  next.ask(ReleaseRequest{});
+  EXPECT_EQ(next.hear_word(false), "");
+  EXPECT_TRUE(status().waiters.empty());
+  EXPECT_EQ(status().holder, "b");
+}
+
+TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client again = acquire("a", 1);
+  EXPECT_EQ(again.hear_word(), "granted 1");
+  // The old one expires meanwhile.
+  const Deadline enough = Deadline::after(2 * kExpiry);
+  while (!enough.expired()) {
+    again.settle();
+    waiter.settle();
+  }
+  EXPECT_EQ(holder.hear_word(false), "");
+  EXPECT_EQ(status().holder, "a");
+  EXPECT_EQ(status().connections.size(), 1U);
+}
+
+TEST_F(LockdTcp, AClaimEndsWhatIsLeftOfClosedConnections) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  for (int i = 0; i < 20; ++i) {
+    holder.close();
+    expect_soon([](const StatusAnswer& now) { return !now.connections.back().connected; });
+    holder = acquire("a", 1);
+    EXPECT_EQ(holder.hear_word(), "granted 1");
+    EXPECT_EQ(status().connections.size(), 1U);
+  }
+}
+
+TEST_F(LockdTcp, AReleaseIsTheEndOfAllConnectionsOfTheHolder) {
+  start("1m");
+  Client first = acquire("a");
+  EXPECT_EQ(first.hear_word(), "granted 1");
+  Client closed = acquire("a", 1);
+  EXPECT_EQ(closed.hear_word(), "granted 1");
+  closed.close();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client namesake = acquire("a");
+  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  // A claim and its end in one piece.
+  Client last = connect();
+  last.send(encode_request(AcquireRequest{"a", 1}) + encode_request(ReleaseRequest{}));
+  EXPECT_EQ(waiter.hear_word(), "granted 2");
+  EXPECT_EQ(first.hear_word(false), "");
+  EXPECT_EQ(namesake.hear_word(), "waiting for b");
+}
+
+TEST_F(LockdTcp, AWaiterOfTheHoldersNameGivesUpItsOwnPlaceOnly) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client namesake = acquire("a");
+  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  namesake.ask(ReleaseRequest{});
+  EXPECT_EQ(namesake.hear_word(false), "");
+  holder.settle();
+  EXPECT_EQ(status().holder, "a");
+}
+
+// Two machines that were given the same id by mistake must not both be active.
+TEST_F(LockdTcp, AnIdJoinsNoLease) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client there = acquire("a");
+  EXPECT_EQ(there.hear_word(), "waiting for a");
+  Client here(os::connect_unix(socket_, soon()));
+  here.ask(AcquireRequest{"a"});
+  EXPECT_EQ(here.hear_word(false), "waiting for a");
+  holder.ask(ReleaseRequest{});
+  EXPECT_EQ(there.hear_word(), "granted 2");
+  EXPECT_EQ(here.hear_word(false), "waiting for a");
+}
+
+// --- a new server
+
+TEST_F(LockdTcp, AHolderComesBackToANewServer) {
+  start("10s");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+    EXPECT_EQ(holder.hear_word(false), "");
+    lockd_->start();
+    Client waiter = acquire("b");
+    EXPECT_EQ(waiter.hear_word(), "waiting for a");
+    holder = acquire("a", 1);
+    EXPECT_EQ(holder.hear_word(), "granted 1");
+    EXPECT_EQ(status().window_left, std::nullopt);
+    EXPECT_EQ(status().holder, "a");
+  }
+}
+
+TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const auto last = BootClock::now();
+  holder.beat();
+  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+  lockd_->start();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_GE(BootClock::now() - last, kExpiry);
+}
+
+TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
+  LockdState state;
+  state.holder = "a";
+  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.generation = state.last_generation = 7;
+  state.connections = 1;
+  state.expiry = milliseconds(90000);
+  lockd_ = Lockd::over_tcp(socket_);
+  EXPECT_EQ(lockd_->signal(SIGTERM), 0);
+  test::spill(state_path(), encode_state(state));
+  lockd_->start();
+  EXPECT_EQ(status().reconnect_window, milliseconds(90000));
+  EXPECT_GT(status().window_left, milliseconds(60000));
+  Client holder = acquire("a", 7);
+  EXPECT_EQ(holder.hear_word(), "granted 7");
+  const Deadline deadline = soon();
+  while (load_state(state_path()).state.expiry != kExpiry) ASSERT_FALSE(deadline.expired());
+}
+
+TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const auto last = BootClock::now();
+  holder.beat();
+  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+  std::filesystem::remove(state_path());
+  lockd_->start();
+  // Once more, before anybody was granted anything.
+  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+  lockd_->start();
+  Client waiter = acquire("b");
+  const std::string word = waiter.hear_verdict();
+  EXPECT_GE(BootClock::now() - last, kExpiry);
+  // Higher than any that there may have been.
+  ASSERT_TRUE(word.starts_with("granted ")) << word;
+  EXPECT_GT(std::stoull(word.substr(8)), 1795000000000U);
+  Client late = acquire("a", 1);
+  EXPECT_EQ(late.hear_word(), "refused 75");
+}
+
+TEST_F(LockdTcp, WithoutAStateFileTheHolderComesBack) {
+  start("10s");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+  std::filesystem::remove(state_path());
+  lockd_->start();
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_word(), "waiting for nobody");
+  holder = acquire("a", 1);
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+}
+
+TEST_F(LockdTcp, WhatAHolderSaidWhileTheServerWasStoppedCounts) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter(os::connect_unix(socket_, soon()));
+  waiter.ask(AcquireRequest{"b"});
+  EXPECT_EQ(waiter.hear_word(false), "waiting for a");
+  lockd_->signal(SIGSTOP);
+  const Deadline enough = Deadline::after(2 * kExpiry);
+  while (!enough.expired()) {
+    holder.beat();
+    ::poll(nullptr, 0, 50);
+  }
+  lockd_->signal(SIGCONT);
+  holder.settle();
+  EXPECT_EQ(status().holder, "a");
+}
+
+// --- hostile peers
+
+TEST_F(LockdTcp, AHeartbeatOfNobodyIsRefused) {
+  start();
+  Client client = connect();
+  client.beat();
+  EXPECT_EQ(client.hear_word(false), "refused 76");
+  EXPECT_EQ(client.hear_word(false), "");
+  Client release = connect();
+  release.ask(ReleaseRequest{});
+  EXPECT_EQ(release.hear_word(false), "refused 76");
+  Client local(os::connect_unix(socket_, soon()));
+  local.ask(AcquireRequest{"a"});
+  EXPECT_EQ(local.hear_word(false), "granted 1");
+  local.beat();
+  EXPECT_EQ(local.hear_word(false), "refused 76");
+  EXPECT_EQ(local.hear_word(false), "");
+}
+
+TEST_F(LockdTcp, GarbageEndsItsConnectionOnly) {
+  start("10s");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  for (const std::string& bytes :
+       {std::string("\n"), std::string("GET / HTTP/1.1\r\n"), std::string("\0\0\0\n", 4),
+        std::string(4096, 'x'), std::string(1 << 20, '['),
+        std::string("{\"request\":\"heartbeat\",\"sequence\":-1}\n"),
+        std::string("\x16\x03\x01\x02\0\x01\n", 7)}) {
+    Client client = connect();
+    client.send(bytes);
+    EXPECT_EQ(client.hear_word(false), "refused 76");
+    EXPECT_EQ(client.hear_word(false), "");
+  }
+  Client twice = acquire("b");
+  twice.ask(AcquireRequest{"b"});
+  EXPECT_EQ(twice.hear_word(false), "waiting for a");
+  EXPECT_EQ(twice.hear_word(false), "refused 76");
+  expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
+  holder.settle();
+}
+
+TEST_F(LockdTcp, AHolderThatBreaksTheProtocolKeepsItsLeaseOnly) {
+  start();
+  const auto last = BootClock::now();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(false), "granted 1");
+  holder.send("nonsense\n");
+  EXPECT_EQ(holder.hear_word(false), "refused 76");
+  Client waiter = acquire("b");
+  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_GE(BootClock::now() - last, kExpiry);
+}
+
+TEST_F(LockdTcp, BytesWithoutAMessageAreNoHeartbeat) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const Deadline deadline = soon();
+  while (status().holder) {
+    ASSERT_FALSE(deadline.expired());
+    holder.send(" ");
+    ::poll(nullptr, 0, 10);
+  }
+}
+
+TEST_F(LockdTcp, ThousandsThatSayNothingKeepNobodyOut) {
+  start("10s");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 900; ++i) silent.push_back(connect_tcp(lockd_->address()));
+  Client again = acquire("a", 1);
+  EXPECT_EQ(again.hear_word(), "granted 1");
+  again.settle();
+  const std::string folder = "/proc/" + std::to_string(lockd_->pid()) + "/fd";
+  EXPECT_LT(std::distance(std::filesystem::directory_iterator(folder), {}), 200);
+}
+
+TEST_F(LockdTcp, WhoDoesNotReadItsAnswersIsDropped) {
+  start("10s");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client deaf = acquire("b");
+  std::string many;
+  for (std::uint64_t i = 0; i < 1000; ++i) many += encode_request(HeartbeatRequest{i});
+  const Deadline deadline = soon();
+  while (deaf.send(many)) ASSERT_FALSE(deadline.expired());
+  expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
+  holder.settle();
+}
+
+TEST_F(LockdTcp, AFloodOfHeartbeatsDisturbsNobody) {
+  start();
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client flood = acquire("b");
+  EXPECT_EQ(flood.hear_word(), "waiting for a");
+  std::string many;
+  for (std::uint64_t i = 0; i < 100; ++i) many += encode_request(HeartbeatRequest{i});
+  for (int i = 0; i < 200; ++i) {
+    flood.send(many);
+    flood.settle();
+    holder.settle();
+  }
+  EXPECT_EQ(status().holder, "a");
+}
+
+// --- what it is started with
+
+TEST(LockdListen, RefusesWhatIsNotSafe) {
+  const TempDir dir;
+  const auto status_with = [&](const std::function<void(LockdConfig&)>& change) {
+    LockdConfig config;
+    config.socket_path = dir.file("s");
+    config.listen = "127.0.0.1:0";
+    change(config);
+    return test::status_of([&] { serve_lock(config); });
+  };
+  using Config = LockdConfig;
+  EXPECT_EQ(status_with([](Config& c) { c.listen = "0.0.0.0:0"; }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.listen = "[::]:0"; }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.listen = "nonsense"; }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.tls.ca = "/ca"; }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.tls = {"", "/cert", "/key"}; }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) {
+              c.listen.clear();
+              c.tls = {"/ca", "/cert", "/key"};
+            }),
+            ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.expiry = milliseconds(499); }), ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) {
+              c.expiry = std::chrono::hours(2);
+              c.reconnect_window = std::chrono::hours(3);
+            }),
+            ExitStatus::kUsage);
+  EXPECT_EQ(status_with([](Config& c) { c.reconnect_window = std::chrono::seconds(9); }),
+            ExitStatus::kUsage);
+}
+
+}  // namespace
+}  // namespace fo::lock
