@@ -79,6 +79,7 @@ ExitStatus status_of(const http::Response& answer) {
       return ExitStatus::kNotPermitted;
     case 401:
     case 408:
+    case 409:
     case 410:
     case 425:
     case 429:

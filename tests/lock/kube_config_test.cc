@@ -56,7 +56,7 @@ TEST_F(KubeConfigTest, PodFindsItsOwn) {
   EXPECT_EQ(find().server, "https://10.96.0.1:6443");
 }
 
-TEST_F(KubeConfigTest, AddressesOfTheSixthKindHaveBrackets) {
+TEST_F(KubeConfigTest, Ipv6AddressesGetBrackets) {
   in_cluster("fd00::1", "443");
   give_account();
   EXPECT_EQ(find().server, "https://[fd00::1]:443");
@@ -106,7 +106,7 @@ TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
   }
 }
 
-TEST_F(KubeConfigTest, TokenStaysWhereNobodyListens) {
+TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
   give_account();
   for (const char* own : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
     EXPECT_EQ(find(std::string("?api=http://") + own).token_file, dir_.file("/token")) << own;
