@@ -124,8 +124,10 @@ class Sources {
 
   // Of a document that just begins, the first of its content at `content`.
   void begin_at_content(std::size_t content) {
-    take_lines_before(content);
-    from_ = std::max(content, gap_);
+    // Nothing else stands on its line.
+    const std::size_t line = content == 0 ? 0 : text_.rfind('\n', content - 1) + 1;
+    take_lines_before(line);
+    from_ = std::max(line, gap_);
     open_ = true;
   }
 
@@ -271,10 +273,23 @@ class Reader {
             .tag = text_of(fy_event_get_tag_token(&event))};
   }
 
+  // Where it begins, with its anchor and tag, of which alone a document may consist.
+  static std::size_t content_of(fy_event& event) {
+    const auto start_of = [](fy_token* token) {
+      return token == nullptr ? nullptr : fy_token_start_mark(token);
+    };
+    std::size_t begin = std::string_view::npos;
+    for (const fy_mark* mark :
+         {fy_event_start_mark(&event), start_of(fy_event_get_anchor_token(&event)),
+          start_of(fy_event_get_tag_token(&event))}) {
+      if (mark != nullptr) begin = std::min(begin, mark->input_pos);
+    }
+    return begin == std::string_view::npos ? 0 : begin;
+  }
+
   void take(fy_event& event) {
     if (starts_bare_ && event.type != FYET_DOCUMENT_START) {
-      const fy_mark* mark = fy_event_start_mark(&event);
-      sources_.begin_at_content(mark == nullptr ? 0 : mark->input_pos);
+      sources_.begin_at_content(content_of(event));
       starts_bare_ = false;
     }
     if (const fy_mark* mark = fy_event_end_mark(&event)) {

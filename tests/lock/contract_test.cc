@@ -73,6 +73,23 @@ class LockdBackend final : public Backend {
   std::map<std::string, std::unique_ptr<test::Lockd>> servers_;
 };
 
+class TcpBackend final : public Backend {
+ public:
+  explicit TcpBackend(const TempDir& dir) : dir_(dir) {}
+  std::string uri(const std::string& name) override {
+    std::unique_ptr<test::Lockd>& server = servers_[name];
+    if (!server) server = test::Lockd::over_tcp(dir_.file(name));
+    return "tcp:" + server->address();
+  }
+  void restart() override {
+    for (auto& [name, server] : servers_) server->restart();
+  }
+
+ private:
+  const TempDir& dir_;
+  std::map<std::string, std::unique_ptr<test::Lockd>> servers_;
+};
+
 class EtcdBackend final : public Backend {
  public:
   explicit EtcdBackend(const TempDir& dir) : server_(dir) {}
@@ -509,11 +526,12 @@ TEST_P(SupervisedLock, TimeoutIsTheBusyStatus) {
 
 const Kind kFlockKind{"Flock", make<FlockBackend>};
 const Kind kLockdKind{"Lockd", make<LockdBackend>};
+const Kind kTcpKind{"Tcp", make<TcpBackend>};
 const Kind kEtcdKind{.name = "Etcd", .make = make<EtcdBackend>, .counts = false};
 
 std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
-const auto kAll = testing::Values(kFlockKind, kLockdKind, kEtcdKind);
+const auto kAll = testing::Values(kFlockKind, kLockdKind, kTcpKind, kEtcdKind);
 INSTANTIATE_TEST_SUITE_P(Backends, LockContract, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, SupervisedLock, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, InheritedLock, testing::Values(kFlockKind, kLockdKind), name_of);
@@ -526,7 +544,8 @@ TEST_P(FifoLock, GrantsComeInTheOrderOfAsking) {
   auto first = std::make_unique<Forked>(holder("first"));
   expect_next(first->read());
   std::vector<std::unique_ptr<Forked>> queue;
-  for (std::size_t i = 0; i < 8; ++i) {
+  const std::size_t waiters = is_local(lock_) ? 8 : 3;
+  for (std::size_t i = 0; i < waiters; ++i) {
     queue.push_back(std::make_unique<Forked>(holder("q" + std::to_string(i))));
     await_waiters(i + 1);
   }
@@ -544,7 +563,7 @@ TEST_P(FifoLock, GrantsComeInTheOrderOfAsking) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind, kEtcdKind), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind, kTcpKind, kEtcdKind), name_of);
 
 }  // namespace
 }  // namespace fo::lock

@@ -412,7 +412,7 @@ TEST(Source, StandsForItsDocument) {
         "---\na: |+\n  x\n\n\n---\nb: 1", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n# c\n---\nb: 1\n",
         "# a\n\n\n# b\na: 1\n...", "\"a\n b\"\n", "...\n# x\n...\n&a a: 1\n",
         "a: 1\r\n...\r\n---\r\nb: 1\r\n", "--- 'a\n\n  b'\n", "--- ---\n", "--- ...a\n", "[a,\n b]",
-        "a: |\n  x", "a: 1\n---\nb: |+\n  x\n  y", "a: >\n  x\n    "}) {
+        "...\n!!str", "...\n &a\n", "a: |\n  x", "a: 1\n---\nb: |+\n  x\n  y", "a: >\n  x\n    "}) {
     SCOPED_TRACE(text);
     expect_sources_to_stand_for(text);
   }
