@@ -74,6 +74,30 @@ END
   [ ! -e "$T/file.state" ]
 }
 
+@test "a port that is not safe, or leases that a new server would not outwait, are 64" {
+  local args
+  for args in "--listen 0.0.0.0:0" "--listen [::]:0" "--listen 127.0.0.1" "--listen host:1" \
+    "--listen 127.0.0.1:0 --expiry 11s" "--listen 127.0.0.1:0 --expiry 100ms" \
+    "--listen 127.0.0.1:0 --tls-ca /ca" "--tls-ca /ca --tls-cert /cert --tls-key /key"; do
+    # shellcheck disable=SC2086
+    run -64 --separate-stderr lockd --socket "$S" $args
+    [[ ${stderr_lines[0]} == "gms-lockd: error: "* ]]
+  done
+  [ ! -e "$S" ]
+  run -64 --separate-stderr lockd --socket "$S" --listen 0.0.0.0:0
+  [ "${stderr_lines[0]}" = "gms-lockd: error: listen on '0.0.0.0:0': not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca" ]
+}
+
+@test "a file for TLS that is not there is 66, one that is none 78, and a port that somebody has 73" {
+  run -66 --separate-stderr lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/no" --tls-cert "$T/no" --tls-key "$T/no"
+  [[ $stderr == "gms-lockd: error: "*"'$T/no': No such file or directory" ]]
+  echo nonsense >"$T/pem"
+  run -78 --separate-stderr lockd --socket "$S" --listen 127.0.0.1:0 --tls-ca "$T/pem" --tls-cert "$T/pem" --tls-key "$T/pem"
+  start_lockd --listen 127.0.0.1:0
+  run -73 --separate-stderr lockd --socket "$T/other.sock" --listen "$(cat "$T/ready")"
+  [ "$stderr" = "gms-lockd: error: listen on '$(cat "$T/ready")': Address already in use" ]
+}
+
 # --- serving --------------------------------------------------------------------------------------
 
 @test "a word when it is ready, a socket for our own user, and log lines" {
@@ -111,6 +135,29 @@ END
   wait_for "[ -s $T/late.out ]"
   [ "$(cat "$T/late.out")" = '{"answer":"refused","reason":"the grant of generation 7 is over","status":75}' ]
   [ "$(cat "$T/lockd.err")" = "" ]
+}
+
+@test "over TCP: the address on the ready descriptor, heartbeats, and a lease in the state file" {
+  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  start_lockd --listen 127.0.0.1:0
+  grep -qxE '127\.0\.0\.1:[0-9]+' "$T/ready"
+  grep -qx "gms-lockd: info: listening on $(cat "$T/ready")" "$T/lockd.err"
+  printf '%s\n' '{"request":"acquire","engine_id":"engine-0"}' '{"request":"heartbeat","sequence":5}' >"$T/a.request"
+  start_bg a socat "OPEN:$T/a.request,rdonly,ignoreeof!!STDOUT" "TCP:$(cat "$T/ready")"
+  hears a granted 1
+  wait_for "grep -qx '{\"answer\":\"heartbeat\",\"expiry_ms\":10000,\"sequence\":5}' $T/a.out"
+  grep -q '"expiry_ms":10000,"generation":1,' "$S.state"
+  grep -qE "info: granted to 'engine-0' \(127\.0\.0\.1:[0-9]+\): generation 1" "$T/lockd.err"
+  [[ $(lock_status) == *'"connections":[{"connected":true,"pid":null}]'* ]]
+  kill "$BG_PID"
+  wait_for "lock_status | grep -qF '\"connections\":[{\"connected\":false,\"pid\":null}]'"
+}
+
+@test "over TCP, a port without a state file: one window before anybody is granted the lock" {
+  start_lockd --listen 127.0.0.1:0 --reconnect-window 700ms --expiry 700ms
+  start_client a engine-0
+  hears a granted '[0-9]\{13\}'
+  grep -qx "gms-lockd: warning: there is no state file: whoever has the lock has 700ms to come back" "$T/lockd.err"
 }
 
 @test "the state file is as the page has it, at a grant and at the end of it" {

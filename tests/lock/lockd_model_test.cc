@@ -49,8 +49,8 @@ const LockdTime kStart{std::chrono::steady_clock::time_point(seconds(1000)),
 class Desk {
  public:
   explicit Desk(const LoadedState& loaded = {}, std::vector<RecordedProcess> running = {},
-                const LockdTime& begin = kStart)
-      : now(begin), model(kWindow, loaded, std::move(running), now), disk(loaded.state) {
+                const LockdTime& begin = kStart, std::optional<milliseconds> expiry = std::nullopt)
+      : now(begin), model(kWindow, loaded, std::move(running), now, expiry), disk(loaded.state) {
     collect();
   }
 
@@ -60,6 +60,16 @@ class Desk {
     const LockdTie tie = lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
     model.acquire(id, {engine, claim}, {process, tie}, now);
     collect();
+  }
+  void acquire_lease(ConnectionId id, const std::string& engine,
+                     std::optional<std::uint64_t> claim = std::nullopt) {
+    model.acquire(id, {engine, claim}, {std::nullopt, LockdTie::kLease, "10.0.0.7:4711"}, now);
+    collect();
+  }
+  // Nothing was heard of it for too long.
+  void expire(ConnectionId id) {
+    end_lifeline(id);
+    close(id);
   }
   void claim(ConnectionId id, const std::string& engine, std::uint64_t generation) {
     acquire(id, engine, generation);
@@ -1112,6 +1122,128 @@ TEST(LockdModel, NeverHasTwoHoldersNorAGenerationTwiceAndEverybodyGetsHisTurn) {
     world.end();
     if (testing::Test::HasFatalFailure()) return;
   }
+}
+
+// --- leases
+
+constexpr milliseconds kExpiry{5000};
+
+Desk lease_desk(const LoadedState& loaded = free_after(6)) {
+  return Desk(loaded, {}, kStart, kExpiry);
+}
+
+TEST(LockdModelLease, TheEndOfAHoldersConnectionIsNotTheEndOfItsLease) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  desk.acquire_lease(2, "b");
+  EXPECT_THAT(desk.heard(1), ElementsAre("granted 7"));
+  desk.close(1);
+  EXPECT_EQ(desk.model.phase(), kHeld);
+  EXPECT_THAT(desk.status().connections,
+              ElementsAre(StatusAnswer::Connection{std::nullopt, false}));
+  desk.end_lifeline(1);
+  EXPECT_EQ(desk.heard(2).back(), "granted 8");
+}
+
+TEST(LockdModelLease, TheEndOfAWaitersConnectionIsTheEndOfItsPlace) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  desk.acquire_lease(2, "b");
+  desk.close(2);
+  EXPECT_TRUE(desk.status().waiters.empty());
+  desk.expire(1);
+  EXPECT_EQ(desk.model.phase(), kFree);
+}
+
+TEST(LockdModelLease, WhoeverLeavesBeforeItIsToldNeverHadIt) {
+  Desk desk = lease_desk();
+  desk.slow_disk = true;
+  desk.acquire_lease(1, "a");
+  desk.acquire_lease(2, "b");
+  desk.close(1);
+  desk.finish_record();
+  desk.finish_record();
+  EXPECT_EQ(desk.heard(2).back(), "granted 8");
+}
+
+TEST(LockdModelLease, AClaimOutlivesTheConnectionBefore) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  desk.acquire_lease(2, "b");
+  desk.acquire_lease(3, "a", 7);
+  EXPECT_THAT(desk.heard(3), ElementsAre("granted 7"));
+  desk.expire(1);
+  EXPECT_EQ(desk.model.phase(), kHeld);
+  EXPECT_EQ(desk.status().holder, "a");
+  desk.expire(3);
+  EXPECT_EQ(desk.heard(2).back(), "granted 8");
+  desk.acquire_lease(4, "a", 7);
+  EXPECT_THAT(desk.heard(4), ElementsAre("refused 75"));
+}
+
+TEST(LockdModelLease, AnIdAloneJoinsNoneAndIsJoinedByNone) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  desk.acquire_lease(2, "a");
+  desk.acquire(3, "a", std::nullopt, kNew);
+  EXPECT_THAT(desk.heard(2), ElementsAre("waiting for a"));
+  EXPECT_THAT(desk.heard(3), ElementsAre("waiting for a"));
+  desk.expire(1);
+  EXPECT_EQ(desk.heard(2).back(), "granted 8");
+  desk.expire(2);
+  EXPECT_EQ(desk.heard(3).back(), "granted 9");
+  desk.acquire_lease(4, "a");
+  EXPECT_THAT(desk.heard(4), ElementsAre("waiting for a"));
+}
+
+TEST(LockdModelLease, OneHolderThatComesBackTwiceIsCountedOnce) {
+  LoadedState loaded = held_by_a({});
+  loaded.state.connections = 2;
+  Desk desk = lease_desk(loaded);
+  desk.acquire_lease(1, "a", 7);
+  desk.acquire_lease(2, "a", 7);
+  desk.acquire_lease(3, "b");
+  desk.expire(1);
+  desk.expire(2);
+  // The other one has the rest of the window.
+  EXPECT_EQ(desk.model.phase(), kRecovering);
+  EXPECT_THAT(desk.heard(3), ElementsAre("waiting for a"));
+  desk.pass(kWindow);
+  EXPECT_EQ(desk.heard(3).back(), "granted 8");
+}
+
+TEST(LockdModelLease, ARecordedExpiryIsOutwaited) {
+  LoadedState loaded = held_by_a({});
+  loaded.state.expiry = 2 * kWindow;
+  for (const bool gives_leases : {true, false}) {
+    Desk desk(loaded, {}, kStart, gives_leases ? std::optional(kExpiry) : std::nullopt);
+    desk.acquire(1, "b");
+    desk.pass(2 * kWindow - milliseconds(1));
+    EXPECT_EQ(desk.model.phase(), kRecovering);
+    desk.pass(milliseconds(1));
+    EXPECT_EQ(desk.heard(1).back(), "granted 8");
+  }
+}
+
+TEST(LockdModelLease, TheExpiryIsRecordedWithTheHolder) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  EXPECT_EQ(desk.disk.expiry, kExpiry);
+  desk.expire(1);
+  EXPECT_EQ(desk.disk.expiry, std::nullopt);
+}
+
+TEST(LockdModelLease, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
+  Desk desk = lease_desk(LoadedState{});
+  desk.acquire_lease(1, "b");
+  EXPECT_THAT(desk.heard(1), ElementsAre("waiting for nobody"));
+  desk.acquire_lease(2, "a", 7);
+  EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
+  Desk other = lease_desk(LoadedState{});
+  other.acquire_lease(1, "b");
+  other.pass(kWindow);
+  ASSERT_EQ(other.heard(1).back().substr(0, 9), "granted 1");
+  EXPECT_GT(other.status().generation, 1795000000000U);
 }
 
 }  // namespace

@@ -22,13 +22,14 @@ std::string without_newline(std::string line) {
 
 const std::vector<LockdRequest> kRequests{AcquireRequest{"engine-0", std::nullopt},
                                           AcquireRequest{"\"\\ü\U0001F512", 7}, StatusRequest{},
-                                          ReleaseRequest{}};
+                                          ReleaseRequest{}, HeartbeatRequest{kMostSequence}};
 
 const std::vector<LockdAnswer> kAnswers{
     WaitingAnswer{"engine-1", 6, milliseconds(10000)},
     WaitingAnswer{std::nullopt, std::nullopt, milliseconds(0)},
     GrantedAnswer{"engine-0", 7, kTime, milliseconds(10000)},
     RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 7 is over"},
+    HeartbeatAnswer{3, milliseconds(10000)},
     StatusAnswer{},
     StatusAnswer{"engine-0",
                  7,
@@ -91,15 +92,28 @@ TEST(LockdProtocol, MembersThatNobodyKnowsArePassedOver) {
 
 TEST(LockdProtocol, GarbageIsRefused) {
   for (const std::string line :
-       {"", "null", "[]", "7", "\"acquire\"", "{}", R"({"request":7})", R"({"request":"resign"})",
-        R"({"request":"acquire"})", R"({"request":"acquire","engine_id":7})",
+       {"",
+        "null",
+        "[]",
+        "7",
+        "\"acquire\"",
+        "{}",
+        R"({"request":7})",
+        R"({"request":"resign"})",
+        R"({"request":"acquire"})",
+        R"({"request":"acquire","engine_id":7})",
         R"({"request":"acquire","engine_id":"e","generation":0})",
         R"({"request":"acquire","engine_id":"e","generation":-1})",
         R"({"request":"acquire","engine_id":"e","generation":1.5})",
         R"({"request":"acquire","engine_id":"e","generation":null})",
         R"({"request":"acquire","engine_id":"e","generation":"7"})",
         R"({"request":"acquire","engine_id":"e","generation":4503599627370497})",
-        R"({"request":"status"} {})", "{\"request\":\"acquire\",\"engine_id\":\"\xff\"}",
+        R"({"request":"heartbeat"})",
+        R"({"request":"heartbeat","sequence":-1})",
+        R"({"request":"heartbeat","sequence":9007199254740993})",
+        R"({"request":"heartbeat","sequence":"1"})",
+        R"({"request":"status"} {})",
+        "{\"request\":\"acquire\",\"engine_id\":\"\xff\"}",
         R"({"answer":"granted"})"}) {
     EXPECT_EQ(failure_of([&] { decode_request(line); }).status, ExitStatus::kProtocol) << line;
   }
@@ -108,6 +122,10 @@ TEST(LockdProtocol, GarbageIsRefused) {
       {R"({"answer":"granted","engine_id":"e","generation":0,"granted_at":"2026-11-21T05:33:00.123Z","reconnect_window_ms":1})",
        R"({"answer":"granted","engine_id":"e","generation":7,"granted_at":"today","reconnect_window_ms":1})",
        R"({"answer":"granted","engine_id":"e","generation":7,"granted_at":"2026-11-21T05:33:00.123Z","reconnect_window_ms":-1})",
+       R"({"answer":"heartbeat","sequence":1})", R"({"answer":"heartbeat","expiry_ms":1000})",
+       R"({"answer":"heartbeat","sequence":1,"expiry_ms":499})",
+       R"({"answer":"heartbeat","sequence":1,"expiry_ms":3600001})",
+       R"({"answer":"heartbeat","sequence":-1,"expiry_ms":1000})",
        R"({"answer":"refused","status":0,"reason":""})",
        R"({"answer":"refused","status":256,"reason":""})",
        R"({"answer":"refused","status":75,"reason":null})",

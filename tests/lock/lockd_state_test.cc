@@ -45,6 +45,9 @@ TEST(LockdState, ComesBackAsItWas) {
   LockdState uncounted = sample();
   uncounted.connections.reset();
   EXPECT_EQ(decode_state(encode_state(uncounted)), uncounted);
+  LockdState leased = sample();
+  leased.expiry = std::chrono::milliseconds(10000);
+  EXPECT_EQ(decode_state(encode_state(leased)), leased);
   EXPECT_EQ(decode_state(encode_state({})), LockdState{});
 }
 

@@ -1,0 +1,300 @@
+#!/usr/bin/env bats
+# A lock across machines by gms-lockd: gms-lock at both ends, kills and stops, TLS, and a network that
+# is cut between two hosts.
+
+# shellcheck disable=SC2154  # stderr comes from run
+
+load test_helper
+
+setup() {
+  fo_setup
+  S=$T/lock.sock
+}
+
+# start_lockd EXPIRY [OPTION]...: ready, on a port of this machine. Knows of a lock that was free, so
+# that it waits for nobody. Sets LOCK and BG_PID.
+start_lockd() {
+  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  rm -f "$T/ready"
+  start_bg lockd gms-lockd --socket "$S" --listen 127.0.0.1:0 --expiry "$@" --ready-fd 9 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+  LOCK=tcp:$(cat "$T/ready")
+}
+
+# start_holder NAME [OPTION]...: asks for $LOCK, and has a command run that says its pid in
+# $T/NAME.cmd, its generation in $T/NAME.gen, and in $T/NAME.others whose commands still run.
+start_holder() {
+  local name=$1
+  shift
+  rm -f "$T/$name".{cmd,gen,others}
+  # shellcheck disable=SC2016
+  start_bg "$name" "${ON[@]}" gms-lock acquire --lock "$LOCK" --id "$name" "$@" -- bash -c '
+    for other in "$1"/*.cmd; do
+      if [ -e "$other" ] && grep -q "^State:.[^ZX]" "/proc/$(cat "$other")/status"; then echo "$other"; fi
+    done >"$1/$2.others" 2>/dev/null
+    echo "$FAILOVER_GENERATION" >"$1/$2.gen"
+    echo "$BASHPID" >"$1/$2.new"
+    mv "$1/$2.new" "$1/$2.cmd"
+    exec sleep 1000' bash "$T" "$name"
+}
+
+runs() { wait_for "[ -s $T/$1.cmd ]"; }
+
+waits() { wait_for "gms-lock status --lock unix:$S | grep -q '^waiter: .*$1'"; }
+
+# Nothing that held the lock before was still running when NAME was granted it.
+was_alone() { [ -e "$T/$1.others" ] && [ ! -s "$T/$1.others" ]; }
+
+now_ms() { date +%s%3N; }
+
+# pass MS: until that time is over.
+pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
+
+# --- one machine ----------------------------------------------------------------------------------
+
+@test "a command runs under the lock, and the next one after it" {
+  start_lockd 1s
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK" --id a -- \
+    sh -c 'echo "$FAILOVER_LOCK_ID $FAILOVER_GENERATION ${FAILOVER_LOCK_FD-none}"' 3>&-
+  [ "$output" = "a 1 none" ]
+  run -3 timeout 20 gms-lock acquire --lock "$LOCK" --id b -- sh -c 'exit 3' 3>&-
+  run -1 gms-lock owner --lock "$LOCK"
+  run -0 gms-lock status --lock "$LOCK"
+  [ "${lines[0]}" = "lock: $LOCK" ]
+  [ "${lines[1]}" = "state: free" ]
+  [ "${lines[2]}" = "last_generation: 2" ]
+}
+
+@test "who holds it and who waits is seen from the other side" {
+  start_lockd 1s
+  start_holder a
+  runs a
+  start_holder b
+  waits b
+  run -0 gms-lock owner --lock "$LOCK"
+  [ "$output" = a ]
+  gms-lock status --lock "$LOCK" >"$T/status"
+  grep -qx 'generation: 1' "$T/status"
+  grep -q '^waiter: .*b' "$T/status"
+  run -75 timeout 20 gms-lock acquire --lock "$LOCK" --id c --nonblock -- true 3>&-
+  run ! grep -q '^waiter: .*c' <(gms-lock status --lock "$LOCK")
+}
+
+@test "SIGTERM hands over at once, whatever the expiry" {
+  start_lockd 1h --reconnect-window 1h
+  start_holder a
+  local holder=$BG_PID
+  runs a
+  start_holder b
+  waits b
+  kill "$holder"
+  runs b
+  was_alone b
+  [ "$(cat "$T/b.gen")" = 2 ]
+}
+
+@test "SIGKILL: its command goes with it, and the next waits for the end of the lease" {
+  start_lockd 1s
+  start_holder a
+  local holder=$BG_PID
+  runs a
+  start_holder b
+  waits b
+  local begin
+  begin=$(now_ms)
+  kill -KILL "$holder"
+  runs b
+  was_alone b
+  # The last heartbeat was up to a third of the second old.
+  [ $(($(now_ms) - begin)) -ge 500 ]
+  grep -q "127.0.0.1:[0-9]*: nothing was heard of it for 1s" "$T/lockd.err"
+}
+
+@test "stopped for longer than its lease: its command is killed as it goes on, status 75" {
+  start_lockd 1s
+  start_holder a
+  local holder=$BG_PID
+  runs a
+  start_holder b
+  kill -STOP "$holder"
+  runs b
+  kill -CONT "$holder"
+  wait_exit "$holder"
+  [ "$status" -eq 75 ]
+  run ! kill -0 "$(cat "$T/a.cmd")"
+  kill -0 "$(cat "$T/b.cmd")"
+}
+
+@test "a new server gets its holder back, and the command goes on" {
+  start_lockd 3s
+  local server=$BG_PID port=${LOCK#tcp:}
+  start_holder a
+  runs a
+  kill -KILL "$server"
+  wait_exit "$server"
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 3s
+  start_holder b
+  waits b
+  wait_for "grep -q \"given back to 'a'\" $T/lockd2.err"
+  kill -0 "$(cat "$T/a.cmd")"
+  [ ! -e "$T/b.cmd" ]
+}
+
+@test "a server that does not come back: the command ends before its lease does, 75" {
+  start_lockd 1s
+  local server=$BG_PID
+  start_holder a
+  local holder=$BG_PID
+  runs a
+  kill -KILL "$server"
+  wait_exit "$holder"
+  [ "$status" -eq 75 ]
+  run ! kill -0 "$(cat "$T/a.cmd")"
+  run -69 --separate-stderr gms-lock status --lock "$LOCK"
+  [ "$stderr" = "gms-lock: error: connect to ${LOCK#tcp:}: Connection refused" ]
+}
+
+@test "in the clear it stays on this machine, 64" {
+  run -64 --separate-stderr timeout 20 gms-lock acquire --lock tcp:192.0.2.1:7 -- true 3>&-
+  [[ ${stderr_lines[0]} == "gms-lock: error: ask lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address, which takes TLS: name a ca" ]]
+}
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+# make_ca NAME: $T/NAME.crt and .key.
+make_ca() {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 2 -subj "/CN=$1" \
+    -addext basicConstraints=critical,CA:TRUE -keyout "$T/$1.key" -out "$T/$1.crt" 2>/dev/null
+}
+
+# make_cert NAME CA DAYS: for 127.0.0.1 and 10.77.0.1.
+make_cert() {
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj "/CN=$1" \
+    -keyout "$T/$1.key" -out "$T/$1.csr" 2>/dev/null
+  openssl x509 -req -in "$T/$1.csr" -CA "$T/$2.crt" -CAkey "$T/$2.key" -CAcreateserial -days "$3" \
+    -extfile <(echo "subjectAltName=IP:127.0.0.1,IP:10.77.0.1") -out "$T/$1.crt" 2>/dev/null
+}
+
+make_pki() {
+  make_ca ca
+  make_ca other
+  make_cert server ca 2
+  make_cert client ca 2
+}
+
+# tls_options NAME CA: what goes behind the "?".
+tls_options() { echo "ca=$T/$2.crt&cert=$T/$1.crt&key=$T/$1.key"; }
+
+serve_tls=()
+use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T/ca.crt"); }
+
+@test "over TLS both sides know each other, and the log says who it was" {
+  make_pki
+  use_tls server
+  start_lockd 1s "${serve_tls[@]}"
+  run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held 3>&-
+  [ "$output" = held ]
+  grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
+}
+
+@test "who has no certificate, or one of another authority, gets nothing, 77" {
+  make_pki
+  make_cert stranger other 2
+  make_cert old ca 0
+  use_tls server
+  start_lockd 1s "${serve_tls[@]}"
+  local options
+  for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options old ca)" "$(tls_options client other)"; do
+    run -77 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
+    [[ $stderr == "gms-lock: error: ask lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
+      [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
+    run -77 gms-lock status --lock "$LOCK?$options"
+  done
+  # In the clear there is nobody to talk to.
+  run ! timeout 20 gms-lock status --lock "$LOCK"
+  run -1 gms-lock owner --lock "unix:$S"
+  [ "$(grep -c granted "$T/lockd.err")" -eq 0 ]
+}
+
+@test "a server whose certificate is over is not talked to, 77" {
+  make_pki
+  make_cert old ca 0
+  use_tls old
+  start_lockd 1s "${serve_tls[@]}"
+  run -77 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true 3>&-
+  [[ $stderr == *"its certificate is not accepted: certificate has expired" ]]
+}
+
+# --- two hosts ------------------------------------------------------------------------------------
+
+# Network namespaces HERE and THERE, 10.77.0.1 and 10.77.0.2, with a cable between them.
+make_hosts() {
+  start_bg here unshare --map-root-user --net sleep 1000
+  local here=$BG_PID
+  wait_for "! kill -0 $here || grep -qx sleep /proc/$here/comm"
+  HERE=(nsenter --target "$here" --user --preserve-credentials --net)
+  start_bg there "${HERE[@]}" unshare --net sleep 1000
+  local there=$BG_PID
+  wait_for "! kill -0 $there || grep -qx sleep /proc/$there/comm"
+  THERE=(nsenter --target "$there" --user --preserve-credentials --net)
+  "${HERE[@]}" ip link add cable type veth peer name end netns "$there" 2>>"$T/there.err" ||
+    skip_because root "network namespaces are not permitted here: $(cat "$T/here.err" "$T/there.err")"
+  "${HERE[@]}" sh -ec 'ip link set lo up; ip address add 10.77.0.1/24 dev cable; ip link set cable up'
+  "${THERE[@]}" sh -ec 'ip link set lo up; ip address add 10.77.0.2/24 dev end; ip link set end up'
+}
+
+# start_lockd_here EXPIRY: over TLS, for both hosts. Sets LOCK.
+start_lockd_here() {
+  make_pki
+  use_tls server
+  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  start_bg lockd "${HERE[@]}" gms-lockd --socket "$S" --listen 10.77.0.1:7070 --expiry "$1" "${serve_tls[@]}"
+  wait_for "[ -S $S ]"
+  LOCK="tcp:10.77.0.1:7070?$(tls_options client ca)"
+}
+
+@test "a network that is cut: the holder ends before the other host gets the lock, and waits when it is whole again" {
+  make_hosts
+  start_lockd_here 2s
+  ON=("${THERE[@]}")
+  start_holder a
+  local far=$BG_PID
+  runs a
+  ON=("${HERE[@]}")
+  start_holder b
+  local near=$BG_PID
+  waits b
+  "${HERE[@]}" ip link set cable down
+  wait_exit "$far"
+  [ "$status" -eq 75 ]
+  runs b
+  was_alone b
+  [ "$(cat "$T/b.gen")" = 2 ]
+  # The one that lost asks anew, and is heard when the cable is there.
+  ON=("${THERE[@]}")
+  start_holder a
+  "${HERE[@]}" ip link set cable up
+  waits a
+  kill -0 "$(cat "$T/b.cmd")"
+  kill "$near"
+  runs a
+  was_alone a
+  [ "$(cat "$T/a.gen")" = 3 ]
+}
+
+@test "a network that is cut for less than a lease is no loss" {
+  make_hosts
+  start_lockd_here 6s
+  ON=("${THERE[@]}")
+  start_holder a
+  runs a
+  "${HERE[@]}" ip link set cable down
+  # The heartbeat at a third of the lease is lost.
+  pass 2500
+  "${HERE[@]}" ip link set cable up
+  pass 7000
+  kill -0 "$(cat "$T/a.cmd")"
+  run -0 gms-lock owner --lock "unix:$S"
+  [ "$output" = a ]
+}
