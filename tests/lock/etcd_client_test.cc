@@ -501,7 +501,7 @@ TEST_F(EtcdClient, CompactionWhileWaitingChangesNothing) {
 }
 
 TEST_F(EtcdClient, StoppedEtcdFailsWithinTheDeadline) {
-  const auto first = contender(lock("3s"));
+  const auto first = contender(lock("30s"));
   first->acquire();
   etcd().signal(SIGSTOP);
   EXPECT_EQ(test::failure_of([&] { first->renew(milliseconds(200)); }).status,
