@@ -239,6 +239,17 @@ answer() {
   done
 }
 
+@test "http: a name is looked up, by a static program too" {
+  grep -qw "$(hostname)" /etc/hosts || skip "/etc/hosts does not name this machine"
+  run -1 --separate-stderr gms-probe http "http://$(hostname):1/"
+  [ "$stderr" = "gms-probe: warning: fetch 'http://$(hostname):1/': Connection refused" ]
+}
+
+@test "http: https is not for probes" {
+  run -64 --separate-stderr gms-probe http https://127.0.0.1/
+  [[ "$stderr" = "gms-probe: error: fetch 'https://127.0.0.1/': https needs "* ]]
+}
+
 @test "http: --wait goes on until the answer is yes" {
   answer "503 Service Unavailable" ""
   http_server "$T/http.sock"

@@ -101,7 +101,8 @@ class Fetch {
     }
     alarm_.emplace(socket_, deadline_);
     if (url_.is_tls) co_await shake_hands();
-    co_await write(make_request());
+    std::string request = make_request();
+    co_await write(std::move(request));
     Response response;
     co_await read(response);
     co_return response;
@@ -154,6 +155,8 @@ class Fetch {
     use(protocol, std::move(fd));
     alarm_.emplace(socket_, base::Deadline::after(share));
     error_code error;
+    // The request follows the end of the handshake, and is not to wait until that is acknowledged.
+    socket_.set_option(tcp::no_delay(true), error);
     co_await socket_.async_connect(Protocol::endpoint(endpoint),
                                    asio::redirect_error(asio::use_awaitable, error));
     if (!error && !alarm_->has_rung()) co_return error;

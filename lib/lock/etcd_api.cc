@@ -316,8 +316,8 @@ Turn decode_claim(std::string_view answer, const Place& place) {
     const Revision as_of = revision_in(object);
     if (flag_in(object, "succeeded")) return {Turn::State::kGranted, "", as_of};
     const json& own = range_in(object, 0);
-    if (own.empty() || number_in(own[0], "create_revision") != place.created) return {};
     const json& others = range_in(object, 1);
+    if (own.empty() || number_in(own[0], "create_revision") != place.created) return {};
     if (others.size() != 1) throw Misfit("want one key in front");
     const std::string name = bytes_in(others[0], "key");
     if (!name.starts_with(prefix_of(place.key)) || name == place.name()) {

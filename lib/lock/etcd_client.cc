@@ -43,6 +43,10 @@ bool may_pass(const Error& error) {
   return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
 }
 
+Duration until(BootClock::time_point time) {
+  return std::chrono::duration_cast<Duration>(time - BootClock::now());
+}
+
 awaitable<void> pause_for(Duration time) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   timer.expires_after(time);
@@ -142,6 +146,7 @@ class Cluster {
     http::FetchOptions options;
     options.body = request.body;
     options.response_limit = etcd::kMostAnswerBytes;
+    if (server().starts_with("https:")) options.tls = network_.tls;
     if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
     return options;
   }
@@ -260,17 +265,22 @@ class EtcdClient final : public LeaseClient {
     if (place_.created == 0) {
       const auto answer = co_await cluster_.ask(etcd::enter(place_, who_), request_deadline());
       if (!answer) {
-        forget();
+        lose();
         co_return std::nullopt;
       }
       place_.created = etcd::decode_enter(*answer, place_);
+    }
+    if (BootClock::now() < claim_from_) {
+      const auto next = std::min(claim_from_, LeaseTimes(renewal_).renew_at());
+      co_await pause_for(until(next));
+      co_return std::nullopt;
     }
     etcd::Contender who = who_;
     const auto now = std::chrono::system_clock::now();
     who.granted_at = base::format_time(now);
     const auto answer = co_await cluster_.ask(etcd::claim(place_, who), request_deadline());
     if (!answer) {
-      forget();
+      lose();
       co_return std::nullopt;
     }
     const etcd::Turn turn = etcd::decode_claim(*answer, place_);
@@ -309,15 +319,14 @@ class EtcdClient final : public LeaseClient {
     if (ttl) {
       renewal_ = {sent, *ttl};
     } else {
-      forget();
+      lose();
     }
     co_return ttl.has_value();
   }
 
   // Until the one in front of us is gone, or it is time to renew.
   awaitable<void> wait_for(const etcd::Turn& turn) {
-    const auto left = LeaseTimes(renewal_).renew_at() - BootClock::now();
-    const Deadline deadline = Deadline::after(std::chrono::duration_cast<Duration>(left));
+    const Deadline deadline = Deadline::after(until(LeaseTimes(renewal_).renew_at()));
     co_await cluster_.watch(etcd::watch_deletion(turn.predecessor, turn.as_of + 1), deadline);
   }
 
@@ -330,6 +339,14 @@ class EtcdClient final : public LeaseClient {
     if (!is_reached_ && first_contact_->expired()) {
       throw Error(ExitStatus::kUnavailable, trouble.what());
     }
+  }
+
+  // The lease is gone. When that was before its time, etcd may have lost all others as well, and
+  // their holders are to find out before anybody has the lock.
+  void lose() {
+    const BootClock::time_point now = BootClock::now();
+    if (now < LeaseTimes(renewal_).end()) claim_from_ = now + renewal_.ttl;
+    forget();
   }
 
   void forget() {
@@ -346,6 +363,7 @@ class EtcdClient final : public LeaseClient {
   etcd::Place place_;
   // Of the lease.
   Renewal renewal_;
+  BootClock::time_point claim_from_{};
 };
 
 awaitable<std::vector<etcd::Listed>> list_queue(Cluster& cluster, std::string key,

@@ -16,12 +16,13 @@ namespace fo::lock {
 inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
 
 /// `uri` is of kind kLease. Throws kConfig where it names no API server and this is no pod. Beside
-/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials.
+/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials, and
+/// kNoInput for a namespace that is not there.
 std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
 
 /// Who has the lock; a Lease whose time is over by this machine's wall clock is held by nobody.
 /// Waiters are not to be seen. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
-/// answer until `deadline`, kProtocol.
+/// answer until `deadline`, kProtocol, and what make_kube_client throws.
 LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

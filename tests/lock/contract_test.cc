@@ -17,6 +17,7 @@
 #include "lock/acquire.h"
 #include "lock/etcd.h"
 #include "lock/failover_lock.h"
+#include "lock/kube.h"
 #include "lock/lock_status.h"
 #include "lock/lockd.h"
 #include "lock/support.h"
@@ -100,6 +101,17 @@ class EtcdBackend final : public Backend {
 
  private:
   test::Etcd server_;
+};
+
+class KubeBackend final : public Backend {
+ public:
+  explicit KubeBackend(const TempDir&) {}
+  std::string uri(const std::string& name) override {
+    return "k8s:ns/" + name + "?duration=1s&api=" + server_.url();
+  }
+
+ private:
+  test::KubeApi server_;
 };
 
 struct Kind {
@@ -528,10 +540,11 @@ const Kind kFlockKind{"Flock", make<FlockBackend>};
 const Kind kLockdKind{"Lockd", make<LockdBackend>};
 const Kind kTcpKind{"Tcp", make<TcpBackend>};
 const Kind kEtcdKind{.name = "Etcd", .make = make<EtcdBackend>, .counts = false};
+const Kind kLeaseKind{.name = "Lease", .make = make<KubeBackend>, .shows_waiters = false};
 
 std::string name_of(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
 
-const auto kAll = testing::Values(kFlockKind, kLockdKind, kTcpKind, kEtcdKind);
+const auto kAll = testing::Values(kFlockKind, kLockdKind, kTcpKind, kEtcdKind, kLeaseKind);
 INSTANTIATE_TEST_SUITE_P(Backends, LockContract, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, SupervisedLock, kAll, name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, InheritedLock, testing::Values(kFlockKind, kLockdKind), name_of);
@@ -563,7 +576,8 @@ TEST_P(FifoLock, GrantsComeInTheOrderOfAsking) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind, kTcpKind, kEtcdKind), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, FifoLock, testing::Values(kLockdKind, kTcpKind, kEtcdKind),
+                         name_of);
 
 }  // namespace
 }  // namespace fo::lock

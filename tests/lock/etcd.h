@@ -52,9 +52,9 @@ inline std::vector<std::uint16_t> free_ports(std::size_t count) {
 }
 
 /// Of a server with its data in `folder`, on these ports of 127.0.0.1.
-inline std::vector<std::string> etcd_command(const std::string& folder, const std::string& scheme,
-                                             std::uint16_t client_port, std::uint16_t peer_port) {
-  const std::string client = scheme + "://127.0.0.1:" + std::to_string(client_port);
+inline std::vector<std::string> etcd_command(const std::string& folder, std::uint16_t client_port,
+                                             std::uint16_t peer_port) {
+  const std::string client = "http://127.0.0.1:" + std::to_string(client_port);
   const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port);
   return {"etcd",
           "--data-dir=" + folder,
@@ -73,11 +73,9 @@ inline std::vector<std::string> etcd_command(const std::string& folder, const st
 class Etcd {
  public:
   /// `options` are added to its own.
-  explicit Etcd(const TempDir& dir, std::vector<std::string> options = {},
-                std::string scheme = "http")
+  explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
       : folder_(dir.file("etcd." + std::to_string(++count()))),
         options_(std::move(options)),
-        scheme_(std::move(scheme)),
         ports_(free_ports(2)) {
     start();
   }
@@ -89,7 +87,7 @@ class Etcd {
 
   /// Returns when it answers.
   void start() {
-    std::vector<std::string> argv = etcd_command(folder_, scheme_, ports_[0], ports_[1]);
+    std::vector<std::string> argv = etcd_command(folder_, ports_[0], ports_[1]);
     argv.insert(argv.end(), options_.begin(), options_.end());
     const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
     os::SpawnOptions options;
@@ -122,9 +120,7 @@ class Etcd {
   void signal(int signal) const { child_->signal(signal); }
 
   [[nodiscard]] std::uint16_t port() const { return ports_[0]; }
-  [[nodiscard]] std::string url() const {
-    return scheme_ + "://127.0.0.1:" + std::to_string(ports_[0]);
-  }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(ports_[0]); }
   /// `parameters` with their "?".
   [[nodiscard]] lock::LockUri lock(const std::string& key,
                                    const std::string& parameters = "") const {
@@ -159,10 +155,6 @@ class Etcd {
     return count;
   }
   [[nodiscard]] bool is_ready() const {
-    // The health page wants a certificate where the server does.
-    if (scheme_ == "https") {
-      return slurp(folder_ + ".log").find("serving client traffic") != std::string::npos;
-    }
     try {
       const auto second = base::Deadline::after(std::chrono::seconds(1));
       return http::fetch("GET", url() + "/health", second).status == 200;
@@ -173,7 +165,6 @@ class Etcd {
 
   std::string folder_;
   std::vector<std::string> options_;
-  std::string scheme_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<os::Child> child_;
 };

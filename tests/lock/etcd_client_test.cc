@@ -23,7 +23,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
@@ -139,7 +138,17 @@ class Contender {
     return loop_.wait(client_->renew(Deadline::after(limit)));
   }
   [[nodiscard]] bool renews() { return std::holds_alternative<Renewal>(renew()); }
-  void release() { loop_.wait(client_->release(soon())); }
+  void release() {
+    lease_.reset();
+    loop_.wait(client_->release(soon()));
+  }
+  void begin_release() {
+    is_done_ = false;
+    asio::co_spawn(loop_.context(), client_->release(soon()), [this](std::exception_ptr error) {
+      is_done_ = true;
+      failure_ = std::move(error);
+    });
+  }
 
  private:
   Loop& loop_;
@@ -274,7 +283,10 @@ class EtcdClient : public test::WithEtcd {
     return ids;
   }
   void await_queue(std::size_t size) {
-    loop_.run_until([&] { return etcd().queue("x").size() == size; });
+    loop_.run_until([&] {
+      const LockStatus status = ask_etcd(lock("1s"), soon());
+      return status.waiters.size() + (status.held ? 1 : 0) == size;
+    });
   }
   // Until the one that asks has been told to wait, and watches.
   void await_watch(const Contender& waiting, std::size_t size) {
@@ -338,12 +350,10 @@ TEST_F(EtcdClient, TurnsComeInTheOrderOfAskingWithoutPolling) {
   }
   EXPECT_EQ(waiting_ids(), ids);
   std::uint64_t last = 0;
-  Contender* holder = first.get();
-  for (const auto& next : queue) {
-    for (const auto& other : queue) EXPECT_EQ(other->has_it(), &*other == holder);
-    holder->release();
-    holder = next.get();
-    const Lease lease = holder->await();
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    for (const auto& other : queue) EXPECT_EQ(other->has_it(), i > 0 && other == queue[i - 1]);
+    (i == 0 ? first : queue[i - 1])->release();
+    const Lease lease = queue[i]->await();
     EXPECT_GT(lease.generation, last);
     last = lease.generation;
   }
@@ -412,7 +422,7 @@ TEST_F(EtcdClient, WaiterWhoseKeyOrLeaseIsTakenAwayQueuesAgain) {
   const auto second = contender(lock("3s"), "engine-1");
   first->acquire();
   for (const bool revoke : {false, true}) {
-    if (!second->is_done() || !revoke) second->ask();
+    second->ask();
     await_watch(*second, 2);
     const std::string name = etcd().queue("x").at(1);
     if (revoke) {
@@ -426,14 +436,9 @@ TEST_F(EtcdClient, WaiterWhoseKeyOrLeaseIsTakenAwayQueuesAgain) {
       ASSERT_FALSE(deadline.expired());
       ASSERT_TRUE(first->renews());
     }
-    if (!revoke) {
-      second->cancel();
-      second->release();
-    }
+    second->cancel();
+    second->release();
   }
-  first->release();
-  second->await();
-  EXPECT_TRUE(second->renews());
 }
 
 TEST_F(EtcdClient, HolderGoesOnOverACrashOfEtcd) {
@@ -468,7 +473,7 @@ TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
 TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
   const auto first = contender(lock("2s"));
   const auto second = contender(lock("2s"), "engine-1");
-  first->acquire();
+  const Lease lease = first->acquire();
   second->ask();
   await_watch(*second, 2);
   etcd().restart_without_data();
@@ -476,6 +481,7 @@ TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
   ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
   EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kTryAgain);
   second->await();
+  EXPECT_GE(BootClock::now(), lease.renewed.sent + lease.renewed.ttl);
   EXPECT_TRUE(second->renews());
 }
 
@@ -484,15 +490,12 @@ TEST_F(EtcdClient, CompactionWhileWaitingChangesNothing) {
   const auto second = contender(lock("3s"), "engine-1");
   first->acquire();
   second->ask();
-  for (int i = 0; i < 3; ++i) {
-    await_watch(*second, 2);
-    etcd().run_etcdctl({"put", "other", std::to_string(i)});
-    const std::string revision =
-        std::to_string(ask_etcd(lock("3s"), soon()).record->generation + 2);
-    etcd().run_etcdctl({"put", "other", "again"});
-    if (i == 0) etcd().run_etcdctl({"compact", revision});
-    ASSERT_TRUE(first->renews());
-  }
+  await_watch(*second, 2);
+  etcd().run_etcdctl({"put", "other", "1"});
+  const std::uint64_t revision = ask_etcd(lock("3s"), soon()).record->generation + 2;
+  etcd().run_etcdctl({"compact", std::to_string(revision)});
+  EXPECT_TRUE(first->renews());
+  await_watch(*second, 2);
   first->release();
   second->await();
 }
@@ -598,12 +601,11 @@ TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
   const auto first = contender(lock("30s"));
   first->acquire();
   etcd().kill();
-  bool done = false;
-  std::thread reviver([&] { etcd().start(); });
-  first->release();
-  done = true;
-  reviver.join();
-  EXPECT_TRUE(done);
+  first->begin_release();
+  loop_.run_for(milliseconds(300));
+  EXPECT_FALSE(first->is_done());
+  etcd().start();
+  first->await();
   EXPECT_THAT(etcd().queue("x"), IsEmpty());
 }
 
@@ -709,38 +711,31 @@ TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
 // --- A process that was stopped.
 
 TEST_F(EtcdClient, WaiterThatWasStoppedTooLongQueuesAgain) {
+  const auto first = contender(lock("1s"));
+  first->acquire();
   Forked stopped([&](int ready) {
     const auto held = open_lock(lock("1s"), "stopped");
-    say(ready, 1);
     const auto result = held->acquire(soon());
     say(ready, result.grant.generation);
     for (;;) ::pause();
     return 0;
   });
-  const auto first = contender(lock("1s"));
-  first->acquire();
-  ASSERT_TRUE(stopped.read());
-  const auto renew_until_queue = [&](std::size_t size) {
+  const auto hold_until_waiting = [&](Contender& holder, const std::vector<std::string>& ids) {
     const Deadline deadline = soon();
-    while (etcd().queue("x").size() != size) {
+    while (waiting_ids() != ids) {
       ASSERT_FALSE(deadline.expired());
-      ASSERT_TRUE(first->renews());
+      ASSERT_TRUE(holder.renews());
     }
   };
-  // Whoever was first: the other waits.
-  if (etcd().queue("x").size() < 2) renew_until_queue(2);
+  hold_until_waiting(*first, {"stopped"});
   ::kill(stopped.pid(), SIGSTOP);
-  renew_until_queue(1);
-  const auto third = contender(lock("1s"), "third");
+  hold_until_waiting(*first, {});
   first->release();
-  const Lease lease = third->acquire();
+  const auto second = contender(lock("1s"), "engine-1");
+  const Lease lease = second->acquire();
   ::kill(stopped.pid(), SIGCONT);
-  const Deadline deadline = soon();
-  while (etcd().queue("x").size() != 2) {
-    ASSERT_FALSE(deadline.expired());
-    ASSERT_TRUE(third->renews());
-  }
-  third->release();
+  hold_until_waiting(*second, {"stopped"});
+  second->release();
   EXPECT_GT(stopped.read().value_or(0), lease.generation);
 }
 

@@ -145,7 +145,7 @@ class Torture {
           lockd,      "-q",       "--socket",          folder_ + "/lock",    "--listen",
           address(0), "--expiry", std::string(kLease), "--reconnect-window", std::string(kLease)};
     }
-    if (mode_ == "etcd") return test::etcd_command(folder_ + "/data", "http", ports_[0], ports_[1]);
+    if (mode_ == "etcd") return test::etcd_command(folder_ + "/data", ports_[0], ports_[1]);
     if (mode_ == "k8s") return {FO_SOURCE_DIR "/bats/kube-api"};
     return {lockd,
             "-q",

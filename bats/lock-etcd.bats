@@ -1,0 +1,276 @@
+#!/usr/bin/env bats
+# gms-lock with a lock that a real etcd keeps.
+
+# shellcheck disable=SC2030,SC2031,SC2154  # tests are subshells; stderr comes from run
+load test_helper
+
+setup() {
+  fo_setup
+  if ! command -v etcd >/dev/null || ! command -v etcdctl >/dev/null; then
+    skip_because etcd "etcd is not installed"
+  fi
+  pick_port
+  PEER_PORT=$PORT
+  pick_port
+  start_etcd
+  URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=2s"
+  export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=127.0.0.1:$PORT
+}
+
+teardown() {
+  if [ -n "${ETCD:-}" ]; then kill -KILL "$ETCD" 2>/dev/null || :; fi
+  fo_teardown
+}
+
+# start_etcd [SCHEME [OPTION...]]
+start_etcd() {
+  local scheme=${1:-http} peer=http://127.0.0.1:$PEER_PORT
+  local client=$scheme://127.0.0.1:$PORT
+  shift $(($# > 0 ? 1 : 0))
+  start_bg etcd etcd --data-dir "$T/etcd" --listen-client-urls "$client" \
+    --advertise-client-urls "$client" --listen-peer-urls "$peer" \
+    --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer" \
+    --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap --log-level warn \
+    "$@"
+  ETCD=$BG_PID
+  wait_for "curl -sf ${CURL_TLS:-} $client/health"
+}
+
+lock() { gms-lock "$@" 3>&-; }
+
+# start_holder NAME [OPTION]...: a command that holds the lock until it is told to end, and says
+# every 10 ms that it runs. Sets HOLDER and, when it is active, COMMAND.
+start_holder() {
+  local name=$1
+  shift
+  start_contender "$name" "$@"
+  HOLDER=$BG_PID
+  wait_for "[ -s $T/$name.beats ]"
+  COMMAND=$(head -n 1 "$T/$name.beats")
+}
+start_contender() {
+  local name=$1
+  shift
+  # shellcheck disable=SC2016
+  start_bg "$name" gms-lock acquire --lock "$URI" --id "$name" --grace 100ms "$@" -- bash -c \
+    'echo $$ >"$0"; while :; do echo "$EPOCHREALTIME $FAILOVER_GENERATION" >>"$0"; sleep 0.01; done' \
+    "$T/$name.beats"
+}
+
+await_waiter() { wait_for "gms-lock status --lock '$URI' | grep -q '^waiter: .*$1'"; }
+
+# When a command ran first, and last, in microseconds.
+first_beat() { sed -n 2p "$T/$1.beats" | micros; }
+last_beat() { tail -n 1 "$T/$1.beats" | micros; }
+micros() { sed 's/ .*//; s/[.,]//'; }
+now() { echo "${EPOCHREALTIME/[.,]/}"; }
+
+generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
+
+@test "etcd: a command runs with the lock, and its status is ours" {
+  # shellcheck disable=SC2016
+  run -7 --separate-stderr lock acquire --lock "$URI" --id engine-3 -- sh -c \
+    'echo "$FAILOVER_LOCK_ID" "${FAILOVER_LOCK_FD-none}"; test "$FAILOVER_GENERATION" -gt 0 && exit 7'
+  [ "$output" = "engine-3 none" ]
+  [ "$stderr" = "" ]
+  run -0 etcdctl get --prefix --keys-only locks/x/
+  [ "$output" = "" ]
+}
+
+@test "etcd: --exec is refused, and so is a URI that is none" {
+  run -64 --separate-stderr lock acquire --lock "$URI" --exec -- touch "$T/ran"
+  [[ $stderr == "gms-lock: error: acquire lock 'etcd:http://127.0.0.1:$PORT/locks/x': "* ]]
+  run -64 --separate-stderr lock acquire --lock "$URI&ttl=3s" -- touch "$T/ran"
+  [ ! -e "$T/ran" ]
+}
+
+@test "etcd: owner and status name the holder, and those who wait" {
+  run -1 lock owner --lock "$URI"
+  start_holder engine-0
+  run -0 lock owner --lock "$URI"
+  [ "$output" = engine-0 ]
+  start_contender engine-1
+  await_waiter engine-1
+  run -0 lock status --lock "$URI"
+  [ "${lines[0]}" = "lock: etcd:http://127.0.0.1:$PORT/locks/x" ]
+  [ "${lines[1]}" = "state: held" ]
+  [ "${lines[2]}" = "holder: engine-0" ]
+  [ "${lines[3]}" = "generation: $(generation engine-0)" ]
+  [[ ${lines[4]} == "since: 20"*"Z on "* ]]
+  [ "${lines[5]}" = "pid: not visible from here" ]
+  [ "${lines[6]}" = "waiter: not visible from here engine-1" ]
+  run -0 lock status --json --lock "$URI"
+  [ "$(jq -r '.holder, .waiters[0].id, .pid' <<<"$output")" = "engine-0
+engine-1
+null" ]
+  run --separate-stderr lock acquire --lock "$URI" --timeout 300ms -- touch "$T/ran"
+  [ "$status" -eq 75 ]
+  [[ $stderr == *"held by 'engine-0'" ]]
+  [ ! -e "$T/ran" ]
+}
+
+@test "etcd: a command that ends hands the lock over, long before its time is over" {
+  URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=1h"
+  start_holder first
+  start_contender second
+  await_waiter second
+  kill -TERM "$COMMAND"
+  wait_exit "$HOLDER"
+  [ "$status" -eq 143 ]
+  wait_for "[ -s $T/second.beats ]"
+  [ "$(first_beat second)" -gt "$(last_beat first)" ]
+  [ "$(generation second)" -gt "$(generation first)" ]
+}
+
+@test "etcd: after SIGKILL of gms-lock the next one comes when the time is over" {
+  start_holder first
+  start_contender second
+  await_waiter second
+  kill -KILL "$HOLDER"
+  wait_exit "$HOLDER"
+  wait_for "! kill -0 $COMMAND"
+  wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
+  [ "$(first_beat second)" -gt "$(last_beat first)" ]
+  [ "$(generation second)" -gt "$(generation first)" ]
+}
+
+@test "etcd: a holder stopped past its time kills its command first, and tells the overlap" {
+  start_holder first --status-fd 7 7>"$T/events"
+  start_contender second
+  await_waiter second
+  kill -STOP "$HOLDER"
+  wait_for "[ \$(wc -l <$T/second.beats) -ge 2 ]"
+  kill -CONT "$HOLDER"
+  wait_exit "$HOLDER"
+  [ "$status" -eq 75 ]
+  run ! kill -0 "$COMMAND"
+  grep -E "^gms-lock: error: hold lock 'etcd:http://127\.0\.0\.1:$PORT/locks/x': .*; it ended [0-9]+\.[0-9]{3}s ago, and another may have been active since\$" \
+    "$T/first.err"
+  [ "$(jq -s 'map(select(.event == "lost"))[0].overlap > 0' "$T/events")" = true ]
+  run -0 lock owner --lock "$URI"
+  [ "$output" = second ]
+}
+
+@test "etcd: when it is gone for good, the command ends before its time is over" {
+  start_holder first --status-fd 7 7>"$T/events"
+  killed=$(now)
+  kill -KILL "$ETCD"
+  wait_exit "$HOLDER"
+  [ "$status" -eq 75 ]
+  run ! kill -0 "$COMMAND"
+  # At the latest the lease was renewed when etcd was killed.
+  [ "$(last_beat first)" -lt $((killed + 2000000)) ]
+  [[ $(cat "$T/first.err") == *"hold lock 'etcd:http://127.0.0.1:$PORT/locks/x': the lease could not be renewed: "* ]]
+}
+
+@test "etcd: a stopped one is as good as gone" {
+  start_holder first
+  stopped=$(now)
+  kill -STOP "$ETCD"
+  wait_exit "$HOLDER"
+  [ "$status" -eq 75 ]
+  [ "$(last_beat first)" -lt $((stopped + 2000000)) ]
+  kill -CONT "$ETCD"
+}
+
+@test "etcd: a restart with its data disturbs neither the holder nor the queue" {
+  URI="etcd:http://127.0.0.1:$PORT/locks/x?ttl=5s"
+  start_holder first
+  start_contender second
+  await_waiter second
+  queue=$(etcdctl get --prefix --keys-only locks/x/)
+  kill -KILL "$ETCD"
+  wait_exit "$ETCD"
+  start_etcd
+  [ "$(etcdctl get --prefix --keys-only locks/x/)" = "$queue" ]
+  kill -0 "$COMMAND"
+  kill -TERM "$HOLDER"
+  wait_exit "$HOLDER"
+  wait_for "[ -s $T/second.beats ]"
+}
+
+@test "etcd: one of two servers is enough" {
+  alive=$PORT
+  pick_port
+  for servers in "127.0.0.1:$PORT,127.0.0.1:$alive" "127.0.0.1:$alive,127.0.0.1:$PORT"; do
+    URI="etcd:http://$servers/locks/x?ttl=2s"
+    run -0 lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
+    [ "$output" = engine-0 ]
+  done
+}
+
+@test "etcd: with etcdctl's own lock it is one queue" {
+  start_holder first
+  start_bg other etcdctl lock --ttl 2 locks/x echo locked
+  wait_for "gms-lock status --lock '$URI' | grep -q ^waiter:"
+  [ ! -s "$T/other.out" ]
+  kill -TERM "$COMMAND"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
+  [[ $(cat "$T/other.out") == *locked ]]
+}
+
+@test "etcd: who may not, and a password that is wrong, are 77" {
+  echo secret >"$T/password"
+  for command in "user add root:rootpw" "user grant-role root root" "user add engine:secret" \
+    "role add locker" "role grant-permission locker readwrite --prefix locks/x/" \
+    "user grant-role engine locker" "auth enable"; do
+    # shellcheck disable=SC2086
+    etcdctl $command >/dev/null 3>&-
+  done
+  run -77 --separate-stderr lock acquire --lock "$URI" -- touch "$T/ran"
+  [[ $stderr == "gms-lock: error: ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: "* ]]
+  run -77 lock owner --lock "$URI"
+  user="user=engine&password-file=$T/password"
+  run -77 --separate-stderr lock acquire --lock "${URI/x?/y?}&$user" -- touch "$T/ran"
+  [ "$stderr" = "gms-lock: error: ask etcd 'http://127.0.0.1:$PORT': 'etcdserver: permission denied'" ]
+  run -0 lock acquire --lock "$URI&$user" -- gms-lock owner --lock "$URI&$user"
+  [ "$output" = engine-0 ]
+  echo wrong >"$T/password"
+  run -77 --separate-stderr lock acquire --lock "$URI&$user" -- touch "$T/ran"
+  [[ $stderr == *"authentication failed"* ]]
+  [ ! -e "$T/ran" ]
+}
+
+# make_certificate NAME [ALTERNATIVE]: $T/NAME.pem and $T/NAME.key, of the authority in $T/ca.pem.
+make_certificate() {
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
+    -keyout "$T/$1.key" -out "$T/$1.csr" 2>/dev/null
+  printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "${2:-DNS:$1}" >"$T/$1.ext"
+  openssl x509 -req -in "$T/$1.csr" -CA "$T/ca.pem" -CAkey "$T/ca.key" -CAcreateserial -days 2 \
+    -extfile "$T/$1.ext" -out "$T/$1.pem" 2>/dev/null
+}
+make_authority() {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+    -keyout "$T/$1.key" -out "$T/$1.pem" 2>/dev/null
+}
+
+@test "etcd: over TLS, by name and by address, with a certificate of ours" {
+  kill -KILL "$ETCD"
+  wait_exit "$ETCD"
+  make_authority ca
+  make_authority stranger
+  make_certificate server IP:127.0.0.1,DNS:localhost
+  make_certificate client
+  CURL_TLS="--cacert $T/ca.pem --cert $T/client.pem --key $T/client.key"
+  start_etcd https --cert-file "$T/server.pem" --key-file "$T/server.key" --client-cert-auth \
+    --trusted-ca-file "$T/ca.pem"
+  ours="cert=$T/client.pem&key=$T/client.key"
+  for host in 127.0.0.1 localhost; do
+    URI="etcd:https://$host:$PORT/locks/x?ttl=2s&ca=$T/ca.pem&$ours"
+    run -0 --separate-stderr lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
+    [ "$output$stderr" = engine-0 ]
+  done
+  start_holder first
+  start_contender second
+  await_waiter second
+  kill -TERM "$COMMAND"
+  wait_exit "$HOLDER"
+  wait_for "[ -s $T/second.beats ]"
+  server=etcd:https://127.0.0.1:$PORT/locks/x
+  run -78 --separate-stderr lock owner --lock "$server?ca=$T/stranger.pem&$ours"
+  [[ $stderr == "gms-lock: error: "*"'https://127.0.0.1:$PORT/"* ]]
+  run -78 --separate-stderr lock owner --lock "$server?ca=$T/ca.pem"
+  run -66 --separate-stderr lock owner --lock "$server?ca=$T/absent.pem"
+  run -64 --separate-stderr lock owner --lock "$server"
+}

@@ -1,0 +1,254 @@
+#!/usr/bin/env bats
+# gms-lock with a Lease in Kubernetes, against a stand-in for the API server (bats/kube-api); and
+# what it writes, judged by Kubernetes' own types. What a client makes of a server that does wrong is
+# in tests/lock.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
+load test_helper
+
+setup() {
+  fo_setup
+  K8S=$FO_ROOT/tests/k8s
+}
+
+lock() { timeout 60 gms-lock "$@" 3>&-; }
+
+# start_api [OPTION]...: sets PORT and LOCK.
+start_api() {
+  rm -f "$T/api.out"
+  start_bg api "$FO_ROOT/bats/kube-api" --log "$T/bodies" "$@"
+  wait_for "[ -s $T/api.out ]"
+  PORT=$(cat "$T/api.out")
+  LOCK="k8s:ns/pair?duration=2s&api=http://127.0.0.1:$PORT"
+}
+
+# api METHOD PATH [BODY]: as a test asks, past all faults.
+api() {
+  curl -sS -X "$1" -H 'X-Test: 1' ${3:+-d "$3"} "http://127.0.0.1:$PORT$2"
+}
+LEASES=/apis/coordination.k8s.io/v1/namespaces/ns/leases
+spec() { api GET "$LEASES/pair" | jq -r ".spec.$1"; }
+count() { api GET /requests | jq ".$1 // 0"; }
+
+# start_holder NAME [LOCK]: a supervised command that holds the lock until it is told to end.
+start_holder() {
+  start_bg "$1" gms-lock acquire --lock "${2:-$LOCK}" --id "$1" -- \
+    sh -c 'echo "$$ $FAILOVER_GENERATION $FAILOVER_LOCK_ID" >'"$T/$1.cmd; exec sleep 1000"
+}
+await_command() { wait_for "[ -s $T/$1.cmd ]"; }
+command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
+
+@test "a command runs under the Lease, and finds out as what" {
+  start_api
+  run -0 --separate-stderr lock acquire --lock "$LOCK" --id engine-3 -- \
+    sh -c 'echo "$FAILOVER_GENERATION $FAILOVER_LOCK_ID ${FAILOVER_LOCK_FD-none}"'
+  [ "$output" = "1 engine-3 none" ]
+  [ "$stderr" = "" ]
+  run -7 lock acquire --lock "$LOCK" -- sh -c 'exit 7'
+  [ "$(spec leaseTransitions)" = 2 ]
+  [ "$(spec holderIdentity)" = "" ]
+  [ "$(spec leaseDurationSeconds)" = 1 ]
+}
+
+@test "owner and status tell who holds it" {
+  start_api
+  run -1 lock owner --lock "$LOCK"
+  start_holder engine-0
+  await_command engine-0
+  run -0 lock owner --lock "$LOCK"
+  [ "$output" = engine-0 ]
+  run -0 lock status --lock "$LOCK"
+  [ "${lines[0]}" = "lock: k8s:ns/pair" ]
+  [ "${lines[1]}" = "state: held" ]
+  [ "${lines[2]}" = "holder: engine-0" ]
+  [ "${lines[3]}" = "generation: 1" ]
+  [[ ${lines[4]} =~ ^since:\ 20[0-9T:.-]+Z$ ]]
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  run -1 lock owner --lock "$LOCK"
+  run -0 lock status --lock "$LOCK" --json
+  [ "$(jq -c '[.held, .holder, .last_generation]' <<<"$output")" = '[false,null,1]' ]
+}
+
+@test "a release hands over at once, however long the lease is" {
+  start_api
+  LOCK=${LOCK/2s/3600s}
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  start_holder engine-1
+  wait_for '[ "$(count watch)" -ge 1 ]'
+  kill -TERM "$first"
+  await_command engine-1
+  [ "$(cut -d' ' -f2- "$T/engine-1.cmd")" = "2 engine-1" ]
+  # Told, not asked.
+  [ "$(count get)" -le 4 ]
+}
+
+@test "SIGKILL of gms-lock takes the command along, and the next one gets the lock in the end" {
+  start_api
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  start_holder engine-1
+  wait_for '[ "$(count watch)" -ge 1 ]'
+  kill -KILL "$first"
+  await_command engine-1
+  [ "$(cut -d' ' -f2 "$T/engine-1.cmd")" = 2 ]
+  [ ! -e "/proc/$(command_pid engine-0)" ]
+}
+
+@test "an API server that hangs for good ends the command before the lease does" {
+  start_api
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  api POST /faults '{"verb": "*", "do": "hang"}'
+  wait_exit "$first"
+  [ "$status" -eq 75 ]
+  [ ! -e "/proc/$(command_pid engine-0)" ]
+  grep -q "^gms-lock: error: hold lock 'k8s:ns/pair': the lease could not be renewed: " "$T/engine-0.err"
+  # The next one waits for the end of that lease all the same.
+  api DELETE /faults
+  start_holder engine-1
+  await_command engine-1
+  [ "$(cut -d' ' -f2 "$T/engine-1.cmd")" = 2 ]
+}
+
+@test "a Lease that goes to another ends the command" {
+  start_api
+  start_holder engine-0
+  await_command engine-0
+  while ! api PUT "$LEASES/pair" \
+    "$(api GET "$LEASES/pair" | jq -c '.spec.holderIdentity = "thief"')" | grep -q '"Lease"'; do :; done
+  wait_exit "$BG_PID"
+  [ "$status" -eq 75 ]
+  grep -qx "gms-lock: error: hold lock 'k8s:ns/pair': 'thief' has taken it" "$T/engine-0.err"
+  [ ! -e "/proc/$(command_pid engine-0)" ]
+  [ "$(spec holderIdentity)" = thief ]
+}
+
+@test "a lock that is held: 75, with its holder" {
+  start_api
+  start_holder engine-0
+  await_command engine-0
+  run -75 --separate-stderr lock acquire --lock "$LOCK" --nonblock -- true
+  [ "$stderr" = "gms-lock: warning: acquire lock 'k8s:ns/pair': held by 'engine-0'" ]
+}
+
+@test "a token that is replaced is the one that counts" {
+  echo first >"$T/good"
+  echo first >"$T/own"
+  start_api --token-file "$T/good"
+  LOCK+="&token-file=$T/own"
+  start_holder engine-0
+  await_command engine-0
+  echo second >"$T/good"
+  echo second >"$T/own"
+  local before
+  before=$(count update)
+  wait_for "[ \$(count update) -ge $((before + 5)) ]"
+  kill -0 "$BG_PID"
+  run -0 lock owner --lock "$LOCK"
+  echo wrong >"$T/own"
+  run -77 --separate-stderr lock owner --lock "$LOCK"
+  [ "$stderr" = "gms-lock: error: get Lease 'ns/pair': the API server answers 401: Unauthorized" ]
+  wait_exit "$BG_PID"
+  [ "$status" -eq 75 ]
+}
+
+@test "no API server to be found, no authority, a token in the open: 78" {
+  refused() {
+    run -78 --separate-stderr env -u KUBERNETES_SERVICE_HOST gms-lock "${@:2}" 3>&-
+    [[ $stderr == "gms-lock: error: open lock 'k8s:ns/pair': "*"$1"* ]]
+  }
+  local command
+  for command in "acquire" "owner" "status"; do
+    refused "no API server: " "$command" --lock k8s:ns/pair
+    # Not where this runs in a pod itself.
+    [ -e /var/run/secrets/kubernetes.io ] || refused "want" "$command" --lock "k8s:ns/pair?api=https://127.0.0.1:1"
+    refused "without TLS" "$command" --lock "k8s:ns/pair?token-file=$T/token&api=http://10.0.0.1:1"
+  done
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=x
+  run -78 --separate-stderr lock owner --lock k8s:ns/pair
+  [[ $stderr == *"KUBERNETES_SERVICE_HOST '127.0.0.1' and KUBERNETES_SERVICE_PORT 'x' name no API server" ]]
+}
+
+@test "as in a pod: the address from the environment, TLS, a token" {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1,DNS:kubernetes.default.svc \
+    -keyout "$T/key" -out "$T/ca.crt" 2>"$T/openssl"
+  echo secret >"$T/token"
+  start_api --token-file "$T/token" --cert "$T/ca.crt" --key "$T/key"
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
+  LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  run -0 lock owner --lock "$LOCK"
+  [ "$output" = engine-0 ]
+  start_holder engine-1
+  wait_for '[ "$(curl -sS --cacert "$T/ca.crt" "https://127.0.0.1:$PORT/requests" | jq .watch)" -ge 1 ]'
+  kill -TERM "$first"
+  await_command engine-1
+  [ "$(cat "$T/engine-1.err")" = "" ]
+  KUBERNETES_SERVICE_HOST=localhost run -78 --separate-stderr lock owner --lock "$LOCK"
+}
+
+@test "the example Role permits what it takes, and no more" {
+  "$FO_BIN/fo-podgen" -q -f "$FO_ROOT/packaging/k8s/lease-rbac.yaml" -o json |
+    jq '.items[] | select(.kind == "Role")' >"$T/role.json"
+  start_api --role "$T/role.json"
+  local base="?duration=2s&api=http://127.0.0.1:$PORT"
+  LOCK=k8s:default/failover-pair$base
+  start_holder engine-0
+  local first=$BG_PID
+  await_command engine-0
+  start_holder engine-1
+  wait_for '[ "$(count watch)" -ge 1 ]'
+  kill -TERM "$first"
+  await_command engine-1
+  [ "$(cat "$T/engine-1.err")" = "" ]
+  run -77 --separate-stderr lock acquire --lock "k8s:default/other$base" -- true
+  [[ $stderr == "gms-lock: error: get Lease 'default/other': the API server answers 403: "* ]]
+  run -77 --separate-stderr lock acquire --lock "k8s:other/failover-pair$base" -- true
+  # Nothing in it is for nothing.
+  local verb
+  for verb in get update create; do
+    jq --arg verb "$verb" '.rules[].verbs -= [$verb]' "$T/role.json" >"$T/less.json"
+    start_api --role "$T/less.json"
+    if [ "$verb" = update ]; then
+      api POST "${LEASES/ns\/leases/default/leases}" '{"apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease", "metadata": {"name": "failover-pair"}}'
+    fi
+    run -77 --separate-stderr lock acquire \
+      --lock "k8s:default/failover-pair?api=http://127.0.0.1:$PORT" -- true
+    [[ $stderr == "gms-lock: error: $verb Lease 'default/failover-pair': "*" 403: "* ]]
+  done
+}
+
+@test "the example manifest, and all that is written, have Kubernetes' types" {
+  cmp -s "$K8S/package-lock.json" "$FO_BUILD/k8s/installed.json" ||
+    skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
+  start_api
+  api POST "$LEASES" '{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata":
+    {"name": "pair", "labels": {"a": "b"}}, "spec": {}}'
+  lock acquire --lock "$LOCK" -- true
+  lock acquire --lock "${LOCK/pair/new}" -- true
+  start_holder engine-0
+  wait_for '[ "$(count update)" -ge 8 ]'
+  kill -TERM "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$(jq -r .verb "$T/bodies" | sort -u | tr '\n' ' ')" = "create update " ]
+  jq -c .body "$T/bodies" >"$T/bodies.json"
+  jq -c 'if input_line_number == 1 then .spec.leaseTransitions |= tostring else . end' \
+    "$T/bodies.json" >"$T/broken.json"
+  local kube
+  local -a all=()
+  for kube in 1.32 1.33 1.34 1.36; do
+    all+=(--kube "$kube" "$FO_ROOT/packaging/k8s/lease-rbac.yaml" "$T/bodies.json")
+  done
+  "$K8S/check" "${all[@]}"
+  run -1 "$K8S/check" --kube 1.34 "$T/broken.json"
+  [[ $output == *"spec.leaseTransitions: Type 'string'"* ]]
+}

@@ -1,0 +1,100 @@
+// What etcd's JSON gateway answers, to each of the questions. The first byte chooses one.
+#include <algorithm>
+#include <string>
+
+#include "base/time_text.h"
+#include "fuzz.h"
+#include "lock/etcd_api.h"
+#include "lock/grant.h"
+
+namespace fo::lock::etcd {
+namespace {
+
+using base::ExitStatus;
+using fuzz::require;
+using fuzz::unless_refused;
+
+const Place kPlace{"x", 7, 3};
+constexpr Revision kMostRevision = (1ULL << 63) - 1;
+
+template <typename Read>
+auto read(const Read& decode) {
+  return unless_refused({ExitStatus::kProtocol}, decode);
+}
+
+void check_lease(std::string_view answer) {
+  if (const auto granted = read([&] { return decode_grant_lease(answer); })) {
+    require(granted->lease > 0 && granted->lease <= kMostRevision, "a lease is an int64");
+    require(granted->ttl >= std::chrono::seconds(1), "a lease lasts");
+    require(granted->ttl <= std::chrono::hours(24), "a lease does not last for ever");
+  }
+  const auto kept = read([&] { return decode_keep_alive(answer, kPlace.lease); });
+  if (kept && *kept) {
+    require(**kept >= std::chrono::seconds(1), "a lease that is kept lasts");
+    require(**kept <= std::chrono::hours(24), "a lease that is kept does not last for ever");
+  }
+}
+
+void check_turn(std::string_view answer) {
+  const auto created = read([&] { return decode_enter(answer, kPlace); });
+  if (created) require(*created > 0 && *created <= kMostRevision, "a revision is an int64");
+  static_cast<void>(read([&] { return decode_look(answer); }));
+  const auto turn = read([&] { return decode_claim(answer, kPlace); });
+  if (!turn || turn->state != Turn::State::kWaiting) return;
+  require(turn->as_of > 0 && turn->as_of <= kMostRevision, "a revision is an int64");
+  require(turn->predecessor.starts_with("x/") && turn->predecessor != kPlace.name(),
+          "another key of the queue is waited for");
+  static_cast<void>(watch_deletion(turn->predecessor, turn->as_of + 1));
+}
+
+void check_list(std::string_view answer) {
+  const auto listed = read([&] { return decode_list(answer); });
+  if (!listed) return;
+  require(listed->size() <= kMostListed, "a list is short");
+  for (const Listed& one : *listed) {
+    require(one.created > 0 && one.created <= kMostRevision, "a revision is an int64");
+    if (one.who == Contender{}) continue;
+    // Whatever it throws is a finding.
+    check_lock_id(one.who.id);
+  }
+}
+
+void check_token(std::string_view answer) {
+  const auto token = read([&] { return decode_token(answer); });
+  if (!token) return;
+  const auto is_odd = [](char c) { return c <= ' ' || c >= 0x7f; };
+  require(!token->empty() && std::none_of(token->begin(), token->end(), is_odd),
+          "a token fits into a header");
+}
+
+void fuzz_one(fuzz::Input input) {
+  switch (input.below(6)) {
+    case 0:
+      return check_lease(input.rest());
+    case 1:
+      return check_turn(input.rest());
+    case 2:
+      return check_list(input.rest());
+    case 3:
+      return check_token(input.rest());
+    case 4: {
+      const std::string_view line = input.rest();
+      static_cast<void>(read([&] { return decode_event(line); }));
+      return;
+    }
+    default: {
+      const int status = static_cast<int>(200 + 100 * input.below(4));
+      const auto refusal = find_refusal(status, input.rest());
+      require(refusal || status == 200, "another status refuses");
+      if (refusal) require(!refusal->reason.empty(), "a refusal has a reason");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fo::lock::etcd
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fo::lock::etcd::fuzz_one({data, size});
+  return 0;
+}

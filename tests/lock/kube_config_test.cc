@@ -1,0 +1,138 @@
+#include "lock/kube_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "lock/support.h"
+
+namespace fo::lock {
+namespace {
+
+using base::ExitStatus;
+using test::spill;
+using test::status_of;
+
+class KubeConfigTest : public testing::Test {
+ protected:
+  KubeConfigTest() { forget(); }
+  ~KubeConfigTest() override { forget(); }
+
+  static void forget() {
+    for (const char* name :
+         {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_SERVICE_PORT_HTTPS"}) {
+      ::unsetenv(name);
+    }
+  }
+  static void in_cluster(const std::string& host, const std::string& port) {
+    ::setenv("KUBERNETES_SERVICE_HOST", host.c_str(), 1);
+    ::setenv("KUBERNETES_SERVICE_PORT", port.c_str(), 1);
+  }
+  // What a pod is given.
+  void give_account() const {
+    spill(dir_.file("ca.crt"), "a certificate");
+    spill(dir_.file("token"), "a.b.c");
+  }
+  [[nodiscard]] KubeConfig find(const std::string& parameters = "") const {
+    return find_kube_config(parse_lock_uri("k8s:ns/pair" + parameters), dir_.file(""));
+  }
+  [[nodiscard]] ExitStatus refusal(const std::string& parameters = "") const {
+    return status_of([&] { static_cast<void>(find(parameters)); });
+  }
+
+  test::TempDir dir_;
+};
+
+TEST_F(KubeConfigTest, PodFindsItsOwn) {
+  in_cluster("10.96.0.1", "443");
+  give_account();
+  const KubeConfig config = find();
+  EXPECT_EQ(config.server, "https://10.96.0.1:443");
+  EXPECT_EQ(config.tls.ca, dir_.file("/ca.crt"));
+  EXPECT_EQ(config.token_file, dir_.file("/token"));
+  ::setenv("KUBERNETES_SERVICE_PORT_HTTPS", "6443", 1);
+  EXPECT_EQ(find().server, "https://10.96.0.1:6443");
+}
+
+TEST_F(KubeConfigTest, Ipv6AddressesGetBrackets) {
+  in_cluster("fd00::1", "443");
+  give_account();
+  EXPECT_EQ(find().server, "https://[fd00::1]:443");
+}
+
+TEST_F(KubeConfigTest, UriHasTheLastWord) {
+  in_cluster("10.96.0.1", "443");
+  give_account();
+  const KubeConfig config = find(
+      "?api=https://api.example:6443&ca=/own/ca&cert=/own/cert&key=/own/key&token-file=/own/t");
+  EXPECT_EQ(config.server, "https://api.example:6443");
+  EXPECT_EQ(config.tls, (http::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
+  EXPECT_EQ(config.token_file, "/own/t");
+  EXPECT_EQ(find("?api=https://api.example:6443").tls.ca, dir_.file("/ca.crt"));
+  // A certificate says who we are.
+  EXPECT_EQ(find("?api=https://a:1&cert=/own/cert&key=/own/key").token_file, "");
+}
+
+TEST_F(KubeConfigTest, NowhereToGoIsSaidWithBothWays) {
+  try {
+    static_cast<void>(find());
+    FAIL();
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kConfig);
+    EXPECT_STREQ(error.what(),
+                 "open lock 'k8s:ns/pair': no API server: the lock's URI has no api=URL, and "
+                 "without KUBERNETES_SERVICE_HOST this is no pod");
+  }
+}
+
+TEST_F(KubeConfigTest, TlsWantsAnAuthority) {
+  EXPECT_EQ(refusal("?api=https://api.example:6443"), ExitStatus::kConfig);
+  in_cluster("10.96.0.1", "443");
+  EXPECT_EQ(refusal(), ExitStatus::kConfig);
+  EXPECT_EQ(refusal("?api=https://a:1&ca=/own/ca"), ExitStatus::kOk);
+}
+
+TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
+  give_account();
+  for (const char* port : {"", "0", "65536", "x", "443/"}) {
+    in_cluster("10.96.0.1", port);
+    EXPECT_EQ(refusal(), ExitStatus::kConfig) << port;
+  }
+  for (const char* host : {"a b", "a/b", "u@h", "a\nb", "[::1]", "a?b"}) {
+    in_cluster(host, "443");
+    EXPECT_EQ(refusal(), ExitStatus::kConfig) << host;
+  }
+}
+
+TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
+  give_account();
+  for (const char* own : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
+    EXPECT_EQ(find(std::string("?api=http://") + own).token_file, dir_.file("/token")) << own;
+  }
+  for (const char* other : {"10.0.0.1:1", "127.0.0.1.example:1", "localhost.example:1",
+                            "[fd00::1]:1", "api.example:1", "127.a:1"}) {
+    EXPECT_EQ(find(std::string("?api=http://") + other).token_file, "") << other;
+    EXPECT_EQ(refusal(std::string("?token-file=/t&api=http://") + other), ExitStatus::kConfig)
+        << other;
+  }
+}
+
+TEST_F(KubeConfigTest, TokenIsOneWord) {
+  const std::string path = dir_.file("token");
+  EXPECT_EQ(status_of([&] { read_token(path); }), ExitStatus::kNoInput);
+  spill(path, "a.b-c_d\r\n\n");
+  EXPECT_EQ(read_token(path), "a.b-c_d");
+  for (const std::string& bad :
+       {std::string(), std::string("\n"), std::string("a b"), std::string("a\nX: y"),
+        std::string("a\0b", 3), std::string("\xc3\xa4")}) {
+    spill(path, bad);
+    EXPECT_EQ(status_of([&] { read_token(path); }), ExitStatus::kConfig) << bad;
+  }
+  spill(path, std::string(100000, 'x'));
+  EXPECT_EQ(status_of([&] { read_token(path); }), ExitStatus::kBadData);
+}
+
+}  // namespace
+}  // namespace fo::lock
