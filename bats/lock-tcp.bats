@@ -217,6 +217,19 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   [ "$(grep -c granted "$T/lockd.err")" -eq 0 ]
 }
 
+@test "who does not begin TLS is dropped, and nobody waits for him" {
+  make_pki
+  use_tls server
+  start_lockd 1s "${serve_tls[@]}"
+  local port=${LOCK##*:}
+  # shellcheck disable=SC2016
+  start_bg silent bash -c 'exec cat <"/dev/tcp/127.0.0.1/$0"' "$port"
+  local silent=$BG_PID
+  run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true 3>&-
+  wait_exit "$silent"
+  grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: no answer in time" "$T/lockd.err"
+}
+
 @test "a server whose certificate is over is not talked to, 77" {
   make_pki
   make_cert old ca 0

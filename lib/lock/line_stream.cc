@@ -229,7 +229,7 @@ awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
     if (!outcome.error) continue;
     if (outcome.timed_out) {
       heard.kind = Heard::Kind::kNothingYet;
-    } else if (is_tls_error(outcome.error) && outcome.error != asio::ssl::error::stream_truncated) {
+    } else if (is_tls_error(outcome.error)) {
       throw tls_failure(peer_, outcome.error, tls_->native_handle());
     }
     co_return heard;
@@ -281,7 +281,7 @@ tcp::socket adopt_tcp(const asio::any_io_executor& executor, base::UniqueFd sock
 bool is_loopback(const std::string& host) {
   error_code error;
   const auto address = asio::ip::make_address(host, error);
-  return host == "localhost" || (!error && address.is_loopback());
+  return !error && address.is_loopback();
 }
 
 }  // namespace fo::lock

@@ -76,7 +76,7 @@ class LineStream {
 boost::asio::ip::tcp::socket adopt_tcp(const boost::asio::any_io_executor& executor,
                                        base::UniqueFd socket);
 
-/// Whether "HOST" is an address of this machine's loopback; false for a name other than localhost.
+/// Whether a numeric address is one that only this machine reaches.
 bool is_loopback(const std::string& host);
 
 }  // namespace fo::lock

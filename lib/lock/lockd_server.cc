@@ -67,6 +67,7 @@ constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest, for whoever
 // opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
+constexpr int kMostAcceptedAtOnce = 64;
 
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
@@ -250,7 +251,8 @@ class Server {
     for (;;) {
       const bool open = co_await readable(listener);
       if (!open) break;
-      while (listener.is_open()) {
+      // Not more at a time, for the sake of those who are connected.
+      for (int i = 0; i < kMostAcceptedAtOnce && listener.is_open(); ++i) {
         if (sessions_.size() >= config_.max_connections) {
           co_await room_for_clients(acceptor);
           continue;
@@ -322,7 +324,8 @@ class Server {
              each.second->is_open();
     };
     const auto count = std::count_if(sessions_.begin(), sessions_.end(), is_idle);
-    if (count < static_cast<std::ptrdiff_t>(kMostIdle)) return;
+    const std::size_t most = std::min(kMostIdle, config_.max_connections / 4);
+    if (count == 0 || count < static_cast<std::ptrdiff_t>(most)) return;
     std::find_if(sessions_.begin(), sessions_.end(), is_idle)->second->close_connection();
   }
 
@@ -413,16 +416,16 @@ class Server {
     session->ended ? forget(*session) : end(session);
   }
 
-  // What is left of a client that has a grant, on its connections before this one.
-  void end_leases_before(const Session& last, bool closed_only) {
-    std::vector<SessionPtr> before;
+  // What is left of a client that has a grant, on its other connections.
+  void end_other_leases(const Session& last, bool closed_only) {
+    std::vector<SessionPtr> others;
     for (const auto& [id, each] : sessions_) {
-      if (each->has_grant && id < last.id && each->engine_id == last.engine_id &&
+      if (each->has_grant && id != last.id && each->engine_id == last.engine_id &&
           (each->ended || !closed_only)) {
-        before.push_back(each);
+        others.push_back(each);
       }
     }
-    for (const SessionPtr& each : before) end_lease(each);
+    for (const SessionPtr& each : others) end_lease(each);
     apply_effects();
   }
 
@@ -493,7 +496,7 @@ class Server {
     apply_effects();
     if (!request.generation || session->is_closing) return;
     session->has_grant = true;
-    end_leases_before(*session, true);
+    end_other_leases(*session, true);
   }
 
   void answer_heartbeat(const SessionPtr& session, const HeartbeatRequest& request) {
@@ -510,7 +513,7 @@ class Server {
       throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
     }
     session.is_closing = true;
-    if (session.has_grant) end_leases_before(session, false);
+    if (session.has_grant) end_other_leases(session, false);
     model_.lifeline_ended(session.id, now());
   }
 
