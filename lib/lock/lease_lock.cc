@@ -12,7 +12,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <csignal>
@@ -177,7 +179,13 @@ awaitable<void> LeaseLock::keep_renewing() {
     // Nobody else writes it while this runs.
     const LeaseTimes times = *times_;
     timer.expires_after(is_troubled ? pause : until(times.renew_at()));
-    co_await timer.async_wait(asio::use_awaitable);
+    // Here it ends as a rule, and others wait for that: the first exception of a static program
+    // takes milliseconds.
+    co_await asio::this_coro::throw_if_cancelled(false);
+    boost::system::error_code ec;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    if (ec) co_return;
+    co_await asio::this_coro::throw_if_cancelled(true);
     const base::Duration left = until(times.end());
     if (left <= base::Duration::zero()) co_return;
     std::variant<Renewal, LeaseEnded> answer;

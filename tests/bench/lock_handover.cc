@@ -1,7 +1,8 @@
 // SIGKILL of a lock's holder until what waits for it runs: gms-lock and, beside it in one run,
 // flock(1), which blocks too, polls every 50 and 100 ms, and gms-lock with a lock server; once for
 // a holder that has no memory to give back and once for one of 2 GiB. The same for the bare wait
-// without a program to start: the library beside flock(2). Usage: lock_handover [RUNS]
+// without a program to start: the library beside flock(2). And the end of a holder's command until
+// the next one runs, for locks across machines, beside etcdctl lock. Usage: lock_handover [RUNS]
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -22,6 +23,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "bench.h"
+#include "lock/etcd.h"
 #include "lock/flock_lock.h"
 #include "lock/lock_status.h"
 #include "os/exec.h"
@@ -230,21 +232,120 @@ class Handover {
   std::size_t runs_;
 };
 
-os::Child start_lockd(const std::string& socket, const std::string& state) {
-  const lock::LockUri uri{lock::LockUri::Kind::kLockd, socket};
-  os::SpawnOptions options;
-  options.parent_death_signal = SIGKILL;
-  os::Child server = os::spawn({kGmsLockd, "-q", "--socket", socket, "--state", state}, options);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+// --- Across machines.
+
+// Seconds from the end of the holder's command until the waiter's runs. A holder that is killed
+// itself is another matter: that is the lease's length.
+double measure_release(const std::vector<std::string>& wrapper, const std::string& uri) {
+  Pipe holding;
+  std::vector<std::string> argv = wrapper;
+  argv.insert(argv.end(), {std::filesystem::read_symlink("/proc/self/exe"), "hold"});
+  // etcdctl complains of a command that was killed.
+  const base::UniqueFd nothing = os::open_file("/dev/null", O_WRONLY);
+  os::SpawnOptions quiet = writing_to(holding);
+  quiet.stderr_fd = nothing.get();
+  // To a gms-lockd, processes of one engine belong together.
+  quiet.environment = {{"ENGINE_ID", "1"}};
+  const os::Child holder = os::spawn(argv, quiet);
+  const auto command = static_cast<pid_t>(holding.read());
+  Pipe pipe;
+  argv = wrapper;
+  argv.push_back(kStamp);
+  const os::Child waiter = os::spawn(argv, writing_to(pipe));
+  const lock::LockUri lock = lock::parse_lock_uri(uri);
+  if (lock.kind == lock::LockUri::Kind::kLease) {
+    // Nobody sees who waits there.
+    std::this_thread::sleep_for(milliseconds(200));
+  } else {
+    await_waiter(lock);
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  const std::int64_t begin = now_ns();
+  ::kill(command, SIGKILL);
+  const std::int64_t end = pipe.read();
+  static_cast<void>(holder.wait(Deadline::never()));
+  static_cast<void>(waiter.wait(Deadline::never()));
+  return static_cast<double>(end - begin) / 1e9;
+}
+
+// The command of such a holder: says who it is.
+int hold() {
+  say(STDOUT_FILENO, ::getpid());
+  for (;;) ::pause();
+}
+
+void await_server(const std::string& uri) {
+  const lock::LockUri lock = lock::parse_lock_uri(uri);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(20));
   for (;;) {
     try {
-      lock::find_owner(uri);
-      return server;
+      lock::find_owner(lock);
+      return;
     } catch (const base::Error&) {
       if (deadline.expired()) throw;
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
+}
+
+os::Child start_server(const std::vector<std::string>& command, const std::string& out) {
+  const base::UniqueFd log = os::open_file(out, O_WRONLY | O_CREAT | O_TRUNC);
+  os::SpawnOptions options;
+  options.parent_death_signal = SIGKILL;
+  options.stdout_fd = log.get();
+  options.stderr_fd = log.get();
+  return os::spawn(command, options);
+}
+
+void end_server(const os::Child& server) {
+  server.signal(SIGTERM);
+  static_cast<void>(server.wait(Deadline::never()));
+}
+
+void across_machines(const std::string& folder, std::size_t runs) {
+  const std::vector<std::uint16_t> ports = test::free_ports(3);
+  const std::string etcd = "127.0.0.1:" + std::to_string(ports[0]);
+  const std::string tcp = "127.0.0.1:" + std::to_string(ports[2]);
+  const os::Child etcd_server =
+      start_server(test::etcd_command(folder + "/etcd", ports[0], ports[1]), folder + "/etcd.log");
+  const os::Child lockd = start_server(
+      {kGmsLockd, "-q", "--socket", folder + "/both.sock", "--listen", tcp}, folder + "/lockd.log");
+  const os::Child kube = start_server({FO_SOURCE_DIR "/bats/kube-api"}, folder + "/kube.log");
+  while (test::slurp(folder + "/kube.log").empty()) std::this_thread::sleep_for(milliseconds(5));
+  const std::string api =
+      "http://127.0.0.1:" + std::to_string(std::stoi(test::slurp(folder + "/kube.log")));
+  const std::string key = "etcd:http://" + etcd + "/bench";
+  std::vector<std::pair<std::string, std::string>> ours{
+      {"gms-lock, etcd:", "etcd:http://" + etcd + "/ours"},
+      {"gms-lock, tcp:", "tcp:" + tcp},
+      {"gms-lock, k8s: (the tests' stand-in)", "k8s:ns/bench?api=" + api},
+      {"gms-lock, unix:", "unix:" + folder + "/both.sock"},
+      {"gms-lock, flock:", "flock:" + folder + "/lock"}};
+  await_server(key);
+  for (const auto& [name, uri] : ours) await_server(uri);
+  std::vector<bench::Contender> contenders;
+  contenders.push_back({"etcdctl lock", [&] {
+                          return measure_release({"env", "ETCDCTL_API=3", "etcdctl",
+                                                  "--endpoints=http://" + etcd, "lock", "bench"},
+                                                 key);
+                        }});
+  for (const auto& [name, uri] : ours) {
+    contenders.push_back(
+        {name, [uri = uri] {
+           return measure_release({kGmsLock, "acquire", "-q", "--lock", uri, "--"}, uri);
+         }});
+  }
+  bench::take_turns(contenders, runs);
+  bench::print_table("End of the holder's command -> the waiter's runs", "us", 1e6, contenders);
+  for (const os::Child* server : {&etcd_server, &lockd, &kube}) end_server(*server);
+}
+
+os::Child start_lockd(const std::string& socket, const std::string& state) {
+  os::SpawnOptions options;
+  options.parent_death_signal = SIGKILL;
+  os::Child server = os::spawn({kGmsLockd, "-q", "--socket", socket, "--state", state}, options);
+  await_server("unix:" + socket);
+  return server;
 }
 
 int run(std::size_t runs) {
@@ -260,11 +361,9 @@ int run(std::size_t runs) {
     Handover handover(folder, runs);
     handover.with_holders_of(0);
     handover.with_holders_of(2 * base::kGiB);
-    for (const os::Child& server : servers) {
-      server.signal(SIGTERM);
-      static_cast<void>(server.wait(Deadline::never()));
-    }
+    for (const os::Child& server : servers) end_server(server);
   }
+  across_machines(folder, runs);
   std::filesystem::remove_all(folder);
   std::filesystem::remove_all(memory);
   return 0;
@@ -273,6 +372,7 @@ int run(std::size_t runs) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "hold") return hold();
   const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 21;
   if (argc > 2 || !runs || *runs < 1 || *runs > 100000) {
     std::fprintf(stderr, "usage: lock_handover [RUNS]\n");
