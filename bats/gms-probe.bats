@@ -15,7 +15,7 @@ setup() {
   local long
   long=$(printf 'x%.0s' {1..120})
   for args in "" "no-such-probe" "sockets --devices x" "sockets --devices 0,0" "sockets --tags ,a" \
-    "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h:1" \
+    "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h" \
     "lock extra" "sockets --devices 0 --socket-dir $long" \
     "http" "http a b" "http unix:s --status 99" "http unix:s --status ok" "http unix:s --field a" \
     "http unix:s --field =a" "http unix:s --timeout 1" "http ftp://127.0.0.1/" "http http://1.2.3/" \
