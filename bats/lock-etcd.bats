@@ -274,3 +274,43 @@ make_authority() {
   run -66 --separate-stderr lock owner --lock "$server?ca=$T/absent.pem"
   run -64 --separate-stderr lock owner --lock "$server"
 }
+
+@test "etcd and a file: leadership from the network, the memory's safety from the node" {
+  start_holder first --lock "$T/lock"
+  [ "$(lock owner --lock "$URI")" = first ]
+  [ "$(lock owner --lock "$T/lock")" = first ]
+  # On another node the file is another one: it waits for etcd, with its own file free.
+  start_contender second --lock "$T/other"
+  await_waiter second
+  run lock owner --lock "$T/other"
+  [ "$status" -eq 1 ]
+  # One that has etcd's lock, but waits for its node's memory, keeps it.
+  start_bg node gms-lock acquire --lock "$T/other" --id node -- sleep 1000
+  wait_for "gms-lock owner --lock '$T/other' | grep -qx node"
+  kill "$HOLDER"
+  wait_for "gms-lock owner --lock '$URI' | grep -qx second"
+  [ ! -e "$T/second.beats" ]
+  kill "$BG_PID"
+  wait_for "[ -s '$T/second.beats' ]"
+}
+
+@test "etcd and a file: fo-shadow holds both, and its pair meets beside the file" {
+  local id
+  export FAILOVER_LOCK_PATH=$T/lock DYN_SYSTEM_PORT=-1
+  for id in one two; do
+    start_bg "$id" fo-shadow -q --id "$id" --gpu-free 0 --engine command --sleep : --wake : \
+      --lock "$URI" --lock "$T/lock" -- sleep 1000
+    wait_for "gms-probe engine -q --id $id"
+  done
+  gms-probe engine -q --id one --state active --wait 10s
+  gms-probe engine -q --id two --state standby --wait 10s
+  [ "$(lock owner --lock "$URI")" = one ]
+  [ "$(lock owner --lock "$T/lock")" = one ]
+  [ "$(fo-shadow switchover)" = two ]
+  [ "$(lock owner --lock "$URI")" = two ]
+  [ "$(lock owner --lock "$T/lock")" = two ]
+  kill -KILL "$ETCD"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 75 ]
+  grep -q "could not be renewed" "$T/two.err"
+}
