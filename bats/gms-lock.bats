@@ -856,6 +856,9 @@ EOT
     [ "$status" -eq 64 ]
     [ "${stderr_lines[0]}" = "gms-lock: error: only acquire takes several locks" ]
   done
+  run --separate-stderr lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
+  [ "$status" -eq 64 ]
+  [ "${stderr_lines[0]}" = "gms-lock: error: lock '$T/one': named twice" ]
   run --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
   [ "$status" -eq 64 ]
   [[ $stderr == *"only a flock can be left to the command"* ]]
@@ -865,7 +868,7 @@ EOT
   start_holder other --lock "$T/two"
   run --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
   [ "$status" -eq 75 ]
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/one' and '$T/two': held by 'other'" ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/one and $T/two': held by 'other'" ]
   run lock owner --lock "$T/one"
   [ "$status" -eq 1 ]
 }
