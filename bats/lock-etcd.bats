@@ -314,3 +314,31 @@ make_authority() {
   [ "$status" -eq 75 ]
   grep -q "could not be renewed" "$T/two.err"
 }
+
+@test "etcd: a keeper that is not there is told from a lock that is busy" {
+  kill -KILL "$ETCD"
+  run --separate-stderr lock acquire --lock "$URI" --nonblock -E 9 -- true
+  [ "$status" -eq 69 ]
+  [[ $stderr == "gms-lock: error: "*"127.0.0.1:$PORT"*"refused" ]]
+}
+
+@test "etcd: an error line that nobody reads does not keep the command alive" {
+  mkfifo "$T/full"
+  # Open at both ends, and full.
+  exec 8<>"$T/full"
+  timeout 1 dd if=/dev/zero bs=64k of="$T/full" 2>/dev/null || :
+  # shellcheck disable=SC2016
+  gms-lock acquire --lock "$URI" --id deaf --grace 10s -- bash -c \
+    'trap "" TERM; echo $$ >"$0"; while :; do echo "$EPOCHREALTIME" >>"$0"; sleep 0.01; done' \
+    "$T/deaf.beats" 2>&8 3>&- 8>&- &
+  BG_PIDS+=($!)
+  wait_for "[ -s '$T/deaf.beats' ]"
+  local from=${EPOCHREALTIME/./}
+  kill -KILL "$ETCD"
+  wait_exit $!
+  exec 8>&-
+  [ "$status" -eq 75 ]
+  local last
+  last=$(tail -n 1 "$T/deaf.beats")
+  [ "${last/./}" -lt $((from + 2000000)) ]
+}
