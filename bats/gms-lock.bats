@@ -378,7 +378,8 @@ child_ended" ]
   grep -q 'got=hello' "$T/out"
   # The command stops itself; its supervisor is the shell's job, continued with fg.
   # shellcheck disable=SC2016
-  printf '%s\n' 'kill -STOP $$' 'echo went on' >"$T/stops"
+  printf '%s\n' 'until read -r _ _ _ _ group _ _ front _ <"/proc/$$/stat" && [ $group = $front ]' \
+    'do sleep 0.01; done' 'kill -STOP $$' 'echo went on' >"$T/stops"
   echo "gms-lock acquire -- sh $T/stops; jobs; fg" >"$T/job"
   script -qec "bash --norc -i $T/job" /dev/null </dev/null >"$T/out" 3>&- || { cat "$T/out"; false; }
   grep -q 'Stopped.*gms-lock' "$T/out"
