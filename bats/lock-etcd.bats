@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # gms-lock with a lock that a real etcd keeps.
 
-# shellcheck disable=SC2030,SC2031,SC2154  # tests are subshells; stderr comes from run
+# shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
 
 setup() {
@@ -340,5 +340,28 @@ make_authority() {
   [ "$status" -eq 75 ]
   local last
   last=$(tail -n 1 "$T/deaf.beats")
+  [ "${last/./}" -lt $((from + 2000000)) ]
+}
+
+@test "etcd and a file: a cold engine that is handed over does not outlive its lease" {
+  local id
+  export FAILOVER_LOCK_PATH=$T/lock DYN_SYSTEM_PORT=-1
+  for id in one two; do
+    # shellcheck disable=SC2016
+    start_bg "$id" fo-shadow -q --id "$id" --gpu-free 0 --engine cold --grace 1m --health : --prove : \
+      --lock "$URI" --lock "$T/lock" -- bash -c \
+      'trap "" TERM; while :; do echo "$EPOCHREALTIME" >>"$0"; sleep 0.01; done' "$T/$id.beats"
+    wait_for "gms-probe engine -q --id $id"
+    if [ "$id" = one ]; then ONE=$BG_PID; fi
+  done
+  gms-probe engine -q --id one --state active --wait 10s
+  gms-probe engine -q --id two --state standby --wait 10s
+  # The engine does not end when it is asked to.
+  curl -sS --unix-socket "$T/lock.one.sock" -X POST http://localhost/switchover
+  local from=${EPOCHREALTIME/./} last
+  kill -KILL "$ETCD"
+  wait_exit "$ONE"
+  [ "$status" -eq 75 ]
+  last=$(tail -n 1 "$T/one.beats")
   [ "${last/./}" -lt $((from + 2000000)) ]
 }
