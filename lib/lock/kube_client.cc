@@ -330,7 +330,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   if (is_success(answer)) {
     KubeLease lease = read(answer);
     if (lease.holder != identity_ || lease.transitions != generation ||
-        lease.duration == seconds::zero()) {
+        ttl_of(lease) == Duration::zero()) {
       throw Error(ExitStatus::kProtocol,
                   "update Lease " + quoted(name_) + ": the API server answers with another one");
     }
@@ -350,7 +350,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
 }
 
 Duration KubeClient::ttl_of(const KubeLease& lease) const {
-  return std::min(duration_, lease.duration.value_or(duration_));
+  return std::min(duration_, lease.duration.value_or(seconds(0)));
 }
 
 awaitable<void> KubeClient::wait_until_free() {
@@ -367,7 +367,6 @@ awaitable<void> KubeClient::wait_until_free() {
 awaitable<KubeClient::Next> KubeClient::watch() {
   const Duration limit = spread(kLongestWatch);
   std::string refusal;
-  std::optional<WatchEvent> event;
   LineBuffer lines(static_cast<std::size_t>(kMostKubeAnswer));
   const BootClock::time_point begin = BootClock::now();
   retry_after_.reset();
@@ -379,10 +378,10 @@ awaitable<KubeClient::Next> KubeClient::watch() {
       refusal += piece.substr(0, kMostRefusal - std::min(kMostRefusal, refusal.size()));
       lines.append(piece);
       while (const std::optional<std::string> line = lines.take_line()) {
-        event = decode_watch_event(*line, name_);
-        if (event->kind == WatchEvent::Kind::kLookAnew) return false;
-        if (event->kind == WatchEvent::Kind::kBookmark) continue;
-        note(event->lease);
+        const WatchEvent event = decode_watch_event(*line, name_);
+        if (event.kind == WatchEvent::Kind::kLookAnew) return false;
+        if (event.kind == WatchEvent::Kind::kBookmark) continue;
+        note(event.lease);
         if (free_at(*seen_) <= BootClock::now()) return false;
       }
       return true;
@@ -420,7 +419,6 @@ awaitable<KubeClient::Next> KubeClient::watch() {
     refuse("watch", answer, ExitStatus::kUnavailable);
   }
   watch_again_.reset();
-  if (event && event->kind == WatchEvent::Kind::kChanged) co_return Next::kTake;
   co_return BootClock::now() - begin < kLookInterval ? Next::kPause : Next::kGet;
 }
 
@@ -444,7 +442,7 @@ awaitable<std::optional<Lease>> KubeClient::look_and_take(Next& next) {
       co_return std::nullopt;
     }
     next = co_await watch();
-    // Without having heard anything: the update says whether that is so.
+    // Also without having heard anything: the update says whether that is so.
     if (BootClock::now() >= free_at(*seen_)) next = Next::kTake;
     co_return std::nullopt;
   }
@@ -522,6 +520,9 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       KubeLease lease = read(answer);
       if (lease.holder != identity_) continue;
       const Renewal renewal{sent, ttl_of(lease)};
+      if (renewal.ttl == Duration::zero()) {
+        co_return Answer(LeaseEnded{ExitStatus::kProtocol, "the Lease has no duration any more"});
+      }
       note(lease);
       held_ = std::move(lease);
       co_return Answer(renewal);

@@ -248,8 +248,11 @@ TEST(KubeClient, DurationThatIsStoredIsTheOneThatCounts) {
   EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(50));
   api.mend();
   // What is stored for longer is still renewed as we said.
-  api.fault({{"verb", "update"}, {"do", "clamp"}, {"seconds", 7200}});
+  api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 7200}});
   EXPECT_EQ(renewed(), seconds(3600));
+  api.fault({{"verb", "update"}, {"count", 1}, {"do", "clamp"}, {"seconds", 0}});
+  const auto answer = finish(client->renew(Deadline::after(kLong)));
+  EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kProtocol);
 }
 
 TEST(KubeClient, ReleaseHandsOverAtOnce) {
