@@ -852,6 +852,7 @@ class EtcdMembers : public EtcdClient {
 
 TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
   for (const bool stopped : {true, false}) {
+    SCOPED_TRACE(stopped ? "stopped" : "killed");
     const std::size_t leader = cluster_->leader();
     const LockUri uri = cluster_->lock("x", "?ttl=6s", leader);
     const auto held = open_lock(uri, "engine-0");
@@ -869,7 +870,8 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     loop_.run_for(seconds(5));
     EXPECT_FALSE(held->check());
     EXPECT_FALSE(second->is_done());
-    const LockStatus status = ask_etcd(uri, soon());
+    const LockUri rest = cluster_->lock("x", "", leader + 1);
+    const LockStatus status = ask_etcd(rest, soon());
     EXPECT_EQ(status.holder, "engine-0");
     EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "engine-1"}}));
     held->release();
