@@ -74,7 +74,7 @@ class Etcd {
  public:
   /// `options` are added to its own.
   explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
-      : folder_(dir.file("etcd." + std::to_string(++count()))),
+      : folder_(dir.path("etcd." + std::to_string(++count()))),
         options_(std::move(options)),
         ports_(free_ports(2)) {
     start();
