@@ -663,12 +663,9 @@ class Shadow {
   }
 
   void lose(const lock::Loss& loss) {
-    // Another may be active already, or soon: nothing comes before that.
-    if (loss.end_by.expired()) os::signal_descendants(SIGKILL);
-    if (std::exchange(lost_, true)) {
-      if (loss.end_by.expired()) kill_all();
-      return;
-    }
+    // Another may be active already: nothing comes before that.
+    if (loss.end_by.expired() && engine_ != 0) os::signal_descendants(SIGKILL);
+    if (std::exchange(lost_, true)) return;
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
     events_.write("lost", R"("reason":)" + dump(loss.reason) + R"(,"overlap":)" + dump(overlap));
     if (ending_) return kill_all();

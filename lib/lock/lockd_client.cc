@@ -15,6 +15,7 @@
 #include "lock/line_stream.h"
 #include "lock/lockd_lock.h"
 #include "lock/lockd_protocol.h"
+#include "os/log.h"
 
 namespace fo::lock {
 namespace {
@@ -63,7 +64,11 @@ class LockdClient final : public LeaseClient {
         if (!may_pass(error)) throw;
         trouble = error.what();
       }
-      if (lease) co_return *lease;
+      if (lease) {
+        note_trouble({});
+        co_return *lease;
+      }
+      if (reached_) note_trouble(trouble);
       if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, trouble);
       // One that was there until now may be back at once.
       if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
@@ -91,16 +96,19 @@ class LockdClient final : public LeaseClient {
       if (stream_ && !is_late) throw Error(ExitStatus::kTryAgain, trouble);
       drop();
     }
-    co_await ask(deadline);
     std::optional<Verdict> verdict;
     try {
+      co_await ask(deadline);
       verdict = co_await hear_verdict(deadline, true);
-    } catch (const Error&) {
+      if (!verdict) throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
+    } catch (const Error& error) {
+      // On a connection whose claim was not confirmed the answer to a heartbeat says nothing.
       drop();
+      note_trouble(error.what());
       throw;
     }
-    if (verdict) co_return *verdict;
-    throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
+    note_trouble({});
+    co_return *verdict;
   }
 
   awaitable<void> release(Deadline deadline) override {
@@ -132,6 +140,12 @@ class LockdClient final : public LeaseClient {
     return deadline.is_never() ? deadline : Deadline::after(*deadline.remaining() / 2);
   }
 
+  // What may pass may also stay: a certificate whose time is over, a name that is not known.
+  void note_trouble(const std::string& trouble) {
+    if (!trouble.empty() && trouble != trouble_) os::log(os::LogLevel::kWarning, "{}", trouble);
+    trouble_ = trouble;
+  }
+
   void drop() {
     stream_.reset();
     asked_.clear();
@@ -148,7 +162,7 @@ class LockdClient final : public LeaseClient {
           reached_ && !may_pass(error) ? ExitStatus::kUnavailable : error.status();
       throw Error(status, what_ + ": " + error.what());
     }
-    const AcquireRequest request{id_, generation_};
+    const AcquireRequest request{id_, generation_, generation_ ? token_ : std::string()};
     drop();
     answered_.reset();
     std::string lines = encode_request(request);
@@ -231,11 +245,16 @@ class LockdClient final : public LeaseClient {
       const std::optional<LockdAnswer> answer = co_await hear(until);
       if (answer) {
         granted = take_grant(*answer, std::move(granted));
-        if (granted) generation_ = granted->generation;
+        if (granted) {
+          generation_ = granted->generation;
+          token_ = granted->token;
+        }
       }
       const bool is_dead =
           answered_ ? BootClock::now() >= answered_->sent + answered_->ttl : first.expired();
       if (is_dead) {
+        // By our own count a lease that there was is over.
+        if (answered_) generation_.reset();
         throw Error(ExitStatus::kUnavailable, what_ + ": no answer in time");
       }
       const bool is_due =
@@ -248,7 +267,8 @@ class LockdClient final : public LeaseClient {
       const Deadline until = Deadline::after(answered_->ttl / 3);
       const Verdict verdict = co_await renew(until);
       if (const auto* ended = std::get_if<LeaseEnded>(&verdict)) {
-        throw Error(ExitStatus::kUnavailable, what_ + ": " + ended->reason);
+        generation_.reset();
+        throw Error(ended->status, what_ + ": " + ended->reason);
       }
       lease.renewed = std::get<Renewal>(verdict);
     }
@@ -257,8 +277,10 @@ class LockdClient final : public LeaseClient {
 
   // The grant, when that is the answer.
   std::optional<GrantedAnswer> take_grant(const LockdAnswer& answer,
-                                          std::optional<GrantedAnswer> before) const {
+                                          std::optional<GrantedAnswer> before) {
     if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
+      // The grant that was claimed is over: the next try is for a place in the queue.
+      if (refused->status == ExitStatus::kTryAgain) generation_.reset();
       throw Error(refused->status, what_ + ": " + refused->reason);
     }
     const auto* granted = std::get_if<GrantedAnswer>(&answer);
@@ -288,12 +310,15 @@ class LockdClient final : public LeaseClient {
   bool reached_ = false;
   /// Of the grant that there is.
   std::optional<std::uint64_t> generation_;
+  std::string token_;
   std::uint64_t sequence_ = 0;
   /// What was sent on this connection and is not answered yet, and when.
   std::deque<std::pair<std::uint64_t, BootClock::time_point>> asked_;
   std::optional<Renewal> answered_;
   /// The last heartbeat was not answered in its time.
   bool is_late_ = false;
+  /// Why the last try to reach the server failed, as it was logged.
+  std::string trouble_;
 };
 
 awaitable<StatusAnswer> ask_status(LockUri uri, std::string what, Deadline deadline) {

@@ -18,6 +18,9 @@ std::string describe(const std::optional<RecordedProcess>& process) {
   return process ? "process " + std::to_string(process->pid) : "a process not visible from here";
 }
 
+// Of the heartbeats of a lease that came back, the one that shows that the answer was heard.
+constexpr int kHeardBy = 2;
+
 bool contains(const std::vector<RecordedProcess>& all, const RecordedProcess& process) {
   return std::find(all.begin(), all.end(), process) != all.end();
 }
@@ -29,13 +32,15 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
                        std::optional<milliseconds> expiry)
     : reconnect_window_(std::max(reconnect_window, loaded.state.expiry.value_or(milliseconds(0)))),
       expiry_(expiry),
+      last_expiry_(loaded.state.expiry),
       on_file_(loaded.state) {
   last_known_generation_ = on_file_.generation;
   last_generation_ = std::max(on_file_.generation, on_file_.last_generation);
   const std::string window = base::format_duration(reconnect_window_);
   const bool is_lost = loaded.kind == LoadedState::Kind::kNone && expiry_;
   if (on_file_.last_holder) {
-    last_hold_ = Hold{*on_file_.last_holder, on_file_.generation, on_file_.granted_at, true};
+    last_hold_ =
+        Hold{*on_file_.last_holder, on_file_.generation, on_file_.granted_at, true, on_file_.token};
   }
   if (loaded.kind == LoadedState::Kind::kDamaged || is_lost) {
     // Generations from here on start where none can have been before.
@@ -44,7 +49,7 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
     warn(std::string(is_lost ? "there is no state file" : "the state file is damaged") +
          ": whoever has the lock has " + window + " to come back");
   } else if (on_file_.holder) {
-    hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true};
+    hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true, on_file_.token};
     recovery_ =
         Recovery{now.steady + reconnect_window_, false, on_file_.connections, std::move(running)};
     note(quoted(hold_->engine_id) + " had the lock, generation " +
@@ -59,9 +64,10 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
   member.engine_id = request.engine_id;
   member.process = peer.process;
   member.name = peer.name.empty() ? describe(peer.process) : peer.name;
+  member.token = peer.token;
   member.is_lease = peer.tie == LockdTie::kLease;
   member.has_lifeline = peer.tie != LockdTie::kConnection;
-  judge(id, member, request.generation, now);
+  judge(id, member, request, now);
   settle(now);
   const auto found = members_.find(id);
   // A lock that is free is granted as soon as the record that is under way is done.
@@ -72,18 +78,23 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
 }
 
 // Row by row as drawn in the header.
-void LockdModel::judge(ConnectionId id, Member& member, std::optional<std::uint64_t> claim,
+void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& request,
                        const LockdTime& now) {
   const bool is_holder = hold_ && member.engine_id == hold_->engine_id;
-  if (claim) {
-    if (is_holder && hold_->generation == *claim) return come_back(member);
-    const bool unknown_holder = !hold_ && recovery_;
-    const bool had_it_last =
-        last_hold_ && last_hold_->engine_id == member.engine_id && last_hold_->generation == *claim;
-    if (hold_ || !(unknown_holder || had_it_last || *claim > last_generation_)) {
+  if (const std::optional<std::uint64_t> claim = request.generation) {
+    const auto is_this = [&](const std::optional<Hold>& hold) {
+      return hold && hold->engine_id == member.engine_id && hold->generation == *claim &&
+             (!member.is_lease || (!hold->token.empty() && hold->token == request.token));
+    };
+    if (is_this(hold_)) return come_back(member);
+    const bool has_token = !member.is_lease || !request.token.empty();
+    const bool unknown_holder = !hold_ && recovery_ && has_token;
+    const bool had_it_last = is_this(last_hold_);
+    if (hold_ || !(unknown_holder || had_it_last || (*claim > last_generation_ && has_token))) {
       return refuse_claim(id, *claim);
     }
-    hold_ = had_it_last ? *last_hold_ : Hold{member.engine_id, *claim, now.wall, true};
+    hold_ =
+        had_it_last ? *last_hold_ : Hold{member.engine_id, *claim, now.wall, true, request.token};
     last_generation_ = std::max(last_generation_, *claim);
     last_known_generation_ = *claim;
     return come_back(member);
@@ -160,6 +171,21 @@ void LockdModel::leave(ConnectionId id) {
   members_.erase(id);
 }
 
+void LockdModel::heartbeat(ConnectionId id, const LockdTime& now) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.told || found->second.heartbeats == kHeardBy)
+    return;
+  ++found->second.heartbeats;
+  settle(now);
+}
+
+milliseconds LockdModel::expiry_of(ConnectionId id) const {
+  const auto found = members_.find(id);
+  const bool is_back = found != members_.end() && found->second.returned;
+  if (!is_back || !last_expiry_ || found->second.heartbeats == kHeardBy) return *expiry_;
+  return std::max(*expiry_, *last_expiry_);
+}
+
 void LockdModel::recorded(const std::optional<std::string>& error, const LockdTime& now) {
   LockdState wanted = std::move(*writing_);
   writing_.reset();
@@ -192,6 +218,9 @@ void LockdModel::not_recorded(const LockdState& wanted, const std::string& error
       (wanted.connections && *wanted.connections < *on_file_.connections)) {
     on_file_.connections = wanted.connections;
   }
+  if (!wanted.expiry || (on_file_.expiry && *wanted.expiry < *on_file_.expiry)) {
+    on_file_.expiry = wanted.expiry;
+  }
   std::erase_if(on_file_.processes, [&](const RecordedProcess& process) {
     return !contains(wanted.processes, process);
   });
@@ -215,6 +244,10 @@ std::optional<SteadyTime> LockdModel::wake_at() const {
 void LockdModel::settle(const LockdTime& now) {
   if (record_again_at_ && now.steady >= *record_again_at_) record_again_at_.reset();
   settle_recovery(now);
+  if (last_expiry_ && !recovery_ && !has_unheard()) {
+    last_expiry_.reset();
+    stale_ = true;
+  }
   if (hold_ && !recovery_ && !has_part()) let_go();
   if (!writing_ && !record_again_at_) grant_next(now);
   join_from_queue();
@@ -268,7 +301,7 @@ void LockdModel::grant_next(const LockdTime& now) {
   const ConnectionId first = queue_.front();
   queue_.pop_front();
   Member& member = members_.at(first);
-  hold_ = Hold{member.engine_id, ++last_generation_, now.wall};
+  hold_ = Hold{member.engine_id, ++last_generation_, now.wall, false, member.token};
   join(member);
 }
 
@@ -295,8 +328,9 @@ void LockdModel::tell_granted() {
     if (!member.connected) continue;
     note((member.returned ? "given back to " : "granted to ") + quoted(member.engine_id) + " (" +
          member.name + "): generation " + std::to_string(hold_->generation));
-    effects_.answers.emplace_back(id, GrantedAnswer{hold_->engine_id, hold_->generation,
-                                                    hold_->granted_at, reconnect_window_});
+    effects_.answers.emplace_back(
+        id, GrantedAnswer{hold_->engine_id, hold_->generation, hold_->granted_at, reconnect_window_,
+                          member.is_lease ? hold_->token : std::string()});
   }
 }
 
@@ -323,14 +357,23 @@ bool LockdModel::has_part() const {
                      [](const auto& each) { return !each.second.waits; });
 }
 
+bool LockdModel::has_unheard() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& each) {
+    const Member& member = each.second;
+    return member.is_lease && member.returned && member.heartbeats < kHeardBy;
+  });
+}
+
 bool LockdModel::can_be_joined() const {
   return std::any_of(members_.begin(), members_.end(), [](const auto& each) {
     return !each.second.waits && each.second.connected && !each.second.is_lease;
   });
 }
 
-// One that came back was counted by the last server.
+// One that came back was counted by the last server. The next one has to outwait the leases that
+// this one gives.
 bool LockdModel::is_on_file(const Member& member, bool all_counted) const {
+  if (member.is_lease && (!on_file_.expiry || *on_file_.expiry < *expiry_)) return false;
   return on_file_.holder == hold_->engine_id && on_file_.generation == hold_->generation &&
          (member.returned || all_counted) &&
          (!member.process || contains(on_file_.processes, *member.process));
@@ -358,6 +401,7 @@ LockdState LockdModel::state() const {
       state.last_holder = last_hold_->engine_id;
       state.generation = last_hold_->generation;
       state.granted_at = last_hold_->granted_at;
+      state.token = last_hold_->token;
     }
     return state;
   }
@@ -368,7 +412,9 @@ LockdState LockdModel::state() const {
     if (!contains(state.processes, process)) state.processes.push_back(process);
   };
   state.connections = connections();
-  state.expiry = expiry_;
+  state.token = hold_->token;
+  state.expiry =
+      last_expiry_ ? std::max(*last_expiry_, expiry_.value_or(milliseconds(0))) : expiry_;
   for (const auto& [id, member] : members_) {
     if (!member.waits && member.process) add(*member.process);
   }

@@ -40,6 +40,8 @@ struct LockdPeer {
   LockdTie tie = LockdTie::kConnection;
   /// For notes; empty: by its process.
   std::string name = {};
+  /// Of a lease: what comes with its grant, and has to come with a claim of that.
+  std::string token = {};
 };
 
 /// How long after a record that failed the next one is tried.
@@ -77,7 +79,8 @@ enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
 // (e)
 //
 // (a) with the next generation; a claim by the last holder of its grant, or of a generation higher
-//     than any known, is Held with that. Any other claim is refused.
+//     than any known, is Held with that. Any other claim is refused, and so is a lease's of a
+//     known grant without its token.
 // (b) a claim of this grant joins it, and so does a connection of the holder's id that is no lease
 //     while one of his connections is open; any other claim is refused; the rest wait, first in
 //     first out.
@@ -103,6 +106,12 @@ class LockdModel {
   bool closed(ConnectionId id, const LockdTime& now);
   /// Nobody has the writing end of a connection's pipe any more, or its lease has ended.
   void lifeline_ended(ConnectionId id, const LockdTime& now);
+  /// A heartbeat came of a lease.
+  void heartbeat(ConnectionId id, const LockdTime& now);
+  /// How long a lease lasts after the last sign of life. Whoever comes back to a server that gives
+  /// shorter leases than the one before reckons with the old ones until the answer was heard, and
+  /// that is known by the second heartbeat: the first one travels with the claim.
+  [[nodiscard]] std::chrono::milliseconds expiry_of(ConnectionId id) const;
   /// The effect `record` was done; `error` says why it was not.
   void recorded(const std::optional<std::string>& error, const LockdTime& now);
   /// One of those that ran when the model was made.
@@ -124,12 +133,14 @@ class LockdModel {
     WallTime granted_at;
     /// Somebody believes that he has it.
     bool known = false;
+    std::string token = {};
   };
   /// One connection that waits, or has a part in the hold.
   struct Member {
     std::string engine_id;
     std::optional<RecordedProcess> process;
     std::string name;
+    std::string token;
     bool is_lease = false;
     bool connected = true;
     bool has_lifeline = false;
@@ -140,6 +151,8 @@ class LockdModel {
     bool returned = false;
     /// One fewer is waited for because of it.
     bool counted = false;
+    /// Of a lease, since it was told.
+    int heartbeats = 0;
   };
   /// What of the last server's holder is still to come.
   struct Recovery {
@@ -150,8 +163,7 @@ class LockdModel {
     std::vector<RecordedProcess> running = {};
   };
 
-  void judge(ConnectionId id, Member& member, std::optional<std::uint64_t> claim,
-             const LockdTime& now);
+  void judge(ConnectionId id, Member& member, const AcquireRequest& request, const LockdTime& now);
   void come_back(Member& member);
   void join(Member& member);
   void refuse_claim(ConnectionId id, std::uint64_t generation);
@@ -167,6 +179,8 @@ class LockdModel {
   void start_record();
   void tell_holder();
   [[nodiscard]] bool has_part() const;
+  // Somebody may still reckon with a lease of the last server.
+  [[nodiscard]] bool has_unheard() const;
   // By a connection of the holder's id that names no generation.
   [[nodiscard]] bool can_be_joined() const;
   [[nodiscard]] bool is_on_file(const Member& member, bool all_counted) const;
@@ -179,6 +193,8 @@ class LockdModel {
 
   std::chrono::milliseconds reconnect_window_;
   std::optional<std::chrono::milliseconds> expiry_;
+  /// Of the last server's leases, while some of them may last.
+  std::optional<std::chrono::milliseconds> last_expiry_;
   std::map<ConnectionId, Member> members_;
   std::deque<ConnectionId> queue_;
   std::optional<Hold> hold_;

@@ -100,6 +100,15 @@ auto decode(std::string_view line, std::size_t limit, const Read& read) {
   }
 }
 
+// Empty where there is none.
+std::string token_of(const json& object) {
+  const auto found = object.find("token");
+  if (found == object.end()) return {};
+  std::string token = text(*found);
+  if (!is_token(token)) throw Misfit("want a token");
+  return token;
+}
+
 std::uint64_t generation_of(const json& value) { return number(value, 1, kMostGeneration); }
 
 StatusAnswer decode_status(const json& object) {
@@ -128,6 +137,7 @@ struct Encode {
   json operator()(const AcquireRequest& request) const {
     json object{{"request", "acquire"}, {"engine_id", request.engine_id}};
     if (request.generation) object["generation"] = *request.generation;
+    if (!request.token.empty()) object["token"] = request.token;
     return object;
   }
   json operator()(const StatusRequest&) const { return {{"request", "status"}}; }
@@ -143,11 +153,13 @@ struct Encode {
             {"reconnect_window_ms", answer.reconnect_window.count()}};
   }
   json operator()(const GrantedAnswer& answer) const {
-    return {{"answer", "granted"},
-            {"engine_id", answer.engine_id},
-            {"generation", answer.generation},
-            {"granted_at", format_time(answer.granted_at)},
-            {"reconnect_window_ms", answer.reconnect_window.count()}};
+    json object{{"answer", "granted"},
+                {"engine_id", answer.engine_id},
+                {"generation", answer.generation},
+                {"granted_at", format_time(answer.granted_at)},
+                {"reconnect_window_ms", answer.reconnect_window.count()}};
+    if (!answer.token.empty()) object["token"] = answer.token;
+    return object;
   }
   json operator()(const RefusedAnswer& answer) const {
     return {{"answer", "refused"}, {"status", to_int(answer.status)}, {"reason", answer.reason}};
@@ -188,6 +200,10 @@ struct Encode {
 
 }  // namespace
 
+bool is_token(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 std::string encode_request(const LockdRequest& request) {
   return to_line(std::visit(Encode{}, request));
 }
@@ -209,6 +225,7 @@ LockdRequest decode_request(std::string_view line) {
     if (object.contains("generation")) {
       request.generation = number(object["generation"], 1, kMostClaim);
     }
+    request.token = token_of(object);
     return request;
   };
   LockdRequest request = decode(line, kMostRequestBytes, read);
@@ -227,9 +244,10 @@ LockdAnswer decode_answer(std::string_view line) {
                            duration(member(object, "reconnect_window_ms"))};
     }
     if (kind == "granted") {
-      return GrantedAnswer{
-          text(member(object, "engine_id")), generation_of(member(object, "generation")),
-          time(member(object, "granted_at")), duration(member(object, "reconnect_window_ms"))};
+      return GrantedAnswer{text(member(object, "engine_id")),
+                           generation_of(member(object, "generation")),
+                           time(member(object, "granted_at")),
+                           duration(member(object, "reconnect_window_ms")), token_of(object)};
     }
     if (kind == "refused") {
       return RefusedAnswer{static_cast<ExitStatus>(number(member(object, "status"), 1, 255)),

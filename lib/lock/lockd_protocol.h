@@ -48,6 +48,8 @@ struct AcquireRequest {
   /// Of a grant that the client has and did not give up: it lost its connection, or the server was
   /// started anew. 1 to kMostClaim.
   std::optional<std::uint64_t> generation = std::nullopt;
+  /// Over TCP, with a generation: what came with the grant. Empty: none.
+  std::string token = {};
   friend bool operator==(const AcquireRequest&, const AcquireRequest&) = default;
 };
 
@@ -89,6 +91,9 @@ struct GrantedAnswer {
   /// When this generation was granted first, to the millisecond.
   WallTime granted_at;
   std::chrono::milliseconds reconnect_window{};
+  /// Over TCP: what a claim of this grant has to give back, since every waiter is told the rest.
+  /// As is_token has it; empty: none.
+  std::string token = {};
   friend bool operator==(const GrantedAnswer&, const GrantedAnswer&) = default;
 };
 
@@ -142,6 +147,9 @@ struct HeartbeatAnswer {
 
 using LockdAnswer =
     std::variant<WaitingAnswer, GrantedAnswer, RefusedAnswer, StatusAnswer, HeartbeatAnswer>;
+
+/// 128 bits as 32 lower-case hexadecimal digits.
+bool is_token(std::string_view text);
 
 /// One line, the newline included.
 std::string encode_request(const LockdRequest& request);

@@ -1,7 +1,10 @@
 #include "lock/lockd_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/ssl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +22,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <map>
@@ -64,10 +68,13 @@ constexpr base::Duration kSendLimit = std::chrono::seconds(5);
 constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
 // More than this of answers that it does not take drops a client over TCP.
 constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
-// Of connections over TCP that did not ask for the lock: a newcomer drops the oldest, for whoever
-// opens thousands must not keep a holder from coming back.
+// Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
+// that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
-constexpr int kMostAcceptedAtOnce = 64;
+constexpr int kMostAcceptedAtOnce = 16;
+// One of each address, and no more addresses than this are told apart.
+constexpr base::Duration kWarnEvery = std::chrono::seconds(5);
+constexpr std::size_t kMostWarned = 256;
 
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
@@ -85,6 +92,14 @@ awaitable<bool> readable(stream_descriptor& descriptor) {
   co_return is_open(descriptor, ec);
 }
 
+// What nobody guesses, as is_token has it.
+std::string make_token() {
+  std::array<std::uint64_t, 2> bits{};
+  // Up to 256 bytes come whole or not at all.
+  if (::getrandom(bits.data(), sizeof bits, 0) < 0) throw_errno(errno, "read random bytes");
+  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+}
+
 // To be watched by the loop. What asio's own constructor throws is no Error, and leaks `fd`.
 stream_descriptor watched(asio::io_context& io, UniqueFd fd) {
   stream_descriptor descriptor(io);
@@ -99,6 +114,81 @@ void close(stream_descriptor& descriptor) {
   boost::system::error_code ignored;
   descriptor.close(ignored);
 }
+
+// Which file it is, and as which it was written last.
+using FileStamp = std::array<std::int64_t, 7>;
+
+FileStamp stamp_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  return {static_cast<std::int64_t>(info.st_dev),
+          static_cast<std::int64_t>(info.st_ino),
+          info.st_size,
+          info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec,
+          info.st_ctim.tv_sec,
+          info.st_ctim.tv_nsec};
+}
+
+// The context of the TLS files as they are, made anew when one of them has changed: to read them
+// for each connection, before anybody has shown who he is, would be work for a flood.
+class ServerTls {
+ public:
+  explicit ServerTls(http::TlsFiles files) : files_(std::move(files)) {}
+
+  // Nullopt in the clear. Throws http::make_tls_server's errors.
+  std::optional<asio::ssl::context> context() {
+    if (files_.ca.empty()) return std::nullopt;
+    // Before they are read: what changes meanwhile is read again.
+    const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
+    if (!context_ || stamps != stamps_) {
+      context_.reset();
+      context_.emplace(http::make_tls_server(files_));
+      // A session that is resumed would be one whose certificate nobody looks at.
+      ::SSL_CTX_set_session_cache_mode(context_->native_handle(), SSL_SESS_CACHE_OFF);
+      ::SSL_CTX_set_num_tickets(context_->native_handle(), 0);
+      stamps_ = stamps;
+    }
+    ::SSL_CTX_up_ref(context_->native_handle());
+    return asio::ssl::context(context_->native_handle());
+  }
+
+ private:
+  using Stamps = std::array<FileStamp, 3>;
+  const http::TlsFiles files_;
+  std::optional<asio::ssl::context> context_;
+  Stamps stamps_{};
+};
+
+// Warnings that a peer can cause as often as it likes.
+class PeerWarnings {
+ public:
+  // `host` is the peer's address without its port.
+  void warn(const std::string& host, const std::string& text) {
+    const auto time = std::chrono::steady_clock::now();
+    if (!entries_.contains(host) && entries_.size() >= kMostWarned) {
+      std::erase_if(entries_, [&](const auto& each) { return each.second.until <= time; });
+    }
+    const bool is_told_apart = entries_.contains(host) || entries_.size() < kMostWarned;
+    Entry& entry = is_told_apart ? entries_[host] : others_;
+    if (time < entry.until) {
+      ++entry.left_out;
+      return;
+    }
+    const std::string more =
+        entry.left_out == 0 ? "" : fmt::format(" ({} more were left out)", entry.left_out);
+    os::log(LogLevel::kWarning, "{}{}", text, more);
+    entry = {time + kWarnEvery, 0};
+  }
+
+ private:
+  struct Entry {
+    std::chrono::steady_clock::time_point until;
+    std::uint64_t left_out = 0;
+  };
+  std::map<std::string, Entry> entries_;
+  Entry others_;
+};
 
 // Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
 UniqueFd check_lifeline(UniqueFd fd) {
@@ -120,6 +210,7 @@ class Server {
         model_(std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window), loaded,
                watch_running(loaded.state), now(),
                tcp_listener ? std::optional(expiry()) : std::nullopt),
+        tls_(config.tls),
         unix_(io_, std::move(listener)),
         signals_(watched(io_, std::move(signals))) {
     if (tcp_listener) tcp_.emplace(io_, std::move(tcp_listener));
@@ -150,6 +241,8 @@ class Server {
     ConnectionId id = 0;
     /// For the log.
     std::string name;
+    /// The address of a peer over TCP, without its port.
+    std::string host;
     std::optional<RecordedProcess> process;
     /// One of the two.
     stream_descriptor socket;
@@ -162,6 +255,8 @@ class Server {
     std::vector<UniqueFd> fds;
     enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
     bool ended = false;
+    /// This server closed the connection, for want of a place or of a word.
+    bool dropped = false;
 
     // Over TCP.
     std::string engine_id;
@@ -253,7 +348,7 @@ class Server {
       if (!open) break;
       // Not more at a time, for the sake of those who are connected.
       for (int i = 0; i < kMostAcceptedAtOnce && listener.is_open(); ++i) {
-        if (sessions_.size() >= config_.max_connections) {
+        if (is_full(acceptor)) {
           co_await room_for_clients(acceptor);
           continue;
         }
@@ -272,6 +367,14 @@ class Server {
       }
     }
   }
+
+  // Over TCP no more than half of the places are taken: processes of this machine have the rest.
+  [[nodiscard]] bool is_full(const Acceptor& acceptor) const {
+    const bool is_tcp = &acceptor != &unix_;
+    return sessions_.size() + closing_ >= config_.max_connections ||
+           (is_tcp && tcp_sessions_ + closing_ >= std::max<std::size_t>(most_over_tcp(), 1));
+  }
+  [[nodiscard]] std::size_t most_over_tcp() const { return config_.max_connections / 2; }
 
   // Out of descriptors or places: the next client is taken when one has gone, or in a while.
   static awaitable<void> room_for_clients(Acceptor& acceptor) {
@@ -304,29 +407,42 @@ class Server {
   void admit_over_tcp(UniqueFd socket) {
     try {
       drop_oldest_idle();
-      std::optional<asio::ssl::context> tls;
-      if (!config_.tls.ca.empty()) tls = http::make_tls_server(config_.tls);
       auto session = std::make_shared<Session>(
           io_, std::make_unique<LineStream>(adopt_tcp(io_.get_executor(), std::move(socket)),
-                                            std::move(tls), kMostRequestBytes));
+                                            tls_.context(), kMostRequestBytes));
       session->id = ++last_id_;
       session->name = session->stream->peer();
+      session->host = session->name.substr(0, session->name.rfind(':'));
       sessions_.emplace(session->id, session);
+      ++tcp_sessions_;
       start(run_tcp_session(session));
     } catch (const std::exception& error) {
-      os::log(LogLevel::kWarning, "admit a client: {}", error.what());
+      // The same for all of them, as a rule: a file for TLS.
+      warnings_.warn("", std::string("admit a client: ") + error.what());
     }
   }
 
   void drop_oldest_idle() {
-    const auto is_idle = [](const auto& each) {
-      return each.second->stream && each.second->talk != Session::Talk::kAcquire &&
-             each.second->is_open();
-    };
-    const auto count = std::count_if(sessions_.begin(), sessions_.end(), is_idle);
-    const std::size_t most = std::min(kMostIdle, config_.max_connections / 4);
-    if (count == 0 || count < static_cast<std::ptrdiff_t>(most)) return;
-    std::find_if(sessions_.begin(), sessions_.end(), is_idle)->second->close_connection();
+    // By address, the oldest first.
+    std::map<std::string, std::pair<std::size_t, SessionPtr>> idle;
+    std::size_t count = 0;
+    for (const auto& [id, session] : sessions_) {
+      const bool is_idle = session->stream && session->talk != Session::Talk::kAcquire;
+      if (!is_idle || !session->is_open()) continue;
+      ++count;
+      auto& [of_host, oldest] = idle[session->host];
+      if (of_host++ == 0) oldest = session;
+    }
+    if (count == 0 || count < std::min(kMostIdle, most_over_tcp() / 2)) return;
+    const auto most = std::max_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
+      return a.second.first < b.second.first;
+    });
+    drop(*most->second.second);
+  }
+
+  static void drop(Session& session) {
+    session.dropped = true;
+    session.close_connection();
   }
 
   // A peer's misbehaviour ends its connection only.
@@ -356,14 +472,16 @@ class Server {
       listen_for(session, config_.silence_limit);
       while (!session->is_closing) {
         const LineStream::Heard heard = co_await session->stream->hear(base::Deadline::never());
+        // A line that was read before this server closed the connection counts no more.
         if (heard.kind != LineStream::Heard::Kind::kLine) break;
+        if (session->ended || !session->is_open()) break;
         answer(*session, decode_request(heard.line));
       }
     } catch (const Error& error) {
       if (is_ready) {
         refuse(*session, error.status(), error.what());
-      } else if (session->is_open()) {
-        os::log(LogLevel::kWarning, "{}", error.what());
+      } else if (!session->dropped) {
+        warnings_.warn(session->host, error.what());
       }
     } catch (const std::exception& error) {
       refuse(*session, ExitStatus::kSoftware, error.what());
@@ -372,7 +490,8 @@ class Server {
   }
 
   void refuse(Session& session, ExitStatus status, const std::string& reason) {
-    os::log(LogLevel::kWarning, "connection of {}: {}", session.name, reason);
+    const std::string text = "connection of " + session.name + ": " + reason;
+    session.stream ? warnings_.warn(session.host, text) : os::log(LogLevel::kWarning, "{}", text);
     send(session, RefusedAnswer{status, reason});
   }
 
@@ -385,7 +504,7 @@ class Server {
           // A handler that is queued already can't be cancelled: it has to see that it is late.
           if (ec || !silent || silent->talk == Session::Talk::kAcquire) return;
           if (silent->silence.expiry() <= std::chrono::steady_clock::now()) {
-            silent->close_connection();
+            drop(*silent);
           }
         });
   }
@@ -404,7 +523,7 @@ class Server {
             return await_heartbeat(silent, std::min<base::Duration>(expiry(), kMoreWindow));
           }
           os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
-                  base::format_duration(expiry()));
+                  base::format_duration(model_.expiry_of(silent->id)));
           end_lease(silent);
           apply_effects();
         });
@@ -491,8 +610,9 @@ class Server {
   }
 
   void acquire_lease(const SessionPtr& session, const AcquireRequest& request) {
-    await_heartbeat(session, expiry());
-    model_.acquire(session->id, request, {std::nullopt, LockdTie::kLease, session->name}, now());
+    model_.acquire(session->id, request,
+                   {std::nullopt, LockdTie::kLease, session->name, make_token()}, now());
+    await_heartbeat(session, model_.expiry_of(session->id));
     apply_effects();
     if (!request.generation || session->is_closing) return;
     session->has_grant = true;
@@ -504,7 +624,9 @@ class Server {
       throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
     }
     session->has_more_time = false;
-    await_heartbeat(session, expiry());
+    model_.heartbeat(session->id, now());
+    await_heartbeat(session, model_.expiry_of(session->id));
+    apply_effects();
     send(*session, HeartbeatAnswer{request.sequence, expiry()});
   }
 
@@ -512,6 +634,7 @@ class Server {
     if (session.talk != Session::Talk::kAcquire) {
       throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
     }
+    // Its reader ends now, and applies the effects.
     session.is_closing = true;
     if (session.has_grant) end_other_leases(session, false);
     model_.lifeline_ended(session.id, now());
@@ -574,6 +697,7 @@ class Server {
     session->fds.clear();
     const bool stays = model_.closed(session->id, now());
     if (session->stream && session->is_closing) {
+      ++closing_;
       send_queue(session);
     } else {
       session->close_connection();
@@ -587,7 +711,11 @@ class Server {
 
   void forget(Session& session) {
     session.silence.cancel();
-    sessions_.erase(session.id);
+    if (sessions_.erase(session.id) != 0 && session.stream) --tcp_sessions_;
+    there_is_room();
+  }
+
+  void there_is_room() {
     unix_.room.cancel();
     if (tcp_) tcp_->room.cancel();
   }
@@ -598,7 +726,7 @@ class Server {
     start(write_queue(session));
   }
 
-  static awaitable<void> write_queue(SessionPtr session) {
+  awaitable<void> write_queue(SessionPtr session) {
     try {
       while (!session->queue.empty()) {
         std::string line = std::move(session->queue.front());
@@ -612,6 +740,9 @@ class Server {
     } catch (const Error&) {  // it is closed
     }
     session->is_sending = false;
+    if (!session->ended || !session->is_closing) co_return;
+    --closing_;
+    there_is_room();
   }
 
   // Whoever does not read what he is told is dropped: nobody waits for him.
@@ -627,7 +758,7 @@ class Server {
 
   void queue(Session& session, const std::string& line, const LockdAnswer& answer) {
     if (std::holds_alternative<GrantedAnswer>(answer)) session.has_grant = true;
-    session.is_closing = std::holds_alternative<RefusedAnswer>(answer);
+    if (std::holds_alternative<RefusedAnswer>(answer)) session.is_closing = true;
     if (session.queued_bytes > kMostQueuedBytes) return session.close_connection();
     session.queue.push_back(line);
     session.queued_bytes += line.size();
@@ -663,7 +794,7 @@ class Server {
     asio::post(disk_, [this, text = encode_state(state)] {
       std::optional<std::string> error;
       try {
-        os::write_file_atomic(state_path_, text);
+        write_state(state_path_, text);
       } catch (const std::exception& failure) {
         error = failure.what();
       }
@@ -689,17 +820,18 @@ class Server {
   asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
   LockdModel model_;
+  ServerTls tls_;
+  PeerWarnings warnings_;
   Acceptor unix_;
   std::optional<Acceptor> tcp_;
   stream_descriptor signals_;
   asio::steady_timer grace_{io_};
   asio::steady_timer timer_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
+  // Of those, over TCP; and the connections that are no session any more and say their last word.
+  std::size_t tcp_sessions_ = 0;
+  std::size_t closing_ = 0;
 };
-
-}  // namespace
-
-namespace {
 
 void check_listen(const LockdConfig& config) {
   const auto refuse = [](const std::string& what) -> Error { return {ExitStatus::kUsage, what}; };

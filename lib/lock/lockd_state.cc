@@ -81,6 +81,7 @@ std::string encode_state(const LockdState& state) {
               {"processes", json::array()}};
   if (state.last_generation > state.generation) object["last_generation"] = state.last_generation;
   if (state.holder || state.last_holder) object["granted_at"] = format_time(state.granted_at);
+  if (!state.token.empty()) object["token"] = state.token;
   if (state.last_holder) object["last_holder"] = *state.last_holder;
   if (state.holder) {
     object["holder"] = *state.holder;
@@ -112,6 +113,10 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
     std::optional<std::string>& id = has_last ? state.last_holder : state.holder;
     id = (has_last ? object.at("last_holder") : holder).get<std::string>();
     check_lock_id(*id);
+    if (object.contains("token")) {
+      state.token = object["token"].get<std::string>();
+      if (!is_token(state.token)) return std::nullopt;
+    }
     if (has_last) return state;
     for (const json& each : object.value("processes", json::array())) {
       state.processes.push_back(read_process(each));
@@ -143,10 +148,15 @@ LoadedState load_state(const std::string& path) {
   return {LoadedState::Kind::kState, *state, std::move(bytes)};
 }
 
+void write_state(const std::string& path, const std::string& bytes) {
+  constexpr mode_t kOwnerOnly = 0600;
+  os::write_file_atomic(path, bytes, kOwnerOnly);
+}
+
 void prepare_state(const std::string& path, const LoadedState& loaded) {
   remove_temporaries(path);
   const bool is_new = loaded.kind == LoadedState::Kind::kNone;
-  os::write_file_atomic(path, is_new ? encode_state({}) : loaded.bytes);
+  write_state(path, is_new ? encode_state({}) : loaded.bytes);
 }
 
 std::optional<RecordedProcess> describe_process(pid_t pid) {

@@ -42,6 +42,8 @@ struct LockdState {
   std::vector<RecordedProcess> processes = {};
   /// For how long after that server's end the holder's leases may last; nullopt where it gave none.
   std::optional<std::chrono::milliseconds> expiry = std::nullopt;
+  /// That a claim over TCP of this generation has to give back; empty for one that no lease holds.
+  std::string token = {};
   friend bool operator==(const LockdState&, const LockdState&) = default;
 };
 
@@ -62,6 +64,9 @@ struct LoadedState {
 
 /// Throws Error when there is a file that can't be opened or read.
 LoadedState load_state(const std::string& path);
+
+/// Replaces the file, which is for its owner's eyes. Throws write_file_atomic's errors.
+void write_state(const std::string& path, const std::string& bytes);
 
 /// Makes sure that the state can be recorded, by writing what was loaded. Removes the temporaries
 /// that write_file_atomic left beside the file where it was killed; for whoever has the file's

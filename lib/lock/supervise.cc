@@ -62,7 +62,10 @@ class Supervisor {
       }
       throw;
     }
-    return loss_ ? base::to_int(loss_->status) : status_;
+    if (!loss_) return status_;
+    // Last, for a line that nobody reads takes its time.
+    os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
+    return base::to_int(loss_->status);
   }
 
  private:
@@ -93,7 +96,6 @@ class Supervisor {
         loss_ && loss_->overlap == base::Duration::zero() && loss->overlap > base::Duration::zero();
     if (loss_ && !is_worse) return;
     loss_ = loss;
-    os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
     events_.lost(*loss_);
   }
 

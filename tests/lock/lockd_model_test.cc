@@ -61,9 +61,20 @@ class Desk {
     model.acquire(id, {engine, claim}, {process, tie}, now);
     collect();
   }
+  // With a claim: and the token that came with that grant.
   void acquire_lease(ConnectionId id, const std::string& engine,
                      std::optional<std::uint64_t> claim = std::nullopt) {
-    model.acquire(id, {engine, claim}, {std::nullopt, LockdTie::kLease, "10.0.0.7:4711"}, now);
+    acquire_lease(id, engine, claim, claim ? tokens[*claim] : "");
+  }
+  void acquire_lease(ConnectionId id, const std::string& engine, std::optional<std::uint64_t> claim,
+                     const std::string& token) {
+    model.acquire(id, {engine, claim, token},
+                  {std::nullopt, LockdTie::kLease, "10.0.0.7:4711", "token " + std::to_string(id)},
+                  now);
+    collect();
+  }
+  void beat(ConnectionId id) {
+    model.heartbeat(id, now);
     collect();
   }
   // Nothing was heard of it for too long.
@@ -120,6 +131,8 @@ class Desk {
   LockdState disk;
   int records = 0;
   std::vector<std::string> warnings;
+  /// That came with a grant, by its generation.
+  std::map<std::uint64_t, std::string> tokens;
 
  private:
   void collect() {
@@ -127,7 +140,11 @@ class Desk {
     for (const auto& note : effects.notes) {
       if (note.is_warning) warnings.push_back(note.text);
     }
-    for (const auto& [id, answer] : effects.answers) heard_[id].push_back(word(answer));
+    for (const auto& [id, answer] : effects.answers) {
+      heard_[id].push_back(word(answer));
+      const auto* granted = std::get_if<GrantedAnswer>(&answer);
+      if (granted != nullptr) tokens[granted->generation] = granted->token;
+    }
     if (!effects.record) return;
     ASSERT_FALSE(writing) << "two records at a time";
     writing = true;
@@ -1129,7 +1146,122 @@ TEST(LockdModel, NeverHasTwoHoldersNorAGenerationTwiceAndEverybodyGetsHisTurn) {
 constexpr milliseconds kExpiry{5000};
 
 Desk lease_desk(const LoadedState& loaded = free_after(6)) {
-  return Desk(loaded, {}, kStart, kExpiry);
+  Desk desk(loaded, {}, kStart, kExpiry);
+  desk.tokens[7] = "token";
+  return desk;
+}
+
+// By a lease of generation 7.
+LoadedState leased_by_a(milliseconds expiry = kExpiry) {
+  LoadedState loaded = held_by_a({});
+  loaded.state.expiry = expiry;
+  loaded.state.token = "token";
+  return loaded;
+}
+
+TEST(LockdModelLease, AClaimTakesTheTokenOfItsGrant) {
+  Desk desk = lease_desk();
+  desk.acquire_lease(1, "a");
+  EXPECT_EQ(desk.tokens[7], "token 1");
+  EXPECT_EQ(desk.disk.token, "token 1");
+  desk.acquire_lease(2, "a", 7, "");
+  desk.acquire_lease(3, "a", 7, "token 2");
+  EXPECT_THAT(desk.heard(2), ElementsAre("refused 75"));
+  EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
+  desk.acquire_lease(4, "a", 7, "token 1");
+  EXPECT_THAT(desk.heard(4), ElementsAre("granted 7"));
+  // It is that of the grant, not of the connection.
+  EXPECT_EQ(desk.tokens[7], "token 1");
+  desk.expire(1);
+  desk.expire(4);
+  // The last grant, when the lock is free.
+  EXPECT_EQ(desk.disk.token, "token 1");
+  desk.acquire_lease(5, "a", 7, "token 2");
+  EXPECT_THAT(desk.heard(5), ElementsAre("refused 75"));
+  desk.acquire_lease(6, "a", 7, "token 1");
+  EXPECT_THAT(desk.heard(6), ElementsAre("granted 7"));
+}
+
+TEST(LockdModelLease, AGrantThatIsNoLeaseIsNotClaimedByOne) {
+  Desk desk = lease_desk();
+  desk.acquire(1, "a", std::nullopt, kNew);
+  EXPECT_EQ(desk.disk.token, "");
+  desk.acquire_lease(2, "a", 7, "");
+  desk.acquire_lease(3, "a", 7, "token");
+  EXPECT_THAT(desk.heard(2), ElementsAre("refused 75"));
+  EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
+  desk.claim(4, "a", 7);
+  EXPECT_THAT(desk.heard(4), ElementsAre("granted 7"));
+}
+
+TEST(LockdModelLease, ANewServerKnowsTheToken) {
+  Desk desk = lease_desk(leased_by_a());
+  desk.acquire_lease(1, "a", 7, "other");
+  EXPECT_THAT(desk.heard(1), ElementsAre("refused 75"));
+  EXPECT_EQ(desk.model.phase(), kRecovering);
+  desk.acquire_lease(2, "a", 7, "token");
+  EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
+  EXPECT_EQ(desk.disk.token, "token");
+}
+
+TEST(LockdModelLease, WhereTheStateIsLostAClaimBringsItsToken) {
+  Desk desk = lease_desk(LoadedState{LoadedState::Kind::kDamaged});
+  desk.acquire_lease(1, "a", 7, "");
+  EXPECT_THAT(desk.heard(1), ElementsAre("refused 75"));
+  desk.acquire_lease(2, "a", 7, "token");
+  EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
+  desk.acquire_lease(3, "a", 7, "other");
+  EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
+  EXPECT_EQ(desk.disk.token, "token");
+}
+
+TEST(LockdModelLease, AShorterExpiryCountsWhenTheHolderHasHeardOfIt) {
+  constexpr milliseconds kLonger = 3 * kWindow;
+  Desk desk = lease_desk(leased_by_a(kLonger));
+  desk.acquire_lease(1, "a", 7);
+  EXPECT_THAT(desk.heard(1), ElementsAre("granted 7"));
+  EXPECT_EQ(desk.model.expiry_of(1), kLonger);
+  desk.beat(1);
+  EXPECT_EQ(desk.model.expiry_of(1), kLonger);
+  EXPECT_EQ(desk.disk.expiry, kLonger);
+  // The answer was lost, and it comes again.
+  desk.close(1);
+  desk.acquire_lease(2, "a", 7);
+  desk.beat(2);
+  EXPECT_EQ(desk.model.expiry_of(2), kLonger);
+  desk.end_lifeline(1);
+  EXPECT_EQ(desk.disk.expiry, kLonger);
+  desk.beat(2);
+  EXPECT_EQ(desk.model.expiry_of(2), kExpiry);
+  EXPECT_EQ(desk.disk.expiry, kExpiry);
+  desk.acquire_lease(3, "a", 7);
+  EXPECT_EQ(desk.model.expiry_of(3), kExpiry);
+}
+
+TEST(LockdModelLease, AShorterExpiryIsNotRecordedBeforeAllAreBack) {
+  LoadedState loaded = leased_by_a(2 * kWindow);
+  loaded.state.connections = 2;
+  Desk desk = lease_desk(loaded);
+  desk.acquire_lease(1, "a", 7);
+  desk.beat(1);
+  desk.beat(1);
+  EXPECT_EQ(desk.disk.expiry, 2 * kWindow);
+  desk.pass(2 * kWindow);
+  EXPECT_EQ(desk.disk.expiry, kExpiry);
+}
+
+TEST(LockdModelLease, ALongerExpiryIsOnFileBeforeItIsTold) {
+  Desk desk = lease_desk(leased_by_a(kExpiry / 2));
+  desk.slow_disk = true;
+  desk.acquire_lease(1, "a", 7);
+  EXPECT_THAT(desk.heard(1), IsEmpty());
+  desk.beat(1);
+  desk.fail_record();
+  EXPECT_THAT(desk.heard(1), testing::Each("waiting for a"));
+  desk.pass(kRecordAgainAfter);
+  desk.finish_record();
+  EXPECT_EQ(desk.disk.expiry, kExpiry);
+  EXPECT_EQ(desk.heard(1).back(), "granted 7");
 }
 
 TEST(LockdModelLease, TheEndOfAHoldersConnectionIsNotTheEndOfItsLease) {
@@ -1197,7 +1329,7 @@ TEST(LockdModelLease, AnIdAloneJoinsNoneAndIsJoinedByNone) {
 }
 
 TEST(LockdModelLease, OneHolderThatComesBackTwiceIsCountedOnce) {
-  LoadedState loaded = held_by_a({});
+  LoadedState loaded = leased_by_a();
   loaded.state.connections = 2;
   Desk desk = lease_desk(loaded);
   desk.acquire_lease(1, "a", 7);

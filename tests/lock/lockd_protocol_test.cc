@@ -20,9 +20,14 @@ std::string without_newline(std::string line) {
   return line;
 }
 
+const std::string kToken = "0123456789abcdef0123456789abcdef";
+
 const std::vector<LockdRequest> kRequests{AcquireRequest{"engine-0", std::nullopt},
-                                          AcquireRequest{"\"\\ü\U0001F512", 7}, StatusRequest{},
-                                          ReleaseRequest{}, HeartbeatRequest{kMostSequence}};
+                                          AcquireRequest{"\"\\ü\U0001F512", 7},
+                                          StatusRequest{},
+                                          ReleaseRequest{},
+                                          HeartbeatRequest{kMostSequence},
+                                          AcquireRequest{"engine-0", 7, kToken}};
 
 const std::vector<LockdAnswer> kAnswers{
     WaitingAnswer{"engine-1", 6, milliseconds(10000)},
@@ -30,6 +35,7 @@ const std::vector<LockdAnswer> kAnswers{
     GrantedAnswer{"engine-0", 7, kTime, milliseconds(10000)},
     RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 7 is over"},
     HeartbeatAnswer{3, milliseconds(10000)},
+    GrantedAnswer{"engine-0", 7, kTime, milliseconds(10000), kToken},
     StatusAnswer{},
     StatusAnswer{"engine-0",
                  7,
@@ -91,30 +97,35 @@ TEST(LockdProtocol, MembersThatNobodyKnowsArePassedOver) {
 }
 
 TEST(LockdProtocol, GarbageIsRefused) {
-  for (const std::string line :
-       {"",
-        "null",
-        "[]",
-        "7",
-        "\"acquire\"",
-        "{}",
-        R"({"request":7})",
-        R"({"request":"resign"})",
-        R"({"request":"acquire"})",
-        R"({"request":"acquire","engine_id":7})",
-        R"({"request":"acquire","engine_id":"e","generation":0})",
-        R"({"request":"acquire","engine_id":"e","generation":-1})",
-        R"({"request":"acquire","engine_id":"e","generation":1.5})",
-        R"({"request":"acquire","engine_id":"e","generation":null})",
-        R"({"request":"acquire","engine_id":"e","generation":"7"})",
-        R"({"request":"acquire","engine_id":"e","generation":4503599627370497})",
-        R"({"request":"heartbeat"})",
-        R"({"request":"heartbeat","sequence":-1})",
-        R"({"request":"heartbeat","sequence":9007199254740993})",
-        R"({"request":"heartbeat","sequence":"1"})",
-        R"({"request":"status"} {})",
-        "{\"request\":\"acquire\",\"engine_id\":\"\xff\"}",
-        R"({"answer":"granted"})"}) {
+  for (
+      const std::string line :
+      {"",
+       "null",
+       "[]",
+       "7",
+       "\"acquire\"",
+       "{}",
+       R"({"request":7})",
+       R"({"request":"resign"})",
+       R"({"request":"acquire"})",
+       R"({"request":"acquire","engine_id":7})",
+       R"({"request":"acquire","engine_id":"e","generation":0})",
+       R"({"request":"acquire","engine_id":"e","generation":-1})",
+       R"({"request":"acquire","engine_id":"e","generation":1.5})",
+       R"({"request":"acquire","engine_id":"e","generation":null})",
+       R"({"request":"acquire","engine_id":"e","generation":"7"})",
+       R"({"request":"acquire","engine_id":"e","generation":4503599627370497})",
+       R"({"request":"acquire","engine_id":"e","generation":7,"token":7})",
+       R"({"request":"acquire","engine_id":"e","generation":7,"token":""})",
+       R"({"request":"acquire","engine_id":"e","generation":7,"token":"0123456789abcdef0123456789abcdeF"})",
+       R"({"request":"acquire","engine_id":"e","generation":7,"token":"0123456789abcdef0123456789abcdef0"})",
+       R"({"request":"heartbeat"})",
+       R"({"request":"heartbeat","sequence":-1})",
+       R"({"request":"heartbeat","sequence":9007199254740993})",
+       R"({"request":"heartbeat","sequence":"1"})",
+       R"({"request":"status"} {})",
+       "{\"request\":\"acquire\",\"engine_id\":\"\xff\"}",
+       R"({"answer":"granted"})"}) {
     EXPECT_EQ(failure_of([&] { decode_request(line); }).status, ExitStatus::kProtocol) << line;
   }
   for (

@@ -47,7 +47,10 @@ TEST(LockdState, ComesBackAsItWas) {
   EXPECT_EQ(decode_state(encode_state(uncounted)), uncounted);
   LockdState leased = sample();
   leased.expiry = std::chrono::milliseconds(10000);
+  leased.token = "0123456789abcdef0123456789abcdef";
   EXPECT_EQ(decode_state(encode_state(leased)), leased);
+  nobody.token = leased.token;
+  EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
   EXPECT_EQ(decode_state(encode_state({})), LockdState{});
 }
 
@@ -86,6 +89,8 @@ TEST(LockdState, WhatDoesNotFitIsDamage) {
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":0})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":-7})",
        R"({"holder":null,"generation":9007199254740993})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"token":""})",
+       R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"token":7})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"processes":{"a":1}})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"processes":[{"pid":4294967296,"start_time":1,"pid_ns":1}]})"}) {
     EXPECT_EQ(decode_state(bytes), std::nullopt) << bytes;
@@ -132,6 +137,17 @@ TEST(LockdState, IsWrittenBackAsItWasRead) {
   EXPECT_EQ(load_state(dir.path("new")).state, LockdState{});
   EXPECT_EQ(failure_of([&] { prepare_state(dir.path("none/state"), {}); }).status,
             ExitStatus::kCannotCreate);
+}
+
+// A token is in it.
+TEST(LockdState, IsForItsOwnersEyes) {
+  const TempDir dir;
+  spill(dir.path("state"), encode_state(sample()));
+  ASSERT_EQ(::chmod(dir.path("state").c_str(), 0644), 0);
+  prepare_state(dir.path("state"), load_state(dir.path("state")));
+  struct stat info {};
+  ASSERT_EQ(::stat(dir.path("state").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
 TEST(LockdState, TemporariesOfAKilledServerAreRemovedAndNothingElse) {

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include "base/boot_clock.h"
 #include "http/address.h"
@@ -36,18 +38,27 @@ constexpr milliseconds kExpiry{1000};
 
 Deadline soon() { return Deadline::after(kLong); }
 
-UniqueFd connect_tcp(const std::string& address) {
+UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1") {
   const http::Address parsed = http::parse_address(address);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(parsed.port);
   ::inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr);
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  ::inet_pton(AF_INET, from, &own.sin_addr);
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) {
+    throw std::runtime_error("bind");
+  }
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
     throw std::runtime_error("connect");
   }
   return fd;
 }
+
+// That came with a grant, by its generation.
+std::map<std::uint64_t, std::string> tokens;
 
 class Client {
  public:
@@ -67,6 +78,8 @@ class Client {
     for (;;) {
       while (const auto line = lines_.take_line()) {
         const LockdAnswer answer = decode_answer(*line);
+        const auto* granted = std::get_if<GrantedAnswer>(&answer);
+        if (granted != nullptr) tokens[granted->generation] = granted->token;
         const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer);
         if (heartbeat == nullptr) return answer;
         answered_ = heartbeat->sequence;
@@ -141,7 +154,7 @@ class LockdTcp : public testing::Test {
   [[nodiscard]] Client acquire(const std::string& id,
                                std::optional<std::uint64_t> claim = std::nullopt) const {
     Client client = connect();
-    client.ask(AcquireRequest{id, claim});
+    client.ask(AcquireRequest{id, claim, claim ? tokens[*claim] : ""});
     return client;
   }
   [[nodiscard]] StatusAnswer status() const {
@@ -308,7 +321,7 @@ TEST_F(LockdTcp, AReleaseIsTheEndOfAllConnectionsOfTheHolder) {
   EXPECT_EQ(namesake.hear_word(), "waiting for a");
   // A claim and its end in one piece.
   Client last = connect();
-  last.send(encode_request(AcquireRequest{"a", 1}) + encode_request(ReleaseRequest{}));
+  last.send(encode_request(AcquireRequest{"a", 1, tokens[1]}) + encode_request(ReleaseRequest{}));
   EXPECT_EQ(waiter.hear_word(), "granted 2");
   EXPECT_EQ(first.hear_word(false), "");
   EXPECT_EQ(namesake.hear_word(), "waiting for b");
@@ -380,6 +393,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   state.generation = state.last_generation = 7;
   state.connections = 1;
   state.expiry = milliseconds(90000);
+  state.token = tokens[7] = "0123456789abcdef0123456789abcdef";
   lockd_ = Lockd::over_tcp(socket_);
   EXPECT_EQ(lockd_->signal(SIGTERM), 0);
   test::spill(state_path(), encode_state(state));
@@ -388,8 +402,56 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   EXPECT_GT(status().window_left, milliseconds(60000));
   Client holder = acquire("a", 7);
   EXPECT_EQ(holder.hear_word(), "granted 7");
+  // It may not have heard that they are shorter now.
+  holder.settle();
+  EXPECT_EQ(load_state(state_path()).state.expiry, milliseconds(90000));
+  const Deadline enough = Deadline::after(2 * kExpiry);
+  while (!enough.expired()) ASSERT_EQ(status().holder, "a");
+  holder.settle();
   const Deadline deadline = soon();
   while (load_state(state_path()).state.expiry != kExpiry) ASSERT_FALSE(deadline.expired());
+  while (status().holder) ASSERT_FALSE(deadline.expired());
+}
+
+// Whoever waits is told the holder's id and generation.
+TEST_F(LockdTcp, AWaiterCannotClaimTheHoldersGrant) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  const std::string token = std::exchange(tokens[1], "");
+  EXPECT_TRUE(is_token(token));
+  for (const std::string& guess : {std::string(), std::string(32, '0')}) {
+    Client thief = connect();
+    thief.ask(AcquireRequest{"a", 1, guess});
+    EXPECT_EQ(thief.hear_word(false), "refused 75");
+    EXPECT_EQ(thief.hear_word(false), "");
+  }
+  EXPECT_EQ(status().connections.size(), 1U);
+  // Nor where the holder is on file only.
+  EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
+  lockd_->start();
+  Client thief = acquire("a", 1);
+  EXPECT_EQ(thief.hear_word(false), "refused 75");
+  tokens[1] = token;
+  holder = acquire("a", 1);
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+}
+
+TEST_F(LockdTcp, EachGrantHasATokenOfItsOwnAndNoneOnTheSocket) {
+  start("1m");
+  Client first = acquire("a");
+  EXPECT_EQ(first.hear_word(), "granted 1");
+  first.ask(ReleaseRequest{});
+  Client second = acquire("a");
+  EXPECT_EQ(second.hear_verdict(), "granted 2");
+  EXPECT_NE(tokens[1], tokens[2]);
+  second.ask(ReleaseRequest{});
+  Client local(os::connect_unix(socket_, soon()));
+  local.ask(AcquireRequest{"a"});
+  EXPECT_EQ(local.hear_word(false), "granted 3");
+  EXPECT_EQ(tokens[3], "");
+  Client thief = acquire("a", 3);
+  EXPECT_EQ(thief.hear_word(false), "refused 75");
 }
 
 TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
@@ -522,6 +584,21 @@ TEST_F(LockdTcp, ThousandsThatSayNothingKeepNobodyOut) {
   again.settle();
   const std::string folder = "/proc/" + std::to_string(lockd_->pid()) + "/fd";
   EXPECT_LT(std::distance(std::filesystem::directory_iterator(folder), {}), 200);
+}
+
+TEST_F(LockdTcp, AFloodFromOneAddressDropsNobodyOfAnother) {
+  start("1m");
+  Client holder = acquire("a");
+  EXPECT_EQ(holder.hear_word(), "granted 1");
+  for (int i = 0; i < 20; ++i) {
+    Client again = connect();
+    std::vector<UniqueFd> flood;
+    for (int j = 0; j < 200; ++j) flood.push_back(connect_tcp(lockd_->address(), "127.0.0.2"));
+    again.ask(AcquireRequest{"a", 1, tokens[1]});
+    EXPECT_EQ(again.hear_word(), "granted 1");
+    holder.close();
+    holder = std::move(again);
+  }
 }
 
 TEST_F(LockdTcp, WhoDoesNotReadItsAnswersIsDropped) {
