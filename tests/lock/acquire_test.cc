@@ -37,7 +37,7 @@ class AcquireTest : public testing::Test {
     return options;
   }
   TempDir dir_;
-  std::string path_ = dir_.file("lock");
+  std::string path_ = dir_.path("lock");
 };
 
 TEST_F(AcquireTest, SupervisedStatusBecomesOurs) {
@@ -48,19 +48,19 @@ TEST_F(AcquireTest, SupervisedStatusBecomesOurs) {
 
 TEST_F(AcquireTest, CommandThatCanNotRunGivesTheLockBack) {
   AcquireOptions absent = options("");
-  absent.command = {dir_.file("absent")};
+  absent.command = {dir_.path("absent")};
   for (const bool exec : {false, true}) {
     absent.exec = exec;
     EXPECT_EQ(run(absent), 127);
     absent.command = {"/"};
     EXPECT_EQ(run(absent), 126);
-    absent.command = {dir_.file("absent")};
+    absent.command = {dir_.path("absent")};
     EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
   }
 }
 
 TEST_F(AcquireTest, OrphanThatIgnoresTermGoesWithinTheGrace) {
-  const std::string pid = dir_.file("pid");
+  const std::string pid = dir_.path("pid");
   EXPECT_EQ(run(options("(trap '' TERM; exec setsid sleep 1000) & echo $! >" + pid + "; exit 3")),
             3);
   EXPECT_FALSE(find_owner({LockUri::Kind::kFlock, path_}));
@@ -68,7 +68,7 @@ TEST_F(AcquireTest, OrphanThatIgnoresTermGoesWithinTheGrace) {
 }
 
 TEST_F(AcquireTest, ReplacedFileEndsTheWholeTree) {
-  const std::string pid = dir_.file("pid");
+  const std::string pid = dir_.path("pid");
   EXPECT_EQ(run(options("trap '' TERM; (trap '' TERM; exec sleep 1000) & echo $! >" + pid +
                         "; rm " + path_ + "; wait")),
             base::to_int(base::ExitStatus::kProtocol));
@@ -78,7 +78,7 @@ TEST_F(AcquireTest, ReplacedFileEndsTheWholeTree) {
 TEST_F(AcquireTest, EnvironmentIsLastAndOnce) {
   ::setenv("FAILOVER_GENERATION", "outer", 1);
   ::setenv("FAILOVER_LOCK_FD", "999", 1);
-  const std::string out = dir_.file("environment");
+  const std::string out = dir_.path("environment");
   for (const bool exec : {false, true}) {
     AcquireOptions wanted = options("");
     wanted.exec = exec;
@@ -109,7 +109,7 @@ TEST_F(AcquireTest, RefusesTheLockItInherited) {
 }
 
 TEST_F(AcquireTest, StatusEventsTellTheStory) {
-  const std::string story = dir_.file("story");
+  const std::string story = dir_.path("story");
   AcquireOptions wanted = options("exit 7");
   const base::UniqueFd fd(::open(story.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
   wanted.status_fd = fd.get();

@@ -51,7 +51,7 @@ class Backend {
 class FlockBackend final : public Backend {
  public:
   explicit FlockBackend(const TempDir& dir) : dir_(dir) {}
-  std::string uri(const std::string& name) override { return "flock:" + dir_.file(name); }
+  std::string uri(const std::string& name) override { return "flock:" + dir_.path(name); }
 
  private:
   const TempDir& dir_;
@@ -61,7 +61,7 @@ class LockdBackend final : public Backend {
  public:
   explicit LockdBackend(const TempDir& dir) : dir_(dir) {}
   std::string uri(const std::string& name) override {
-    const std::string socket = dir_.file(name);
+    const std::string socket = dir_.path(name);
     if (!servers_.contains(name)) servers_[name] = std::make_unique<test::Lockd>(socket);
     return "unix:" + socket;
   }
@@ -79,7 +79,7 @@ class TcpBackend final : public Backend {
   explicit TcpBackend(const TempDir& dir) : dir_(dir) {}
   std::string uri(const std::string& name) override {
     std::unique_ptr<test::Lockd>& server = servers_[name];
-    if (!server) server = test::Lockd::over_tcp(dir_.file(name));
+    if (!server) server = test::Lockd::over_tcp(dir_.path(name));
     return "tcp:" + server->address();
   }
   void restart() override {
@@ -195,7 +195,7 @@ TEST_P(LockContract, GrantTellsWhoWhenAndHowManyth) {
 
 TEST_P(LockContract, OneAtATime) {
   constexpr int kContenders = 12;
-  const std::string inside = dir_.file("inside");
+  const std::string inside = dir_.path("inside");
   std::vector<std::unique_ptr<Forked>> contenders;
   for (int i = 0; i < kContenders; ++i) {
     contenders.push_back(std::make_unique<Forked>([&, i](int ready) {
@@ -234,7 +234,7 @@ TEST_P(LockContract, CrashOfTheHolderReleases) {
 }
 
 TEST_P(LockContract, GivingItUpReleases) {
-  const std::string enough = dir_.file("enough");
+  const std::string enough = dir_.path("enough");
   Forked first([&](int ready) {
     auto lock = open_lock(lock_, "engine-0");
     say(ready, lock->acquire(soon()).grant.generation);
@@ -478,7 +478,7 @@ class SupervisedLock : public LockContract {
     const Deadline deadline = soon();
     std::string text;
     while (text.find('\n') == std::string::npos && !deadline.expired()) {
-      text = slurp(dir_.file(file));
+      text = slurp(dir_.path(file));
       std::this_thread::yield();
     }
     return text.substr(0, text.find('\n'));
@@ -486,7 +486,7 @@ class SupervisedLock : public LockContract {
 };
 
 TEST_P(SupervisedLock, CommandKnowsItsGrantAndItsStatusIsOurs) {
-  const std::string out = dir_.file("out");
+  const std::string out = dir_.path("out");
   const auto process =
       start(options("test -e /proc/self/fd/${FAILOVER_LOCK_FD:-0} &&"
                     " echo $FAILOVER_GENERATION $FAILOVER_LOCK_ID >" +
@@ -499,7 +499,7 @@ TEST_P(SupervisedLock, CommandKnowsItsGrantAndItsStatusIsOurs) {
 
 TEST_P(SupervisedLock, NestedCommandsSeeTheInnermost) {
   const std::string inner = backend_->uri("inner");
-  const std::string out = dir_.file("out");
+  const std::string out = dir_.path("out");
   AcquireOptions outer = options("");
   outer.command = {FO_BUILD_DIR "/bin/gms-lock",
                    "acquire",
@@ -517,7 +517,7 @@ TEST_P(SupervisedLock, NestedCommandsSeeTheInnermost) {
 }
 
 TEST_P(SupervisedLock, KilledSupervisorTakesTheCommandWithIt) {
-  const auto process = start(options("echo $$ >" + dir_.file("pid") + "; exec sleep 1000"));
+  const auto process = start(options("echo $$ >" + dir_.path("pid") + "; exec sleep 1000"));
   const pid_t command = std::stoi(await_line("pid"));
   process->kill();
   const auto next = open_lock(lock_, "engine-1");

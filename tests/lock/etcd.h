@@ -81,7 +81,7 @@ class Etcd {
   }
   /// For clients and for its peers; it is not started yet.
   Etcd(const TempDir& dir, std::vector<std::uint16_t> ports, std::vector<std::string> options)
-      : folder_(dir.file("etcd." + std::to_string(++count()))),
+      : folder_(dir.path("etcd." + std::to_string(++count()))),
         options_(std::move(options)),
         ports_(std::move(ports)) {}
   Etcd(const Etcd&) = delete;

@@ -970,7 +970,7 @@ class EtcdUsers : public EtcdClient {
     etcd().run_etcdctl(command);
   }
 
-  std::string password_ = dir_.file("password");
+  std::string password_ = dir_.path("password");
 };
 
 TEST_F(EtcdUsers, UserWithAPasswordHoldsTheLock) {

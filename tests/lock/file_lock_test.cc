@@ -68,31 +68,31 @@ TEST(ProcLocks, PassesOverWhatItDoesNotKnow) {
 
 TEST(FileLock, IsTakenAtOnceWhenFree) {
   const TempDir dir;
-  const base::UniqueFd fd = open_file(dir.file("l"), O_RDWR | O_CREAT);
+  const base::UniqueFd fd = open_file(dir.path("l"), O_RDWR | O_CREAT);
   EXPECT_EQ(lock_file(fd.get(), base::Deadline::after(base::Duration::zero())), LockWait::kLocked);
-  const base::UniqueFd other = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd other = open_file(dir.path("l"), O_RDWR);
   EXPECT_FALSE(try_lock_file(other.get()));
 }
 
 TEST(FileLock, TimesOutAndLeavesNoThreadAndNoLock) {
   const TempDir dir;
   const std::size_t before = thread_count();
-  base::UniqueFd held = open_file(dir.file("l"), O_RDWR | O_CREAT);
+  base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
   ASSERT_TRUE(try_lock_file(held.get()));
-  const base::UniqueFd waiter = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   EXPECT_EQ(lock_file(waiter.get(), base::Deadline::after(std::chrono::milliseconds(1))),
             LockWait::kDeadline);
   EXPECT_EQ(thread_count(), before);
   held.reset();
-  const base::UniqueFd third = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd third = open_file(dir.path("l"), O_RDWR);
   EXPECT_TRUE(try_lock_file(third.get()));
 }
 
 TEST(FileLock, WaitEndsWhenTheInterruptIsReadable) {
   const TempDir dir;
-  const base::UniqueFd held = open_file(dir.file("l"), O_RDWR | O_CREAT);
+  const base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
   ASSERT_TRUE(try_lock_file(held.get()));
-  const base::UniqueFd waiter = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
   EXPECT_EQ(lock_file(waiter.get(), base::Deadline::never(), interrupt.get()),
             LockWait::kInterrupted);
@@ -101,9 +101,9 @@ TEST(FileLock, WaitEndsWhenTheInterruptIsReadable) {
 // The wake-up signal may come at any moment of the thread's life.
 TEST(FileLock, ManyShortWaitsAllEnd) {
   const TempDir dir;
-  const base::UniqueFd held = open_file(dir.file("l"), O_RDWR | O_CREAT);
+  const base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
   ASSERT_TRUE(try_lock_file(held.get()));
-  const base::UniqueFd waiter = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   for (int i = 0; i < 300; ++i) {
     ASSERT_EQ(lock_file(waiter.get(), base::Deadline::after(std::chrono::microseconds(i))),
               LockWait::kDeadline);
@@ -112,9 +112,9 @@ TEST(FileLock, ManyShortWaitsAllEnd) {
 
 TEST(FileLock, WaitLeavesTheSignalMaskAndNoSignalBehind) {
   const TempDir dir;
-  const base::UniqueFd held = open_file(dir.file("l"), O_RDWR | O_CREAT);
+  const base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
   ASSERT_TRUE(try_lock_file(held.get()));
-  const base::UniqueFd waiter = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   sigset_t urgent;
   sigemptyset(&urgent);
   sigaddset(&urgent, SIGURG);
@@ -132,9 +132,9 @@ TEST(FileLock, WaitLeavesTheSignalMaskAndNoSignalBehind) {
 
 TEST(FileLock, PassesToTheWaiterWhenTheHolderIsKilled) {
   const TempDir dir;
-  Forked holder(flock_holder(dir.file("l")));
+  Forked holder(flock_holder(dir.path("l")));
   ASSERT_EQ(holder.read(), 1U);
-  const base::UniqueFd waiter = open_file(dir.file("l"), O_RDWR);
+  const base::UniqueFd waiter = open_file(dir.path("l"), O_RDWR);
   std::thread killer([&] {
     const FileKey key = file_key(waiter.get());
     while (visible_file_locks(key).waiters.empty()) std::this_thread::yield();
@@ -146,9 +146,9 @@ TEST(FileLock, PassesToTheWaiterWhenTheHolderIsKilled) {
 
 TEST(FileLock, IsSeenWithItsHolderAndWaiter) {
   const TempDir dir;
-  Forked holder(flock_holder(dir.file("l")));
+  Forked holder(flock_holder(dir.path("l")));
   ASSERT_EQ(holder.read(), 1U);
-  const base::UniqueFd fd = open_file(dir.file("l"), O_RDONLY);
+  const base::UniqueFd fd = open_file(dir.path("l"), O_RDONLY);
   const FileLocks locks = visible_file_locks(file_key(fd.get()));
   EXPECT_EQ(locks.holder, holder.pid());
   EXPECT_TRUE(is_file_locked(fd.get(), locks));
@@ -160,8 +160,8 @@ TEST(FileLock, IsSeenWithItsHolderAndWaiter) {
 
 TEST(FileLock, LookingLeavesItFree) {
   const TempDir dir;
-  const base::UniqueFd fd = open_file(dir.file("l"), O_RDWR | O_CREAT);
-  const base::UniqueFd looker = open_file(dir.file("l"), O_RDONLY);
+  const base::UniqueFd fd = open_file(dir.path("l"), O_RDWR | O_CREAT);
+  const base::UniqueFd looker = open_file(dir.path("l"), O_RDONLY);
   EXPECT_FALSE(is_file_locked(looker.get(), {}));
   EXPECT_TRUE(try_lock_file(fd.get()));
 }

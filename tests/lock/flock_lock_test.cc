@@ -52,7 +52,7 @@ class FlockLockTest : public testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(open_fds(), fds_before_); }
   TempDir dir_;
-  std::string path_ = dir_.file("failover.lock");
+  std::string path_ = dir_.path("failover.lock");
   std::size_t fds_before_ = open_fds();
 };
 
@@ -116,7 +116,7 @@ TEST_F(FlockLockTest, PassesToTheWaiterWhenTheHolderIsKilled) {
 TEST_F(FlockLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
   constexpr int kContenders = 20;
   constexpr int kRounds = 10;
-  const std::string shared = dir_.file("shared");
+  const std::string shared = dir_.path("shared");
   spill(shared, "0");
   std::vector<std::unique_ptr<Forked>> contenders;
   for (int i = 0; i < kContenders; ++i) {
@@ -143,8 +143,8 @@ TEST_F(FlockLockTest, WaiterFollowsAFileReplacedMeanwhile) {
   ASSERT_EQ(first.read(), 1U);
   Forked second(holder(path_, "engine-1"));
   await_waiter(path_);
-  spill(dir_.file("new"), "");
-  fs::rename(dir_.file("new"), path_);
+  spill(dir_.path("new"), "");
+  fs::rename(dir_.path("new"), path_);
   first.kill();
   EXPECT_EQ(second.read(), 2U);
   EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
@@ -180,11 +180,11 @@ TEST_F(FlockLockTest, WaiterOfTheOldFileWaitsAgainForTheHolderOfTheNew) {
 TEST_F(FlockLockTest, HolderSeesItsFileReplaced) {
   FlockLock lock(path_, "engine-0");
   lock.acquire(soon());
-  fs::rename(path_, dir_.file("aside"));
+  fs::rename(path_, dir_.path("aside"));
   EXPECT_TRUE(lock.check());
   spill(path_, "");
   EXPECT_TRUE(lock.check());
-  fs::rename(dir_.file("aside"), path_);
+  fs::rename(dir_.path("aside"), path_);
   EXPECT_FALSE(lock.check());
 }
 
@@ -288,7 +288,7 @@ TEST_F(FlockLockTest, FullDiskCanNotStopAGrant) {
   // In a mount namespace of its own, so that nothing is left mounted.
   enum Answer { kDone = 0, kNoMount = 1, kNotFull, kNotGranted, kNotRefused };
   Forked attempt([&](int) {
-    const std::string root = dir_.file("disk");
+    const std::string root = dir_.path("disk");
     fs::create_directory(root);
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -317,10 +317,10 @@ TEST_F(FlockLockTest, CanNotBeOpened) {
   const auto opening = [&](const std::string& path) {
     return status_of([&] { FlockLock(path, "engine-0"); });
   };
-  EXPECT_EQ(opening(dir_.file("absent/lock")), ExitStatus::kCannotCreate);
+  EXPECT_EQ(opening(dir_.path("absent/lock")), ExitStatus::kCannotCreate);
   EXPECT_EQ(opening(fs::path(path_).parent_path()), ExitStatus::kCannotCreate);
-  ASSERT_EQ(::mkfifo(dir_.file("fifo").c_str(), 0600), 0);
-  EXPECT_EQ(opening(dir_.file("fifo")), ExitStatus::kCannotCreate);
+  ASSERT_EQ(::mkfifo(dir_.path("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(opening(dir_.path("fifo")), ExitStatus::kCannotCreate);
   EXPECT_EQ(opening("/proc/version"),
             ::geteuid() == 0 ? ExitStatus::kCannotCreate : ExitStatus::kNotPermitted);
   fs::create_directory(path_ + ".grant");
@@ -347,7 +347,7 @@ TEST_F(FlockLockTest, SitsOnTheDescriptorAskedFor) {
   EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
   EXPECT_EQ(::fcntl(200, F_GETFD), FD_CLOEXEC);
   for (const int fd : {-1, 0, 2, 200, 1 << 30}) {
-    EXPECT_EQ(status_of([&] { FlockLock(dir_.file("other"), "engine-0", fd); }), ExitStatus::kUsage)
+    EXPECT_EQ(status_of([&] { FlockLock(dir_.path("other"), "engine-0", fd); }), ExitStatus::kUsage)
         << fd;
   }
 }

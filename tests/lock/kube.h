@@ -18,33 +18,21 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "http/client.h"
+#include "http/tls_files.h"
 #include "lock/lock_uri.h"
 #include "lock/support.h"
 #include "os/process.h"
 
 namespace fo::test {
 
-/// A certificate for these names ("DNS:localhost,IP:127.0.0.1") that is its own authority.
-struct Certificate {
-  explicit Certificate(const TempDir& dir, const std::string& names,
-                       const std::string& name = "api")
-      : file(dir.file(name + ".crt")), key(dir.file(name + ".key")) {
-    os::SpawnOptions quiet;
-    const base::UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    quiet.stderr_fd = nowhere.get();
-    os::Child openssl =
-        os::spawn({"openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                   "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=kube-api",
-                   "-addext", "subjectAltName=" + names, "-keyout", key, "-out", file},
-                  quiet);
-    EXPECT_EQ(openssl.wait(base::Deadline::after(kLong)), 0);
-  }
-  std::string file;
-  std::string key;
-};
-
 class KubeApi {
  public:
+  /// Over TLS, with this certificate.
+  static KubeApi over_tls(const http::TlsFiles& files) {
+    KubeApi api({"--cert", files.certificate, "--key", files.key});
+    api.authority_ = files.ca;
+    return api;
+  }
   /// With these options. Returns when it listens.
   explicit KubeApi(const std::vector<std::string>& options = {}) {
     std::array<int, 2> ends{};
@@ -62,14 +50,10 @@ class KubeApi {
     while (::read(reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
     if (port_.empty()) throw std::runtime_error("bats/kube-api did not start");
   }
-  KubeApi(const KubeApi&) = delete;
-  KubeApi& operator=(const KubeApi&) = delete;
-  /// Over TLS.
-  explicit KubeApi(const Certificate& certificate)
-      : KubeApi({"--cert", certificate.file, "--key", certificate.key}) {
-    authority_ = certificate.file;
-  }
+  KubeApi(KubeApi&&) = default;
+  KubeApi& operator=(KubeApi&&) = delete;
   ~KubeApi() {
+    if (!child_) return;
     child_->signal(SIGKILL);
     static_cast<void>(child_->wait(base::Deadline::after(kLong)));
   }

@@ -25,6 +25,7 @@
 #include "lock/kube.h"
 #include "lock/kube_api.h"
 #include "lock/support.h"
+#include "support/authority.h"
 
 namespace fo::lock {
 namespace {
@@ -36,6 +37,7 @@ using nlohmann::json;
 using os::LockWait;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::Authority;
 using test::foreign_lease;
 using test::Forked;
 using test::kLong;
@@ -506,30 +508,30 @@ TEST(KubeClient, PageInsteadOfAnAnswerToAnUpdateIsTriedAgain) {
 
 TEST(KubeClient, WaitGoesOnWhileFilesAreReplaced) {
   const TempDir dir;
-  spill(dir.file("token"), "secret");
-  spill(dir.file("own"), "secret");
-  const KubeApi api({"--token-file", dir.file("token")});
+  spill(dir.path("token"), "secret");
+  spill(dir.path("own"), "secret");
+  const KubeApi api({"--token-file", dir.path("token")});
   api.create(foreign_lease("another", 3600));
   Forked waiter([&](int ready) {
-    const base::UniqueFd log(::open(dir.file("log").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    const base::UniqueFd log(::open(dir.path("log").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     if (!log || ::dup2(log.get(), STDERR_FILENO) < 0) return 1;
     const auto lock = open_lock(
-        parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&token-file=" + dir.file("own")), "a");
+        parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&token-file=" + dir.path("own")), "a");
     say(ready, acquire(*lock));
     return 0;
   });
   const auto logged = [&](const std::string& text) {
-    std::ifstream file(dir.file("log"));
+    std::ifstream file(dir.path("log"));
     const std::string all(std::istreambuf_iterator<char>(file), {});
     return all.find(text) != std::string::npos;
   };
   await([&] { return api.count("watch") >= 1; });
-  std::filesystem::remove(dir.file("own"));
+  std::filesystem::remove(dir.path("own"));
   api.fault({{"verb", "watch"}, {"do", "hang-up"}});
   await([&] { return logged("No such file or directory; trying again\n"); });
-  spill(dir.file("own"), "");
+  spill(dir.path("own"), "");
   await([&] { return logged("no token in it; trying again\n"); });
-  spill(dir.file("own"), "secret");
+  spill(dir.path("own"), "secret");
   api.set_holder("");
   EXPECT_EQ(waiter.read(), 7U);
   EXPECT_EQ(waiter.wait(), 0);
@@ -583,33 +585,33 @@ TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
 
 TEST(KubeClient, TokenIsReadForEachRequest) {
   const TempDir dir;
-  spill(dir.file("good"), "first");
-  spill(dir.file("own"), "first\n");
-  const KubeApi api({"--token-file", dir.file("good")});
+  spill(dir.path("good"), "first");
+  spill(dir.path("own"), "first\n");
+  const KubeApi api({"--token-file", dir.path("good")});
   const LockUri uri =
-      parse_lock_uri("k8s:ns/pair?duration=3s&api=" + api.url() + "&token-file=" + dir.file("own"));
+      parse_lock_uri("k8s:ns/pair?duration=3s&api=" + api.url() + "&token-file=" + dir.path("own"));
   const auto lock = open_lock(uri, "engine-0");
   acquire(*lock);
-  spill(dir.file("good"), "second");
-  spill(dir.file("own"), "second\n");
+  spill(dir.path("good"), "second");
+  spill(dir.path("own"), "second\n");
   await_renewals(api, 2);
   EXPECT_FALSE(lock->check());
   EXPECT_TRUE(lock->is_confirmed());
   EXPECT_EQ(find_owner(uri), "engine-0");
-  spill(dir.file("own"), "wrong");
+  spill(dir.path("own"), "wrong");
   EXPECT_EQ(status_of([&] { find_owner(uri); }), ExitStatus::kNotPermitted);
   EXPECT_EQ(await_loss(*lock).status, ExitStatus::kTryAgain);
 }
 
 TEST(KubeClient, WhereWatchingIsNotPermittedItIsAsked) {
   const TempDir dir;
-  spill(dir.file("role"), json{{"metadata", {{"namespace", "ns"}}},
+  spill(dir.path("role"), json{{"metadata", {{"namespace", "ns"}}},
                                {"rules",
                                 {{{"apiGroups", {"coordination.k8s.io"}},
                                   {"resources", {"leases"}},
                                   {"verbs", {"get", "create", "update"}}}}}}
                               .dump());
-  const KubeApi api({"--role", dir.file("role")});
+  const KubeApi api({"--role", dir.path("role")});
   api.create(foreign_lease("another", 3600));
   std::thread other([&] {
     await([&] { return api.count("watch") >= 1; });
@@ -622,43 +624,40 @@ TEST(KubeClient, WhereWatchingIsNotPermittedItIsAsked) {
 }
 
 TEST(KubeClient, SpeaksTlsWithTheServerThatItMeans) {
-  const TempDir dir;
-  const test::Certificate certificate(dir, "DNS:localhost,IP:127.0.0.1");
-  const KubeApi api(certificate);
-  const auto uri = [&](const std::string& host, const std::string& authority) {
-    return parse_lock_uri("k8s:ns/pair?duration=3s&api=" + api.url(host) + "&ca=" + authority);
+  Authority authority;
+  const KubeApi api = KubeApi::over_tls(authority.issue("DNS:localhost,IP:127.0.0.1"));
+  const auto uri = [&](const std::string& host, const std::string& ca) {
+    return parse_lock_uri("k8s:ns/pair?duration=3s&api=" + api.url(host) + "&ca=" + ca);
   };
   std::uint64_t generation = 0;
   for (const char* host : {"127.0.0.1", "localhost"}) {
-    const auto lock = open_lock(uri(host, certificate.file), "engine-0");
+    const auto lock = open_lock(uri(host, authority.ca()), "engine-0");
     EXPECT_EQ(acquire(*lock), ++generation) << host;
     await_renewals(api, 1);
-    EXPECT_EQ(find_owner(uri(host, certificate.file)), "engine-0");
+    EXPECT_EQ(find_owner(uri(host, authority.ca())), "engine-0");
     lock->release();
   }
-  const test::Certificate other(dir, "DNS:localhost,IP:127.0.0.1", "other");
+  const Authority other;
   const auto refusal = [&](const LockUri& wrong) {
     return status_of([&] { open_lock(wrong, "engine-0")->acquire(soon()); });
   };
-  EXPECT_EQ(refusal(uri("localhost", other.file)), ExitStatus::kConfig);
-  EXPECT_EQ(refusal(uri("localhost", dir.file("absent"))), ExitStatus::kNoInput);
-  const test::Certificate misnamed(dir, "DNS:api.example", "misnamed");
-  const KubeApi another(misnamed);
-  EXPECT_EQ(refusal(parse_lock_uri("k8s:ns/pair?api=" + another.url() + "&ca=" + misnamed.file)),
+  EXPECT_EQ(refusal(uri("localhost", other.ca())), ExitStatus::kConfig);
+  EXPECT_EQ(refusal(uri("localhost", authority.path("absent"))), ExitStatus::kNoInput);
+  const KubeApi misnamed = KubeApi::over_tls(authority.issue("DNS:api.example"));
+  EXPECT_EQ(refusal(parse_lock_uri("k8s:ns/pair?api=" + misnamed.url() + "&ca=" + authority.ca())),
             ExitStatus::kConfig);
 }
 
 TEST(KubeClient, WaitsOverTlsAreToldOfTheRelease) {
-  const TempDir dir;
-  const test::Certificate certificate(dir, "DNS:localhost,IP:127.0.0.1");
-  const KubeApi api(certificate);
+  Authority authority;
+  const KubeApi api = KubeApi::over_tls(authority.issue("DNS:localhost,IP:127.0.0.1"));
   api.create(foreign_lease("another", 3600));
   std::thread other([&] {
     await([&] { return api.count("watch") >= 1; });
     api.set_holder("");
   });
   const auto lock = open_lock(
-      parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&ca=" + certificate.file), "engine-0");
+      parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&ca=" + authority.ca()), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   other.join();
 }
@@ -670,7 +669,7 @@ TEST(KubeClient, WaitsOverTlsAreToldOfTheRelease) {
 void take_turns(const std::vector<json>& faults, int contenders, int turns) {
   const KubeApi api;
   const TempDir dir;
-  const std::string inside = dir.file("inside");
+  const std::string inside = dir.path("inside");
   std::vector<std::unique_ptr<Forked>> processes;
   for (int i = 0; i < contenders; ++i) {
     processes.push_back(std::make_unique<Forked>([&, i](int ready) {

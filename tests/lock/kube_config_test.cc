@@ -32,11 +32,11 @@ class KubeConfigTest : public testing::Test {
   }
   // What a pod is given.
   void give_account() const {
-    spill(dir_.file("ca.crt"), "a certificate");
-    spill(dir_.file("token"), "a.b.c");
+    spill(dir_.path("ca.crt"), "a certificate");
+    spill(dir_.path("token"), "a.b.c");
   }
   [[nodiscard]] KubeConfig find(const std::string& parameters = "") const {
-    return find_kube_config(parse_lock_uri("k8s:ns/pair" + parameters), dir_.file(""));
+    return find_kube_config(parse_lock_uri("k8s:ns/pair" + parameters), dir_.path(""));
   }
   [[nodiscard]] ExitStatus refusal(const std::string& parameters = "") const {
     return status_of([&] { static_cast<void>(find(parameters)); });
@@ -50,8 +50,8 @@ TEST_F(KubeConfigTest, PodFindsItsOwn) {
   give_account();
   const KubeConfig config = find();
   EXPECT_EQ(config.server, "https://10.96.0.1:443");
-  EXPECT_EQ(config.tls.ca, dir_.file("/ca.crt"));
-  EXPECT_EQ(config.token_file, dir_.file("/token"));
+  EXPECT_EQ(config.tls.ca, dir_.path("ca.crt"));
+  EXPECT_EQ(config.token_file, dir_.path("token"));
   ::setenv("KUBERNETES_SERVICE_PORT_HTTPS", "6443", 1);
   EXPECT_EQ(find().server, "https://10.96.0.1:6443");
 }
@@ -70,7 +70,7 @@ TEST_F(KubeConfigTest, UriHasTheLastWord) {
   EXPECT_EQ(config.server, "https://api.example:6443");
   EXPECT_EQ(config.tls, (http::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
   EXPECT_EQ(config.token_file, "/own/t");
-  EXPECT_EQ(find("?api=https://api.example:6443").tls.ca, dir_.file("/ca.crt"));
+  EXPECT_EQ(find("?api=https://api.example:6443").tls.ca, dir_.path("ca.crt"));
   // A certificate says who we are.
   EXPECT_EQ(find("?api=https://a:1&cert=/own/cert&key=/own/key").token_file, "");
 }
@@ -109,7 +109,7 @@ TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
 TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
   give_account();
   for (const char* own : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
-    EXPECT_EQ(find(std::string("?api=http://") + own).token_file, dir_.file("/token")) << own;
+    EXPECT_EQ(find(std::string("?api=http://") + own).token_file, dir_.path("token")) << own;
   }
   for (const char* other : {"10.0.0.1:1", "127.0.0.1.example:1", "localhost.example:1",
                             "[fd00::1]:1", "api.example:1", "127.a:1"}) {
@@ -120,7 +120,7 @@ TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
 }
 
 TEST_F(KubeConfigTest, TokenIsOneWord) {
-  const std::string path = dir_.file("token");
+  const std::string path = dir_.path("token");
   EXPECT_EQ(status_of([&] { read_token(path); }), ExitStatus::kNoInput);
   spill(path, "a.b-c_d\r\n\n");
   EXPECT_EQ(read_token(path), "a.b-c_d");

@@ -57,8 +57,8 @@ class LockSetTest : public testing::Test {
   }
 
   TempDir dir_;
-  std::string first_ = dir_.file("first");
-  std::string second_ = dir_.file("second");
+  std::string first_ = dir_.path("first");
+  std::string second_ = dir_.path("second");
 };
 
 TEST_F(LockSetTest, HoldsAllOfThem) {

@@ -37,7 +37,7 @@ std::function<int(int)> foreign_holder(const std::string& path, const std::strin
 class LockStatusTest : public testing::Test {
  protected:
   TempDir dir_;
-  std::string path_ = dir_.file("lock");
+  std::string path_ = dir_.path("lock");
   LockUri lock_{LockUri::Kind::kFlock, path_};
 };
 

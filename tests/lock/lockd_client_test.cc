@@ -184,7 +184,7 @@ class LockdClientTest : public testing::Test {
   }
 
   TempDir dir_;
-  std::string socket_ = dir_.file("s");
+  std::string socket_ = dir_.path("s");
   std::unique_ptr<Lockd> lockd_;
 };
 

@@ -99,7 +99,7 @@ class LockdLockTest : public testing::Test {
   }
 
   TempDir dir_;
-  std::string path_ = dir_.file("lock.sock");
+  std::string path_ = dir_.path("lock.sock");
   base::UniqueFd listener_;
   std::thread server_;
 };

@@ -146,7 +146,7 @@ class Client {
 class LockdServer : public testing::Test {
  protected:
   LockdServer() {
-    config_.socket_path = dir_.file("lock.sock");
+    config_.socket_path = dir_.path("lock.sock");
     config_.reconnect_window = std::chrono::hours(1);
   }
   ~LockdServer() override {
@@ -464,7 +464,7 @@ TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
 // -------------------------------------------------------------------------------
 
 TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
-  const std::string folder = dir_.file("state");
+  const std::string folder = dir_.path("state");
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   config_.state_path = folder + "/lock";
   start();
@@ -545,17 +545,17 @@ TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
 }
 
 TEST_F(LockdServer, AStateFileThatCannotBeReplacedEndsItAtOnce) {
-  test::spill(dir_.file("real"), encode_state({}));
-  std::filesystem::create_symlink(dir_.file("real"), state_path());
+  test::spill(dir_.path("real"), encode_state({}));
+  std::filesystem::create_symlink(dir_.path("real"), state_path());
   EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
   EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
 }
 
 TEST_F(LockdServer, AFolderThatCannotBeWrittenEndsItAtOnce) {
   if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
-  const std::string folder = dir_.file("state");
+  const std::string folder = dir_.path("state");
   ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
-  ASSERT_EQ(::chmod(dir_.file("").c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(dir_.path("").c_str(), 0777), 0);
   config_.state_path = folder + "/lock";
   const auto serve_as_other = [&] {
     const os::Child server = os::fork_child([this] {
@@ -584,7 +584,7 @@ TEST_F(LockdServer, WritesBackWhatItFindsAndRemovesItsTemporaries) {
 }
 
 TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
-  const std::string folder = dir_.file("state");
+  const std::string folder = dir_.path("state");
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   config_.state_path = folder + "/lock";
   start();
@@ -599,7 +599,7 @@ TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
 }
 
 TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
-  const std::string stall = dir_.file("stall");
+  const std::string stall = dir_.path("stall");
   for (const bool twice : {true, false}) {
     start([&](UniqueFd&) { stalled_disk = stall.c_str(); });
     test::spill(stall, "");
@@ -792,10 +792,10 @@ TEST_F(LockdServer, AnEndThatIsNoReadingEndOfAPipeIsRefused) {
   start();
   const std::ptrdiff_t before = fds_of_server();
   const Pipe pipe;
-  const std::string fifo = dir_.file("fifo");
+  const std::string fifo = dir_.path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const UniqueFd both = os::open_file(fifo, O_RDWR);
-  const UniqueFd file = os::open_file(dir_.file("file"), O_RDWR | O_CREAT);
+  const UniqueFd file = os::open_file(dir_.path("file"), O_RDWR | O_CREAT);
   const Client socket = connect();
   for (const std::vector<int>& fds :
        std::vector<std::vector<int>>{{pipe.writer.get()},
@@ -865,8 +865,8 @@ TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
 }
 
 TEST_F(LockdServer, APeerThatCannotBeWatchedIsRefusedAndTheRestAreServed) {
-  const std::string sockets = dir_.file("no-sockets");
-  const std::string nothing = dir_.file("nothing");
+  const std::string sockets = dir_.path("no-sockets");
+  const std::string nothing = dir_.path("nothing");
   start([&](UniqueFd&) {
     unwatched_sockets = sockets.c_str();
     unwatched = nothing.c_str();
@@ -981,7 +981,7 @@ TEST_F(LockdServer, ASecondServerIsRefusedTheSocketAndTheStateFile) {
   start();
   EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
   LockdConfig other = config_;
-  other.socket_path = dir_.file("other.sock");
+  other.socket_path = dir_.path("other.sock");
   other.state_path = state_path();
   EXPECT_EQ(test::status_of([&] { serve_lock(other); }), ExitStatus::kCannotCreate);
   EXPECT_FALSE(std::filesystem::exists(other.socket_path));

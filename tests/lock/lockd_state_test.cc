@@ -99,26 +99,26 @@ TEST(LockdState, WhatDoesNotFitIsDamage) {
 
 TEST(LockdState, NoFileIsNoHolder) {
   const TempDir dir;
-  EXPECT_EQ(load_state(dir.file("none")).kind, LoadedState::Kind::kNone);
+  EXPECT_EQ(load_state(dir.path("none")).kind, LoadedState::Kind::kNone);
 }
 
 TEST(LockdState, EmptyGarbageAndHugeFilesAreDamaged) {
   const TempDir dir;
   for (const std::string& bytes :
        {std::string(), std::string("{"), std::string(100, '\0'), std::string((1 << 20) + 1, ' ')}) {
-    spill(dir.file("state"), bytes);
-    EXPECT_EQ(load_state(dir.file("state")).kind, LoadedState::Kind::kDamaged) << bytes.size();
+    spill(dir.path("state"), bytes);
+    EXPECT_EQ(load_state(dir.path("state")).kind, LoadedState::Kind::kDamaged) << bytes.size();
   }
-  spill(dir.file("state"), encode_state(sample()));
-  const LoadedState loaded = load_state(dir.file("state"));
+  spill(dir.path("state"), encode_state(sample()));
+  const LoadedState loaded = load_state(dir.path("state"));
   EXPECT_EQ(loaded.kind, LoadedState::Kind::kState);
   EXPECT_EQ(loaded.state, sample());
 }
 
 TEST(LockdState, AFileThatCannotBeReadIsAnError) {
   const TempDir dir;
-  ASSERT_EQ(::mkdir(dir.file("state").c_str(), 0700), 0);
-  EXPECT_EQ(failure_of([&] { load_state(dir.file("state")); }).status, ExitStatus::kOsError);
+  ASSERT_EQ(::mkdir(dir.path("state").c_str(), 0700), 0);
+  EXPECT_EQ(failure_of([&] { load_state(dir.path("state")); }).status, ExitStatus::kOsError);
 }
 
 TEST(LockdState, IsWrittenBackAsItWasRead) {
@@ -126,44 +126,44 @@ TEST(LockdState, IsWrittenBackAsItWasRead) {
   for (const std::string& bytes :
        {std::string(R"({"holder": "engine-a", "granted_at": "2026-02-17T10:05:30Z"})"),
         encode_state(sample()), std::string("{\"holder\":"), std::string()}) {
-    spill(dir.file("state"), bytes);
-    const LoadedState loaded = load_state(dir.file("state"));
-    prepare_state(dir.file("state"), loaded);
-    EXPECT_EQ(slurp(dir.file("state")), bytes);
-    EXPECT_EQ(load_state(dir.file("state")).kind, loaded.kind);
+    spill(dir.path("state"), bytes);
+    const LoadedState loaded = load_state(dir.path("state"));
+    prepare_state(dir.path("state"), loaded);
+    EXPECT_EQ(slurp(dir.path("state")), bytes);
+    EXPECT_EQ(load_state(dir.path("state")).kind, loaded.kind);
   }
-  prepare_state(dir.file("new"), load_state(dir.file("new")));
-  EXPECT_EQ(load_state(dir.file("new")).kind, LoadedState::Kind::kState);
-  EXPECT_EQ(load_state(dir.file("new")).state, LockdState{});
-  EXPECT_EQ(failure_of([&] { prepare_state(dir.file("none/state"), {}); }).status,
+  prepare_state(dir.path("new"), load_state(dir.path("new")));
+  EXPECT_EQ(load_state(dir.path("new")).kind, LoadedState::Kind::kState);
+  EXPECT_EQ(load_state(dir.path("new")).state, LockdState{});
+  EXPECT_EQ(failure_of([&] { prepare_state(dir.path("none/state"), {}); }).status,
             ExitStatus::kCannotCreate);
 }
 
 // A token is in it.
 TEST(LockdState, IsForItsOwnersEyes) {
   const TempDir dir;
-  spill(dir.file("state"), encode_state(sample()));
-  ASSERT_EQ(::chmod(dir.file("state").c_str(), 0644), 0);
-  prepare_state(dir.file("state"), load_state(dir.file("state")));
+  spill(dir.path("state"), encode_state(sample()));
+  ASSERT_EQ(::chmod(dir.path("state").c_str(), 0644), 0);
+  prepare_state(dir.path("state"), load_state(dir.path("state")));
   struct stat info {};
-  ASSERT_EQ(::stat(dir.file("state").c_str(), &info), 0);
+  ASSERT_EQ(::stat(dir.path("state").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
 TEST(LockdState, TemporariesOfAKilledServerAreRemovedAndNothingElse) {
   const TempDir dir;
   for (const char* name : {"state.Ab3xYz", "state.00000a", "state.ABCDEF"}) {
-    spill(dir.file(name), "x");
+    spill(dir.path(name), "x");
   }
   const std::vector<std::string> others{"state.backup",  "state.202611", "state.Ab3xY",
                                         "state.Ab3xYzz", "state.Ab3-Yz", "xstate.Ab3xYz",
                                         "stateXAb3xYz",  "state.lock"};
-  for (const std::string& name : others) spill(dir.file(name), "x");
-  ASSERT_EQ(::mkdir(dir.file("state.Dir001").c_str(), 0700), 0);
-  ASSERT_EQ(::symlink("state.backup", dir.file("state.Link01").c_str()), 0);
-  prepare_state(dir.file("state"), {});
+  for (const std::string& name : others) spill(dir.path(name), "x");
+  ASSERT_EQ(::mkdir(dir.path("state.Dir001").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("state.backup", dir.path("state.Link01").c_str()), 0);
+  prepare_state(dir.path("state"), {});
   std::vector<std::string> left;
-  for (const auto& each : std::filesystem::directory_iterator(dir.file(""))) {
+  for (const auto& each : std::filesystem::directory_iterator(dir.path(""))) {
     left.push_back(each.path().filename());
   }
   std::vector<std::string> expected = others;

@@ -169,7 +169,7 @@ class LockdTcp : public testing::Test {
   [[nodiscard]] std::string state_path() const { return socket_ + ".state"; }
 
   TempDir dir_;
-  std::string socket_ = dir_.file("s");
+  std::string socket_ = dir_.path("s");
   std::unique_ptr<Lockd> lockd_;
 };
 
@@ -636,7 +636,7 @@ TEST(LockdListen, RefusesWhatIsNotSafe) {
   const TempDir dir;
   const auto status_with = [&](const std::function<void(LockdConfig&)>& change) {
     LockdConfig config;
-    config.socket_path = dir.file("s");
+    config.socket_path = dir.path("s");
     config.listen = "127.0.0.1:0";
     change(config);
     return test::status_of([&] { serve_lock(config); });

@@ -1,4 +1,4 @@
-// Temporary folders and forked holders for the tests of this room.
+// Files and forked holders for the tests of this room.
 #pragma once
 
 #include <fcntl.h>
@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -18,29 +17,11 @@
 #include "base/error.h"
 #include "lock/flock_lock.h"
 #include "os/process.h"
+#include "support/temp_dir.h"
 
 namespace fo::test {
 
 inline constexpr base::Duration kLong = std::chrono::seconds(20);
-
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "fo-lock.XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = pattern;
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline std::string slurp(const std::string& path) {
   std::ifstream in(path);
