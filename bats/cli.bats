@@ -132,8 +132,10 @@ complains_of_missing_config() {
   if ! grep -qx 'FO_STATIC_TOOLS:BOOL=ON' "$FO_BUILD/CMakeCache.txt"; then
     skip_because release "not a release build"
   fi
-  local tool bad=0
-  for tool in fo-podgen fo-shadow gms-lock gms-probe gms-stat gms-remap-check; do
+  local tool tools bad=0
+  tools=$(sed -n 's/^fo_tool(\([^ ]*\) STATIC$/\1/p' "$FO_ROOT"/cmd/*/CMakeLists.txt)
+  [ "$(wc -w <<<"$tools")" -ge 7 ]
+  for tool in $tools; do
     if readelf -l "$FO_BIN/$tool" | grep -qE 'INTERP|DYNAMIC'; then
       echo "$tool is not static"
       bad=1

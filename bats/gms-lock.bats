@@ -378,7 +378,8 @@ child_ended" ]
   grep -q 'got=hello' "$T/out"
   # The command stops itself; its supervisor is the shell's job, continued with fg.
   # shellcheck disable=SC2016
-  printf '%s\n' 'kill -STOP $$' 'echo went on' >"$T/stops"
+  printf '%s\n' 'until read -r _ _ _ _ group _ _ front _ <"/proc/$$/stat" && [ $group = $front ]' \
+    'do sleep 0.01; done' 'kill -STOP $$' 'echo went on' >"$T/stops"
   echo "gms-lock acquire -- sh $T/stops; jobs; fg" >"$T/job"
   script -qec "bash --norc -i $T/job" /dev/null </dev/null >"$T/out" 3>&- || { cat "$T/out"; false; }
   grep -q 'Stopped.*gms-lock' "$T/out"
@@ -856,6 +857,9 @@ EOT
     [ "$status" -eq 64 ]
     [ "${stderr_lines[0]}" = "gms-lock: error: only acquire takes several locks" ]
   done
+  run --separate-stderr lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
+  [ "$status" -eq 64 ]
+  [ "${stderr_lines[0]}" = "gms-lock: error: lock '$T/one': named twice" ]
   run --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
   [ "$status" -eq 64 ]
   [[ $stderr == *"only a flock can be left to the command"* ]]
@@ -865,7 +869,7 @@ EOT
   start_holder other --lock "$T/two"
   run --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
   [ "$status" -eq 75 ]
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/one' and '$T/two': held by 'other'" ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/one and $T/two': held by 'other'" ]
   run lock owner --lock "$T/one"
   [ "$status" -eq 1 ]
 }

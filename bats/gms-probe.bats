@@ -240,7 +240,7 @@ answer() {
 }
 
 @test "http: a name is looked up, by a static program too" {
-  grep -qw "$(hostname)" /etc/hosts || skip "/etc/hosts does not name this machine"
+  grep -qw "$(hostname)" /etc/hosts || skip_because hosts "/etc/hosts does not name this machine"
   run -1 --separate-stderr gms-probe http "http://$(hostname):1/"
   [ "$stderr" = "gms-probe: warning: fetch 'http://$(hostname):1/': Connection refused" ]
 }

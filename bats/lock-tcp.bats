@@ -246,18 +246,17 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
 }
 
-@test "who has no certificate, or one of another authority, gets nothing, 77" {
+@test "who has no certificate, or one of another authority, gets nothing, 78" {
   make_pki
   make_cert stranger other 2
-  make_cert old ca 0
   use_tls server
   start_lockd 10s "${serve_tls[@]}"
   local options
-  for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options old ca)" "$(tls_options client other)"; do
-    run -77 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
+  for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
+    run -78 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
     [[ $stderr == "gms-lock: error: ask lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
       [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
-    run -77 gms-lock status --lock "$LOCK?$options"
+    run -78 gms-lock status --lock "$LOCK?$options"
   done
   # In the clear there is nobody to talk to.
   run ! timeout 20 gms-lock status --lock "$LOCK"
@@ -270,11 +269,11 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_cert stranger other 2
   use_tls server
   start_lockd 10s "${serve_tls[@]}"
-  run -77 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true 3>&-
+  run -78 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true 3>&-
   wait_for "grep -q warning $T/lockd.err"
   run grep warning "$T/lockd.err"
   [ "${#lines[@]}" -eq 1 ]
-  [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": its certificate is not accepted: " ]]
+  [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": the certificate is refused: " ]]
 }
 
 @test "an authority that is replaced counts for the next connection" {
@@ -283,10 +282,10 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   cp "$T/ca.crt" "$T/trusted.crt"
   start_lockd 10s --tls-cert "$T/server.crt" --tls-key "$T/server.key" --tls-ca "$T/trusted.crt"
   run -0 gms-lock status --lock "$LOCK?$(tls_options client ca)"
-  run -77 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
+  run -78 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
   cp "$T/other.crt" "$T/new.crt"
   mv "$T/new.crt" "$T/trusted.crt"
-  run -77 gms-lock status --lock "$LOCK?$(tls_options client ca)"
+  run -78 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   run -0 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
   # One that is gone is known at once, and when it is back.
   mv "$T/trusted.crt" "$T/new.crt"
@@ -328,13 +327,33 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: no answer in time" "$T/lockd.err"
 }
 
-@test "a server whose certificate is over is not talked to, 77" {
+@test "a server whose certificate is over is not talked to, 69, and waited for" {
   make_pki
   make_cert old ca 0
   use_tls old
   start_lockd 10s "${serve_tls[@]}"
-  run -77 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- true 3>&-
-  [[ $stderr == *"its certificate is not accepted: certificate has expired" ]]
+  run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
+  [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate is refused: certificate has expired" ]
+  local server=$BG_PID port=${LOCK#tcp:}
+  LOCK="$LOCK?$(tls_options client ca)"
+  start_holder a
+  # Of "status" and of the holder.
+  wait_for "[ \$(grep -c 'TLS with' $T/lockd.err) -ge 2 ]"
+  kill -KILL "$server"
+  wait_exit "$server"
+  use_tls server
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s "${serve_tls[@]}"
+  runs a
+}
+
+@test "a client whose certificate is over gets nothing, 69" {
+  make_pki
+  make_cert old ca 0
+  use_tls server
+  start_lockd 10s "${serve_tls[@]}"
+  run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
+  [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
+  wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate is refused: certificate has expired' $T/lockd.err"
 }
 
 # --- two hosts ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("ID");
   CLI::Option* timeout =
       cli::add_duration(*acquire, "--timeout", wanted.timeout, "give up after this time");
-  acquire->add_flag("--nonblock", options.nonblock, "give up at once (after 50ms)")
+  acquire->add_flag("--nonblock", options.nonblock, "give up at once")
       ->excludes(timeout);
   acquire->add_option("-E", wanted.busy_status, "status when it was not granted in time")
       ->check(CLI::Range(0, 255))

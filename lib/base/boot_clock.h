@@ -5,6 +5,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "base/units.h"
+
 namespace fo::base {
 
 struct BootClock {
@@ -20,5 +22,10 @@ struct BootClock {
     return time_point(std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec));
   }
 };
+
+/// Below zero for what is past.
+inline Duration time_until(BootClock::time_point time) {
+  return std::chrono::duration_cast<Duration>(time - BootClock::now());
+}
 
 }  // namespace fo::base

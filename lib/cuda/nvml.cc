@@ -29,7 +29,10 @@ using ErrorString = const char* (*)(int result);
 DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& library) {
   // Stays loaded, and its session open: the driver's libraries can't be trusted to unload.
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) fail(uuid, ::dlerror());
+  if (handle == nullptr) {
+    const char* const reason = ::dlerror();
+    fail(uuid, reason != nullptr ? reason : library);
+  }
   const auto find = [&](const char* name) {
     void* const symbol = ::dlsym(handle, name);
     if (symbol == nullptr) fail(uuid, std::string("no ") + name + " in " + library);

@@ -299,7 +299,13 @@ class Shadow {
     lock_watch_.emit(asio::cancellation_type::terminal);
     while (watching_lock_) co_await changed_.wait();
     check_alive();
-    lock_->release();
+    // A keeper across a network takes its time.
+    std::function<bool()> release = [this] {
+      lock_->release();
+      return true;
+    };
+    co_await run_blocking<bool>(std::move(release));
+    check_alive();
     grant_.reset();
     serving_ = false;
     events_.write("released");
@@ -586,12 +592,11 @@ class Shadow {
 
   awaitable<void> watch_lock() {
     for (;;) {
-      if (const std::optional<lock::Loss> loss = lock_->check()) {
-        lose(*loss);
-        co_return;
-      }
+      // Also when it is lost: there may be less time than there was.
+      if (const std::optional<lock::Loss> loss = lock_->check()) lose(*loss);
       changed_.notify();
       const lock::FailoverLock::Watch wait = lock_->watch();
+      if (wait.fd < 0 && wait.at.is_never()) co_return;
       co_await until_ready(wait.fd, wait.events, wait.at);
       const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
       if (state.cancelled() != asio::cancellation_type::none) co_return;
@@ -659,10 +664,10 @@ class Shadow {
 
   void lose(const lock::Loss& loss) {
     // Another may be active already: nothing comes before that.
-    if (loss.end_by.expired()) os::signal_descendants(SIGKILL);
+    if (loss.end_by.expired() && engine_ != 0) os::signal_descendants(SIGKILL);
+    if (std::exchange(lost_, true)) return;
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
     events_.write("lost", R"("reason":)" + dump(loss.reason) + R"(,"overlap":)" + dump(overlap));
-    lost_ = true;
     if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});

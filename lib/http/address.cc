@@ -53,7 +53,7 @@ std::optional<std::string> numeric_host(std::string_view text) {
   return host;
 }
 
-// `host` is what stands in front of the port, unread.
+// The host is not read yet.
 Address split_authority(std::string_view text, std::optional<std::uint16_t> default_port,
                         const std::string& what) {
   std::size_t colon = text.rfind(':');
@@ -74,6 +74,17 @@ Address split_authority(std::string_view text, std::optional<std::uint16_t> defa
   return address;
 }
 
+Address parse_authority(std::string_view text, std::optional<std::uint16_t> default_port,
+                        const std::string& what) {
+  Address address = split_authority(text, default_port, what);
+  if (const std::optional<std::string> host = numeric_host(address.host)) {
+    address.host = *host;
+  } else if (!is_name(address.host)) {
+    throw Error(ExitStatus::kUsage, what + ": the host is neither an address nor a name");
+  }
+  return address;
+}
+
 }  // namespace
 
 Address parse_address(std::string_view text) {
@@ -86,6 +97,10 @@ Address parse_address(std::string_view text) {
   }
   address.host = *host;
   return address;
+}
+
+Address parse_server(std::string_view text) {
+  return parse_authority(text, std::nullopt, "server " + quoted(text));
 }
 
 std::string to_string(const Address& address) {
@@ -108,13 +123,7 @@ Url parse_url(std::string_view text) {
   if (url.is_tls || text.starts_with(kHttp)) {
     text.remove_prefix(url.is_tls ? kHttps.size() : kHttp.size());
     const std::size_t end = std::min(text.find_first_of("/?#"), text.size());
-    url.address = split_authority(text.substr(0, end), url.is_tls ? 443 : 80, what);
-    const std::optional<std::string> host = numeric_host(url.address.host);
-    if (host) {
-      url.address.host = *host;
-    } else if (!is_name(url.address.host)) {
-      throw Error(ExitStatus::kUsage, what + ": the host is neither an address nor a name");
-    }
+    url.address = parse_authority(text.substr(0, end), url.is_tls ? 443 : 80, what);
     text.remove_prefix(end);
   } else if (text.starts_with(kUnix)) {
     text.remove_prefix(kUnix.size());

@@ -8,13 +8,16 @@
 namespace fo::http {
 
 struct Address {
-  /// Numeric, an IPv6 address without its brackets; in a URL also a name.
+  /// Numeric, an IPv6 address without its brackets; of a server also a name.
   std::string host;
   std::uint16_t port = 0;
 };
 
 /// "127.0.0.1:8000", "[::1]:0", "localhost:8000" (127.0.0.1); no other names. Throws Error(kUsage).
 Address parse_address(std::string_view text);
+
+/// "HOST:PORT" of a server to connect to: HOST as parse_url takes it. Throws Error(kUsage).
+Address parse_server(std::string_view text);
 
 /// "HOST:PORT", an IPv6 address in brackets.
 std::string to_string(const Address& address);

@@ -17,7 +17,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -26,6 +25,8 @@
 
 #include "base/error.h"
 #include "http/address.h"
+#include "http/alarm.h"
+#include "http/connect.h"
 #include "http/resolve.h"
 #include "http/tls.h"
 #include "os/unix_socket.h"
@@ -48,32 +49,6 @@ using HttpError = beast::http::error;
 
 constexpr std::uint32_t kHeaderLimit = 64 * 1024;
 constexpr std::size_t kPieceBytes = 16 * 1024;
-
-// Closes a socket when a deadline passes, unless this or the socket is gone before.
-class Alarm {
- public:
-  Alarm(Socket& socket, const base::Deadline& deadline)
-      : timer_(socket.get_executor()), state_(std::make_shared<State>(State{socket})) {
-    if (!deadline.at()) return;
-    timer_.expires_at(*deadline.at());
-    timer_.async_wait([weak = std::weak_ptr(state_)](const error_code& error) {
-      const std::shared_ptr<State> state = weak.lock();
-      if (error || !state) return;
-      state->has_rung = true;
-      error_code ignored;
-      state->socket.close(ignored);
-    });
-  }
-  [[nodiscard]] bool has_rung() const { return state_->has_rung; }
-
- private:
-  struct State {
-    Socket& socket;
-    bool has_rung = false;
-  };
-  asio::steady_timer timer_;
-  std::shared_ptr<State> state_;
-};
 
 class Fetch {
  public:
@@ -132,44 +107,10 @@ class Fetch {
   }
 
   awaitable<void> connect_tcp() {
-    const std::vector<tcp::endpoint> endpoints =
+    std::vector<tcp::endpoint> endpoints =
         co_await resolve(url_.address.host, url_.address.port, deadline_, options_.name_servers);
-    error_code error;
-    for (auto next = endpoints.begin(); next != endpoints.end(); ++next) {
-      error = co_await try_connect(*next, endpoints.end() - next);
-      if (!error) co_return;
-      if (deadline_.expired()) throw time_is_over();
-    }
-    check(error);
-  }
-
-  // One that does not answer leaves its share of the time to each of the others.
-  awaitable<error_code> try_connect(const tcp::endpoint& endpoint, std::ptrdiff_t left) {
-    std::optional<base::Duration> share = deadline_.remaining();
-    if (share) *share /= left;
-    // Made here because asio's own would be inherited by children.
-    const Protocol protocol(endpoint.protocol());
-    base::UniqueFd fd(::socket(protocol.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int err = errno;
-    if (!fd) co_return error_code(err, boost::system::system_category());
-    use(protocol, std::move(fd));
-    alarm_.emplace(socket_, base::Deadline::after(share));
-    error_code error;
-    // The request follows the end of the handshake, and is not to wait until that is acknowledged.
-    socket_.set_option(tcp::no_delay(true), error);
-    co_await socket_.async_connect(Protocol::endpoint(endpoint),
-                                   asio::redirect_error(asio::use_awaitable, error));
-    if (!error && !alarm_->has_rung()) co_return error;
-    if (alarm_->has_rung()) {
-      error = asio::error::timed_out;
-    } else if (error == asio::error::operation_aborted) {
-      // A cancellation is for all of them.
-      check(error);
-    }
-    alarm_.reset();
-    error_code ignored;
-    socket_.close(ignored);
-    co_return error;
+    tcp::socket connected = co_await connect(std::move(endpoints), deadline_, what_);
+    socket_ = std::move(connected);
   }
 
   awaitable<void> connect_unix() {
@@ -177,7 +118,8 @@ class Fetch {
     for (;;) {
       std::optional<base::UniqueFd> fd = try_connect_unix();
       if (fd) {
-        use(Protocol(AF_UNIX, 0), std::move(*fd));
+        socket_.assign(Protocol(AF_UNIX, 0), fd->get());
+        static_cast<void>(fd->release());
         co_return;
       }
       // The backlog is full, and Linux offers nothing to wait on for that.
@@ -196,21 +138,9 @@ class Fetch {
     }
   }
 
-  void use(const Protocol& protocol, base::UniqueFd fd) {
-    socket_.assign(protocol, fd.get());
-    static_cast<void>(fd.release());
-  }
-
   awaitable<void> shake_hands() {
     tls_.emplace(socket_, *tls_context_);
-    std::string host = url_.address.host;
-    error_code not_numeric;
-    static_cast<void>(asio::ip::make_address(host, not_numeric));
-    // What SSL_set_tlsext_host_name does, with its cast.
-    if (not_numeric && ::SSL_ctrl(tls_->native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME,
-                                  TLSEXT_NAMETYPE_host_name, host.data()) != 1) {
-      throw Error(ExitStatus::kOsError, what_ + ": name the host in the handshake");
-    }
+    name_server(tls_->native_handle(), url_.address.host);
     error_code error;
     co_await tls_->async_handshake(TlsStream::client,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -316,7 +246,7 @@ class Fetch {
   std::string what_;
   std::optional<asio::ssl::context> tls_context_;
   std::optional<TlsStream> tls_;
-  std::optional<Alarm> alarm_;
+  std::optional<Alarm<Socket>> alarm_;
   // What has come and was not parsed.
   beast::flat_buffer unread_;
 };

@@ -3,14 +3,19 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
 
 namespace fo::http {
+
+/// The address that `host` spells out (IPv6 without brackets); nullopt for a name.
+std::optional<boost::asio::ip::address> numeric_address(const std::string& host);
 
 /// The addresses of `host`, best first, 16 at most; a numeric address (IPv6 without brackets) and
 /// "localhost" (127.0.0.1) without asking anybody. Never empty. `name_servers`,

@@ -6,12 +6,12 @@
 #include <openssl/x509v3.h>
 
 #include <boost/asio/error.hpp>
-#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "http/resolve.h"
 #include "os/file.h"
 
 namespace fo::http {
@@ -149,17 +149,11 @@ void show(SSL_CTX* context, const TlsFiles& files) {
   key.check(::SSL_CTX_check_private_key(context));
 }
 
-bool is_numeric(const std::string& host) {
-  boost::system::error_code error;
-  static_cast<void>(boost::asio::ip::make_address(host, error));
-  return !error;
-}
-
 void want_host(SSL_CTX* context, const std::string& host) {
   X509_VERIFY_PARAM* wanted = ::SSL_CTX_get0_param(context);
   ::X509_VERIFY_PARAM_set_hostflags(
       wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-  const int result = is_numeric(host)
+  const int result = numeric_address(host)
                          ? ::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
                          : ::X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size());
   // An empty name would be none to look for.
@@ -230,6 +224,16 @@ ssl::context make_tls_server(const TlsFiles& files) {
   return context;
 }
 
+void name_server(SSL* ssl, const std::string& host) {
+  if (numeric_address(host)) return;
+  std::string name = host;
+  // What SSL_set_tlsext_host_name does, with its cast.
+  if (::SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.data()) != 1) {
+    throw Error(ExitStatus::kOsError,
+                "name " + base::quoted(host) + " in the handshake: " + take_reason());
+  }
+}
+
 Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl) {
   if (error == boost::asio::ssl::error::stream_truncated || error == boost::asio::error::eof) {
     return Error(ExitStatus::kUnavailable, what + ": the connection ended early");
@@ -243,6 +247,9 @@ Error tls_error(const std::string& what, const boost::system::error_code& error,
     const long verdict = ::SSL_get_verify_result(ssl);
     return Error(status_of_refusal(verdict), what + ": the certificate is refused: " +
                                                  ::X509_verify_cert_error_string(verdict));
+  }
+  if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
+    return Error(ExitStatus::kConfig, what + ": the other side shows no certificate");
   }
   const char* const text = ::ERR_reason_error_string(code);
   const std::string said = text != nullptr ? text : "TLS failed";

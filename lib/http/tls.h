@@ -21,10 +21,14 @@ boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::stri
 /// certificate of that authority. Throws as make_tls_client.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
 
+/// For a client's stream, before its handshake: names `host` to a server that has certificates for
+/// several (SNI), unless it is numeric. Throws kOsError.
+void name_server(SSL* ssl, const std::string& host);
+
 /// What `error` of an operation on a stream over TLS means: kConfig for what is wrong for good (the
-/// peer's certificate is not trusted or names another host, or it refuses ours), kUnavailable for
-/// what may pass (a certificate whose time is over or has not come, an early end), kProtocol where
-/// no TLS is spoken. `ssl` is the stream's native handle.
+/// peer's certificate is not trusted, not there or names another host, or it refuses ours),
+/// kUnavailable for what may pass (a certificate whose time is over or has not come, an early end),
+/// kProtocol where no TLS is spoken. `ssl` is the stream's native handle.
 base::Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl);
 
 }  // namespace fo::http

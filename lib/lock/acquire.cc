@@ -51,19 +51,14 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
 std::string holder_name(const std::vector<LockUri>& locks, const std::string& id) {
   for (const LockUri& lock : locks) {
     try {
-      const std::string owner = find_owner(lock, kGlanceTime).value_or("");
+      const std::string owner = find_owner(lock, glance_time(lock)).value_or("");
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
-    } catch (const Error&) {  // a server that is not there now
+    } catch (const Error& error) {
+      // Nobody holds what nobody can reach.
+      if (!is_local(lock) && error.status() == ExitStatus::kUnavailable) throw;
     }
   }
   return "another process";
-}
-
-std::string names_of(const std::vector<LockUri>& locks) {
-  std::string names;
-  for (const LockUri& lock : locks)
-    names += (names.empty() ? "" : " and ") + base::quoted(lock.path);
-  return names;
 }
 
 [[noreturn]] void give_up_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
@@ -128,7 +123,7 @@ AcquireEnd use(FailoverLock& lock, const Grant& grant, const AcquireOptions& opt
 
 AcquireEnd acquire(const AcquireOptions& options,
                    const std::function<void(const Grant&)>& on_held) {
-  const std::string what = "acquire lock " + names_of(options.locks);
+  const std::string what = "acquire lock " + base::quoted(names_of(options.locks));
   for (const LockUri& lock : options.locks) {
     if (options.exec && lock.kind != LockUri::Kind::kFlock) {
       throw Error(ExitStatus::kUsage,

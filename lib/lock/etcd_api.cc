@@ -183,6 +183,7 @@ Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reas
   using Kind = Refusal::Kind;
   const auto says = [&](std::string_view words) { return reason.find(words) != reason.npos; };
   if (says("requested lease not found")) return Kind::kLeaseNotFound;
+  if (says("lease already exists")) return Kind::kLeaseExists;
   // The second, when users were changed since the token was made.
   if (says("invalid auth token") || says("revision of auth store is old")) {
     return Kind::kNotAuthenticated;
@@ -240,16 +241,18 @@ std::string decode_token(std::string_view answer) {
   });
 }
 
-Request grant_lease(base::Duration ttl) {
+Request grant_lease(LeaseId lease, base::Duration ttl) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(ttl).count();
-  return {"/v3/lease/grant", text_of({{"TTL", std::to_string(seconds)}})};
+  return {"/v3/lease/grant",
+          text_of({{"ID", number_text(lease)}, {"TTL", std::to_string(seconds)}})};
 }
 
-Granted decode_grant_lease(std::string_view answer) {
-  return decode(answer, [](const json& object) {
-    const Granted granted{positive_in(object, "ID"), ttl_in(object)};
-    if (granted.ttl == base::Duration::zero()) throw Misfit("no TTL");
-    return granted;
+base::Duration decode_grant_lease(std::string_view answer, LeaseId lease) {
+  return decode(answer, [&](const json& object) {
+    if (number_in(object, "ID") != lease) throw Misfit("another lease");
+    const base::Duration ttl = ttl_in(object);
+    if (ttl == base::Duration::zero()) throw Misfit("no TTL");
+    return ttl;
   });
 }
 
@@ -271,6 +274,10 @@ std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId
 
 Request revoke_lease(LeaseId lease) {
   return {"/v3/lease/revoke", text_of({{"ID", number_text(lease)}})};
+}
+
+Revision decode_revoke_lease(std::string_view answer) {
+  return decode(answer, [](const json& object) { return revision_in(object); });
 }
 
 Request enter(const Place& place, const Contender& who) {

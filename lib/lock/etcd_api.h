@@ -61,19 +61,18 @@ Request authenticate(const std::string& user, const std::string& password);
 /// What goes into the Authorization header.
 std::string decode_token(std::string_view answer);
 
-/// `ttl` in whole seconds.
-Request grant_lease(base::Duration ttl);
-struct Granted {
-  LeaseId lease = 0;
-  base::Duration ttl{};
-};
-Granted decode_grant_lease(std::string_view answer);
+/// `lease` is the name that the new one is to have; `ttl` in whole seconds.
+Request grant_lease(LeaseId lease, base::Duration ttl);
+/// The time that it has.
+base::Duration decode_grant_lease(std::string_view answer, LeaseId lease);
 
 Request keep_alive(LeaseId lease);
 /// The time that the lease has from then on; nullopt for one that is gone.
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease);
 
 Request revoke_lease(LeaseId lease);
+/// As of when it is gone.
+Revision decode_revoke_lease(std::string_view answer);
 
 /// Creates the key of a place in the queue; one that is there already stays as it is.
 Request enter(const Place& place, const Contender& who);
@@ -122,6 +121,7 @@ std::vector<Listed> decode_list(std::string_view answer);
 struct Refusal {
   enum class Kind {
     kLeaseNotFound,
+    kLeaseExists,
     kNotAuthenticated,  // anew, by a password
     kNoUsers,           // etcd knows none: ask without
     kNotPermitted,

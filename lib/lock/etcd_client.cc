@@ -1,5 +1,6 @@
 #include "lock/etcd_client.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,9 +9,11 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <exception>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "lock/lease_times.h"
 #include "lock/lockd_protocol.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "os/process.h"
 
 namespace fo::lock {
@@ -35,11 +39,18 @@ using base::ExitStatus;
 
 // Of one request while there is no lease whose end is near.
 constexpr Duration kLongestRequest = std::chrono::seconds(5);
-// Between tries; it doubles up to a tenth of the lease.
+// A connection that is dead without a word is left after that.
+constexpr Duration kLongestWatch = std::chrono::seconds(30);
+// One that ends sooner, with nothing changed, is not worth asking again at once.
+constexpr Duration kShortestWatch = std::chrono::milliseconds(100);
+// Between tries; it doubles up to a tenth of the lease, and no further than the second.
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+// For giving up a lease that nothing can be done with.
+constexpr Duration kLongestFarewell = std::chrono::seconds(1);
 constexpr base::ByteCount kMostPasswordBytes = 4096;
 
-bool may_pass(const Error& error) {
+bool is_passing(const Error& error) {
   return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
 }
 
@@ -51,6 +62,16 @@ awaitable<void> pause_for(Duration time) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   timer.expires_after(time);
   co_await timer.async_wait(asio::use_awaitable);
+}
+
+// Of the 2^63 that there are, without 0, which stands for none.
+etcd::LeaseId random_lease() {
+  etcd::LeaseId lease = 0;
+  while (lease == 0) {
+    if (::getrandom(&lease, sizeof lease, 0) < 0) base::throw_errno(errno, "read random bytes");
+    lease &= static_cast<etcd::LeaseId>(std::numeric_limits<std::int64_t>::max());
+  }
+  return lease;
 }
 
 // What a server refused.
@@ -72,6 +93,7 @@ class Refused final : public Error {
       case etcd::Refusal::Kind::kMayPass:
         return ExitStatus::kUnavailable;
       case etcd::Refusal::Kind::kLeaseNotFound:
+      case etcd::Refusal::Kind::kLeaseExists:
       case etcd::Refusal::Kind::kNoUsers:
       case etcd::Refusal::Kind::kOther:
         break;
@@ -87,26 +109,39 @@ class Cluster {
  public:
   explicit Cluster(LockUri::Network network) : network_(std::move(network)) {}
 
-  // The answer; nullopt when the lease that it is about is gone. A server that does not give one is
-  // passed over, for this request and those to come.
-  awaitable<std::optional<std::string>> ask(etcd::Request request, Deadline deadline) {
-    for (std::size_t left = network_.servers.size();; --left) {
+  // What `decode` makes of the answer; nullopt when the lease that it is about is gone or, where a
+  // new one is asked for, there already. A server that does not give one is passed over, for this
+  // request and those to come; when all are, what may pass is thrown rather than what may not.
+  template <typename Decode>
+  awaitable<std::optional<std::invoke_result_t<Decode, std::string_view>>> ask(
+      etcd::Request request, Deadline deadline, Decode decode) {
+    std::optional<Error> failure;
+    const auto note = [&](const Error& error) {
+      if (!failure || (is_passing(error) && !is_passing(*failure))) failure = error;
+      pass_over();
+    };
+    for (std::size_t left = network_.servers.size(); left > 0; --left) {
       const auto share = deadline.remaining();
       const Deadline own =
           share ? Deadline::after(*share / static_cast<Duration::rep>(left)) : deadline;
-      std::optional<Error> failure;
       try {
-        co_return co_await ask_one(request, own);
+        const std::string answer = co_await ask_one(request, own);
+        co_return decode(answer);
       } catch (const Refused& refused) {
-        if (refused.kind() == etcd::Refusal::Kind::kLeaseNotFound) co_return std::nullopt;
-        failure = refused;
+        if (refused.kind() == etcd::Refusal::Kind::kLeaseNotFound ||
+            refused.kind() == etcd::Refusal::Kind::kLeaseExists) {
+          co_return std::nullopt;
+        }
+        note(refused);
       } catch (const Error& error) {
-        failure = error;
+        note(error);
       }
-      current_ = (current_ + 1) % network_.servers.size();
-      if (left == 1 || !may_pass(*failure)) throw Error(*failure);
     }
+    throw Error(*failure);
   }
+
+  // The next one is asked from now on.
+  void pass_over() { current_ = (current_ + 1) % network_.servers.size(); }
 
   // Until the key is deleted, or what happened to it is not known any more, or the deadline.
   awaitable<void> watch(etcd::Request request, Deadline deadline) {
@@ -130,24 +165,31 @@ class Cluster {
     try {
       response = co_await http::async_fetch("POST", url, deadline, std::move(options));
     } catch (const Error& error) {
-      if (error.status() != ExitStatus::kTryAgain || !deadline.expired()) throw;
+      const bool is_time = error.status() == ExitStatus::kTryAgain && deadline.expired();
+      if (!is_time) pass_over();
+      if (!is_time) throw;
     }
     if (is_over || !response) co_return;
     if (trouble.empty()) {
       trouble = "the watch ended early, with HTTP status " + std::to_string(response->status);
     }
-    throw Error(ExitStatus::kUnavailable, "ask etcd " + base::quoted(server()) + ": " + trouble);
+    const Error failure(ExitStatus::kUnavailable,
+                        "ask etcd " + base::quoted(server()) + ": " + trouble);
+    pass_over();
+    throw Error(failure);
   }
 
- private:
   [[nodiscard]] const std::string& server() const { return network_.servers[current_]; }
 
+ private:
   [[nodiscard]] http::FetchOptions options_for(const etcd::Request& request) const {
     http::FetchOptions options;
     options.body = request.body;
     options.response_limit = etcd::kMostAnswerBytes;
     if (server().starts_with("https:")) options.tls = network_.tls;
     if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
+    // A member that is cut off from the others says so, and ends its watches, instead of waiting.
+    options.headers.emplace_back("Grpc-Metadata-hasleader", "true");
     return options;
   }
 
@@ -205,7 +247,9 @@ class EtcdClient final : public LeaseClient {
 
   awaitable<Lease> acquire() override {
     if (!first_contact_) first_contact_ = Deadline::after(kFirstContact);
+    const Duration longest_pause = std::clamp(ttl_ / 10, kFirstPause, kLongestPause);
     Duration pause = kFirstPause;
+    std::string told;
     for (;;) {
       std::optional<Error> trouble;
       try {
@@ -214,21 +258,32 @@ class EtcdClient final : public LeaseClient {
       } catch (const Error& error) {
         trouble = error;
       }
-      if (trouble) check_trouble(*trouble);
+      if (trouble && !may_pass(*trouble)) {
+        co_await leave();
+        throw Error(*trouble);
+      }
+      if (trouble && !is_reached_ && pause >= *first_contact_->remaining()) {
+        throw Error(ExitStatus::kUnavailable, trouble->what());
+      }
+      const std::string what = trouble ? trouble->what() : "";
+      if (is_reached_ && !what.empty() && what != told) {
+        os::log(os::LogLevel::kWarning, "{}; trying again", what);
+      }
+      told = what;
       if (!trouble && place_.created != 0) {
         pause = kFirstPause;
         continue;
       }
       co_await pause_for(pause);
-      pause = std::min(pause * 2, std::max(kFirstPause, ttl_ / 10));
+      pause = std::min(pause * 2, longest_pause);
     }
   }
 
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     const bool is_alive = co_await keep_alive(deadline);
     if (!is_alive) co_return LeaseEnded{ExitStatus::kTryAgain, "the lease expired or was lost"};
-    const auto answer = co_await cluster_.ask(etcd::look(place_), deadline);
-    if (!answer || !etcd::decode_look(*answer)) {
+    const auto is_there = co_await cluster_.ask(etcd::look(place_), deadline, etcd::decode_look);
+    if (!is_there.value_or(false)) {
       place_.created = 0;
       co_return LeaseEnded{ExitStatus::kTryAgain, "the key was deleted"};
     }
@@ -238,17 +293,24 @@ class EtcdClient final : public LeaseClient {
   awaitable<void> release(Deadline deadline) override {
     if (place_.lease == 0) co_return;
     const etcd::Request request = etcd::revoke_lease(place_.lease);
+    // A request for it that nobody waits for any more may be overtaken by this one.
+    bool may_come = !is_granted_;
     forget();
     for (;;) {
       std::optional<Error> failure;
+      bool is_revoked = false;
       try {
-        co_await cluster_.ask(request, deadline);
-        co_return;
+        const auto as_of = co_await cluster_.ask(request, deadline, etcd::decode_revoke_lease);
+        is_revoked = as_of || !may_come;
+        may_come = false;
       } catch (const Error& error) {
         failure = error;
       }
+      if (is_revoked) co_return;
       const auto left = deadline.remaining();
-      if (!may_pass(*failure) || (left && *left < kFirstPause)) throw Error(*failure);
+      const bool is_late = left && *left < kFirstPause;
+      if (failure && (is_late || !may_pass(*failure))) throw Error(*failure);
+      if (is_late) co_return;
       co_await pause_for(kFirstPause);
     }
   }
@@ -256,19 +318,23 @@ class EtcdClient final : public LeaseClient {
  private:
   // One step nearer to the lock, and a wait where there is nothing to do.
   awaitable<std::optional<Lease>> advance() {
-    if (place_.lease == 0) {
-      co_await begin();
+    bool is_alive = true;
+    if (!is_granted_) {
+      is_alive = co_await begin();
     } else if (BootClock::now() >= LeaseTimes(renewal_).renew_at()) {
-      const bool is_alive = co_await keep_alive(request_deadline());
-      if (!is_alive) co_return std::nullopt;
+      is_alive = co_await keep_alive(request_deadline());
     }
+    if (!is_alive) co_return std::nullopt;
     if (place_.created == 0) {
-      const auto answer = co_await cluster_.ask(etcd::enter(place_, who_), request_deadline());
-      if (!answer) {
+      const auto created =
+          co_await cluster_.ask(etcd::enter(place_, who_), request_deadline(),
+                                [this](auto answer) { return etcd::decode_enter(answer, place_); });
+      if (!created) {
         lose();
         co_return std::nullopt;
       }
-      place_.created = etcd::decode_enter(*answer, place_);
+      place_.created = *created;
+      is_reached_ = true;
     }
     if (BootClock::now() < claim_from_) {
       const auto next = std::min(claim_from_, LeaseTimes(renewal_).renew_at());
@@ -278,13 +344,14 @@ class EtcdClient final : public LeaseClient {
     etcd::Contender who = who_;
     const auto now = std::chrono::system_clock::now();
     who.granted_at = base::format_time(now);
-    const auto answer = co_await cluster_.ask(etcd::claim(place_, who), request_deadline());
-    if (!answer) {
+    const auto turn =
+        co_await cluster_.ask(etcd::claim(place_, who), request_deadline(),
+                              [this](auto answer) { return etcd::decode_claim(answer, place_); });
+    if (!turn) {
       lose();
       co_return std::nullopt;
     }
-    const etcd::Turn turn = etcd::decode_claim(*answer, place_);
-    switch (turn.state) {
+    switch (turn->state) {
       case etcd::Turn::State::kGone:
         place_.created = 0;
         break;
@@ -295,28 +362,38 @@ class EtcdClient final : public LeaseClient {
         }
         break;
       case etcd::Turn::State::kWaiting:
-        co_await wait_for(turn);
+        co_await wait_for(*turn);
         break;
     }
     co_return std::nullopt;
   }
 
-  awaitable<void> begin() {
+  // False when the lease is gone. One whose answer was lost is asked for by the same name again,
+  // so that there is never more than the one that release() knows.
+  awaitable<bool> begin() {
+    if (place_.lease == 0) place_.lease = random_lease();
     const BootClock::time_point sent = BootClock::now();
-    const auto answer = co_await cluster_.ask(etcd::grant_lease(ttl_), request_deadline());
-    if (!answer) throw Error(ExitStatus::kProtocol, "ask etcd for a lease: no lease found");
-    const etcd::Granted granted = etcd::decode_grant_lease(*answer);
-    is_reached_ = true;
-    place_.lease = granted.lease;
-    renewal_ = {sent, granted.ttl};
+    const auto ttl = co_await cluster_.ask(
+        etcd::grant_lease(place_.lease, ttl_), request_deadline(),
+        [this](auto answer) { return etcd::decode_grant_lease(answer, place_.lease); });
+    if (!ttl) {
+      const bool is_alive = co_await keep_alive(request_deadline());
+      co_return is_alive;
+    }
+    is_granted_ = true;
+    renewal_ = {sent, *ttl};
+    co_return true;
   }
 
   // False when the lease is gone.
   awaitable<bool> keep_alive(Deadline deadline) {
     const BootClock::time_point sent = BootClock::now();
-    const auto answer = co_await cluster_.ask(etcd::keep_alive(place_.lease), deadline);
-    const auto ttl = answer ? etcd::decode_keep_alive(*answer, place_.lease) : std::nullopt;
+    const auto answer = co_await cluster_.ask(
+        etcd::keep_alive(place_.lease), deadline,
+        [this](auto text) { return etcd::decode_keep_alive(text, place_.lease); });
+    const std::optional<Duration> ttl = answer.value_or(std::nullopt);
     if (ttl) {
+      is_granted_ = true;
       renewal_ = {sent, *ttl};
     } else {
       lose();
@@ -324,53 +401,75 @@ class EtcdClient final : public LeaseClient {
     co_return ttl.has_value();
   }
 
-  // Until the one in front of us is gone, or it is time to renew.
+  // Until the one in front of us is gone, or it is time to renew or to ask again.
   awaitable<void> wait_for(const etcd::Turn& turn) {
-    const Deadline deadline = Deadline::after(until(LeaseTimes(renewal_).renew_at()));
+    const BootClock::time_point begin = BootClock::now();
+    const Duration left = until(LeaseTimes(renewal_).renew_at());
+    const Deadline deadline = Deadline::after(std::min(left, kLongestWatch));
     co_await cluster_.watch(etcd::watch_deletion(turn.predecessor, turn.as_of + 1), deadline);
+    const bool is_early = BootClock::now() - begin < std::min(left, kShortestWatch);
+    const bool is_again = is_early && turn.predecessor == gone_early_;
+    gone_early_ = is_early ? turn.predecessor : "";
+    if (!is_again) co_return;
+    const Error failure(ExitStatus::kUnavailable,
+                        "ask etcd " + base::quoted(cluster_.server()) +
+                            ": watches end at once, and nothing has changed");
+    cluster_.pass_over();
+    throw Error(failure);
   }
 
   [[nodiscard]] Deadline request_deadline() const {
-    return Deadline::after(std::min(kLongestRequest, ttl_ / 3));
+    const Deadline deadline = Deadline::after(std::min(kLongestRequest, ttl_ / 3));
+    return is_reached_ || !first_contact_ ? deadline : deadline.sooner(*first_contact_);
   }
 
-  void check_trouble(const Error& trouble) const {
-    if (!may_pass(trouble)) throw Error(trouble);
-    if (!is_reached_ && first_contact_->expired()) {
-      throw Error(ExitStatus::kUnavailable, trouble.what());
+  // Whether it is worth another try. Certificates, passwords and proxies are replaced now and then,
+  // and what worked before will again.
+  [[nodiscard]] bool may_pass(const Error& error) const { return is_reached_ || is_passing(error); }
+
+  // Nobody will come back for the lease.
+  awaitable<void> leave() {
+    if (!is_granted_) co_return;
+    try {
+      co_await release(Deadline::after(kLongestFarewell));
+    } catch (const Error&) {  // it ends by itself
     }
   }
 
-  // The lease is gone. When that was before its time, etcd may have lost all others as well, and
-  // their holders are to find out before anybody has the lock.
+  // The lease is gone. etcd may have lost all others as well, whose holders may have renewed theirs
+  // later than we did ours: they are to find out before anybody has the lock.
   void lose() {
-    const BootClock::time_point now = BootClock::now();
-    if (now < LeaseTimes(renewal_).end()) claim_from_ = now + renewal_.ttl;
+    claim_from_ = BootClock::now() + std::max(ttl_, renewal_.ttl);
     forget();
   }
 
   void forget() {
     place_.lease = 0;
     place_.created = 0;
+    is_granted_ = false;
   }
 
   Cluster cluster_;
   Duration ttl_;
   etcd::Contender who_;
   std::optional<Deadline> first_contact_;
+  // It was in the queue.
   bool is_reached_ = false;
-  // Without a lease, and with none created, where there is nothing of ours.
+  // Without a lease where there is nothing of ours, not even an answer that is still to come.
   etcd::Place place_;
-  // Of the lease.
+  bool is_granted_ = false;
+  // Of the lease that was granted last.
   Renewal renewal_;
   BootClock::time_point claim_from_{};
+  // The key whose watch ended at once; empty: the last one did not.
+  std::string gone_early_;
 };
 
 awaitable<std::vector<etcd::Listed>> list_queue(Cluster& cluster, std::string key,
                                                 Deadline deadline) {
-  const auto answer = co_await cluster.ask(etcd::list(key), deadline);
-  if (!answer) throw Error(ExitStatus::kProtocol, "ask etcd for keys: no lease found");
-  co_return etcd::decode_list(*answer);
+  auto listed = co_await cluster.ask(etcd::list(key), deadline, etcd::decode_list);
+  if (!listed) throw Error(ExitStatus::kProtocol, "ask etcd for keys: it answers about leases");
+  co_return *std::move(listed);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "lock/failover_lock.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "lock/etcd_client.h"
 #include "lock/flock_lock.h"
@@ -53,7 +56,14 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
                                          std::optional<int> fd) {
   if (uris.size() == 1) return open_lock(uris.front(), id, fd);
   std::vector<std::unique_ptr<FailoverLock>> locks;
+  std::vector<std::string> names;
   for (const LockUri& uri : uris) {
+    // It would wait for itself.
+    if (std::find(names.begin(), names.end(), uri.path) != names.end()) {
+      throw base::Error(base::ExitStatus::kUsage,
+                        "lock " + base::quoted(uri.path) + ": named twice");
+    }
+    names.push_back(uri.path);
     const bool takes_fd = uri.kind == LockUri::Kind::kFlock;
     locks.push_back(open_lock(uri, id, takes_fd ? std::exchange(fd, std::nullopt) : std::nullopt));
   }
@@ -61,7 +71,7 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
     throw base::Error(base::ExitStatus::kUsage, "lock " + base::quoted(uris.front().path) +
                                                     ": only a flock has a descriptor to place");
   }
-  return std::make_unique<LockSet>(std::move(locks));
+  return std::make_unique<LockSet>(names_of(uris), std::move(locks));
 }
 
 }  // namespace fo::lock

@@ -39,7 +39,7 @@ struct Loss {
   std::string reason;
   /// Another may be active from then on: what the lock protected must be gone.
   base::Deadline end_by = base::Deadline::never();
-  /// For how long another may have been active when that was found out: this process was stopped.
+  /// For how long another may have been active, at most.
   base::Duration overlap{};
 };
 
@@ -73,14 +73,15 @@ class FailoverLock {
   };
   [[nodiscard]] virtual Watch watch() = 0;
   /// Looks, without waiting, whether the lock that was granted is still held, and does what keeps
-  /// it so. A loss is told each time from then on.
+  /// it so. A loss is told each time from then on, as it is by then: there may be less time, and
+  /// more overlap.
   virtual std::optional<Loss> check() = 0;
   /// False while check() can't tell: then it is no time to begin anything.
   [[nodiscard]] virtual bool is_confirmed() const = 0;
 
   /// Gives a lock that is held up on purpose, for every process that has its descriptor: they go on
   /// living, without what it protected. acquire() may be called anew. Throws kUnavailable when a
-  /// server that can't be reached was not told; then it is held by whoever has the descriptor.
+  /// server that can't be reached was not told, and it is held by whoever has the descriptor.
   virtual void release() = 0;
 
   /// The descriptors by which it is held; CLOEXEC. Whoever inherits them holds the lock as well.
@@ -109,7 +110,8 @@ std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLo
 std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& id,
                                         std::optional<int> fd = std::nullopt);
 
-/// The locks that `uris` name, as one (lock_set.h) where there are several.
+/// The locks that `uris` name, as one (lock_set.h) where there are several. Throws kUsage for one
+/// that is named twice.
 std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const std::string& id,
                                          std::optional<int> fd = std::nullopt);
 

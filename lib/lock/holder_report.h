@@ -12,6 +12,8 @@ namespace fo::lock {
 
 /// What a lock server gets to say who holds the lock, when it is only for a message.
 inline constexpr base::Duration kGlanceTime = std::chrono::milliseconds(200);
+/// The same for any lock: one across a network takes longer.
+base::Duration glance_time(const LockUri& lock);
 
 /// Called every so often (os::Reminder), it logs who holds the lock, each time that this has
 /// changed.

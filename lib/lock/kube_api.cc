@@ -131,6 +131,11 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+bool says_absent(std::string_view body, std::string_view kind, std::string_view name) {
+  const std::optional<KubeStatus> status = decode_status(body);
+  return status && status->reason == "NotFound" && status->kind == kind && status->name == name;
+}
+
 bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
 }  // namespace
@@ -172,19 +177,30 @@ std::string encode_lease(const KubeLease& seen, const KubeClaim& claim) {
   return object.dump();
 }
 
-std::string decode_status(std::string_view body) {
+std::optional<KubeStatus> decode_status(std::string_view body) {
   constexpr std::size_t kMost = 512;
   try {
     const json object = parse(body);
-    if (text(object, "kind") != "Status") return {};
-    std::string message = text(object, "message");
+    if (text(object, "kind") != "Status") return std::nullopt;
+    const json& details = part(object, "details");
+    KubeStatus status{text(object, "message"), text(object, "reason"), text(details, "kind"),
+                      text(details, "name")};
     std::replace_if(
-        message.begin(), message.end(),
+        status.message.begin(), status.message.end(),
         [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-    return message.substr(0, kMost);
+    if (status.message.size() > kMost) status.message.resize(kMost);
+    return status;
   } catch (const Misfit&) {
-    return {};
+    return std::nullopt;
   }
+}
+
+bool says_no_lease(std::string_view body, const LeaseName& lease) {
+  return says_absent(body, "leases", lease.name);
+}
+
+bool says_no_namespace(std::string_view body, const LeaseName& lease) {
+  return says_absent(body, "namespaces", lease.name_space);
 }
 
 WatchEvent decode_watch_event(std::string_view line, const LeaseName& lease) {

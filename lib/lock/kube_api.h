@@ -70,8 +70,23 @@ std::string encode_lease(const LeaseName& lease, const KubeClaim& claim);
 /// version, by which an API server refuses to replace what has changed meanwhile.
 std::string encode_lease(const KubeLease& seen, const KubeClaim& claim);
 
-/// The message of an answer that is a Status, in one line; empty for any other.
-std::string decode_status(std::string_view body);
+/// What an API server answers instead of what was asked for. Whoever stands before it and answers
+/// on its own, a load balancer above all, answers with something else.
+struct KubeStatus {
+  /// In one line.
+  std::string message;
+  /// "NotFound", "Conflict" and the like; empty: none.
+  std::string reason;
+  /// What it is about, as "leases" and its name; empty: not said.
+  std::string kind;
+  std::string name;
+};
+/// nullopt for an answer that is no Status.
+std::optional<KubeStatus> decode_status(std::string_view body);
+/// Whether an answer says that there is no such Lease.
+bool says_no_lease(std::string_view body, const LeaseName& lease);
+/// Whether it says that there is no such namespace.
+bool says_no_namespace(std::string_view body, const LeaseName& lease);
 
 /// What a line of a watch says.
 struct WatchEvent {

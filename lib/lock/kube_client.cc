@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/deferred.hpp>
+#include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <functional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -37,11 +41,19 @@ using std::chrono::system_clock;
 constexpr Duration kRequestTime = seconds(5);
 // A connection that is dead without a word is left after that.
 constexpr Duration kLongestWatch = seconds(30);
+// All that one watch may tell; of it, what is kept of a refusal.
+constexpr base::ByteCount kMostWatched = 64 * base::kMiB;
+constexpr std::size_t kMostRefusal = 64 << 10;
 // Where watching is not permitted, and after a watch that told nothing.
 constexpr Duration kLookInterval = seconds(1);
+// Roles change.
+constexpr Duration kWatchAgain = std::chrono::minutes(5);
 constexpr Duration kFirstPause = milliseconds(20);
 constexpr Duration kLongestPause = seconds(2);
 constexpr Duration kLongestRetryAfter = seconds(5);
+// How far the clocks of two machines may be apart for one to tell the other's lease from an old
+// one.
+constexpr Duration kClocksApart = std::chrono::minutes(1);
 
 LeaseName name_of(const LockUri& uri) { return {uri.network.name_space, uri.network.key}; }
 
@@ -67,9 +79,15 @@ bool is_success(const http::Response& answer) {
 }
 
 std::string reason_of(const http::Response& answer) {
-  const std::string message = decode_status(answer.body);
+  const std::optional<KubeStatus> status = decode_status(answer.body);
   return "the API server answers " + std::to_string(answer.status) +
-         (message.empty() ? "" : ": " + message);
+         (status && !status->message.empty() ? ": " + status->message : "");
+}
+
+// That the Lease is not there: somebody else's 404, a load balancer's that has no server left, says
+// nothing of it.
+bool is_absent(const http::Response& answer, const LeaseName& name) {
+  return answer.status == 404 && says_no_lease(answer.body, name);
 }
 
 // What an answer means that says nothing of the Lease: kUnavailable for what may pass.
@@ -78,6 +96,7 @@ ExitStatus status_of(const http::Response& answer) {
     case 403:
       return ExitStatus::kNotPermitted;
     case 401:
+    case 404:
     case 408:
     case 409:
     case 410:
@@ -120,32 +139,41 @@ class KubeClient final : public LeaseClient {
   // What the next look at the Lease is to be.
   enum class Next { kGet, kTake, kPause };
 
-  // A Lease and when it was first seen to be as it is.
+  // A Lease and when it was first seen that its holder left it so.
   struct Seen {
     KubeLease lease;
     BootClock::time_point since;
+    // It was deleted, which was seen at `since`: whoever held it may not know yet.
+    bool is_deleted = false;
   };
 
   awaitable<http::Response> ask(std::string method, std::string path, std::string body,
                                 Deadline deadline);
+  // The Lease in an answer.
+  [[nodiscard]] KubeLease read(const http::Response& answer) const;
   // Throws for an answer that is not one of those that its caller knows what to do with.
   [[noreturn]] void refuse(const std::string& doing, const http::Response& answer);
   [[noreturn]] void refuse(const std::string& doing, const http::Response& answer,
                            ExitStatus status);
-
-  // Whether it is worth another try. Certificates and tokens are replaced now and then, and what
-  // worked before will again.
-  [[nodiscard]] bool may_pass(const Error& error) const;
+  // Throws `error` as kUnavailable once the server was reached: the files of certificates and
+  // tokens are replaced now and then, what stands before a server puts in pages of its own, and
+  // what worked before will again.
+  [[noreturn]] void fail(const Error& error) const;
 
   // nullopt: there is none.
   awaitable<std::optional<KubeLease>> get(Deadline deadline);
   awaitable<http::Response> put(KubeLease seen, KubeClaim claim, Deadline deadline);
 
   void note(const KubeLease& lease);
+  void note_absence();
   [[nodiscard]] BootClock::time_point free_at(const Seen& seen) const;
   // Creates the Lease or takes it as it was seen; nullopt when another was faster.
   awaitable<std::optional<Lease>> take();
-  awaitable<Next> watch(BootClock::time_point until);
+  // For how long an update in this answer holds it: what is stored counts for the others.
+  [[nodiscard]] Duration ttl_of(const KubeLease& lease) const;
+  // Until the Lease that was seen is free.
+  awaitable<void> wait_until_free();
+  awaitable<Next> watch();
   awaitable<std::optional<Lease>> look_and_take(Next& next);
   [[nodiscard]] Deadline request_deadline() const;
   // Between half of `time` and all of it, so that many do not come at once.
@@ -160,7 +188,8 @@ class KubeClient final : public LeaseClient {
   // From the first call of acquire() on.
   std::optional<Deadline> reach_by_;
   bool is_reached_ = false;
-  bool may_watch_ = true;
+  // When a refused watch is tried again; nullopt: it was not refused.
+  std::optional<BootClock::time_point> watch_again_;
   // The status of the last answer when it was a refusal.
   int last_refusal_ = 0;
   std::optional<Duration> retry_after_;
@@ -178,28 +207,42 @@ class KubeClient final : public LeaseClient {
 
 awaitable<http::Response> KubeClient::ask(std::string method, std::string path, std::string body,
                                           Deadline deadline) {
-  http::FetchOptions options = options_for(config_);
-  options.body = std::move(body);
-  std::string url = config_.server + path;
   retry_after_.reset();
-  http::Response answer =
-      co_await http::async_fetch(std::move(method), std::move(url), deadline, std::move(options));
-  co_return answer;
+  last_refusal_ = 0;
+  try {
+    http::FetchOptions options = options_for(config_);
+    options.body = std::move(body);
+    std::string url = config_.server + path;
+    http::Response answer =
+        co_await http::async_fetch(std::move(method), std::move(url), deadline, std::move(options));
+    co_return answer;
+  } catch (const Error& error) {
+    fail(error);
+  }
+}
+
+KubeLease KubeClient::read(const http::Response& answer) const {
+  try {
+    return decode_lease(answer.body, name_);
+  } catch (const Error& error) {
+    fail(error);
+  }
+}
+
+void KubeClient::fail(const Error& error) const {
+  if (!is_reached_ || error.status() == ExitStatus::kTryAgain) throw Error(error);
+  throw Error(ExitStatus::kUnavailable, error.what());
 }
 
 void KubeClient::refuse(const std::string& doing, const http::Response& answer) {
-  refuse(doing, answer, status_of(answer));
+  const bool is_servers = decode_status(answer.body).has_value();
+  refuse(doing, answer, is_reached_ && !is_servers ? ExitStatus::kUnavailable : status_of(answer));
 }
 
 void KubeClient::refuse(const std::string& doing, const http::Response& answer, ExitStatus status) {
   last_refusal_ = answer.status;
   retry_after_ = retry_after(answer);
   throw Error(status, doing + " Lease " + quoted(name_) + ": " + reason_of(answer));
-}
-
-bool KubeClient::may_pass(const Error& error) const {
-  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain ||
-         (is_reached_ && error.status() == ExitStatus::kConfig);
 }
 
 awaitable<std::optional<KubeLease>> KubeClient::get(Deadline deadline) {
@@ -210,12 +253,11 @@ awaitable<std::optional<KubeLease>> KubeClient::get(Deadline deadline) {
       co_await ask(std::move(method), std::move(path), std::move(nothing), deadline);
   std::optional<KubeLease> lease;
   if (is_success(answer)) {
-    lease = decode_lease(answer.body, name_);
-  } else if (answer.status == 403 && is_reached_) {
-    // Some servers don't know the roles yet in the first moments after their start.
-    refuse("get", answer, ExitStatus::kUnavailable);
-  } else if (answer.status != 404) {
-    refuse("get", answer);
+    lease = read(answer);
+  } else if (!is_absent(answer, name_)) {
+    // What was permitted is so again: some servers don't know the roles yet in the first moments
+    // after their start.
+    refuse("get", answer, is_reached_ ? ExitStatus::kUnavailable : status_of(answer));
   }
   is_reached_ = true;
   co_return lease;
@@ -230,12 +272,21 @@ awaitable<http::Response> KubeClient::put(KubeLease seen, KubeClaim claim, Deadl
   co_return answer;
 }
 
+// Whatever else is changed in a Lease, by whomever, does not renew it.
 void KubeClient::note(const KubeLease& lease) {
   most_transitions_ = std::max(most_transitions_, lease.transitions);
-  const bool is_known = seen_ && seen_->lease.resource_version == lease.resource_version &&
-                        seen_->lease.holder == lease.holder &&
-                        seen_->lease.renew_time == lease.renew_time;
-  if (!is_known) seen_ = Seen{lease, BootClock::now()};
+  const auto claim = [](const KubeLease& of) {
+    return std::tie(of.holder, of.renew_time, of.acquire_time, of.transitions, of.duration);
+  };
+  const bool is_known = seen_ && !seen_->is_deleted && claim(seen_->lease) == claim(lease);
+  seen_ = Seen{lease, is_known ? seen_->since : BootClock::now()};
+}
+
+// It may have been renewed just before, and not been seen then.
+void KubeClient::note_absence() {
+  if (!seen_ || seen_->is_deleted) return;
+  seen_->since = BootClock::now();
+  seen_->is_deleted = true;
 }
 
 BootClock::time_point KubeClient::free_at(const Seen& seen) const {
@@ -277,77 +328,99 @@ awaitable<std::optional<Lease>> KubeClient::take() {
     answer = co_await ask(std::move(method), std::move(path), std::move(body), deadline);
   }
   if (is_success(answer)) {
-    KubeLease lease = decode_lease(answer.body, name_);
-    if (lease.holder != identity_ || lease.transitions != generation) {
+    KubeLease lease = read(answer);
+    if (lease.holder != identity_ || lease.transitions != generation ||
+        lease.duration == seconds::zero()) {
       throw Error(ExitStatus::kProtocol,
                   "update Lease " + quoted(name_) + ": the API server answers with another one");
     }
+    const Lease granted{generation, granted_at, {sent, ttl_of(lease)}};
     note(lease);
     held_ = std::move(lease);
     generation_ = generation;
-    const Lease granted{generation, granted_at, {sent, duration_}};
     co_return granted;
   }
   // A server that has failed may have done it all the same.
   if (answer.status < 500) may_be_ours_ = might_be_ours;
-  if (answer.status == 409 || (answer.status == 404 && seen_)) co_return std::nullopt;
-  if (answer.status == 404) {
+  if (answer.status == 409 || (seen_ && is_absent(answer, name_))) co_return std::nullopt;
+  if (answer.status == 404 && says_no_namespace(answer.body, name_)) {
     throw Error(ExitStatus::kNoInput, "create Lease " + quoted(name_) + ": " + reason_of(answer));
   }
   refuse(seen_ ? "update" : "create", answer);
 }
 
-awaitable<KubeClient::Next> KubeClient::watch(BootClock::time_point until) {
-  const Duration left = std::min<Duration>(until - BootClock::now(), kLongestWatch);
-  const Deadline deadline = Deadline::after(left);
-  if (!may_watch_) {
+Duration KubeClient::ttl_of(const KubeLease& lease) const {
+  return std::min(duration_, lease.duration.value_or(duration_));
+}
+
+awaitable<void> KubeClient::wait_until_free() {
+  // It is looked at again now and then, for it is sooner where the holder's time was cut short.
+  for (;;) {
+    const Duration left = std::chrono::duration_cast<Duration>(free_at(*seen_) - BootClock::now());
+    if (left <= Duration::zero()) co_return;
     co_await pause_for(std::min(left, kLookInterval));
-    co_return Next::kGet;
   }
-  http::FetchOptions options = options_for(config_);
-  LineBuffer lines(static_cast<std::size_t>(kMostKubeAnswer));
+}
+
+// One watch for many changes, until the Lease is free: a connection for each would be one for each
+// renewal, from everybody who waits.
+awaitable<KubeClient::Next> KubeClient::watch() {
+  const Duration limit = spread(kLongestWatch);
   std::string refusal;
   std::optional<WatchEvent> event;
-  options.on_data = [&](std::string_view piece) {
-    refusal += piece;
-    lines.append(piece);
-    while (const std::optional<std::string> line = lines.take_line()) {
-      event = decode_watch_event(*line, name_);
-      if (event->kind != WatchEvent::Kind::kBookmark) return false;
-    }
-    return true;
-  };
-  std::string method = "GET";
-  std::string url = config_.server + watch_path(name_, seen_->lease.resource_version,
-                                                std::chrono::ceil<seconds>(left));
+  LineBuffer lines(static_cast<std::size_t>(kMostKubeAnswer));
   const BootClock::time_point begin = BootClock::now();
   retry_after_.reset();
   http::Response answer;
   try {
-    answer =
-        co_await http::async_fetch(std::move(method), std::move(url), deadline, std::move(options));
+    http::FetchOptions options = options_for(config_);
+    options.response_limit = kMostWatched;
+    options.on_data = [&](std::string_view piece) {
+      refusal += piece.substr(0, kMostRefusal - std::min(kMostRefusal, refusal.size()));
+      lines.append(piece);
+      while (const std::optional<std::string> line = lines.take_line()) {
+        event = decode_watch_event(*line, name_);
+        if (event->kind == WatchEvent::Kind::kLookAnew) return false;
+        if (event->kind == WatchEvent::Kind::kBookmark) continue;
+        note(event->lease);
+        if (free_at(*seen_) <= BootClock::now()) return false;
+      }
+      return true;
+    };
+    const std::string url = config_.server + watch_path(name_, seen_->lease.resource_version,
+                                                        std::chrono::ceil<seconds>(limit));
+    const asio::any_io_executor loop = co_await asio::this_coro::executor;
+    awaitable<http::Response> fetch =
+        http::async_fetch("GET", url, Deadline::after(limit), std::move(options));
+    auto either = asio::experimental::make_parallel_group(
+        asio::co_spawn(loop, std::move(fetch), asio::deferred),
+        asio::co_spawn(loop, wait_until_free(), asio::deferred));
+    auto [order, failure, got, broken_off] = co_await std::move(either).async_wait(
+        asio::experimental::wait_for_one(), asio::use_awaitable);
+    if (order[0] == 0 && failure) std::rethrow_exception(failure);
+    if (order[0] == 1 && broken_off) std::rethrow_exception(broken_off);
+    if (order[0] == 1) co_return Next::kTake;
+    answer = std::move(got);
   } catch (const Error& error) {
+    // The longest watch is over.
+    if (error.status() == ExitStatus::kTryAgain) co_return Next::kGet;
     // Whatever is wrong with a watch, it can be looked without one.
-    if (error.status() == ExitStatus::kProtocol)
-      throw Error(ExitStatus::kUnavailable, error.what());
-    if (error.status() != ExitStatus::kTryAgain) throw;
-    co_return Next::kGet;
+    throw Error(ExitStatus::kUnavailable, error.what());
   }
+  answer.body = refusal;
   if (answer.status == 403) {
-    may_watch_ = false;
-    answer.body = refusal;
-    os::log(os::LogLevel::kWarning, "watch Lease {}: {}; asked every second instead", quoted(name_),
-            reason_of(answer));
+    if (!watch_again_) {
+      os::log(os::LogLevel::kWarning, "watch Lease {}: {}; asked every second instead",
+              quoted(name_), reason_of(answer));
+    }
+    watch_again_ = BootClock::now() + kWatchAgain;
     co_return Next::kGet;
-  }
-  if (answer.status == 200 && event && event->kind == WatchEvent::Kind::kChanged) {
-    note(event->lease);
-    co_return Next::kTake;
   }
   if (answer.status != 200 && answer.status != 410) {
-    answer.body = refusal;
     refuse("watch", answer, ExitStatus::kUnavailable);
   }
+  watch_again_.reset();
+  if (event && event->kind == WatchEvent::Kind::kChanged) co_return Next::kTake;
   co_return BootClock::now() - begin < kLookInterval ? Next::kPause : Next::kGet;
 }
 
@@ -358,18 +431,24 @@ awaitable<std::optional<Lease>> KubeClient::look_and_take(Next& next) {
     if (lease) {
       note(*lease);
     } else {
-      seen_.reset();
+      note_absence();
     }
   }
   // Whatever comes now, it is looked at again unless this says otherwise.
   next = Next::kGet;
   const BootClock::time_point free = seen_ ? free_at(*seen_) : BootClock::time_point::min();
-  if (free > BootClock::now()) {
-    next = co_await watch(free);
+  const BootClock::time_point now = BootClock::now();
+  if (free > now) {
+    if (seen_->is_deleted || (watch_again_ && now < *watch_again_)) {
+      co_await pause_for(std::min<Duration>(free - now, kLookInterval));
+      co_return std::nullopt;
+    }
+    next = co_await watch();
     // Without having heard anything: the update says whether that is so.
     if (BootClock::now() >= free_at(*seen_)) next = Next::kTake;
     co_return std::nullopt;
   }
+  if (seen_ && seen_->is_deleted) seen_.reset();
   std::optional<Lease> lease = co_await take();
   if (!lease) next = Next::kPause;
   co_return lease;
@@ -380,30 +459,33 @@ awaitable<Lease> KubeClient::acquire() {
   held_.reset();
   Next next = Next::kGet;
   Duration pause = kFirstPause;
-  bool is_troubled = false;
+  // What was last told of it.
+  std::string told;
   for (;;) {
     std::optional<Lease> lease;
     std::optional<Error> trouble;
     try {
       lease = co_await look_and_take(next);
     } catch (const Error& error) {
-      if (!may_pass(error)) throw;
+      const bool may_pass =
+          error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
+      if (!may_pass) throw;
       trouble = error;
     }
     if (lease) co_return *lease;
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     if (trouble && state.cancelled() != asio::cancellation_type::none) throw *trouble;
-    if (trouble && is_reached_ && !is_troubled) {
-      os::log(os::LogLevel::kWarning, "{}; trying again", trouble->what());
+    const std::string what = trouble ? trouble->what() : "";
+    if (trouble && is_reached_ && what != told) {
+      os::log(os::LogLevel::kWarning, "{}; trying again", what);
     }
-    is_troubled = trouble.has_value();
+    told = what;
     if (trouble || next == Next::kPause) {
       Duration time = spread(pause);
       if (trouble && retry_after_) time = std::max(time, *retry_after_);
       if (trouble && !is_reached_ && time >= *reach_by_->remaining()) {
         const bool is_stranger = last_refusal_ == 401;
-        throw Error(is_stranger ? ExitStatus::kNotPermitted : ExitStatus::kUnavailable,
-                    trouble->what());
+        throw Error(is_stranger ? ExitStatus::kNotPermitted : ExitStatus::kUnavailable, what);
       }
       pause = std::min(pause * 2, kLongestPause);
       next = Next::kGet;
@@ -437,14 +519,14 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
     const BootClock::time_point sent = BootClock::now();
     http::Response answer = co_await put(std::move(seen), claim, deadline);
     if (is_success(answer)) {
-      KubeLease lease = decode_lease(answer.body, name_);
+      KubeLease lease = read(answer);
       if (lease.holder != identity_) continue;
+      const Renewal renewal{sent, ttl_of(lease)};
       note(lease);
       held_ = std::move(lease);
-      const Renewal renewal{sent, duration_};
       co_return Answer(renewal);
     }
-    if (answer.status == 404) co_return ended("the Lease was deleted");
+    if (is_absent(answer, name_)) co_return ended("the Lease was deleted");
     Duration time = spread(pause);
     if (answer.status == 429) time = std::max(time, retry_after(answer).value_or(time));
     if ((answer.status != 409 && answer.status != 429) || time >= *deadline.remaining()) {
@@ -471,7 +553,7 @@ awaitable<void> KubeClient::release(Deadline deadline) {
       const std::uint64_t generation = seen.transitions;
       const KubeClaim nobody{"", seconds(1), generation, std::nullopt, system_clock::now()};
       http::Response answer = co_await put(std::move(seen), nobody, deadline);
-      if (is_success(answer) || answer.status == 404) may_be_ours_ = false;
+      if (is_success(answer) || is_absent(answer, name_)) may_be_ours_ = false;
       if (may_be_ours_) refuse("release", answer);
     } catch (const Error& error) {
       trouble = error;
@@ -499,7 +581,7 @@ LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
       http::fetch("GET", config.server + lease_path(name), deadline, options);
   LockStatus status;
   status.path = uri.path;
-  if (answer.status == 404) return status;
+  if (is_absent(answer, name)) return status;
   if (!is_success(answer)) {
     const bool is_stranger = answer.status == 401;
     throw Error(is_stranger ? ExitStatus::kNotPermitted : status_of(answer),
@@ -510,7 +592,8 @@ LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
   const auto renewed = parse_micro_time(lease.renew_time);
   const Duration own_duration = uri.network.ttl.value_or(kDefaultLeaseDuration);
   const Duration duration = lease.duration ? Duration(*lease.duration) : own_duration;
-  const bool is_over = renewed && system_clock::now() - *renewed >= duration;
+  // Whoever wrote that may have another clock, and a lock that is held is never told to be free.
+  const bool is_over = renewed && system_clock::now() - *renewed >= duration + kClocksApart;
   status.held = !lease.holder.empty() && !is_over;
   if (!status.held) return status;
   status.holder = id_of_identity(lease.holder);

@@ -16,11 +16,13 @@ namespace fo::lock {
 inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
 
 /// `uri` is of kind kLease. Throws kConfig where it names no API server and this is no pod. Beside
-/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials, and
-/// kNoInput for a namespace that is not there.
+/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials before the
+/// server was reached, and kNoInput for a namespace that is not there. A Lease that is deleted
+/// while acquire() waits for it is created when its holder's time is over.
 std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
 
-/// Who has the lock; a Lease whose time is over by this machine's wall clock is held by nobody.
+/// Who has the lock; a Lease whose time has been over for a minute by this machine's wall clock is
+/// held by nobody: until then, a holder may have another clock.
 /// Waiters are not to be seen. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
 /// answer until `deadline`, kProtocol, and what make_kube_client throws.
 LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "base/units.h"
+#include "http/address.h"
+#include "lock/line_stream.h"
 #include "os/file.h"
 
 namespace fo::lock {
@@ -42,12 +44,11 @@ std::string find_cluster(const std::string& what) {
   return "https://" + host + ":" + port;
 }
 
-bool is_loopback(std::string_view server) {
-  const std::string_view host = server.substr(server.find("//") + 2);
-  if (host.starts_with("localhost:") || host.starts_with("[::1]:")) return true;
-  // A name may begin with "127." as well.
-  const std::string_view address = host.substr(0, host.rfind(':'));
-  return address.starts_with("127.") && address.find_first_not_of("0123456789.") == address.npos;
+// What never leaves this machine: "localhost" is 127.0.0.1 without asking anybody (resolve.h), and
+// a name may well begin with "127.".
+bool is_here(const std::string& server) {
+  const std::string host = http::parse_url(server).address.host;
+  return host == "localhost" || is_loopback(host);
 }
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -75,7 +76,7 @@ KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
     }
     config.tls.ca = authority;
   }
-  const bool may_have_token = is_tls || is_loopback(config.server);
+  const bool may_have_token = is_tls || is_here(config.server);
   if (!may_have_token && !config.token_file.empty()) {
     throw Error(ExitStatus::kConfig,
                 what + ": a token is not sent to " + base::quoted(config.server) + " without TLS");

@@ -32,14 +32,12 @@ using base::BootClock;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
+using base::time_until;
 
 constexpr base::Duration kReleaseTime = std::chrono::seconds(2);
-// Between tries to renew; it doubles up to a tenth of the lease.
+// Between tries to renew; it doubles, up to a tenth of the lease.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
-
-base::Duration until(BootClock::time_point time) {
-  return std::chrono::duration_cast<base::Duration>(time - BootClock::now());
-}
+constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 
 // Sets the flag when `fd`, which stays its owner's, becomes readable.
 asio::posix::stream_descriptor watch_for(asio::io_context& loop, int fd,
@@ -61,8 +59,15 @@ std::thread start_deaf_thread(std::function<void()> body) {
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
+  std::thread thread;
+  std::exception_ptr failure;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (...) {
+    failure = std::current_exception();
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure) std::rethrow_exception(failure);
   return thread;
 }
 
@@ -76,12 +81,7 @@ LeaseLock::LeaseLock(std::string path, std::string id, std::unique_ptr<LeaseClie
 }
 
 LeaseLock::~LeaseLock() {
-  if (!is_held_) return;
-  try {
-    release();
-  } catch (const std::exception& error) {
-    os::log(os::LogLevel::kWarning, "{}", error.what());
-  }
+  if (is_held_) release();
 }
 
 std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
@@ -90,11 +90,7 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
   std::exception_ptr failure;
   bool done = false;
   const auto came = std::make_shared<bool>(false);
-  const auto next_reminder = [&] {
-    const bool reminds = reminder.every > base::Duration::zero();
-    return reminds ? Deadline::after(reminder.every) : Deadline::never();
-  };
-  Deadline remind_at = next_reminder();
+  Deadline remind_at = reminder.next();
   loop_.restart();
   {
     const asio::posix::stream_descriptor interruption = watch_for(loop_, interrupt_fd, came);
@@ -110,7 +106,7 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
       next.is_never() ? loop_.run_one() : loop_.run_one_until(*next.at());
       if (!done && remind_at.expired()) {
         reminder.remind();
-        remind_at = next_reminder();
+        remind_at = reminder.next();
       }
     }
   }
@@ -128,17 +124,20 @@ FailoverLock::Result LeaseLock::acquire(const Deadline& deadline, int interrupt_
   const auto begin = Deadline::Clock::now();
   for (;;) {
     bool interrupted = false;
-    const std::optional<Lease> lease = wait(deadline, interrupt_fd, reminder, interrupted);
-    // A process that was stopped with its grant in hand may have had it for too long.
-    if (lease && until(LeaseTimes(lease->renewed).lose_at()) > base::Duration::zero()) {
-      start_renewing(lease->renewed);
-      const Grant grant{id(), lease->generation, lease->granted_at, Deadline::Clock::now() - begin};
-      return {os::LockWait::kLocked, grant};
-    }
+    std::optional<Lease> lease;
     try {
-      tell_release();
-    } catch (const Error&) {  // it ends by itself
+      lease = wait(deadline, interrupt_fd, reminder, interrupted);
+      // A process that was stopped with its grant in hand may have had it for too long.
+      if (lease && time_until(LeaseTimes(lease->renewed).lose_at()) > base::Duration::zero()) {
+        start_renewing(lease->renewed);
+        return {os::LockWait::kLocked,
+                {id(), lease->generation, lease->granted_at, Deadline::Clock::now() - begin}};
+      }
+    } catch (...) {
+      tell_release(os::LogLevel::kDebug);
+      throw;
     }
+    tell_release(os::LogLevel::kDebug);
     if (!lease) return {interrupted ? os::LockWait::kInterrupted : os::LockWait::kDeadline, {}};
   }
 }
@@ -147,20 +146,12 @@ void LeaseLock::start_renewing(const Renewal& first) {
   times_ = LeaseTimes(first);
   trouble_.clear();
   ended_.reset();
-  loss_.reset();
+  lost_.reset();
   wake_at(times_->lose_at());
   loop_.restart();
+  // It is over when the lease is, or cancelled: then there is nothing to hear of it.
   asio::co_spawn(loop_, keep_renewing(),
-                 asio::bind_cancellation_slot(cancel_.slot(), [this](std::exception_ptr error) {
-                   if (!error) return;
-                   try {
-                     std::rethrow_exception(error);
-                   } catch (const std::exception& reason) {
-                     const std::scoped_lock guard(mutex_);
-                     ended_ = LeaseEnded{ExitStatus::kSoftware, reason.what()};
-                     wake_at(BootClock::now());
-                   }
-                 }));
+                 asio::bind_cancellation_slot(cancel_.slot(), [](const std::exception_ptr&) {}));
   thread_ = start_deaf_thread([this] { loop_.run(); });
   is_held_ = true;
 }
@@ -178,28 +169,26 @@ awaitable<void> LeaseLock::keep_renewing() {
   for (;;) {
     // Nobody else writes it while this runs.
     const LeaseTimes times = *times_;
-    timer.expires_after(is_troubled ? pause : until(times.renew_at()));
+    timer.expires_after(is_troubled ? pause : time_until(times.renew_at()));
     // Here it ends as a rule, and others wait for that: the first exception of a static program
     // takes milliseconds.
     co_await asio::this_coro::throw_if_cancelled(false);
+    const asio::cancellation_state before = co_await asio::this_coro::cancellation_state;
+    if (before.cancelled() != asio::cancellation_type::none) co_return;
     boost::system::error_code ec;
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ec));
     if (ec) co_return;
     co_await asio::this_coro::throw_if_cancelled(true);
-    const base::Duration left = until(times.end());
+    const base::Duration left = time_until(times.end());
     if (left <= base::Duration::zero()) co_return;
     std::variant<Renewal, LeaseEnded> answer;
     std::string trouble;
     try {
       answer = co_await client_->renew(Deadline::after(times.ttl() / 6));
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       trouble = error.what();
     }
-    if (trouble.empty()) {
-      pause = kFirstPause;
-    } else {
-      pause = std::min(pause * 2, times.ttl() / 10);
-    }
+    pause = trouble.empty() ? kFirstPause : std::min({pause * 2, times.ttl() / 10, kLongestPause});
     const bool over = trouble.empty() && std::holds_alternative<LeaseEnded>(answer);
     const std::scoped_lock guard(mutex_);
     if (over) {
@@ -224,40 +213,46 @@ void LeaseLock::wake_at(BootClock::time_point time) const {
   ::timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
 }
 
+void LeaseLock::sleep_for_good() const {
+  const itimerspec never{};
+  ::timerfd_settime(timer_fd_.get(), 0, &never, nullptr);
+}
+
 FailoverLock::Watch LeaseLock::watch() {
-  if (loss_ || !is_held_) return {};
+  if (!is_held_) return {};
   return {timer_fd_.get(), POLLIN, Deadline::never()};
 }
 
 std::optional<Loss> LeaseLock::check() {
-  if (is_held_ && !loss_) loss_ = look();
-  return loss_;
-}
-
-std::optional<Loss> LeaseLock::look() {
+  if (!is_held_) return std::nullopt;
   const std::scoped_lock guard(mutex_);
-  const BootClock::time_point now = BootClock::now();
-  Loss loss;
-  if (ended_) {
-    loss.status = ended_->status;
-    loss.reason = ended_->reason;
-    loss.end_by = Deadline::after(base::Duration::zero());
-  } else if (now >= times_->lose_at()) {
-    loss.status = ExitStatus::kTryAgain;
-    loss.reason = "the lease could not be renewed: " +
-                  (trouble_.empty() ? "this process did not run" : trouble_);
-    loss.end_by = Deadline::after(until(times_->end_by()));
-  } else {
+  if (!lost_) lost_ = look();
+  if (!lost_) {
     // After a renewal it is later than it was.
     wake_at(times_->lose_at());
     return std::nullopt;
   }
-  loss.overlap = std::max(base::Duration::zero(), -until(times_->end()));
+  // Anew each time: this process may have been stopped, or the machine suspended, since the last.
+  const BootClock::time_point now = BootClock::now();
+  const auto active_since = lost_->is_ended ? lost_->times.sent() : lost_->times.end();
+  Loss loss{lost_->status, lost_->reason, Deadline::after(time_until(lost_->end_by)),
+            std::max(base::Duration::zero(), -time_until(active_since))};
   if (loss.overlap > base::Duration::zero()) {
-    loss.reason += fmt::format("; it ended {:.3f}s ago, and another may have been active since",
+    loss.reason += fmt::format("; another may have been active for up to {:.3f}s",
                                std::chrono::duration<double>(loss.overlap).count());
   }
+  now < lost_->end_by ? wake_at(lost_->end_by) : sleep_for_good();
   return loss;
+}
+
+std::optional<LeaseLock::Lost> LeaseLock::look() const {
+  const BootClock::time_point now = BootClock::now();
+  if (ended_) return Lost{*times_, ended_->status, ended_->reason, now, true};
+  if (now < times_->lose_at()) return std::nullopt;
+  return Lost{*times_, ExitStatus::kTryAgain,
+              "the lease could not be renewed: " +
+                  (trouble_.empty() ? "this process did not run" : trouble_),
+              times_->end_by(), false};
 }
 
 bool LeaseLock::is_confirmed() const {
@@ -268,21 +263,20 @@ bool LeaseLock::is_confirmed() const {
 void LeaseLock::release() {
   stop_renewing();
   is_held_ = false;
-  try {
-    tell_release();
-  } catch (const Error& error) {
-    throw Error(ExitStatus::kUnavailable,
-                "give lock " + base::quoted(path()) + " up: " + error.what());
-  }
+  tell_release(os::LogLevel::kWarning);
 }
 
-void LeaseLock::tell_release() {
+void LeaseLock::tell_release(os::LogLevel level) {
   std::exception_ptr failure;
   loop_.restart();
   asio::co_spawn(loop_, client_->release(Deadline::after(kReleaseTime)),
                  [&](std::exception_ptr error) { failure = std::move(error); });
   loop_.run();
-  if (failure) std::rethrow_exception(failure);
+  try {
+    if (failure) std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    os::log(level, "give lock {} up, which ends by itself: {}", base::quoted(path()), error.what());
+  }
 }
 
 }  // namespace fo::lock

@@ -15,6 +15,7 @@
 #include "lock/failover_lock.h"
 #include "lock/lease_client.h"
 #include "lock/lease_times.h"
+#include "os/log.h"
 
 namespace fo::lock {
 
@@ -22,7 +23,7 @@ class LeaseLock final : public FailoverLock {
  public:
   /// `path` is the lock's name for messages. Throws kConfig for the id.
   LeaseLock(std::string path, std::string id, std::unique_ptr<LeaseClient> client);
-  /// Tells the keeper, if it can be reached within two seconds.
+  /// As release().
   ~LeaseLock() override;
 
   /// Throws what LeaseClient::acquire throws.
@@ -30,12 +31,12 @@ class LeaseLock final : public FailoverLock {
                  const os::Reminder& reminder = {}) override;
 
   [[nodiscard]] Watch watch() override;
-  /// Lost when the keeper says so, and at two thirds of the lease when it could not be renewed,
-  /// both kTryAgain; kProtocol for a keeper that broke the protocol.
+  /// Lost when the keeper says so, then to end at once, and at two thirds of the lease when it
+  /// could not be renewed, both kTryAgain; kProtocol for a keeper that broke the protocol.
   std::optional<Loss> check() override;
   /// While the last try to renew it succeeded.
   [[nodiscard]] bool is_confirmed() const override;
-  /// Throws kUnavailable when the keeper was not told; then it ends by itself.
+  /// A keeper that can't be told within two seconds lets it end by itself.
   void release() override;
   [[nodiscard]] std::vector<int> fds() const override { return {}; }
 
@@ -46,11 +47,22 @@ class LeaseLock final : public FailoverLock {
   void start_renewing(const Renewal& first);
   void stop_renewing();
   boost::asio::awaitable<void> keep_renewing();
-  // On this thread, for up to kReleaseTime.
-  void tell_release();
-  std::optional<Loss> look();
+  // On this thread, for up to kReleaseTime; what goes wrong is logged.
+  void tell_release(os::LogLevel level);
+  struct Lost {
+    // As they were then.
+    LeaseTimes times;
+    base::ExitStatus status = base::ExitStatus::kTryAgain;
+    std::string reason;
+    base::BootClock::time_point end_by;
+    // The keeper said so; it may have done that since the last renewal.
+    bool is_ended = false;
+  };
+  // With the mutex.
+  [[nodiscard]] std::optional<Lost> look() const;
   // The watch's descriptor becomes ready then.
   void wake_at(base::BootClock::time_point time) const;
+  void sleep_for_good() const;
 
   // Runs on the thread that renews while the lock is held, and on the caller's otherwise.
   boost::asio::io_context loop_{1};
@@ -59,7 +71,7 @@ class LeaseLock final : public FailoverLock {
   base::UniqueFd timer_fd_;
   std::thread thread_;
   bool is_held_ = false;
-  std::optional<Loss> loss_;
+  std::optional<Lost> lost_;
 
   // What the two threads share.
   mutable std::mutex mutex_;

@@ -13,6 +13,7 @@ class LeaseTimes {
 
   explicit LeaseTimes(const Renewal& last) : last_(last) {}
 
+  [[nodiscard]] Time sent() const { return last_.sent; }
   [[nodiscard]] base::Duration ttl() const { return last_.ttl; }
   /// To be renewed, at a third.
   [[nodiscard]] Time renew_at() const { return at(1, 3); }

@@ -3,10 +3,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
-#include <openssl/sslerr.h>
 #include <openssl/x509.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/experimental/parallel_group.hpp>
 #include <boost/asio/ip/address.hpp>
@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "http/address.h"
+#include "http/connect.h"
 #include "http/resolve.h"
 #include "http/tls.h"
 
@@ -66,27 +68,8 @@ awaitable<Outcome> until(tcp::socket& socket, Operation operation, Deadline dead
   co_return outcome;
 }
 
-// Of an error of the TLS library.
-ExitStatus status_of(const error_code& error) {
-  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
-  const bool is_alert = reason > SSL_AD_REASON_OFFSET && reason <= SSL_AD_REASON_OFFSET + 255;
-  const bool refused = is_alert || reason == SSL_R_CERTIFICATE_VERIFY_FAILED ||
-                       reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE;
-  return refused ? ExitStatus::kNotPermitted : ExitStatus::kProtocol;
-}
-
 bool is_tls_error(const error_code& error) {
   return error.category() == asio::error::get_ssl_category();
-}
-
-Error tls_failure(const std::string& peer, const error_code& error, SSL* ssl) {
-  std::string reason = error.message();
-  if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
-      SSL_R_CERTIFICATE_VERIFY_FAILED) {
-    reason = std::string("its certificate is not accepted: ") +
-             ::X509_verify_cert_error_string(::SSL_get_verify_result(ssl));
-  }
-  return {status_of(error), "TLS with " + peer + ": " + reason};
 }
 
 // The common name in the peer's certificate.
@@ -101,38 +84,6 @@ std::optional<std::string> common_name(SSL* ssl) {
   return std::string(name.data());
 }
 
-std::string to_string(const tcp::endpoint& endpoint) {
-  const std::string host = endpoint.address().to_string();
-  return (endpoint.address().is_v6() ? "[" + host + "]" : host) + ":" +
-         std::to_string(endpoint.port());
-}
-
-// "HOST:PORT" or "[HOST]:PORT", as LockUri has it.
-std::pair<std::string, std::uint16_t> split(const std::string& server) {
-  const std::size_t colon = server.rfind(':');
-  std::string host = server.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return {host, static_cast<std::uint16_t>(*base::parse_uint(server.substr(colon + 1)))};
-}
-
-// Nullopt and `trouble` when nobody listens there.
-awaitable<std::optional<tcp::socket>> connect_to(tcp::endpoint endpoint, Deadline deadline,
-                                                 std::string& trouble) {
-  const auto executor = co_await asio::this_coro::executor;
-  base::UniqueFd fd(
-      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) base::throw_errno(errno, "make a socket");
-  tcp::socket socket = adopt_tcp(executor, std::move(fd));
-  auto operation = [&socket, endpoint](auto&& token) {
-    return socket.async_connect(endpoint, std::forward<decltype(token)>(token));
-  };
-  const Outcome outcome = co_await until(socket, operation, deadline);
-  if (!outcome.error) co_return std::optional<tcp::socket>(std::move(socket));
-  trouble = to_string(endpoint) + ": " +
-            (outcome.timed_out ? "no answer in time" : outcome.error.message());
-  co_return std::nullopt;
-}
-
 }  // namespace
 
 LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> tls,
@@ -140,7 +91,8 @@ LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> 
     : socket_(std::move(connected)), context_(std::move(tls)), lines_(most_bytes) {
   if (context_) tls_.emplace(socket_, *context_);
   error_code ignored;
-  peer_ = to_string(socket_.remote_endpoint(ignored));
+  const tcp::endpoint peer = socket_.remote_endpoint(ignored);
+  peer_ = http::to_string(http::Address{peer.address().to_string(), peer.port()});
   const int yes = 1;
   const auto timeout = static_cast<unsigned>(kUserTimeout.count());
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -150,26 +102,23 @@ LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> 
 awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, http::TlsFiles files,
                                                            std::size_t most_bytes,
                                                            Deadline deadline) {
-  const auto [name, port] = split(server);
-  // No structured binding outlives a wait well.
-  const std::string host = name;
-  const std::vector<tcp::endpoint> endpoints = co_await http::resolve(host, port, deadline);
-  std::string trouble;
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    if (files.ca.empty() && !endpoints[i].address().is_loopback()) {
-      throw Error(ExitStatus::kUsage, "connect to " + base::quoted(server) +
-                                          ": not a loopback address, which takes TLS: name a ca");
-    }
-    std::optional<tcp::socket> socket = co_await connect_to(endpoints[i], deadline, trouble);
-    if (!socket) continue;
-    std::optional<asio::ssl::context> tls;
-    if (!files.ca.empty()) tls = http::make_tls_client(files, host);
-    auto stream = std::make_unique<LineStream>(std::move(*socket), std::move(tls), most_bytes);
-    co_await stream->handshake(Side::kClient, deadline);
-    co_return stream;
+  const std::string what = "connect to " + server;
+  const http::Address address = http::parse_server(server);
+  std::vector<tcp::endpoint> endpoints =
+      co_await http::resolve(address.host, address.port, deadline);
+  std::optional<asio::ssl::context> tls;
+  if (!files.ca.empty()) {
+    tls = http::make_tls_client(files, address.host);
+  } else if (!std::all_of(endpoints.begin(), endpoints.end(),
+                          [](const tcp::endpoint& one) { return one.address().is_loopback(); })) {
+    throw Error(ExitStatus::kUsage, "connect to " + base::quoted(server) +
+                                        ": not a loopback address, which takes TLS: name a ca");
   }
-  throw Error(deadline.expired() ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,
-              "connect to " + trouble);
+  tcp::socket socket = co_await http::connect(std::move(endpoints), deadline, what);
+  auto stream = std::make_unique<LineStream>(std::move(socket), std::move(tls), most_bytes);
+  if (stream->tls_) http::name_server(stream->tls_->native_handle(), address.host);
+  co_await stream->handshake(Side::kClient, deadline);
+  co_return stream;
 }
 
 awaitable<void> LineStream::handshake(Side side, Deadline deadline) {
@@ -187,16 +136,18 @@ awaitable<void> LineStream::handshake(Side side, Deadline deadline) {
   if (outcome.timed_out) {
     throw Error(ExitStatus::kTryAgain, "TLS with " + peer_ + ": no answer in time");
   }
-  if (!is_tls_error(outcome.error)) {
-    throw Error(ExitStatus::kUnavailable, "TLS with " + peer_ + ": the connection ended");
-  }
-  const Error failure = tls_failure(peer_, outcome.error, tls_->native_handle());
+  const Error failure = http::tls_error("TLS with " + peer_, outcome.error, tls_->native_handle());
   // The client gets to read why.
-  if (side == Side::kServer) co_await finish(deadline);
+  if (side == Side::kServer) co_await drain(deadline);
   throw failure;
 }
 
 awaitable<void> LineStream::finish(Deadline deadline) {
+  co_await drain(deadline);
+  close();
+}
+
+awaitable<void> LineStream::drain(Deadline deadline) {
   error_code error;
   socket_.shutdown(tcp::socket::shutdown_send, error);
   while (!error && socket_.is_open()) {
@@ -207,7 +158,6 @@ awaitable<void> LineStream::finish(Deadline deadline) {
     const Outcome outcome = co_await until(socket_, operation, deadline);
     error = outcome.error;
   }
-  close();
 }
 
 awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
@@ -230,7 +180,7 @@ awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
     if (outcome.timed_out) {
       heard.kind = Heard::Kind::kNothingYet;
     } else if (is_tls_error(outcome.error)) {
-      throw tls_failure(peer_, outcome.error, tls_->native_handle());
+      throw http::tls_error("TLS with " + peer_, outcome.error, tls_->native_handle());
     }
     co_return heard;
   }
@@ -279,9 +229,8 @@ tcp::socket adopt_tcp(const asio::any_io_executor& executor, base::UniqueFd sock
 }
 
 bool is_loopback(const std::string& host) {
-  error_code error;
-  const auto address = asio::ip::make_address(host, error);
-  return !error && address.is_loopback();
+  const std::optional<asio::ip::address> address = http::numeric_address(host);
+  return address && address->is_loopback();
 }
 
 }  // namespace fo::lock

@@ -27,16 +27,16 @@ class LineStream {
   LineStream(boost::asio::ip::tcp::socket connected, std::optional<boost::asio::ssl::context> tls,
              std::size_t most_bytes);
 
-  /// Connected to the first address of `server`, "HOST:PORT", that answers; over TLS with a ca in
-  /// `files`. Throws kUsage for one that is not on this machine and in the clear, kUnavailable,
-  /// kTryAgain at the deadline, and what handshake() and http::make_tls_client throw.
+  /// Connected to `server` (http::parse_server) as http::connect does it; over TLS with a ca in
+  /// `files`. Throws kUsage for one that has an address of another machine, in the clear,
+  /// kUnavailable, kTryAgain at the deadline, and what handshake() and http::make_tls_client throw.
   static boost::asio::awaitable<std::unique_ptr<LineStream>> connect(std::string server,
                                                                      http::TlsFiles files,
                                                                      std::size_t most_bytes,
                                                                      base::Deadline deadline);
 
-  /// Nothing in the clear. Throws kNotPermitted where a certificate is not accepted, by either
-  /// side; kProtocol, kUnavailable, kTryAgain.
+  /// Nothing in the clear. Throws what http::tls_error() makes of its failure: kConfig where a
+  /// certificate is not accepted, by either side, kProtocol, kUnavailable; and kTryAgain.
   boost::asio::awaitable<void> handshake(Side side, base::Deadline deadline);
 
   struct Heard {
@@ -65,6 +65,9 @@ class LineStream {
   [[nodiscard]] const std::string& peer() const { return peer_; }
 
  private:
+  // Says that no more comes, and takes what comes until the peer says the same.
+  boost::asio::awaitable<void> drain(base::Deadline deadline);
+
   boost::asio::ip::tcp::socket socket_;
   std::optional<boost::asio::ssl::context> context_;
   std::optional<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;

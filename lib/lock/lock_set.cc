@@ -28,12 +28,6 @@ const FailoverLock& first_of(const std::vector<std::unique_ptr<FailoverLock>>& l
   return *locks.front();
 }
 
-std::string names_of(const std::vector<std::unique_ptr<FailoverLock>>& locks) {
-  std::string names;
-  for (const auto& lock : locks) names += (names.empty() ? "" : " and ") + lock->path();
-  return names;
-}
-
 void add(int epoll, int fd, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
@@ -48,8 +42,8 @@ base::UniqueFd make_epoll() {
 
 }  // namespace
 
-LockSet::LockSet(std::vector<std::unique_ptr<FailoverLock>> locks)
-    : FailoverLock(names_of(locks), first_of(locks).id()), locks_(std::move(locks)) {}
+LockSet::LockSet(std::string path, std::vector<std::unique_ptr<FailoverLock>> locks)
+    : FailoverLock(std::move(path), first_of(locks).id()), locks_(std::move(locks)) {}
 
 LockSet::~LockSet() {
   while (!locks_.empty()) locks_.pop_back();
@@ -87,18 +81,18 @@ FailoverLock::Result LockSet::acquire_next(std::size_t index, const Deadline& de
   const base::UniqueFd interrupt = make_epoll();
   add(interrupt.get(), lost.get(), EPOLLIN);
   if (interrupt_fd >= 0) add(interrupt.get(), interrupt_fd, EPOLLIN);
-  const auto next_reminder = [&] {
-    const bool reminds = reminder.every > base::Duration::zero();
-    return reminds ? Deadline::after(reminder.every) : Deadline::never();
-  };
-  Deadline remind_at = next_reminder();
+  Deadline remind_at = reminder.next();
   std::optional<Error> loss;
   const auto look_after = [&] {
-    if (!loss) loss = lost_before(index);
+    try {
+      if (!loss) loss = lost_before(index);
+    } catch (const Error& error) {
+      loss = error;
+    }
     if (loss) ::eventfd_write(lost.get(), 1);
     if (!remind_at.expired()) return;
     reminder.remind();
-    remind_at = next_reminder();
+    remind_at = reminder.next();
   };
   const Result result = next.acquire(deadline, interrupt.get(), {kLookEvery, look_after});
   if (!loss) return result;
@@ -146,9 +140,11 @@ std::optional<Loss> LockSet::check() {
   // Each has to be looked at: some are kept that way.
   for (const auto& lock : locks_) {
     std::optional<Loss> one = lock->check();
-    if (!one || loss) continue;
+    if (!one) continue;
     one->reason = lock->path() + ": " + one->reason;
-    loss = std::move(one);
+    if (!loss) loss = one;
+    loss->end_by = loss->end_by.sooner(one->end_by);
+    loss->overlap = std::max(loss->overlap, one->overlap);
   }
   return loss;
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -15,8 +16,8 @@ namespace fo::lock {
 
 class LockSet final : public FailoverLock {
  public:
-  /// At least two, of the same id.
-  explicit LockSet(std::vector<std::unique_ptr<FailoverLock>> locks);
+  /// At least two, of the same id; `path` is for messages.
+  LockSet(std::string path, std::vector<std::unique_ptr<FailoverLock>> locks);
   ~LockSet() override;
 
   /// The grant has the first lock's generation. One that is lost while the next is waited for ends
@@ -24,7 +25,8 @@ class LockSet final : public FailoverLock {
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
   [[nodiscard]] Watch watch() override;
-  /// Lost with the first of them that is; its reason names it.
+  /// Lost with any of them: with the reason of the first that is, which names it, and the least
+  /// time of all that are.
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override;
   void release() override;

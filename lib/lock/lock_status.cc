@@ -230,7 +230,8 @@ std::string to_text(const LockStatus& status) {
     } else {
       line("generation", std::to_string(status.record->generation));
       const std::string& host = status.record->host;
-      line("since", status.record->granted_at + (host.empty() ? "" : " on " + host));
+      const std::string& since = status.record->granted_at;
+      if (!since.empty()) line("since", since + (host.empty() ? "" : " on " + host));
       switch (status.holder_state) {
         case HolderState::kNotVisible:
           line("pid", "not visible from here");

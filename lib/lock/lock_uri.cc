@@ -12,8 +12,7 @@ namespace {
 constexpr std::string_view kForms =
     "flock:/path, unix:/path.sock, tcp:HOST:PORT, etcd:http://HOST:PORT/KEY, k8s:NAMESPACE/LEASE";
 
-/// Leases are counted in whole seconds by etcd and Kubernetes; one of a day is no failover any
-/// more.
+// Leases are counted in whole seconds by etcd and Kubernetes; a longer one is no failover any more.
 constexpr base::Duration kShortestLease = std::chrono::seconds(1);
 constexpr base::Duration kLongestLease = std::chrono::hours(1);
 
@@ -228,6 +227,12 @@ LockUri parse_lock_uri(std::string_view text, std::string_view kube_api) {
 
 bool is_local(const LockUri& uri) {
   return uri.kind == LockUri::Kind::kFlock || uri.kind == LockUri::Kind::kLockd;
+}
+
+std::string names_of(const std::vector<LockUri>& locks) {
+  std::string names;
+  for (const LockUri& lock : locks) names += (names.empty() ? "" : " and ") + lock.path;
+  return names;
 }
 
 LockUri parse_local_lock_uri(std::string_view text) {

@@ -60,7 +60,9 @@ LockUri parse_lock_uri(std::string_view text, std::string_view kube_api = {});
 /// Whether it has a place in the file system, beside which others find what belongs to it, and a
 /// descriptor that a process can inherit. The others are leases.
 bool is_local(const LockUri& uri);
-/// One that is. Throws kUsage for the others as well.
+/// "a and b", for messages.
+std::string names_of(const std::vector<LockUri>& locks);
+/// One that is local. Throws kUsage for the others as well.
 LockUri parse_local_lock_uri(std::string_view text);
 
 }  // namespace fo::lock

@@ -126,11 +126,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
                                         const os::Reminder& reminder) {
   using Clock = Deadline::Clock;
   const Clock::time_point begin = Clock::now();
-  const auto next_reminder = [&] {
-    const bool reminds = reminder.every > base::Duration::zero();
-    return reminds ? Deadline::after(reminder.every) : Deadline::never();
-  };
-  Deadline remind_at = next_reminder();
+  Deadline remind_at = reminder.next();
   const Deadline reach_by = Deadline::after(first_contact_);
   for (;;) {
     if (!reached_ && reach_by.expired()) throw Error(ExitStatus::kUnavailable, trouble_);
@@ -158,7 +154,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
     }
     if (remind_at.expired()) {
       reminder.remind();
-      remind_at = next_reminder();
+      remind_at = reminder.next();
     }
   }
 }

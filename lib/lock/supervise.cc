@@ -62,7 +62,10 @@ class Supervisor {
       }
       throw;
     }
-    return loss_ ? base::to_int(loss_->status) : status_;
+    if (!loss_) return status_;
+    // Last, for a line that nobody reads takes its time.
+    os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
+    return base::to_int(loss_->status);
   }
 
  private:
@@ -83,15 +86,17 @@ class Supervisor {
   }
 
   void check_lock() {
-    std::optional<Loss> loss = lock_.check();
-    if (loss_ || !loss) return;
-    loss_ = std::move(loss);
-    // Another may be active already: nothing comes before that.
-    if (loss_->end_by.expired()) kill_all();
-    os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
-    events_.lost(*loss_);
+    const std::optional<Loss> loss = lock_.check();
+    if (!loss) return;
+    // Another may be active already, or soon: nothing comes before that.
+    if (loss->end_by.expired()) kill_all();
     end_all();
-    grace_end_ = grace_end_.sooner(loss_->end_by);
+    grace_end_ = grace_end_.sooner(loss->end_by);
+    const bool is_worse =
+        loss_ && loss_->overlap == base::Duration::zero() && loss->overlap > base::Duration::zero();
+    if (loss_ && !is_worse) return;
+    loss_ = loss;
+    events_.lost(*loss_);
   }
 
   void end_all() {

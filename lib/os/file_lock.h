@@ -30,6 +30,10 @@ struct Reminder {
   base::Duration every{};
   /// Must not throw.
   std::function<void()> remind = {};
+  /// When it is due, from now.
+  [[nodiscard]] base::Deadline next() const {
+    return every > base::Duration::zero() ? base::Deadline::after(every) : base::Deadline::never();
+  }
 };
 
 /// Waits for the exclusive lock of one description, blocked in flock(2) in the thread that asks, so

@@ -1,6 +1,6 @@
 // Calls of the libc that load libraries at run time, which ties a static program to one libc, as
-// c-ares and OpenSSL make them: every one fails. The linker leads them here (--wrap,
-// CMakeLists.txt).
+// c-ares and OpenSSL make them: every one fails. The linker leads those of static tools here
+// (--wrap, fo_tool).
 #include <netdb.h>
 
 #include <cerrno>
@@ -20,7 +20,10 @@ int __wrap_getnameinfo(const sockaddr*, socklen_t, char*, socklen_t, char*, sock
   return EAI_FAIL;
 }
 
-hostent* __wrap_gethostbyname(const char*) { return nullptr; }
+hostent* __wrap_gethostbyname(const char*) {
+  h_errno = NO_RECOVERY;
+  return nullptr;
+}
 
 servent* __wrap_getservbyname(const char*, const char*) { return nullptr; }
 
@@ -29,7 +32,6 @@ int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent** 
   return ENOENT;
 }
 
-// Only in static programs.
 void* __wrap_dlopen(const char*, int) { return nullptr; }
 
 }  // extern "C"

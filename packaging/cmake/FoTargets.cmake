@@ -31,8 +31,10 @@ function(fo_tool name)
   target_compile_definitions(${name} PRIVATE FO_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE fo_flags ${arg_LINK})
   if(FO_STATIC_TOOLS AND arg_STATIC)
-    # dlopen: see lib/os/refused_calls.cc.
-    target_link_options(${name} PRIVATE -static -Wl,--wrap=dlopen)
+    # lib/os/refused_calls.cc has what is called instead.
+    target_link_options(${name} PRIVATE -static
+      -Wl,--wrap=dlopen,--wrap=getaddrinfo,--wrap=getnameinfo
+      -Wl,--wrap=gethostbyname,--wrap=getservbyname,--wrap=getservbyport_r)
   elseif(FO_STATIC_TOOLS)
     # Without --gc-sections libstdc++ brings in what needs a newer libc than glibc 2.35.
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)

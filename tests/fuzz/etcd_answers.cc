@@ -23,11 +23,12 @@ auto read(const Read& decode) {
 }
 
 void check_lease(std::string_view answer) {
-  if (const auto granted = read([&] { return decode_grant_lease(answer); })) {
-    require(granted->lease > 0 && granted->lease <= kMostRevision, "a lease is an int64");
-    require(granted->ttl >= std::chrono::seconds(1), "a lease lasts");
-    require(granted->ttl <= std::chrono::hours(24), "a lease does not last for ever");
+  if (const auto ttl = read([&] { return decode_grant_lease(answer, kPlace.lease); })) {
+    require(*ttl >= std::chrono::seconds(1), "a lease lasts");
+    require(*ttl <= std::chrono::hours(24), "a lease does not last for ever");
   }
+  const auto revoked = read([&] { return decode_revoke_lease(answer); });
+  if (revoked) require(*revoked > 0 && *revoked <= kMostRevision, "a revision is an int64");
   const auto kept = read([&] { return decode_keep_alive(answer, kPlace.lease); });
   if (kept && *kept) {
     require(**kept >= std::chrono::seconds(1), "a lease that is kept lasts");

@@ -33,6 +33,16 @@ TEST(Address, RefusesNamesAndBrokenPorts) {
   }
 }
 
+TEST(Address, OfAServerMayHaveAName) {
+  EXPECT_EQ(to_string(parse_server("gms-lockd.default.svc:7070")), "gms-lockd.default.svc:7070");
+  EXPECT_EQ(parse_server("[::1]:7070").host, "::1");
+  EXPECT_EQ(parse_server("localhost:1").host, "localhost");
+  for (const char* text :
+       {"", "host", "host:", "host:65536", "-host:1", "::1:1", "1.2.3:1", "a b:1"}) {
+    EXPECT_THROW(parse_server(text), base::Error) << text;
+  }
+}
+
 TEST(Url, SplitsTcpUrls) {
   const Url url = parse_url("http://127.0.0.1:8000/a/b?c=d#e");
   EXPECT_EQ(url.address.host, "127.0.0.1");

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -74,11 +76,14 @@ class Etcd {
  public:
   /// `options` are added to its own.
   explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
-      : folder_(dir.file("etcd." + std::to_string(++count()))),
-        options_(std::move(options)),
-        ports_(free_ports(2)) {
+      : Etcd(dir, free_ports(2), std::move(options)) {
     start();
   }
+  /// For clients and for its peers; it is not started yet.
+  Etcd(const TempDir& dir, std::vector<std::uint16_t> ports, std::vector<std::string> options)
+      : folder_(dir.file("etcd." + std::to_string(++count()))),
+        options_(std::move(options)),
+        ports_(std::move(ports)) {}
   Etcd(const Etcd&) = delete;
   Etcd& operator=(const Etcd&) = delete;
   ~Etcd() {
@@ -87,6 +92,10 @@ class Etcd {
 
   /// Returns when it answers.
   void start() {
+    launch();
+    await_ready();
+  }
+  void launch() {
     std::vector<std::string> argv = etcd_command(folder_, ports_[0], ports_[1]);
     argv.insert(argv.end(), options_.begin(), options_.end());
     const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
@@ -95,6 +104,8 @@ class Etcd {
     options.stdout_fd = log.get();
     options.stderr_fd = log.get();
     child_ = std::make_unique<os::Child>(os::spawn(argv, options));
+  }
+  void await_ready() const {
     const base::Deadline deadline = base::Deadline::after(kLong);
     while (!is_ready()) {
       ASSERT_FALSE(deadline.expired()) << slurp(folder_ + ".log");
@@ -111,8 +122,7 @@ class Etcd {
     kill();
     start();
   }
-  void restart_without_data() {
-    kill();
+  void start_without_data() {
     std::filesystem::remove_all(folder_);
     start();
   }
@@ -149,11 +159,7 @@ class Etcd {
     return names;
   }
 
- private:
-  static int& count() {
-    static int count = 0;
-    return count;
-  }
+  /// Whether it has a leader.
   [[nodiscard]] bool is_ready() const {
     try {
       const auto second = base::Deadline::after(std::chrono::seconds(1));
@@ -163,10 +169,65 @@ class Etcd {
     }
   }
 
+ private:
+  static int& count() {
+    static int count = 0;
+    return count;
+  }
   std::string folder_;
   std::vector<std::string> options_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<os::Child> child_;
+};
+
+/// Three that are one.
+class EtcdCluster {
+ public:
+  explicit EtcdCluster(const TempDir& dir) {
+    const std::vector<std::uint16_t> ports = free_ports(6);
+    std::string peers;
+    for (std::size_t i = 0; i < 3; ++i) {
+      peers += (i == 0 ? "m" : ",m") + std::to_string(i) +
+               "=http://127.0.0.1:" + std::to_string(ports[3 + i]);
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::vector<std::string> options{"--name=m" + std::to_string(i),
+                                             "--initial-cluster=" + peers,
+                                             "--heartbeat-interval=50", "--election-timeout=500"};
+      members_.push_back(
+          std::make_unique<Etcd>(dir, std::vector<std::uint16_t>{ports[i], ports[3 + i]}, options));
+      members_.back()->launch();
+    }
+    for (const auto& member : members_) member->await_ready();
+  }
+  [[nodiscard]] Etcd& member(std::size_t index) { return *members_[index]; }
+  /// Which of them leads.
+  [[nodiscard]] std::size_t leader() const {
+    const base::Deadline deadline = base::Deadline::after(kLong);
+    while (!deadline.expired()) {
+      for (std::size_t i = 0; i < members_.size(); ++i) {
+        http::FetchOptions options;
+        options.body = "{}";
+        const std::string url = members_[i]->url() + "/v3/maintenance/status";
+        const auto answer = nlohmann::json::parse(http::fetch("POST", url, deadline, options).body);
+        if (answer.value("leader", "") == answer["header"].value("member_id", "?")) return i;
+      }
+    }
+    throw std::runtime_error("no leader");
+  }
+  /// With all of them, `first` first.
+  [[nodiscard]] lock::LockUri lock(const std::string& key, const std::string& parameters,
+                                   std::size_t first = 0) const {
+    std::string servers;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      const Etcd& member = *members_[(first + i) % members_.size()];
+      servers += (i == 0 ? "127.0.0.1:" : ",127.0.0.1:") + std::to_string(member.port());
+    }
+    return lock::parse_lock_uri("etcd:http://" + servers + "/" + key + parameters);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Etcd>> members_;
 };
 
 /// A fixture whose tests are skipped where etcd is not installed, or fail there when FO_MUST_RUN

@@ -39,9 +39,9 @@ TEST(EtcdApi, KeyHasTheLeaseInSixteenDigits) {
 }
 
 TEST(EtcdApi, LeaseRequestsHaveNumbersAsStrings) {
-  EXPECT_EQ(grant_lease(seconds(10)).path, "/v3/lease/grant");
-  EXPECT_EQ(grant_lease(seconds(10)).body, R"({"TTL":"10"})");
-  EXPECT_EQ(grant_lease(std::chrono::milliseconds(1001)).body, R"({"TTL":"2"})");
+  EXPECT_EQ(grant_lease(kLease, seconds(10)).path, "/v3/lease/grant");
+  EXPECT_EQ(grant_lease(kLease, seconds(10)).body, R"({"ID":"2324035535425882118","TTL":"10"})");
+  EXPECT_EQ(grant_lease(1, std::chrono::milliseconds(1001)).body, R"({"ID":"1","TTL":"2"})");
   EXPECT_EQ(keep_alive(kLease).path, "/v3/lease/keepalive");
   EXPECT_EQ(keep_alive(kLease).body, R"({"ID":"2324035535425882118"})");
   EXPECT_EQ(revoke_lease(kLease).path, "/v3/lease/revoke");
@@ -49,10 +49,9 @@ TEST(EtcdApi, LeaseRequestsHaveNumbersAsStrings) {
 }
 
 TEST(EtcdApi, GrantedLeaseIsRead) {
-  const Granted granted =
-      decode_grant_lease("{" + kHeader + R"(,"ID":"2324035535425882118","TTL":"5"})");
-  EXPECT_EQ(granted.lease, kLease);
-  EXPECT_EQ(granted.ttl, seconds(5));
+  const std::string granted = "{" + kHeader + R"(,"ID":"2324035535425882118","TTL":"5"})";
+  EXPECT_EQ(decode_grant_lease(granted, kLease), seconds(5));
+  expect_refused([&] { return decode_grant_lease(granted, 1); });
   for (const char* answer :
        {"", "null", "[]", "{}", "5", R"({"ID":"1"})", R"({"TTL":"1"})", R"({"ID":"0","TTL":"1"})",
         R"({"ID":"-1","TTL":"1"})", R"({"ID":"9223372036854775808","TTL":"1"})",
@@ -60,7 +59,7 @@ TEST(EtcdApi, GrantedLeaseIsRead) {
         R"({"ID":1,"TTL":"1"})", R"({"ID":"1","TTL":["1"]})", R"({"ID":" 1","TTL":"1"})",
         R"({"ID":"1","TTL":"1"}{)"}) {
     SCOPED_TRACE(answer);
-    expect_refused([&] { return decode_grant_lease(answer); });
+    expect_refused([&] { return decode_grant_lease(answer, 1); });
   }
 }
 
@@ -76,6 +75,12 @@ TEST(EtcdApi, KeepAliveOfADeadLeaseHasNoTtl) {
   expect_refused([&] { return decode_keep_alive(answer(R"("TTL":"5")"), kLease); });
   expect_refused([&] { return decode_keep_alive("{}", kLease); });
   expect_refused([&] { return decode_keep_alive("", kLease); });
+}
+
+TEST(EtcdApi, RevokedLeaseIsGoneAsOfARevision) {
+  EXPECT_EQ(decode_revoke_lease("{" + kHeader + "}"), 50U);
+  expect_refused([] { return decode_revoke_lease("{}"); });
+  expect_refused([] { return decode_revoke_lease("<html>"); });
 }
 
 TEST(EtcdApi, EnteringPutsAKeyOnlyWhereThereIsNone) {
@@ -251,6 +256,7 @@ TEST(EtcdApi, RefusalsAreToldApart) {
   EXPECT_FALSE(find_refusal(200, "{" + kHeader + "}"));
   EXPECT_FALSE(find_refusal(200, "hello"));
   EXPECT_EQ(kind(404, error(5, "etcdserver: requested lease not found")), Kind::kLeaseNotFound);
+  EXPECT_EQ(kind(412, error(9, "etcdserver: lease already exists")), Kind::kLeaseExists);
   EXPECT_EQ(kind(401, error(16, "etcdserver: invalid auth token")), Kind::kNotAuthenticated);
   EXPECT_EQ(kind(400, error(3, "etcdserver: revision of auth store is old")),
             Kind::kNotAuthenticated);

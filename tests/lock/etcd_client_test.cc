@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -55,6 +56,7 @@ using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 Deadline soon() { return Deadline::after(kLong); }
@@ -177,6 +179,8 @@ class Proxy {
   Duration delay{};
   /// The answer on so many-th connection, counted from 1, gets lost.
   int lost = 0;
+  /// What everybody is answered, without a word to the server; empty: what the server answers.
+  std::string instead;
   int connections = 0;
 
   [[nodiscard]] LockUri lock(const std::string& key, const std::string& parameters) const {
@@ -196,6 +200,15 @@ class Proxy {
       const Socket client = std::make_shared<tcp::socket>(loop_.context());
       co_await acceptor_.async_accept(*client, asio::redirect_error(asio::use_awaitable, error));
       if (error) co_return;
+      if (!instead.empty()) {
+        ++connections;
+        std::array<char, 4096> bytes{};
+        co_await client->async_read_some(asio::buffer(bytes),
+                                         asio::redirect_error(asio::use_awaitable, error));
+        co_await asio::async_write(*client, asio::buffer(instead),
+                                   asio::redirect_error(asio::use_awaitable, error));
+        continue;
+      }
       const Socket server = std::make_shared<tcp::socket>(loop_.context());
       co_await server->async_connect(local(server_),
                                      asio::redirect_error(asio::use_awaitable, error));
@@ -229,17 +242,25 @@ class Proxy {
   tcp::acceptor acceptor_;
 };
 
-/// A server that answers everything with one text.
+/// A server that answers everything with one text, or with what a function makes of the request.
 class Parrot {
  public:
-  Parrot(Loop& loop, std::string answer)
+  using Answer = std::function<std::string(const std::string& request)>;
+
+  Parrot(Loop& loop, Answer answer)
       : acceptor_(loop.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
         answer_(std::move(answer)) {
     asio::co_spawn(loop.context(), serve(), asio::detached);
   }
-  [[nodiscard]] LockUri lock() const {
-    return parse_lock_uri(
-        "etcd:http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/x?ttl=1s");
+  Parrot(Loop& loop, std::string answer)
+      : Parrot(loop, [answer = std::move(answer)](const std::string&) { return answer; }) {}
+  int answered = 0;
+
+  [[nodiscard]] std::string address() const {
+    return "127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
+  }
+  [[nodiscard]] LockUri lock(const std::string& ttl = "1s") const {
+    return parse_lock_uri("etcd:http://" + address() + "/x?ttl=" + ttl);
   }
 
  private:
@@ -250,15 +271,17 @@ class Parrot {
       co_await acceptor_.async_accept(client, asio::redirect_error(asio::use_awaitable, error));
       if (error) co_return;
       std::array<char, 4096> bytes{};
-      co_await client.async_read_some(asio::buffer(bytes),
-                                      asio::redirect_error(asio::use_awaitable, error));
-      co_await asio::async_write(client, asio::buffer(answer_),
+      const std::size_t got = co_await client.async_read_some(
+          asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, error));
+      const std::string answer = answer_(std::string(bytes.data(), got));
+      co_await asio::async_write(client, asio::buffer(answer),
                                  asio::redirect_error(asio::use_awaitable, error));
+      ++answered;
     }
   }
 
   tcp::acceptor acceptor_;
-  std::string answer_;
+  Answer answer_;
 };
 
 std::string http_answer(const std::string& body, const std::string& status = "200 OK") {
@@ -288,6 +311,7 @@ class EtcdClient : public test::WithEtcd {
       return status.waiters.size() + (status.held ? 1 : 0) == size;
     });
   }
+  std::string leases() { return etcd().run_etcdctl({"lease", "list"}); }
   // Until the one that asks has been told to wait, and watches.
   void await_watch(const Contender& waiting, std::size_t size) {
     await_queue(size);
@@ -476,13 +500,51 @@ TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
   const Lease lease = first->acquire();
   second->ask();
   await_watch(*second, 2);
-  etcd().restart_without_data();
+  etcd().kill();
+  etcd().start_without_data();
   const auto answer = first->renew();
   ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
   EXPECT_EQ(std::get<LeaseEnded>(answer).status, ExitStatus::kTryAgain);
   second->await();
   EXPECT_GE(BootClock::now(), lease.renewed.sent + lease.renewed.ttl);
   EXPECT_TRUE(second->renews());
+}
+
+TEST_F(EtcdClient, DataLostForLongerThanTheWaitersLeaseIsNoTurn) {
+  const auto first = contender(lock("1s"));
+  const auto second = contender(lock("1s"), "engine-1");
+  first->acquire();
+  second->ask();
+  await_queue(2);
+  etcd().kill();
+  loop_.run_for(seconds(1));
+  // Somebody may have renewed just before etcd was gone, and again when it is back.
+  const BootClock::time_point back = BootClock::now();
+  etcd().start_without_data();
+  second->await();
+  EXPECT_GE(BootClock::now(), back + seconds(1));
+}
+
+TEST_F(EtcdClient, WaiterOutlastsWhatIsNoEtcdForAWhile) {
+  const auto first = contender(lock("30s"));
+  first->acquire();
+  for (const std::string& answer :
+       {http_answer("<html>maintenance</html>"), http_answer("Not Found\n", "404 Not Found"),
+        http_answer("{}"), std::string("garbage\r\n\r\n")}) {
+    Proxy proxy(loop_, etcd().port());
+    const auto second = contender(proxy.lock("x", "?ttl=2s"), "engine-1");
+    second->ask();
+    await_watch(*second, 2);
+    const int before = proxy.connections;
+    proxy.instead = answer;
+    loop_.run_until([&] { return second->is_done() || proxy.connections >= before + 3; });
+    EXPECT_FALSE(second->is_done()) << answer;
+    proxy.instead.clear();
+    first->release();
+    second->await();
+    second->release();
+    first->acquire();
+  }
 }
 
 TEST_F(EtcdClient, CompactionWhileWaitingChangesNothing) {
@@ -571,6 +633,7 @@ TEST_F(EtcdClient, LostAnswersLeaveOneKeyAndOneHolder) {
     EXPECT_THAT(etcd().queue("x"), SizeIs(1)) << lost;
     second->release();
     EXPECT_THAT(etcd().queue("x"), IsEmpty()) << lost;
+    EXPECT_EQ(leases(), "found 0 leases\n") << lost;
   }
 }
 
@@ -586,6 +649,7 @@ TEST_F(EtcdClient, CancelledAnywhereItLeavesNothingBehind) {
     ASSERT_FALSE(second->has_it());
     second->release();
     ASSERT_THAT(etcd().queue("x"), SizeIs(1)) << steps;
+    ASSERT_THAT(leases(), HasSubstr("found 1 leases\n")) << steps;
     ASSERT_EQ(test::open_fds(), fds);
   }
   EXPECT_TRUE(first->renews());
@@ -638,8 +702,24 @@ TEST_F(EtcdClient, ServerThatDoesNotAnswerIsPassedOverWithinOneRenewal) {
   EXPECT_TRUE(std::holds_alternative<Renewal>(first->renew(milliseconds(500))));
 }
 
+TEST_F(EtcdClient, ServerThatIsNoEtcdIsPassedOver) {
+  const std::string alive = "127.0.0.1:" + std::to_string(etcd().port());
+  for (const std::string& answer :
+       {http_answer("<html>"), http_answer("{}"), http_answer("Not Found\n", "404 Not Found"),
+        http_answer(R"({"message":"etcdserver: permission denied","code":7})", "403 Forbidden"),
+        http_answer(R"({"message":"etcdserver: no leader","code":14})", "503 No")}) {
+    const Parrot parrot(loop_, answer);
+    const LockUri uri = parse_lock_uri("etcd:http://" + parrot.address() + "," + alive + "/x");
+    const auto first = contender(uri);
+    first->acquire();
+    EXPECT_TRUE(first->renews());
+    first->release();
+    EXPECT_EQ(leases(), "found 0 leases\n");
+  }
+}
+
 TEST_F(EtcdClient, NobodyThereIsUnavailableAfterAWhile) {
-  const auto first = contender(lock("30s"));
+  const auto first = contender(lock("1h"));
   etcd().kill();
   const Deadline deadline = Deadline::after(kFirstContact - seconds(1));
   const auto failure = test::failure_of([&] { first->acquire(); });
@@ -667,6 +747,56 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
   }
 }
 
+// One that is down may be the only one that is none.
+TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
+  Loop loop;
+  const std::string dead = "127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  const auto status_of = [&](const std::string& servers) {
+    Deadline deadline = Deadline::after(seconds(5));
+    std::thread loop_thread([&] { loop.context().run(); });
+    const ExitStatus status = test::status_of(
+        [&] { ask_etcd(parse_lock_uri("etcd:http://" + servers + "/x"), deadline); });
+    loop.context().stop();
+    loop_thread.join();
+    loop.context().restart();
+    return status;
+  };
+  const Parrot parrot(loop, http_answer("<html>"));
+  EXPECT_EQ(status_of(parrot.address() + "," + dead), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of(dead + "," + parrot.address()), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of(parrot.address() + "," + parrot.address()), ExitStatus::kProtocol);
+}
+
+TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
+  const std::string header = R"("header":{"revision":"5"})";
+  for (const std::string& event :
+       {std::string(R"("events":[{"type":"DELETE","kv":{"key":"eC8x"}}])"),
+        std::string(R"("canceled":true,"compact_revision":"9")")}) {
+    std::string lease;
+    Loop loop;
+    const Parrot parrot(loop, [&](const std::string& request) {
+      const auto asks = [&](const char* what) { return request.find(what) != request.npos; };
+      if (asks("/v3/lease/grant")) {
+        const std::size_t begin = request.find(R"("ID":")") + 6;
+        lease = R"("ID":")" + request.substr(begin, request.find('"', begin) - begin) + '"';
+        return http_answer("{" + lease + R"(,"TTL":"30"})");
+      }
+      if (asks("/v3/watch")) return http_answer(R"({"result":{)" + header + "," + event + "}}\n");
+      if (!asks("GREATER")) return http_answer("{" + header + R"(,"succeeded":true})");
+      return http_answer("{" + header +
+                         R"(,"responses":[{"response_range":{"kvs":[{"create_revision":"5"}]}},)" +
+                         R"({"response_range":{"kvs":[{"key":"eC8x","create_revision":"4"}]}}]})");
+    });
+    Contender contender(loop, parrot.lock("30s"), "engine-0");
+    contender.ask();
+    loop.run_until([&] { return parrot.answered >= 6; });
+    loop.run_for(seconds(1));
+    EXPECT_FALSE(contender.is_done());
+    EXPECT_LT(parrot.answered, 40);
+    contender.cancel();
+  }
+}
+
 // --- Others that lock by the same keys.
 
 TEST_F(EtcdClient, QueuesBehindEtcdctl) {
@@ -683,6 +813,7 @@ TEST_F(EtcdClient, QueuesBehindEtcdctl) {
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "");
   EXPECT_GT(status.record->generation, 0U);
+  EXPECT_THAT(to_text(status), Not(HasSubstr("since:")));
   const auto first = contender(lock("2s"));
   first->ask();
   await_watch(*first, 2);
@@ -706,6 +837,77 @@ TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
   first->release();
   EXPECT_TRUE(other.read());
   EXPECT_EQ(other.wait(), 0);
+}
+
+// --- More than one.
+
+class EtcdMembers : public EtcdClient {
+ protected:
+  void SetUp() override {
+    WithEtcd::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) cluster_.emplace(dir_);
+  }
+  std::optional<test::EtcdCluster> cluster_;
+};
+
+TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
+  for (const bool stopped : {true, false}) {
+    const std::size_t leader = cluster_->leader();
+    const LockUri uri = cluster_->lock("x", "?ttl=6s", leader);
+    const auto held = open_lock(uri, "engine-0");
+    const FailoverLock::Result result = held->acquire(soon());
+    ASSERT_EQ(result.outcome, os::LockWait::kLocked);
+    const auto second = contender(uri, "engine-1");
+    second->ask();
+    loop_.run_until([&] { return ask_etcd(uri, soon()).waiters.size() == 1; });
+    if (stopped) {
+      cluster_->member(leader).signal(SIGSTOP);
+    } else {
+      cluster_->member(leader).kill();
+    }
+    // What was renewed before that is lost at four.
+    loop_.run_for(seconds(5));
+    EXPECT_FALSE(held->check());
+    EXPECT_FALSE(second->is_done());
+    const LockStatus status = ask_etcd(uri, soon());
+    EXPECT_EQ(status.holder, "engine-0");
+    EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "engine-1"}}));
+    held->release();
+    EXPECT_GT(second->await().generation, result.grant.generation);
+    EXPECT_TRUE(second->renews());
+    second->release();
+    if (stopped) {
+      cluster_->member(leader).signal(SIGCONT);
+    } else {
+      cluster_->member(leader).launch();
+    }
+    cluster_->member(leader).await_ready();
+  }
+}
+
+TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
+  const LockUri all = cluster_->lock("x", "?ttl=1h");
+  const LockUri lonely = cluster_->member(0).lock("x", "?ttl=1h");
+  const auto first = contender(all);
+  const auto second = contender(all, "engine-1");
+  first->acquire();
+  second->ask();
+  loop_.run_until([&] { return ask_etcd(all, soon()).waiters.size() == 1; });
+  for (const std::size_t other : {1UL, 2UL}) cluster_->member(other).kill();
+  const Deadline deadline = soon();
+  while (cluster_->member(0).is_ready()) ASSERT_FALSE(deadline.expired());
+  const auto failure = test::failure_of([&] { ask_etcd(lonely, soon()); });
+  EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
+  EXPECT_THAT(failure.message, HasSubstr("no leader"));
+  const Etcd healthy(dir_);
+  const LockUri mixed = parse_lock_uri("etcd:" + cluster_->member(0).url() + ",127.0.0.1:" +
+                                       std::to_string(healthy.port()) + "/x?ttl=1h");
+  contender(mixed)->acquire();
+  EXPECT_FALSE(second->is_done());
+  for (const std::size_t other : {1UL, 2UL}) cluster_->member(other).launch();
+  for (const std::size_t any : {0UL, 1UL, 2UL}) cluster_->member(any).await_ready();
+  first->release();
+  second->await();
 }
 
 // --- A process that was stopped.
@@ -786,7 +988,25 @@ TEST_F(EtcdUsers, TokenThatEtcdForgotIsReplaced) {
   first->acquire();
   etcd().restart();
   EXPECT_TRUE(first->renews());
-  run_as_root({"user", "passwd", "engine", "--interactive=false"});
+}
+
+TEST_F(EtcdUsers, WaiterOutlastsAPasswordThatIsReplaced) {
+  const auto first = contender(lock_of("engine"));
+  const auto second = contender(lock_of("engine"), "engine-1");
+  first->acquire();
+  second->ask();
+  loop_.run_until([&] { return ask_etcd(lock_of("engine"), soon()).waiters.size() == 1; });
+  std::filesystem::remove(password_);
+  etcd().restart();
+  loop_.run_for(milliseconds(300));
+  EXPECT_FALSE(second->is_done());
+  spill(password_, "wrong");
+  loop_.run_for(milliseconds(300));
+  EXPECT_FALSE(second->is_done());
+  spill(password_, "secret");
+  EXPECT_TRUE(first->renews());
+  first->release();
+  second->await();
 }
 
 TEST_F(EtcdUsers, PasswordIsReadWhenItIsNeeded) {
@@ -816,6 +1036,7 @@ TEST_F(EtcdUsers, WhoMayNotIsToldSo) {
   EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kConfig);
   std::filesystem::remove(password_);
   EXPECT_EQ(status(lock_of("engine")).status, ExitStatus::kNoInput);
+  EXPECT_EQ(etcd().run_etcdctl({"--user=root:rootpw", "lease", "list"}), "found 0 leases\n");
 }
 
 TEST_F(EtcdUsers, EtcdWithoutUsersTakesThemAll) {

@@ -148,13 +148,44 @@ TEST(KubeApi, UpdateKeepsWhatOthersWrote) {
 }
 
 TEST(KubeApi, StatusIsAMessage) {
-  EXPECT_EQ(decode_status(R"({"kind":"Status","message":"no\nway","code":403})"), "no way");
-  EXPECT_EQ(decode_status(R"({"kind":"Status"})"), "");
-  EXPECT_EQ(decode_status(R"({"kind":"Status","message":7})"), "");
-  EXPECT_EQ(decode_status(R"({"kind":"Lease","message":"x"})"), "");
-  EXPECT_EQ(decode_status("<html>"), "");
-  EXPECT_EQ(decode_status(json{{"kind", "Status"}, {"message", std::string(9999, 'x')}}.dump()),
+  const auto message = [](const std::string& body) {
+    const std::optional<KubeStatus> status = decode_status(body);
+    return status ? status->message : "(none)";
+  };
+  EXPECT_EQ(message(R"({"kind":"Status","message":"no\nway","code":403})"), "no way");
+  EXPECT_EQ(message(R"({"kind":"Status"})"), "");
+  EXPECT_EQ(message(R"({"kind":"Status","message":7})"), "(none)");
+  EXPECT_EQ(message(R"({"kind":"Status","details":7})"), "(none)");
+  EXPECT_EQ(message(R"({"kind":"Lease","message":"x"})"), "(none)");
+  EXPECT_EQ(message("<html>"), "(none)");
+  EXPECT_EQ(message(""), "(none)");
+  EXPECT_EQ(message(json{{"kind", "Status"}, {"message", std::string(9999, 'x')}}.dump()),
             std::string(512, 'x'));
+}
+
+TEST(KubeApi, OnlyAStatusSaysThatTheLeaseIsNotThere) {
+  const json absent{{"kind", "Status"},
+                    {"code", 404},
+                    {"reason", "NotFound"},
+                    {"message", "leases.coordination.k8s.io \"pair\" not found"},
+                    {"details", {{"kind", "leases"}, {"name", "pair"}}}};
+  EXPECT_TRUE(says_no_lease(absent.dump(), kName));
+  EXPECT_FALSE(says_no_namespace(absent.dump(), kName));
+  EXPECT_FALSE(says_no_lease("404 page not found", kName));
+  const auto another = [&](const char* pointer, const json& value) {
+    json object = absent;
+    object[json::json_pointer(pointer)] = value;
+    return object.dump();
+  };
+  EXPECT_FALSE(says_no_lease(another("/kind", "Lease"), kName));
+  EXPECT_FALSE(says_no_lease(another("/reason", "Forbidden"), kName));
+  EXPECT_FALSE(says_no_lease(another("/details", json::object()), kName));
+  EXPECT_FALSE(says_no_lease(another("/details", nullptr), kName));
+  EXPECT_FALSE(says_no_lease(another("/details/name", "other"), kName));
+  const std::string no_namespace =
+      another("/details", json{{"kind", "namespaces"}, {"name", "ns"}});
+  EXPECT_FALSE(says_no_lease(no_namespace, kName));
+  EXPECT_TRUE(says_no_namespace(no_namespace, kName));
 }
 
 TEST(KubeApi, WatchTellsChangesAndWhenToLookAnew) {

@@ -1,12 +1,19 @@
 #include "lock/kube_client.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +23,7 @@
 
 #include "lock/failover_lock.h"
 #include "lock/kube.h"
+#include "lock/kube_api.h"
 #include "lock/support.h"
 
 namespace fo::lock {
@@ -76,6 +84,15 @@ std::function<int(int)> kube_holder(const LockUri& uri, const std::string& id) {
     for (;;) ::pause();
     return 0;
   };
+}
+
+// What a client's call comes to.
+template <typename Answer>
+Answer finish(boost::asio::awaitable<Answer> call) {
+  boost::asio::io_context loop;
+  auto answer = boost::asio::co_spawn(loop, std::move(call), boost::asio::use_future);
+  loop.run();
+  return answer.get();
 }
 
 std::uint64_t acquire(FailoverLock& lock) {
@@ -157,6 +174,82 @@ TEST(KubeClient, HolderThatRenewsKeepsIt) {
   const auto lock = open_lock(api.uri("1s"), "engine-1");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(2500))).outcome, LockWait::kDeadline);
   EXPECT_EQ(find_owner(api.uri()), "engine-0");
+  // One watch tells of many renewals: of seven, here.
+  EXPECT_LE(api.count("watch"), 3);
+}
+
+TEST(KubeClient, EditsOfTheLeaseDoNotRenewIt) {
+  const KubeApi api;
+  api.create(foreign_lease("dead", 1));
+  std::atomic<bool> is_over = false;
+  std::thread controller([&] {
+    for (int i = 0; !is_over; ++i) {
+      api.edit([&](json& lease) { lease["metadata"]["labels"]["count"] = std::to_string(i); });
+      // No faster, so that an update finds the moment between two of these.
+      std::this_thread::sleep_for(milliseconds(100));
+    }
+  });
+  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto result = lock->acquire(soon());
+  is_over = true;
+  controller.join();
+  EXPECT_EQ(result.outcome, LockWait::kLocked);
+  EXPECT_EQ(result.grant.generation, 7U);
+  EXPECT_LE(api.count("watch"), 3);
+}
+
+TEST(KubeClient, DeletedLeaseIsNotFreeBeforeItsHoldersTimeIsOver) {
+  for (const char* watch : {"nothing", "end"}) {
+    const KubeApi api;
+    api.create(foreign_lease("another", 2));
+    api.fault({{"verb", "watch"}, {"do", watch}});
+    BootClock::time_point deleted;
+    std::thread other([&] {
+      await([&] { return api.count("watch") >= 1; });
+      deleted = BootClock::now();
+      api.remove();
+    });
+    const auto lock = open_lock(api.uri(), "engine-0");
+    EXPECT_EQ(acquire(*lock), 7U);
+    const BootClock::time_point granted = BootClock::now();
+    other.join();
+    EXPECT_GE(granted - deleted, seconds(2)) << watch;
+  }
+}
+
+TEST(KubeClient, DeletedLeaseThatIsCreatedAgainIsLookedAtAnew) {
+  const KubeApi api;
+  api.create(foreign_lease("another", 3600));
+  std::thread other([&] {
+    await([&] { return api.count("watch") >= 1; });
+    api.remove();
+    const int before = api.count("get");
+    await([&] { return api.count("get") > before; });
+    api.create(foreign_lease("", 1));
+  });
+  const auto lock = open_lock(api.uri(), "engine-0");
+  EXPECT_EQ(acquire(*lock), 7U);
+  other.join();
+  EXPECT_EQ(api.count("create"), 0);
+}
+
+TEST(KubeClient, DurationThatIsStoredIsTheOneThatCounts) {
+  const KubeApi api;
+  const auto client = make_kube_client(api.uri("3600s"), "engine-0");
+  const auto renewed = [&] {
+    return std::get<Renewal>(finish(client->renew(Deadline::after(kLong)))).ttl;
+  };
+  api.fault({{"verb", "create"}, {"do", "clamp"}, {"seconds", 60}});
+  EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(60));
+  EXPECT_EQ(renewed(), seconds(3600));
+  api.fault({{"verb", "update"}, {"do", "clamp"}, {"seconds", 50}});
+  EXPECT_EQ(renewed(), seconds(50));
+  finish(client->release(Deadline::after(kLong)));
+  EXPECT_EQ(finish(client->acquire()).renewed.ttl, seconds(50));
+  api.mend();
+  // What is stored for longer is still renewed as we said.
+  api.fault({{"verb", "update"}, {"do", "clamp"}, {"seconds", 7200}});
+  EXPECT_EQ(renewed(), seconds(3600));
 }
 
 TEST(KubeClient, ReleaseHandsOverAtOnce) {
@@ -230,6 +323,10 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
         json{{"verb", "*"}, {"count", 2}, {"do", "answer"}, {"status", 503}},
         json{{"verb", "*"}, {"count", 1}, {"do", "answer"}, {"status", 401}},
         json{{"verb", "*"}, {"count", 1}, {"do", "answer"}, {"status", 403}},
+        // Nobody's but the load balancer's.
+        json{{"verb", "update"}, {"count", 1}, {"do", "page"}, {"status", 404}},
+        json{{"verb", "*"}, {"count", 2}, {"do", "answer"}, {"status", 404}},
+        json{{"verb", "*"}, {"count", 1}, {"do", "page"}, {"status", 200}},
         json{{"verb", "update"},
              {"count", 1},
              {"do", "answer"},
@@ -373,7 +470,9 @@ TEST(KubeClient, SilentWatchEndsWithTheHoldersTime) {
 TEST(KubeClient, WaitGoesOnWhenTheServerIsIll) {
   for (const json& fault :
        {json{{"status", 500}}, json{{"status", 401}}, json{{"status", 403}},
-        json{{"status", 429}, {"headers", {{"Retry-After", "1"}}}}, json{{"do", "cut"}}}) {
+        json{{"status", 429}, {"headers", {{"Retry-After", "1"}}}}, json{{"do", "cut"}},
+        json{{"status", 404}}, json{{"status", 302}}, json{{"do", "page"}, {"status", 404}},
+        json{{"do", "page"}, {"status", 200}}}) {
     const KubeApi api;
     api.create(foreign_lease("another", 3600));
     std::thread other([&] {
@@ -382,8 +481,8 @@ TEST(KubeClient, WaitGoesOnWhenTheServerIsIll) {
       all["verb"] = "*";
       all["count"] = 3;
       api.fault(all);
-      api.edit([](json& lease) { lease["metadata"]["labels"]["team"] = "red"; });
       const int before = api.count("get") + api.count("watch");
+      api.fault({{"verb", "watch"}, {"do", "hang-up"}});
       await([&] { return api.count("get") + api.count("watch") >= before + 3; });
       api.set_holder("");
     });
@@ -393,8 +492,49 @@ TEST(KubeClient, WaitGoesOnWhenTheServerIsIll) {
   }
 }
 
+TEST(KubeClient, PageInsteadOfAnAnswerToAnUpdateIsTriedAgain) {
+  for (const int status : {200, 302, 403, 404}) {
+    const KubeApi api;
+    api.create(foreign_lease("", 1));
+    api.fault({{"verb", "update"}, {"count", 2}, {"do", "page"}, {"status", status}});
+    EXPECT_EQ(acquire(*open_lock(api.uri(), "engine-0")), 7U) << status;
+  }
+}
+
+TEST(KubeClient, WaitGoesOnWhileFilesAreReplaced) {
+  const TempDir dir;
+  spill(dir.file("token"), "secret");
+  spill(dir.file("own"), "secret");
+  const KubeApi api({"--token-file", dir.file("token")});
+  api.create(foreign_lease("another", 3600));
+  Forked waiter([&](int ready) {
+    const base::UniqueFd log(::open(dir.file("log").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    if (!log || ::dup2(log.get(), STDERR_FILENO) < 0) return 1;
+    const auto lock = open_lock(
+        parse_lock_uri("k8s:ns/pair?api=" + api.url() + "&token-file=" + dir.file("own")), "a");
+    say(ready, acquire(*lock));
+    return 0;
+  });
+  const auto logged = [&](const std::string& text) {
+    std::ifstream file(dir.file("log"));
+    const std::string all(std::istreambuf_iterator<char>(file), {});
+    return all.find(text) != std::string::npos;
+  };
+  await([&] { return api.count("watch") >= 1; });
+  std::filesystem::remove(dir.file("own"));
+  api.fault({{"verb", "watch"}, {"do", "hang-up"}});
+  await([&] { return logged("No such file or directory; trying again\n"); });
+  spill(dir.file("own"), "");
+  await([&] { return logged("no token in it; trying again\n"); });
+  spill(dir.file("own"), "secret");
+  api.set_holder("");
+  EXPECT_EQ(waiter.read(), 7U);
+  EXPECT_EQ(waiter.wait(), 0);
+}
+
 TEST(KubeClient, FirstAnswersMayFail) {
   for (const json& fault : {json{{"status", 503}}, json{{"status", 401}}, json{{"do", "cut"}},
+                            json{{"do", "page"}, {"status", 404}},
                             json{{"status", 429}, {"headers", {{"Retry-After", "1"}}}}}) {
     const KubeApi api;
     json all = fault;
@@ -608,10 +748,20 @@ TEST(KubeClient, StatusTellsWhoHoldsIt) {
   EXPECT_EQ(status.last_generation, 1U);
 }
 
-TEST(KubeClient, ForeignHolderIsShownWholeUntilItsTimeIsOver) {
+TEST(KubeClient, ForeignHolderIsShownWholeUntilItsTimeIsWellOver) {
   const KubeApi api;
   const std::string identity = "host-1_8d3c1f0a-5b7e-4c1d-9a53-0d2f7c2b9e11";
   api.create(foreign_lease(identity, 15, "2026-01-01T00:00:00.000000Z"));
+  EXPECT_EQ(find_owner(api.uri()), std::nullopt);
+  const auto renew = [&](seconds ago) {
+    api.edit([&](json& lease) {
+      lease["spec"]["renewTime"] = format_micro_time(std::chrono::system_clock::now() - ago);
+    });
+  };
+  // By a clock that is behind, perhaps.
+  renew(seconds(45));
+  EXPECT_EQ(find_owner(api.uri()), identity);
+  renew(seconds(90));
   EXPECT_EQ(find_owner(api.uri()), std::nullopt);
   api.edit([](json& lease) { lease["spec"]["renewTime"] = "2199-01-01T00:00:00.000000Z"; });
   EXPECT_EQ(find_owner(api.uri()), identity);
@@ -630,6 +780,7 @@ TEST(KubeClient, StatusThatCanNotBeToldHasItsReason) {
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 403}}), ExitStatus::kNotPermitted);
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 500}}), ExitStatus::kUnavailable);
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 302}}), ExitStatus::kProtocol);
+  EXPECT_EQ(refusal({{"verb", "get"}, {"status", 404}}), ExitStatus::kUnavailable);
   EXPECT_EQ(refusal({{"verb", "get"}, {"do", "hang"}}), ExitStatus::kTryAgain);
 }
 

@@ -24,6 +24,22 @@ using test::holder;
 using test::kLong;
 using test::TempDir;
 
+// A lock that is lost as the test says.
+class LostLock final : public FailoverLock {
+ public:
+  LostLock(const std::string& path, Loss loss)
+      : FailoverLock(path, "engine-0"), loss_(std::move(loss)) {}
+  Result acquire(const Deadline&, int, const os::Reminder&) override { return {}; }
+  Watch watch() override { return {}; }
+  std::optional<Loss> check() override { return loss_; }
+  [[nodiscard]] bool is_confirmed() const override { return false; }
+  void release() override {}
+  [[nodiscard]] std::vector<int> fds() const override { return {}; }
+
+ private:
+  Loss loss_;
+};
+
 class LockSetTest : public testing::Test {
  protected:
   [[nodiscard]] std::unique_ptr<FailoverLock> open(const std::string& id) const {
@@ -114,6 +130,30 @@ TEST_F(LockSetTest, IsLostWithAnyOfThem) {
   const auto loss = set->check();
   ASSERT_TRUE(loss);
   EXPECT_EQ(loss->reason.rfind(second_ + ": ", 0), 0U) << loss->reason;
+}
+
+TEST_F(LockSetTest, IsLostAsSoonAsTheMostUrgentOfThem) {
+  const auto lost = [](const std::string& path, const std::string& reason,
+                       std::chrono::seconds left, std::chrono::seconds overlap) {
+    return std::make_unique<LostLock>(
+        path, Loss{ExitStatus::kTryAgain, reason, Deadline::after(left), overlap});
+  };
+  std::vector<std::unique_ptr<FailoverLock>> locks;
+  locks.push_back(lost("a", "not renewed", std::chrono::seconds(60), std::chrono::seconds(0)));
+  locks.push_back(lost("b", "taken", std::chrono::seconds(0), std::chrono::seconds(7)));
+  LockSet set("a and b", std::move(locks));
+  const auto loss = set.check();
+  ASSERT_TRUE(loss);
+  EXPECT_EQ(loss->reason, "a: not renewed");
+  EXPECT_TRUE(loss->end_by.expired());
+  EXPECT_EQ(loss->overlap, std::chrono::seconds(7));
+}
+
+TEST_F(LockSetTest, OneThatIsNamedTwiceWouldWaitForItself) {
+  EXPECT_EQ(test::status_of([&] {
+              open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, first_}}, "e");
+            }),
+            ExitStatus::kUsage);
 }
 
 TEST_F(LockSetTest, TheDescriptorToPlaceIsTheFirstFilesOne) {

@@ -405,14 +405,26 @@ TEST(Source, EndsWithANewline) {
 }
 
 TEST(Source, StandsForItsDocument) {
-  for (const char* text :
-       {"a: 1 # x\n---\n# y\nb:   {c: 2}\n\n---\nd: |\n  ---\n  e\n",
-        "--- # first\na: 1\n--- \nb: 1\n", "--- {a: 1}\n--- \"c\"\n--- !!map\nx: y\n--- &a\nb: c\n",
-        "--- {a: 1}\n\n\n--- b", "a: 1\n...\n# mid\n---\nb: 1\n... # x\nc: 1\n...\n...\n",
-        "---\na: |+\n  x\n\n\n---\nb: 1", "%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n# c\n---\nb: 1\n",
-        "# a\n\n\n# b\na: 1\n...", "\"a\n b\"\n", "...\n# x\n...\n&a a: 1\n",
-        "a: 1\r\n...\r\n---\r\nb: 1\r\n", "--- 'a\n\n  b'\n", "--- ---\n", "--- ...a\n", "[a,\n b]",
-        "...\n!!str", "...\n &a\n", "a: |\n  x", "a: 1\n---\nb: |+\n  x\n  y", "a: >\n  x\n    "}) {
+  for (const char* text : {"a: 1 # x\n---\n# y\nb:   {c: 2}\n\n---\nd: |\n  ---\n  e\n",
+                           "--- # first\na: 1\n--- \nb: 1\n",
+                           "--- {a: 1}\n--- \"c\"\n--- !!map\nx: y\n--- &a\nb: c\n",
+                           "--- {a: 1}\n\n\n--- b",
+                           "a: 1\n...\n# mid\n---\nb: 1\n... # x\nc: 1\n...\n...\n",
+                           "---\na: |+\n  x\n\n\n---\nb: 1",
+                           "%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n# c\n---\nb: 1\n",
+                           "# a\n\n\n# b\na: 1\n...",
+                           "\"a\n b\"\n",
+                           "...\n# x\n...\n&a a: 1\n",
+                           "a: 1\r\n...\r\n---\r\nb: 1\r\n",
+                           "--- 'a\n\n  b'\n",
+                           "--- ---\n",
+                           "--- ...a\n",
+                           "[a,\n b]",
+                           "...\n!!str",
+                           "...\n &a\n",
+                           "a: |\n  x",
+                           "a: 1\n---\nb: |+\n  x\n  y",
+                           "a: >\n  x\n    "}) {
     SCOPED_TRACE(text);
     expect_sources_to_stand_for(text);
   }
@@ -495,6 +507,15 @@ TEST(ReadYaml, TakesNoKeyForTheTextOfAnEmptyBlockScalar) {
         "a: |\n  \tb\n  \t\n", "a: |+\n\n\n", "- |\n  a\n- b\n"}) {
     EXPECT_EQ(read(text).size(), 1U) << text;
   }
+}
+
+TEST(ReadYaml, LosesNothingBehindQuotesInARow) {
+  for (const char* const text : {"'''''a'", "a: '''''''p8}'", "- 'b ''''c'''' d'"}) {
+    EXPECT_THAT(refusal(text), HasSubstr("quotes that can't be read")) << text;
+  }
+  EXPECT_EQ(fo::pod::as_string(read_one("'''a ''b'' c'\n")), "'a 'b' c");
+  EXPECT_EQ(fo::pod::as_string(read_one("'a\n\n   b  c\n  '\n")), "a\nb  c ");
+  EXPECT_EQ(fo::pod::as_string(read_one("''\n")), "");
 }
 
 TEST(ReadYaml, LosesNoLineOfABlockScalar) {
