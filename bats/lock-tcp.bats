@@ -306,9 +306,8 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   mv "$T/client.key" "$T/gone.key"
   kill "$server"
   wait_exit "$server"
-  wait_for "grep -q refused $T/b.err"
-  start_bg lockd2 gms-lockd --socket "$S" --listen "$address" --expiry 10s "${serve_tls[@]}"
   wait_for "grep -q client.key $T/b.err"
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$address" --expiry 10s "${serve_tls[@]}"
   mv "$T/gone.key" "$T/client.key"
   waits b
   [ "$(grep -c client.key "$T/b.err")" -eq 1 ]
