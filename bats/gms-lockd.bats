@@ -78,7 +78,8 @@ END
   local args
   for args in "--listen 0.0.0.0:0" "--listen [::]:0" "--listen 127.0.0.1" "--listen host:1" \
     "--listen 127.0.0.1:0 --expiry 11s" "--listen 127.0.0.1:0 --expiry 100ms" \
-    "--listen 127.0.0.1:0 --tls-ca /ca" "--tls-ca /ca --tls-cert /cert --tls-key /key"; do
+    "--listen 127.0.0.1:0 --tls-ca /ca" "--tls-ca /ca --tls-cert /cert --tls-key /key" \
+    "--expiry 5s"; do
     # shellcheck disable=SC2086
     run -64 --separate-stderr lockd --socket "$S" $args
     [[ ${stderr_lines[0]} == "gms-lockd: error: "* ]]

@@ -53,7 +53,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 # --- one machine ----------------------------------------------------------------------------------
 
 @test "a command runs under the lock, and the next one after it" {
-  start_lockd 1s
+  start_lockd 10s
   # shellcheck disable=SC2016
   run -0 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK" --id a -- \
     sh -c 'echo "$FAILOVER_LOCK_ID $FAILOVER_GENERATION ${FAILOVER_LOCK_FD-none}"' 3>&-
@@ -67,7 +67,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "who holds it and who waits is seen from the other side" {
-  start_lockd 1s
+  start_lockd 10s
   start_holder a
   runs a
   start_holder b
@@ -126,14 +126,62 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   kill -0 "$(cat "$T/b.cmd")"
 }
 
+@test "a waiter that was stopped while its grant came and went is in the queue again" {
+  start_lockd 1s
+  start_holder a
+  local holder=$BG_PID
+  runs a
+  start_holder b
+  local waiter=$BG_PID
+  waits b
+  kill -STOP "$waiter"
+  # Its place ends with its silence; a grant that it was given meanwhile does, too.
+  kill "$holder"
+  wait_exit "$holder"
+  start_holder c
+  runs c
+  kill -CONT "$waiter"
+  waits b
+  kill -0 "$(cat "$T/c.cmd")"
+  [ ! -e "$T/b.cmd" ]
+  run ! grep -q "is over" "$T/b.err"
+}
+
+@test "warnings about an address come once in a while, with a count" {
+  start_lockd 10s
+  local port=${LOCK##*:}
+  wait_for "echo nonsense >/dev/tcp/127.0.0.1/$port; grep -q 'more were left out' $T/lockd.err"
+  run grep -c "warning: connection of 127.0.0.1:" "$T/lockd.err"
+  [ "$output" -eq 2 ]
+}
+
+@test "connections over TCP leave places for the socket" {
+  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  # Room for 32, of which half are for TCP.
+  # shellcheck disable=SC2016
+  start_bg lockd bash -c 'ulimit -n 128; exec "$@"' bash gms-lockd --socket "$S" \
+    --listen 127.0.0.1:0 --expiry 1h --reconnect-window 1h --ready-fd 9 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+  local i fd port
+  port=$(cat "$T/ready")
+  port=${port##*:}
+  for i in {1..40}; do
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port"
+    echo "{\"request\":\"acquire\",\"engine_id\":\"$i\"}" >&"$fd"
+  done
+  # One has the lock.
+  wait_for "[ \$(timeout 20 gms-lock status --lock unix:$S | grep -c '^waiter: ') -eq 15 ]"
+  run -75 timeout 20 gms-lock acquire --lock "unix:$S" --id a --nonblock -- true 3>&-
+}
+
 @test "a new server gets its holder back, and the command goes on" {
-  start_lockd 3s
+  start_lockd 10s
   local server=$BG_PID port=${LOCK#tcp:}
   start_holder a
   runs a
   kill -KILL "$server"
   wait_exit "$server"
-  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 3s
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s
   start_holder b
   waits b
   wait_for "grep -q \"given back to 'a'\" $T/lockd2.err"
@@ -192,7 +240,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 @test "over TLS both sides know each other, and the log says who it was" {
   make_pki
   use_tls server
-  start_lockd 1s "${serve_tls[@]}"
+  start_lockd 10s "${serve_tls[@]}"
   run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held 3>&-
   [ "$output" = held ]
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
@@ -202,7 +250,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert stranger other 2
   use_tls server
-  start_lockd 1s "${serve_tls[@]}"
+  start_lockd 10s "${serve_tls[@]}"
   local options
   for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
     run -78 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
@@ -216,10 +264,59 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   [ "$(grep -c granted "$T/lockd.err")" -eq 0 ]
 }
 
+@test "a stranger leaves one warning, with its address" {
+  make_pki
+  make_cert stranger other 2
+  use_tls server
+  start_lockd 10s "${serve_tls[@]}"
+  run -78 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true 3>&-
+  wait_for "grep -q warning $T/lockd.err"
+  run grep warning "$T/lockd.err"
+  [ "${#lines[@]}" -eq 1 ]
+  [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": the certificate is refused: " ]]
+}
+
+@test "an authority that is replaced counts for the next connection" {
+  make_pki
+  make_cert stranger other 2
+  cp "$T/ca.crt" "$T/trusted.crt"
+  start_lockd 10s --tls-cert "$T/server.crt" --tls-key "$T/server.key" --tls-ca "$T/trusted.crt"
+  run -0 gms-lock status --lock "$LOCK?$(tls_options client ca)"
+  run -78 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
+  cp "$T/other.crt" "$T/new.crt"
+  mv "$T/new.crt" "$T/trusted.crt"
+  run -78 gms-lock status --lock "$LOCK?$(tls_options client ca)"
+  run -0 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
+  # One that is gone is known at once, and when it is back.
+  mv "$T/trusted.crt" "$T/new.crt"
+  run ! gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
+  mv "$T/new.crt" "$T/trusted.crt"
+  run -0 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
+}
+
+@test "a waiter says once what keeps it from the server" {
+  make_pki
+  use_tls server
+  start_lockd 10s "${serve_tls[@]}"
+  local server=$BG_PID address=${LOCK#tcp:}
+  start_bg holder gms-lock acquire --lock "unix:$S" --id a -- sleep 1000
+  wait_for "gms-lock owner --lock unix:$S"
+  LOCK="tcp:$address?$(tls_options client ca)" start_holder b
+  waits b
+  mv "$T/client.key" "$T/gone.key"
+  kill "$server"
+  wait_exit "$server"
+  wait_for "grep -q client.key $T/b.err"
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$address" --expiry 10s "${serve_tls[@]}"
+  mv "$T/gone.key" "$T/client.key"
+  waits b
+  [ "$(grep -c client.key "$T/b.err")" -eq 1 ]
+}
+
 @test "who does not begin TLS is dropped, and nobody waits for him" {
   make_pki
   use_tls server
-  start_lockd 1s "${serve_tls[@]}"
+  start_lockd 10s "${serve_tls[@]}"
   local port=${LOCK##*:}
   # shellcheck disable=SC2016
   start_bg silent bash -c 'exec cat <"/dev/tcp/127.0.0.1/$0"' "$port"
@@ -233,7 +330,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert old ca 0
   use_tls old
-  start_lockd 1s "${serve_tls[@]}"
+  start_lockd 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate is refused: certificate has expired" ]
   local server=$BG_PID port=${LOCK#tcp:}
@@ -244,7 +341,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   kill -KILL "$server"
   wait_exit "$server"
   use_tls server
-  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 1s "${serve_tls[@]}"
+  start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s "${serve_tls[@]}"
   runs a
 }
 
@@ -252,7 +349,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert old ca 0
   use_tls server
-  start_lockd 1s "${serve_tls[@]}"
+  start_lockd 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
   wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate is refused: certificate has expired' $T/lockd.err"

@@ -23,15 +23,16 @@ void declare(CLI::App& app, Options& options) {
         // Without a window no holder could ever come back.
         return window == base::Duration::zero() ? "there must be one" : std::string();
       });
-  app.add_option("--listen", serve.listen, "serve on this port too: leases for other machines")
-      ->envname("GMS_LOCKD_LISTEN")
-      ->type_name("HOST:PORT");
+  CLI::Option* const listen =
+      app.add_option("--listen", serve.listen, "serve on this port too: leases for other machines")
+          ->envname("GMS_LOCKD_LISTEN")
+          ->type_name("HOST:PORT");
   app.add_option("--tls-cert", serve.tls.certificate, "the server's certificate (PEM)")
       ->type_name("FILE");
   app.add_option("--tls-key", serve.tls.key, "its key")->type_name("FILE");
   app.add_option("--tls-ca", serve.tls.ca, "the authority of the clients' certificates")
       ->type_name("FILE");
-  cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed");
+  cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once connections are taken")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");

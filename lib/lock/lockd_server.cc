@@ -149,7 +149,9 @@ class ServerTls {
       ::SSL_CTX_set_num_tickets(context_->native_handle(), 0);
       stamps_ = stamps;
     }
-    ::SSL_CTX_up_ref(context_->native_handle());
+    if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
+      throw Error(ExitStatus::kOsError, "share the TLS context");
+    }
     return asio::ssl::context(context_->native_handle());
   }
 

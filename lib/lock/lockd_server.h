@@ -32,7 +32,7 @@ struct LockdConfig {
   base::Duration silence_limit = std::chrono::seconds(30);
   /// For TLS to begin.
   base::Duration handshake_limit = std::chrono::seconds(5);
-  /// More clients than this wait in the socket's backlog.
+  /// More clients than this wait in the socket's backlog, and more than half of it in the port's.
   std::size_t max_connections = 4096;
 };
 

@@ -511,7 +511,7 @@ TEST_F(LockdTcp, WhatAHolderSaidWhileTheServerWasStoppedCounts) {
 // --- hostile peers
 
 TEST_F(LockdTcp, AHeartbeatOfNobodyIsRefused) {
-  start();
+  start("1m");
   Client client = connect();
   client.beat();
   EXPECT_EQ(client.hear_word(false), "refused 76");
@@ -615,7 +615,7 @@ TEST_F(LockdTcp, WhoDoesNotReadItsAnswersIsDropped) {
 }
 
 TEST_F(LockdTcp, AFloodOfHeartbeatsDisturbsNobody) {
-  start();
+  start("10s");
   Client holder = acquire("a");
   EXPECT_EQ(holder.hear_word(), "granted 1");
   Client flood = acquire("b");
