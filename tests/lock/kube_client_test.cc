@@ -369,7 +369,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
   api.set_holder("thief_0123456789abcdef");
   Loss loss = await_loss(*lock);
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(loss.reason, "'thief' has taken it");
+  EXPECT_THAT(loss.reason, testing::StartsWith("'thief' has taken it; another may have"));
   lock->release();
   EXPECT_EQ(api.lease()["spec"]["holderIdentity"], "thief_0123456789abcdef");
 
@@ -377,7 +377,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
   acquire(*lock);
   api.set_holder("");
   loss = await_loss(*lock);
-  EXPECT_EQ(loss.reason, "somebody else gave it up");
+  EXPECT_THAT(loss.reason, testing::StartsWith("somebody else gave it up; another may"));
   lock->release();
 }
 
@@ -389,7 +389,7 @@ TEST(KubeClient, DeletedLeaseIsLostAndCountsOn) {
   api.remove();
   const Loss loss = await_loss(*lock);
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(loss.reason, "the Lease was deleted");
+  EXPECT_THAT(loss.reason, testing::StartsWith("the Lease was deleted; another may have"));
   lock->release();
   EXPECT_TRUE(api.lease().is_null());
   EXPECT_EQ(acquire(*lock), 8U);
@@ -405,7 +405,7 @@ TEST(KubeClient, ServerThatHangsForGoodIsALossInTime) {
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
   EXPECT_THAT(loss.reason, testing::HasSubstr("the lease could not be renewed: "));
   EXPECT_EQ(loss.overlap, base::Duration::zero());
-  EXPECT_EQ(status_of([&] { lock->release(); }), ExitStatus::kUnavailable);
+  EXPECT_NO_THROW(lock->release());
 }
 
 TEST(KubeClient, ProcessThatWasStoppedFindsOut) {
