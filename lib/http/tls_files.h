@@ -5,7 +5,7 @@
 
 namespace fo::http {
 
-/// They are read for every connection, so that they may be replaced meanwhile.
+/// They may be replaced at any time: whoever uses them reads them again then.
 struct TlsFiles {
   /// Of the authority (or several) that must have signed the peer's certificate.
   std::string ca;
