@@ -592,11 +592,12 @@ class Shadow {
 
   awaitable<void> watch_lock() {
     for (;;) {
-      // Also when it is lost: there may be less time than there was.
-      if (const std::optional<lock::Loss> loss = lock_->check()) lose(*loss);
+      const std::optional<lock::Loss> loss = lock_->check();
+      if (loss) lose(*loss);
       changed_.notify();
       const lock::FailoverLock::Watch wait = lock_->watch();
-      if (wait.fd < 0 && wait.at.is_never()) co_return;
+      // Where there is time left there may be less of it soon.
+      if (loss && (loss->end_by.expired() || (wait.fd < 0 && wait.at.is_never()))) co_return;
       co_await until_ready(wait.fd, wait.events, wait.at);
       const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
       if (state.cancelled() != asio::cancellation_type::none) co_return;
@@ -737,6 +738,8 @@ class Shadow {
       os::log(os::LogLevel::kError, "the lock's file system does not answer");
       ::_exit(ending.status);
     }
+    lock_watch_.emit(asio::cancellation_type::terminal);
+    while (watching_lock_) co_await changed_.wait();
     lock_.reset();
     events_.write("ended", R"("status":)" + std::to_string(ending.status));
     io_.stop();
