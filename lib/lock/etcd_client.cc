@@ -1,15 +1,12 @@
 #include "lock/etcd_client.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -25,6 +22,7 @@
 #include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
+#include "os/random.h"
 
 namespace fo::lock {
 namespace {
@@ -50,26 +48,12 @@ constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kLongestFarewell = std::chrono::seconds(1);
 constexpr base::ByteCount kMostPasswordBytes = 4096;
 
-bool is_passing(const Error& error) {
-  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
-}
-
-Duration until(BootClock::time_point time) {
-  return std::chrono::duration_cast<Duration>(time - BootClock::now());
-}
-
-awaitable<void> pause_for(Duration time) {
-  asio::steady_timer timer(co_await asio::this_coro::executor);
-  timer.expires_after(time);
-  co_await timer.async_wait(asio::use_awaitable);
-}
-
 // Of the 2^63 that there are, without 0, which stands for none.
 etcd::LeaseId random_lease() {
   etcd::LeaseId lease = 0;
   while (lease == 0) {
-    if (::getrandom(&lease, sizeof lease, 0) < 0) base::throw_errno(errno, "read random bytes");
-    lease &= static_cast<etcd::LeaseId>(std::numeric_limits<std::int64_t>::max());
+    lease =
+        os::random_bits() & static_cast<etcd::LeaseId>(std::numeric_limits<std::int64_t>::max());
   }
   return lease;
 }
@@ -117,7 +101,7 @@ class Cluster {
       etcd::Request request, Deadline deadline, Decode decode) {
     std::optional<Error> failure;
     const auto note = [&](const Error& error) {
-      if (!failure || (is_passing(error) && !is_passing(*failure))) failure = error;
+      if (!failure || (may_pass(error) && !may_pass(*failure))) failure = error;
       pass_over();
     };
     for (std::size_t left = network_.servers.size(); left > 0; --left) {
@@ -258,7 +242,7 @@ class EtcdClient final : public LeaseClient {
       } catch (const Error& error) {
         trouble = error;
       }
-      if (trouble && !may_pass(*trouble)) {
+      if (trouble && !is_worth_a_try(*trouble)) {
         co_await leave();
         throw Error(*trouble);
       }
@@ -309,7 +293,7 @@ class EtcdClient final : public LeaseClient {
       if (is_revoked) co_return;
       const auto left = deadline.remaining();
       const bool is_late = left && *left < kFirstPause;
-      if (failure && (is_late || !may_pass(*failure))) throw Error(*failure);
+      if (failure && (is_late || !is_worth_a_try(*failure))) throw Error(*failure);
       if (is_late) co_return;
       co_await pause_for(kFirstPause);
     }
@@ -338,7 +322,7 @@ class EtcdClient final : public LeaseClient {
     }
     if (BootClock::now() < claim_from_) {
       const auto next = std::min(claim_from_, LeaseTimes(renewal_).renew_at());
-      co_await pause_for(until(next));
+      co_await pause_for(base::time_until(next));
       co_return std::nullopt;
     }
     etcd::Contender who = who_;
@@ -404,7 +388,7 @@ class EtcdClient final : public LeaseClient {
   // Until the one in front of us is gone, or it is time to renew or to ask again.
   awaitable<void> wait_for(const etcd::Turn& turn) {
     const BootClock::time_point begin = BootClock::now();
-    const Duration left = until(LeaseTimes(renewal_).renew_at());
+    const Duration left = base::time_until(LeaseTimes(renewal_).renew_at());
     const Deadline deadline = Deadline::after(std::min(left, kLongestWatch));
     co_await cluster_.watch(etcd::watch_deletion(turn.predecessor, turn.as_of + 1), deadline);
     const bool is_early = BootClock::now() - begin < std::min(left, kShortestWatch);
@@ -423,9 +407,11 @@ class EtcdClient final : public LeaseClient {
     return is_reached_ || !first_contact_ ? deadline : deadline.sooner(*first_contact_);
   }
 
-  // Whether it is worth another try. Certificates, passwords and proxies are replaced now and then,
+  // Certificates, passwords and proxies are replaced now and then,
   // and what worked before will again.
-  [[nodiscard]] bool may_pass(const Error& error) const { return is_reached_ || is_passing(error); }
+  [[nodiscard]] bool is_worth_a_try(const Error& error) const {
+    return is_reached_ || may_pass(error);
+  }
 
   // Nobody will come back for the lease.
   awaitable<void> leave() {

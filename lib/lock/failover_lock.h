@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/exit_status.h"
 #include "lock/lock_uri.h"
 #include "os/file_lock.h"
@@ -100,6 +101,10 @@ class FailoverLock {
   std::string path_;
   std::string id_;
 };
+
+/// Whether what keeps a lock is only down or busy, and may come back; what else is wrong with it
+/// will stay so.
+bool may_pass(const base::Error& error);
 
 /// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
 /// FAILOVER_LOCK_FD where there is one (the first).

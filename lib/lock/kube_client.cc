@@ -1,11 +1,12 @@
 #include "lock/kube_client.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <functional>
@@ -68,11 +69,7 @@ http::FetchOptions options_for(const KubeConfig& config) {
   return options;
 }
 
-// 64 bits of a random UUID, without those that say that it is one.
-std::string random_digits() {
-  const std::string uuid = os::make_uuid4();
-  return uuid.substr(0, 8) + uuid.substr(9, 4) + uuid.substr(32, 4);
-}
+std::string random_digits() { return fmt::format("{:016x}", os::random_bits()); }
 
 bool is_success(const http::Response& answer) {
   return answer.status == 200 || answer.status == 201;
@@ -114,11 +111,6 @@ std::optional<Duration> retry_after(const http::Response& answer) {
   if (!count) return std::nullopt;
   const auto most = static_cast<std::uint64_t>(kLongestRetryAfter / seconds(1));
   return seconds(std::min(*count, most));
-}
-
-awaitable<void> pause_for(Duration time) {
-  asio::steady_timer timer(co_await asio::this_coro::executor, time);
-  co_await timer.async_wait(asio::use_awaitable);
 }
 
 class KubeClient final : public LeaseClient {
@@ -356,7 +348,7 @@ Duration KubeClient::ttl_of(const KubeLease& lease) const {
 awaitable<void> KubeClient::wait_until_free() {
   // It is looked at again now and then, for it is sooner where the holder's time was cut short.
   for (;;) {
-    const Duration left = std::chrono::duration_cast<Duration>(free_at(*seen_) - BootClock::now());
+    const Duration left = base::time_until(free_at(*seen_));
     if (left <= Duration::zero()) co_return;
     co_await pause_for(std::min(left, kLookInterval));
   }
@@ -465,9 +457,7 @@ awaitable<Lease> KubeClient::acquire() {
     try {
       lease = co_await look_and_take(next);
     } catch (const Error& error) {
-      const bool may_pass =
-          error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
-      if (!may_pass) throw;
+      if (!may_pass(error)) throw;
       trouble = error;
     }
     if (lease) co_return *lease;

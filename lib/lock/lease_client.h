@@ -63,4 +63,7 @@ class LeaseClient {
   virtual boost::asio::awaitable<void> release(base::Deadline deadline) = 0;
 };
 
+/// On the loop that it is awaited on.
+boost::asio::awaitable<void> pause_for(base::Duration time);
+
 }  // namespace fo::lock

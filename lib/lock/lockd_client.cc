@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
@@ -36,10 +35,6 @@ constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 // Heartbeats that may be answered late.
 constexpr std::size_t kMostAsked = 16;
 
-bool may_pass(const Error& error) {
-  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
-}
-
 class LockdClient final : public LeaseClient {
  public:
   LockdClient(const LockUri& uri, std::string id)
@@ -52,7 +47,6 @@ class LockdClient final : public LeaseClient {
     generation_.reset();
     answered_.reset();
     if (!reach_by_) reach_by_ = Deadline::after(kFirstContact);
-    asio::steady_timer timer(co_await asio::this_coro::executor);
     base::Duration pause = kFirstPause;
     for (;;) {
       drop();
@@ -72,8 +66,7 @@ class LockdClient final : public LeaseClient {
       if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, trouble);
       // One that was there until now may be back at once.
       if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
-      timer.expires_after(pause);
-      co_await timer.async_wait(asio::use_awaitable);
+      co_await pause_for(pause);
       pause = std::min(pause * 2, kLongestPause);
     }
   }

@@ -28,11 +28,6 @@ using base::UniqueFd;
 // Between tries to reach a server.
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
 
-// A server that is down or busy may come back; what else is wrong will stay so.
-bool may_come_back(const Error& error) {
-  return error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kTryAgain;
-}
-
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,
                   const std::string& what) {
   const std::string line = encode_request(request);
@@ -88,7 +83,7 @@ bool LockdLock::connect() {
     trouble_ = what + ": no answer in time";
     return true;
   } catch (const Error& error) {
-    if (!may_come_back(error)) throw;
+    if (!may_pass(error)) throw;
     trouble_ = error.what();
     return false;
   }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <openssl/ssl.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,6 +43,7 @@
 #include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
+#include "os/random.h"
 #include "os/server_socket.h"
 #include "os/signals.h"
 #include "os/unix_socket.h"
@@ -94,10 +94,7 @@ awaitable<bool> readable(stream_descriptor& descriptor) {
 
 // What nobody guesses, as is_token has it.
 std::string make_token() {
-  std::array<std::uint64_t, 2> bits{};
-  // Up to 256 bytes come whole or not at all.
-  if (::getrandom(bits.data(), sizeof bits, 0) < 0) throw_errno(errno, "read random bytes");
-  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
+  return fmt::format("{:016x}{:016x}", os::random_bits(), os::random_bits());
 }
 
 // To be watched by the loop. What asio's own constructor throws is no Error, and leaks `fd`.

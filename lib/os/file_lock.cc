@@ -147,16 +147,13 @@ LockWait LockWaiter::block() {
 
 void LockWaiter::watch() noexcept {
   std::array<pollfd, 2> ready{{{done_.get(), POLLIN, 0}, {interrupt_fd_, POLLIN, 0}}};
-  const auto next_reminder = [&] {
-    return reminder_.remind ? base::Deadline::after(reminder_.every) : base::Deadline::never();
-  };
-  base::Deadline remind_at = next_reminder();
+  base::Deadline remind_at = reminder_.next();
   int count = 0;
   do {
     count = ::poll(ready.data(), ready.size(), deadline_.sooner(remind_at).poll_timeout());
     if (count == 0 && remind_at.expired()) {
       reminder_.remind();
-      remind_at = next_reminder();
+      remind_at = reminder_.next();
     }
   } while (count < 0 || (count == 0 && !deadline_.expired()));
   if (ready[0].revents != 0) return;

@@ -9,11 +9,24 @@
 #include "base/error.h"
 
 namespace fo::os {
+namespace {
+
+// Up to 256 bytes, which come whole or not at all.
+void fill(void* bytes, std::size_t size) {
+  if (::getrandom(bytes, size, 0) < 0) base::throw_errno(errno, "read random bytes");
+}
+
+}  // namespace
+
+std::uint64_t random_bits() {
+  std::uint64_t bits = 0;
+  fill(&bits, sizeof bits);
+  return bits;
+}
 
 std::string make_uuid4() {
   std::array<std::uint8_t, 16> bytes{};
-  // Up to 256 bytes come whole or not at all.
-  if (::getrandom(bytes.data(), bytes.size(), 0) < 0) base::throw_errno(errno, "read random bytes");
+  fill(bytes.data(), bytes.size());
   bytes[6] = static_cast<std::uint8_t>((bytes[6] & 0x0f) | 0x40);
   bytes[8] = static_cast<std::uint8_t>((bytes[8] & 0x3f) | 0x80);
   constexpr std::string_view kHex = "0123456789abcdef";

@@ -1,9 +1,6 @@
 #include "refengine/api.h"
 
-#include <sys/random.h>
-
 #include <array>
-#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -26,12 +23,6 @@ using Outcome = Scheduler::Outcome;
 
 Response empty() { return {200, "text/plain", "", {}}; }
 Response json_body(std::string body) { return {200, "application/json", std::move(body), {}}; }
-
-std::uint64_t random_seed() {
-  std::uint64_t seed = 0;
-  if (::getrandom(&seed, sizeof seed, 0) < 0) base::throw_errno(errno, "read random bytes");
-  return seed;
-}
 
 void check_admission(const Scheduler& scheduler) {
   switch (scheduler.admission()) {
@@ -125,8 +116,8 @@ awaitable<void> answer_stream(const ApiContext& context, Job& job, Reply& reply)
 
 awaitable<void> answer(const ApiContext& context, Endpoint endpoint, const Request& request,
                        Reply& reply) {
-  CompletionRequest wanted =
-      parse_completion(endpoint, request.body, context.config, context.model_name, random_seed());
+  CompletionRequest wanted = parse_completion(endpoint, request.body, context.config,
+                                              context.model_name, os::random_bits());
   check_admission(*context.scheduler);
   const bool stream = wanted.stream;
   Job job = make_job(context, std::move(wanted));

@@ -21,6 +21,7 @@
 
 #include "base/deadline.h"
 #include "lock/grant.h"
+#include "lock/lockd.h"
 #include "lock/lockd_state.h"
 #include "lock/support.h"
 #include "os/fd_passing.h"
@@ -111,17 +112,7 @@ class Client {
   // As a word; "" when the connection was closed.
   std::string hear_word() {
     const auto answer = hear();
-    if (!answer) return "";
-    if (const auto* waiting = std::get_if<WaitingAnswer>(&*answer)) {
-      return "waiting for " + waiting->holder.value_or("nobody");
-    }
-    if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
-      return "granted " + std::to_string(granted->generation);
-    }
-    if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
-      return "refused " + std::to_string(to_int(refused->status));
-    }
-    return "status";
+    return answer ? test::word_of(*answer) : "";
   }
   // The next word that does not say to wait.
   std::string hear_verdict() {

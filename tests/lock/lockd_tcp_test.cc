@@ -98,17 +98,7 @@ class Client {
   }
   std::string hear_word(bool beats = true) {
     const auto answer = hear(beats);
-    if (!answer) return "";
-    if (const auto* waiting = std::get_if<WaitingAnswer>(&*answer)) {
-      return "waiting for " + waiting->holder.value_or("nobody");
-    }
-    if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
-      return "granted " + std::to_string(granted->generation);
-    }
-    if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
-      return "refused " + std::to_string(to_int(refused->status));
-    }
-    return "status";
+    return answer ? test::word_of(*answer) : "";
   }
   std::string hear_verdict() {
     std::string word;
