@@ -8,9 +8,10 @@ target_compile_options(fo_flags INTERFACE
   # g++ 12 sees overlaps in std::string's operator+ that are none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${FO_WERROR}>:-Werror>
-  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2>)
+  # Sections are what --gc-sections drops: static tools are copied into every engine's image.
+  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2 -ffunction-sections -fdata-sections>)
 target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
-target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now>)
+target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now,--gc-sections>)
 if(FO_SANITIZE)
   target_compile_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE})
