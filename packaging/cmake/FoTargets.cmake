@@ -25,7 +25,8 @@ function(fo_room name)
 endfunction()
 
 # fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
-# STATIC tools go into engine images: one file, no libc needed (release preset).
+# STATIC tools go into engine images: one file, no libc needed (release preset). With them, as the
+# component "static", is installed what they need; the rest is "dynamic". The page comes along.
 function(fo_tool name)
   cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -40,12 +41,23 @@ function(fo_tool name)
     # Without --gc-sections libstdc++ brings in what needs a newer libc than glibc 2.35.
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
   endif()
+  set(component dynamic)
+  if(arg_STATIC OR arg_PRIVATE_HELPER)
+    set(component static)
+  endif()
   if(arg_PRIVATE_HELPER)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)
-    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/fo)
-  else()
-    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # Tools look for it there: lib/os/sibling.cc.
+    install(TARGETS ${name} DESTINATION libexec/fo COMPONENT ${component})
+    return()
   endif()
+  install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
+  foreach(section 1 8)
+    set(page ${CMAKE_SOURCE_DIR}/man/${name}.${section})
+    if(EXISTS ${page})
+      install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
+    endif()
+  endforeach()
 endfunction()
 
 # fo_tests(ROOM SOURCES file... LINK target...): the GoogleTest program ROOM_test, found by ctest.
