@@ -8,7 +8,7 @@ PACKAGES=$FO_ROOT/build/release/packages
 BASE=$FO_ROOT/build/bookworm.tar
 
 setup_file() {
-  if [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; then "$FO_ROOT/packaging/package" --deb >/dev/null 2>&1; fi
+  if [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; then "$FO_ROOT/packaging/package" --deb >/dev/null; fi
 }
 
 setup() {
@@ -49,8 +49,10 @@ make_base() {
   local file
   mkdir "$T/first"
   cp "$PACKAGES"/*.deb "$T/first"
-  "$FO_ROOT/packaging/package" --deb >/dev/null 2>&1
+  "$FO_ROOT/packaging/package" --deb >/dev/null
   for file in "$T"/first/*.deb; do cmp "$file" "$PACKAGES/${file##*/}"; done
+  run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Version
+  [ "$output" = "$(dpkg-parsechangelog -l "$FO_ROOT/packaging/deb/changelog" -S Version)" ]
   run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Depends
   [[ "$output" =~ ^systemd-standalone-sysusers\ \|\ systemd-sysusers,\ libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
   run -0 dpkg-deb --field "$PACKAGES"/fo-simcuda_*.deb Depends
