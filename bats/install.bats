@@ -73,6 +73,10 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ -f "$T/root/etc/default/gms-serve" ]
   run -1 grep -rIlE "$T|@[a-z]+@" "$T/root"
   cmp "$T/root/usr/bin/gms-stat" "$PREFIX/bin/gms-stat"
+  # What the administrator has set stays.
+  echo '#' >"$T/root/etc/default/gms-serve"
+  DESTDIR=$T/root cmake --install "$FO_BUILD" --prefix /usr >/dev/null
+  [ "$(cat "$T/root/etc/default/gms-serve")" = '#' ]
 }
 
 @test "dynamic programs need nothing but libc" {

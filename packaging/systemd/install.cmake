@@ -30,5 +30,8 @@ set(folder gms/%i)
 set(environment "Environment=GMS_SOCKET_DIR=/run/gms/%i CUDA_VISIBLE_DEVICES=%i\n${settings}\n${settings}@%i")
 install_unit(gms-serve@.service)
 
-file(INSTALL DESTINATION ${sysconfdir}/default TYPE FILE RENAME gms-serve
-     FILES ${CMAKE_CURRENT_LIST_DIR}/gms-serve.default)
+# What the administrator has set stays.
+if(NOT EXISTS $ENV{DESTDIR}${sysconfdir}/default/gms-serve)
+  file(INSTALL DESTINATION ${sysconfdir}/default TYPE FILE RENAME gms-serve
+       FILES ${CMAKE_CURRENT_LIST_DIR}/gms-serve.default)
+endif()
