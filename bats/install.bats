@@ -49,13 +49,17 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [[ "$stderr" == *"no simulated CUDA driver near '$T/bin/gms-serve'"* ]]
 }
 
-@test "every tool is installed with its page" {
+@test "every tool is installed with its page and its completions" {
   local tool bad=0
   for tool in $(all_tools); do
-    if [ ! -x "$PREFIX/bin/$tool" ]; then
-      echo "$tool is not there"
-      bad=1
-    fi
+    for file in "bin/$tool" "share/bash-completion/completions/$tool" \
+      "share/zsh/site-functions/_$tool" "share/fish/vendor_completions.d/$tool.fish"; do
+      if [ ! -s "$PREFIX/$file" ]; then
+        echo "$file is not there"
+        bad=1
+      fi
+    done
+    if ! bash -n "$PREFIX/share/bash-completion/completions/$tool"; then bad=1; fi
   done
   for page in "$FO_ROOT"/man/*.[1-8]; do
     if ! cmp "$page" "$PREFIX/share/man/man${page##*.}/${page##*/}"; then bad=1; fi
@@ -149,7 +153,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 
 # --- the tarball ----------------------------------------------------------------------------------
 
-@test "the tarball has the static tools, stripped and small, and their pages" {
+@test "the tarball has the static tools, stripped and small, with their pages and completions" {
   unpack_tarball
   local tool tools page bad=0
   [ "$(ls "$T/root")" = "$TOOLS" ]
@@ -161,7 +165,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
       echo "$tool has $(stat -c %s "$T/root/$TOOLS/bin/$tool") bytes"
       bad=1
     fi
-    for file in share/man/man?/"$tool".?; do
+    for file in share/man/man?/"$tool".? share/bash-completion/completions/"$tool"; do
       # shellcheck disable=SC2086  # the section is any
       if ! ls "$T/root/$TOOLS"/$file >/dev/null; then bad=1; fi
     done

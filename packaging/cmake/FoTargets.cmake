@@ -26,7 +26,8 @@ endfunction()
 
 # fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
 # STATIC tools go into engine images: one file, no libc needed (release preset). With them, as the
-# component "static", is installed what they need; the rest is "dynamic". The page comes along.
+# component "static", is installed what they need; the rest is "dynamic". Completions and the page
+# come along.
 function(fo_tool name)
   cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -58,6 +59,28 @@ function(fo_tool name)
       install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
     endif()
   endforeach()
+  fo_completions(${name} ${component})
+endfunction()
+
+# fo_completions(TOOL COMPONENT): what TOOL itself says of its options, where shells look for it.
+add_custom_target(completions ALL)
+function(fo_completions tool component)
+  set(folder ${CMAKE_BINARY_DIR}/completions)
+  add_custom_command(OUTPUT ${folder}/${tool} ${folder}/_${tool} ${folder}/${tool}.fish
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND ${tool} completion bash > ${folder}/${tool}
+    COMMAND ${tool} completion zsh > ${folder}/_${tool}
+    COMMAND ${tool} completion fish > ${folder}/${tool}.fish
+    DEPENDS ${tool} VERBATIM)
+  add_custom_target(${tool}-completions
+    DEPENDS ${folder}/${tool} ${folder}/_${tool} ${folder}/${tool}.fish)
+  add_dependencies(completions ${tool}-completions)
+  set(shared ${CMAKE_INSTALL_DATADIR})
+  install(FILES ${folder}/${tool} COMPONENT ${component}
+    DESTINATION ${shared}/bash-completion/completions)
+  install(FILES ${folder}/_${tool} COMPONENT ${component} DESTINATION ${shared}/zsh/site-functions)
+  install(FILES ${folder}/${tool}.fish COMPONENT ${component}
+    DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
 # fo_tests(ROOM SOURCES file... LINK target...): the GoogleTest program ROOM_test, found by ctest.

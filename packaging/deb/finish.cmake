@@ -2,6 +2,7 @@
 # than cmake --install, and what only its packages have.
 
 set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
+file(RENAME ${tree}/tools/usr/share/zsh/site-functions ${tree}/tools/usr/share/zsh/vendor-completions)
 
 foreach(package tools=fo-tools simulated=fo-simcuda)
   string(REPLACE "=" ";" names ${package})
