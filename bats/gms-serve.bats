@@ -159,6 +159,15 @@ END
   [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
 }
 
+@test "a service manager is told: ready, stopping" {
+  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $T/notify ]"
+  NOTIFY_SOCKET=$T/notify start_bundle --devices 0
+  wait_for "grep -qx READY=1 $T/told"
+  end_bg
+  wait_for "grep -qx READY=1STOPPING=1 $T/told"
+}
+
 @test "without a folder named, the sockets are in TMPDIR" {
   TMPDIR=$D start_bg gms gms-serve --devices 0 --tags weights
   wait_for "[ -e $D/gms-ready ]"
