@@ -7,7 +7,7 @@ load gms_client
 
 setup() {
   fo_setup
-  export FAILOVER_LOCK_PATH=$T/lock
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
 }
 
 lock() { gms-lock "$@" 3>&-; }
@@ -388,19 +388,6 @@ child_ended" ]
 
 # --- the gate -------------------------------------------------------------------------------------
 
-# fill SIZE: a server that holds so much of device 0 until it is killed. Sets FILLER.
-fill() {
-  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
-  start_bg filler gms-serve --socket-path "$T/filler.sock" --device 0
-  FILLER=$BG_PID
-  wait_for "[ -S $T/filler.sock ]"
-  publish "$T/filler.sock" "$1"
-}
-empty() {
-  # shellcheck disable=SC2046  # many pids
-  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
-}
-
 @test "gate: the command runs once the device has the memory free" {
   for form in --exec --grace=1s; do
     fill $((48 << 20))
@@ -431,7 +418,6 @@ empty() {
 
 @test "gate: what can't work is said before the lock is waited for" {
   start_holder engine-9
-  export GMS_SIM_VRAM=64MiB
   run --separate-stderr lock acquire --gpu-free 65MiB -- true
   [ "$status" -eq 64 ]
   # shellcheck disable=SC2154
