@@ -24,7 +24,8 @@ fo_setup() {
     echo "no programs in $FO_BIN: build first, or set FO_BUILD"
     return 1
   fi
-  unset ENGINE_ID FAILOVER_LOCK_PATH "${!GMS_@}" "${!DYN_@}"
+  unset CUDA_VISIBLE_DEVICES ENGINE_ID FO_LIBEXEC_DIR NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID \
+    "${!FAILOVER_@}" "${!KUBERNETES_@}" "${!GMS_@}" "${!DYN_@}"
   # Short, for the sake of socket paths.
   T=$(mktemp -d /tmp/fo.XXXXXX)
   # Memory where there is enough: containers have 64 MiB by default.
