@@ -4,6 +4,7 @@
 # shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
 load gms_client
+load lockd
 
 setup() {
   fo_setup
@@ -472,7 +473,7 @@ child_ended" ]
 }
 
 @test "gate: a lock server that dies meanwhile has to be back before the command starts" {
-  start_lockd
+  serve_lock
   fill $((48 << 20))
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   engine=$BG_PID
@@ -481,7 +482,7 @@ child_ended" ]
   empty
   wait_for "grep -q gpu_free $T/events"
   [ ! -e "$T/ran" ]
-  start_lockd
+  serve_lock
   wait_exit "$engine"
   [ "$status" -eq 0 ]
   [ -e "$T/ran" ]
@@ -659,12 +660,12 @@ last_generation: 2" ]
 
 # --- a lock server --------------------------------------------------------------------------------
 
-# A server, which answers when this returns. Sets LOCKD.
-start_lockd() {
-  export FAILOVER_LOCK_PATH=unix:$T/lock.sock
-  start_bg lockd gms-lockd -q --socket "$T/lock.sock" --reconnect-window 300ms
+# serve_lock: a server. Sets LOCKD.
+serve_lock() {
+  S=$T/lock.sock
+  export FAILOVER_LOCK_PATH=unix:$S
+  start_lockd -q --reconnect-window 300ms
   LOCKD=$BG_PID
-  wait_for "gms-probe lock"
 }
 kill_lockd() {
   kill -KILL "$LOCKD"
@@ -672,7 +673,7 @@ kill_lockd() {
 }
 
 @test "lock server: a supervised command, owner, status, refusal; the exec form is refused" {
-  start_lockd
+  serve_lock
   run -1 lock owner
   start_holder engine-7
   run -0 lock owner
@@ -691,7 +692,7 @@ kill_lockd() {
 }
 
 @test "lock server: ranks of one engine hold the lock together, the last one frees it" {
-  start_lockd
+  serve_lock
   start_bg rank-0 gms-lock acquire --id engine-0 -- sleep 1000
   first=$BG_PID
   wait_for 'gms-probe lock --holder engine-0'
@@ -709,14 +710,14 @@ kill_lockd() {
 }
 
 @test "lock server: its crash is no failover for a healthy engine" {
-  start_lockd
+  serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   engine=$BG_PID
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
   for _ in 1 2 3; do
     kill_lockd
-    start_lockd
+    serve_lock
     wait_for 'gms-probe lock --holder engine-0'
     wait_for 'lock status | grep -q ^waiter:'
     wait_for '! lock status | grep -q ^window_left:'
@@ -730,7 +731,7 @@ kill_lockd() {
 }
 
 @test "lock server: it crashes and the engine dies: the next one comes after the window" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   start_bg other gms-lock acquire --id engine-1 --json -- sh -c \
     "echo \$FAILOVER_GENERATION >$T/other.gen; exec sleep 1000"
@@ -738,20 +739,20 @@ kill_lockd() {
   kill_lockd
   kill -KILL "$(cat "$T/engine-0.cmd")"
   wait_exit "${BG_PIDS[1]}"
-  start_lockd
+  serve_lock
   wait_for "[ -s $T/other.gen ]"
   [ "$(cat "$T/other.gen")" = 2 ]
 }
 
 @test "lock server: it crashes and the engine hangs: nobody else while that lives" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   engine=$BG_PID
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
   kill -STOP "$engine"
   kill_lockd
-  start_lockd
+  serve_lock
   # The window is over, and still nobody.
   wait_for 'lock status --json | grep -Eq "\"window_left\":0(\\.0)?[,}]"'
   wait_for 'lock status | grep -q ^waiter:'
@@ -763,13 +764,13 @@ kill_lockd() {
   [ ! -e "$T/ran" ]
   kill -STOP "$engine"
   kill_lockd
-  start_lockd
+  serve_lock
   kill -KILL "$engine"
   wait_for "[ -e $T/ran ]"
 }
 
 @test "lock server: an engine that another has replaced is killed when it comes back, 75" {
-  start_lockd
+  serve_lock
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire --id engine-0 --grace 1h -- bash -c \
     'trap "" TERM; echo $$ >"$0/cmd"; while :; do sleep 0.01; done' "$T"
@@ -779,7 +780,7 @@ kill_lockd() {
   kill_lockd
   # A server that knows nothing of it: as if it could not see that process.
   rm "$T"/lock.sock.state
-  start_lockd
+  serve_lock
   start_holder engine-1
   kill -CONT "$engine"
   wait_exit "$engine"
@@ -790,7 +791,7 @@ kill_lockd() {
 }
 
 @test "lock server: when it stays away the role is given up, 76" {
-  start_lockd
+  serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   kill_lockd
   wait_exit "$BG_PID"
@@ -801,7 +802,7 @@ kill_lockd() {
 }
 
 @test "lock server: a hung one holds nobody up who wants to leave" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   engine=$BG_PID
   kill -STOP "$LOCKD"

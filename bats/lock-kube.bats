@@ -5,6 +5,7 @@
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
 load test_helper
+load tls
 
 setup() {
   fo_setup
@@ -175,11 +176,10 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 }
 
 @test "as in a pod: the address from the environment, TLS, a token" {
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
-    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1,DNS:kubernetes.default.svc \
-    -keyout "$T/key" -out "$T/ca.crt" 2>"$T/openssl"
+  make_ca ca
+  make_cert server ca 2 IP:127.0.0.1,DNS:kubernetes.default.svc
   echo secret >"$T/token"
-  start_api --token-file "$T/token" --cert "$T/ca.crt" --key "$T/key"
+  start_api --token-file "$T/token" --cert "$T/server.crt" --key "$T/server.key"
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
   LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
   start_holder engine-0
