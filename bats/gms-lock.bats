@@ -69,7 +69,7 @@ field() { sed -n "s/^$1: //p"; }
   [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': No such file or directory" ]]
   run --separate-stderr lock acquire --lock "$T" -- true
   [ "$status" -eq 73 ]
-  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  need_root
   lock acquire -- true
   chmod 711 "$T"
   cp "$FO_BIN/gms-lock" "$T/gms-lock"
@@ -236,8 +236,7 @@ engine-0" ]
 }
 
 @test "pid 1 waits and dies of SIGTERM with 143" {
-  unshare --pid --fork --mount-proc true 2>/dev/null ||
-    skip_because root "a pid namespace is not permitted here"
+  need_pid_namespace
   start_holder holder
   start_bg container unshare --pid --fork --kill-child --mount-proc \
     gms-lock acquire --exec -- true
@@ -251,8 +250,7 @@ engine-0" ]
 }
 
 @test "pid 1 forwards SIGTERM to what it supervises, and reaps orphans" {
-  unshare --pid --fork --mount-proc true 2>/dev/null ||
-    skip_because root "a pid namespace is not permitted here"
+  need_pid_namespace
   # shellcheck disable=SC2016
   start_bg container unshare --pid --fork --kill-child --mount-proc gms-lock acquire -- bash -c \
     'trap "exit 5" TERM; (sleep 1000 &); echo "$PPID"; while :; do sleep 0.01; done'
@@ -373,7 +371,7 @@ child_ended" ]
 }
 
 @test "supervise form: an interactive command has the terminal, and its stop is ours" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   script -qec "gms-lock acquire -- sh -c 'read -r x && echo got=\$x'" /dev/null \
     <<<hello >"$T/out" 3>&-
   grep -q 'got=hello' "$T/out"
@@ -529,7 +527,7 @@ child_ended" ]
 }
 
 @test "a command of another user that may not be signalled: said, and not given up" {
-  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  need_root
   setpriv --bounding-set -kill true 2>/dev/null || skip_because root "no capability can be dropped"
   chmod 777 "$T"
   mkfifo -m 666 "$T/end"

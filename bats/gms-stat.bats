@@ -216,7 +216,7 @@ watched() {
 }
 
 @test "--watch draws on a terminal and gives it back" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   start_weights
   # shellcheck disable=SC2016
   start_bg terminal env TERM=xterm script -qec \
@@ -259,7 +259,7 @@ wait_stalled() {
 
 # on_terminal COMMANDS: with what comes from descriptor 7 typed in. Sets BG_PID.
 on_terminal() {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   mkfifo "$T/keys"
   exec 7<>"$T/keys"
   # shellcheck disable=SC2016
