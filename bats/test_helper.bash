@@ -149,6 +149,9 @@ all_tools() {
   done
 }
 
+# The subcommands of a tool, one per line.
+subcommands_of() { "$1" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
+
 # pick_port: a free one is in PORT, another one each time.
 pick_port() {
   until PORT=$(shuf -i 20000-29999 -n 1) && [[ " ${PICKED:-} " != *" $PORT "* ]] &&
