@@ -294,7 +294,7 @@ END
 }
 
 @test "a full file system is 73, and nothing but lock files stays" {
-  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  need_mount
   # shellcheck disable=SC2016
   run --separate-stderr unshare --map-root-user --mount sh -c '
     mount -t tmpfs -o nr_inodes=3 none "$0" || exit 1
@@ -363,7 +363,7 @@ END
 }
 
 @test "a host without memory for the simulated device is a device without memory" {
-  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  need_mount
   S=$T/one.sock
   # shellcheck disable=SC2016
   start_bg gms unshare --map-root-user --mount sh -c '
@@ -487,6 +487,7 @@ END
 }
 
 @test "--metrics: a page that promtool likes, and counters that outlive a crash" {
+  need_promtool
   pick_port
   start_one --metrics "127.0.0.1:$PORT"
   publish "$S" 1000
@@ -553,7 +554,7 @@ end_bg() {
 }
 
 @test "another user is served when --allow-uid or --allow-gid names it, and only then" {
-  if [ "$(id -u)" -ne 0 ]; then skip "only root can be another user"; fi
+  need_root
   chmod 711 "$T"
   as_nobody() { setpriv --reuid 65534 --regid 65534 --groups "$1" gms-stat --socket "$T/one.sock"; }
   start_one --socket-mode 0666 --allow-gid 777
