@@ -120,3 +120,12 @@ options_of_page() {
   done
   [ "$bad" -eq 0 ]
 }
+
+@test "pictures are what their text says" {
+  command -v fossil >/dev/null || skip_because fossil "fossil is not installed"
+  local text bad=0
+  for text in man/pictures/*.pikchr; do
+    if ! cmp <(fossil pikchr "$text") "${text%.pikchr}.svg"; then bad=1; fi
+  done
+  [ "$bad" -eq 0 ]
+}

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" {
 
 int __wrap_getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**);
@@ -35,3 +36,4 @@ int __wrap_getservbyport_r(int, const char*, servent*, char*, size_t, servent** 
 void* __wrap_dlopen(const char*, int) { return nullptr; }
 
 }  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier)

@@ -21,7 +21,7 @@ namespace {
 
 using base::UniqueFd;
 
-constexpr std::size_t kMostOutput = 64 * 1024;
+constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
 // For a killed program to be gone. One that hangs in the kernel is left behind.
 constexpr base::Duration kDeathTime = std::chrono::seconds(2);
 
