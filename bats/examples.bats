@@ -2,7 +2,7 @@
 # Runs every example of the pages and of the README, as it stands there, on a machine of its own:
 # see examples.bash. A block that no test runs fails the first test.
 
-# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
 load test_helper
 load gms_client
 load examples
@@ -23,25 +23,27 @@ teardown() {
 }
 
 @test "every block of every document is run by one test" {
-  local document words texts line bad=0 i
+  local document words line bad=0 i
   local -A tests=()
-  # The lines of this file that name blocks, run to count them.
+  # The lines of all tests that name blocks.
   while read -r line; do
     eval "set -- $line"
     document=$2 words=$3
     find_block "$document" "$words" || { bad=1; continue; }
     tests[$document:$BLOCK]+=x
-  done < <(grep -hE '^ *(example|no_example) [^ ]+ .' "$BATS_TEST_FILENAME")
+  done < <(grep -hE '^ *(example|no_example) (README|man/)' "$BATS_TEST_DIRNAME"/*.bats | sort -k 2,2)
   for document in $(documents); do
-    mapfile -d '' -t texts < <(blocks "$document")
-    for i in "${!texts[@]}"; do
+    read_blocks "$document"
+    for i in "${!BLOCKS[@]}"; do
       case ${tests[$document:$((i + 1))]:-} in
-        x) ;;
-        '') echo "$document, block $((i + 1)): no test runs it: ${texts[i]%%$'\n'*}" && bad=1 ;;
-        *) echo "$document, block $((i + 1)): in several tests: ${texts[i]%%$'\n'*}" && bad=1 ;;
+        x) continue ;;
+        '') line="no test runs it" ;;
+        *) line="in several tests" ;;
       esac
+      echo "$document, block $((i + 1)): $line: ${BLOCKS[i]%%$'\n'*}"
+      bad=1
     done
-    if [[ "$document" == man/* ]] && [ "${#texts[@]}" -eq 0 ]; then
+    if [[ "$document" == man/* ]] && [ "${#BLOCKS[@]}" -eq 0 ]; then
       echo "$document: no example"
       bad=1
     fi
@@ -141,7 +143,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   wait_for 'inside gms-probe engine -q --id engine-1 --state standby'
   wait_for 'inside curl -fsS http://127.0.0.1:9090/health'
   inside curl -fsS http://127.0.0.1:9090/health >"$T/health"
-  inside curl -fsS -d '{"prompt":"Hello","max_tokens":2}' http://127.0.0.1:8000/v1/completions
+  tokens
   # What a page shows of it is all of it.
   example man/fo-shadow.1 '{"status":"ready","state":"active"'
   [ "$(jq -c 'keys' <<<"$EXAMPLE")" = "$(jq -c 'keys' "$T/health")" ]
@@ -607,4 +609,206 @@ PYTHON
   example man/gms-stat.1 'ro_session_count'
   run_example
   [ "$output" = 0 ]
+}
+
+# --- failover(7) ----------------------------------------------------------------------------------
+
+# Figures and a drawing.
+no_example man/failover.7 'ms, medians of 5 (spread)'
+no_example man/failover.7 'ms, by allocations published'
+no_example man/failover.7 '1,000 allocations, 1,000 tensors, ms'
+no_example man/failover.7 '1 GiB, by the time of the peer'
+no_example man/failover.7 'engine 0     serves'
+no_example man/failover.7 'ms, medians of 5       75 MiB'
+no_example man/failover.7 'us                   request of 200 bytes'
+
+@test "failover(7): a pod, step by step" {
+  export VLLM_SERVER_DEV_MODE=1 GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1
+  a_model /models/llama
+  example man/failover.7 'gms-probe sockets --socket-dir /shared'
+  run_example 1
+  local probe=$EXAMPLE
+  example man/failover.7 'gms-serve --socket-dir /shared'
+  start_example server
+  wait_for "inside $probe"
+  example man/failover.7 'fo-podgen install'
+  run_example
+  cmp "$ROOM/fo-tools/bin/gms-lock" "$FO_BIN/gms-lock"
+  inside gms-load -q --role rw /models/llama >/dev/null
+  example man/failover.7 'exec fo-shadow'
+  start_example engine-0 ENGINE_ID=0 PATH="/fo-tools/bin:$PATH"
+  wait_for 'inside gms-probe engine -q --id engine-0 --state active'
+  start_example engine-1 ENGINE_ID=1 DYN_SYSTEM_PORT=9091
+  wait_for 'inside gms-probe engine -q --id engine-1 --state standby'
+  local before
+  before=$(tokens)
+  example man/failover.7 'kill -KILL'
+  # The last line is for afterwards.
+  [ "${EXAMPLE##*$'\n'}" = "fo-shadow status" ]
+  EXAMPLE=${EXAMPLE%$'\n'*} run_example
+  [[ $output == *"holder: engine-0"* ]]
+  wait_for 'inside gms-probe engine -q --id engine-1 --state active'
+  EXAMPLE=${EXAMPLE##*$'\n'} run_example
+  [[ $output == *"holder: engine-1"* ]]
+  [ "$(tokens)" = "$before" ]
+  example man/failover.7 'gms-stat --holders'
+  run_example
+  [[ $output == *"holder: engine-1"*"gms-serve"* ]]
+}
+
+@test "failover(7): the gate" {
+  example man/failover.7 '--gpu-free 60GiB --timeout 5m'
+  start_example engine GMS_SIM_VRAM=80GiB
+  engine_runs
+  example man/failover.7 '--exec --gpu-free 60GiB'
+  start_example engine-1 GMS_SIM_VRAM=80GiB ENGINE_ID=1
+  wait_for 'inside gms-lock status | grep -q ^waiter'
+}
+
+@test "failover(7): a lock that nobody gets" {
+  # An engine that ends, and leaves a worker.
+  stub my-engine '/usr/bin/python3 -c "import time; time.sleep(1000)" & exit'
+  start_bg engine "${INSIDE[@]}" gms-lock acquire --exec -- my-engine
+  wait_exit "$BG_PID"
+  start_bg waits "${INSIDE[@]}" gms-lock acquire --id engine-1 -- sleep infinity
+  wait_for 'inside gms-lock status | grep -q ^waiter'
+  example man/failover.7 '$ gms-lock status'
+  run_session
+}
+
+@test "failover(7): a lock across machines" {
+  an_etcd
+  example man/failover.7 '--lock etcd:'
+  start_example engine
+  engine_runs
+  run -0 inside gms-lock owner --lock etcd:http://etcd:2379/locks/pair
+}
+
+@test "failover(7): a lock server in a container of its own" {
+  local -a line
+  example man/failover.7 'gms-lockd --socket /shared/failover.sock'
+  mapfile -t line <<<"$EXAMPLE"
+  [ "${#line[@]}" -eq 3 ]
+  EXAMPLE=${line[0]} start_example lockd
+  wait_for "inside ${line[1]}"
+  EXAMPLE=${line[2]} start_example engine
+  engine_runs
+  run -0 inside gms-lock owner --lock unix:/shared/failover.sock
+}
+
+# --- README.md ------------------------------------------------------------------------------------
+
+@test "README: a fo-shadow above an engine" {
+  weights
+  export VLLM_SERVER_DEV_MODE=1
+  example README.md '^fo-shadow --publish'
+  # An engine at the published port has its own elsewhere.
+  if [[ $EXAMPLE != *--engine-url* ]]; then
+    EXAMPLE="${EXAMPLE/ -- / --engine-url http://127.0.0.1:8001 -- } --port 8001"
+  fi
+  start_example engine
+  wait_for 'inside gms-probe engine -q --state active'
+  tokens
+}
+
+@test "README: the steps, each a program of its own" {
+  weights
+  example README.md '^gms-probe sockets'
+  # Nobody commits a KV cache.
+  if [[ $EXAMPLE != *--tags* ]]; then EXAMPLE=${EXAMPLE/--committed/--committed --tags weights}; fi
+  start_example engine
+  engine_runs
+}
+
+@test "README: a lock that Kubernetes keeps" {
+  local pod=$ROOM/var/run/secrets/kubernetes.io/serviceaccount
+  mkdir -p "$pod"
+  echo secret >"$pod/token"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$T/key" -out "$pod/ca.crt" 2>"$T/openssl"
+  start_bg api "${INSIDE[@]}" "$FO_ROOT/bats/kube-api" --token-file "$pod/token" --cert "$pod/ca.crt" --key "$T/key"
+  wait_for "[ -s $T/api.out ]"
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT
+  KUBERNETES_SERVICE_PORT=$(cat "$T/api.out")
+  example README.md 'k8s:NAMESPACE/LEASE'
+  start_example engine
+  engine_runs
+  [ "$(inside gms-lock owner --lock k8s:default/pair)" = engine-0 ]
+}
+
+@test "README: a pod of fo-podgen's" {
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/dgd.yaml"
+  example README.md 'kubectl apply -f -'
+  run_example
+  called 'kubectl apply -f -'
+  jq -e . "$T/applied.json"
+}
+
+@test "README: a pod that is written by hand" {
+  local -a line
+  example README.md 'initContainers:'
+  mapfile -t line <<<"$EXAMPLE"
+  {
+    printf '%s\n' 'apiVersion: v1' 'kind: Pod' 'metadata: {name: pair}' 'spec:' \
+      '  resourceClaims: [{name: shared-gpu, resourceClaimTemplateName: gpu}]'
+    printf '  %s\n' "${line[@]}"
+  } | fo-podgen -q -o json >"$T/pod.json"
+  if [ -d "$FO_BUILD/k8s/node_modules" ]; then "$FO_ROOT/tests/k8s/check" --kube 1.34 "$T/pod.json"; fi
+  a_model /models/llama
+  # container NAME FILTER: what it has there, as words for a shell.
+  container() {
+    jq -er "[.spec.initContainers[], .spec.containers[]] |
+      map(select(.name == \"$1\"))[0] | $2 | @sh" "$T/pod.json"
+  }
+  local env='[.env[] | "\(.name)=\(.value)"]'
+  EXAMPLE="exec env $(container gms-weights "$env") $(container gms-weights .command)"
+  start_example server
+  wait_for "inside $(container gms-weights .startupProbe.exec.command)"
+  inside gms-load -q --role rw /models/llama >/dev/null
+  EXAMPLE="exec env $(container engine-0 "$env") $(container engine-0 '.command + .args')"
+  start_example engine-0
+  # And engine-1, as the comment there says.
+  [ "$(container engine-1 .name)" = "'engine-1'" ]
+  EXAMPLE=$(sed -E 's/ENGINE_ID=0/ENGINE_ID=1/; s/8001/8002/g; s/9090/9091/' <<<"$EXAMPLE")
+  start_example engine-1
+  wait_for 'inside fo-shadow status'
+  local port
+  for port in 9090 9091; do
+    wait_for "inside curl -fsS http://127.0.0.1:$port$(jq -r '.spec.containers[0].startupProbe.httpGet.path' "$T/pod.json")"
+  done
+  tokens
+}
+
+@test "README: builds by hand" {
+  example README.md 'cmake --preset release'
+  stub cmake ''
+  cd "$FO_ROOT"
+  run_example
+  called 'cmake --preset release'
+  called 'cmake --build build/release'
+  jq -e '.configurePresets[] | select(.name == "release")' CMakePresets.json
+}
+
+@test "README: what is called within a sentence is there, with these options" {
+  local tool word help bad=0
+  local -a words
+  while read -r tool words; do
+    read -r -a words <<<"$words"
+    help=$("$tool" --help)
+    if [[ ${words[0]} == [a-z]* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
+    for word in "${words[@]}"; do
+      if [[ $word == --* ]] && ! grep -qE -- "^ +(-.,)?$word( |\$)" <<<"$help"; then
+        echo "$tool ${words[*]}: no option $word"
+        bad=1
+      fi
+    done
+  done < <(grep -oE '`(gms|fo)-[a-z]+ [^`]+`' "$FO_ROOT/README.md" | tr -d '`')
+  while read -r word; do
+    if [ ! -e "$FO_ROOT/$word" ]; then
+      echo "$word: not there"
+      bad=1
+    fi
+  done < <(grep -oE '(\]\(|man -l |`\./)[^)` ]+' "$FO_ROOT/README.md" | sed -E 's/^(\]\(|man -l |`\.\/)//')
+  [ "$bad" -eq 0 ]
 }
