@@ -71,9 +71,8 @@ find_block() {
   BLOCK=${found# }
 }
 
-# example DOCUMENT WORDS: finds that block for the test that runs it, with substitutions made, in
-# EXAMPLE. Every block has one such line in examples.bats, or one of no_example; it stands alone, so
-# that the guard can read it.
+# example DOCUMENT WORDS: the block, with substitutions made, in EXAMPLE, for the test that runs it.
+# Every block has one such line in a test, or one of no_example: documents.bats reads them.
 example() {
   find_block "$1" "$2" || return
   EXAMPLE=$(sed -E "$SUBSTITUTIONS" <<<"${BLOCKS[BLOCK - 1]%$'\n'}")
@@ -86,6 +85,8 @@ example() {
 start_machine() {
   local -a namespaces=(--mount --net --uts)
   if [ "$(id -u)" -ne 0 ]; then namespaces+=(--user --map-root-user); fi
+  unshare "${namespaces[@]}" mount --bind "$T" "$T" 2>"$T/machine.err" ||
+    skip_because namespaces "no machine for the examples: $(cat "$T/machine.err")"
   ROOM=$T/room
   mkdir -p "$ROOM"/{models,root/work,run/gms,shared,snapshots,tmp,var/lib} "$T/stubs"
   printf '127.0.0.1 localhost node-3\n10.0.0.5 etcd\n' >"$T/hosts"
@@ -115,9 +116,7 @@ start_machine() {
     bash "$ROOM" "$T/hosts" "$FO_ROOT" "$FO_BUILD" "$GMS_SIM_DIR" "$T"
   MACHINE=$BG_PID
   wait_for "[ -s $T/machine.out ] || ! kill -0 $MACHINE"
-  if [ ! -s "$T/machine.out" ]; then
-    skip_because namespaces "no machine for the examples: $(cat "$T/machine.err")"
-  fi
+  [ -s "$T/machine.out" ] || return
   INSIDE=(nsenter --target "$MACHINE" --mount --net --uts --root --wd)
   if [ "$(id -u)" -ne 0 ]; then INSIDE+=(--user --preserve-credentials); fi
   INSIDE+=(--)
@@ -155,21 +154,24 @@ end_example() {
   [ "$status" -eq "${2:-0}" ] || { echo "status $status instead of ${2:-0}"; return 1; }
 }
 
-# run_session: runs what follows the prompt in EXAMPLE; it prints the lines that stand below it, in
-# that shape.
+# prints LINES: the program that ran last has printed these, in their shape; it may have printed more.
+prints() {
+  run ! grep '^<' <(diff <(shape <<<"$1" | sort -u) <(shape <<<"$output" | sort -u))
+}
+
+# run_session: runs what follows the prompt in EXAMPLE; it prints what stands below it.
 run_session() {
   local wanted=${EXAMPLE#*$'\n'}
   [[ $EXAMPLE == "$ "* ]] || return
   EXAMPLE=${EXAMPLE%%$'\n'*}
   EXAMPLE=${EXAMPLE#"$ "} run_example
-  # It may print more.
-  run ! grep '^<' <(diff <(shape <<<"$wanted") <(shape <<<"$output"))
+  prints "$wanted"
 }
 
 # shape: standard input without what differs from one run to the next.
 shape() {
   sed -E 's/[0-9a-f]{8}-[-0-9a-f]{27}/ID/g; s/[0-9]{4}-[0-9-]+T[0-9:.]+Z/TIME/g
-    s/[0-9a-f]{64}|\b[0-9a-f]{4}\.\.\./HASH/g; s/[0-9]+(\.[0-9]+)?/N/g; s/\b[KMGT]iB\b/B/g'
+    s/[0-9a-f]{64}|\b[0-9a-f]{4}\.\.\./HASH/g; s/[0-9]+(\.[0-9]+)?/N/g; s/\b[KMGT]iB\b/B/g; s/ +/ /g'
 }
 
 # --- who else is there ----------------------------------------------------------------------------
