@@ -38,23 +38,39 @@ teardown() { rm -rf "$T"; }
   [ "$bad" -eq 0 ]
 }
 
-@test "README: what is called within a sentence is there, with these options" {
-  local tool word help bad=0
+# markdown DOCUMENT: as Markdown.
+markdown() {
+  case $1 in
+    *.md) cat "$FO_ROOT/$1" ;;
+    *) mandoc -T markdown "$FO_ROOT/$1" ;;
+  esac
+}
+
+@test "what is called within a sentence has these options" {
+  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  local document tool word help bad=0
   local -a words
-  while read -r tool words; do
-    read -r -a words <<<"$words"
-    help=$("$tool" --help)
-    if [[ ${words[0]} == [a-z]* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
-    for word in "${words[@]}"; do
-      if [[ $word == --* ]] && ! grep -qE -- "^ +(-.,)?$word( |\$)" <<<"$help"; then
-        echo "$tool ${words[*]}: no option $word"
-        bad=1
-      fi
-    done
-  done < <(grep -oE '`(gms|fo)-[a-z]+ [^`]+`' "$FO_ROOT/README.md" | tr -d '`')
-  while read -r word; do
-    if [ ! -e "$FO_ROOT/$word" ]; then
-      echo "$word: not there"
+  for document in $(documents); do
+    while read -r tool words; do
+      read -r -a words <<<"${words//,/}"
+      help=$("$tool" --help)
+      if [[ ${words[0]} != -* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
+      for word in "${words[@]}"; do
+        if [[ $word == --* ]] && ! grep -qE -- "^ +(-.,)?$word( |\$)" <<<"$help"; then
+          echo "$document: $tool ${words[*]}: no option $word"
+          bad=1
+        fi
+      done
+    done < <(markdown "$document" | grep -oE '(`|\*\*)(gms|fo)-[a-z]+ [^`*]+(`|\*\*)' | tr -d '`*')
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "the README's links and programs are there" {
+  local path bad=0
+  while read -r path; do
+    if [ ! -e "$FO_ROOT/$path" ]; then
+      echo "README.md: $path is not there"
       bad=1
     fi
   done < <(grep -oE '(\]\(|man -l |`\./)[^)` ]+' "$FO_ROOT/README.md" | sed -E 's/^(\]\(|man -l |`\.\/)//')

@@ -1,8 +1,10 @@
 # The examples of the documents, and a machine to run them on as they stand: their paths (/shared,
 # /models, /run/gms), ports, addresses and host names are real in it, and are nobody else's.
-#
-# What can't be real is a stub in PATH (see standard_stubs). These words are replaced:
+# What can't be real is a stub in PATH: see standard_stubs.
+
 # shellcheck disable=SC2016,SC2034,SC2119,SC2120,SC2154  # text for other shells; others set variables
+
+# Words of the documents that stand for something.
 SUBSTITUTIONS='
   s|\bMODEL\b|/models/llama|g
   s|\bSIZE\b|64MiB|g

@@ -63,6 +63,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
     done
     cat "$chart"/*.yaml | "$renderer" "${options[@]}" | kubectl apply -f -'
   run_example
+  [[ $output == *Deployment/* ]]
 }
 
 @test "fo-podgen(1): reviews changes" {
@@ -208,7 +209,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   example man/gms-lock.1 '--gpu-free 60GiB'
   start_example small GMS_SIM_VRAM=50GiB
   wait_exit "$BG_PID"
-  [ "$status" -ne 0 ]
+  [ "$status" -eq 64 ]
   run -1 called 'my-engine --port 8000'
   start_example large GMS_SIM_VRAM=80GiB
   engine_runs
@@ -266,7 +267,7 @@ an_etcd() {
   kill -KILL "$server"
   wait_exit "$server"
   start_bg lockd2 "${INSIDE[@]}" gms-lockd --reconnect-window 100ms
-  wait_for "grep -q '^gms-lockd: warning: process' $T/lockd2.err"
+  wait_for "grep -q '^gms-lockd: warning: process $holder of' $T/lockd2.err"
   example man/gms-lockd.8 'gms-lockd: warning: process 4711'
   [ "$(grep '^gms-lockd: warning: process' "$T/lockd2.err" | shape)" = "$(shape <<<"$EXAMPLE")" ]
   example man/gms-lockd.8 'kill -KILL 4711'
@@ -628,11 +629,16 @@ no_example man/failover.7 'us                   request of 200 bytes'
 
 @test "failover(7): the gate" {
   example man/failover.7 '--gpu-free 60GiB --timeout 5m'
-  start_example engine GMS_SIM_VRAM=80GiB
+  start_example engine-0 GMS_SIM_VRAM=80GiB
+  local engine=$BG_PID
   engine_runs
+  rm "$T/engine.env"
   example man/failover.7 '--exec --gpu-free 60GiB'
   start_example engine-1 GMS_SIM_VRAM=80GiB ENGINE_ID=1
   wait_for 'inside gms-lock status | grep -q ^waiter'
+  end_example "$engine" 143
+  engine_runs
+  [ "$(inside gms-lock owner)" = engine-1 ]
 }
 
 @test "failover(7): a lock that nobody gets" {
@@ -672,10 +678,10 @@ no_example man/failover.7 'us                   request of 200 bytes'
   weights
   export VLLM_SERVER_DEV_MODE=1
   example README.md '^fo-shadow --publish'
-  # An engine at the published port has its own elsewhere.
-  if [[ $EXAMPLE != *--engine-url* ]]; then
-    EXAMPLE="${EXAMPLE/ -- / --engine-url http://127.0.0.1:8001 -- } --port 8001"
-  fi
+  # The engine can't listen at the published port, too.
+  if [[ $EXAMPLE != *--engine-url* ]]; then EXAMPLE=${EXAMPLE/ -- / --engine-url http://127.0.0.1:8001 -- }; fi
+  [[ $EXAMPLE =~ --engine-url\ http://127.0.0.1:([0-9]+) ]]
+  EXAMPLE+=" --port ${BASH_REMATCH[1]}"
   start_example engine
   wait_for 'inside gms-probe engine -q --state active'
   tokens
