@@ -38,21 +38,13 @@ teardown() { rm -rf "$T"; }
   [ "$bad" -eq 0 ]
 }
 
-# markdown DOCUMENT: as Markdown.
-markdown() {
-  case $1 in
-    *.md) cat "$FO_ROOT/$1" ;;
-    *) mandoc -T markdown "$FO_ROOT/$1" ;;
-  esac
-}
-
 @test "what is called within a sentence has these options" {
   command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
   local document tool word help bad=0
   local -a words
   for document in $(documents); do
     while read -r tool words; do
-      read -r -a words <<<"${words//,/}"
+      read -r -a words <<<"$words"
       help=$("$tool" --help)
       if [[ ${words[0]} != -* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
       for word in "${words[@]}"; do
@@ -61,7 +53,7 @@ markdown() {
           bad=1
         fi
       done
-    done < <(markdown "$document" | grep -oE '(`|\*\*)(gms|fo)-[a-z]+ [^`*]+(`|\*\*)' | tr -d '`*')
+    done < <(calls "$document")
   done
   [ "$bad" -eq 0 ]
 }

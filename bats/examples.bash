@@ -7,6 +7,8 @@
 # Words of the documents that stand for something.
 SUBSTITUTIONS='
   s|\bMODEL\b|/models/llama|g
+  s|\bSNAPSHOT\b|--snapshot /snapshots/llama|g
+  s|\bDIR\b|/snapshots/llama|g
   s|\bSIZE\b|64MiB|g
   s|k8s:NAMESPACE/LEASE\b|k8s:default/pair|g
   s|^fo-shadow(.*) -- ENGINE \.\.\.$|fo-shadow\1 -- vllm serve /models/llama --enable-sleep-mode|
@@ -48,6 +50,16 @@ blocks() {
         /^\.Dl / { printf "%s\n%c", plain(substr($0, 5)), 0 }' "$FO_ROOT/$1"
       ;;
   esac
+}
+
+# calls DOCUMENT: what it calls within sentences, a line each: a tool and words after it.
+calls() {
+  {
+    case $1 in
+      *.md) cat "$FO_ROOT/$1" ;;
+      *) mandoc -T markdown "$FO_ROOT/$1" ;;
+    esac
+  } | grep -oE '(`|\*\*)(gms|fo)-[a-z]+ [^`*,]+' | tr -d '`*'
 }
 
 # read_blocks DOCUMENT: they are in BLOCKS.

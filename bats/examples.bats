@@ -672,6 +672,23 @@ no_example man/failover.7 'us                   request of 200 bytes'
   run -0 inside gms-lock owner --lock unix:/shared/failover.sock
 }
 
+@test "failover(7): what to type, within its sentences" {
+  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  weights
+  inside gms-save -q /snapshots/llama >/dev/null
+  inside gms-load --unpublish
+  # What starts or ends an engine has its blocks; these look, and load.
+  local count=0
+  while read -r EXAMPLE; do
+    echo "$EXAMPLE"
+    # shellcheck disable=SC2086  # words
+    run inside timeout 20 $EXAMPLE </dev/null 3>&-
+    [ "$status" -le 1 ] || { echo "status $status: $output" && return 1; }
+    count=$((count + 1))
+  done < <(calls man/failover.7 | grep -E '^gms-(load|lock|probe|stat) ' | sed -E "$SUBSTITUTIONS")
+  [ "$count" -ge 5 ]
+}
+
 # --- README.md ------------------------------------------------------------------------------------
 
 @test "README: a fo-shadow above an engine" {
