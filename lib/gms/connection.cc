@@ -202,6 +202,7 @@ asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration time
 }
 
 std::size_t Connection::write_at_once(std::string_view frame) {
+  makes_fds_ = false;
   if (!socket_.is_open()) return 0;
   const std::ptrdiff_t sent =
       os::send_with_fds(socket_.native_handle(), std::as_bytes(std::span(frame)), {});
@@ -211,6 +212,8 @@ std::size_t Connection::write_at_once(std::string_view frame) {
 asio::awaitable<bool> Connection::write_frame(std::string_view frame,
                                               std::vector<base::UniqueFd> fds,
                                               base::Duration timeout) {
+  // From here on unread_bytes_ and the kernel tell what is not read.
+  makes_fds_ = false;
   std::span<const std::byte> bytes = std::as_bytes(std::span(frame));
   std::vector<int> numbers;
   numbers.reserve(fds.size());
@@ -221,7 +224,6 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
     if (sent >= 0) {
       fds.clear();
       numbers.clear();
-      makes_fds_ = false;
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
       continue;
     }

@@ -113,7 +113,6 @@ void MemoryManager::import_all(cuda::Access access) {
   if (!allocations_.empty()) {
     throw Error(ExitStatus::kSoftware, "import a layout: one is there already");
   }
-  access_ = access;
   layout_hash_ = rpc_->layout_hash();
   reserve(rpc_->list_allocations());
   map_from(0, access);
@@ -172,7 +171,7 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
       allocations_[rank].allocation = std::move(found[rank]);
     }
-    map_from(0, access_);
+    map_from(0, cuda::Access::kRead);
     synchronize_if_current();
     rpc_->set_deadline(Deadline::never());
     return {};

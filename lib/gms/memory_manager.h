@@ -91,7 +91,6 @@ class MemoryManager {
   cuda::DeviceInfo device_;
   std::string socket_path_;
   std::optional<RpcClient> rpc_;
-  cuda::Access access_ = cuda::Access::kRead;
   std::string layout_hash_;
   std::vector<MappedAllocation> allocations_;
   // Mappings, one per allocation, go before the ranges they lie in.

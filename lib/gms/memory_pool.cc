@@ -1,7 +1,6 @@
 #include "gms/memory_pool.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/bind_executor.hpp>
@@ -19,35 +18,45 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 using Memory = MemoryPool::Memory;
+using Created = MemoryPool::Created;
 
-// Descriptors that the driver may want for itself.
+// Descriptors that the driver may want for itself, and clients who connect meanwhile.
 constexpr std::size_t kSpareFds = 16;
+// So many allocations are looked after at a time: a look takes some microseconds.
+constexpr std::size_t kCreatedAtOnce = 16;
 
-// A driver that runs out of descriptors fails in ways that tell nothing of the reason. The kernel
-// gives out the lowest numbers first: one so near the limit is free when so many are.
+// A driver that runs out of descriptors fails in ways that tell nothing of the reason. They are
+// taken for an instant: which numbers are free, and how many, nothing else tells.
 bool has_descriptors(std::size_t count) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
-  if (limit.rlim_cur <= count + kSpareFds) return false;
-  const int least = static_cast<int>(limit.rlim_cur - count - kSpareFds);
-  return base::UniqueFd(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, least)).valid() || errno == EBADF;
+  std::vector<base::UniqueFd> taken;
+  while (taken.size() < count + kSpareFds) {
+    taken.emplace_back(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!taken.back().valid()) return errno == EBADF;
+  }
+  return true;
 }
 
-awaitable<std::vector<Memory>> create_all(std::shared_ptr<const cuda::Driver> driver,
-                                          base::DeviceOrdinal device,
-                                          std::vector<base::ByteCount> sizes) {
-  std::vector<Memory> made;
+awaitable<Created> create_all(std::shared_ptr<const cuda::Driver> driver,
+                              base::DeviceOrdinal device, std::vector<base::ByteCount> sizes) {
+  Created created;
+  std::vector<Memory>& made = created.memory;
   made.reserve(sizes.size());
   try {
+    std::size_t provided = 0;
     for (const base::ByteCount size : sizes) {
-      if (!has_descriptors(1)) break;
+      if (provided == 0) {
+        provided = has_descriptors(kCreatedAtOnce) ? kCreatedAtOnce : 1;
+        created.has_descriptors = provided > 1 || has_descriptors(1);
+        if (!created.has_descriptors) break;
+      }
+      --provided;
       made.push_back(std::make_shared<cuda::PhysicalMemory>(
           cuda::PhysicalMemory::create(driver, device, size)));
     }
   } catch (const cuda::OutOfMemory&) {
     // As much as there is.
   }
-  co_return made;
+  co_return created;
 }
 
 awaitable<std::vector<base::UniqueFd>> export_all(std::vector<Memory> memory) {
@@ -84,7 +93,7 @@ MemoryPool::MemoryPool(asio::io_context& io, std::shared_ptr<const cuda::Driver>
                        std::function<void(std::exception_ptr)> on_failure)
     : driver_(std::move(driver)), device_(device), on_failure_(std::move(on_failure)), io_(io) {}
 
-awaitable<std::vector<Memory>> MemoryPool::create(std::vector<base::ByteCount> sizes) {
+awaitable<Created> MemoryPool::create(std::vector<base::ByteCount> sizes) {
   return asio::co_spawn(thread_, create_all(driver_, device_, std::move(sizes)),
                         asio::use_awaitable);
 }

@@ -27,9 +27,14 @@ class MemoryPool {
   MemoryPool(boost::asio::io_context& io, std::shared_ptr<const cuda::Driver> driver,
              base::DeviceOrdinal device, std::function<void(std::exception_ptr)> on_failure);
 
+  struct Created {
+    std::vector<Memory> memory;
+    /// Whether it was not for want of descriptors that it is not all.
+    bool has_descriptors = true;
+  };
   /// Memory of these sizes, multiples of the granularity, in their order: all of it, or as much as
   /// there is room and are descriptors for. Throws CudaError.
-  boost::asio::awaitable<std::vector<Memory>> create(std::vector<base::ByteCount> sizes);
+  boost::asio::awaitable<Created> create(std::vector<base::ByteCount> sizes);
   /// A new descriptor of each. Throws CudaError; Error(kTryAgain) when there are no descriptors
   /// left.
   boost::asio::awaitable<std::vector<base::UniqueFd>> export_fds(std::vector<Memory> memory);

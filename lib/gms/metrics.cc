@@ -19,8 +19,8 @@ std::string_view to_string(DropReason reason) {
       return "frame_too_big";
     case DropReason::kMalformed:
       return "malformed";
-    case DropReason::kHandshakeTimeout:
-      return "handshake_timeout";
+    case DropReason::kSilent:
+      return "silent";
     case DropReason::kSlowReader:
       return "slow_reader";
     case DropReason::kRefusedUser:

@@ -46,8 +46,9 @@ const AllocateResponse& check_made(const AllocateResponse& answer) {
 
 // A server's code is one of our exit statuses when the server is ours; Dynamo's sends 0.
 ExitStatus status_of_code(std::int64_t code) {
-  for (const ExitStatus known : {ExitStatus::kTryAgain, ExitStatus::kNotPermitted,
-                                 ExitStatus::kProtocol, ExitStatus::kSoftware}) {
+  for (const ExitStatus known :
+       {ExitStatus::kTryAgain, ExitStatus::kNotPermitted, ExitStatus::kProtocol,
+        ExitStatus::kSoftware, ExitStatus::kOsError, ExitStatus::kIoError}) {
     if (code == base::to_int(known)) return known;
   }
   return ExitStatus::kBadData;

@@ -60,8 +60,8 @@ class RpcClient {
 
   // For writers.
   AllocateResponse allocate(base::ByteCount size, const std::string& tag);
-  /// Allocations of these sizes, in their order; where it throws, none of them was made. One by
-  /// one: those before it were.
+  /// Allocations of these sizes, in their order. Where it throws, those of earlier batches of
+  /// kMaxBatch were made; one by one: those before it.
   std::vector<AllocateResponse> allocate_many(const std::vector<base::ByteCount>& sizes,
                                               const std::string& tag);
   /// False for an unknown id.

@@ -249,7 +249,7 @@ class Server {
     const Fault fault = session.connection.fault();
     if (fault != Fault::kSilent && fault != Fault::kSlowReader) return;
     const bool is_silent = fault == Fault::kSilent;
-    counters_.dropped(is_silent ? DropReason::kHandshakeTimeout : DropReason::kSlowReader);
+    counters_.dropped(is_silent ? DropReason::kSilent : DropReason::kSlowReader);
     os::log(LogLevel::kWarning, "let a client go that {}: {}",
             is_silent ? "sent no whole message in time" : "does not read its answers",
             label(session));
@@ -540,10 +540,14 @@ class Server {
     for (bool first = true;; first = false) {
       std::vector<base::ByteCount> missing(sizes.begin() + static_cast<std::ptrdiff_t>(made.size()),
                                            sizes.end());
-      std::vector<Memory> more = co_await pool_.create(std::move(missing));
-      for (Memory& one : more) made.push_back(std::move(one));
+      MemoryPool::Created more = co_await pool_.create(std::move(missing));
+      for (Memory& one : more.memory) made.push_back(std::move(one));
       if (made.size() == sizes.size()) co_return made;
       const base::ByteCount size = sizes[made.size()];
+      if (!more.has_descriptors) {
+        pool_.release(std::move(made));
+        throw not_made(size, "no descriptors left (ulimit -n)");
+      }
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
         const std::string use = co_await describe_use();
@@ -563,10 +567,14 @@ class Server {
       pool_.release(std::move(made));
       if (!alive) co_return std::vector<Memory>();
       counters_.oom_refusals.add();
-      throw Refusal{"allocate " + base::format_size(size) + " on device " +
-                        std::to_string(config_.device.ordinal.value()) + ": out of memory",
-                    ExitStatus::kTryAgain};
+      throw not_made(size, "out of memory");
     }
+  }
+
+  [[nodiscard]] Refusal not_made(base::ByteCount size, const std::string& reason) const {
+    return {"allocate " + base::format_size(size) + " on device " +
+                std::to_string(config_.device.ordinal.value()) + ": " + reason,
+            ExitStatus::kTryAgain};
   }
 
   // Who has the device's memory.
@@ -651,7 +659,14 @@ class Server {
       const std::size_t end = std::min(at + most, memory.size());
       std::vector<Memory> part(memory.begin() + static_cast<std::ptrdiff_t>(at),
                                memory.begin() + static_cast<std::ptrdiff_t>(end));
-      std::vector<base::UniqueFd> fds = co_await pool_.export_fds(std::move(part));
+      std::vector<base::UniqueFd> fds;
+      try {
+        fds = co_await pool_.export_fds(std::move(part));
+      } catch (const base::Error& error) {
+        if (error.status() != ExitStatus::kTryAgain) throw;
+        answer = {};
+        break;
+      }
       answer = co_await vault_->add(std::move(fds));
       at = end;
     }

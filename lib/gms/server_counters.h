@@ -118,8 +118,8 @@ enum class DropReason {
   kFrameTooBig,
   /// No frame of the protocol, or an unknown type.
   kMalformed,
-  /// Sent no first message, or no whole one, in time.
-  kHandshakeTimeout,
+  /// Sent no first message, or not the rest of one, in time.
+  kSilent,
   /// Did not take its answer in time.
   kSlowReader,
   /// A process of a user who is not let in.

@@ -77,9 +77,13 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
 awaitable<VaultClient::Answer> VaultClient::begin(std::string_view record, std::size_t count) {
   std::vector<UniqueFd> fds;
   fds.emplace_back(::memfd_create("gms-layout", MFD_CLOEXEC));
-  if (!fds.front()) base::throw_errno(errno, "make room for a layout's record");
-  os::write_all(fds.front().get(), record, "write a layout's record");
-  return ask(Kind::kBegin, count, std::move(fds));
+  if (!fds.front()) co_return Answer();
+  try {
+    os::write_all(fds.front().get(), record, "write a layout's record");
+  } catch (const base::Error&) {
+    co_return Answer();
+  }
+  co_return co_await ask(Kind::kBegin, count, std::move(fds));
 }
 
 awaitable<VaultClient::Answer> VaultClient::add(std::vector<UniqueFd> fds) {

@@ -25,7 +25,8 @@ class VaultClient {
     /// Of what was refused: how many descriptors there is room for.
     std::size_t room = 0;
   };
-  /// Begins a deposit of `count` descriptors. The record is copied.
+  /// Begins a deposit of `count` descriptors. The record is copied; refused where there is no
+  /// descriptor or memory for that. `record` must live until it is answered.
   boost::asio::awaitable<Answer> begin(std::string_view record, std::size_t count);
   /// At most os::kMaxFdsPerMessage.
   boost::asio::awaitable<Answer> add(std::vector<base::UniqueFd> fds);

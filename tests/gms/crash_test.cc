@@ -12,6 +12,7 @@
 #include "gms/memory_manager.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
+#include "support/failure.h"
 
 namespace fo::gms {
 namespace {
@@ -217,24 +218,29 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
   expect_all_given_back();
 }
 
-TEST_F(Crash, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{200, 200};
-  const std::string log = path("log");
-  const base::UniqueFd err = os::open_file(log, O_WRONLY | O_CREAT | O_APPEND);
-  {
-    // The limit is the server's, which this process starts.
-    const os::Child limited = os::fork_child([&] {
+class CrashOfALimitedServer : public Crash {
+ protected:
+  // A server that may have few files open, and its stderr in log().
+  [[nodiscard]] os::Child serve_limited() const {
+    return os::fork_child([this] {
+      const rlimit few{200, 200};
       ::setrlimit(RLIMIT_NOFILE, &few);
+      const base::UniqueFd err = os::open_file(path("log"), O_WRONLY | O_CREAT | O_APPEND);
       ::dup2(err.get(), STDERR_FILENO);
       ::execl(FO_BUILD_DIR "/bin/gms-serve", "gms-serve", "--socket-path", socket_.c_str(),
               nullptr);
       return 1;
     });
-    const auto connect = [&] {
-      return RpcClient::connect(socket_, soon(), RpcClient::Retry::kUntilTheDeadline);
-    };
+  }
+  [[nodiscard]] std::string log() const { return os::read_file(path("log"), base::kMiB); }
+  [[nodiscard]] RpcClient connect() const {
+    return RpcClient::connect(socket_, soon(), RpcClient::Retry::kUntilTheDeadline);
+  }
+};
+
+TEST_F(CrashOfALimitedServer, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
+  {
+    const os::Child limited = serve_limited();
     {
       RpcClient writer = connect();
       ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
@@ -242,7 +248,7 @@ TEST_F(Crash, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
       writer.commit();
     }
     EXPECT_EQ(connect().runtime_state().allocation_count, 125);
-    EXPECT_THAT(os::read_file(log, base::kMiB),
+    EXPECT_THAT(log(),
                 testing::HasSubstr("is not protected against a crash of this server: it takes 126 "
                                    "descriptors, there is room for 119"));
     ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
@@ -263,6 +269,36 @@ TEST_F(Crash, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
     EXPECT_EQ(limited.wait(soon()), 0);
   }
   EXPECT_EQ(free_memory(), all_);
+}
+
+TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
+  set("GMS_SIM_GRANULARITY", "4KiB");
+  const os::Child limited = serve_limited();
+  int made = 0;
+  {
+    RpcClient writer = connect();
+    ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+    const auto refusal = test::failure_of([&] {
+      for (; made < 300; ++made) writer.allocate(4 * base::kKiB, "t");
+    });
+    EXPECT_EQ(refusal.status, base::ExitStatus::kTryAgain);
+    EXPECT_THAT(refusal.message, testing::HasSubstr("no descriptors left (ulimit -n)"));
+    EXPECT_GT(made, 100);
+    writer.commit();
+  }
+  EXPECT_THAT(log(), testing::HasSubstr("is not protected against a crash"));
+  EXPECT_THAT(log(), testing::Not(testing::HasSubstr("no room")));
+  // Neither does it die of those who ask for more than it can give.
+  RpcClient reader = connect();
+  ASSERT_TRUE(reader.shake_hands(LockType::kRo, soon()).grant);
+  try {
+    static_cast<void>(reader.export_from(reader.list_allocations(), 0));
+  } catch (const base::Error& error) {
+    EXPECT_EQ(error.status(), base::ExitStatus::kTryAgain) << error.what();
+  }
+  EXPECT_EQ(connect().runtime_state().allocation_count, made);
+  limited.signal(SIGTERM);
+  EXPECT_EQ(limited.wait(soon()), 0);
 }
 
 TEST_F(Crash, OneThatGoesOnCrashingEndsAllWithItsStatus) {

@@ -328,6 +328,31 @@ TEST_F(HostileClient, ExportsThatNobodyReadsHoldFewDescriptors) {
   EXPECT_EQ(received, 500);
 }
 
+TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max = 200;  // for 25 descriptors that nobody has read
+  const os::Child child = os::fork_child([&] {
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    serve();
+    if (HasFailure()) return 2;
+    const UniqueFd idle = enter("ro");
+    say(idle, encode_frame(ExportLayoutRequest{"nosuch"}));
+    if (!decode_message<ExportLayoutResponse>(hear(idle)).allocations.empty()) return 3;
+    std::vector<UniqueFd> sleepers;
+    for (int i = 0; i < 5; ++i) {
+      sleepers.push_back(enter("ro"));
+      say(sleepers.back(), repeated(encode_frame(ExportAllocationRequest{id_}), 500));
+    }
+    // Those who do not read have to be let go for it, and nobody else.
+    expect_served();
+    if (HasFailure()) return 4;
+    say(idle, encode_frame(GetLockStateRequest{}));
+    return message_type(hear(idle)) == "get_lock_state_response" ? 0 : 5;
+  });
+  EXPECT_EQ(child.wait(soon()), 0);
+}
+
 // --- Who comes, and how many.
 
 TEST_F(HostileClient, OneProcessDoesNotTakeEveryPlace) {
