@@ -2,6 +2,7 @@
 # The whole job: packaging/demo on this build.
 
 load test_helper
+load examples
 
 setup() {
   if [[ $FO_BUILD != */build/release ]]; then skip_because release "the demo runs the release build"; fi
@@ -9,13 +10,19 @@ setup() {
 }
 
 @test "the demo fails over twice and hands over once, with the same tokens" {
-  run -0 env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
+  # What the README says to type, but for what runs this test.
+  example README.md './packaging/demo'
+  cd "$FO_ROOT"
+  run -0 env -u GMS_SIM_DIR -u GMS_DRIVER bash -c "$(grep -v packaging/test <<<"$EXAMPLE")"
   local answers
   answers=$(grep '^engine [01] answers: ' <<<"$output" | cut -d : -f 2)
   [ "$(wc -l <<<"$answers")" -eq 4 ]
   [ "$(sort -u <<<"$answers" | wc -l)" -eq 1 ]
   [ "$(grep -c '^  first token  ' <<<"$output")" -eq 2 ]
   [ "${lines[-1]}" = "Two failovers and a switchover, the same tokens each time, all memory given back." ]
+  # And what it says that is printed.
+  example README.md '== SIGKILL of engine 0'
+  prints "$EXAMPLE"
 }
 
 @test "the demo, asked to end in the middle, ends all it started" {

@@ -1,0 +1,117 @@
+#!/usr/bin/env bats
+# The pages and the README, without running anything: no block of commands is without a test, and
+# what a sentence names is there.
+
+# shellcheck disable=SC1003,SC2016,SC2154  # backslashes and backquotes are text; others set variables
+load test_helper
+load examples
+
+setup() { T=$(mktemp -d /tmp/fo.XXXXXX); }
+teardown() { rm -rf "$T"; }
+
+@test "every block of every document is run by one test" {
+  local document words line bad=0 i
+  local -A tests=()
+  # The lines of all tests that name blocks.
+  while read -r line; do
+    eval "set -- $line"
+    document=$2 words=$3
+    find_block "$document" "$words" || { bad=1; continue; }
+    tests[$document:$BLOCK]+=x
+  done < <(grep -hE '^ *(example|no_example) (README|man/)' "$FO_ROOT/bats"/*.bats | sort -k 2,2)
+  for document in $(documents); do
+    read_blocks "$document"
+    for i in "${!BLOCKS[@]}"; do
+      case ${tests[$document:$((i + 1))]:-} in
+        x) continue ;;
+        '') line="no test runs it" ;;
+        *) line="in several tests" ;;
+      esac
+      echo "$document, block $((i + 1)): $line: ${BLOCKS[i]%%$'\n'*}"
+      bad=1
+    done
+    if [[ "$document" == man/* ]] && [ "${#BLOCKS[@]}" -eq 0 ]; then
+      echo "$document: no example"
+      bad=1
+    fi
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "what is called within a sentence has these options" {
+  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  local document tool word help bad=0
+  local -a words
+  for document in $(documents); do
+    while read -r tool words; do
+      read -r -a words <<<"$words"
+      help=$("$tool" --help)
+      if [[ ${words[0]} != -* ]] && grep -qE "^  ${words[0]} " <<<"$help"; then help=$("$tool" "${words[0]}" --help); fi
+      for word in "${words[@]}"; do
+        if [[ $word == --* ]] && ! grep -qE -- "^ +(-.,)?$word( |\$)" <<<"$help"; then
+          echo "$document: $tool ${words[*]}: no option $word"
+          bad=1
+        fi
+      done
+    done < <(calls "$document")
+  done
+  [ "$bad" -eq 0 ]
+}
+
+@test "the README's links and programs are there" {
+  local path bad=0
+  while read -r path; do
+    if [ ! -e "$FO_ROOT/$path" ]; then
+      echo "README.md: $path is not there"
+      bad=1
+    fi
+  done < <(grep -oE '(\]\(|man -l |`\./)[^)` ]+' "$FO_ROOT/README.md" | sed -E 's/^(\]\(|man -l |`\.\/)//')
+  [ "$bad" -eq 0 ]
+}
+
+@test "blocks are what is displayed as it is typed" {
+  FO_ROOT=$T
+  cat >"$T/page.1" <<'END'
+.Sh EXAMPLES
+.Bd -literal -offset indent
+a \e
+  "b" \(dq \(aq
+
+.Ed
+.Dl c\&
+.Bd -ragged
+text
+.Ed
+END
+  cat >"$T/text.md" <<'END'
+Text:
+
+    a
+
+      b
+Text
+    of two lines.
+- An item
+
+```sh
+c
+```
+END
+  blocks page.1 | tr '\0' '%' >"$T/blocks"
+  printf '%s\n' 'a \' "  \"b\" \" '" '' %c | diff - <(sed '$s/%$//' "$T/blocks")
+  blocks text.md | tr '\0' '%' >"$T/blocks"
+  printf '%s\n' a '' '  b' %c | diff - <(sed '$s/%$//' "$T/blocks")
+}
+
+@test "a block is named by words of its own" {
+  FO_ROOT=$T
+  printf '%s\n' '' '    one two' 'and' '' '    two' >"$T/text.md"
+  find_block text.md one
+  [ "$BLOCK" -eq 1 ]
+  find_block text.md ^two
+  [ "$BLOCK" -eq 2 ]
+  run -1 find_block text.md two
+  [ "$output" = "text.md: 'two' is to be in one block; it is in: 1 2" ]
+  run -1 find_block text.md three
+  [ "$output" = "text.md: 'three' is to be in one block; it is in: none" ]
+}

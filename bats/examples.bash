@@ -1,0 +1,266 @@
+# The examples of the documents, and a machine to run them on as they stand: their paths (/shared,
+# /models, /run/gms), ports, addresses and host names are real in it, and are nobody else's.
+# What can't be real is a stub in PATH: see standard_stubs.
+
+# shellcheck disable=SC2016,SC2034,SC2119,SC2120,SC2154  # text for other shells; others set variables
+
+# Words of the documents that stand for something.
+SUBSTITUTIONS='
+  s|\bMODEL\b|/models/llama|g
+  s|\bSNAPSHOT\b|--snapshot /snapshots/llama|g
+  s|\bDIR\b|/snapshots/llama|g
+  s|\bSIZE\b|64MiB|g
+  s|k8s:NAMESPACE/LEASE\b|k8s:default/pair|g
+  s|^fo-shadow(.*) -- ENGINE \.\.\.$|fo-shadow\1 -- vllm serve /models/llama --enable-sleep-mode|
+  s|\bENGINE \.\.\.$|my-engine|
+  s|-- \.\.\.$|-- vllm serve /models/llama --enable-sleep-mode|
+'
+
+# --- documents ------------------------------------------------------------------------------------
+
+# documents: each page, and the README.
+documents() { (cd "$FO_ROOT" && ls README.md man/*.[1-9]); }
+
+# blocks DOCUMENT: its literal blocks, each ended by a zero byte. Of mdoc, the displays of literal
+# text; of Markdown, what is fenced or indented by four columns after an empty line.
+blocks() {
+  case $1 in
+    *.md)
+      awk '
+        function flush() { sub(/\n+$/, "\n", text); if (text != "") printf "%s%c", text, 0; text = "" }
+        /^ *```/ { if (fenced) flush(); fenced = !fenced; next }
+        fenced { text = text $0 "\n"; next }
+        /^    / && (text != "" || empty) { text = text substr($0, 5) "\n"; next }
+        /^$/ { if (text != "") text = text "\n"; empty = 1; next }
+        { flush(); empty = 0 }
+        END { flush() }' "$FO_ROOT/$1"
+      ;;
+    *)
+      awk '
+        function plain(line) {
+          gsub(/\\&/, "", line); gsub(/\\-/, "-", line)
+          gsub(/\\\(dq/, "\"", line); gsub(/\\\(aq/, "\047", line)
+          if (line ~ /\\[^e]/) { print FILENAME ": unknown escape: " line >"/dev/stderr"; exit 1 }
+          gsub(/\\e/, "\\", line)
+          return line
+        }
+        /^\.Bd -literal/ { inside = 1; next }
+        /^\.Ed/ && inside { printf "%c", 0; inside = 0; next }
+        inside { print plain($0) }
+        /^\.Dl / { printf "%s\n%c", plain(substr($0, 5)), 0 }' "$FO_ROOT/$1"
+      ;;
+  esac
+}
+
+# calls DOCUMENT: what it calls within sentences, a line each: a tool and words after it.
+calls() {
+  {
+    case $1 in
+      *.md) cat "$FO_ROOT/$1" ;;
+      *) mandoc -T markdown "$FO_ROOT/$1" ;;
+    esac
+  } | grep -oE '(`|\*\*)(gms|fo)-[a-z]+ [^`*,]+' | tr -d '`*'
+}
+
+# read_blocks DOCUMENT: they are in BLOCKS.
+BLOCKS_OF=
+read_blocks() {
+  if [ "$BLOCKS_OF" = "$1" ]; then return; fi
+  mapfile -d '' -t BLOCKS < <(blocks "$1")
+  BLOCKS_OF=$1
+}
+
+# find_block DOCUMENT WORDS: sets BLOCK to the number, from 1, of the block that has these words, or
+# begins with them if there is a ^ before them. It is an error unless that is exactly one.
+find_block() {
+  local i found=
+  read_blocks "$1"
+  for i in "${!BLOCKS[@]}"; do
+    if [[ ^${BLOCKS[i]} == *"$2"* ]]; then found+=" $((i + 1))"; fi
+  done
+  if [[ ! $found =~ ^\ [0-9]+$ ]]; then
+    echo "$1: '$2' is to be in one block; it is in:${found:- none}"
+    return 1
+  fi
+  BLOCK=${found# }
+}
+
+# example DOCUMENT WORDS: the block, with substitutions made, in EXAMPLE, for the test that runs it.
+# Every block has one such line in a test, or one of no_example: documents.bats reads them.
+example() {
+  find_block "$1" "$2" || return
+  EXAMPLE=$(sed -E "$SUBSTITUTIONS" <<<"${BLOCKS[BLOCK - 1]%$'\n'}")
+}
+
+# --- the machine ----------------------------------------------------------------------------------
+
+# start_machine: ROOM is its root folder, seen from outside. The programs of the host are there,
+# other folders are its own; its network has nothing but itself.
+start_machine() {
+  local -a namespaces=(--mount --net --uts)
+  if [ "$(id -u)" -ne 0 ]; then namespaces+=(--user --map-root-user); fi
+  unshare "${namespaces[@]}" mount --bind "$T" "$T" 2>"$T/machine.err" ||
+    skip_because namespaces "no machine for the examples: $(cat "$T/machine.err")"
+  ROOM=$T/room
+  mkdir -p "$ROOM"/{models,root/work,run/gms,shared,snapshots,tmp,var/lib} "$T/stubs"
+  printf '127.0.0.1 localhost node-3\n10.0.0.5 etcd\n' >"$T/hosts"
+  start_bg machine unshare "${namespaces[@]}" bash -ec '
+    room=$1 hosts=$2
+    shift 2
+    # What the tests bring along, where it lies in a folder that the machine has of its own.
+    for path; do
+      if [ -d "$room/$(cut -d / -f 2 <<<"$path")" ]; then
+        mkdir -p "$room$path"
+        mount --rbind "$path" "$room$path"
+      fi
+    done
+    for path in /*; do
+      if [ -L "$path" ]; then
+        cp -P "$path" "$room$path"
+      elif [ -d "$path" ] && [ ! -d "$room$path" ]; then
+        mkdir "$room$path"
+        mount --rbind "$path" "$room$path"
+      fi
+    done
+    mount --bind "$hosts" "$room/etc/hosts"
+    ip link set lo up
+    ip address add 10.0.0.5/32 dev lo
+    hostname node-3
+    exec chroot "$room" sh -c "cd /root/work && echo ready && exec sleep infinity"' \
+    bash "$ROOM" "$T/hosts" "$FO_ROOT" "$FO_BUILD" "$GMS_SIM_DIR" "$T"
+  MACHINE=$BG_PID
+  wait_for "[ -s $T/machine.out ] || ! kill -0 $MACHINE"
+  [ -s "$T/machine.out" ] || return
+  INSIDE=(nsenter --target "$MACHINE" --mount --net --uts --root --wd)
+  if [ "$(id -u)" -ne 0 ]; then INSIDE+=(--user --preserve-credentials); fi
+  INSIDE+=(--)
+  export GMS_SOCKET_DIR=/shared PATH=$T/stubs:$PATH GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_DEVICES=1
+}
+
+# inside COMMAND...: on that machine, in /root/work. In the background, INSIDE itself is used.
+inside() { "${INSIDE[@]}" "$@"; }
+
+# run_example [STATUS] [WORD=VALUE...]: the one in EXAMPLE, with these variables set, as run does.
+run_example() {
+  local wanted=0
+  if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+    wanted=$1
+    shift
+  fi
+  run "-$wanted" --separate-stderr inside env "$@" timeout -s KILL 60 bash -ec "$EXAMPLE" 3>&-
+  echo "$output$stderr"
+}
+
+# start_example NAME [WORD=VALUE...]: the same in the background, as start_bg does. The shell stays
+# for the processes that the example has left in the background.
+start_example() {
+  start_bg "$1" "${INSIDE[@]}" env "${@:2}" bash -ec "$EXAMPLE
+wait"
+}
+
+# end_example PID [STATUS]: asks what that shell runs, or has become, to end; it ends so.
+end_example() {
+  local pids=$1
+  if [ "$(cat "/proc/$1/comm")" = bash ]; then pids=$(cat "/proc/$1/task/$1/children"); fi
+  # shellcheck disable=SC2086  # several
+  kill -TERM $pids
+  wait_exit "$1"
+  [ "$status" -eq "${2:-0}" ] || { echo "status $status instead of ${2:-0}"; return 1; }
+}
+
+# prints LINES: the program that ran last has printed these, in their shape; it may have printed more.
+prints() {
+  run ! grep '^<' <(diff <(shape <<<"$1" | sort -u) <(shape <<<"$output" | sort -u))
+}
+
+# run_session: runs what follows the prompt in EXAMPLE; it prints what stands below it.
+run_session() {
+  local wanted=${EXAMPLE#*$'\n'}
+  [[ $EXAMPLE == "$ "* ]] || return
+  EXAMPLE=${EXAMPLE%%$'\n'*}
+  EXAMPLE=${EXAMPLE#"$ "} run_example
+  prints "$wanted"
+}
+
+# shape: standard input without what differs from one run to the next.
+shape() {
+  sed -E 's/[0-9a-f]{8}-[-0-9a-f]{27}/ID/g; s/[0-9]{4}-[0-9-]+T[0-9:.]+Z/TIME/g
+    s/[0-9a-f]{64}|\b[0-9a-f]{4}\.\.\./HASH/g; s/[0-9]+(\.[0-9]+)?/N/g; s/\b[KMGT]iB\b/B/g; s/ +/ /g'
+}
+
+# --- who else is there ----------------------------------------------------------------------------
+
+# stub NAME SCRIPT: a program that notes its name and arguments in $T/calls and runs the script.
+stub() {
+  printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n%s\n' "$1" "$T" "$2" >"$T/stubs/$1"
+  chmod +x "$T/stubs/$1"
+}
+called() { grep -qxF -- "$1" "$T/calls"; }
+
+standard_stubs() {
+  : >"$T/calls"
+  # An engine of no particular kind: shows what it was given.
+  stub my-engine 'env >"$T/engine.env"; exec sleep infinity'
+  # vLLM, as far as it is given options here; it can be put to sleep only where it is told so twice.
+  stub vllm '
+    if [ "$1" != serve ] || [ ! -d "$2" ]; then echo "vllm: no model: $*"; exit 2; fi
+    model=$2 host=0.0.0.0 port=8000 sleeps=
+    shift 2
+    while [ $# -gt 0 ]; do
+      case $1 in
+        --enable-sleep-mode) sleeps=$VLLM_SERVER_DEV_MODE ;;
+        --load-format) [ "$2" = gms ] && shift ;;
+        --host) host=$2 && shift ;;
+        --port) port=$2 && shift ;;
+        *) false ;;
+      esac || { echo "vllm: error: unrecognized arguments: $1"; exit 2; }
+      shift
+    done
+    if [ "$sleeps" != 1 ]; then echo "vllm: cannot be put to sleep"; exit 2; fi
+    exec fo-refengine serve -q --model "$model" --host "$host" --port "$port" --kv-bytes 64MiB'
+  # Takes manifests that are YAML, each of some kind.
+  stub kubectl '
+    case $* in
+      "apply "*"-f -")
+        fo-podgen -q -o json >"$T/applied.json" &&
+          jq -er "(.items[]? // .) | \"\(.kind)/\(.metadata.name) created\"" "$T/applied.json" ;;
+      "delete pod "*) ;;
+      *) echo "error: unknown command \"$*\""; exit 1 ;;
+    esac'
+}
+
+# a_model FOLDER...: small ones of random weights, all the same.
+a_model() {
+  local folder
+  for folder; do fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$ROOM$folder" >/dev/null; done
+}
+
+# a_server [OPTION]...: gms-serve, ready. Sets SERVER.
+a_server() {
+  start_bg server "${INSIDE[@]}" gms-serve "$@"
+  SERVER=$BG_PID
+  wait_for "[ -e $ROOM$GMS_SOCKET_DIR/gms-ready ]"
+}
+
+# weights [OPTION]...: a server with the weights of /models/llama.
+weights() {
+  a_model /models/llama
+  a_server --tags weights "$@"
+  inside gms-load -q --role rw /models/llama >/dev/null
+}
+
+# a_holder ID [LOCK]: somebody else has the lock. Sets HOLDER.
+a_holder() {
+  start_bg "$1" "${INSIDE[@]}" gms-lock acquire --id "$1" ${2:+--lock "$2"} -- sleep infinity
+  HOLDER=$BG_PID
+  wait_for "inside gms-lock owner ${2:+--lock $2} | grep -qx $1"
+}
+
+# tokens: what clients of the published address are answered.
+tokens() {
+  inside curl -fsS -d '{"prompt":"Hello","max_tokens":2}' http://127.0.0.1:8000/v1/completions |
+    jq -ce '.choices[0].token_ids'
+}
+
+# engine_runs: until my-engine does; its environment is in $T/engine.env then.
+engine_runs() { wait_for "grep -q '^_=' $T/engine.env"; }

@@ -1,0 +1,784 @@
+#!/usr/bin/env bats
+# Runs the examples of the pages and of the README as they stand there, on a machine of their own:
+# see examples.bash. That none is left out is seen to in documents.bats.
+
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154  # text for other shells; tests are subshells
+load test_helper
+load gms_client
+load examples
+
+setup() {
+  fo_setup
+  start_machine
+  standard_stubs
+}
+
+teardown() {
+  local pid
+  # What an example has left in the background; the machine goes last.
+  for pid in $(processes_left); do
+    if [ "$pid" != "${MACHINE:-}" ]; then kill -TERM "$pid" 2>/dev/null || :; fi
+  done
+  fo_teardown
+}
+
+# no_example DOCUMENT WORDS: a block that is neither typed nor printed.
+no_example() { :; }
+no_example man/fo-shadow.1 'init --> standby --> waking'
+
+# --- fo-exit-status(7) ----------------------------------------------------------------------------
+
+@test "fo-exit-status(7): waits for a server, but not through a typing error" {
+  example man/fo-exit-status.7 'until gms-probe'
+  stub sleep 'exec /bin/sleep 0.01'
+  start_example waits
+  local waits=$BG_PID
+  wait_for 'called "sleep 1"'
+  GMS_SOCKET_DIR=/run/gms a_server
+  wait_exit "$waits"
+  [ "$status" -eq 0 ]
+  EXAMPLE=${EXAMPLE/sockets/sokets} run_example 1
+}
+
+# --- fo-podgen(1) ---------------------------------------------------------------------------------
+
+@test "fo-podgen(1): into a cluster" {
+  example man/fo-podgen.1 'kubectl apply --dry-run=server'
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/dgd.yaml"
+  run_example
+  called 'kubectl apply --dry-run=server -f -'
+  [[ $output == *created* ]]
+}
+
+@test "fo-podgen(1): by Helm" {
+  example man/fo-podgen.1 'helm install'
+  mkdir "$ROOM/root/work/chart"
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/chart"
+  stub helm '
+    if [ "$1 $2 $4" != "install vllm --post-renderer" ]; then exit 64; fi
+    chart=$3 renderer=$5
+    shift 5
+    for option; do
+      case $option in --post-renderer-args=*) options+=("${option#*=}") ;; esac
+    done
+    cat "$chart"/*.yaml | "$renderer" "${options[@]}" | kubectl apply -f -'
+  run_example
+  [[ $output == *Deployment/* ]]
+}
+
+@test "fo-podgen(1): reviews changes" {
+  example man/fo-podgen.1 'fo-podgen diff old.yaml new.yaml'
+  local work=$ROOM/root/work
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$work/old.yaml"
+  cp "$work/old.yaml" "$work/new.yaml"
+  run_example 0
+  sed -i 's/64MiB/128MiB/' "$work/new.yaml"
+  run_example 1
+  [[ $output == *64MiB*128MiB* ]]
+  echo 'a: [' >"$work/new.yaml"
+  run_example 65
+}
+
+# --- fo-refengine(1) ------------------------------------------------------------------------------
+
+@test "fo-refengine(1): a model, published and served, and asked something" {
+  example man/fo-refengine.1 'fo-refengine make-model --layers 6'
+  mkdir "$ROOM/tmp/gms"
+  start_example serves
+  wait_for 'inside gms-probe http http://127.0.0.1:8000/health' 60
+  example man/fo-refengine.1 'curl localhost:8000'
+  run_example
+  [ "$(jq -cs '[.[] | .object, (.choices | length)]' <<<"$output")" = \
+    '["text_completion",1,"chat.completion",1]' ]
+}
+
+@test "fo-refengine(1): one of a failover pair" {
+  example man/fo-refengine.1 'exec gms-lock acquire --exec -- fo-refengine'
+  weights
+  a_model /models/m
+  start_example engine
+  wait_for 'inside gms-probe http http://127.0.0.1:8000/health'
+  run -0 inside gms-lock owner
+  end_example "$BG_PID"
+}
+
+# --- fo-shadow(1) ---------------------------------------------------------------------------------
+
+@test "fo-shadow(1): a pair, its status, and what is done for maintenance" {
+  weights
+  example man/fo-shadow.1 'exec fo-shadow --publish'
+  EXAMPLE=${EXAMPLE/fo-shadow/fo-shadow -q}
+  export VLLM_SERVER_DEV_MODE=1
+  start_example engine-0 ENGINE_ID=0
+  wait_for 'inside gms-probe engine -q --id engine-0 --state active'
+  start_example engine-1 ENGINE_ID=1 DYN_SYSTEM_PORT=9091
+  wait_for 'inside gms-probe engine -q --id engine-1 --state standby'
+  wait_for 'inside curl -fsS http://127.0.0.1:9090/health'
+  inside curl -fsS http://127.0.0.1:9090/health >"$T/health"
+  tokens
+  # What a page shows of it is all of it.
+  example man/fo-shadow.1 '{"status":"ready","state":"active"'
+  [ "$(jq -c 'keys' <<<"$EXAMPLE")" = "$(jq -c 'keys' "$T/health")" ]
+  [ "$(jq -c '[.status, .state, .endpoints]' <<<"$EXAMPLE")" = \
+    "$(jq -c '[.status, .state, .endpoints]' "$T/health")" ]
+  example man/fo-shadow.1 'fo-shadow status'
+  run_example
+  grep -q 'engine-0.*active' <<<"$output"
+  example man/fo-shadow.1 'fo-shadow switchover'
+  run_example
+  [ "${lines[0]}" = engine-1 ]
+  called 'kubectl delete pod ...'
+}
+
+@test "fo-shadow(1): tells a registry" {
+  weights
+  example man/fo-shadow.1 'fo-shadow --register'
+  stub registry 'read -r line; echo "$line" >>/tmp/registry
+    printf "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"'
+  start_bg registry "${INSIDE[@]}" socat TCP-LISTEN:8500,fork,reuseaddr EXEC:registry
+  start_example engine VLLM_SERVER_DEV_MODE=1
+  wait_for 'inside gms-probe engine -q --state active'
+  grep -q '^PUT /e ' "$ROOM/tmp/registry"
+  end_example "$BG_PID"
+  grep -q '^DELETE /e ' "$ROOM/tmp/registry"
+}
+
+# --- gms-load(1), gms-save(1) ---------------------------------------------------------------------
+
+@test "gms-load(1): publishes a model on two devices, or finds it published" {
+  example man/gms-load.1 'gms-load --device 0'
+  a_model /models/llama/rank{0,1}
+  GMS_SIM_DEVICES=2 a_server
+  run_example 0 GMS_SIM_DEVICES=2
+  [[ ${lines[0]} == published* && ${lines[1]} == published* ]]
+  run_example 0 GMS_SIM_DEVICES=2
+  [[ ${lines[0]} == imported* && ${lines[1]} == imported* ]]
+}
+
+@test "gms-load(1): replaces what is published, with proof; another process waits for it" {
+  a_model /models/llama
+  a_server
+  example man/gms-load.1 'ENGINE_ID=1'
+  start_example waits
+  local waits=$BG_PID
+  example man/gms-load.1 '--pin-content'
+  run_example
+  jq -e .memory_layout_hash <<<"$output"
+  wait_exit "$waits"
+  [ "$status" -eq 0 ]
+  run_example
+}
+
+@test "gms-save(1), gms-load(1): saves, saves again, publishes what was saved, and drops it" {
+  weights
+  example man/gms-save.1 'sha256sum -c'
+  run_example
+  [[ $output == *": OK"* && $output != *FAILED* ]]
+  example man/gms-save.1 '--replace'
+  run_example
+  jq -e .memory_layout_hash <<<"$output"
+  example man/gms-load.1 'gms-load --snapshot'
+  run_example
+  [ "$(inside gms-stat --json | jq -r .state)" = EMPTY ]
+}
+
+# --- gms-lock(1) ----------------------------------------------------------------------------------
+
+@test "gms-lock(1): be the active engine, and who is active" {
+  example man/gms-lock.1 'exec gms-lock acquire'
+  start_example engine-0
+  local engine=$BG_PID
+  engine_runs
+  called 'my-engine --port 8000'
+  example man/gms-lock.1 '$ gms-lock owner'
+  run_session
+  end_example "$engine" 143
+}
+
+@test "gms-lock(1): supervises, and gives workers a minute" {
+  example man/gms-lock.1 '--grace 1m'
+  start_example engine
+  local engine=$BG_PID
+  engine_runs
+  run -0 inside gms-lock owner
+  end_example "$engine" 143
+  run -1 inside gms-lock owner
+}
+
+@test "gms-lock(1): takes over only once the memory is free" {
+  example man/gms-lock.1 '--gpu-free 60GiB'
+  start_example small GMS_SIM_VRAM=50GiB
+  wait_exit "$BG_PID"
+  [ "$status" -eq 64 ]
+  run -1 called 'my-engine --port 8000'
+  start_example large GMS_SIM_VRAM=80GiB
+  engine_runs
+}
+
+# an_etcd: a real one, on that machine.
+an_etcd() {
+  command -v etcd >/dev/null || skip_because etcd "etcd is not installed"
+  start_bg etcd "${INSIDE[@]}" etcd --data-dir "$T/etcd" --listen-client-urls http://10.0.0.5:2379 \
+    --advertise-client-urls http://etcd:2379 --listen-peer-urls http://10.0.0.5:2380 \
+    --initial-advertise-peer-urls http://10.0.0.5:2380 \
+    --initial-cluster default=http://10.0.0.5:2380 \
+    --heartbeat-interval 10 --election-timeout 100 --unsafe-no-fsync --logger zap --log-level warn
+  wait_for 'inside curl -sf http://etcd:2379/health'
+}
+
+@test "gms-lock(1): leads across nodes by etcd" {
+  an_etcd
+  example man/gms-lock.1 '--lock etcd:'
+  start_example engine
+  engine_runs
+  run -0 inside gms-lock owner --lock etcd:http://etcd:2379/locks/pair
+  run -0 inside gms-lock owner
+}
+
+@test "gms-lock(1): does something only where no engine is active" {
+  example man/gms-lock.1 'maintenance'
+  printf '#!/bin/sh\ngms-lock owner\n' >"$ROOM/root/work/upgrade"
+  chmod +x "$ROOM/root/work/upgrade"
+  run_example
+  [ "$output" = maintenance ]
+  a_holder engine-0
+  run_example 9
+}
+
+# --- gms-lockd(8) ---------------------------------------------------------------------------------
+
+@test "gms-lockd(8): a pod's lock server, its probe, its status; what a holder that hangs looks like" {
+  example man/gms-lockd.8 'exec gms-lockd'
+  start_example lockd
+  local server=$BG_PID
+  example man/gms-lockd.8 'gms-probe lock'
+  wait_for 'inside gms-probe lock --lock unix:/shared/failover.sock'
+  run_example
+  local lock=unix:/shared/failover.sock
+  a_holder engine-0 "$lock"
+  local holder=$HOLDER
+  start_bg engine-1 "${INSIDE[@]}" gms-lock acquire --id engine-1 --lock "$lock" -- sleep infinity
+  wait_for "inside gms-lock status --lock $lock | grep -q '^waiter: .*engine-1'"
+  example man/gms-lockd.8 'socat -t1'
+  run_example
+  [ "$(jq -c '[.answer, .holder, .waiters[].engine_id]' <<<"$output")" = '["status","engine-0","engine-1"]' ]
+  # The server goes, and a new one waits for a holder that does not come back.
+  kill -STOP "$holder"
+  kill -KILL "$server"
+  wait_exit "$server"
+  start_bg lockd2 "${INSIDE[@]}" gms-lockd --reconnect-window 100ms
+  wait_for "grep -q '^gms-lockd: warning: process $holder of' $T/lockd2.err"
+  example man/gms-lockd.8 'gms-lockd: warning: process 4711'
+  [ "$(grep '^gms-lockd: warning: process' "$T/lockd2.err" | shape)" = "$(shape <<<"$EXAMPLE")" ]
+  example man/gms-lockd.8 'kill -KILL 4711'
+  EXAMPLE=${EXAMPLE/4711/$holder} run_example
+  wait_for "inside gms-lock owner --lock $lock | grep -qx engine-1"
+}
+
+@test "gms-lockd(8): for engines on several machines" {
+  example man/gms-lockd.8 '--tls-cert server.pem'
+  local name work=$ROOM/root/work
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca \
+    -keyout "$work/ca.key" -out "$work/ca.pem" 2>/dev/null
+  for name in server client; do
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" \
+      -keyout "$work/$name.key" -out "$work/$name.csr" 2>/dev/null
+    openssl x509 -req -in "$work/$name.csr" -CA "$work/ca.pem" -CAkey "$work/ca.key" \
+      -CAcreateserial -days 2 -extfile <(echo subjectAltName=IP:10.0.0.5) -out "$work/$name.pem" 2>/dev/null
+  done
+  start_example lockd
+  wait_for 'inside gms-probe lock --lock unix:/run/failover.sock'
+  local lock="tcp:10.0.0.5:7070?ca=/root/work/ca.pem&cert=/root/work/client.pem&key=/root/work/client.key"
+  run -0 inside gms-lock status --lock "$lock"
+  [ -e "$ROOM/var/lib/failover.state" ]
+  end_example "$BG_PID"
+}
+
+@test "gms-lockd(8): a rehearsal of what happens when the server dies" {
+  example man/gms-lockd.8 'kill -KILL %1'
+  local -a line
+  mapfile -t line <<<"$EXAMPLE"
+  # A person waits until it is so.
+  local until_held='until gms-lock owner --lock unix:/tmp/lock.sock 2>/dev/null; do sleep 0.02; done'
+  EXAMPLE="${line[0]}
+${line[1]}
+$until_held
+${line[2]} || :
+${line[3]}
+$until_held"
+  start_example rehearsal
+  wait_for "[ \"\$(cat $T/rehearsal.out)\" = $'engine-0\nengine-0' ]"
+}
+
+@test "gms-lockd(8): each request is one" {
+  example man/gms-lockd.8 '{"request":"acquire","engine_id":"engine-0"}'
+  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$ROOM/shared/failover.sock.state"
+  start_bg lockd "${INSIDE[@]}" gms-lockd --listen 127.0.0.1:7070
+  wait_for 'inside gms-probe lock --lock unix:/shared/failover.sock'
+  # hears ADDRESS ANSWERS REQUEST...: these, on one connection, have these answers, sorted.
+  hears() {
+    printf '%s\n' "${@:3}" >"$T/requests"
+    start_bg client "${INSIDE[@]}" socat "OPEN:$T/requests,rdonly,ignoreeof!!STDOUT" "$1"
+    wait_for "[ \"\$(jq -r '\"\\(.answer) \\(.status)\"' $T/client.out | sort | paste -s -d ' ')\" = '$2' ]"
+    kill "$BG_PID" 2>/dev/null || :
+    wait_exit "$BG_PID"
+  }
+  local -a request
+  mapfile -t request <<<"$EXAMPLE"
+  local unix=UNIX-CONNECT:/shared/failover.sock tcp=TCP:127.0.0.1:7070
+  hears "$unix" 'granted null' "${request[0]}"
+  hears "$unix" 'granted null' "${request[1]}"
+  hears "$tcp" 'refused 75' "${request[2]/3b1f.../3b1f0123456789abcdef0123456789ab}"
+  hears "$unix" 'status null' "${request[3]}"
+  hears "$unix" 'granted null' "${request[0]}" "${request[4]}"
+  hears "$tcp" 'granted null heartbeat null' "${request[0]}" "${request[5]}"
+}
+
+# --- gms-probe(1) ---------------------------------------------------------------------------------
+
+# probe_command: the command of the probe in EXAMPLE, which is YAML, as words for a shell.
+probe_command() {
+  fo-podgen -q -o json <<<"$EXAMPLE" | jq -er '.startupProbe.exec.command | @sh'
+}
+
+@test "gms-probe(1): a startup probe, and an entrypoint that waits for the servers" {
+  example man/gms-probe.1 'startupProbe:'
+  EXAMPLE=$(probe_command)
+  export GMS_SIM_DEVICES=2
+  run_example 1
+  local probe=$EXAMPLE
+  example man/gms-probe.1 'gms-probe sockets --wait 30s'
+  start_example engine
+  a_server
+  EXAMPLE=$probe run_example
+  engine_runs
+  [ "$(inside gms-lock owner)" = engine-0 ]
+}
+
+@test "gms-probe(1): are the weights there, and could an engine wake?" {
+  a_model /models/llama
+  a_server --tags weights
+  example man/gms-probe.1 '--tags weights --committed'
+  run_example 1
+  inside gms-load -q --role rw /models/llama >/dev/null
+  run_example
+  example man/gms-probe.1 'gms-probe remap'
+  run_example 0 GMS_SIM_VRAM=80GiB
+  run_example 64 GMS_SIM_VRAM=16GiB
+}
+
+@test "gms-probe(1): is the engine healthy, and is the other one of the pair there?" {
+  weights
+  example man/gms-probe.1 'gms-probe engine'
+  start_example waits
+  local waits=$BG_PID
+  example man/gms-probe.1 'gms-probe http'
+  run_example 1
+  a_holder engine-0
+  start_bg shadow "${INSIDE[@]}" fo-shadow -q --id engine-1 --gpu-free 0 \
+    --engine command --sleep : --wake : -- sleep infinity
+  wait_exit "$waits"
+  [ "$status" -eq 0 ]
+  run_example
+}
+
+@test "gms-probe(1): waits for a lock server" {
+  example man/gms-probe.1 'gms-probe lock'
+  start_example waits
+  local waits=$BG_PID
+  start_bg lockd "${INSIDE[@]}" gms-lockd
+  wait_exit "$waits"
+  [ "$status" -eq 0 ]
+}
+
+# --- gms-protocol(7) ------------------------------------------------------------------------------
+
+@test "gms-protocol(7): a request of a shell" {
+  example man/gms-protocol.7 'get_runtime_state_request'
+  a_server
+  run_example
+  [[ $output == *g*e*t*_*r*u*n*t*i*m*e*_*s*t*a*t*e*_*r*e*s*p*o*n*s*e* ]]
+}
+
+@test "gms-protocol(7): a writer publishes one tensor, which has the hash that is described" {
+  local value hash
+  example man/gms-protocol.7 '"tensor_type": "parameter"}'
+  value=$EXAMPLE
+  example man/gms-protocol.7 '"handshake_request"'
+  a_server --devices 0 --tags weights
+  inside /usr/bin/python3 - "$EXAMPLE" "$value" /shared/gms_0_weights.sock <<'PYTHON'
+# Sends the requests that are written in argv[1], each in a frame, and reads the answers.
+import json, re, socket, struct, sys
+
+def packed(value):
+    if isinstance(value, dict):
+        return bytes([0x80 + len(value)]) + b"".join(packed(x) for pair in value.items() for x in pair)
+    if isinstance(value, int):
+        return struct.pack(">BI", 0xCE, value)
+    if isinstance(value, bytes):
+        return struct.pack(">BH", 0xC5, len(value)) + value
+    return struct.pack(">BH", 0xDA, len(value.encode())) + value.encode()
+
+text, metadata, path = sys.argv[1:]
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(path)
+allocation = None
+for line in re.sub(r",\n", ",", text).splitlines():
+    request = json.loads(re.sub(r"b'\{.*?\}'", '"bytes"', line))
+    if "value" in request:
+        request["value"] = metadata.encode()
+    if "allocation_id" in request:
+        request["allocation_id"] = allocation
+    body = packed(request)
+    peer.sendall(struct.pack(">I", len(body)) + body)
+    answer, fds, *_ = socket.recv_fds(peer, 65536, 8)
+    wanted = request["type"].replace("_request", "_response").encode()
+    if wanted not in answer:
+        sys.exit(f"{request}: {answer}")
+    found = re.search(rb"allocation_id\xd9\x24(.{36})", answer)
+    allocation = found and found[1].decode() or allocation
+PYTHON
+  hash=$(inside gms-stat --json | jq -r .memory_layout_hash)
+  # hashed WORD=VALUE...: the line in EXAMPLE with these words replaced.
+  hashed() {
+    local pair
+    for pair; do EXAMPLE=${EXAMPLE/"${pair%%=*}"/"${pair#*=}"}; done
+    printf '%s' "$EXAMPLE"
+  }
+  example man/gms-protocol.7 'rank:size:aligned_size:tag'
+  hashed rank=0 aligned_size=2097152 size=12 tag=weights >"$T/hashed"
+  example man/gms-protocol.7 'key:rank:offset_bytes:value'
+  hashed key=w rank=0 offset_bytes=0 "value=$value" >>"$T/hashed"
+  [ "$(sha256sum <"$T/hashed")" = "$hash  -" ]
+}
+
+# --- gms-remap-check(1) ---------------------------------------------------------------------------
+
+@test "gms-remap-check(1): remembers a layout, and checks it" {
+  weights
+  mkdir "$ROOM/run/engine"
+  example man/gms-remap-check.1 '--save-hash'
+  run_example
+  [ -s "$ROOM/run/engine/layout" ]
+  fo-refengine make-model -q --hidden 64 --layers 5 --seed 1 "$ROOM/models/other" >/dev/null
+  inside gms-load -q --role rw /models/other >/dev/null
+  EXAMPLE=${EXAMPLE#*$'\n'} run_example 65
+}
+
+@test "gms-remap-check(1): starts an engine only where it could import its weights" {
+  example man/gms-remap-check.1 'exec gms-lock acquire'
+  run_example 69
+  weights
+  start_example engine
+  engine_runs
+  [ "$(inside gms-lock owner)" = engine-0 ]
+}
+
+# --- gms-serve(8) ---------------------------------------------------------------------------------
+
+@test "gms-serve(8): serves all GPUs of a node; its startup probe" {
+  export GMS_SIM_DEVICES=2
+  example man/gms-serve.8 'startupProbe:'
+  local probe
+  probe=$(probe_command)
+  run -1 inside bash -c "$probe"
+  example man/gms-serve.8 'exec gms-serve --socket-dir /shared'
+  start_example serves
+  wait_for "inside $probe"
+  inside gms-probe sockets --devices 0,1
+}
+
+@test "gms-serve(8): what it logs" {
+  local socket=$ROOM/shared/gms_0_weights.sock line
+  GMS_SIM_VRAM=16MiB a_server -v --tags weights --alloc-retry-interval 20ms
+  publish "$socket" 1 1
+  ask_lock reader ro "$socket"
+  wait_for "grep -q 'granted ro' $T/server.err"
+  kill "$BG_PID"
+  kill -KILL "$(cat "/proc/$SERVER/task/$SERVER/children")"
+  {
+    frame type handshake_request lock_type rw timeout_ms nil
+    frame type allocate_request size 10000000 tag test
+    frame type allocate_request size 10000000 tag test
+  } >"$T/writer.request"
+  wait_for "inside gms-probe sockets --tags weights"
+  start_bg writer socat "OPEN:$T/writer.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$socket"
+  wait_for "grep -q 'no room' $T/server.err"
+  shape <"$T/server.err" >"$T/log"
+  example man/gms-serve.8 'granted ro: device=0'
+  while read -r line; do
+    grep -F "$(shape <<<"${line% ...}")" "$T/log" || { cat "$T/server.err" && return 1; }
+  done <<<"$EXAMPLE"
+}
+
+@test "gms-serve(8): with a snapshot, and metrics" {
+  example man/gms-serve.8 '--restore /models/snapshot'
+  weights
+  inside gms-save -q /models/snapshot >/dev/null
+  end_example "$SERVER"
+  start_example serves
+  wait_for 'inside gms-probe sockets --tags weights --committed'
+  inside curl -fsS http://localhost:9400/metrics | grep -q '^gms_layout_published{.*} 1$'
+  end_example "$BG_PID"
+}
+
+@test "gms-serve(8): one server, for the second GPU" {
+  example man/gms-serve.8 '--socket-path /run/gms/weights.sock'
+  export GMS_SIM_DEVICES=2
+  start_example serves
+  wait_for 'inside gms-stat --socket /run/gms/weights.sock'
+  end_example "$BG_PID"
+}
+
+@test "gms-serve(8): a rehearsal without a GPU" {
+  example man/gms-serve.8 'mkdir -p /tmp/gms'
+  unset GMS_SIM_DEVICES
+  start_example rehearsal
+  wait_for "[ \$(grep -c EMPTY $T/rehearsal.out) -eq 4 ]"
+}
+
+@test "gms-serve(8): a device that is full for a while" {
+  example man/gms-serve.8 'GMS_SIM_FAULTS'
+  a_model /models/llama
+  start_example serves
+  wait_for 'inside gms-probe sockets'
+  inside gms-load --role rw /models/llama
+  inside gms-stat --events | grep -q allocation_oom
+}
+
+# --- gms-stat(1) ----------------------------------------------------------------------------------
+
+@test "gms-stat(1): every server of the node, once, again and again, and as a log" {
+  export GMS_SIM_DEVICES=2 GMS_SOCKET_DIR=/run/gms
+  weights
+  example man/gms-stat.1 '--all --watch 500ms'
+  start_example log
+  local log=$BG_PID
+  example man/gms-stat.1 $'--all --watch\n'
+  start_example watch
+  local watch=$BG_PID
+  wait_for "[ \$(wc -l <$T/watch.out) -eq 2 ] && [ \$(wc -l <$ROOM/root/work/gms.jsonl) -eq 2 ]"
+  end_example "$log"
+  end_example "$watch"
+  example man/gms-stat.1 $'--all\n'
+  run_example
+  [ "${#lines[@]}" -eq 3 ]
+  [ "$(jq -r .state "$ROOM/root/work/gms.jsonl" | sort)" = $'COMMITTED\nEMPTY' ]
+}
+
+@test "gms-stat(1): what is in the weights, who has them, and how many read them" {
+  export GMS_SIM_DEVICES=2 GMS_SOCKET_DIR=/run/gms
+  weights
+  inside gms-load -q --device 1 /models/llama >/dev/null
+  example man/gms-stat.1 '--list --events'
+  run_example
+  grep -q 'model.embed_tokens.weight' <<<"$output"
+  grep -q committed <<<"$output"
+  example man/gms-stat.1 '--holders'
+  run_example
+  grep -q gms-serve <<<"$output"
+  example man/gms-stat.1 'ro_session_count'
+  run_example
+  [ "$output" = 0 ]
+}
+
+# --- failover(7) ----------------------------------------------------------------------------------
+
+# Figures and a drawing.
+no_example man/failover.7 'ms, medians of 5 (spread)'
+no_example man/failover.7 'ms, by allocations published'
+no_example man/failover.7 '1,000 allocations, 1,000 tensors, ms'
+no_example man/failover.7 '1 GiB, by the time of the peer'
+no_example man/failover.7 'engine 0     serves'
+no_example man/failover.7 'ms, medians of 5       75 MiB'
+no_example man/failover.7 'us                   request of 200 bytes'
+
+@test "failover(7): a pod, step by step" {
+  export VLLM_SERVER_DEV_MODE=1 GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1
+  a_model /models/llama
+  example man/failover.7 'gms-probe sockets --socket-dir /shared'
+  run_example 1
+  local probe=$EXAMPLE
+  example man/failover.7 'gms-serve --socket-dir /shared'
+  start_example server
+  wait_for "inside $probe"
+  example man/failover.7 'fo-podgen install'
+  run_example
+  cmp "$ROOM/fo-tools/bin/gms-lock" "$FO_BIN/gms-lock"
+  inside gms-load -q --role rw /models/llama >/dev/null
+  example man/failover.7 'exec fo-shadow'
+  start_example engine-0 ENGINE_ID=0 PATH="/fo-tools/bin:$PATH"
+  wait_for 'inside gms-probe engine -q --id engine-0 --state active'
+  start_example engine-1 ENGINE_ID=1 DYN_SYSTEM_PORT=9091
+  wait_for 'inside gms-probe engine -q --id engine-1 --state standby'
+  local before
+  before=$(tokens)
+  example man/failover.7 'kill -KILL'
+  # The last line is for afterwards.
+  [ "${EXAMPLE##*$'\n'}" = "fo-shadow status" ]
+  EXAMPLE=${EXAMPLE%$'\n'*} run_example
+  [[ $output == *"holder: engine-0"* ]]
+  wait_for 'inside gms-probe engine -q --id engine-1 --state active'
+  EXAMPLE=${EXAMPLE##*$'\n'} run_example
+  [[ $output == *"holder: engine-1"* ]]
+  [ "$(tokens)" = "$before" ]
+  example man/failover.7 'gms-stat --holders'
+  run_example
+  [[ $output == *"holder: engine-1"*"gms-serve"* ]]
+}
+
+@test "failover(7): the gate" {
+  example man/failover.7 '--gpu-free 60GiB --timeout 5m'
+  start_example engine-0 GMS_SIM_VRAM=80GiB
+  local engine=$BG_PID
+  engine_runs
+  rm "$T/engine.env"
+  example man/failover.7 '--exec --gpu-free 60GiB'
+  start_example engine-1 GMS_SIM_VRAM=80GiB ENGINE_ID=1
+  wait_for 'inside gms-lock status | grep -q ^waiter'
+  end_example "$engine" 143
+  engine_runs
+  [ "$(inside gms-lock owner)" = engine-1 ]
+}
+
+@test "failover(7): a lock that nobody gets" {
+  # An engine that ends, and leaves a worker.
+  stub my-engine '/usr/bin/python3 -c "import time; time.sleep(1000)" & exit'
+  start_bg engine "${INSIDE[@]}" gms-lock acquire --exec -- my-engine
+  wait_exit "$BG_PID"
+  start_bg waits "${INSIDE[@]}" gms-lock acquire --id engine-1 -- sleep infinity
+  wait_for 'inside gms-lock status | grep -q ^waiter'
+  example man/failover.7 '$ gms-lock status'
+  run_session
+}
+
+@test "failover(7): a lock across machines" {
+  an_etcd
+  example man/failover.7 '--lock etcd:'
+  start_example engine
+  engine_runs
+  run -0 inside gms-lock owner --lock etcd:http://etcd:2379/locks/pair
+}
+
+@test "failover(7): a lock server in a container of its own" {
+  local -a line
+  example man/failover.7 'gms-lockd --socket /shared/failover.sock'
+  mapfile -t line <<<"$EXAMPLE"
+  [ "${#line[@]}" -eq 3 ]
+  EXAMPLE=${line[0]} start_example lockd
+  wait_for "inside ${line[1]}"
+  EXAMPLE=${line[2]} start_example engine
+  engine_runs
+  run -0 inside gms-lock owner --lock unix:/shared/failover.sock
+}
+
+@test "failover(7): what to type, within its sentences" {
+  command -v mandoc >/dev/null || skip_because mandoc "mandoc is not installed"
+  weights
+  inside gms-save -q /snapshots/llama >/dev/null
+  inside gms-load --unpublish
+  # What starts or ends an engine has its blocks; these look, and load.
+  local count=0
+  while read -r EXAMPLE; do
+    echo "$EXAMPLE"
+    # shellcheck disable=SC2086  # words
+    run inside timeout 20 $EXAMPLE </dev/null 3>&-
+    [ "$status" -le 1 ] || { echo "status $status: $output" && return 1; }
+    count=$((count + 1))
+  done < <(calls man/failover.7 | grep -E '^gms-(load|lock|probe|stat) ' | sed -E "$SUBSTITUTIONS")
+  [ "$count" -ge 5 ]
+}
+
+# --- README.md ------------------------------------------------------------------------------------
+
+@test "README: a fo-shadow above an engine" {
+  weights
+  export VLLM_SERVER_DEV_MODE=1
+  example README.md '^fo-shadow --publish'
+  # The engine can't listen at the published port, too.
+  if [[ $EXAMPLE != *--engine-url* ]]; then EXAMPLE=${EXAMPLE/ -- / --engine-url http://127.0.0.1:8001 -- }; fi
+  [[ $EXAMPLE =~ --engine-url\ http://127.0.0.1:([0-9]+) ]]
+  EXAMPLE+=" --port ${BASH_REMATCH[1]}"
+  start_example engine
+  wait_for 'inside gms-probe engine -q --state active'
+  tokens
+}
+
+@test "README: the steps, each a program of its own" {
+  weights
+  example README.md '^gms-probe sockets'
+  # Nobody commits a KV cache.
+  if [[ $EXAMPLE != *--tags* ]]; then EXAMPLE=${EXAMPLE/--committed/--committed --tags weights}; fi
+  start_example engine
+  engine_runs
+}
+
+@test "README: a lock that Kubernetes keeps" {
+  local pod=$ROOM/var/run/secrets/kubernetes.io/serviceaccount
+  mkdir -p "$pod"
+  echo secret >"$pod/token"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$T/key" -out "$pod/ca.crt" 2>"$T/openssl"
+  start_bg api "${INSIDE[@]}" "$FO_ROOT/bats/kube-api" --token-file "$pod/token" --cert "$pod/ca.crt" --key "$T/key"
+  wait_for "[ -s $T/api.out ]"
+  export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT
+  KUBERNETES_SERVICE_PORT=$(cat "$T/api.out")
+  example README.md 'k8s:NAMESPACE/LEASE'
+  start_example engine
+  engine_runs
+  [ "$(inside gms-lock owner --lock k8s:default/pair)" = engine-0 ]
+}
+
+@test "README: a pod of fo-podgen's" {
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/dgd.yaml"
+  example README.md 'kubectl apply -f -'
+  run_example
+  called 'kubectl apply -f -'
+  jq -e . "$T/applied.json"
+}
+
+@test "README: a pod that is written by hand" {
+  local -a line
+  example README.md 'initContainers:'
+  mapfile -t line <<<"$EXAMPLE"
+  {
+    printf '%s\n' 'apiVersion: v1' 'kind: Pod' 'metadata: {name: pair}' 'spec:' \
+      '  resourceClaims: [{name: shared-gpu, resourceClaimTemplateName: gpu}]'
+    printf '  %s\n' "${line[@]}"
+  } | fo-podgen -q -o json >"$T/pod.json"
+  if [ -d "$FO_BUILD/k8s/node_modules" ]; then "$FO_ROOT/tests/k8s/check" --kube 1.34 "$T/pod.json"; fi
+  a_model /models/llama
+  # container NAME FILTER: what it has there, as words for a shell.
+  container() {
+    jq -er "[.spec.initContainers[], .spec.containers[]] |
+      map(select(.name == \"$1\"))[0] | $2 | @sh" "$T/pod.json"
+  }
+  local env='[.env[] | "\(.name)=\(.value)"]'
+  EXAMPLE="exec env $(container gms-weights "$env") $(container gms-weights .command)"
+  start_example server
+  wait_for "inside $(container gms-weights .startupProbe.exec.command)"
+  inside gms-load -q --role rw /models/llama >/dev/null
+  EXAMPLE="exec env $(container engine-0 "$env") $(container engine-0 '.command + .args')"
+  start_example engine-0
+  # And engine-1, as the comment there says.
+  [ "$(container engine-1 .name)" = "'engine-1'" ]
+  EXAMPLE=$(sed -E 's/ENGINE_ID=0/ENGINE_ID=1/; s/8001/8002/g; s/9090/9091/' <<<"$EXAMPLE")
+  start_example engine-1
+  wait_for 'inside fo-shadow status'
+  local port
+  for port in 9090 9091; do
+    wait_for "inside curl -fsS http://127.0.0.1:$port$(jq -r '.spec.containers[0].startupProbe.httpGet.path' "$T/pod.json")"
+  done
+  tokens
+}
+
+@test "README: builds by hand" {
+  example README.md 'cmake --preset release'
+  stub cmake ''
+  cd "$FO_ROOT"
+  run_example
+  called 'cmake --preset release'
+  called 'cmake --build build/release'
+  jq -e '.configurePresets[] | select(.name == "release")' CMakePresets.json
+}
