@@ -1,6 +1,7 @@
 // SIGKILL of the active engine until a client has its first token from the other one, step by step:
 // for an engine that sleeps beside it, and for one that is started only then (--engine cold), next
-// to starting an engine from its files. Usage: failover [RUNS [MIB ...]]
+// to starting an engine from its files.
+// Usage: failover [--json FILE] [--quick] [--series] [RUNS [MIB ...]]
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -20,12 +21,12 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "bench.h"
 #include "http/client.h"
 #include "os/exec.h"
 #include "os/file.h"
 #include "os/process.h"
 #include "os/status_fd.h"
+#include "report.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ using base::Deadline;
 using nlohmann::json;
 
 const std::string kBin = FO_BUILD_DIR "/bin/";
-constexpr std::uint64_t kKvMib = 256;
+constexpr std::uint64_t kUsualKvMib = 256;
 constexpr int kPort = 29870;
 
 Deadline soon() { return Deadline::after(std::chrono::minutes(3)); }
@@ -135,21 +136,24 @@ double first_token(int port) {
   give_up("no token");
 }
 
+bool has_room(const std::string& path, std::uint64_t mib) {
+  return std::filesystem::space(path).available > mib * base::kMiB;
+}
+
 class Place {
  public:
-  explicit Place(std::uint64_t weights_mib) {
-    const bool has_room =
-        std::filesystem::space("/dev/shm").available > (weights_mib + 3 * kKvMib) * base::kMiB;
+  Place(std::uint64_t weights_mib, std::uint64_t kv_mib) : kv_mib_(kv_mib) {
+    const bool in_memory = has_room("/dev/shm", weights_mib + 3 * kv_mib);
     const auto make = [](std::string name) {
       if (::mkdtemp(name.data()) == nullptr) base::throw_errno(errno, "make a folder");
       return name;
     };
     dir_ = make("/tmp/fo-bench.XXXXXX");
-    device_ = make(has_room ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
+    device_ = make(in_memory ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
     os::set_environment("GMS_DRIVER", "sim");
     os::set_environment("GMS_SIM_DIR", device_);
     os::set_environment("GMS_SIM_VRAM",
-                        std::to_string(weights_mib + weights_mib / 8 + kKvMib * 3 / 2) + "MiB");
+                        std::to_string(weights_mib + weights_mib / 8 + kv_mib * 3 / 2) + "MiB");
     os::set_environment("GMS_SOCKET_DIR", dir_);
     os::set_environment("FAILOVER_LOCK_PATH", dir_ + "/failover.lock");
     // A layer of this shape has 43 MiB, all that is not in a layer 32.
@@ -167,6 +171,7 @@ class Place {
   }
   [[nodiscard]] std::string model() const { return dir_ + "/model"; }
   [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
+  [[nodiscard]] std::string kv_size() const { return std::to_string(kv_mib_) + "MiB"; }
   [[nodiscard]] std::uint64_t weights_mib() const {
     std::uint64_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(model())) {
@@ -185,6 +190,7 @@ class Place {
   }
 
  private:
+  std::uint64_t kv_mib_;
   std::string dir_;
   std::string device_;
 };
@@ -195,10 +201,8 @@ struct Engine {
 };
 
 std::vector<std::string> engine_command(const Place& place, int port) {
-  return {"fo-refengine", "serve",
-          "--model",      place.model(),
-          "--port",       std::to_string(port),
-          "--kv-bytes",   std::to_string(kKvMib) + "MiB"};
+  return {"fo-refengine",       "serve",      "--model",      place.model(), "--port",
+          std::to_string(port), "--kv-bytes", place.kv_size()};
 }
 
 Engine start(const Place& place, int n, bool cold) {
@@ -214,7 +218,7 @@ Engine start(const Place& place, int n, bool cold) {
                                 "--publish",
                                 "127.0.0.1:" + std::to_string(kPort),
                                 "--gpu-free",
-                                std::to_string(kKvMib) + "MiB",
+                                place.kv_size(),
                                 "--port",
                                 "-1",
                                 "-q",
@@ -308,21 +312,42 @@ double start_from_files(const Place& place) {
   return first_token(kPort) - begin;
 }
 
-void measure(std::uint64_t mib, int runs) {
-  const Place place(mib);
+/// Of one size of weights and KV cache.
+struct Outcome {
+  std::uint64_t weights_mib = 0;
   std::vector<double> from_files;
+  Table warm;
+  Table cold;
+};
+
+// Nothing where there is no room.
+std::optional<Outcome> measure(std::uint64_t mib, std::uint64_t kv_mib, int runs,
+                               bench::Report& report) {
+  // The model, and the device where it does not fit in memory.
+  if (!has_room("/tmp", 2 * mib + 3 * kv_mib)) {
+    report.skip("failover with " + std::to_string(mib) + " MiB of weights", "no room in /tmp");
+    return std::nullopt;
+  }
+  const Place place(mib, kv_mib);
+  Outcome outcome;
   for (int run = 0; run <= runs; ++run) {
     const double took = start_from_files(place);
-    if (run > 0) from_files.push_back(took);
+    if (run > 0) outcome.from_files.push_back(took);
   }
-  const Table warm = fail_over_and_back(place, false, runs);
-  const Table cold = fail_over_and_back(place, true, runs);
+  outcome.weights_mib = place.weights_mib();
+  outcome.warm = fail_over_and_back(place, false, runs);
+  outcome.cold = fail_over_and_back(place, true, runs);
+  return outcome;
+}
+
+void print(const Outcome& outcome, int runs) {
+  const auto& [mib, from_files, warm, cold] = outcome;
   const auto spread = [](std::vector<double> values) {
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
     return (*most - *least) / bench::median(values) * 100;
   };
   std::printf("%llu MiB of weights, ms (median of %d, spread)%18s%20s\n",
-              static_cast<unsigned long long>(place.weights_mib()), runs, "asleep", "cold");
+              static_cast<unsigned long long>(mib), runs, "asleep", "cold");
   for (std::size_t i = 0; i < warm.size(); ++i) {
     std::printf("  %-40s %12.1f %5.0f%% %12.1f %5.0f%%\n", warm[i].first.c_str(),
                 bench::median(warm[i].second) * 1000, spread(warm[i].second),
@@ -334,18 +359,63 @@ void measure(std::uint64_t mib, int runs) {
               files / bench::median(warm.back().second), files / bench::median(cold.back().second));
 }
 
+std::vector<double> in_ms(std::vector<double> seconds) {
+  for (double& value : seconds) value *= 1e3;
+  return seconds;
+}
+
+void compare(const Outcome& outcome, bench::Report& report) {
+  const std::string what = "SIGKILL of the active engine -> a client's first token, " +
+                           std::to_string(outcome.weights_mib) + " MiB of weights";
+  const bench::Values files{"an engine from its files", in_ms(outcome.from_files)};
+  for (const auto& [name, table] : {std::pair{"asleep", &outcome.warm}, {"cold", &outcome.cold}}) {
+    report.row(what, "ms", {name, in_ms(table->back().second)}, files);
+  }
+  for (std::size_t i = 0; i + 1 < outcome.warm.size(); ++i) {
+    const auto& [label, seconds] = outcome.warm[i];
+    report.row(what, "ms", {"  asleep, its part: " + label, in_ms(seconds)});
+  }
+}
+
+void show_scaling(int runs, bool quick, bench::Report& report) {
+  const auto point = [&](const std::string& title, std::uint64_t n, std::uint64_t mib,
+                         std::uint64_t kv_mib) {
+    const auto outcome = measure(mib, kv_mib, runs, report);
+    if (!outcome) return;
+    report.points(title, "MiB", n, "ms", 1e3,
+                  {{"asleep", {}, outcome->warm.back().second},
+                   {"cold", {}, outcome->cold.back().second},
+                   {"an engine from its files", {}, outcome->from_files}});
+  };
+  using Sizes = std::vector<std::uint64_t>;
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 256, 1024, 2048}) {
+    point("Failover with N MiB of weights", mib, mib, kUsualKvMib);
+  }
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 256, 1024, 2048}) {
+    point("Failover with N MiB of KV cache", mib, 64, mib);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const int runs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
-    std::vector<std::uint64_t> sizes;
-    for (int i = 2; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
-    if (sizes.empty()) sizes = {64, 1024, 4096};
-    for (const std::uint64_t mib : sizes) measure(mib, runs);
-    return 0;
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "failover: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run(
+      "failover", argc, argv, [](const bench::Arguments& arguments, bench::Report& report) {
+        const auto& rest = arguments.rest;
+        const int usual = arguments.quick ? 1 : 5;
+        const int runs = rest.empty() ? usual : std::max(1, std::atoi(rest[0].c_str()));
+        if (arguments.series) return show_scaling(runs, arguments.quick, report);
+        std::vector<std::uint64_t> sizes;
+        for (std::size_t i = 1; i < rest.size(); ++i) {
+          sizes.push_back(base::parse_uint(rest[i]).value_or(64));
+        }
+        if (sizes.empty() && arguments.quick) sizes = {64};
+        if (sizes.empty()) sizes = {64, 1024, 4096};
+        for (const std::uint64_t mib : sizes) {
+          const auto outcome = measure(mib, kUsualKvMib, runs, report);
+          if (!outcome) continue;
+          print(*outcome, runs);
+          compare(*outcome, report);
+        }
+      });
 }
