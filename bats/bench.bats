@@ -116,16 +116,26 @@ END"
   [ "${lines[2]}" = "  left out: haproxy is not installed" ]
 }
 
-@test "bench --plot draws what it measured against N" {
-  for program in gms_import load failover; do ln -s "$FO_BUILD/tests/$program" "$tests"; done
-  local program name
-  for program in gms_import load failover; do
-    run -0 --separate-stderr bench --quick --only "$program" --plot "$T/plots"
-    name=${program#gms_}
+@test "bench --plot draws what programs measured against N" {
+  stub_all
+  ln -sf "$FO_BUILD/tests/gms_import" "$tests"
+  stub load 'if [ "$3" = --series ]; then for n in 1 10; do
+    echo "{\"bench\":\"load\",\"series\":\"a < b\",\"name\":\"us & them\",\"n\":$n,\"n_unit\":\"MiB\",
+      \"unit\":\"ms\",\"median\":2,\"values\":[1,2,3]}"; done >$rows; fi'
+  run -0 --separate-stderr bench --quick --plot "$T/plots"
+  [ "$(ls "$T/plots")" = $'import.svg\nload.svg\nseries.json' ]
+  local name
+  for name in import load; do
     python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$T/plots/$name.svg"
-    [ "$(grep -c '<polyline' "$T/plots/$name.svg")" -ge 4 ]
-    jq -e 'length > 0 and all(.series and .name and .n and .unit and .n_unit and .values)' "$T/plots/series.json"
   done
+  # Three contenders, in all and each.
+  [ "$(grep -c '<polyline' "$T/plots/import.svg")" -eq 6 ]
+  [ "$(grep -c '<circle' "$T/plots/load.svg")" -eq 2 ]
+  jq -e 'length == 14 and all(.series and .name and .n and .n_unit and .unit and .values)' "$T/plots/series.json"
+  jq -e '.series | length == 14' "$T/bench.json"
+  # Drawn again from the file.
+  run -0 "$checkout/packaging/plot" "$T/bench.json" "$T/again"
+  diff -r "$T/plots" "$T/again"
 }
 
 @test "bench and plot refuse what they don't know" {

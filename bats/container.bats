@@ -98,7 +98,7 @@ use_server() {
     [ "${stderr_lines[1]}" = "Try 'packaging/container/build --help'" ]
   done
   run -66 --separate-stderr "$BUILD" --preset nothing tools "$T/tools"
-  [[ "$stderr" == "build: error: open '$FO_ROOT/build/nothing/bin/fo-podgen': not built; type: cmake --preset nothing "* ]]
+  [[ "$stderr" == "build: error: open '$FO_ROOT/build/nothing/bin/fo-podgen': not built: cmake --preset nothing, "* ]]
   [ ! -e "$T/tools" ]
   need_images
   mkdir "$T/there"
@@ -124,7 +124,7 @@ tools_work() {
   local tool
   mkdir -p "$T/engine"
   cp -r "$IMAGES/base" "$T/engine/root"
-  echo '{"env": {}, "user": "1000:1000", "entrypoint": [], "cmd": [], "dir": "/"}' >"$T/engine/root.json"
+  echo '{"env": {}, "user": "1000:1000", "entrypoint": [], "cmd": []}' >"$T/engine/root.json"
   for tool in "$IMAGES"/tools/bin/*; do
     tool=${tool##*/}
     run -0 "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "$folder/bin/$tool" "$T/engine/root" --version

@@ -3,10 +3,14 @@
 // to starting an engine from its files.
 // Usage: failover [--json FILE] [--quick] [--series] [RUNS [MIB ...]]
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -36,7 +40,6 @@ using nlohmann::json;
 
 const std::string kBin = FO_BUILD_DIR "/bin/";
 constexpr std::uint64_t kUsualKvMib = 256;
-constexpr int kPort = 29870;
 
 Deadline soon() { return Deadline::after(std::chrono::minutes(3)); }
 
@@ -136,6 +139,21 @@ double first_token(int port) {
   give_up("no token");
 }
 
+// A port of 127.0.0.1 that was free a moment ago.
+int free_port() {
+  const base::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (!socket.valid() || ::bind(socket.get(), generic, size) != 0 ||
+      ::getsockname(socket.get(), generic, &size) != 0) {
+    base::throw_errno(errno, "find a free port");
+  }
+  return ntohs(address.sin_port);
+}
+
 bool has_room(const std::string& path, std::uint64_t mib) {
   return std::filesystem::space(path).available > mib * base::kMiB;
 }
@@ -171,6 +189,9 @@ class Place {
   }
   [[nodiscard]] std::string model() const { return dir_ + "/model"; }
   [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
+  /// Where clients ask, and where an engine below fo-shadow listens.
+  [[nodiscard]] int port() const { return ports_[0]; }
+  [[nodiscard]] int engine_port(int n) const { return ports_[1 + static_cast<std::size_t>(n)]; }
   [[nodiscard]] std::string kv_size() const { return std::to_string(kv_mib_) + "MiB"; }
   [[nodiscard]] std::uint64_t weights_mib() const {
     std::uint64_t bytes = 0;
@@ -193,6 +214,7 @@ class Place {
   std::uint64_t kv_mib_;
   std::string dir_;
   std::string device_;
+  std::array<int, 3> ports_{free_port(), free_port(), free_port()};
 };
 
 struct Engine {
@@ -209,14 +231,14 @@ Engine start(const Place& place, int n, bool cold) {
   Engine engine;
   engine.events = std::make_unique<Events>(place.file("events." + std::to_string(n)));
   const std::string fd = std::to_string(engine.events->fd());
-  const int port = kPort + 1 + n;
+  const int port = place.engine_port(n);
   std::vector<std::string> argv{"fo-shadow",
                                 "--engine",
                                 cold ? "cold" : "vllm",
                                 "--engine-url",
                                 "http://127.0.0.1:" + std::to_string(port),
                                 "--publish",
-                                "127.0.0.1:" + std::to_string(kPort),
+                                "127.0.0.1:" + std::to_string(place.port()),
                                 "--gpu-free",
                                 place.kv_size(),
                                 "--port",
@@ -246,8 +268,8 @@ pid_t engine_of(const Engine& engine) {
 
 using Phases = std::vector<std::pair<std::string, double>>;
 
-// One failover, from the engine in `active` to that in `standby`.
-Phases fail_over(Engine& active, const Engine& standby) {
+// The engine in `active` dies, and that in `standby` answers clients at `port`.
+Phases fail_over(const Engine& active, const Engine& standby, int port) {
   const pid_t pid = engine_of(active);
   const auto pidfd = os::open_pidfd(pid);
   if (!pidfd) give_up("the active engine is gone already");
@@ -256,7 +278,7 @@ Phases fail_over(Engine& active, const Engine& standby) {
   pollfd dead{pidfd->get(), POLLIN, 0};
   ::poll(&dead, 1, soon().poll_timeout());
   const double gone = os::monotonic_seconds();
-  const double token = first_token(kPort);
+  const double token = first_token(port);
   const auto times = standby.events->read();
   Phases phases{{"process gone", gone - killed}};
   double last = gone;
@@ -288,28 +310,22 @@ void add(Table& table, const Phases& phases) {
   for (std::size_t i = 0; i < phases.size(); ++i) table[i].second.push_back(phases[i].second);
 }
 
-// In turns: engine 0 to 1, and back, the dead one started again in between.
-Table fail_over_and_back(const Place& place, bool cold, int runs) {
+// With a pair that is made for it.
+Phases fail_over(const Place& place, bool cold) {
   const auto serve = place.serve_and_load();
-  Table table;
-  Engine active = start(place, 0, cold);
+  const Engine active = start(place, 0, cold);
   active.events->await("active");
-  first_token(kPort);
-  for (int run = 0; run <= runs; ++run) {
-    Engine standby = start(place, 1 - run % 2, cold);
-    const Phases phases = fail_over(active, standby);
-    if (run > 0) add(table, phases);
-    active = std::move(standby);
-  }
-  return table;
+  first_token(place.port());
+  const Engine standby = start(place, 1, cold);
+  return fail_over(active, standby, place.port());
 }
 
 // Nothing runs, and the files are in the page cache.
 double start_from_files(const Place& place) {
   const double begin = os::monotonic_seconds();
   const auto serve = place.serve_and_load();
-  const Program engine(engine_command(place, kPort));
-  return first_token(kPort) - begin;
+  const Program engine(engine_command(place, place.port()));
+  return first_token(place.port()) - begin;
 }
 
 /// Of one size of weights and KV cache.
@@ -330,13 +346,17 @@ std::optional<Outcome> measure(std::uint64_t mib, std::uint64_t kv_mib, int runs
   }
   const Place place(mib, kv_mib);
   Outcome outcome;
+  outcome.weights_mib = place.weights_mib();
+  // In turns; the first does not count.
   for (int run = 0; run <= runs; ++run) {
     const double took = start_from_files(place);
-    if (run > 0) outcome.from_files.push_back(took);
+    const Phases warm = fail_over(place, false);
+    const Phases cold = fail_over(place, true);
+    if (run == 0) continue;
+    outcome.from_files.push_back(took);
+    add(outcome.warm, warm);
+    add(outcome.cold, cold);
   }
-  outcome.weights_mib = place.weights_mib();
-  outcome.warm = fail_over_and_back(place, false, runs);
-  outcome.cold = fail_over_and_back(place, true, runs);
   return outcome;
 }
 
@@ -388,10 +408,10 @@ void show_scaling(int runs, bool quick, bench::Report& report) {
                    {"an engine from its files", {}, outcome->from_files}});
   };
   using Sizes = std::vector<std::uint64_t>;
-  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 256, 1024, 2048}) {
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024}) {
     point("Failover with N MiB of weights", mib, mib, kUsualKvMib);
   }
-  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 256, 1024, 2048}) {
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024}) {
     point("Failover with N MiB of KV cache", mib, 64, mib);
   }
 }
