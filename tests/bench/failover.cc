@@ -139,19 +139,26 @@ double first_token(int port) {
   give_up("no token");
 }
 
-// A port of 127.0.0.1 that was free a moment ago.
-int free_port() {
-  const base::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.valid() || ::bind(socket.get(), generic, size) != 0 ||
-      ::getsockname(socket.get(), generic, &size) != 0) {
-    base::throw_errno(errno, "find a free port");
+using Ports = std::array<int, 3>;
+
+// Of 127.0.0.1, free a moment ago, no two the same.
+Ports free_ports() {
+  Ports ports{};
+  std::vector<base::UniqueFd> sockets;
+  for (int& port : ports) {
+    const auto& socket = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (!socket.valid() || ::bind(socket.get(), generic, size) != 0 ||
+        ::getsockname(socket.get(), generic, &size) != 0) {
+      base::throw_errno(errno, "find a free port");
+    }
+    port = ntohs(address.sin_port);
   }
-  return ntohs(address.sin_port);
+  return ports;
 }
 
 bool has_room(const std::string& path, std::uint64_t mib) {
@@ -214,7 +221,7 @@ class Place {
   std::uint64_t kv_mib_;
   std::string dir_;
   std::string device_;
-  std::array<int, 3> ports_{free_port(), free_port(), free_port()};
+  Ports ports_ = free_ports();
 };
 
 struct Engine {
