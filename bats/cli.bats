@@ -295,6 +295,13 @@ Try '$1 --help'" ] || return 1
   [[ "$output" == --gpu-free$'\t'* ]]
   run fish --no-config -c "source $T/fo-shadow.fish; complete -C 'fo-shadow --engine sg'"
   [[ "$output" == sglang$'\t'* ]]
+  mkdir -p "$T/folder/below"
+  touch "$T/folder/belongs"
+  cd "$T/folder"
+  run fish --no-config -c "source $T/gms-save.fish; complete -C 'gms-save be'"
+  [[ "$output" == below/* && "$output" != *belongs* ]]
+  run fish --no-config -c "source $T/gms-load.fish; complete -C 'gms-load be'"
+  [[ "$output" == *below/* && "$output" == *belongs* ]]
   run fish --no-config -c "source $T/gms-lock.fish; complete -C 'gms-lock acquire -- ech'"
   [[ "$output" == *echo* ]]
 }
@@ -316,4 +323,11 @@ complete_in_zsh() {
   [[ $(complete_in_zsh gms-lock acquire --gpu) == *--gpu-free* ]]
   [[ $(complete_in_zsh fo-shadow --engine sg) == *sglang* ]]
   [[ $(complete_in_zsh fo-shadow -- ech) == *echo* ]]
+  [[ $(complete_in_zsh gms-stat --driver si) == *sim* ]]
+  [[ $(complete_in_zsh gms-probe engine --state active,st) == *standby* ]]
+  mkdir -p "$T/folder/below"
+  touch "$T/folder/belongs"
+  cd "$T/folder"
+  [[ $(complete_in_zsh gms-stat --config be) == *belongs* ]]
+  [[ $(complete_in_zsh gms-save be) == *below* && $(complete_in_zsh gms-save be) != *belongs* ]]
 }

@@ -232,6 +232,28 @@ watched() {
   [[ $shown == *"gms-stat  $S  every 100ms"* ]]
 }
 
+# watch_on_terminal NAME VARIABLE...: until a server that is not there was drawn.
+watch_on_terminal() {
+  local name=$1
+  shift
+  # shellcheck disable=SC2016
+  start_bg "$name" env TERM=xterm "$@" script -qec \
+    'stty rows 10 cols 100; gms-stat --watch 100ms --socket "$T/none" & echo $! >"$T/pid"; wait $!; echo "status $?"' /dev/null
+  watched "$name" "not there"
+  kill -TERM "$(<"$T/pid")"
+  watched "$name" "status 0"
+}
+
+@test "--watch draws in colours unless NO_COLOR is set" {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  watch_on_terminal colored NO_COLOR=
+  [[ $(<"$T/colored.out") == *$'\e[31m'* ]]
+  watch_on_terminal plain NO_COLOR=1
+  [[ $(<"$T/plain.out") != *$'\e[3'[0-9]* ]]
+  # Bold is no colour.
+  [[ $(<"$T/plain.out") == *$'\e[1m'* ]]
+}
+
 # wait_stalled PID: until that gms-stat --watch, which finds no server, waits for whoever is to read
 # its first words: with its signals blocked it sleeps nowhere else.
 wait_stalled() {

@@ -75,7 +75,7 @@ void declare_place(CLI::App& app, Options& options) {
   add_text(app, "--id", options.id, "ID", "who we are (default: engine-$ENGINE_ID)");
   app.add_option("--gms", options.gms, "sockets of the GMS (default: those in --socket-dir)")
       ->type_name("SOCKET");
-  cli::add_socket_dir(app, options.socket_dir);
+  cli::add_socket_dir(app, options.socket_dir)->description("folder of the GMS sockets");
   add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
   cli::add_devices(app, options.devices, "whose memory the gate asks for; all: the GMS's, else 0");
   cli::add_size(app, "--gpu-free", options.shadow.gpu_free,

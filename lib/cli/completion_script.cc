@@ -280,14 +280,20 @@ std::string fish_script(const CompletionModel& model) {
       "complete -c {0} -f\n",
       tool);
   if (model.takes_command) text += kFishCommand;
-  const std::string open = model.takes_command ? "not contains -- -- (commandline -opc); and " : "";
-  const std::string none = fmt::format("{}not __fish_seen_subcommand_from {}", open,
-                                       joined(subcommand_names(model), " "));
+  const auto start_of = [&](const std::string& command) {
+    std::vector<std::string> conditions;
+    if (model.takes_command) conditions.emplace_back("not contains -- -- (commandline -opc)");
+    if (!command.empty()) {
+      conditions.push_back("__fish_seen_subcommand_from " + command);
+    } else if (!model.subcommands.empty()) {
+      conditions.push_back("not __fish_seen_subcommand_from " +
+                           joined(subcommand_names(model), " "));
+    }
+    const std::string start = "complete -c " + tool;
+    return conditions.empty() ? start : start + " -n '" + joined(conditions, "; and ") + "'";
+  };
   for_each_command(model, [&](const std::string& name, const CompletionCommand& command) {
-    const std::string when = !name.empty() ? open + "__fish_seen_subcommand_from " + name
-                             : model.subcommands.empty() ? open + "true"
-                                                         : none;
-    const std::string start = fmt::format("complete -c {} -n '{}'", tool, when);
+    const std::string start = start_of(name);
     if (name.empty()) {
       for (const CompletionCommand& sub : model.subcommands) {
         text += fmt::format("{} -a {} -d '{}'\n", start, sub.name, fish_text(sub.description));

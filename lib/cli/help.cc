@@ -75,7 +75,12 @@ class HelpFormatter : public CLI::Formatter {
     if (!option->get_envname().empty()) {
       notes += (notes.empty() ? "env: " : ", env: ") + option->get_envname();
     }
-    return option->get_description() + (notes.empty() ? "" : " (" + notes + ")");
+    std::string text = option->get_description();
+    if (notes.empty()) return text;
+    // Into the parentheses that the description has at its end.
+    const bool continues = text.ends_with(')');
+    if (continues) text.pop_back();
+    return text + (continues ? ", " : " (") + notes + ")";
   }
 
   std::string make_footer(const CLI::App* app) const override {

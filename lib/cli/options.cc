@@ -85,7 +85,9 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base
 }
 
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
-  return app.add_option("--socket-dir", socket_dir, "folder of the GMS sockets")
+  return app
+      .add_option("--socket-dir", socket_dir,
+                  "folder of the GMS sockets (default: $TMPDIR, else /tmp)")
       ->envname("GMS_SOCKET_DIR")
       ->type_name("DIR");
 }

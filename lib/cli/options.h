@@ -36,7 +36,8 @@ CLI::Validator example_words(const std::vector<std::string>& words);
 /// `--socket`, or `--socket-dir`, `--device` and `--tag`.
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint);
 
-/// `--socket-dir DIR`, default $GMS_SOCKET_DIR.
+/// `--socket-dir DIR`, default $GMS_SOCKET_DIR; where it stays empty, the default of
+/// gms::socket_dir_or_default is meant.
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.
