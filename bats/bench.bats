@@ -42,7 +42,7 @@ bench() { "$checkout/packaging/bench" --no-build --json "$T/bench.json" "$@"; }
   run -0 --separate-stderr bench --quick
   [[ "${lines[0]}" =~ ^what\ +ours\ +peer\ +ratio\ +spread\ +aim$ ]]
   [ "${stderr_lines[-1]}" = "all values: $T/bench.json" ]
-  jq -e '.machine | (.cpu and .cores and .memory_mib and .kernel and .date) and .driver == "sim"' "$T/bench.json"
+  jq -e '.machine | (.cpu and .cores and .memory_mib and .kernel and .date and .load != null) and .driver == "sim"' "$T/bench.json"
   jq -e '.quick == true and .series == []' "$T/bench.json"
   [ "$(jq '[.rows[] | select(.failed)] | length' "$T/bench.json")" -eq 0 ]
   jq -e '.rows | map(select(.skipped | not)) | all(.what and .unit and (.ours.values | length > 0)
