@@ -105,6 +105,64 @@ complains_of_unknown_key() {
   for_each complains_of_unknown_key
 }
 
+guesses_what_was_meant() {
+  run --separate-stderr "$@" --print-confg
+  [ "$status" -eq 64 ] && [ "${#stderr_lines[@]}" -eq 2 ] &&
+    [[ "${stderr_lines[0]}" == "$1: error: "*": --print-confg; did you mean '--print-config'?" ]] || return 1
+  echo 'verbsoe = 1' >"$T/key.toml"
+  run --separate-stderr "$@" --config "$T/key.toml"
+  [ "$status" -eq 78 ] && [[ "$stderr" == *": key 'verbsoe': no such option; did you mean 'verbose'?" ]]
+}
+
+@test "who mistypes an option or a key is asked for the one that was meant" {
+  for_each guesses_what_was_meant
+}
+
+@test "who mistypes a subcommand is asked for the one that was meant" {
+  run -64 --separate-stderr gms-lock aquire
+  [ "${stderr_lines[0]}" = "gms-lock: error: A subcommand is required; did you mean 'acquire'?" ]
+  run -64 --separate-stderr gms-stat complete bash
+  [[ "${stderr_lines[0]}" == "gms-stat: error: "*"; did you mean 'completion'?" ]]
+}
+
+# Without what it says of where the values come from.
+without_origins() { sed 's/  # .*//'; }
+
+prints_its_configuration() {
+  run --separate-stderr env GMS_DRIVER=/nonexistent GMS_SOCKET_DIR="$T/none" "$@" --print-config -v
+  [ "$status" -eq 0 ] && [ "$stderr" = "" ] || return 1
+  [[ "$output" == *"verbose = true "*"  # flag"* && "$output" == *"quiet = false "*"  # default"* ]] || return 1
+  printf '%s\n' "$output" | without_origins >"$T/first"
+  printf '%s\n' "$output" >"$T/config.toml"
+  run --separate-stderr env -u GMS_DRIVER "$@" --print-config --config "$T/config.toml"
+  [ "$status" -eq 0 ] && [[ "$output" == *"verbose = true "*"  # $T/config.toml"* ]] || return 1
+  printf '%s\n' "$output" | without_origins | grep -v '^# [A-Z]' | diff <(grep -v '^# [A-Z]' "$T/first") - || return 1
+  run --separate-stderr "$@" --print-config --json
+  [ "$status" -eq 0 ] && jq -e '.options.json == {value: true, from: "flag"}' <<<"$output" >/dev/null
+}
+
+@test "--print-config prints what --config reads back, and needs nothing" {
+  for_each prints_its_configuration
+}
+
+prints_its_variables() {
+  local option variable default value
+  while read -r option variable; do
+    default=$("$@" --print-config --json | jq -r ".options[\"$option\"].value")
+    value=9
+    if [ "$default" = 9 ]; then value=8; fi
+    run --separate-stderr env "$variable=$value" "$@" --print-config
+    [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?$value(ms)?[\"]?\ +\#\ environment\ $variable ]] || return 1
+    run --separate-stderr env "$variable=$value" "$@" --print-config "--$option" 7s
+    if [ "$status" -eq 0 ]; then [[ "$output" =~ (^|$'\n')$option\ =\ \"7s\"\ +\#\ flag ]] || return 1; fi
+  done < <("$@" --help | sed -nE 's/^  --([a-z-]+) .*env: ([A-Z_]+)\).*/\1 \2/p')
+}
+
+@test "--print-config tells options from the environment, which flags beat" {
+  unset GMS_DRIVER
+  for_each prints_its_variables
+}
+
 complains_of_missing_config() {
   run --separate-stderr "$@" --config "$T/none.toml"
   [ "$status" -eq 66 ] && [ "$stderr" = "$1: error: open '$T/none.toml': No such file or directory" ]
@@ -142,4 +200,120 @@ complains_of_missing_config() {
     fi
   done
   [ "$bad" -eq 0 ]
+}
+
+# complete_in_bash WORD...: what bash offers for the last word of that command line.
+complete_in_bash() {
+  bash -u -c '
+    source <("$1" completion bash)
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    "_${1//-/_}"
+    printf "%s\n" "${COMPREPLY[@]}"' bash "$@" | grep . || :
+}
+
+completes_its_options() {
+  local -a offered listed
+  mapfile -t offered < <(complete_in_bash "$@" --)
+  mapfile -t listed < <("$@" --help | grep -oE '^ +(-[A-Za-z],)?--[a-z0-9-]+(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+')
+  [ "${#listed[@]}" -gt 2 ] && [ "${offered[*]}" = "${listed[*]}" ] || return 1
+  [ "$(complete_in_bash "$@" --print-c)" = --print-config ] || return 1
+  run "$1" completion bash
+  [ "$status" -eq 0 ]
+}
+
+@test "completion in bash offers the options of --help" {
+  for_each completes_its_options
+}
+
+completes_words_that_are_taken() {
+  local option word
+  while read -r option; do
+    while read -r word; do
+      run --separate-stderr "$@" "$option" "$word" --print-config
+      [ "$status" -eq 0 ] || return 1
+      words=$((words + 1))
+    done < <(cd "$T/empty" && complete_in_bash "$@" "$option" "")
+  done < <("$@" --help | grep -oE '^  (-[A-Za-z],)?--[a-z-]+ [A-Z]' | grep -oE -- '--[a-z-]+')
+}
+
+@test "completion in bash offers words that the options take" {
+  local words=0
+  mkdir "$T/empty"
+  for_each completes_words_that_are_taken
+  [ "$words" -ge 20 ]
+}
+
+@test "completion in bash knows subcommands, values, files, folders and commands" {
+  mkdir "$T/folder" "$T/folder/below"
+  touch "$T/folder/model.toml" "$T/folder/my file"
+  cd "$T/folder"
+  [ "$(complete_in_bash gms-lock "")" = $'acquire\nowner\nstatus\ncompletion' ]
+  [ "$(complete_in_bash gms-lock a)" = acquire ]
+  [ "$(complete_in_bash gms-lock completion "")" = $'bash\nzsh\nfish' ]
+  [ "$(complete_in_bash gms-lock acquire "")" = "" ]
+  [ "$(complete_in_bash gms-lock acquire --lock "")" = "" ]
+  [ "$(complete_in_bash fo-shadow --lock status "")" = $'status\nswitchover\ncompletion' ]
+  [ "$(complete_in_bash fo-shadow --engine s)" = sglang ]
+  [ "$(complete_in_bash fo-shadow --engine = s)" = sglang ]
+  [ "$(complete_in_bash fo-shadow --engine =)" = "$(complete_in_bash fo-shadow --engine "")" ]
+  [ "$(complete_in_bash gms-probe engine --state active,s)" = active,standby ]
+  [ "$(complete_in_bash gms-stat --driver s)" = sim ]
+  [ "$(complete_in_bash gms-stat --config m | sort)" = $'model.toml\nmy file' ]
+  [ "$(complete_in_bash gms-load --snapshot "")" = below ]
+  [ "$(complete_in_bash gms-save "")" = below ]
+  [ "$(complete_in_bash gms-load model)" = model.toml ]
+  [[ $'\n'"$(complete_in_bash gms-lock acquire -- ech)"$'\n' == *$'\necho\n'* ]]
+  [ "$(complete_in_bash gms-lock acquire --exec -- cat mod)" = model.toml ]
+  [ "$(complete_in_bash gms-lock acquire -- cat --)" = "" ]
+}
+
+complains_of_unknown_shell() {
+  if [ $# -gt 1 ]; then return 0; fi
+  run --separate-stderr "$1" completion tcsh
+  [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "$stderr" = "$1: error: completion 'tcsh': wants one of bash, zsh and fish
+Try '$1 --help'" ] || return 1
+  run --separate-stderr "$1" completion
+  [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: completion: wants one of bash, zsh and fish" ] || return 1
+  run --separate-stderr "$1" completion --help
+  [ "$status" -eq 0 ] && [[ "$output" == "Usage: $1 completion bash|zsh|fish"* ]]
+}
+
+@test "completion for an unknown shell is 64" {
+  for_each complains_of_unknown_shell
+}
+
+@test "completion in fish offers the options of --help" {
+  command -v fish >/dev/null || skip_because fish "fish is not installed"
+  local tool
+  for tool in $(all_tools); do
+    "$tool" completion fish >"$T/$tool.fish"
+    fish --no-config --no-execute "$T/$tool.fish"
+    run fish --no-config -c "source $T/$tool.fish; complete -C '$tool --'"
+    [[ "$output" == *--help$'\t'* && "$output" == *--version$'\t'* ]]
+  done
+  run fish --no-config -c "source $T/gms-lock.fish; complete -C 'gms-lock acquire --gpu'"
+  [[ "$output" == --gpu-free$'\t'* ]]
+  run fish --no-config -c "source $T/fo-shadow.fish; complete -C 'fo-shadow --engine sg'"
+  [[ "$output" == sglang$'\t'* ]]
+  run fish --no-config -c "source $T/gms-lock.fish; complete -C 'gms-lock acquire -- ech'"
+  [[ "$output" == *echo* ]]
+}
+
+# complete_in_zsh WORD...: what zsh offers for the last word of that command line, in a terminal.
+complete_in_zsh() {
+  zsh -f "$FO_ROOT/bats/complete.zsh" "$1" "$*"
+}
+
+@test "completion in zsh offers subcommands, options and values" {
+  command -v zsh >/dev/null || skip_because zsh "zsh is not installed"
+  local tool
+  for tool in $(all_tools); do
+    "$tool" completion zsh >"$T/$tool.zsh"
+    zsh -n "$T/$tool.zsh"
+    [[ $(complete_in_zsh "$tool" --vers) == *--version* ]]
+  done
+  [[ $(complete_in_zsh gms-lock "") == *acquire*owner*status* ]]
+  [[ $(complete_in_zsh gms-lock acquire --gpu) == *--gpu-free* ]]
+  [[ $(complete_in_zsh fo-shadow --engine sg) == *sglang* ]]
+  [[ $(complete_in_zsh fo-shadow -- ech) == *echo* ]]
 }

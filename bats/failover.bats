@@ -5,7 +5,7 @@ load test_helper
 load examples
 
 setup() {
-  if [[ $FO_BUILD != */build/release ]]; then skip "the demo runs the release build"; fi
+  if [[ $FO_BUILD != */build/release ]]; then skip_because release "the demo runs the release build"; fi
   fo_setup
 }
 

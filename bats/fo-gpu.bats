@@ -17,19 +17,11 @@ TOTAL=67108864
 free() { fo-gpu free "$@" 3>&-; }
 field() { sed -E "s/.*\"$1\":\"?([^,\"}]*).*/\1/" <<<"$output"; }
 
-# hold DEVICE SIZE: a server that holds so much of a device until it is killed, with every process
-# of it. Sets HOLDER.
+# hold SIZE [DEVICE]: fills a device, which then says so.
 hold() {
-  start_bg "holder" gms-serve --socket-path "$T/holder.sock" --device "$1"
-  HOLDER=$BG_PID
-  wait_for "[ -S $T/holder.sock ]"
-  publish "$T/holder.sock" "$2"
-  run -0 free --device "$1"
-  [ "$(field free)" -eq $((TOTAL - $2)) ]
-}
-kill_holder() {
-  # shellcheck disable=SC2046  # many pids
-  kill -KILL "$HOLDER" $(pgrep -P "$HOLDER")
+  fill "$@"
+  run -0 free --device "${2:-0}"
+  [ "$(field free)" -eq $((TOTAL - $1)) ]
 }
 
 # start_waiting [OPTION]...: asks in the background; its driver is open.
@@ -86,7 +78,7 @@ start_waiting() {
 
 @test "free answers of a full device and takes nothing of it" {
   export GMS_SIM_CONTEXT_SIZE=16MiB
-  hold 1 "$TOTAL"
+  hold "$TOTAL" 1
   run -0 --separate-stderr free --device 1
   [ "$(field free)" -eq 0 ]
   run -0 free --device 0
@@ -130,10 +122,10 @@ start_waiting() {
 }
 
 @test "--until-free waits until the holder dies" {
-  hold 1 33554432
+  hold 33554432 1
   start_waiting --device 1 --until-free 64MiB
   [ ! -s "$T/waiter.out" ]
-  kill_holder
+  empty
   wait_exit "$BG_PID"
   [ "$status" -eq 0 ]
   output=$(cat "$T/waiter.out")
@@ -142,7 +134,7 @@ start_waiting() {
 }
 
 @test "--until-free that times out is 75 with the last answer and one line" {
-  hold 0 33554432
+  hold 33554432
   run -75 --separate-stderr free --until-free 33554433 --timeout 50ms
   [ "${#lines[@]}" -eq 1 ]
   [ "$(field free)" -eq 33554432 ]
@@ -158,14 +150,14 @@ start_waiting() {
 }
 
 @test "a driver that fails while it is waited for is 70" {
-  hold 0 2097152
+  hold 2097152
   GMS_SIM_FAULTS=fo_simcuda_memory_info:2=999 run -70 --separate-stderr free --until-free 64MiB
   [ -z "$output" ]
   [ "$stderr" = "fo-gpu: error: free memory of device 0: CUDA_ERROR_UNKNOWN (999)" ]
 }
 
 @test "SIGTERM ends the wait" {
-  hold 0 2097152
+  hold 2097152
   start_waiting --until-free 64MiB --timeout 1h
   kill "$BG_PID"
   wait_exit "$BG_PID"

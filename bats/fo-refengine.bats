@@ -3,21 +3,13 @@
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # text for other shells; tests are subshells
 load test_helper
+load gms_client
 
 setup() {
   fo_setup
   export GMS_SOCKET_DIR=$T GMS_SIM_CONTEXT_SIZE=0
-  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$T/model" >/dev/null
+  make_model
 }
-
-# start_gms [DEVICES]: serves weights; publish [MODEL [DEVICE]] fills them.
-start_gms() {
-  rm -f "$T/gms-ready"
-  start_bg gms gms-serve --devices "${1:-0}" --tags weights
-  GMS_PID=$BG_PID
-  wait_for '[ -e $T/gms-ready ]'
-}
-publish() { gms-load -q --role rw --device "${2:-0}" "${1:-$T/model}" >/dev/null; }
 
 # start_engine NAME [OPTION]...: waits until it is ready; its pid is in ENGINE, its port in PORT.
 start_engine() {
@@ -143,27 +135,26 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "nothing published in time is 75, another model's weights 65" {
-  start_gms
+  start_weights
   run -75 --separate-stderr serve --load-timeout 200ms
   [ "$stderr" = "fo-refengine: error: read weights from '$T/gms_0_weights.sock': nothing was published in time" ]
   fo-refengine make-model -q --hidden 32 --layers 4 "$T/other" >/dev/null
-  publish "$T/other"
+  publish_model "$T/other"
   run -65 --separate-stderr serve
   [[ $stderr == "fo-refengine: error: bind tensor 'model.embed_tokens.weight': shape [258, 32], the config says [258, 64]"* ]]
 }
 
 @test "an engine started first waits for the weights" {
-  start_gms
+  start_weights
   launch_engine e
   wait_for '[ -n "$(ranks_of $ENGINE)" ]'
-  publish
+  publish_model
   wait_for "grep -q ^ready $T/e.out"
 }
 
 @test "a KV cache that does not fit is 75, one that holds nothing 64" {
   export GMS_SIM_VRAM=64MiB
-  start_gms
-  publish
+  serve_model
   run -75 --separate-stderr serve --kv-bytes 63MiB --kv-retry 0s
   [[ $stderr == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "*OUT_OF_MEMORY* ]]
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -173,8 +164,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 
 @test "a full device may make room within --kv-retry" {
   export GMS_SIM_VRAM=120MiB
-  start_gms
-  publish
+  serve_model
   start_engine one
   local one=$ENGINE
   launch_engine two --kv-retry 30s
@@ -184,21 +174,19 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "an address in use is 73" {
-  start_gms
-  publish
+  serve_model
   start_engine one
   run -73 --separate-stderr fo-refengine serve --model "$T/model" --port "$PORT"
   [[ $stderr == "fo-refengine: error: "*"127.0.0.1:$PORT"* ]]
 }
 
 @test "a closed standard output is 74" {
-  start_gms
-  publish
+  serve_model
   run -74 --separate-stderr bash -c 'fo-refengine serve --model "$T/model" --port 0 >&- 3>&-'
 }
 
 @test "SIGTERM before it is ready is 0" {
-  start_gms
+  start_weights
   launch_engine e
   wait_for "[ -n \"\$(ranks_of $ENGINE)\" ]"
   kill "$ENGINE"
@@ -209,8 +197,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 # --- serving --------------------------------------------------------------------------------------
 
 @test "ready, events and the API speak as the page says" {
-  start_gms
-  publish
+  serve_model
   start_bg e bash -c 'exec 5>"$T/events"; exec fo-refengine serve --json --model "$T/model" --kv-bytes 64MiB --port 0 --status-fd 5'
   wait_for "[ -s $T/e.out ]"
   [[ $(cat "$T/e.out") =~ ^\{\"ready\":true,\"address\":\"127.0.0.1:([0-9]+)\",\"port\":([0-9]+),\"positions\":4096,\"weights_mapped_seconds\":[0-9.]+,\"kv_allocated_seconds\":[0-9.]+,\"listening_seconds\":[0-9.]+\}$ ]]
@@ -227,8 +214,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 }
 
 @test "wrong requests get the status that says so" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   [ "$(http_status GET /nowhere)" = 404 ]
   [ "$(http_status GET /v1/completions)" = 405 ]
@@ -257,8 +243,7 @@ answer_to_length() {
 }
 
 @test "a body beyond 2 MiB is refused before it is sent" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   [ "$(answer_to_length $((2 << 20)))" = 100 ]
   [ "$(answer_to_length $(((2 << 20) + 1)))" = 413 ]
@@ -266,8 +251,7 @@ answer_to_length() {
 }
 
 @test "text, token ids and a stream give the same tokens" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local whole
   whole=$(complete "Hello" 12)
@@ -283,9 +267,7 @@ answer_to_length() {
 }
 
 @test "two engines and two ranks give the same tokens" {
-  start_gms 0,1
-  publish
-  publish "$T/model" 1
+  serve_model 0,1
   local first
   start_engine one
   first=$(complete "Once upon a time" 40)
@@ -308,8 +290,7 @@ text_of() {
 }
 
 @test "a chat is answered as a message, and streamed as deltas" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local chat='"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":[{"type":"text","text":"Hi"}]}]'
   run -0 ask "{$chat,\"max_tokens\":12}" chat/completions
@@ -327,15 +308,13 @@ text_of() {
   [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
   # Without a limit, as much as the KV cache holds.
   rm -r "$T/model"
-  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 --max-positions 60 "$T/model" >/dev/null
+  make_model --max-positions 60
   start_engine short
   [[ $(ask "{$chat}" chat/completions) == *'"total_tokens":60}}' ]]
 }
 
 @test "a seed repeats what is drawn, on every engine and on two ranks, also from the middle" {
-  start_gms 0,1
-  publish
-  publish "$T/model" 1
+  serve_model 0,1
   local drawn body='"prompt":"Once","temperature":1.2,"top_p":0.9,"ignore_eos":true'
   start_engine one
   drawn=$(ask "{$body,\"max_tokens\":30,\"seed\":7}" | tokens_of)
@@ -356,8 +335,7 @@ text_of() {
 }
 
 @test "an answer ends before a stop string, whole and streamed" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local whole stop body
   whole=$(ask '{"prompt":"Hello","max_tokens":40}' | jq -r '.choices[0].text')
@@ -380,8 +358,7 @@ text_of() {
 }
 
 @test "logprobs and token ids come when they are asked for" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   run -0 ask '{"prompt":"Hello","max_tokens":4,"logprobs":2,"return_token_ids":true}'
   jq -e '.choices[0] | .prompt_token_ids == [256,72,101,108,108,111] and
@@ -399,8 +376,7 @@ text_of() {
 }
 
 @test "what the API cannot do is refused by name" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local refused=0 more
   for more in '"temperature":3' '"top_p":0' '"seed":"x"' '"stop":["1","2","3","4","5"]' \
@@ -423,8 +399,7 @@ load_of() {
 }
 
 @test "metrics tell whether the engine is idle" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   [ "$(load_of)" = "0 0 0 0 " ]
   complete Hello 5
@@ -452,8 +427,7 @@ fatal_wake() {
 
 @test "a sleeping engine holds no memory and no lock, and wakes with the same tokens" {
   export GMS_SIM_VRAM=120MiB
-  start_gms
-  publish
+  serve_model
   start_engine one
   local before
   before=$(complete "Hello" 20)
@@ -481,8 +455,7 @@ fatal_wake() {
 
 @test "an engine that starts asleep needs no room for its KV cache until it wakes" {
   export GMS_SIM_VRAM=120MiB
-  start_gms
-  publish
+  serve_model
   start_engine one
   local before one=$ENGINE
   before=$(complete "Hello" 20)
@@ -499,8 +472,7 @@ fatal_wake() {
 }
 
 @test "sleep takes its options from the query and not from a body" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   [ "$(http_status POST /sleep '{"level":3,"mode":"now"}')" = 200 ]
   [ "$(http GET /is_sleeping)" = '{"is_sleeping":true}' ]
@@ -520,8 +492,7 @@ start_stream_beside() {
 }
 
 @test "abort cuts what is in flight, wait finishes it, keep goes on after waking" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local whole
   whole=$(complete "Hello" 2500)
@@ -549,12 +520,11 @@ start_stream_beside() {
 }
 
 @test "waking on another layout is 65" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   http POST /sleep
   fo-refengine make-model -q --hidden 64 --layers 3 "$T/other" >/dev/null
-  publish "$T/other"
+  publish_model "$T/other"
   fatal_wake
   wait_exit "$ENGINE"
   [ "$status" -eq 65 ]
@@ -562,26 +532,24 @@ start_stream_beside() {
 }
 
 @test "the same layout published again is woken on" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   local before
   before=$(complete "Hello" 20)
   http POST /sleep
-  publish
+  publish_model
   [ "$(http_status POST /wake_up)" = 200 ]
   [ "$(complete "Hello" 20)" = "$before" ]
 }
 
 @test "waking without a server is 69, with an empty one 75" {
   for again in no yes; do
-    start_gms
-    publish
+    serve_model
     start_engine "e-$again" --remap-timeout 300ms
     http POST /sleep
     kill "$GMS_PID"
     wait_exit "$GMS_PID"
-    if [ "$again" = yes ]; then start_gms; fi
+    if [ "$again" = yes ]; then start_weights; fi
     fatal_wake
     wait_exit "$ENGINE"
     if [ "$again" = yes ]; then [ "$status" -eq 75 ]; else [ "$status" -eq 69 ]; fi
@@ -591,8 +559,7 @@ start_stream_beside() {
 
 @test "waking without memory for the KV cache is 75" {
   export GMS_SIM_VRAM=120MiB
-  start_gms
-  publish
+  serve_model
   start_engine one --kv-retry 0s
   local one=$ENGINE one_port=$PORT
   http POST /sleep
@@ -607,8 +574,7 @@ start_stream_beside() {
 # --- what dies with what --------------------------------------------------------------------------
 
 @test "losing the GMS is said and survived, or ends the engine if asked to" {
-  start_gms
-  publish
+  serve_model
   start_engine one
   local one=$PORT before
   before=$(complete "Hello" 20)
@@ -623,9 +589,7 @@ start_stream_beside() {
 }
 
 @test "a rank's death is the engine's" {
-  start_gms 0,1
-  publish
-  publish "$T/model" 1
+  serve_model 0,1
   start_engine e --ranks 2
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
@@ -638,8 +602,7 @@ start_stream_beside() {
 
 @test "an engine killed with -9 takes its ranks and their memory along" {
   export GMS_SIM_VRAM=120MiB
-  start_gms
-  publish
+  serve_model
   start_engine one
   local ranks
   IFS=' ' read -ra ranks <<<"$(ranks_of "$ENGINE")"
@@ -651,8 +614,7 @@ start_stream_beside() {
 }
 
 @test "ranks hold none of the descriptors that the engine inherited" {
-  start_gms
-  publish
+  serve_model
   start_bg e bash -c 'exec 9>"$T/lock"; flock 9; exec fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0'
   wait_for "grep -q ^ready $T/e.out"
   local rank
@@ -666,8 +628,7 @@ start_stream_beside() {
 }
 
 @test "SIGTERM lets a request in flight finish and is 0" {
-  start_gms
-  publish
+  serve_model
   start_engine e
   start_stream 500
   kill "$ENGINE"
@@ -679,8 +640,7 @@ start_stream_beside() {
 }
 
 @test "SIGINT to the whole group ends it as well" {
-  start_gms
-  publish
+  serve_model
   start_bg e setsid fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0
   wait_for "grep -q ^ready $T/e.out"
   kill -INT -- "-$BG_PID"

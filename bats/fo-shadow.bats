@@ -7,7 +7,6 @@ load gms_client
 
 setup() {
   fo_setup
-  unset NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID
   export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_VRAM=2GiB
   # No status server on a port, where nothing else is said.
   export DYN_SYSTEM_PORT=-1
@@ -72,12 +71,11 @@ health() {
   jq -r .state "$T/health.json"
 }
 
-# start_weights: a GMS with the weights of a model.
-start_weights() {
+# start_model: a GMS with the weights of $T/model, which is made.
+start_model() {
   export GMS_SOCKET_DIR=$T
-  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$T/model" >/dev/null
-  start_gms --devices 0 --tags weights
-  gms-load -q --role rw "$T/model" >/dev/null
+  make_model
+  serve_model
 }
 # start_engine ID [OPTION]...: a shadow of a fo-refengine that is published at $PUBLISHED.
 start_engine() {
@@ -168,7 +166,6 @@ start_stream() {
   [ "$(gms-lock owner)" = a ]
   page a /metrics >"$T/metrics"
   grep -qx 'fo_engine_state{engine_id="a",state="active"} 1' "$T/metrics"
-  if command -v promtool >/dev/null; then promtool check metrics <"$T/metrics"; fi
   kill "$SHADOW"
   ended "$SHADOW" 0
   [ "$(events_of a)" = "child_started asleep standby waiting granted waking checked awake first_token registered active deregistered dead child_ended ended " ]
@@ -177,6 +174,14 @@ start_stream() {
   run -1 gms-lock owner
   [ "$(find "$T" -type s)" = "" ]
   [ ! -s "$T/a.err" ]
+}
+
+@test "promtool has nothing to say about the metrics" {
+  need_promtool
+  start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
+  await_state a active
+  page a /metrics >"$T/metrics"
+  promtool check metrics <"$T/metrics"
 }
 
 @test "health while it starts is as DYN_SYSTEM_STARTING_HEALTH_STATUS says" {
@@ -404,8 +409,7 @@ STUBBORN='trap "" TERM; setsid sleep 1000 & (setsid sh -c "sleep 1000 & wait" &)
 }
 
 @test "pid 1: it ends of SIGTERM, with all that is its, and reaps orphans" {
-  unshare --pid --fork --mount-proc true 2>/dev/null ||
-    skip_because root "a pid namespace is not permitted here"
+  need_pid_namespace
   start_bg container unshare --pid --fork --kill-child --mount-proc fo-shadow -q --id a \
     --gpu-free 0 "${BY_COMMANDS[@]}" -- bash -c '(true & exec true); (sleep 0.01 &); echo "$PPID"; exec sleep 1000'
   await_state a active
@@ -497,7 +501,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
 # A GMS with a layout of one allocation, which a shadow in standby has learned.
 start_sleeper() {
   export GMS_SOCKET_DIR=$T
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$SOCKET" 4096
   hold_lock
   start_shadow b "${BY_COMMANDS[@]}" "$@" -- sleep 1000
@@ -552,7 +556,7 @@ start_sleeper() {
 }
 
 @test "a GMS that is back in time with the same layout is no end, one with another layout is" {
-  start_weights
+  start_model
   start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
   await_state a active
   local up='fo_gms_connection_up{device="0",tag="weights"}'
@@ -560,17 +564,14 @@ start_sleeper() {
   wait_for "page a /metrics | grep -qx '$up 0'"
   [ "$(health a)" = "200 active" ]
   wait_for "! gms-probe sockets -q --devices 0 --tags weights"
-  rm -f "$T/gms-ready"
-  start_gms --devices 0 --tags weights
-  gms-load -q --role rw "$T/model" >/dev/null
+  serve_model
   wait_for "page a /metrics | grep -qx '$up 1'"
   [ "$(page a /status | jq -c '.gms[0].connected')" = true ]
   kill -0 "$SHADOW"
   kill -KILL "$GMS_PID"
   wait_for "page a /metrics | grep -qx '$up 0'"
   wait_for "! gms-probe sockets -q --devices 0 --tags weights"
-  rm -f "$T/gms-ready"
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$SOCKET" 4096
   ended "$SHADOW" 69
   said a "lost the weights: *layout * instead of *, within 3s"
@@ -579,7 +580,7 @@ start_sleeper() {
 # --- a real pair ----------------------------------------------------------------------------------
 
 @test "the published address is the active engine's alone, and follows a SIGKILL" {
-  start_weights
+  start_model
   pick_address
   hold_lock
   start_engine a
@@ -597,7 +598,7 @@ start_sleeper() {
 }
 
 @test "a switchover turns no request away, and a stream in flight finishes" {
-  start_weights
+  start_model
   pick_address
   start_engine a
   await_state a active
@@ -636,7 +637,7 @@ END
 }
 
 @test "SIGTERM lets a stream in flight finish within --drain, and cuts it at the end of that" {
-  start_weights
+  start_model
   pick_address
   start_engine a --drain 30s
   await_state a active
@@ -657,7 +658,7 @@ END
 }
 
 @test "SIGTERM in the middle of a switchover is an end like any other, and a second one cuts" {
-  start_weights
+  start_model
   pick_address
   start_engine a
   local a=$SHADOW
@@ -686,7 +687,7 @@ END
 }
 
 @test "a core that hangs behind a healthy /health: 69, the other engine takes over" {
-  start_weights
+  start_model
   pick_address
   start_engine a --prove-interval 200ms --prove-timeout 500ms --failures 2 --grace 200ms
   local a=$SHADOW rank engine
@@ -710,7 +711,7 @@ END
   [ "$output" = "lock: $T/lock
 holder: -
 generation: -" ]
-  start_weights
+  start_model
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
   start_shadow b "${BY_COMMANDS[@]}" -- sleep 1000

@@ -65,7 +65,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 }
 
 @test "without a driver it is 69, and says how to ask for the simulated one" {
-  if [ -e /dev/nvidiactl ]; then skip "there is a GPU here"; fi
+  if [ -e /dev/nvidiactl ]; then skip_because no-gpu "there is a GPU here"; fi
   make_model "$T/m"
   GMS_DRIVER=auto run -69 --separate-stderr gload "$T/m"
   [[ $stderr == "gms-load: error: no "*"GMS_DRIVER=sim asks for the simulated one" ]]
@@ -328,7 +328,7 @@ refused() {
 # --- progress -------------------------------------------------------------------------------------
 
 @test "a terminal on standard error shows progress, unless -q" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   make_model "$T/m"
   serve
   script -qec "gms-load --socket $SOCKET --role rw $T/m >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-

@@ -4,10 +4,11 @@
 # shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
 load gms_client
+load lockd
 
 setup() {
   fo_setup
-  export FAILOVER_LOCK_PATH=$T/lock
+  export FAILOVER_LOCK_PATH=$T/lock GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
 }
 
 lock() { gms-lock "$@" 3>&-; }
@@ -68,7 +69,7 @@ field() { sed -n "s/^$1: //p"; }
   [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': No such file or directory" ]]
   run --separate-stderr lock acquire --lock "$T" -- true
   [ "$status" -eq 73 ]
-  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  need_root
   lock acquire -- true
   chmod 711 "$T"
   cp "$FO_BIN/gms-lock" "$T/gms-lock"
@@ -235,8 +236,7 @@ engine-0" ]
 }
 
 @test "pid 1 waits and dies of SIGTERM with 143" {
-  unshare --pid --fork --mount-proc true 2>/dev/null ||
-    skip_because root "a pid namespace is not permitted here"
+  need_pid_namespace
   start_holder holder
   start_bg container unshare --pid --fork --kill-child --mount-proc \
     gms-lock acquire --exec -- true
@@ -250,8 +250,7 @@ engine-0" ]
 }
 
 @test "pid 1 forwards SIGTERM to what it supervises, and reaps orphans" {
-  unshare --pid --fork --mount-proc true 2>/dev/null ||
-    skip_because root "a pid namespace is not permitted here"
+  need_pid_namespace
   # shellcheck disable=SC2016
   start_bg container unshare --pid --fork --kill-child --mount-proc gms-lock acquire -- bash -c \
     'trap "exit 5" TERM; (sleep 1000 &); echo "$PPID"; while :; do sleep 0.01; done'
@@ -372,7 +371,7 @@ child_ended" ]
 }
 
 @test "supervise form: an interactive command has the terminal, and its stop is ours" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   script -qec "gms-lock acquire -- sh -c 'read -r x && echo got=\$x'" /dev/null \
     <<<hello >"$T/out" 3>&-
   grep -q 'got=hello' "$T/out"
@@ -387,19 +386,6 @@ child_ended" ]
 }
 
 # --- the gate -------------------------------------------------------------------------------------
-
-# fill SIZE: a server that holds so much of device 0 until it is killed. Sets FILLER.
-fill() {
-  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
-  start_bg filler gms-serve --socket-path "$T/filler.sock" --device 0
-  FILLER=$BG_PID
-  wait_for "[ -S $T/filler.sock ]"
-  publish "$T/filler.sock" "$1"
-}
-empty() {
-  # shellcheck disable=SC2046  # many pids
-  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
-}
 
 @test "gate: the command runs once the device has the memory free" {
   for form in --exec --grace=1s; do
@@ -431,7 +417,6 @@ empty() {
 
 @test "gate: what can't work is said before the lock is waited for" {
   start_holder engine-9
-  export GMS_SIM_VRAM=64MiB
   run --separate-stderr lock acquire --gpu-free 65MiB -- true
   [ "$status" -eq 64 ]
   # shellcheck disable=SC2154
@@ -486,7 +471,7 @@ empty() {
 }
 
 @test "gate: a lock server that dies meanwhile has to be back before the command starts" {
-  start_lockd
+  serve_lock
   fill $((48 << 20))
   start_bg engine gms-lock acquire --gpu-free 60MiB --status-fd 7 -- touch "$T/ran" 7>"$T/events"
   engine=$BG_PID
@@ -495,7 +480,7 @@ empty() {
   empty
   wait_for "grep -q gpu_free $T/events"
   [ ! -e "$T/ran" ]
-  start_lockd
+  serve_lock
   wait_exit "$engine"
   [ "$status" -eq 0 ]
   [ -e "$T/ran" ]
@@ -542,7 +527,7 @@ empty() {
 }
 
 @test "a command of another user that may not be signalled: said, and not given up" {
-  if [ "$(id -u)" -ne 0 ]; then skip_because root "becoming another user needs root"; fi
+  need_root
   setpriv --bounding-set -kill true 2>/dev/null || skip_because root "no capability can be dropped"
   chmod 777 "$T"
   mkfifo -m 666 "$T/end"
@@ -673,12 +658,12 @@ last_generation: 2" ]
 
 # --- a lock server --------------------------------------------------------------------------------
 
-# A server, which answers when this returns. Sets LOCKD.
-start_lockd() {
-  export FAILOVER_LOCK_PATH=unix:$T/lock.sock
-  start_bg lockd gms-lockd -q --socket "$T/lock.sock" --reconnect-window 300ms
+# serve_lock: a server. Sets LOCKD.
+serve_lock() {
+  S=$T/lock.sock
+  export FAILOVER_LOCK_PATH=unix:$S
+  start_lockd -q --reconnect-window 300ms
   LOCKD=$BG_PID
-  wait_for "gms-probe lock"
 }
 kill_lockd() {
   kill -KILL "$LOCKD"
@@ -686,7 +671,7 @@ kill_lockd() {
 }
 
 @test "lock server: a supervised command, owner, status, refusal; the exec form is refused" {
-  start_lockd
+  serve_lock
   run -1 lock owner
   start_holder engine-7
   run -0 lock owner
@@ -705,7 +690,7 @@ kill_lockd() {
 }
 
 @test "lock server: ranks of one engine hold the lock together, the last one frees it" {
-  start_lockd
+  serve_lock
   start_bg rank-0 gms-lock acquire --id engine-0 -- sleep 1000
   first=$BG_PID
   wait_for 'gms-probe lock --holder engine-0'
@@ -723,14 +708,14 @@ kill_lockd() {
 }
 
 @test "lock server: its crash is no failover for a healthy engine" {
-  start_lockd
+  serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   engine=$BG_PID
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
   for _ in 1 2 3; do
     kill_lockd
-    start_lockd
+    serve_lock
     wait_for 'gms-probe lock --holder engine-0'
     wait_for 'lock status | grep -q ^waiter:'
     wait_for '! lock status | grep -q ^window_left:'
@@ -744,7 +729,7 @@ kill_lockd() {
 }
 
 @test "lock server: it crashes and the engine dies: the next one comes after the window" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   start_bg other gms-lock acquire --id engine-1 --json -- sh -c \
     "echo \$FAILOVER_GENERATION >$T/other.gen; exec sleep 1000"
@@ -752,20 +737,20 @@ kill_lockd() {
   kill_lockd
   kill -KILL "$(cat "$T/engine-0.cmd")"
   wait_exit "${BG_PIDS[1]}"
-  start_lockd
+  serve_lock
   wait_for "[ -s $T/other.gen ]"
   [ "$(cat "$T/other.gen")" = 2 ]
 }
 
 @test "lock server: it crashes and the engine hangs: nobody else while that lives" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   engine=$BG_PID
   start_bg other gms-lock acquire --id engine-1 -- touch "$T/ran"
   wait_for 'lock status | grep -q ^waiter:'
   kill -STOP "$engine"
   kill_lockd
-  start_lockd
+  serve_lock
   # The window is over, and still nobody.
   wait_for 'lock status --json | grep -Eq "\"window_left\":0(\\.0)?[,}]"'
   wait_for 'lock status | grep -q ^waiter:'
@@ -777,13 +762,13 @@ kill_lockd() {
   [ ! -e "$T/ran" ]
   kill -STOP "$engine"
   kill_lockd
-  start_lockd
+  serve_lock
   kill -KILL "$engine"
   wait_for "[ -e $T/ran ]"
 }
 
 @test "lock server: an engine that another has replaced is killed when it comes back, 75" {
-  start_lockd
+  serve_lock
   # shellcheck disable=SC2016
   start_bg engine gms-lock acquire --id engine-0 --grace 1h -- bash -c \
     'trap "" TERM; echo $$ >"$0/cmd"; while :; do sleep 0.01; done' "$T"
@@ -793,7 +778,7 @@ kill_lockd() {
   kill_lockd
   # A server that knows nothing of it: as if it could not see that process.
   rm "$T"/lock.sock.state
-  start_lockd
+  serve_lock
   start_holder engine-1
   kill -CONT "$engine"
   wait_exit "$engine"
@@ -804,7 +789,7 @@ kill_lockd() {
 }
 
 @test "lock server: when it stays away the role is given up, 76" {
-  start_lockd
+  serve_lock
   start_holder engine-0 --status-fd 7 7>"$T/events"
   kill_lockd
   wait_exit "$BG_PID"
@@ -815,7 +800,7 @@ kill_lockd() {
 }
 
 @test "lock server: a hung one holds nobody up who wants to leave" {
-  start_lockd
+  serve_lock
   start_holder engine-0
   engine=$BG_PID
   kill -STOP "$LOCKD"

@@ -5,6 +5,7 @@
 # shellcheck disable=SC2154  # stderr comes from run
 
 load test_helper
+load lockd
 
 setup() {
   fo_setup
@@ -13,13 +14,6 @@ setup() {
 
 # A gms-lockd that is expected to end by itself.
 lockd() { timeout 20 gms-lockd "$@" 3>&-; }
-
-# start_lockd [OPTION]...: ready, on $S. Sets BG_PID.
-start_lockd() {
-  rm -f "$T/ready"
-  start_bg lockd gms-lockd --socket "$S" --ready-fd 9 "$@" 9>"$T/ready"
-  wait_for "[ -s $T/ready ]"
-}
 
 # start_client NAME ID [GENERATION]: asks for the lock and keeps what it gets. What it hears is in
 # $T/NAME.out. Sets BG_PID.
@@ -139,7 +133,7 @@ END
 }
 
 @test "over TCP: the address on the ready descriptor, heartbeats, and a lease in the state file" {
-  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  lockd_knows_it_free
   start_lockd --listen 127.0.0.1:0
   grep -qxE '127\.0\.0\.1:[0-9]+' "$T/ready"
   grep -qx "gms-lockd: info: listening on $(cat "$T/ready")" "$T/lockd.err"
@@ -300,7 +294,7 @@ END
 }
 
 @test "a full disk under the state file: no grant until there is room again" {
-  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  need_mount
   mkdir "$T/disk"
   # shellcheck disable=SC2016
   start_bg lockd unshare --map-root-user --mount sh -c '

@@ -8,7 +8,7 @@ load gms_client
 
 setup() {
   fo_setup
-  export GMS_SOCKET_DIR=$T
+  export GMS_SOCKET_DIR=$T GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
 }
 
 @test "no probe, an unknown one and bad values are usage errors" {
@@ -330,7 +330,7 @@ answer() {
 # --- remap ----------------------------------------------------------------------------------------
 
 @test "remap: yes for a published layout with the right hash" {
-  start_gms --tags weights --devices 0
+  start_weights
   local socket=$T/gms_0_weights.sock hash
   run -1 --separate-stderr gms-probe remap --timeout 200ms
   [ "$stderr" = "gms-probe: warning: GMS at '$socket': no reader's lock in time" ]
@@ -355,7 +355,7 @@ answer() {
   [ "$status" -eq 1 ]
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: connect to socket '$socket': No such file or directory" ]
-  start_gms --tags weights --devices 0
+  start_weights
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
   other=$(printf 'a%.0s' {1..64})
@@ -372,7 +372,7 @@ answer() {
 @test "remap: --wait goes on until there is a layout" {
   start_bg probe gms-probe remap --wait 30s --timeout 100ms
   local probe=$BG_PID
-  start_gms --tags weights --devices 0
+  start_weights
   publish "$T/gms_0_weights.sock" 1000
   wait_exit "$probe"
   [ "$status" -eq 0 ]
@@ -380,19 +380,6 @@ answer() {
 }
 
 # --- gpu ------------------------------------------------------------------------------------------
-
-# fill SIZE: a server that holds so much of device 0. empty: it dies.
-fill() {
-  export GMS_SIM_VRAM=64MiB GMS_SIM_CONTEXT_SIZE=0
-  start_bg filler gms-serve --socket-path "$T/filler.sock" --device 0
-  FILLER=$BG_PID
-  wait_for "[ -S $T/filler.sock ]"
-  publish "$T/filler.sock" "$1"
-}
-empty() {
-  # shellcheck disable=SC2046  # many pids
-  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
-}
 
 @test "gpu: yes while so much is free, no while it is not" {
   fill $((48 << 20))
@@ -422,7 +409,6 @@ empty() {
 }
 
 @test "gpu: what can't be asked is 69, more than the device has 64" {
-  export GMS_SIM_VRAM=64MiB
   run --separate-stderr gms-probe gpu --free 1MiB --device 9
   [ "$status" -eq 69 ]
   [[ $stderr == "gms-probe: error: ask for the free memory of device 9: "* ]]

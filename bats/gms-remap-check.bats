@@ -12,7 +12,6 @@ setup() {
   S=$T/gms_0_weights.sock
 }
 
-start_weights() { start_gms --tags weights "$@"; }
 hash_of() { stat_field memory_layout_hash --socket "$1"; }
 
 @test "options that don't go together, and bad values, are usage errors" {
@@ -31,7 +30,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a published layout: 0, one line, no driver needed" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000 5000000
   local hash
   hash=$(hash_of "$S")
@@ -49,7 +48,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "the same layout published anew is 0, another one is 65" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000 5000000
   local hash
   hash=$(hash_of "$S")
@@ -76,13 +75,13 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a server that restarted empty, and a writer in the way, are 75" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   local hash
   hash=$(hash_of "$S")
   kill -KILL "$GMS_PID"
   wait_exit "$GMS_PID"
-  start_weights --devices 0
+  start_weights
   run -75 --separate-stderr gms-remap-check --timeout 200ms --expect-hash "$hash"
   [ "$output" = "" ]
   [[ $stderr == "gms-remap-check: error: GMS at '$S': no reader's lock in time" ]]
@@ -94,7 +93,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a writer that waits comes before us" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   ask_lock reader ro "$S"
   wait_stat ro_session_count 1
@@ -113,7 +112,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "a flag beats GMS_REMAP_TIMEOUT_MS, which beats the configuration file" {
-  start_weights --devices 0
+  start_weights
   echo 'timeout = "1h"' >"$T/config.toml"
   GMS_REMAP_TIMEOUT_MS=100 run -75 --separate-stderr gms-remap-check --config "$T/config.toml"
   GMS_REMAP_TIMEOUT_MS=3600000 run -75 --separate-stderr gms-remap-check --timeout 100ms
@@ -124,7 +123,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--save-hash and --hash-file go round" {
-  start_weights --devices 0
+  start_weights
   run -66 --separate-stderr gms-remap-check --hash-file "$T/hash"
   [ "$stderr" = "gms-remap-check: error: open '$T/hash': No such file or directory" ]
   publish "$S" 1000
@@ -142,7 +141,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--devices checks one socket each" {
-  start_weights
+  start_weights 0,1
   publish "$T/gms_0_weights.sock" 1000
   publish "$T/gms_1_weights.sock" 5000000
   run -0 --separate-stderr gms-remap-check --devices all --map --save-hash "$T/hash"
@@ -156,7 +155,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--exec becomes the command when all is well" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   # shellcheck disable=SC2016
   run -0 --separate-stderr sh -c 'echo $$; exec gms-remap-check --exec -- sh -c "echo \$\$"'
@@ -172,7 +171,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--exec passes open descriptors on and keeps none of its own" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   exec 9<"$T"
   # shellcheck disable=SC2016
@@ -183,7 +182,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--status-fd says when all is well, and is not passed on" {
-  start_weights --devices 0
+  start_weights
   run -75 --separate-stderr gms-remap-check --timeout 100ms --status-fd 9 9>"$T/status"
   [ ! -s "$T/status" ]
   publish "$S" 1000
@@ -197,7 +196,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 
 @test "--exec runs nothing otherwise" {
   run -69 --separate-stderr gms-remap-check --exec -- touch "$T/ran"
-  start_weights --devices 0
+  start_weights
   run -75 --separate-stderr gms-remap-check --timeout 100ms --exec -- touch "$T/ran"
   publish "$S" 1000
   run -65 --separate-stderr gms-remap-check --expect-hash "$(printf 'a%.0s' {1..64})" --exec -- touch "$T/ran"
@@ -207,7 +206,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--map maps and reads; without its helper or a driver it is 69 in one line" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000 5000000
   run -0 --separate-stderr gms-remap-check --map --json
   [[ $output == *'"mapped":true'* ]]
@@ -220,7 +219,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "--map on a device that fails is 70, on one that hangs 75" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   GMS_SIM_FAULTS=cuMemMap:1=unknown run -70 --separate-stderr gms-remap-check --map
   [[ $stderr == "gms-remap-check: error: cuMemMap"* ]]
@@ -230,7 +229,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "kill -9 while it waits leaves nothing" {
-  start_weights --devices 0
+  start_weights
   start_bg check gms-remap-check --timeout 1h
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'
@@ -242,7 +241,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "kill -9 while the helper hangs takes the helper along" {
-  start_weights --devices 0
+  start_weights
   publish "$S" 1000
   export GMS_SIM_FAULTS=cuMemMap:1=hang
   start_bg check gms-remap-check --map --timeout 1h
@@ -258,7 +257,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 }
 
 @test "SIGTERM ends it while it waits" {
-  start_weights --devices 0
+  start_weights
   start_bg check gms-remap-check --timeout 1h
   # shellcheck disable=SC2016
   wait_for 'ls -l /proc/$BG_PID/fd | grep -q socket:'

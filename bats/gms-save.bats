@@ -110,7 +110,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 }
 
 @test "a folder that may not be written to is 77" {
-  if [ "$(id -u)" -eq 0 ]; then skip "root may write anywhere"; fi
+  if [ "$(id -u)" -eq 0 ]; then skip_because not-root "root may write anywhere"; fi
   serve
   mkdir -m 500 "$T/locked"
   run -77 --separate-stderr gsave "$T/locked/snap"
@@ -185,7 +185,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 }
 
 @test "a terminal on standard error shows progress, unless -q" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   serve
   script -qec "gms-save --socket $SOCKET $SNAP >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
   grep -q '%  .* of 4 MiB' "$T/terminal"

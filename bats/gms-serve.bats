@@ -159,6 +159,15 @@ END
   [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
 }
 
+@test "a service manager is told: ready, stopping" {
+  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $T/notify ]"
+  NOTIFY_SOCKET=$T/notify start_bundle --devices 0
+  wait_for "grep -qx READY=1 $T/told"
+  end_bg
+  wait_for "grep -qx READY=1STOPPING=1 $T/told"
+}
+
 @test "without a folder named, the sockets are in TMPDIR" {
   TMPDIR=$D start_bg gms gms-serve --devices 0 --tags weights
   wait_for "[ -e $D/gms-ready ]"
@@ -285,7 +294,7 @@ END
 }
 
 @test "a full file system is 73, and nothing but lock files stays" {
-  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  need_mount
   # shellcheck disable=SC2016
   run --separate-stderr unshare --map-root-user --mount sh -c '
     mount -t tmpfs -o nr_inodes=3 none "$0" || exit 1
@@ -354,7 +363,7 @@ END
 }
 
 @test "a host without memory for the simulated device is a device without memory" {
-  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+  need_mount
   S=$T/one.sock
   # shellcheck disable=SC2016
   start_bg gms unshare --map-root-user --mount sh -c '
@@ -478,6 +487,7 @@ END
 }
 
 @test "--metrics: a page that promtool likes, and counters that outlive a crash" {
+  need_promtool
   pick_port
   start_one --metrics "127.0.0.1:$PORT"
   publish "$S" 1000
@@ -544,7 +554,7 @@ end_bg() {
 }
 
 @test "another user is served when --allow-uid or --allow-gid names it, and only then" {
-  if [ "$(id -u)" -ne 0 ]; then skip "only root can be another user"; fi
+  need_root
   chmod 711 "$T"
   as_nobody() { setpriv --reuid 65534 --regid 65534 --groups "$1" gms-stat --socket "$T/one.sock"; }
   start_one --socket-mode 0666 --allow-gid 777

@@ -38,7 +38,7 @@ setup() {
 }
 
 @test "the state for people, with no driver in reach" {
-  start_gms --devices 0 --tags weights
+  start_weights
   GMS_DRIVER=/nonexistent run --separate-stderr gms-stat
   [ "$status" -eq 0 ]
   [ "$stderr" = "" ]
@@ -49,7 +49,7 @@ setup() {
 }
 
 @test "the state for programs: one object with the protocol's names" {
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$S" 1000 5000000
   run --separate-stderr gms-stat --json --list --events
   [ "$status" -eq 0 ]
@@ -65,7 +65,7 @@ setup() {
 }
 
 @test "--list and --events show what is there and leave no session behind" {
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$S" 1000 5000000
   run --separate-stderr gms-stat --list --events
   [ "$status" -eq 0 ]
@@ -78,7 +78,7 @@ setup() {
 }
 
 @test "what a writer holds is told without the list, and --list is 75" {
-  start_gms --devices 0 --tags weights
+  start_weights
   run -75 --separate-stderr gms-stat --list
   [ "${lines[-1]}" = "layout not listed: nothing is published" ]
   ask_lock writer rw "$S"
@@ -93,7 +93,7 @@ setup() {
 }
 
 @test "a writer that waits is not held up" {
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$S" 1000
   ask_lock reader ro "$S"
   local reader=$BG_PID
@@ -138,7 +138,7 @@ setup() {
 }
 
 @test "a result that can't be written is 74" {
-  start_gms --devices 0 --tags weights
+  start_weights
   # shellcheck disable=SC2016
   run -74 --separate-stderr sh -c 'gms-stat >/dev/full'
   [ "$stderr" = "gms-stat: error: write to standard output: No space left on device" ]
@@ -156,7 +156,7 @@ watched() {
   start_bg watch gms-stat --watch 100ms
   local watch=$BG_PID
   watched watch "^[0-9T:.-]+Z  device 0 weights  not there: connect to socket '$S': No such file"
-  start_gms --devices 0 --tags weights
+  start_weights
   watched watch "  here: EMPTY, readers 0, waiting writers 0, allocations 0, layout none$"
   publish "$S" 1000 5000000
   watched watch "  (EMPTY|RW) -> COMMITTED,.* layout none -> [0-9a-f]{12}$"
@@ -165,7 +165,7 @@ watched() {
   kill -KILL "$GMS_PID"
   wait_exit "$GMS_PID"
   watched watch "  gone: connect to socket '$S': Connection refused$"
-  start_gms --devices 0 --tags weights
+  start_weights
   watched watch "  back: EMPTY, readers 0,"
   kill -TERM "$watch"
   wait_exit "$watch"
@@ -198,7 +198,7 @@ watched() {
 }
 
 @test "--watch ends when nobody reads it any more, also where nothing changes" {
-  start_gms --devices 0 --tags weights
+  start_weights
   # shellcheck disable=SC2016
   run -0 --separate-stderr bash -c 'gms-stat --watch 1h | head -n 1; exit $((${PIPESTATUS[0]} - 74))'
   [ "${#lines[@]}" -eq 1 ]
@@ -216,8 +216,8 @@ watched() {
 }
 
 @test "--watch draws on a terminal and gives it back" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
-  start_gms --devices 0 --tags weights
+  need_terminal
+  start_weights
   # shellcheck disable=SC2016
   start_bg terminal env TERM=xterm script -qec \
     'stty rows 10 cols 100; gms-stat --watch 100ms & echo $! >"$T/pid"; wait $!; echo "status $?"' /dev/null
@@ -259,7 +259,7 @@ wait_stalled() {
 
 # on_terminal COMMANDS: with what comes from descriptor 7 typed in. Sets BG_PID.
 on_terminal() {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   mkfifo "$T/keys"
   exec 7<>"$T/keys"
   # shellcheck disable=SC2016
@@ -281,7 +281,7 @@ on_terminal() {
 }
 
 @test "--watch is not stopped by SIGTSTP where nobody could continue it" {
-  start_gms --devices 0 --tags weights
+  start_weights
   # The only process of its session, as in a container. script(1) continues what it started.
   # shellcheck disable=SC2016
   on_terminal 'setsid --fork --wait sh -c '\''echo $$ >"$T/pid"; exec gms-stat --watch 100ms'\'
@@ -298,7 +298,7 @@ on_terminal() {
 }
 
 @test "--watch that SIGTSTP stops gives the terminal back, and draws again when it goes on" {
-  start_gms --devices 0 --tags weights
+  start_weights
   # shellcheck disable=SC2016
   on_terminal 'bash -mc '\''gms-stat --watch 100ms & echo $! >"$T/pid"; wait -f $!; exit $?'\'
   local terminal=$BG_PID pid
@@ -359,7 +359,7 @@ on_terminal() {
   [ "${lines[2]}" = "memory of no layout: 0 B in 0 allocations" ]
   [[ $output =~ gms-serve\ \(server\)\ +0\ B\ +0\ +0\ +2\ MiB\ +1\ +0 ]]
   # Beside those of the folder, and more than one.
-  start_gms --devices 0 --tags weights
+  start_weights
   publish "$S" 1000
   run -0 --separate-stderr gms-stat --holders --server "$T/outside,$T/none"
   [ "${lines[1]}" = "memory of a layout: 4 MiB in 2 allocations" ]

@@ -64,10 +64,42 @@ dead_socket() {
 
 # start_gms [OPTION]...: a bundle in $GMS_SOCKET_DIR, ready. Sets GMS_PID.
 start_gms() {
+  # A server that was killed left its own.
+  rm -f "$GMS_SOCKET_DIR/gms-ready"
   start_bg gms gms-serve "$@"
   # shellcheck disable=SC2034
   GMS_PID=$BG_PID
   wait_for "[ -e $GMS_SOCKET_DIR/gms-ready ]"
+}
+
+# start_weights [DEVICES]: for the weights alone, of device 0 unless others are named.
+start_weights() { start_gms --devices "${1:-0}" --tags weights; }
+
+# make_model [OPTION]...: a small one in $T/model.
+make_model() {
+  fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$@" "$T/model" >/dev/null
+}
+
+# publish_model [MODEL [DEVICE]]: $T/model on device 0, in $GMS_SOCKET_DIR.
+publish_model() { gms-load -q --role rw --device "${2:-0}" "${1:-$T/model}" >/dev/null; }
+
+# serve_model [DEVICES]: start_weights, and $T/model published on each of the devices.
+serve_model() {
+  local devices=${1:-0} device
+  start_weights "$devices"
+  for device in ${devices//,/ }; do publish_model "$T/model" "$device"; done
+}
+
+# fill SIZE [DEVICE]: a server that holds so much of a device (0). empty: it dies, every process of it.
+fill() {
+  start_bg filler gms-serve --socket-path "$T/filler.sock" --device "${2:-0}"
+  FILLER=$BG_PID
+  wait_for "[ -S $T/filler.sock ]"
+  publish "$T/filler.sock" "$1"
+}
+empty() {
+  # shellcheck disable=SC2046  # many pids
+  kill -KILL "$FILLER" $(pgrep -P "$FILLER")
 }
 
 # wait_stat KEY VALUE: until gms-stat says so of the default server.

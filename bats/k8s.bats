@@ -14,10 +14,6 @@ setup() {
   LOOK_ALIKES=("$DGD"/*.yaml "$DGD"/*.json)
 }
 
-need_types() {
-  cmp -s "$K8S/package-lock.json" "$FO_BUILD/k8s/installed.json" ||
-    skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
-}
 need_examples() {
   [ -f "$EXAMPLES/crd.yaml" ] || skip_because dgd-examples "no DynamoGraphDeployments in $EXAMPLES"
   mapfile -t EXAMPLE_FILES < <(find "$EXAMPLES" -name '*.yaml' ! -name crd.yaml | sort)

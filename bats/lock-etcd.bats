@@ -3,6 +3,7 @@
 
 # shellcheck disable=SC2030,SC2031,SC2153,SC2154  # tests are subshells; others set variables
 load test_helper
+load tls
 
 setup() {
   fo_setup
@@ -233,32 +234,19 @@ null" ]
   [ ! -e "$T/ran" ]
 }
 
-# make_certificate NAME [ALTERNATIVE]: $T/NAME.pem and $T/NAME.key, of the authority in $T/ca.pem.
-make_certificate() {
-  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
-    -keyout "$T/$1.key" -out "$T/$1.csr" 2>/dev/null
-  printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "${2:-DNS:$1}" >"$T/$1.ext"
-  openssl x509 -req -in "$T/$1.csr" -CA "$T/ca.pem" -CAkey "$T/ca.key" -CAcreateserial -days 2 \
-    -extfile "$T/$1.ext" -out "$T/$1.pem" 2>/dev/null
-}
-make_authority() {
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
-    -keyout "$T/$1.key" -out "$T/$1.pem" 2>/dev/null
-}
-
 @test "etcd: over TLS, by name and by address, with a certificate of ours" {
   kill -KILL "$ETCD"
   wait_exit "$ETCD"
-  make_authority ca
-  make_authority stranger
-  make_certificate server IP:127.0.0.1,DNS:localhost
-  make_certificate client
-  CURL_TLS="--cacert $T/ca.pem --cert $T/client.pem --key $T/client.key"
-  start_etcd https --cert-file "$T/server.pem" --key-file "$T/server.key" --client-cert-auth \
-    --trusted-ca-file "$T/ca.pem"
-  ours="cert=$T/client.pem&key=$T/client.key"
+  make_ca ca
+  make_ca stranger
+  make_cert server ca 2 IP:127.0.0.1,DNS:localhost
+  make_cert client ca 2
+  CURL_TLS="--cacert $T/ca.crt --cert $T/client.crt --key $T/client.key"
+  start_etcd https --cert-file "$T/server.crt" --key-file "$T/server.key" --client-cert-auth \
+    --trusted-ca-file "$T/ca.crt"
+  ours="cert=$T/client.crt&key=$T/client.key"
   for host in 127.0.0.1 localhost; do
-    URI="etcd:https://$host:$PORT/locks/x?ttl=2s&ca=$T/ca.pem&$ours"
+    URI="etcd:https://$host:$PORT/locks/x?ttl=2s&ca=$T/ca.crt&$ours"
     run -0 --separate-stderr lock acquire --lock "$URI" -- gms-lock owner --lock "$URI"
     [ "$output$stderr" = engine-0 ]
   done
@@ -269,10 +257,10 @@ make_authority() {
   wait_exit "$HOLDER"
   wait_for "[ -s $T/second.beats ]"
   server=etcd:https://127.0.0.1:$PORT/locks/x
-  run -78 --separate-stderr lock owner --lock "$server?ca=$T/stranger.pem&$ours"
+  run -78 --separate-stderr lock owner --lock "$server?ca=$T/stranger.crt&$ours"
   [[ $stderr == "gms-lock: error: "*"'https://127.0.0.1:$PORT/"* ]]
-  run -78 --separate-stderr lock owner --lock "$server?ca=$T/ca.pem"
-  run -66 --separate-stderr lock owner --lock "$server?ca=$T/absent.pem"
+  run -78 --separate-stderr lock owner --lock "$server?ca=$T/ca.crt"
+  run -66 --separate-stderr lock owner --lock "$server?ca=$T/absent.crt"
   run -64 --separate-stderr lock owner --lock "$server"
 }
 

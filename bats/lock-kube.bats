@@ -5,6 +5,7 @@
 
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154  # sh's and wait_for's text; tests are subshells
 load test_helper
+load tls
 
 setup() {
   fo_setup
@@ -159,7 +160,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 
 @test "no API server to be found, no authority, a token in the open: 78" {
   refused() {
-    run -78 --separate-stderr env -u KUBERNETES_SERVICE_HOST gms-lock "${@:2}" 3>&-
+    run -78 --separate-stderr gms-lock "${@:2}" 3>&-
     [[ $stderr == "gms-lock: error: open lock 'k8s:ns/pair': "*"$1"* ]]
   }
   local command
@@ -175,11 +176,10 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 }
 
 @test "as in a pod: the address from the environment, TLS, a token" {
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
-    -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1,DNS:kubernetes.default.svc \
-    -keyout "$T/key" -out "$T/ca.crt" 2>"$T/openssl"
+  make_ca ca
+  make_cert server ca 2 IP:127.0.0.1,DNS:kubernetes.default.svc
   echo secret >"$T/token"
-  start_api --token-file "$T/token" --cert "$T/ca.crt" --key "$T/key"
+  start_api --token-file "$T/token" --cert "$T/server.crt" --key "$T/server.key"
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=$PORT
   LOCK="k8s:ns/pair?duration=2s&ca=$T/ca.crt&token-file=$T/token"
   start_holder engine-0
@@ -228,8 +228,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
 }
 
 @test "the example manifest, and all that is written, have Kubernetes' types" {
-  cmp -s "$K8S/package-lock.json" "$FO_BUILD/k8s/installed.json" ||
-    skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
+  need_types
   start_api
   api POST "$LEASES" '{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata":
     {"name": "pair", "labels": {"a": "b"}}, "spec": {}}'

@@ -5,19 +5,18 @@
 # shellcheck disable=SC2154  # stderr comes from run
 
 load test_helper
+load lockd
+load tls
 
 setup() {
   fo_setup
   S=$T/lock.sock
 }
 
-# start_lockd EXPIRY [OPTION]...: ready, on a port of this machine. Knows of a lock that was free, so
-# that it waits for nobody. Sets LOCK and BG_PID.
-start_lockd() {
-  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
-  rm -f "$T/ready"
-  start_bg lockd gms-lockd --socket "$S" --listen 127.0.0.1:0 --expiry "$@" --ready-fd 9 9>"$T/ready"
-  wait_for "[ -s $T/ready ]"
+# start_tcp EXPIRY [OPTION]...: a server on a port of this machine. Sets LOCK and BG_PID.
+start_tcp() {
+  lockd_knows_it_free
+  start_lockd --listen 127.0.0.1:0 --expiry "$@"
   LOCK=tcp:$(cat "$T/ready")
 }
 
@@ -53,7 +52,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 # --- one machine ----------------------------------------------------------------------------------
 
 @test "a command runs under the lock, and the next one after it" {
-  start_lockd 10s
+  start_tcp 10s
   # shellcheck disable=SC2016
   run -0 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK" --id a -- \
     sh -c 'echo "$FAILOVER_LOCK_ID $FAILOVER_GENERATION ${FAILOVER_LOCK_FD-none}"' 3>&-
@@ -67,7 +66,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "who holds it and who waits is seen from the other side" {
-  start_lockd 10s
+  start_tcp 10s
   start_holder a
   runs a
   start_holder b
@@ -82,7 +81,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "SIGTERM hands over at once, whatever the expiry" {
-  start_lockd 1h --reconnect-window 1h
+  start_tcp 1h --reconnect-window 1h
   start_holder a
   local holder=$BG_PID
   runs a
@@ -95,7 +94,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "SIGKILL: its command goes with it, and the next waits for the end of the lease" {
-  start_lockd 1s
+  start_tcp 1s
   start_holder a
   local holder=$BG_PID
   runs a
@@ -112,7 +111,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "stopped for longer than its lease: its command is killed as it goes on, status 75" {
-  start_lockd 1s
+  start_tcp 1s
   start_holder a
   local holder=$BG_PID
   runs a
@@ -127,7 +126,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "a waiter that was stopped while its grant came and went is in the queue again" {
-  start_lockd 1s
+  start_tcp 1s
   start_holder a
   local holder=$BG_PID
   runs a
@@ -148,7 +147,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "warnings about an address come once in a while, with a count" {
-  start_lockd 10s
+  start_tcp 10s
   local port=${LOCK##*:}
   wait_for "echo nonsense >/dev/tcp/127.0.0.1/$port; grep -q 'more were left out' $T/lockd.err"
   run grep -c "warning: connection of 127.0.0.1:" "$T/lockd.err"
@@ -156,7 +155,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "connections over TCP leave places for the socket" {
-  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  lockd_knows_it_free
   # Room for 32, of which half are for TCP.
   # shellcheck disable=SC2016
   start_bg lockd bash -c 'ulimit -n 128; exec "$@"' bash gms-lockd --socket "$S" \
@@ -175,7 +174,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "a new server gets its holder back, and the command goes on" {
-  start_lockd 10s
+  start_tcp 10s
   local server=$BG_PID port=${LOCK#tcp:}
   start_holder a
   runs a
@@ -190,7 +189,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 }
 
 @test "a server that does not come back: the command ends before its lease does, 75" {
-  start_lockd 1s
+  start_tcp 1s
   local server=$BG_PID
   start_holder a
   local holder=$BG_PID
@@ -210,20 +209,6 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 # --- TLS ------------------------------------------------------------------------------------------
 
-# make_ca NAME: $T/NAME.crt and .key.
-make_ca() {
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 2 -subj "/CN=$1" \
-    -addext basicConstraints=critical,CA:TRUE -keyout "$T/$1.key" -out "$T/$1.crt" 2>/dev/null
-}
-
-# make_cert NAME CA DAYS: for 127.0.0.1 and 10.77.0.1.
-make_cert() {
-  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -subj "/CN=$1" \
-    -keyout "$T/$1.key" -out "$T/$1.csr" 2>/dev/null
-  openssl x509 -req -in "$T/$1.csr" -CA "$T/$2.crt" -CAkey "$T/$2.key" -CAcreateserial -days "$3" \
-    -extfile <(echo "subjectAltName=IP:127.0.0.1,IP:10.77.0.1") -out "$T/$1.crt" 2>/dev/null
-}
-
 make_pki() {
   make_ca ca
   make_ca other
@@ -240,7 +225,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 @test "over TLS both sides know each other, and the log says who it was" {
   make_pki
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   run -0 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options client ca)" --id a -- echo held 3>&-
   [ "$output" = held ]
   grep -q "granted to 'a' (127.0.0.1:[0-9]* 'client'): generation 1" "$T/lockd.err"
@@ -250,7 +235,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert stranger other 2
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   local options
   for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
     run -78 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
@@ -268,7 +253,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert stranger other 2
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   run -78 timeout 20 gms-lock acquire --lock "$LOCK?$(tls_options stranger ca)" --id a -- true 3>&-
   wait_for "grep -q warning $T/lockd.err"
   run grep warning "$T/lockd.err"
@@ -280,7 +265,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert stranger other 2
   cp "$T/ca.crt" "$T/trusted.crt"
-  start_lockd 10s --tls-cert "$T/server.crt" --tls-key "$T/server.key" --tls-ca "$T/trusted.crt"
+  start_tcp 10s --tls-cert "$T/server.crt" --tls-key "$T/server.key" --tls-ca "$T/trusted.crt"
   run -0 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   run -78 gms-lock status --lock "$LOCK?$(tls_options stranger ca)"
   cp "$T/other.crt" "$T/new.crt"
@@ -297,7 +282,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 @test "a waiter says once what keeps it from the server" {
   make_pki
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   local server=$BG_PID address=${LOCK#tcp:}
   start_bg holder gms-lock acquire --lock "unix:$S" --id a -- sleep 1000
   wait_for "gms-lock owner --lock unix:$S"
@@ -316,7 +301,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
 @test "who does not begin TLS is dropped, and nobody waits for him" {
   make_pki
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   local port=${LOCK##*:}
   # shellcheck disable=SC2016
   start_bg silent bash -c 'exec cat <"/dev/tcp/127.0.0.1/$0"' "$port"
@@ -330,7 +315,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert old ca 0
   use_tls old
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate is refused: certificate has expired" ]
   local server=$BG_PID port=${LOCK#tcp:}
@@ -349,7 +334,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   make_pki
   make_cert old ca 0
   use_tls server
-  start_lockd 10s "${serve_tls[@]}"
+  start_tcp 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
   wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate is refused: certificate has expired' $T/lockd.err"
@@ -377,7 +362,7 @@ make_hosts() {
 start_lockd_here() {
   make_pki
   use_tls server
-  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$S.state"
+  lockd_knows_it_free
   start_bg lockd "${HERE[@]}" gms-lockd --socket "$S" --listen 10.77.0.1:7070 --expiry "$1" "${serve_tls[@]}"
   wait_for "[ -S $S ]"
   LOCK="tcp:10.77.0.1:7070?$(tls_options client ca)"

@@ -26,7 +26,7 @@ options_of_help() {
   {
     "$1" --help
     for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
-  } | grep -E '^ +-' | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*' | grep -oE -- '--[a-z0-9-]+' | sort -u
+  } | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
 }
 
 # Long options that a page has an entry for.
@@ -99,11 +99,43 @@ options_of_page() {
         echo "$tool $sub --help: $(wc -L <<<"$text") columns"
         bad=1
       fi
-      if [ "$(grep -E '^ +-' <<<"$text" | tail -n 2 | grep -oE -- '--[a-z]+' | tr '\n' ' ')" != "--help --version " ]; then
+      if [ "$(grep -E '^ +-' <<<"$text" | tail -n 1 | grep -oE -- '--[a-z]+' | tr '\n' ' ')" != "--help --version " ]; then
         echo "$tool $sub --help: --help and --version are not last"
         bad=1
       fi
     done
+  done
+  [ "$bad" -eq 0 ]
+}
+
+# Variables that --help lists: those that options are set from, and the rest at the end.
+variables_of_help() {
+  local sub
+  {
+    "$1" --help
+    for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
+  } | sed -nE 's/.*env: ([A-Z_]+)\).*/\1/p; s/^Environment: //p; s/^  ([A-Z_*]+( [A-Z_*]+)*)$/\1/p' | by_name
+}
+
+# Variables that a page has an entry for, apart from those that a command gets.
+variables_of_page() {
+  sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.It Ev //p' "$1" | tr -d , |
+    sed -E 's/FAILOVER_(GENERATION|LOCK_ID|LOCK_FD)//g' | by_name
+}
+
+# One name per line; families by their prefix.
+by_name() {
+  tr ' ' '\n' | grep . | sed -E 's/^(GMS_SIM|KUBERNETES_SERVICE|WATCHDOG)_.*/\1_*/' | sort -u
+}
+
+@test "pages and --help name the same variables" {
+  local tool page bad=0
+  for tool in $(all_tools); do
+    page=$(page_of "$tool") || continue
+    if ! diff <(variables_of_help "$tool") <(variables_of_page "$page"); then
+      echo "$tool: < only in --help, > only in $page"
+      bad=1
+    fi
   done
   [ "$bad" -eq 0 ]
 }

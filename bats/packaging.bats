@@ -82,6 +82,8 @@ stub_missing() {
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --frob
   [ "${stderr_lines[1]}" = "Try 'packaging/test --help'" ]
   run -64 --separate-stderr "$FO_ROOT/packaging/test" --preset
+  run -64 --separate-stderr "$FO_ROOT/packaging/package" --frob
+  [ "${stderr_lines[1]}" = "Try 'packaging/package --help'" ]
   run -64 --separate-stderr "$FO_ROOT/tests/k8s/install" --frob
   [ "${stderr_lines[1]}" = "Try 'tests/k8s/install --help'" ]
   run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"

@@ -24,7 +24,8 @@ fo_setup() {
     echo "no programs in $FO_BIN: build first, or set FO_BUILD"
     return 1
   fi
-  unset ENGINE_ID FAILOVER_LOCK_PATH "${!GMS_@}" "${!DYN_@}"
+  unset CUDA_VISIBLE_DEVICES ENGINE_ID FO_LIBEXEC_DIR NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID \
+    "${!FAILOVER_@}" "${!KUBERNETES_@}" "${!GMS_@}" "${!DYN_@}"
   # Short, for the sake of socket paths.
   T=$(mktemp -d /tmp/fo.XXXXXX)
   # Memory where there is enough: containers have 64 MiB by default.
@@ -120,6 +121,26 @@ skip_because() {
   skip "$2"
 }
 
+# What a test needs of the machine.
+need_root() { [ "$(id -u)" -eq 0 ] || skip_because root "becoming another user needs root"; }
+need_promtool() {
+  command -v promtool >/dev/null || skip_because promtool "promtool is not installed"
+}
+need_terminal() {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+}
+need_pid_namespace() {
+  unshare --pid --fork --mount-proc true 2>/dev/null ||
+    skip_because root "a pid namespace is not permitted here"
+}
+need_mount() {
+  unshare --map-root-user --mount true 2>/dev/null || skip_because root "a mount is not permitted here"
+}
+need_types() {
+  cmp -s "$FO_ROOT/tests/k8s/package-lock.json" "$FO_BUILD/k8s/installed.json" ||
+    skip_because k8s "no Kubernetes types in $FO_BUILD/k8s (tests/k8s/install gets them by npm)"
+}
+
 # The tools of this build, one name per line.
 all_tools() {
   local path
@@ -127,6 +148,9 @@ all_tools() {
     if [ -f "$path" ] && [ -x "$path" ]; then echo "${path##*/}"; fi
   done
 }
+
+# The subcommands of a tool, one per line.
+subcommands_of() { "$1" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
 
 # pick_port: a free one is in PORT, another one each time.
 pick_port() {

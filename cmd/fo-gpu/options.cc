@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::fo_gpu {
 namespace {
@@ -19,6 +20,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
       ->capture_default_str()
       ->type_name("N");
   cli::add_driver(*sub, options.driver);
+  cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*"});
   return sub;
 }
 

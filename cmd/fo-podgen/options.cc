@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "cli/options.h"
 #include "pod/generate_options.h"
 
 namespace fo::fo_podgen {
@@ -42,18 +43,26 @@ CLI::Option* add_files(CLI::App& app, Options& options) {
 // What decides about the pod, in the order of use.
 void add_pod_options(CLI::App& app, Options& options) {
   add_word(app, options, "layout", "LAYOUT", "plan, or dynamo: as NVIDIA's operator names things")
+      ->check(cli::example_words({"plan", "dynamo"}))
       ->default_str("plan");
-  add_word(app, options, "kind", "KIND", "deployment or pod")->default_str("deployment");
+  add_word(app, options, "kind", "KIND", "deployment or pod")
+      ->check(cli::example_words({"deployment", "pod"}))
+      ->default_str("deployment");
   add_word(app, options, "kube-version", "X.Y", "of the cluster")->default_str("1.34");
   add_word(app, options, "gpu-sharing", "HOW", "dra, or device-plugin: limits nvidia.com/gpu")
+      ->check(cli::example_words({"dra", "device-plugin"}))
       ->default_str("dra");
   add_word(app, options, "lock", "LOCK", "flock, or lockd: a lock server in the pod")
+      ->check(cli::example_words({"flock", "lockd"}))
       ->default_str("flock");
-  add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module")->default_str("ours");
+  add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module")
+      ->check(cli::example_words({"ours", "upstream"}))
+      ->default_str("ours");
   add_word(app, options, "tools-image", "IMAGE", "has the tools; else the engine's image has them");
   app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
-  add_word(app, options, "engine", "KIND", "what they are: vllm, sglang or dynamo")
-      ->default_str("by the command");
+  add_word(app, options, "engine", "KIND",
+           "what they are: vllm, sglang or dynamo (default: by the command)")
+      ->check(cli::example_words({"vllm", "sglang", "dynamo"}));
 }
 
 CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,
@@ -82,7 +91,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
          "yaml, json or name")
-      ->check(CLI::IsMember(kFormats).description(""))
+      ->check(CLI::IsMember(kFormats))
       ->default_str("yaml")
       ->type_name("FORMAT");
   app.add_option("--output-dir", options.output_dir, "write a file for each object there")
@@ -101,12 +110,12 @@ void declare(CLI::App& app, Options& options) {
   add_pod_options(*check, options);
   CLI::App* diff =
       add_command(app, options, kDiff, "diff", "say how what two files become differs");
-  diff->add_option("OLD", options.before, "a file, - for stdin")->required();
-  diff->add_option("NEW", options.after, "a file, - for stdin")->required();
+  diff->add_option("OLD", options.before, "a file, - for stdin")->required()->type_name("FILE");
+  diff->add_option("NEW", options.after, "a file, - for stdin")->required()->type_name("FILE");
   add_pod_options(*diff, options);
   CLI::App* install =
       add_command(app, options, kInstall, "install", "copy the tools: for an init container");
-  install->add_option("DIR", options.folder, "gets bin and libexec")->required();
+  install->add_option("DIR", options.folder, "gets bin and libexec")->required()->type_name("DIR");
 }
 
 void check_usage(const Options& options) {

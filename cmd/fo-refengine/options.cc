@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "cli/options.h"
+#include "cli/variables.h"
 #include "gms/endpoint.h"
 
 namespace fo::refengine_tool {
@@ -32,9 +34,8 @@ void declare_serve(CLI::App& app, Options& options) {
       ->type_name("PORT");
   cli::add_duration(*sub, "--load-timeout", serve.load_timeout,
                     "for the weights to be published, at start");
-  cli::add_duration(*sub, "--remap-timeout", options.remap_timeout,
-                    "for a reader's lock, at waking")
-      ->default_str("$GMS_REMAP_TIMEOUT_MS, else 30s");
+  cli::add_remap_timeout(*sub, "--remap-timeout", serve.remap_timeout,
+                         "for a reader's lock, at waking");
   cli::add_duration(*sub, "--kv-retry", serve.kv_retry, "for a full device to make room");
   sub->add_flag("--start-asleep", serve.start_asleep, "wait for /wake_up, without a KV cache");
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
@@ -42,6 +43,7 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_option("--status-fd", serve.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30))
       ->type_name("N");
+  cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
 }
 
 void declare_make_model(CLI::App& app, Options& options) {
@@ -51,13 +53,14 @@ void declare_make_model(CLI::App& app, Options& options) {
   const auto number = [&](const char* name, std::uint32_t& value, const char* description) {
     return sub->add_option(name, value, description)->capture_default_str()->type_name("N");
   };
-  sub->add_option("DIR", options.model_dir, "the folder to make")->required();
+  sub->add_option("DIR", options.model_dir, "the folder to make")->required()->type_name("DIR");
   number("--layers", model.layers, "decoder layers");
   number("--hidden", model.hidden, "width of a hidden state");
   number("--heads", model.heads, "attention heads");
   number("--kv-heads", model.kv_heads, "key and value heads");
   number("--vocab", model.vocab, "tokens; from 258 on with begin and end of text");
-  number("--intermediate", model.intermediate, "width of the MLP")->default_str("8/3 of --hidden");
+  number("--intermediate", model.intermediate, "width of the MLP (default: 8/3 of --hidden)")
+      ->default_str("");
   number("--max-positions", model.max_positions, "longest prompt and answer together");
   sub->add_option_function<std::string>(
          "--dtype",
@@ -71,7 +74,7 @@ void declare_make_model(CLI::App& app, Options& options) {
            }
          },
          "type of the weights: f32, f16 or bf16")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case).description(""))
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case))
       ->default_str("f32")
       ->type_name("TYPE");
   sub->add_option("--seed", model.seed, "what all weights come from")
@@ -111,9 +114,6 @@ refengine::EngineOptions to_engine_options(const Options& options) {
          device});
   }
   if (engine.driver.empty()) engine.driver = "auto";
-  const auto wanted =
-      options.remap_timeout ? options.remap_timeout : cli::remap_timeout_from_environment();
-  engine.remap_timeout = wanted.value_or(engine.remap_timeout);
   return engine;
 }
 

@@ -18,7 +18,6 @@ struct Options {
   refengine::EngineOptions serve;
   cli::EndpointOptions endpoint;
   std::uint32_t ranks = 1;
-  std::optional<base::Duration> remap_timeout;
   std::string model_dir;
   refengine::MakeModelOptions make_model;
   std::uint32_t rank = 0;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 #include "gms/discover.h"
 #include "gms/endpoint.h"
 #include "http/address.h"
@@ -49,14 +50,14 @@ void declare_engine(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--engine", [&shadow](const std::string& name) { shadow.driver.kind = kKinds.at(name); },
          "vllm, sglang, dynamo, command or cold")
-      ->check(CLI::IsMember(kKinds).description(""))
+      ->check(CLI::IsMember(kKinds))
       ->default_str("vllm")
       ->type_name("KIND");
-  add_text(app, "--engine-url", options.engine_url, "URL", "the engine's API")
-      ->default_str("http://127.0.0.1:8000, sglang 30000");
-  app.add_option("--engine-port", options.engine_port, "the engine's own DYN_SYSTEM_PORT")
+  add_text(app, "--engine-url", options.engine_url, "URL",
+           "the engine's API (default: http://127.0.0.1:8000, sglang 30000)");
+  app.add_option("--engine-port", options.engine_port,
+                 "the engine's own DYN_SYSTEM_PORT (default: --port + 100)")
       ->check(CLI::Range(1, 65535).description(""))
-      ->default_str("--port + 100")
       ->type_name("PORT");
   app.add_option("--sleep-level", shadow.driver.sleep_level, "1 keeps the weights, 2 drops them")
       ->check(CLI::Range(1, 2).description(""))
@@ -71,15 +72,14 @@ void declare_engine(CLI::App& app, Options& options) {
 
 void declare_place(CLI::App& app, Options& options) {
   add_locks(app, options);
-  add_text(app, "--id", options.id, "ID", "who we are")->default_str("engine-$ENGINE_ID");
-  app.add_option("--gms", options.gms, "sockets of the GMS")
-      ->default_str("those in --socket-dir")
+  add_text(app, "--id", options.id, "ID", "who we are (default: engine-$ENGINE_ID)");
+  app.add_option("--gms", options.gms, "sockets of the GMS (default: those in --socket-dir)")
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir);
   add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
   cli::add_devices(app, options.devices, "whose memory the gate asks for; all: the GMS's, else 0");
-  cli::add_size(app, "--gpu-free", options.shadow.gpu_free, "to wait for on each device; 0: none")
-      ->default_str("what the engine gave back");
+  cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
+                "to wait for on each device; 0: none (default: what the engine gave back)");
   app.add_option("--port", options.port, "of /live, /health, /metrics; -1: none")
       ->envname("DYN_SYSTEM_PORT")
       ->check(CLI::Range(-1, 65535).description(""))
@@ -100,8 +100,7 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_duration(app, "--start-timeout", shadow.start_timeout, "until the engine is healthy");
   cli::add_duration(app, "--sleep-timeout", shadow.sleep_timeout, "until it sleeps");
   cli::add_duration(app, "--wake-timeout", shadow.wake_timeout, "from the grant until active");
-  cli::add_duration(app, "--remap-timeout", options.remap_timeout, "of it, for the GMS's lock")
-      ->default_str("$GMS_REMAP_TIMEOUT_MS, else 30s");
+  cli::add_remap_timeout(app, "--remap-timeout", shadow.remap_timeout, "of it, for the GMS's lock");
   cli::add_duration(app, "--prove-timeout", shadow.prove_timeout, "for a token");
   cli::add_duration(app, "--register-timeout", shadow.register_timeout, "for those commands");
   cli::add_duration(app, "--gms-grace", shadow.gms_grace, "for a GMS to come back");
@@ -163,6 +162,9 @@ void declare(CLI::App& app, Options& options) {
   declare_place(app, options);
   declare_limits(app, options);
   declare_pair(app, options);
+  cli::add_variables(app, {"DYN_SYSTEM_STARTING_HEALTH_STATUS",
+                           "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", "ENGINE_ID", "FO_LIBEXEC_DIR",
+                           "GMS_DRIVER", "KUBERNETES_SERVICE_*", "NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
 void check(const Options& options) {
@@ -228,9 +230,6 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
     for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
   }
   if (shadow.devices.empty()) shadow.devices = {0};
-  const auto remap =
-      options.remap_timeout ? options.remap_timeout : cli::remap_timeout_from_environment();
-  shadow.remap_timeout = remap.value_or(shadow.remap_timeout);
   return shadow;
 }
 

@@ -42,7 +42,6 @@ struct Options {
   /// Empty: the engine's usual one.
   std::string engine_url;
   std::vector<std::string> targets;
-  std::optional<base::Duration> remap_timeout;
   /// Of `switchover`.
   base::Duration timeout = std::chrono::minutes(5);
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::gms_load {
 
@@ -11,13 +12,13 @@ void declare(CLI::App& app, Options& options) {
   weights::LoadOptions& load = options.load;
   CLI::Option* model =
       app.add_option("MODEL", load.model, "a .safetensors file, or a Hugging Face folder")
-          ->type_name("");
+          ->type_name("FILE");
   CLI::Option* snapshot =
       app.add_option("--snapshot", load.snapshot, "publish this snapshot directory instead")
           ->type_name("DIR");
   CLI::Option* role =
       app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
-          ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}).description(""))
+          ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}))
           ->type_name("ROLE");
   cli::add_endpoint(app, options.endpoint);
   CLI::Option* socket = app.get_option("--socket");
@@ -42,6 +43,7 @@ void declare(CLI::App& app, Options& options) {
   CLI::Option* unpublish =
       app.add_flag("--unpublish", options.unpublish, "drop what is published, and load nothing");
   cli::add_driver(app, options.driver);
+  cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "ENGINE_ID", "GMS_SIM_*", "TMPDIR"});
 
   no_verify->needs(snapshot);
   for (CLI::Option* other : {model, slab, pin_content}) snapshot->excludes(other);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 #include "lock/lock_uri.h"
 
 namespace fo::gms_lock {
@@ -17,6 +18,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   place.locks = {std::string(lock::kDefaultLockPath)};
   cli::add_locks(*sub, place.locks);
   cli::add_kube_api(*sub, place.kube_api);
+  cli::add_variables(*sub, {"KUBERNETES_SERVICE_*"});
   return sub;
 }
 
@@ -32,8 +34,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("ID");
   CLI::Option* timeout =
       cli::add_duration(*acquire, "--timeout", wanted.timeout, "give up after this time");
-  acquire->add_flag("--nonblock", options.nonblock, "give up at once")
-      ->excludes(timeout);
+  acquire->add_flag("--nonblock", options.nonblock, "give up at once")->excludes(timeout);
   acquire->add_option("-E", wanted.busy_status, "status when it was not granted in time")
       ->check(CLI::Range(0, 255))
       ->capture_default_str()
@@ -57,6 +58,8 @@ void declare(CLI::App& app, Options& options) {
   add_command(app, options, kOwner, "owner", "print the holder's id; 1 when nobody holds the lock");
   add_command(app, options, kStatus, "status",
               "show holder, generation, waiters and who has it open");
+  cli::add_variables(*acquire,
+                     {"ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*"});
 }
 
 void check(const Options& options, const std::vector<std::string>& command) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 #include "engine/status_socket.h"
 #include "gms/endpoint.h"
 #include "gms/remap_check.h"
@@ -44,6 +45,7 @@ void declare_sockets(CLI::App& app, Options& options) {
   cli::add_tags(*sockets, probe.tags, "tags to expect, on each device");
   sockets->add_flag("--committed", probe.committed, "each must have a layout published, too");
   add_wait(*sockets, probe.wait);
+  cli::add_variables(*sockets, {"TMPDIR"});
 }
 
 void declare_http(CLI::App& app, Options& options) {
@@ -77,6 +79,8 @@ void declare_http(CLI::App& app, Options& options) {
 void declare_engine(CLI::App& app, Options& options) {
   engine::EngineProbe& probe = options.engine;
   options.engine_lock = lock::kDefaultLockPath;
+  std::vector<std::string> states;
+  for (const auto state : engine::kAllStates) states.emplace_back(engine::state_name(state));
   CLI::App* engine =
       add_probe(app, options, Options::Probe::kEngine, "engine", "is this engine in that state?");
   engine
@@ -94,6 +98,7 @@ void declare_engine(CLI::App& app, Options& options) {
           "it must be in one of these; default: any but dead")
       ->delimiter(',')
       ->allow_extra_args(false)
+      ->check(cli::example_words(states))
       ->type_name("STATE,...");
   CLI::Option* lock = cli::add_lock(*engine, options.engine_lock);
   CLI::Option* id =
@@ -105,6 +110,7 @@ void declare_engine(CLI::App& app, Options& options) {
       ->type_name("URL");
   add_timeout(*engine, probe.timeout, os::kProbeTime);
   add_wait(*engine, probe.wait);
+  cli::add_variables(*engine, {"ENGINE_ID"});
 }
 
 void declare_lock(CLI::App& app, Options& options) {
@@ -116,6 +122,7 @@ void declare_lock(CLI::App& app, Options& options) {
   lock->add_flag("--held", probe.held, "somebody must hold it");
   lock->add_option("--holder", probe.holder, "this one must hold it")->type_name("ID");
   add_wait(*lock, probe.wait);
+  cli::add_variables(*lock, {"KUBERNETES_SERVICE_*"});
 }
 
 void declare_remap(CLI::App& app, Options& options) {
@@ -127,6 +134,7 @@ void declare_remap(CLI::App& app, Options& options) {
       ->type_name("HASH");
   add_timeout(*remap, probe.timeout, os::kProbeTime);
   add_wait(*remap, probe.wait);
+  cli::add_variables(*remap, {"TMPDIR"});
 }
 
 void declare_gpu(CLI::App& app, Options& options) {
@@ -140,6 +148,7 @@ void declare_gpu(CLI::App& app, Options& options) {
       ->type_name("N");
   add_timeout(*gpu, probe.timeout, kDriverTime);
   add_wait(*gpu, probe.wait);
+  cli::add_variables(*gpu, {"FO_LIBEXEC_DIR", "GMS_DRIVER"});
 }
 
 void settle_engine(Options& options) {

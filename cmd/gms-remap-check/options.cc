@@ -1,11 +1,10 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
-#include <string_view>
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 #include "gms/discover.h"
 #include "gms/endpoint.h"
 
@@ -14,15 +13,6 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-
-constexpr const char* kTimeoutVariable = "GMS_REMAP_TIMEOUT_MS";
-
-// The variable, unlike the flag, is a bare number of milliseconds.
-std::optional<base::Duration> parse_timeout(const std::string& text) {
-  const char* value = std::getenv(kTimeoutVariable);
-  if (value != nullptr && text == value) return cli::remap_timeout_from_environment();
-  return base::parse_duration(text);
-}
 
 }  // namespace
 
@@ -37,19 +27,7 @@ void declare(CLI::App& app, Options& options) {
       cli::add_devices(app, options.devices, "check one socket each")->default_str("");
   devices->excludes(socket)->excludes(device);
   app.parse_complete_callback([&options, devices] { options.many = devices->count() > 0; });
-  app.add_option_function<std::string>(
-         "--timeout",
-         [&options](const std::string& text) {
-           const auto timeout = parse_timeout(text);
-           if (!timeout) {
-             throw CLI::ValidationError("--timeout", "'" + text + "' is not a duration");
-           }
-           options.timeout = *timeout;
-         },
-         "for everything (the variable: in ms)")
-      ->envname(kTimeoutVariable)
-      ->type_name("DURATION")
-      ->default_str(base::format_duration(options.timeout));
+  cli::add_remap_timeout(app, "--timeout", options.timeout, "for everything");
   CLI::Option* expect = app.add_option("--expect-hash", options.expect_hashes,
                                        "the layout must have this hash (one for each socket)")
                             ->delimiter(',')
@@ -65,6 +43,7 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
   app.add_flag("--exec", options.exec, "become COMMAND when all is well");
+  cli::add_variables(app, {"FO_LIBEXEC_DIR", "TMPDIR"});
 }
 
 std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {

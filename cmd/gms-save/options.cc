@@ -3,12 +3,13 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::gms_save {
 
 void declare(CLI::App& app, Options& options) {
   weights::SaveOptions& save = options.save;
-  app.add_option("DIR", save.folder, "the snapshot to be made")->required()->type_name("");
+  app.add_option("DIR", save.folder, "the snapshot to be made")->required()->type_name("DIR");
   app.add_flag("--replace", options.replace, "take the place of a snapshot that is there");
   cli::add_endpoint(app, options.endpoint);
   CLI::Option* socket = app.get_option("--socket");
@@ -22,6 +23,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("N");
   cli::add_size(app, "--ring", save.ring, "pinned staging memory (default: 64MiB, simulated: 0)");
   cli::add_driver(app, options.driver);
+  cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
 }
 
 }  // namespace fo::gms_save

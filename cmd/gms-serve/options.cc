@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::gms_serve {
 namespace {
@@ -82,7 +83,7 @@ void declare(CLI::App& app, Options& options) {
   add_ids(app, "--allow-gid", serve.access.gids, "groups whose members may connect");
   add_mode(app, "--socket-mode", serve.socket_mode, "permissions of the sockets");
   app.add_option("--on-crash", options.on_crash, "restart the server that died, or exit")
-      ->check(CLI::IsMember({"restart", "exit"}).description(""))
+      ->check(CLI::IsMember({"restart", "exit"}))
       ->capture_default_str()
       ->type_name("WHAT");
   app.add_option("--restore", serve.restore, "give a server that has nothing this snapshot")
@@ -94,6 +95,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,
                     "until an allocation is refused");
   cli::add_driver(app, serve.driver);
+  cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
 }
 
 gms::ServeConfig to_config(const Options& options) {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::gms_stat {
 namespace {
@@ -47,6 +48,7 @@ void declare(CLI::App& app, Options& options) {
       ->needs(holders);
   cli::add_driver(app, options.driver);
   cli::add_duration(app, "--timeout", options.timeout, "for everything, or for each look");
+  cli::add_variables(app, {"GMS_SIM_DIR", "NO_COLOR", "TERM", "TMPDIR"});
 }
 
 }  // namespace fo::gms_stat

@@ -1,5 +1,6 @@
 #include "cli/config.h"
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
 
 #include <sstream>
@@ -53,15 +54,34 @@ std::vector<ConfigSetting> read_config(const std::string& path) {
     ConfigSetting setting{std::string(key.str()), {}};
     if (const toml::array* list = node.as_array()) {
       for (const toml::node& element : *list) {
-        if (!setting.value.empty()) setting.value += ',';
-        setting.value += scalar_text(element, setting.option, path);
+        setting.values.push_back(scalar_text(element, setting.option, path));
       }
     } else {
-      setting.value = scalar_text(node, setting.option, path);
+      setting.values.push_back(scalar_text(node, setting.option, path));
     }
     settings.push_back(std::move(setting));
   }
   return settings;
+}
+
+std::optional<std::string> toml_string(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      quoted += fmt::format("\\u{:04X}", byte);
+    } else {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+  }
+  quoted += '"';
+  try {
+    static_cast<void>(toml::parse("text = " + quoted));
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+  return quoted;
 }
 
 }  // namespace fo::cli

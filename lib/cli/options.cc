@@ -1,9 +1,6 @@
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
-
-#include "base/error.h"
 
 namespace fo::cli {
 namespace {
@@ -55,6 +52,10 @@ CLI::Option* describe_lock(CLI::Option* option, const std::string& uri) {
 
 }  // namespace
 
+CLI::Validator example_words(const std::vector<std::string>& words) {
+  return {[](const std::string&) { return std::string(); }, CLI::detail::generate_set(words)};
+}
+
 CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
                           const std::string& description) {
   CLI::Option* option =
@@ -104,15 +105,9 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint) {
   socket->excludes(device)->excludes(tag);
 }
 
-std::optional<base::Duration> remap_timeout_from_environment() {
-  const char* text = std::getenv("GMS_REMAP_TIMEOUT_MS");
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  const auto value = base::parse_uint(text);
-  if (!value || *value > 100'000'000) {
-    throw base::Error(base::ExitStatus::kConfig, "read GMS_REMAP_TIMEOUT_MS " + base::quoted(text) +
-                                                     ": not a number of milliseconds");
-  }
-  return std::chrono::milliseconds(*value);
+CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
+                               const std::string& description) {
+  return add_duration(app, name, value, description)->envname("GMS_REMAP_TIMEOUT_MS");
 }
 
 CLI::Option* add_lock(CLI::App& app, std::string& uri) {
@@ -134,6 +129,7 @@ CLI::Option* add_driver(CLI::App& app, std::string& driver) {
   return app
       .add_option("--driver", driver, "CUDA driver: auto, cuda, sim, or a path to a libcuda.so.1")
       ->envname("GMS_DRIVER")
+      ->check(example_words({"auto", "cuda", "sim"}))
       ->type_name("DRIVER");
 }
 
@@ -157,6 +153,7 @@ CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::st
             }
           },
           description)
+      ->check(example_words({"all"}))
       ->type_name("all|N,...")
       ->default_str("all");
 }

@@ -2,7 +2,7 @@
 // not know. Only included by options.cc files and tests: CLI11 is slow to compile.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +23,15 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& v
                       const std::string& description);
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
                       const std::string& description);
+
+/// The time for a reader's lock, default $GMS_REMAP_TIMEOUT_MS, a number of milliseconds; else the
+/// value it has now. --help says which unit the variable has.
+CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
+                               const std::string& description);
+
+/// Accepts everything. Words that are among what an option takes, for completion; where there are
+/// no others, CLI::IsMember says so.
+CLI::Validator example_words(const std::vector<std::string>& words);
 
 /// `--socket`, or `--socket-dir`, `--device` and `--tag`.
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint);

@@ -4,8 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string_view>
+
+#include "cli/color.h"
 
 namespace fo::cli {
 namespace {
@@ -18,11 +19,9 @@ constexpr int kPatienceMs = 1000;
 
 }  // namespace
 
-bool Screen::is_there() {
-  const char* kind = std::getenv("TERM");
-  return ::isatty(STDOUT_FILENO) == 1 && kind != nullptr && std::string_view(kind) != "" &&
-         std::string_view(kind) != "dumb";
-}
+Screen::Screen(int fd) : fd_(fd), has_colors_(wants_colors(fd)) {}
+
+bool Screen::is_there() { return is_capable_terminal(STDOUT_FILENO); }
 
 Screen::Size Screen::size() const {
   winsize size{};
@@ -37,7 +36,7 @@ std::string Screen::drawing(const std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     // Erased first: after a line as wide as the screen, its last character would go.
     text += i == 0 ? "\x1b[K" : "\r\n\x1b[K";
-    text += lines[i];
+    text += has_colors_ ? lines[i] : without_colors(lines[i]);
   }
   if (lines.size() < size().lines) text += "\r\n\x1b[J";
   return text;

@@ -15,7 +15,7 @@ class Screen {
   static bool is_there();
 
   /// The terminal is written to through `fd`, which the caller keeps open.
-  explicit Screen(int fd) : fd_(fd) {}
+  explicit Screen(int fd);
   ~Screen() { give_back(); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
@@ -28,7 +28,8 @@ class Screen {
   [[nodiscard]] Size size() const;
 
   /// What replaces all that is on it, to be written to it whole, or up to a give_back(). The lines
-  /// must fit; they may have escape sequences for colours.
+  /// must fit; they may have escape sequences for styles;
+  /// colours are left out where they are not wanted.
   [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
   /// Gives the terminal back as it was, until the next drawing(): before the process is stopped.
@@ -37,6 +38,7 @@ class Screen {
 
  private:
   int fd_;
+  bool has_colors_;
   bool taken_ = false;
 };
 

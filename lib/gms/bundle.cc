@@ -21,6 +21,7 @@
 #include "gms/vault.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/notify.h"
 #include "os/process.h"
 #include "os/signals.h"
 
@@ -396,10 +397,12 @@ class Bundle {
     }
     if (ready_fd_) os::write_all(ready_fd_.get(), "\n", "write to the ready descriptor");
     ready_fd_.reset();
+    notifier_.ready();
     os::log(LogLevel::kInfo, "ready: {} servers", servers_.size());
   }
 
   void stop() {
+    notifier_.stopping();
     ready_file_.reset();
     if (metrics_child_) metrics_child_->signal(SIGKILL);
     for (const auto& server : servers_) {
@@ -445,6 +448,7 @@ class Bundle {
   /// When to start it again.
   std::optional<Deadline> metrics_at_;
   UniqueFd ready_fd_;
+  const os::Notifier notifier_;
   VaultRoom room_;
   std::vector<std::unique_ptr<Server>> servers_;
   bool announced_ = false;

@@ -100,7 +100,10 @@ Address parse_address(std::string_view text) {
 }
 
 Address parse_server(std::string_view text) {
-  return parse_authority(text, std::nullopt, "server " + quoted(text));
+  const std::string what = "server " + quoted(text);
+  Address address = parse_authority(text, std::nullopt, what);
+  if (address.port == 0) throw Error(ExitStatus::kUsage, what + ": not a port number");
+  return address;
 }
 
 std::string to_string(const Address& address) {

@@ -154,8 +154,10 @@ AcquireEnd acquire(const AcquireOptions& options,
   }
   events.waiting();
   const base::Deadline deadline = base::Deadline::after(options.timeout);
-  const FailoverLock::Result result = lock->acquire(
-      deadline, signal_fd.get(), {options.warn_after, HolderReport(options.locks, options.id)});
+  // Until the end: a grant does not wait for a keeper that is slow to answer.
+  const HolderReport report(options.locks, options.id);
+  const FailoverLock::Result result =
+      lock->acquire(deadline, signal_fd.get(), {options.warn_after, report});
   if (result.outcome == os::LockWait::kInterrupted) return interrupted();
   if (result.outcome == os::LockWait::kDeadline) {
     return busy("held by " + holder_name(options.locks, options.id));

@@ -62,15 +62,21 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
   if (uris.size() == 1) return open_lock(uris.front(), id, fd);
   std::vector<std::unique_ptr<FailoverLock>> locks;
   std::vector<std::string> names;
+  std::vector<os::FileKey> files;
   for (const LockUri& uri : uris) {
     // It would wait for itself.
-    if (std::find(names.begin(), names.end(), uri.path) != names.end()) {
-      throw base::Error(base::ExitStatus::kUsage,
-                        "lock " + base::quoted(uri.path) + ": named twice");
-    }
-    names.push_back(uri.path);
+    const auto refuse_second = [&uri](auto& all, const auto& one) {
+      if (std::find(all.begin(), all.end(), one) != all.end()) {
+        throw base::Error(base::ExitStatus::kUsage,
+                          "lock " + base::quoted(uri.path) + ": named twice");
+      }
+      all.push_back(one);
+    };
+    refuse_second(names, uri.path);
     const bool takes_fd = uri.kind == LockUri::Kind::kFlock;
     locks.push_back(open_lock(uri, id, takes_fd ? std::exchange(fd, std::nullopt) : std::nullopt));
+    // The same file by another path.
+    for (const int opened : locks.back()->fds()) refuse_second(files, os::file_key(opened));
   }
   if (fd) {
     throw base::Error(base::ExitStatus::kUsage, "lock " + base::quoted(uris.front().path) +

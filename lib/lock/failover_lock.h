@@ -116,7 +116,7 @@ std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& i
                                         std::optional<int> fd = std::nullopt);
 
 /// The locks that `uris` name, as one (lock_set.h) where there are several. Throws kUsage for one
-/// that is named twice.
+/// that is named twice, and for a file that two of them lead to.
 std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const std::string& id,
                                          std::optional<int> fd = std::nullopt);
 

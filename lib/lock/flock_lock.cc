@@ -87,8 +87,9 @@ void refuse_own_lock(const std::string& path) {
   struct stat wanted {};
   if (::stat(path.c_str(), &wanted) != 0) return;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
-    const auto number = base::parse_uint(entry.path().filename().native());
+  std::filesystem::directory_iterator fds("/proc/self/fd", ignored);
+  for (; !ignored && fds != std::filesystem::directory_iterator(); fds.increment(ignored)) {
+    const auto number = base::parse_uint(fds->path().filename().native());
     struct stat inherited {};
     if (!number || ::fstat(static_cast<int>(*number), &inherited) != 0 ||
         inherited.st_dev != wanted.st_dev || inherited.st_ino != wanted.st_ino ||

@@ -1,11 +1,14 @@
 #include "lock/holder_report.h"
 
+#include <atomic>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "lock/lock_status.h"
 #include "os/log.h"
+#include "os/thread.h"
 
 namespace fo::lock {
 
@@ -13,22 +16,57 @@ base::Duration glance_time(const LockUri& lock) {
   return is_local(lock) ? kGlanceTime : std::chrono::seconds(1);
 }
 
-void HolderReport::operator()() noexcept {
-  last_.resize(locks_.size());
-  for (std::size_t i = 0; i < locks_.size(); ++i) report(locks_[i], last_[i]);
-}
-
-void HolderReport::report(const LockUri& lock, std::string& last) const noexcept {
-  try {
-    const LockStatus status = read_lock_status(lock, glance_time(lock));
-    if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
-    std::string text = describe_holders(status);
-    if (text == last) return;
-    os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
-    last = std::move(text);
-  } catch (const std::exception& error) {
-    os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path), error.what());
+class HolderReport::State {
+ public:
+  State(std::vector<LockUri> locks, std::string id)
+      : locks_(std::move(locks)), id_(std::move(id)), last_(locks_.size()) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (thread_.joinable()) thread_.join();
   }
-}
+
+  void start() noexcept {
+    if (is_running_.exchange(true)) return;
+    if (thread_.joinable()) thread_.join();
+    try {
+      thread_ = os::start_deaf_thread([this] {
+        for (std::size_t i = 0; i < locks_.size(); ++i) report(locks_[i], last_[i]);
+        is_running_ = false;
+      });
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(names_of(locks_)),
+              error.what());
+      is_running_ = false;
+    }
+  }
+
+ private:
+  void report(const LockUri& lock, std::string& last) const noexcept {
+    try {
+      const LockStatus status = read_lock_status(lock, glance_time(lock));
+      if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
+      std::string text = describe_holders(status);
+      if (text == last) return;
+      os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
+      last = std::move(text);
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),
+              error.what());
+    }
+  }
+
+  const std::vector<LockUri> locks_;
+  const std::string id_;
+  // What was said last, by lock.
+  std::vector<std::string> last_;
+  std::atomic<bool> is_running_ = false;
+  std::thread thread_;
+};
+
+HolderReport::HolderReport(std::vector<LockUri> locks, std::string id)
+    : state_(std::make_shared<State>(std::move(locks), std::move(id))) {}
+
+void HolderReport::operator()() noexcept { state_->start(); }
 
 }  // namespace fo::lock

@@ -1,8 +1,8 @@
 // Who holds a lock that is waited for, as log lines.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -16,22 +16,19 @@ inline constexpr base::Duration kGlanceTime = std::chrono::milliseconds(200);
 base::Duration glance_time(const LockUri& lock);
 
 /// Called every so often (os::Reminder), it logs who holds the lock, each time that this has
-/// changed.
+/// changed. It asks on a thread of its own: whoever waits goes on waiting, and renews what it has
+/// meanwhile. The last copy waits for that thread, up to glance_time() for each lock.
 class HolderReport {
  public:
   /// Of several locks, those that `id` holds are not waited for.
-  HolderReport(std::vector<LockUri> locks, std::string id)
-      : locks_(std::move(locks)), id_(std::move(id)) {}
+  HolderReport(std::vector<LockUri> locks, std::string id);
 
+  /// Does nothing while the last one is under way.
   void operator()() noexcept;
 
  private:
-  void report(const LockUri& lock, std::string& last) const noexcept;
-
-  std::vector<LockUri> locks_;
-  std::string id_;
-  // What was said last, by lock.
-  std::vector<std::string> last_;
+  class State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace fo::lock

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/strong.h"
-#include "base/units.h"
 #include "http/address.h"
 #include "lock/line_stream.h"
 #include "os/file.h"
@@ -31,17 +30,16 @@ std::string find_cluster(const std::string& what) {
   if (host.empty()) return {};
   std::string port = variable("KUBERNETES_SERVICE_PORT_HTTPS");
   if (port.empty()) port = variable("KUBERNETES_SERVICE_PORT");
-  const auto number = base::parse_uint(port);
-  const bool is_host = std::none_of(host.begin(), host.end(), [](char c) {
-    return c <= ' ' || c >= 0x7f || std::string_view("/@?#%[]").find(c) != std::string_view::npos;
-  });
-  if (!is_host || !number || *number == 0 || *number > 65535) {
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const std::string server = (is_v6 ? "[" + host + "]" : host) + ":" + port;
+  try {
+    static_cast<void>(http::parse_server(server));
+  } catch (const Error&) {
     throw Error(ExitStatus::kConfig, what + ": KUBERNETES_SERVICE_HOST " + base::quoted(host) +
                                          " and KUBERNETES_SERVICE_PORT " + base::quoted(port) +
                                          " name no API server");
   }
-  if (host.find(':') != std::string::npos) host = "[" + host + "]";
-  return "https://" + host + ":" + port;
+  return "https://" + server;
 }
 
 // What never leaves this machine: "localhost" is 127.0.0.1 without asking anybody (resolve.h), and

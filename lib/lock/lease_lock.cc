@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,11 +15,11 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
-#include <csignal>
 #include <utility>
 
 #include "base/error.h"
 #include "os/log.h"
+#include "os/thread.h"
 
 namespace fo::lock {
 namespace {
@@ -51,24 +49,6 @@ asio::posix::stream_descriptor watch_for(asio::io_context& loop, int fd,
   descriptor.async_wait(asio::posix::descriptor_base::wait_read,
                         [came](const boost::system::error_code& ec) { *came = *came || !ec; });
   return descriptor;
-}
-
-// Signals are for the thread that holds the lock.
-std::thread start_deaf_thread(std::function<void()> body) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  std::exception_ptr failure;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure) std::rethrow_exception(failure);
-  return thread;
 }
 
 }  // namespace
@@ -152,7 +132,7 @@ void LeaseLock::start_renewing(const Renewal& first) {
   // It is over when the lease is, or cancelled: then there is nothing to hear of it.
   asio::co_spawn(loop_, keep_renewing(),
                  asio::bind_cancellation_slot(cancel_.slot(), [](const std::exception_ptr&) {}));
-  thread_ = start_deaf_thread([this] { loop_.run(); });
+  thread_ = os::start_deaf_thread([this] { loop_.run(); });
   is_held_ = true;
 }
 
@@ -210,12 +190,15 @@ void LeaseLock::wake_at(BootClock::time_point time) const {
   itimerspec at{};
   at.it_value.tv_sec = seconds.count();
   at.it_value.tv_nsec = (since - seconds).count();
-  ::timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+  arm(at);
 }
 
-void LeaseLock::sleep_for_good() const {
-  const itimerspec never{};
-  ::timerfd_settime(timer_fd_.get(), 0, &never, nullptr);
+void LeaseLock::sleep_for_good() const { arm({}); }
+
+void LeaseLock::arm(const itimerspec& at) const {
+  if (::timerfd_settime(timer_fd_.get(), TFD_TIMER_ABSTIME, &at, nullptr) != 0) {
+    base::throw_errno(errno, "set a timer");
+  }
 }
 
 FailoverLock::Watch LeaseLock::watch() {

@@ -3,6 +3,8 @@
 // says who leads, and nothing of memory: pair it with a lock of the node (lock_set.h).
 #pragma once
 
+#include <sys/timerfd.h>
+
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/io_context.hpp>
 #include <memory>
@@ -63,6 +65,7 @@ class LeaseLock final : public FailoverLock {
   // The watch's descriptor becomes ready then.
   void wake_at(base::BootClock::time_point time) const;
   void sleep_for_good() const;
+  void arm(const itimerspec& at) const;
 
   // Runs on the thread that renews while the lock is held, and on the caller's otherwise.
   boost::asio::io_context loop_{1};

@@ -38,7 +38,7 @@ using base::ExitStatus;
 using boost::system::error_code;
 
 // What was sent and is not acknowledged by then ends a connection that the kernel still has.
-constexpr std::chrono::milliseconds kUserTimeout = std::chrono::seconds(20);
+constexpr std::chrono::duration<int, std::milli> kUserTimeout = std::chrono::seconds(20);
 
 struct Outcome {
   error_code error;
@@ -93,10 +93,12 @@ LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> 
   error_code ignored;
   const tcp::endpoint peer = socket_.remote_endpoint(ignored);
   peer_ = http::to_string(http::Address{peer.address().to_string(), peer.port()});
-  const int yes = 1;
-  const auto timeout = static_cast<unsigned>(kUserTimeout.count());
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
+  const int timeout = kUserTimeout.count();
+  for (const auto& [option, value] : {std::pair{TCP_NODELAY, 1}, {TCP_USER_TIMEOUT, timeout}}) {
+    if (::setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value) != 0) {
+      base::throw_errno(errno, "use a socket");
+    }
+  }
 }
 
 awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, http::TlsFiles files,

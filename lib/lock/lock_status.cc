@@ -58,12 +58,13 @@ GrantContent read_grant(const std::string& path) {
 std::vector<OpenBy> find_open(const struct stat& file) {
   namespace fs = std::filesystem;
   std::vector<OpenBy> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& process : fs::directory_iterator("/proc", ignored)) {
-    const auto pid = base::parse_uint(process.path().filename().native());
+  std::error_code ended;
+  fs::directory_iterator processes("/proc", ended);
+  for (; !ended && processes != fs::directory_iterator(); processes.increment(ended)) {
+    const auto pid = base::parse_uint(processes->path().filename().native());
     if (!pid || static_cast<pid_t>(*pid) == ::getpid()) continue;
-    const std::string folder = process.path().native();
-    fs::directory_iterator fds(folder + "/fd", ignored);
+    std::error_code ignored;
+    fs::directory_iterator fds(processes->path() / "fd", ignored);
     for (; !ignored && fds != fs::directory_iterator(); fds.increment(ignored)) {
       // Asks no file server: one that is gone would have us wait for ever.
       struct statx info {};

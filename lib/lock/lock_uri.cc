@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "http/address.h"
 
 namespace fo::lock {
 namespace {
@@ -64,20 +65,12 @@ class Parser {
     return uri_;
   }
 
-  // "HOST:PORT", the host in brackets where it is an IPv6 address.
   void check_server(std::string_view server) const {
-    const std::size_t colon = server.rfind(':');
-    const bool has_host = colon != std::string_view::npos && colon > 0 &&
-                          server.find_first_of("/@") == std::string_view::npos;
-    const auto port =
-        has_host ? base::parse_uint(server.substr(colon + 1)) : std::optional<std::uint64_t>();
-    if (!port || *port == 0 || *port > 65535) {
-      refuse("want HOST:PORT, not " + base::quoted(server));
+    try {
+      static_cast<void>(http::parse_server(server));
+    } catch (const base::Error& error) {
+      refuse(error.what());
     }
-    const std::string_view host = server.substr(0, colon);
-    const bool is_bare_v6 =
-        host.find(':') != std::string_view::npos && !(host.starts_with('[') && host.ends_with(']'));
-    if (is_bare_v6) refuse("an IPv6 address wants brackets: " + base::quoted(server));
   }
 
   void tcp(std::string_view place) {

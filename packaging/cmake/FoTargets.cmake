@@ -8,9 +8,10 @@ target_compile_options(fo_flags INTERFACE
   # g++ 12 sees overlaps in std::string's operator+ that are none.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   $<$<BOOL:${FO_WERROR}>:-Werror>
-  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2>)
+  # Sections are what --gc-sections drops: static tools are copied into every engine's image.
+  $<$<CONFIG:Release>:-fstack-protector-strong -D_FORTIFY_SOURCE=2 -ffunction-sections -fdata-sections>)
 target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
-target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now>)
+target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now,--gc-sections>)
 if(FO_SANITIZE)
   target_compile_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE})
@@ -24,7 +25,9 @@ function(fo_room name)
 endfunction()
 
 # fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
-# STATIC tools go into engine images: one file, no libc needed (release preset).
+# STATIC tools go into engine images: one file, no libc needed (release preset). With them, as the
+# component "static", is installed what they need; the rest is "dynamic". Completions and the page
+# come along.
 function(fo_tool name)
   cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -39,12 +42,45 @@ function(fo_tool name)
     # Without --gc-sections libstdc++ brings in what needs a newer libc than glibc 2.35.
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
   endif()
+  set(component dynamic)
+  if(arg_STATIC OR arg_PRIVATE_HELPER)
+    set(component static)
+  endif()
   if(arg_PRIVATE_HELPER)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/fo)
-    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/fo)
-  else()
-    install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # Tools look for it there: lib/os/sibling.cc.
+    install(TARGETS ${name} DESTINATION libexec/fo COMPONENT ${component})
+    return()
   endif()
+  install(TARGETS ${name} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
+  foreach(section 1 8)
+    set(page ${CMAKE_SOURCE_DIR}/man/${name}.${section})
+    if(EXISTS ${page})
+      install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
+    endif()
+  endforeach()
+  fo_completions(${name} ${component})
+endfunction()
+
+# fo_completions(TOOL COMPONENT): what TOOL itself says of its options, where shells look for it.
+add_custom_target(completions ALL)
+function(fo_completions tool component)
+  set(folder ${CMAKE_BINARY_DIR}/completions)
+  add_custom_command(OUTPUT ${folder}/${tool} ${folder}/_${tool} ${folder}/${tool}.fish
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
+    COMMAND ${tool} completion bash > ${folder}/${tool}
+    COMMAND ${tool} completion zsh > ${folder}/_${tool}
+    COMMAND ${tool} completion fish > ${folder}/${tool}.fish
+    DEPENDS ${tool} VERBATIM)
+  add_custom_target(${tool}-completions
+    DEPENDS ${folder}/${tool} ${folder}/_${tool} ${folder}/${tool}.fish)
+  add_dependencies(completions ${tool}-completions)
+  set(shared ${CMAKE_INSTALL_DATADIR})
+  install(FILES ${folder}/${tool} COMPONENT ${component}
+    DESTINATION ${shared}/bash-completion/completions)
+  install(FILES ${folder}/_${tool} COMPONENT ${component} DESTINATION ${shared}/zsh/site-functions)
+  install(FILES ${folder}/${tool}.fish COMPONENT ${component}
+    DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
 # fo_tests(ROOM SOURCES file... LINK target...): the GoogleTest program ROOM_test, found by ctest.

@@ -1,11 +1,10 @@
 // What measuring programs share: contenders that take turns, so that whatever else the machine does
-// meets all of them, and a table of what came out.
+// meets all of them. What came out goes to a Report.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -39,24 +38,6 @@ inline void take_turns(std::vector<Contender>& contenders, std::size_t runs) {
       if (turn > 0) contender.seconds.push_back(seconds);
     }
   }
-}
-
-/// Prints times multiplied by `scale`, in `unit`: the median, the least and the most, how far those
-/// two are apart, and how many times the first contender's median it is.
-inline void print_table(const std::string& title, const std::string& unit, double scale,
-                        const std::vector<Contender>& contenders) {
-  std::printf("%s, %s\n%-42s %10s %10s %10s %8s %8s\n", title.c_str(), unit.c_str(), "", "median",
-              "least", "most", "spread", "x first");
-  const double first = median(contenders.front().seconds);
-  for (const Contender& contender : contenders) {
-    const auto [least, most] =
-        std::minmax_element(contender.seconds.begin(), contender.seconds.end());
-    const double middle = median(contender.seconds);
-    std::printf("%-42s %10.2f %10.2f %10.2f %7.0f%% %8.2f\n", contender.name.c_str(),
-                middle * scale, *least * scale, *most * scale, (*most - *least) / middle * 100,
-                middle / first);
-  }
-  std::printf("\n");
 }
 
 }  // namespace fo::bench

@@ -1,11 +1,16 @@
 // SIGKILL of the active engine until a client has its first token from the other one, step by step:
 // for an engine that sleeps beside it, and for one that is started only then (--engine cold), next
-// to starting an engine from its files. Usage: failover [RUNS [MIB ...]]
+// to starting an engine from its files.
+// Usage: failover [--json FILE] [--quick] [--series] [RUNS [MIB ...]]
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -20,12 +25,12 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "bench.h"
 #include "http/client.h"
 #include "os/exec.h"
 #include "os/file.h"
 #include "os/process.h"
 #include "os/status_fd.h"
+#include "report.h"
 
 namespace {
 
@@ -34,8 +39,7 @@ using base::Deadline;
 using nlohmann::json;
 
 const std::string kBin = FO_BUILD_DIR "/bin/";
-constexpr std::uint64_t kKvMib = 256;
-constexpr int kPort = 29870;
+constexpr std::uint64_t kUsualKvMib = 256;
 
 Deadline soon() { return Deadline::after(std::chrono::minutes(3)); }
 
@@ -135,21 +139,46 @@ double first_token(int port) {
   give_up("no token");
 }
 
+using Ports = std::array<int, 3>;
+
+// Of 127.0.0.1, free a moment ago, no two the same.
+Ports free_ports() {
+  Ports ports{};
+  std::vector<base::UniqueFd> sockets;
+  for (int& port : ports) {
+    const auto& socket = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (!socket.valid() || ::bind(socket.get(), generic, size) != 0 ||
+        ::getsockname(socket.get(), generic, &size) != 0) {
+      base::throw_errno(errno, "find a free port");
+    }
+    port = ntohs(address.sin_port);
+  }
+  return ports;
+}
+
+bool has_room(const std::string& path, std::uint64_t mib) {
+  return std::filesystem::space(path).available > mib * base::kMiB;
+}
+
 class Place {
  public:
-  explicit Place(std::uint64_t weights_mib) {
-    const bool has_room =
-        std::filesystem::space("/dev/shm").available > (weights_mib + 3 * kKvMib) * base::kMiB;
+  Place(std::uint64_t weights_mib, std::uint64_t kv_mib) : kv_mib_(kv_mib) {
+    const bool in_memory = has_room("/dev/shm", weights_mib + 3 * kv_mib);
     const auto make = [](std::string name) {
       if (::mkdtemp(name.data()) == nullptr) base::throw_errno(errno, "make a folder");
       return name;
     };
     dir_ = make("/tmp/fo-bench.XXXXXX");
-    device_ = make(has_room ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
+    device_ = make(in_memory ? "/dev/shm/fo-bench.XXXXXX" : "/tmp/fo-bench.XXXXXX");
     os::set_environment("GMS_DRIVER", "sim");
     os::set_environment("GMS_SIM_DIR", device_);
     os::set_environment("GMS_SIM_VRAM",
-                        std::to_string(weights_mib + weights_mib / 8 + kKvMib * 3 / 2) + "MiB");
+                        std::to_string(weights_mib + weights_mib / 8 + kv_mib * 3 / 2) + "MiB");
     os::set_environment("GMS_SOCKET_DIR", dir_);
     os::set_environment("FAILOVER_LOCK_PATH", dir_ + "/failover.lock");
     // A layer of this shape has 43 MiB, all that is not in a layer 32.
@@ -167,6 +196,10 @@ class Place {
   }
   [[nodiscard]] std::string model() const { return dir_ + "/model"; }
   [[nodiscard]] std::string file(const std::string& name) const { return dir_ + "/" + name; }
+  /// Where clients ask, and where an engine below fo-shadow listens.
+  [[nodiscard]] int port() const { return ports_[0]; }
+  [[nodiscard]] int engine_port(int n) const { return ports_[1 + static_cast<std::size_t>(n)]; }
+  [[nodiscard]] std::string kv_size() const { return std::to_string(kv_mib_) + "MiB"; }
   [[nodiscard]] std::uint64_t weights_mib() const {
     std::uint64_t bytes = 0;
     for (const auto& entry : std::filesystem::directory_iterator(model())) {
@@ -185,8 +218,10 @@ class Place {
   }
 
  private:
+  std::uint64_t kv_mib_;
   std::string dir_;
   std::string device_;
+  Ports ports_ = free_ports();
 };
 
 struct Engine {
@@ -195,26 +230,24 @@ struct Engine {
 };
 
 std::vector<std::string> engine_command(const Place& place, int port) {
-  return {"fo-refengine", "serve",
-          "--model",      place.model(),
-          "--port",       std::to_string(port),
-          "--kv-bytes",   std::to_string(kKvMib) + "MiB"};
+  return {"fo-refengine",       "serve",      "--model",      place.model(), "--port",
+          std::to_string(port), "--kv-bytes", place.kv_size()};
 }
 
 Engine start(const Place& place, int n, bool cold) {
   Engine engine;
   engine.events = std::make_unique<Events>(place.file("events." + std::to_string(n)));
   const std::string fd = std::to_string(engine.events->fd());
-  const int port = kPort + 1 + n;
+  const int port = place.engine_port(n);
   std::vector<std::string> argv{"fo-shadow",
                                 "--engine",
                                 cold ? "cold" : "vllm",
                                 "--engine-url",
                                 "http://127.0.0.1:" + std::to_string(port),
                                 "--publish",
-                                "127.0.0.1:" + std::to_string(kPort),
+                                "127.0.0.1:" + std::to_string(place.port()),
                                 "--gpu-free",
-                                std::to_string(kKvMib) + "MiB",
+                                place.kv_size(),
                                 "--port",
                                 "-1",
                                 "-q",
@@ -242,8 +275,8 @@ pid_t engine_of(const Engine& engine) {
 
 using Phases = std::vector<std::pair<std::string, double>>;
 
-// One failover, from the engine in `active` to that in `standby`.
-Phases fail_over(Engine& active, const Engine& standby) {
+// The engine in `active` dies, and that in `standby` answers clients at `port`.
+Phases fail_over(const Engine& active, const Engine& standby, int port) {
   const pid_t pid = engine_of(active);
   const auto pidfd = os::open_pidfd(pid);
   if (!pidfd) give_up("the active engine is gone already");
@@ -252,7 +285,7 @@ Phases fail_over(Engine& active, const Engine& standby) {
   pollfd dead{pidfd->get(), POLLIN, 0};
   ::poll(&dead, 1, soon().poll_timeout());
   const double gone = os::monotonic_seconds();
-  const double token = first_token(kPort);
+  const double token = first_token(port);
   const auto times = standby.events->read();
   Phases phases{{"process gone", gone - killed}};
   double last = gone;
@@ -284,45 +317,64 @@ void add(Table& table, const Phases& phases) {
   for (std::size_t i = 0; i < phases.size(); ++i) table[i].second.push_back(phases[i].second);
 }
 
-// In turns: engine 0 to 1, and back, the dead one started again in between.
-Table fail_over_and_back(const Place& place, bool cold, int runs) {
+// With a pair that is made for it.
+Phases fail_over(const Place& place, bool cold) {
   const auto serve = place.serve_and_load();
-  Table table;
-  Engine active = start(place, 0, cold);
+  const Engine active = start(place, 0, cold);
   active.events->await("active");
-  first_token(kPort);
-  for (int run = 0; run <= runs; ++run) {
-    Engine standby = start(place, 1 - run % 2, cold);
-    const Phases phases = fail_over(active, standby);
-    if (run > 0) add(table, phases);
-    active = std::move(standby);
-  }
-  return table;
+  first_token(place.port());
+  const Engine standby = start(place, 1, cold);
+  return fail_over(active, standby, place.port());
 }
 
 // Nothing runs, and the files are in the page cache.
 double start_from_files(const Place& place) {
   const double begin = os::monotonic_seconds();
   const auto serve = place.serve_and_load();
-  const Program engine(engine_command(place, kPort));
-  return first_token(kPort) - begin;
+  const Program engine(engine_command(place, place.port()));
+  return first_token(place.port()) - begin;
 }
 
-void measure(std::uint64_t mib, int runs) {
-  const Place place(mib);
+/// Of one size of weights and KV cache.
+struct Outcome {
+  std::uint64_t weights_mib = 0;
   std::vector<double> from_files;
+  Table warm;
+  Table cold;
+};
+
+// Nothing where there is no room.
+std::optional<Outcome> measure(std::uint64_t mib, std::uint64_t kv_mib, int runs,
+                               bench::Report& report) {
+  // The model, and the device where it does not fit in memory.
+  if (!has_room("/tmp", 2 * mib + 3 * kv_mib)) {
+    report.skip("failover with " + std::to_string(mib) + " MiB of weights", "no room in /tmp");
+    return std::nullopt;
+  }
+  const Place place(mib, kv_mib);
+  Outcome outcome;
+  outcome.weights_mib = place.weights_mib();
+  // In turns; the first does not count.
   for (int run = 0; run <= runs; ++run) {
     const double took = start_from_files(place);
-    if (run > 0) from_files.push_back(took);
+    const Phases warm = fail_over(place, false);
+    const Phases cold = fail_over(place, true);
+    if (run == 0) continue;
+    outcome.from_files.push_back(took);
+    add(outcome.warm, warm);
+    add(outcome.cold, cold);
   }
-  const Table warm = fail_over_and_back(place, false, runs);
-  const Table cold = fail_over_and_back(place, true, runs);
+  return outcome;
+}
+
+void print(const Outcome& outcome, int runs) {
+  const auto& [mib, from_files, warm, cold] = outcome;
   const auto spread = [](std::vector<double> values) {
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
     return (*most - *least) / bench::median(values) * 100;
   };
   std::printf("%llu MiB of weights, ms (median of %d, spread)%18s%20s\n",
-              static_cast<unsigned long long>(place.weights_mib()), runs, "asleep", "cold");
+              static_cast<unsigned long long>(mib), runs, "asleep", "cold");
   for (std::size_t i = 0; i < warm.size(); ++i) {
     std::printf("  %-40s %12.1f %5.0f%% %12.1f %5.0f%%\n", warm[i].first.c_str(),
                 bench::median(warm[i].second) * 1000, spread(warm[i].second),
@@ -334,18 +386,63 @@ void measure(std::uint64_t mib, int runs) {
               files / bench::median(warm.back().second), files / bench::median(cold.back().second));
 }
 
+std::vector<double> in_ms(std::vector<double> seconds) {
+  for (double& value : seconds) value *= 1e3;
+  return seconds;
+}
+
+void compare(const Outcome& outcome, bench::Report& report) {
+  const std::string what = "SIGKILL of the active engine -> a client's first token, " +
+                           std::to_string(outcome.weights_mib) + " MiB of weights";
+  const bench::Values files{"an engine from its files", in_ms(outcome.from_files)};
+  for (const auto& [name, table] : {std::pair{"asleep", &outcome.warm}, {"cold", &outcome.cold}}) {
+    report.row(what, "ms", {name, in_ms(table->back().second)}, files);
+  }
+  for (std::size_t i = 0; i + 1 < outcome.warm.size(); ++i) {
+    const auto& [label, seconds] = outcome.warm[i];
+    report.row(what, "ms", {"  asleep, its part: " + label, in_ms(seconds)});
+  }
+}
+
+void show_scaling(int runs, bool quick, bench::Report& report) {
+  const auto point = [&](const std::string& title, std::uint64_t n, std::uint64_t mib,
+                         std::uint64_t kv_mib) {
+    const auto outcome = measure(mib, kv_mib, runs, report);
+    if (!outcome) return;
+    report.points(title, "MiB", n, "ms", 1e3,
+                  {{"asleep", {}, outcome->warm.back().second},
+                   {"cold", {}, outcome->cold.back().second},
+                   {"an engine from its files", {}, outcome->from_files}});
+  };
+  using Sizes = std::vector<std::uint64_t>;
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024}) {
+    point("Failover with N MiB of weights", mib, mib, kUsualKvMib);
+  }
+  for (const std::uint64_t mib : quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024}) {
+    point("Failover with N MiB of KV cache", mib, 64, mib);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const int runs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
-    std::vector<std::uint64_t> sizes;
-    for (int i = 2; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
-    if (sizes.empty()) sizes = {64, 1024, 4096};
-    for (const std::uint64_t mib : sizes) measure(mib, runs);
-    return 0;
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "failover: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run(
+      "failover", argc, argv, [](const bench::Arguments& arguments, bench::Report& report) {
+        const auto& rest = arguments.rest;
+        const int usual = arguments.quick ? 1 : 5;
+        const int runs = rest.empty() ? usual : std::max(1, std::atoi(rest[0].c_str()));
+        if (arguments.series) return show_scaling(runs, arguments.quick, report);
+        std::vector<std::uint64_t> sizes;
+        for (std::size_t i = 1; i < rest.size(); ++i) {
+          sizes.push_back(base::parse_uint(rest[i]).value_or(64));
+        }
+        if (sizes.empty() && arguments.quick) sizes = {64};
+        if (sizes.empty()) sizes = {64, 1024, 4096};
+        for (const std::uint64_t mib : sizes) {
+          const auto outcome = measure(mib, kUsualKvMib, runs, report);
+          if (!outcome) continue;
+          print(*outcome, runs);
+          compare(*outcome, report);
+        }
+      });
 }

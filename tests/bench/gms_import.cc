@@ -1,7 +1,7 @@
 // What a layout of many allocations and tensors costs those who import or publish it, on the
 // simulated driver, against clients that ask for each object by itself, in one run: one reader, 64
 // readers at once, one writer; and what one allocation costs as their number grows.
-// Usage: gms_import [RUNS]
+// Usage: gms_import [--json FILE] [--quick] [--series] [RUNS]
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,20 +10,19 @@
 #include <optional>
 #include <span>
 
-#include "bench.h"
 #include "cuda/device.h"
 #include "gms/memory_manager.h"
 #include "gms/protocol.h"
 #include "gms_server.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"
+#include "report.h"
 
 namespace {
 
 using namespace fo;
 using base::Deadline;
 using base::Error;
-using base::ExitStatus;
 using base::UniqueFd;
 using bench::Contender;
 using bench::expect;
@@ -183,7 +182,7 @@ struct Pipe {
 
 // What this program does as one of many readers: says that it is ready, waits for the word,
 // imports, and says that it has.
-int read_once(const std::string& socket, const std::string& how) {
+void read_once(const std::string& socket, const std::string& how) {
   os::raise_fd_limit();
   const Client client(cuda::Driver::open("sim"), socket);
   char byte = 'r';
@@ -192,10 +191,9 @@ int read_once(const std::string& socket, const std::string& how) {
   int requests = 0;
   how == "import" ? client.import(kObjects) : client.import_one_by_one(kObjects, requests);
   expect(::write(STDOUT_FILENO, &byte, 1) == 1, "say that it is done");
-  return 0;
 }
 
-double import_at_once(const std::string& socket, const std::string& how) {
+double import_at_once(const std::string& socket, const std::string& how, std::size_t count) {
   Pipe word;
   Pipe said;
   std::vector<os::Child> readers;
@@ -203,19 +201,19 @@ double import_at_once(const std::string& socket, const std::string& how) {
   options.parent_death_signal = SIGKILL;
   options.stdin_fd = word.reader.get();
   options.stdout_fd = said.writer.get();
-  for (std::size_t i = 0; i < kReaders; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     readers.push_back(os::spawn({"/proc/self/exe", "--reader", socket, how}, options));
   }
   said.writer.reset();
   const auto hear_all = [&] {
-    for (std::size_t i = 0; i < kReaders; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       char byte = 0;
       expect(::read(said.reader.get(), &byte, 1) == 1, "a reader failed");
     }
   };
   hear_all();
   const double seconds = seconds_of([&] {
-    const std::string go(kReaders, 'g');
+    const std::string go(count, 'g');
     expect(::write(word.writer.get(), go.data(), go.size()) == static_cast<ssize_t>(go.size()),
            "give the word");
     hear_all();
@@ -226,55 +224,75 @@ double import_at_once(const std::string& socket, const std::string& how) {
   return seconds;
 }
 
-int run(std::size_t runs) {
-  const bench::SimulatedGpu gpu(128 * base::kMiB, kSize);
-  const std::string socket = gpu.path("gms.sock");
-  const bench::Server server(socket);
-  const Client client(cuda::Driver::open("sim"), socket);
-  int requests = 0;
-  const auto compare = [&](const std::string& title, std::vector<Contender> contenders) {
-    bench::take_turns(contenders, runs);
-    bench::print_table(title, "ms", 1e3, contenders);
-  };
-  compare("A writer publishes 1,000 allocations and 1,000 tensors",
-          {{"one request per object",
-            [&] { return seconds_of([&] { client.publish_one_by_one(kObjects); }); }},
-           {"MemoryManager", [&] { return seconds_of([&] { client.publish(kObjects); }); }}});
-  compare("A reader imports 1,000 allocations and 1,000 tensors",
-          {{"one request per object", [&] { return client.import_one_by_one(kObjects, requests); }},
-           {"MemoryManager", [&] { return client.import(kObjects); }}});
-  std::printf("requests of the first: %d\n\n", requests);
-  compare("64 readers at once",
-          {{"one request per object", [&] { return import_at_once(socket, "one-by-one"); }},
-           {"MemoryManager", [&] { return import_at_once(socket, "import"); }}});
-  // In turns of their own: to drop the layout of another size costs as much as to make it.
-  for (const std::size_t objects : std::vector<std::size_t>{100, 1000, 10'000}) {
-    const auto each = static_cast<double>(objects);
-    std::vector<Contender> both{
-        {"publish", [&] { return seconds_of([&] { client.publish(objects); }) / each; }},
-        {"import", [&] { return client.import(objects) / each; }}};
-    bench::take_turns(both, runs);
-    bench::print_table("One allocation and tensor, of " + std::to_string(objects), "us", 1e6, both);
+class Bench {
+ public:
+  Bench(const bench::Arguments& arguments, bench::Report& report)
+      : quick_(arguments.quick), runs_(bench::parse_runs(arguments, 5)), report_(report) {}
+
+  void compare() {
+    const std::string plain = "one request per object";
+    const std::string ours = "MemoryManager";
+    const auto take_turns = [&](const std::string& title, std::vector<Contender> contenders,
+                                bench::Aim aim) {
+      bench::take_turns(contenders, runs_);
+      report_.table(title, "ms", 1e3, contenders, {{ours, plain, aim}});
+    };
+    take_turns("A writer publishes 1,000 allocations and 1,000 tensors",
+               {{plain, [&] { return seconds_of([&] { client_.publish_one_by_one(kObjects); }); }},
+                {ours, [&] { return seconds_of([&] { client_.publish(kObjects); }); }}},
+               {});
+    int requests = 0;
+    take_turns("A reader imports 1,000 allocations and 1,000 tensors",
+               {{plain, [&] { return client_.import_one_by_one(kObjects, requests); }},
+                {ours, [&] { return client_.import(kObjects); }}},
+               bench::speed_at_least(10));
+    std::printf("requests of the first: %d\n\n", requests);
+    const std::size_t readers = quick_ ? 4 : kReaders;
+    take_turns(std::to_string(readers) + " readers at once",
+               {{plain, [&] { return import_at_once(socket_, "one-by-one", readers); }},
+                {ours, [&] { return import_at_once(socket_, "import", readers); }}},
+               {});
   }
-  return 0;
-}
+
+  // In turns of their own: to drop the layout of another size costs as much as to make it.
+  void show_scaling() {
+    std::vector<std::size_t> numbers{100, 300, 1000, 3000, 10'000};
+    if (quick_) numbers = {30, 100};
+    for (const std::size_t n : numbers) {
+      int requests = 0;
+      std::vector<Contender> contenders{
+          {"publish", [&] { return seconds_of([&] { client_.publish(n); }); }},
+          {"import", [&] { return client_.import(n); }},
+          {"import, one request per object",
+           [&] { return client_.import_one_by_one(n, requests); }}};
+      bench::take_turns(contenders, runs_);
+      report_.points("N allocations and tensors", "allocations", n, "ms", 1e3, contenders);
+      report_.points("One of N allocations and tensors", "allocations", n, "us",
+                     1e6 / static_cast<double>(n), contenders);
+    }
+  }
+
+ private:
+  const bool quick_;
+  const std::size_t runs_;
+  bench::Report& report_;
+  const bench::SimulatedGpu gpu_{128 * base::kMiB, kSize};
+  const std::string socket_ = gpu_.path("gms.sock");
+  const bench::Server server_{socket_};
+  const Client client_{cuda::Driver::open("sim"), socket_};
+};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
-  try {
-    if (arguments.size() == 3 && arguments[0] == "--reader") {
-      return read_once(arguments[1], arguments[2]);
-    }
-    const auto runs = arguments.empty() ? 5 : base::parse_uint(arguments[0]);
-    if (arguments.size() > 1 || !runs || *runs < 1 || *runs > 1000) {
-      std::fprintf(stderr, "usage: gms_import [RUNS]\n");
-      return base::to_int(ExitStatus::kUsage);
-    }
-    return run(*runs);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "gms_import: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("gms_import", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      if (arguments.rest.size() == 3 && arguments.rest[0] == "--reader") {
+                        read_once(arguments.rest[1], arguments.rest[2]);
+                      } else if (arguments.series) {
+                        Bench(arguments, report).show_scaling();
+                      } else {
+                        Bench(arguments, report).compare();
+                      }
+                    });
 }

@@ -1,16 +1,16 @@
 // One GMS request, round trip, against a bare ping-pong of the same bytes on a Unix socket, both
-// ends on one core: what is compared is work, not how far the cores are apart. Usage: gms_rpc
-// [RUNS]
+// ends on one core: what is compared is work, not how far the cores are apart.
+// Usage: gms_rpc [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 
 #include <csignal>
 
-#include "bench.h"
 #include "gms/protocol.h"
 #include "gms/rpc_client.h"
 #include "gms_server.h"
+#include "report.h"
 
 namespace {
 
@@ -101,7 +101,7 @@ double round_trips(const std::function<void()>& trip) {
          kRoundTrips;
 }
 
-int run(std::size_t runs) {
+void run(std::size_t runs, bench::Report& report) {
   const OneCore one_core;
   const bench::SimulatedGpu gpu(64 * base::kMiB, 4096);
   const bench::Server server(gpu.path("gms.sock"));
@@ -114,14 +114,15 @@ int run(std::size_t runs) {
   const auto measure = [&](const std::string& name, const std::string& request,
                            const std::string& answer, const std::function<void()>& trip) {
     const Ponger ponger(request.size(), answer.size());
+    const std::string bare = "bare ping-pong of the same bytes";
     std::vector<Contender> contenders{
-        {"bare ping-pong of the same bytes", [&] { return round_trips([&] { ponger.ping(); }); }},
+        {bare, [&] { return round_trips([&] { ponger.ping(); }); }},
         {name, [&] { return round_trips(trip); }},
     };
     bench::take_turns(contenders, runs);
-    bench::print_table("Round trip of " + std::to_string(request.size()) + " and " +
-                           std::to_string(answer.size()) + " bytes, both ends on one core",
-                       "us", 1e6, contenders);
+    report.table("Round trip of " + std::to_string(request.size()) + " and " +
+                     std::to_string(answer.size()) + " bytes, both ends on one core",
+                 "us", 1e6, contenders, {{name, bare, bench::cost_at_most(1.5)}});
   };
   measure("RpcClient::lock_state", gms::encode_frame(gms::GetLockStateRequest{}),
           gms::encode_frame(client.lock_state()), [&] { client.lock_state(); });
@@ -134,21 +135,13 @@ int run(std::size_t runs) {
           gms::encode_frame(gms::MetadataPutRequest{{"key", id, 0, gms::Bytes{value}}}),
           gms::encode_frame(gms::MetadataPutResponse{true}),
           [&] { client.put_metadata("key", id, 0, value); });
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 5;
-  if (argc > 2 || !runs || *runs < 1 || *runs > 1000) {
-    std::fprintf(stderr, "usage: gms_rpc [RUNS]\n");
-    return base::to_int(base::ExitStatus::kUsage);
-  }
-  try {
-    return run(*runs);
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "gms_rpc: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("gms_rpc", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      run(bench::parse_runs(arguments, 5), report);
+                    });
 }

@@ -1,14 +1,14 @@
 // What a gms-serve costs those who wait for it and those who share its machine: from exec until its
 // socket answers, from a crash of its server until it answers again, and what the processes of an
-// idle one take. Usage: gms_start [RUNS]
+// idle one take. Usage: gms_start [--json FILE] [--quick] [RUNS]
 #include <csignal>
 #include <fstream>
 #include <sstream>
 
-#include "bench.h"
 #include "gms/rpc_client.h"
 #include "gms_server.h"
 #include "os/unix_socket.h"
+#include "report.h"
 
 namespace {
 
@@ -90,56 +90,56 @@ double crash_until_it_answers(const std::string& socket, std::size_t allocations
   });
 }
 
-void show_idle(const std::string& socket) {
+void show_idle(const std::string& socket, int seconds, bench::Report& report) {
   const bench::Server server(socket);
   publish(socket, 1000);
-  std::printf("Idle, with 1,000 allocations published\n%-42s %14s %22s\n", "", "resident KiB",
-              "wake-ups in 5 s");
+  std::printf("Idle, with 1,000 allocations published\n%-42s %14s %17s %2d s\n", "", "resident KiB",
+              "wake-ups in", seconds);
   std::vector<std::pair<std::string, pid_t>> processes{{"parent", server.child().pid()}};
-  for (const pid_t child : children_of(server.child().pid()))
-    processes.push_back({"server", child});
+  for (const pid_t child : children_of(server.child().pid())) {
+    processes.emplace_back("server", child);
+  }
   std::vector<std::uint64_t> before;
-  for (const auto& [name, pid] : processes)
+  for (const auto& [name, pid] : processes) {
     before.push_back(status_of(pid, "voluntary_ctxt_switches"));
-  ::poll(nullptr, 0, 5000);
+  }
+  ::poll(nullptr, 0, seconds * 1000);
   for (std::size_t i = 0; i < processes.size(); ++i) {
     const auto& [name, pid] = processes[i];
-    std::printf(
-        "%-42s %14llu %22llu\n", name.c_str(),
-        static_cast<unsigned long long>(status_of(pid, "VmRSS")),
-        static_cast<unsigned long long>(status_of(pid, "voluntary_ctxt_switches") - before[i]));
+    const std::uint64_t resident = status_of(pid, "VmRSS");
+    const std::uint64_t woken = status_of(pid, "voluntary_ctxt_switches") - before[i];
+    std::printf("%-42s %14llu %22llu\n", name.c_str(), static_cast<unsigned long long>(resident),
+                static_cast<unsigned long long>(woken));
+    report.row("Memory of an idle gms-serve, 1,000 allocations published", "MB",
+               {name, {static_cast<double>(resident) * 1024 / 1e6}}, {}, bench::value_at_most(10));
   }
 }
 
-int run(std::size_t runs) {
+void run(std::size_t runs, bool quick, bench::Report& report) {
   const bench::SimulatedGpu gpu(256 * base::kMiB, kSize);
   const std::string socket = gpu.path("gms.sock");
+  const std::string answer = "exec to an answer";
+  const std::string crash = "SIGKILL of the server to an answer, ";
   std::vector<Contender> contenders{
-      {"exec to an answer", [&] { return start_until_it_answers(socket); }},
-      {"SIGKILL of the server to an answer, 1", [&] { return crash_until_it_answers(socket, 1); }},
-      {"SIGKILL of the server to an answer, 1000",
-       [&] { return crash_until_it_answers(socket, 1000); }},
-      {"SIGKILL of the server to an answer, 10000",
-       [&] { return crash_until_it_answers(socket, 10'000); }},
+      {answer, [&] { return start_until_it_answers(socket); }},
+      {crash + "1", [&] { return crash_until_it_answers(socket, 1); }},
+      {crash + "1000", [&] { return crash_until_it_answers(socket, 1000); }},
+      {crash + "10000", [&] { return crash_until_it_answers(socket, 10'000); }},
   };
   bench::take_turns(contenders, runs);
-  bench::print_table("Starts, by the number of allocations published", "ms", 1e3, contenders);
-  show_idle(socket);
-  return 0;
+  report.table("Starts, by the number of allocations published", "ms", 1e3, contenders,
+               {{answer, "", bench::value_at_most(20)},
+                {crash + "1", ""},
+                {crash + "1000", ""},
+                {crash + "10000", ""}});
+  show_idle(socket, quick ? 1 : 5, report);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 5;
-  if (argc > 2 || !runs || *runs < 1 || *runs > 1000) {
-    std::fprintf(stderr, "usage: gms_start [RUNS]\n");
-    return base::to_int(base::ExitStatus::kUsage);
-  }
-  try {
-    return run(*runs);
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "gms_start: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("gms_start", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      run(bench::parse_runs(arguments, 5), arguments.quick, report);
+                    });
 }

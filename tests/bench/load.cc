@@ -2,7 +2,8 @@
 // run: as many threads that pread the same bytes into a fresh mapping of the same kind (a tmpfs
 // file, allocated in full, mapped shared), or pwrite them; dd(1) with iflag=direct for files that
 // are not in the page cache. For one big file, 200 shards, and 20,000 small tensors.
-// Usage: load [MIB [RUNS [FOLDER]]], the folder on the disk that is meant (default: /var/tmp)
+// Usage: load [--json FILE] [--quick] [--series] [MIB [RUNS [FOLDER]]], the folder on the disk that
+// is meant (default: /var/tmp)
 #include "weights/load.h"
 
 #include <fcntl.h>
@@ -25,10 +26,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bench.h"
 #include "cuda/device.h"
 #include "os/file.h"
 #include "os/process.h"
+#include "report.h"
 #include "weights/lane.h"
 #include "weights/model.h"
 #include "weights/save.h"
@@ -74,7 +75,7 @@ std::string one_big_file(const std::string& folder, ByteCount bytes) {
   constexpr ByteCount kSmall = 8192;
   std::vector<ByteCount> sizes;
   for (ByteCount at = 0; at < bytes; at += 64 * base::kMiB) {
-    sizes.push_back(64 * base::kMiB - kSmall);
+    sizes.push_back(std::min(64 * base::kMiB, bytes - at) - kSmall);
     sizes.push_back(kSmall);
   }
   std::filesystem::create_directory(folder);
@@ -100,11 +101,9 @@ std::string many_files(const std::string& folder, ByteCount bytes) {
 }
 
 // As many as a model has, of which few are large.
-std::string small_tensors(const std::string& folder, ByteCount bytes) {
-  constexpr std::size_t kTensors = 20'000;
+std::string small_tensors(const std::string& folder, std::size_t count, ByteCount each) {
   std::filesystem::create_directory(folder);
-  write_file(folder + "/model.safetensors",
-             std::vector<ByteCount>(kTensors, bytes / kTensors - bytes / kTensors % 2), "t.");
+  write_file(folder + "/model.safetensors", std::vector<ByteCount>(count, each - each % 2), "t.");
   return folder;
 }
 
@@ -234,22 +233,23 @@ class Server {
 
 // One program run for itself, so that its memory can be told: the most that was resident, less what
 // it shares with the device.
-long host_memory_of(const std::vector<std::string>& argv) {
-  const os::Child child =
-      os::spawn({"/bin/sh", "-c",
-                 "\"$@\" >/dev/null & pid=$!; most=0; while kill -0 $pid "
-                 "2>/dev/null; do anon=$(awk '/^RssAnon/ {print $2}' "
-                 "/proc/$pid/status 2>/dev/null); [ \"${anon:-0}\" -gt $most ] "
-                 "&& most=$anon; done; exit $((most / 1024))",
-                 "sh", argv[0], argv[1], argv[2], argv[3], argv[4], argv[5], argv[6]});
-  return child.wait(Deadline::never()).value_or(-1);
+long host_memory_of(const std::vector<std::string>& program) {
+  std::vector<std::string> argv{
+      "/bin/sh", "-c",
+      "\"$@\" >/dev/null & pid=$!; most=0; while kill -0 $pid 2>/dev/null; do "
+      "anon=$(awk '/^RssAnon/ {print $2}' /proc/$pid/status 2>/dev/null); "
+      "[ \"${anon:-0}\" -gt $most ] && most=$anon; done; exit $((most / 1024))",
+      "sh"};
+  argv.insert(argv.end(), program.begin(), program.end());
+  return os::spawn(argv).wait(Deadline::never()).value_or(-1);
 }
 
 class Bench {
  public:
-  Bench(ByteCount bytes, std::size_t runs, const std::string& disk)
+  Bench(ByteCount bytes, std::size_t runs, const std::string& disk, bench::Report& report)
       : bytes_(bytes),
         runs_(runs),
+        report_(report),
         shm_("/dev/shm/fo-bench-XXXXXX"),
         disk_(disk + "/fo-bench-XXXXXX") {
     if (::mkdtemp(shm_.data()) == nullptr || ::mkdtemp(disk_.data()) == nullptr) {
@@ -270,17 +270,45 @@ class Bench {
     std::filesystem::remove_all(disk_, ignored);
   }
 
-  void run() {
+  void run(bool quick) {
     measure("one big file", one_big_file(disk_ + "/big", bytes_));
-    measure("200 shards", many_files(disk_ + "/shards", bytes_));
-    measure("20,000 small tensors", small_tensors(disk_ + "/small", bytes_));
+    if (!quick) {
+      measure("200 shards", many_files(disk_ + "/shards", bytes_));
+      measure("20,000 small tensors", small_tensors(disk_ + "/small", 20'000, bytes_ / 20'000));
+    }
     measure_snapshots();
   }
 
+  void show_scaling() {
+    for (ByteCount mib = bytes_ / 16 / base::kMiB; mib * base::kMiB <= bytes_; mib *= 2) {
+      show_point("Load of N MiB", "MiB", mib, one_big_file(disk_ + "/big", mib * base::kMiB));
+    }
+    constexpr ByteCount kTensor = 32 * base::kKiB;
+    for (ByteCount n = bytes_ / kTensor / 16; n * kTensor <= bytes_; n *= 2) {
+      show_point("Load of N tensors of 32 KiB", "tensors", n,
+                 small_tensors(disk_ + "/small", n, kTensor));
+    }
+  }
+
  private:
-  void print(const std::string& title, std::vector<Contender> contenders) const {
+  // All but the first are compared with it.
+  void print(const std::string& title, std::vector<Contender> contenders, bench::Aim aim) const {
     bench::take_turns(contenders, runs_);
-    bench::print_table(title, "ms", 1e3, contenders);
+    std::vector<bench::Comparison> comparisons;
+    for (std::size_t i = 1; i < contenders.size(); ++i) {
+      comparisons.push_back({contenders[i].name, contenders[0].name, aim});
+    }
+    report_.table(title, "ms", 1e3, contenders, comparisons);
+  }
+
+  void show_point(const std::string& title, const std::string& unit, std::size_t n,
+                  const std::string& folder) const {
+    remember(folder);
+    std::vector<Contender> both{{"pread", [&] { return bare_load(shm_, folder, threads_); }},
+                                {"load", [&] { return load(folder); }}};
+    bench::take_turns(both, runs_);
+    report_.points(title, unit, n, "ms", 1e3, both);
+    std::filesystem::remove_all(folder);
   }
 
   double load(const std::string& model, const std::string& snapshot = {},
@@ -297,17 +325,22 @@ class Bench {
 
   void measure(const std::string& what, const std::string& folder) {
     remember(folder);
-    print(what + ", cached", {{"pread", [&] { return bare_load(shm_, folder, threads_); }},
-                              {"load", [&] { return load(folder); }}});
-    print(what + ", cold", {{"dd iflag=direct",
-                             [&] {
-                               forget(folder);
-                               return seconds_of([&] { dd(folder); });
-                             }},
-                            {"load", [&] {
-                               forget(folder);
-                               return load(folder);
-                             }}});
+    print(what + ", cached",
+          {{"pread", [&] { return bare_load(shm_, folder, threads_); }},
+           {"load", [&] { return load(folder); }}},
+          bench::speed_at_least(0.9));
+    print(what + ", cold",
+          {{"dd iflag=direct",
+            [&] {
+              forget(folder);
+              return seconds_of([&] { dd(folder); });
+            }},
+           {"load",
+            [&] {
+              forget(folder);
+              return load(folder);
+            }}},
+          bench::speed_at_least(0.9));
     std::filesystem::remove_all(folder);
   }
 
@@ -333,10 +366,12 @@ class Bench {
       print("save",
             {{"pwrite O_DIRECT, fsync", [&] { return bare(O_DIRECT); }},
              {"pwrite, fsync", [&] { return bare(0); }},
-             {"save", [&] {
+             {"save",
+              [&] {
                 std::filesystem::remove_all(snapshot);
                 return seconds_of([&] { weights::save(driver_, *device_, socket_, saving); });
-              }}});
+              }}},
+            {});
       ::unlink((disk_ + "/bare").c_str());
     }
     for (const bool cold : {false, true}) {
@@ -367,10 +402,12 @@ class Bench {
                 prepare();
                 return load({}, snapshot);
               }},
-             {"load --snapshot --no-verify", [&] {
+             {"load --snapshot --no-verify",
+              [&] {
                 prepare();
                 return load({}, snapshot, weights::Checksums::kIgnore);
-              }}});
+              }}},
+            {});
     }
     report_memory(folder, snapshot);
   }
@@ -378,18 +415,21 @@ class Bench {
   void report_memory(const std::string& folder, const std::string& snapshot) const {
     const Server server(socket_);
     const std::string load = FO_BUILD_DIR "/bin/gms-load";
+    const auto show = [&](const std::string& what, const std::vector<std::string>& argv) {
+      const long mib = host_memory_of(argv);
+      std::printf("host memory, %s: %ld MiB\n", what.c_str(), mib);
+      report_.row("host memory", "MiB", {what, {static_cast<double>(mib)}});
+    };
     forget(folder);
-    std::printf("host memory, MiB: load cold %ld",
-                host_memory_of({load, folder, "--socket", socket_, "--role", "rw", "-q"}));
+    show("load cold", {load, folder, "--socket", socket_, "--role", "rw", "-q"});
     remember(folder);
-    std::printf(", load cached %ld",
-                host_memory_of({load, folder, "--socket", socket_, "--role", "rw", "-q"}));
-    std::printf(", save %ld\n", host_memory_of({FO_BUILD_DIR "/bin/gms-save", snapshot, "--socket",
-                                                socket_, "--replace", "-q", "-q"}));
+    show("load cached", {load, folder, "--socket", socket_, "--role", "rw", "-q"});
+    show("save", {FO_BUILD_DIR "/bin/gms-save", snapshot, "--socket", socket_, "--replace", "-q"});
   }
 
   const ByteCount bytes_;
   const std::size_t runs_;
+  bench::Report& report_;
   std::size_t threads_ = 1;
   std::string shm_;
   std::string disk_;
@@ -401,15 +441,29 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ByteCount bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2048) * base::kMiB;
-  const std::size_t runs = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 5;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  try {
-    if (bytes == 0 || runs == 0) throw base::Error(base::ExitStatus::kUsage, "want MIB and RUNS");
-    Bench(bytes, runs, argc > 3 ? argv[3] : "/var/tmp").run();
-    return 0;
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "load: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run(
+      "load", argc, argv, [](const bench::Arguments& arguments, bench::Report& report) {
+        const auto number = [&](std::size_t at, std::uint64_t usual) {
+          if (at >= arguments.rest.size()) return usual;
+          const auto given = base::parse_uint(arguments.rest[at]);
+          if (!given || *given < 1 || *given > 1'000'000) {
+            throw base::Error(base::ExitStatus::kUsage, "want MIB and RUNS");
+          }
+          return *given;
+        };
+        const ByteCount bytes = number(0, arguments.quick ? 16 : 2048) * base::kMiB;
+        const std::size_t runs = number(1, arguments.quick ? 1 : 5);
+        const std::string folder = arguments.rest.size() > 2 ? arguments.rest[2] : "/var/tmp";
+        const auto has_room = [&](const std::string& path, ByteCount size) {
+          if (std::filesystem::space(path).available > size) return true;
+          report.skip("load of " + base::format_size(bytes),
+                      "no room for " + base::format_size(size) + " in " + path);
+          return false;
+        };
+        // A device and the peer's memory; a model, its snapshot and the peer's.
+        if (!has_room("/dev/shm", 2 * bytes + 64 * base::kMiB) || !has_room(folder, 3 * bytes))
+          return;
+        Bench bench(bytes, runs, folder, report);
+        arguments.series ? bench.show_scaling() : bench.run(arguments.quick);
+      });
 }

@@ -2,7 +2,8 @@
 // flock(1), which blocks too, polls every 50 and 100 ms, and gms-lock with a lock server; once for
 // a holder that has no memory to give back and once for one of 2 GiB. The same for the bare wait
 // without a program to start: the library beside flock(2). And the end of a holder's command until
-// the next one runs, for locks across machines, beside etcdctl lock. Usage: lock_handover [RUNS]
+// the next one runs, for locks across machines, beside etcdctl lock.
+// Usage: lock_handover [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -22,7 +23,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "bench.h"
 #include "lock/etcd.h"
 #include "lock/flock_lock.h"
 #include "lock/lock_status.h"
@@ -30,6 +30,7 @@
 #include "os/file.h"
 #include "os/file_lock.h"
 #include "os/process.h"
+#include "report.h"
 
 namespace {
 
@@ -40,6 +41,7 @@ using std::chrono::milliseconds;
 const std::string kStamp = FO_BUILD_DIR "/tests/lock_stamp";
 const std::string kGmsLock = FO_BUILD_DIR "/bin/gms-lock";
 const std::string kGmsLockd = FO_BUILD_DIR "/bin/gms-lockd";
+const std::string kAcross = "End of the holder's command -> the waiter's runs";
 
 std::int64_t now_ns() {
   timespec now{};
@@ -144,7 +146,8 @@ double measure(const lock::LockUri& uri, base::ByteCount memory, const Start& st
 
 class Handover {
  public:
-  Handover(std::string folder, std::size_t runs) : folder_(std::move(folder)), runs_(runs) {}
+  Handover(std::string folder, std::size_t runs, bench::Report& report)
+      : folder_(std::move(folder)), runs_(runs), report_(report) {}
 
   void with_holders_of(base::ByteCount memory) {
     const lock::LockUri file{lock::LockUri::Kind::kFlock, folder_ + "/lock"};
@@ -189,9 +192,17 @@ class Handover {
     bench::take_turns(programs, runs_);
     bench::take_turns(waits, runs_);
     const std::string holder = "SIGKILL of a holder of " + base::format_size(memory) + " -> ";
-    bench::print_table(holder + "the waiter's command runs", "us", 1e6, programs);
-    bench::print_table(holder + "the waiter has the lock and, ours, has recorded it", "us", 1e6,
-                       waits);
+    const std::string first = programs.front().name;
+    report_.table(holder + "the waiter's command runs", "us", 1e6, programs,
+                  {{first, "flock(1)", bench::cost_at_most(1.1)},
+                   {first, "poll every 50 ms"},
+                   {"gms-lock acquire, supervising", "flock(1)"},
+                   {"  with gms-lockd, state in memory", "flock(1)"},
+                   {"  with gms-lockd, state in disk", "flock(1)"}});
+    // The end of a large process takes longer than any poll waits.
+    const bench::Aim aim = memory == 0 ? bench::speed_at_least(50) : bench::Aim{};
+    report_.table(holder + "the waiter has the lock and, ours, has recorded it", "us", 1e6, waits,
+                  {{waits[0].name, "flock(2)"}, {waits[0].name, "poll every 50 ms", aim}});
   }
 
  private:
@@ -230,6 +241,7 @@ class Handover {
 
   std::string folder_;
   std::size_t runs_;
+  bench::Report& report_;
 };
 
 // --- Across machines.
@@ -302,7 +314,12 @@ void end_server(const os::Child& server) {
   static_cast<void>(server.wait(Deadline::never()));
 }
 
-void across_machines(const std::string& folder, std::size_t runs) {
+void across_machines(const std::string& folder, std::size_t runs, bench::Report& report) {
+  // It is run by env below, which would not say that it is not there.
+  const base::UniqueFd nothing = os::open_file("/dev/null", O_WRONLY);
+  os::SpawnOptions quiet;
+  quiet.stdout_fd = nothing.get();
+  static_cast<void>(os::spawn({"etcdctl", "version"}, quiet).wait(Deadline::never()));
   const std::vector<std::uint16_t> ports = test::free_ports(3);
   const std::string etcd = "127.0.0.1:" + std::to_string(ports[0]);
   const std::string tcp = "127.0.0.1:" + std::to_string(ports[2]);
@@ -336,7 +353,9 @@ void across_machines(const std::string& folder, std::size_t runs) {
          }});
   }
   bench::take_turns(contenders, runs);
-  bench::print_table("End of the holder's command -> the waiter's runs", "us", 1e6, contenders);
+  std::vector<bench::Comparison> comparisons;
+  for (const auto& [name, uri] : ours) comparisons.push_back({name, contenders.front().name});
+  report.table(kAcross, "us", 1e6, contenders, comparisons);
   for (const os::Child* server : {&etcd_server, &lockd, &kube}) end_server(*server);
 }
 
@@ -348,7 +367,7 @@ os::Child start_lockd(const std::string& socket, const std::string& state) {
   return server;
 }
 
-int run(std::size_t runs) {
+void run(std::size_t runs, bool quick, bench::Report& report) {
   std::string folder = "/tmp/lock-bench.XXXXXX";
   std::string memory = "/dev/shm/lock-bench.XXXXXX";
   for (std::string* made : {&folder, &memory}) {
@@ -358,30 +377,27 @@ int run(std::size_t runs) {
     std::vector<os::Child> servers;
     servers.push_back(start_lockd(folder + "/memory.sock", memory + "/state"));
     servers.push_back(start_lockd(folder + "/disk.sock", folder + "/state"));
-    Handover handover(folder, runs);
+    Handover handover(folder, runs, report);
     handover.with_holders_of(0);
-    handover.with_holders_of(2 * base::kGiB);
+    if (!quick) handover.with_holders_of(2 * base::kGiB);
     for (const os::Child& server : servers) end_server(server);
   }
-  across_machines(folder, runs);
+  try {
+    across_machines(folder, runs, report);
+  } catch (const base::Error& error) {
+    if (error.status() != base::ExitStatus::kNotFound) throw;
+    report.skip(kAcross, "etcd, etcdctl or python3 is not installed");
+  }
   std::filesystem::remove_all(folder);
   std::filesystem::remove_all(memory);
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "hold") return hold();
-  const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 21;
-  if (argc > 2 || !runs || *runs < 1 || *runs > 100000) {
-    std::fprintf(stderr, "usage: lock_handover [RUNS]\n");
-    return base::to_int(base::ExitStatus::kUsage);
-  }
-  try {
-    return run(*runs);
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "lock_handover: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("lock_handover", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      run(bench::parse_runs(arguments, 21), arguments.quick, report);
+                    });
 }

@@ -1,8 +1,8 @@
 // How often a lock is granted while device memory of the dead engine is still held, and how much of
 // it: gms-lock in its forms, with and without the gate, beside locks taken in other ways. On the
 // simulated device, where memory takes the longer to give back the more pieces it is in; the look
-// at the device takes its time too, so what is shown as held is the least. Usage: lock_safety
-// [DEATHS]
+// at the device takes its time too, so what is shown as held is the least.
+// Usage: lock_safety [--json FILE] [--quick] [DEATHS]
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -27,6 +27,7 @@
 #include "lock/gpu_gate.h"
 #include "os/file.h"
 #include "os/process.h"
+#include "report.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ using base::Deadline;
 using test::EngineProcess;
 
 constexpr base::DeviceOrdinal kDevice(0);
+const std::string kPeer = "flock taken by the engine after its device files";
 
 struct Variant {
   std::string name;
@@ -44,6 +46,8 @@ struct Variant {
   std::function<void(const EngineProcess&)> kill;
   bool gated = false;
   bool posix = false;
+  // Whether gms-lock promises that nothing is held.
+  bool is_promised = false;
   // MiB still held, of each violation.
   std::vector<double> held = {};
 };
@@ -63,7 +67,7 @@ class Bench {
     make_variants();
   }
 
-  void run(std::uint64_t deaths) {
+  void run(std::uint64_t deaths, bench::Report& report) {
     lock::GpuGate gate(memory_.ask().free, kDevice.value());
     for (std::uint64_t i = 0; i < deaths; ++i) {
       for (Variant& variant : variants_) die(variant, i, variant.gated ? &gate : nullptr);
@@ -83,9 +87,26 @@ class Bench {
         std::printf(" %10.1f %9.1f\n", held[held.size() / 2], held.back());
       }
     }
+    report_all(deaths, report);
   }
 
  private:
+  void report_all(std::uint64_t deaths, bench::Report& report) const {
+    const auto count = [](const Variant& variant, const std::string& name) {
+      return bench::Values{name, {static_cast<double>(variant.held.size())}};
+    };
+    const auto peer = std::find_if(variants_.begin(), variants_.end(),
+                                   [](const Variant& one) { return one.name == kPeer; });
+    std::string name;
+    for (const Variant& variant : variants_) {
+      if (variant.name == kPeer) break;
+      name = variant.gated ? name + ", with the gate" : variant.name;
+      report.row("Grants while the dead engine's memory is held", "of " + std::to_string(deaths),
+                 count(variant, name), count(*peer, "flock after the device files"),
+                 variant.is_promised ? bench::value_at_most(0) : bench::Aim{});
+    }
+  }
+
   void make_variants() {
     const std::vector<std::string> exec{test::kGmsLock, "acquire", "--lock", path_,
                                         "--id",         "dying",   "--exec", "--"};
@@ -114,24 +135,25 @@ class Bench {
     const auto kill_in_turn = [](const EngineProcess& engine) { engine.kill_during_release(); };
     const auto kill_wrapper = [](const EngineProcess& engine) { engine.process().signal(SIGKILL); };
     const auto add = [this](Variant variant) { variants_.push_back(std::move(variant)); };
-    add({"gms-lock --exec, one process", exec, alone, kill_engine});
-    add({"gms-lock --exec, ranks inherit, one rank dies first", exec, ranks, kill_rank});
-    add({"gms-lock --exec, ranks inherit, all die at once", exec, ranks, kill_all});
+    const auto promise = [this](Variant variant) {
+      variant.is_promised = true;
+      variants_.push_back(std::move(variant));
+    };
+    promise({"gms-lock --exec, one process", exec, alone, kill_engine});
+    promise({"gms-lock --exec, ranks inherit, one rank dies first", exec, ranks, kill_rank});
+    promise({"gms-lock --exec, ranks inherit, all die at once", exec, ranks, kill_all});
     add({"gms-lock --exec, a rank inherits, the engine dies during its end", exec, one_rank,
          kill_in_turn});
-    add({"  the same, with the gate", exec, one_rank, kill_in_turn, true});
+    promise({"  the same, with the gate", exec, one_rank, kill_in_turn, true});
     add({"gms-lock --exec, memory without descriptors", exec, and_also({"mapped_only=1"}),
          kill_engine});
-    add({"  the same, with the gate", exec, and_also({"mapped_only=1"}), kill_engine, true});
-    add({"gms-lock supervising, one rank dies first", supervise, closing, kill_rank});
-    add({"gms-lock supervising, the engine and all ranks die at once", supervise, closing,
-         kill_all});
+    promise({"  the same, with the gate", exec, and_also({"mapped_only=1"}), kill_engine, true});
+    promise({"gms-lock supervising, one rank dies first", supervise, closing, kill_rank});
+    promise({"gms-lock supervising, the engine and all ranks die at once", supervise, closing,
+             kill_all});
     add({"gms-lock supervising, SIGKILL of gms-lock", supervise, closing, kill_wrapper});
-    add({"  the same, with the gate", supervise, closing, kill_wrapper, true});
-    add({"flock taken by the engine after its device files",
-         {},
-         and_also({"late_lock=" + path_}),
-         kill_engine});
+    promise({"  the same, with the gate", supervise, closing, kill_wrapper, true});
+    add({kPeer, {}, and_also({"late_lock=" + path_}), kill_engine});
     add({"POSIX lock on the lowest descriptor",
          {},
          and_also({"posix_lock=" + path_}),
@@ -208,16 +230,8 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto deaths = argc > 1 ? base::parse_uint(argv[1]) : 20;
-  if (argc > 2 || !deaths || *deaths < 1 || *deaths > 100000) {
-    std::fprintf(stderr, "usage: lock_safety [DEATHS]\n");
-    return base::to_int(base::ExitStatus::kUsage);
-  }
-  try {
-    Bench().run(*deaths);
-    return 0;
-  } catch (const base::Error& error) {
-    std::fprintf(stderr, "lock_safety: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("lock_safety", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      Bench().run(bench::parse_runs(arguments, 20), report);
+                    });
 }

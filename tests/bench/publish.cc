@@ -1,7 +1,8 @@
 // What one address for the engine costs: a request on a connection that is kept, and a token of a
 // stream from the engine's write to the client's read, through fo-shadow's publisher and, beside it
 // in one run, without anything between and through haproxy. One process each, all on one core: what
-// is compared is work, not how long an idle core takes to wake up. Usage: publish [RUNS]
+// is compared is work, not how long an idle core takes to wake up.
+// Usage: publish [--json FILE] [--quick] [RUNS]
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -26,9 +27,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "bench.h"
 #include "engine/publisher.h"
 #include "os/process.h"
+#include "report.h"
 
 namespace {
 
@@ -260,7 +261,8 @@ double time_tokens(Stream& client, const Acknowledgement& read) {
   return static_cast<double>(total) / 1e9 / (kTokens * kStreams);
 }
 
-void measure(std::size_t runs, const std::string& folder, std::vector<os::Child>& children) {
+void measure(std::size_t runs, const std::string& folder, std::vector<os::Child>& children,
+             bench::Report& report) {
   const Acknowledgement read;
   const Listener engine;
   struct Way {
@@ -278,7 +280,7 @@ void measure(std::size_t runs, const std::string& folder, std::vector<os::Child>
     children.push_back(start_haproxy(folder, "http", ways[2].listener, engine.port));
   } catch (const Error& error) {
     if (error.status() != ExitStatus::kNotFound) throw;
-    std::printf("haproxy is not installed: left out\n\n");
+    report.skip("the publisher beside haproxy", "haproxy is not installed");
     ways.resize(1);
   }
   std::vector<Stream> clients;
@@ -293,8 +295,10 @@ void measure(std::size_t runs, const std::string& folder, std::vector<os::Child>
   }
   bench::take_turns(requests, runs);
   bench::take_turns(tokens, runs);
-  bench::print_table("a request and its answer of 200 bytes", "us", 1e6, requests);
-  bench::print_table("a streamed token of 150 bytes, written -> read", "us", 1e6, tokens);
+  std::vector<bench::Comparison> comparisons;
+  for (std::size_t i = 1; i < ways.size(); ++i) comparisons.push_back({ways[0].name, ways[i].name});
+  report.table("a request and its answer of 200 bytes", "us", 1e6, requests, comparisons);
+  report.table("a streamed token of 150 bytes, written -> read", "us", 1e6, tokens, comparisons);
 }
 
 // For this process and those that it starts.
@@ -307,7 +311,7 @@ void stay_on_one_core() {
   check(::sched_setaffinity(0, sizeof core, &core) == 0, "stay on one core");
 }
 
-int run(std::size_t runs) {
+void run(std::size_t runs, bench::Report& report) {
   stay_on_one_core();
   std::string folder = "/tmp/publish-bench.XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) base::throw_errno(errno, "create a folder");
@@ -321,27 +325,19 @@ int run(std::size_t runs) {
     ::rmdir(folder.c_str());
   };
   try {
-    measure(runs, folder, children);
+    measure(runs, folder, children, report);
   } catch (...) {
     end();
     throw;
   }
   end();
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto runs = argc > 1 ? base::parse_uint(argv[1]) : 15;
-  if (argc > 2 || !runs || *runs < 1 || *runs > 100000) {
-    std::fprintf(stderr, "usage: publish [RUNS]\n");
-    return base::to_int(ExitStatus::kUsage);
-  }
-  try {
-    return run(*runs);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "publish: error: %s\n", error.what());
-    return base::to_int(error.status());
-  }
+  return bench::run("publish", argc, argv,
+                    [](const bench::Arguments& arguments, bench::Report& report) {
+                      run(bench::parse_runs(arguments, 15), report);
+                    });
 }

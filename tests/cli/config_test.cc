@@ -13,7 +13,9 @@ namespace fo::cli::test {
 namespace {
 
 using base::ExitStatus;
+using testing::ElementsAre;
 using testing::EndsWith;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 class Config : public testing::Test {
@@ -22,7 +24,10 @@ class Config : public testing::Test {
     std::ofstream(path_) << text;
     return read_config(path_);
   }
-  std::string one(const std::string& text) { return read("key = " + text).at(0).value; }
+  std::vector<std::string> all(const std::string& text) {
+    return read("key = " + text).at(0).values;
+  }
+  std::string one(const std::string& text) { return all(text).at(0); }
   Failure refused(const std::string& text) {
     return failure_of([&] { read(text); });
   }
@@ -36,8 +41,8 @@ TEST_F(Config, ValuesReadAsOnTheCommandLine) {
   EXPECT_EQ(one("-17"), "-17");
   EXPECT_EQ(one("1.5"), "1.5");
   EXPECT_EQ(one("true"), "true");
-  EXPECT_EQ(one("[]"), "");
-  EXPECT_EQ(one("[\"a\", 1, false]"), "a,1,false");
+  EXPECT_THAT(all("[]"), IsEmpty());
+  EXPECT_THAT(all("[\"a,b\", 1, false]"), ElementsAre("a,b", "1", "false"));
   EXPECT_EQ(one("9223372036854775807"), "9223372036854775807");
 }
 
@@ -72,6 +77,16 @@ TEST_F(Config, WhatNoOptionTakesIsRefused) {
 TEST_F(Config, HostileFilesAreRefused) {
   EXPECT_EQ(refused("a = " + std::string(100'000, '[')).status, ExitStatus::kConfig);
   EXPECT_EQ(refused("# " + std::string(2 << 20, 'x')).status, ExitStatus::kBadData);
+}
+
+TEST_F(Config, StringsAreWrittenAsTheyAreRead) {
+  for (const std::string text :
+       {"", "a b", "\"quoted\"", "C:\\n", "tab\tline\nend\x7f\x1b", "ä€😀", "a = 1 # no comment"}) {
+    EXPECT_EQ(one(toml_string(text).value()), text);
+  }
+  for (const char* const text : {"\xff", "a\xc3", "\xed\xa0\x80"}) {
+    EXPECT_EQ(toml_string(text), std::nullopt);
+  }
 }
 
 TEST_F(Config, AMissingFileIsNoInput) {

@@ -92,6 +92,27 @@ TEST_F(OnTerminal, IsTakenWithTheFirstDrawingAndGivenBack) {
   EXPECT_EQ(written_by([&] { screen.reset(); }), "\x1b[?25h\x1b[?1049l");
 }
 
+TEST_F(OnTerminal, HasColorsUnlessTheyAreNotWanted) {
+  resize(1, 20);
+  const std::vector<std::string> lines{"\x1b[31mred\x1b[0m \x1b[7mreversed\x1b[0m"};
+  const auto has_color = [&](int fd) {
+    const std::string drawn = Screen(fd).drawing(lines);
+    EXPECT_NE(drawn.find("\x1b[7mreversed"), std::string::npos);
+    return drawn.find("\x1b[31m") != std::string::npos;
+  };
+  ::unsetenv("NO_COLOR");
+  EXPECT_TRUE(has_color(terminal_.get()));
+  const base::UniqueFd elsewhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  EXPECT_FALSE(has_color(elsewhere.get()));
+  ::setenv("NO_COLOR", "", 1);
+  EXPECT_TRUE(has_color(terminal_.get()));
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(has_color(terminal_.get()));
+  ::unsetenv("NO_COLOR");
+  ::setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(has_color(terminal_.get()));
+}
+
 TEST_F(OnTerminal, ThatTakesNothingIsNotWaitedForLong) {
   Screen screen(terminal_.get());
   static_cast<void>(screen.drawing({"one"}));

@@ -274,6 +274,7 @@ TEST_F(CrashOfALimitedServer, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected
 TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
   set("GMS_SIM_GRANULARITY", "4KiB");
   const os::Child limited = serve_limited();
+  ::unsetenv("GMS_SIM_GRANULARITY");
   int made = 0;
   {
     RpcClient writer = connect();

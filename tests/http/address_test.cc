@@ -38,7 +38,7 @@ TEST(Address, OfAServerMayHaveAName) {
   EXPECT_EQ(parse_server("[::1]:7070").host, "::1");
   EXPECT_EQ(parse_server("localhost:1").host, "localhost");
   for (const char* text :
-       {"", "host", "host:", "host:65536", "-host:1", "::1:1", "1.2.3:1", "a b:1"}) {
+       {"", "host", "host:", "host:0", "host:65536", "-host:1", "::1:1", "1.2.3:1", "a b:1"}) {
     EXPECT_THROW(parse_server(text), base::Error) << text;
   }
 }

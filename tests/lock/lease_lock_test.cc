@@ -1,9 +1,11 @@
 // The holder's side of a lease, with a keeper that does what the test says.
 #include "lock/lease_lock.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
@@ -278,6 +280,14 @@ TEST_F(LeaseLockTest, ALossIsToldAsItIsByThen) {
   EXPECT_NE(lock_.check()->reason.find("another may have been active"), std::string::npos);
   ready.fd = lock_.watch().fd;
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
+}
+
+TEST_F(LeaseLockTest, AHolderThatCantBeWokenIsToldSo) {
+  keeper_.ttl = seconds(60);
+  ASSERT_EQ(acquire(), LockWait::kLocked);
+  const base::UniqueFd no_timer(::eventfd(0, EFD_CLOEXEC));
+  ASSERT_GE(::dup3(no_timer.get(), lock_.watch().fd, O_CLOEXEC), 0);
+  EXPECT_EQ(test::status_of([&] { lock_.check(); }), ExitStatus::kOsError);
 }
 
 TEST_F(LeaseLockTest, IsGivenUpWithTheObjectWhileARenewalHangs) {

@@ -156,6 +156,19 @@ TEST_F(LockSetTest, OneThatIsNamedTwiceWouldWaitForItself) {
             ExitStatus::kUsage);
 }
 
+TEST_F(LockSetTest, AFileByTwoPathsWouldWaitForItself) {
+  test::spill(first_, "");
+  std::filesystem::create_symlink(first_, dir_.path("soft"));
+  std::filesystem::create_hard_link(first_, dir_.path("hard"));
+  for (const std::string& other : {dir_.path("/first"), dir_.path("soft"), dir_.path("hard")}) {
+    EXPECT_EQ(test::status_of([&] {
+                open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, other}}, "e");
+              }),
+              ExitStatus::kUsage)
+        << other;
+  }
+}
+
 TEST_F(LockSetTest, TheDescriptorToPlaceIsTheFirstFilesOne) {
   const auto set = open_locks({{LockUri::Kind::kFlock, first_}, {LockUri::Kind::kFlock, second_}},
                               "engine-0", 200);

@@ -1,0 +1,241 @@
+#!/usr/bin/env bats
+# The images of packaging/container: what they are built from, and that they work: simulated in a
+# chroot by tests/container/simulate, and built by buildah, which stands for all builders. No image
+# comes from a registry: the server's base is a folder with this machine's C library.
+
+load test_helper
+
+BUILD=$FO_ROOT/packaging/container/build
+SIMULATE=$FO_ROOT/tests/container/simulate
+
+setup_file() {
+  export IMAGES=$BATS_FILE_TMPDIR
+  if ! is_release; then return; fi
+  local image
+  for image in tools server; do "$BUILD" --preset release "$image" "$IMAGES/$image"; done
+  make_base "$IMAGES/base"
+}
+
+setup() {
+  fo_setup
+  # Anybody is to get there.
+  chmod 755 "$T"
+}
+
+is_release() {
+  [ "$FO_BUILD" = "$FO_ROOT/build/release" ] && grep -qx 'FO_STATIC_TOOLS:BOOL=ON' "$FO_BUILD/CMakeCache.txt"
+}
+
+need_images() {
+  is_release || skip_because release "not the release build of this checkout"
+}
+need_root() {
+  need_images
+  [ "$(id -u)" -eq 0 ] || skip_because root "not root"
+  unshare --mount true 2>/dev/null || skip_because root "root may not mount here"
+}
+need_buildah() {
+  need_root
+  command -v buildah >/dev/null || skip_because buildah "buildah is not installed"
+  # Short: it is part of socket paths.
+  buildah=(buildah --storage-driver vfs --root "$T/store" --runroot "$T/run")
+}
+
+# make_base FOLDER: what an image with a C library and nothing else has.
+make_base() {
+  local library
+  mkdir -p "$1"
+  for library in $(ldd "$FO_BIN/gms-serve" | grep -o '/[^ ]*'); do cp -L --parents "$library" "$1"; done
+}
+
+# Sets in_server: what runs the image of gms-serve with the simulated driver, before further options
+# and the image.
+use_server() {
+  install -d -m 777 "$T/sim"
+  in_server=(
+    "$SIMULATE" run --env GMS_DRIVER=sim --env GMS_SIM_LIBRARY=/libcuda.so.1 --env GMS_SIM_DIR=/sim/device
+    --env GMS_SIM_DEVICES=1
+    --volume "$FO_BUILD/lib/sim/libcuda.so.1:/libcuda.so.1" --volume "$T/sim:/sim"
+  )
+}
+
+@test "a linter has nothing to say about the Containerfiles" {
+  local linter=$FO_BUILD/k8s/node_modules/dockerfile-utils/bin/dockerfile-utils file
+  [ -f "$linter" ] || skip_because k8s "no dockerfile-utils in $FO_BUILD/k8s (tests/k8s/install gets it by npm)"
+  for file in "$FO_ROOT"/packaging/container/*.Containerfile; do
+    run -0 node "$linter" lint "$file"
+    [ "$output" = "" ]
+  done
+  printf 'FROM scratch\nCOPY bin\nFROB x\n' >"$T/bad"
+  run -1 node "$linter" lint "$T/bad"
+}
+
+@test "a context is the programs of the image, without symbols, and its Containerfile" {
+  need_images
+  run -0 bash -c "cd '$IMAGES/server' && find . -type f ! -path \"./share/*\" | sort"
+  [ "${lines[*]}" = "./Containerfile $(printf './bin/gms-%s ' load probe save serve stat)./libexec/fo/fo-gpu" ]
+  run -0 bash -c "readelf -S '$IMAGES'/*/bin/* | grep -c '\.symtab' || :"
+  [ "$output" = 0 ]
+  # All that fo-podgen's pods run, and readable by whoever copies it.
+  run -0 ls "$IMAGES/tools/bin"
+  [ "${lines[*]}" = "fo-podgen fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
+  run -0 find "$IMAGES/tools" "$IMAGES/server" ! -perm -o=r
+  [ "$output" = "" ]
+  (
+    umask 077
+    "$BUILD" --preset release server "$T/server"
+  )
+  run -0 find "$T/server" -type f ! -perm -o=r
+  [ "$output" = "" ]
+}
+
+@test "build refuses what it does not know, and never writes into what is there" {
+  local arguments
+  for arguments in --frob tools 'frob DIR' 'tools DIR more' '--preset'; do
+    # shellcheck disable=SC2086  # several arguments
+    run -64 --separate-stderr "$BUILD" $arguments
+    [[ "${stderr_lines[0]}" == "build: error: "* ]]
+    [ "${stderr_lines[1]}" = "Try 'packaging/container/build --help'" ]
+  done
+  run -66 --separate-stderr "$BUILD" --preset nothing tools "$T/tools"
+  [[ "${stderr_lines[-1]}" == \
+    "build: error: install from '$FO_ROOT/build/nothing': not built: cmake --preset nothing, "* ]]
+  [ ! -e "$T/tools" ]
+  need_images
+  mkdir "$T/there"
+  run -73 --separate-stderr "$BUILD" tools "$T/there"
+  [ "$stderr" = "build: error: create '$T/there': it is there already" ]
+  run -73 --separate-stderr "$BUILD" tools /dev/null/tools
+}
+
+# What the pods of fo-podgen run the tools image for: sets command and folder, a volume of the pod,
+# which is $T/volume.
+init_container() {
+  local container
+  container=$(fo-podgen -q -f "$FO_ROOT/tests/dgd/single.yaml" --tools-image fo-tools -o json |
+    jq '[.. | .initContainers? // empty | .[] | select(.image == "fo-tools")][0]')
+  folder=$(jq -r '.volumeMounts[0].mountPath' <<<"$container")
+  mapfile -t command < <(jq -r '.command[]' <<<"$container")
+  [ "${#command[@]}" -eq 3 ]
+  install -d -m 777 "$T/volume"
+}
+
+# The tools in $T/volume run in an engine's container, from where its entrypoint has them.
+tools_work() {
+  local tool
+  mkdir -p "$T/engine"
+  cp -r "$IMAGES/base" "$T/engine/root"
+  echo '{"env": {}, "user": "1000:1000", "entrypoint": [], "cmd": []}' >"$T/engine/root.json"
+  for tool in "$IMAGES"/tools/bin/*; do
+    tool=${tool##*/}
+    run -0 "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "$folder/bin/$tool" "$T/engine/root" --version
+    [[ "$output" == "$tool "* ]]
+  done
+  # With their helper beside them.
+  run -0 "$SIMULATE" run --volume "$T/volume:$folder" --volume "$FO_BUILD/lib/sim/libcuda.so.1:/libcuda.so.1" \
+    --env GMS_DRIVER=sim --env GMS_SIM_LIBRARY=/libcuda.so.1 --env GMS_SIM_DIR=/tmp/device \
+    --volume "$GMS_SIM_DIR:/tmp" --entrypoint "$folder/bin/gms-probe" "$T/engine/root" gpu --free 1MiB
+}
+
+@test "the tools image copies its tools into a pod's volume, where engines run them (simulated)" {
+  need_root
+  init_container
+  chmod 777 "$GMS_SIM_DIR"
+  "$SIMULATE" build "$IMAGES/tools" "$T/root"
+  run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" --entrypoint "${command[0]}" \
+    "$T/root" "${command[@]:1}"
+  [ "$output" = "11 programs installed in $folder" ]
+  [ "$(stat -c %u "$T/volume/bin/gms-lock")" -eq 65532 ]
+  tools_work
+  # The image by itself does so too, where it is run with that volume, and again over what is there.
+  run -0 --separate-stderr "$SIMULATE" run --volume "$T/volume:$folder" "$T/root"
+  [ "$output" = "11 programs installed in $folder" ]
+}
+
+@test "the server image serves as somebody else, answers its probe, and ends when it is told (simulated)" {
+  need_root
+  "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/server" "$T/server"
+  use_server
+  start_bg server "${in_server[@]}" "$T/server"
+  local server=$BG_PID
+  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --wait 20s
+  [ "$(awk '/^Uid:/ {print $2}' "/proc/$server/status")" -eq 65532 ]
+  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-stat "$T/server" --json
+  # A model goes in, and comes out as a snapshot.
+  fo-refengine make-model "$T/sim/model" --layers 1 >/dev/null
+  chmod -R a+rX "$T/sim/model"
+  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-load "$T/server" /sim/model --role rw -q
+  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights --committed
+  run -0 --separate-stderr "${in_server[@]}" --entrypoint gms-save "$T/server" /sim/snapshot -q
+  [ -d "$T/sim/snapshot" ]
+  kill "-$(jq -r '.signal | ltrimstr("SIG")' "$T/server.json")" "$server"
+  wait_exit "$server"
+  [ "$status" -eq 0 ]
+  run -1 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
+}
+
+@test "the server image runs as whom one says (simulated)" {
+  need_root
+  "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/server" "$T/server"
+  use_server
+  mkdir "$T/shared"
+  chown 1234 "$T/shared"
+  start_bg server "${in_server[@]}" --user 1234 --volume "$T/shared:/shared" "$T/server"
+  run -0 --separate-stderr "${in_server[@]}" --user 1234 --volume "$T/shared:/shared" --entrypoint gms-probe "$T/server" \
+    sockets --tags weights --wait 20s
+  [ "$(stat -c %u "$(find "$T/shared" -type s | head -n 1)")" -eq 1234 ]
+}
+
+@test "the server image is not built on what can't run it (simulated)" {
+  need_root
+  mkdir "$T/empty"
+  run -70 --separate-stderr "$SIMULATE" build --base "$T/empty" "$IMAGES/server" "$T/server"
+  [[ "$stderr" == *'simulate: error: run ["/usr/local/bin/gms-serve", "--version"]: exit status '* ]]
+}
+
+# same_image NAME ROOT: buildah's image has the files and settings of the simulated one.
+same_image() {
+  local container mounted
+  container=$("${buildah[@]}" from "localhost/$1")
+  mounted=$("${buildah[@]}" mount "$container")
+  # What a runtime makes to mount something on is no part of an image.
+  diff -r --no-dereference -x proc -x dev -x sys -x etc -x run "$mounted" "$2"
+  diff <(cd "$mounted" && find bin libexec share usr/local shared -printf '%p %m %U %G\n' 2>/dev/null | sort) \
+    <(cd "$2" && find bin libexec share usr/local shared -printf '%p %m %U %G\n' 2>/dev/null | sort)
+  diff <("${buildah[@]}" inspect --type image "localhost/$1" | jq -S '.OCIv1.config | {
+      user: .User, cmd: (.Cmd // []), entrypoint: (.Entrypoint // []), signal: (.StopSignal // "SIGTERM"),
+      env: ([.Env[]?] | sort)
+    }') \
+    <(jq -S '{
+      user, cmd, entrypoint, signal, env: ([.env | to_entries[] | "\(.key)=\(.value)"] | sort)
+    }' "$2.json")
+}
+
+@test "buildah builds the tools image, which copies its tools into a pod's volume" {
+  need_buildah
+  init_container
+  chmod 777 "$GMS_SIM_DIR"
+  "${buildah[@]}" bud -q --isolation chroot -t fo-tools "$IMAGES/tools"
+  "$SIMULATE" build "$IMAGES/tools" "$T/root"
+  same_image fo-tools "$T/root"
+  local container
+  container=$("${buildah[@]}" from localhost/fo-tools)
+  run -0 "${buildah[@]}" run --isolation chroot -v "$T/volume:$folder" "$container" -- "${command[@]}"
+  [[ "$output" == *"11 programs installed in $folder"* ]]
+  tools_work
+}
+
+@test "buildah builds the server image on the base that is named, and not on one that can't run it" {
+  need_buildah
+  local container
+  container=$("${buildah[@]}" from scratch)
+  "${buildah[@]}" copy -q "$container" "$IMAGES/base" /
+  "${buildah[@]}" commit -q "$container" localhost/base
+  "${buildah[@]}" bud -q --isolation chroot --build-arg BASE=localhost/base -t fo-server "$IMAGES/server"
+  "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/server" "$T/root"
+  same_image fo-server "$T/root"
+  container=$("${buildah[@]}" from scratch)
+  "${buildah[@]}" commit -q "$container" localhost/empty
+  run "${buildah[@]}" bud -q --isolation chroot --build-arg BASE=localhost/empty -t never "$IMAGES/server"
+  [ "$status" -ne 0 ]
+}

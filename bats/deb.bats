@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# The Debian packages: as Debian wants them, installed in a Debian of their own, used and purged.
+
+load test_helper
+
+PACKAGES=$FO_ROOT/build/release/packages
+# A small Debian, kept from run to run.
+BASE=$FO_ROOT/build/bookworm.tar
+
+setup_file() {
+  if [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; then "$FO_ROOT/packaging/package" --deb >/dev/null; fi
+}
+
+setup() {
+  fo_setup
+  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then skip_because release "not the release build"; fi
+}
+
+# mirror: where apt gets Debian 12 from.
+mirror() {
+  apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+    sed -n 's/^bookworm main //p' | head -n 1
+}
+
+# make_base: $BASE, once. Its reason for not doing so is one to skip for.
+make_base() {
+  if [ -f "$BASE" ]; then return 0; fi
+  local from proxy
+  command -v debootstrap >/dev/null || { echo "debootstrap is not installed" && return 1; }
+  from=$(mirror)
+  if [ -z "$from" ]; then echo "apt has no Debian 12" && return 1; fi
+  proxy=$(apt-config shell proxy Acquire::http::Proxy)
+  eval "$proxy"
+  # Mounts of its own, which end with it.
+  http_proxy=${proxy:-${http_proxy:-}} timeout 300 unshare --mount debootstrap --variant=minbase \
+    --include=systemd-standalone-sysusers bookworm "$T/base" "$from" >"$T/debootstrap.log" 2>&1 3>&- ||
+    { echo "debootstrap can't run here: $(tail -n 1 "$T/debootstrap.log")" && return 1; }
+  tar -C "$T/base" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$BASE.new" .
+  mv "$BASE.new" "$BASE"
+}
+
+@test "lintian finds no fault with the packages" {
+  command -v lintian >/dev/null || skip_because lintian "lintian is not installed"
+  run -0 lintian --allow-root --fail-on error,warning "$PACKAGES"/*.deb
+  [ "$output" = "" ]
+}
+
+@test "the packages are the same again, and depend on what they need" {
+  local file
+  mkdir "$T/first"
+  cp "$PACKAGES"/*.deb "$T/first"
+  "$FO_ROOT/packaging/package" --deb >/dev/null
+  for file in "$T"/first/*.deb; do cmp "$file" "$PACKAGES/${file##*/}"; done
+  run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Version
+  [ "$output" = "$(dpkg-parsechangelog -l "$FO_ROOT/packaging/deb/changelog" -S Version)" ]
+  run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Depends
+  [[ "$output" =~ ^systemd-standalone-sysusers\ \|\ systemd-sysusers,\ libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
+  run -0 dpkg-deb --field "$PACKAGES"/fo-simcuda_*.deb Depends
+  [[ "$output" =~ ^libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
+  # The dynamic linker does not find it.
+  run -0 dpkg-deb --contents "$PACKAGES"/fo-simcuda_*.deb
+  [[ "$output" == *" ./usr/lib/fo/sim/libcuda.so.1"* ]]
+}
+
+@test "the packages are installed, serve, fail over, and leave nothing behind" {
+  if [ "$(id -u)" -ne 0 ]; then skip_because root "only root can install packages"; fi
+  local reason root=$T/root
+  reason=$(make_base) || skip_because debootstrap "$reason"
+  mkdir "$root"
+  tar -xf "$BASE" -C "$root"
+  cp "$PACKAGES"/*.deb "$root/tmp"
+  # shellcheck disable=SC2016  # for the shell in there
+  run timeout 100 unshare --mount --pid --fork --kill-child sh -ec '
+    mount -t proc proc "$1/proc"
+    mount -t tmpfs tmpfs "$1/dev/shm"
+    exec env -i PATH=/usr/sbin:/usr/bin chroot "$1" sh -exs <"$2"' - "$root" "$FO_ROOT/bats/deb-inside"
+  echo "$output"
+  [ "$status" -eq 0 ]
+  grep -qx 'all is well' <<<"$output"
+}

@@ -1,0 +1,212 @@
+#!/usr/bin/env bats
+# What cmake --install puts where, that it works there, and the tarball of the static tools.
+
+load test_helper
+
+setup_file() {
+  PREFIX=$BATS_FILE_TMPDIR/opt
+  export PREFIX
+  cmake --install "$FO_BUILD" --prefix "$PREFIX" >/dev/null
+}
+
+# The one folder of the tarball, unpacked in $T/root, is $TOOLS there.
+unpack_tarball() {
+  release_only
+  TARBALL=$(SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball | tail -n 1)
+  TARBALL=$FO_ROOT/$TARBALL
+  mkdir "$T/root"
+  tar -xf "$TARBALL" -C "$T/root"
+  TOOLS=$(basename "$TARBALL" .tar.gz)
+}
+
+release_only() {
+  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then skip_because release "not the release build"; fi
+}
+
+# units: those installed, by path.
+units() { find "$PREFIX/lib/systemd/system" "$PREFIX/share/doc" -name '*.service'; }
+
+# start_of UNIT [INSTANCE]: its ExecStart, in one line.
+start_of() {
+  sed -e ':join' -e '/\\$/{N;s/\\\n//;bjoin' -e '}' "$1" | sed -n "s/%i/${2:-}/g;s/^ExecStart=//p"
+}
+
+# environment_of UNIT INSTANCE: its Environment, one variable per line.
+environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
+
+@test "an installed tool finds the simulated driver, the helper and the loader in its prefix" {
+  start_bg gms "$PREFIX/bin/gms-serve" --socket-dir "$T" --devices 0
+  wait_for "[ -e $T/gms-ready ]"
+  run -0 "$PREFIX/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
+  [ "$output" = active ]
+  # It was the prefix's own: without it there is none.
+  mkdir "$T/bin"
+  cp "$PREFIX/bin/gms-lock" "$PREFIX/bin/gms-serve" "$T/bin"
+  run -69 --separate-stderr "$T/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
+  [[ "$stderr" == *"'$T/libexec/fo/fo-gpu': No such file or directory" ]]
+  mkdir "$T/other"
+  run -69 --separate-stderr "$T/bin/gms-serve" --socket-dir "$T/other"
+  [[ "$stderr" == *"no simulated CUDA driver near '$T/bin/gms-serve'"* ]]
+}
+
+@test "every tool is installed with its page and its completions" {
+  local tool bad=0
+  for tool in $(all_tools); do
+    for file in "bin/$tool" "share/bash-completion/completions/$tool" \
+      "share/zsh/site-functions/_$tool" "share/fish/vendor_completions.d/$tool.fish"; do
+      if [ ! -s "$PREFIX/$file" ]; then
+        echo "$file is not there"
+        bad=1
+      fi
+    done
+    if ! bash -n "$PREFIX/share/bash-completion/completions/$tool"; then bad=1; fi
+  done
+  for page in "$FO_ROOT"/man/*.[1-8]; do
+    if ! cmp "$page" "$PREFIX/share/man/man${page##*.}/${page##*/}"; then bad=1; fi
+  done
+  [ "$bad" -eq 0 ]
+  [ "$(cd "$PREFIX" && echo *)" = "bin etc lib libexec share" ]
+  [ -x "$PREFIX/libexec/fo/fo-gpu" ]
+}
+
+@test "what is installed for another root names the prefix only" {
+  DESTDIR=$T/root cmake --install "$FO_BUILD" --prefix /usr >/dev/null
+  [ "$(cd "$T/root" && echo *)" = "etc usr" ]
+  [ "$(start_of "$T/root/usr/lib/systemd/system/gms-serve.service")" = '/usr/bin/gms-serve $GMS_SERVE_OPTIONS' ]
+  grep -qx 'EnvironmentFile=-/etc/default/gms-serve@%i' "$T/root/usr/lib/systemd/system/gms-serve@.service"
+  [ -f "$T/root/etc/default/gms-serve" ]
+  run -1 grep -rIlE "$T|@[a-z]+@" "$T/root"
+  cmp "$T/root/usr/bin/gms-stat" "$PREFIX/bin/gms-stat"
+  # What the administrator has set stays.
+  echo '#' >"$T/root/etc/default/gms-serve"
+  DESTDIR=$T/root cmake --install "$FO_BUILD" --prefix /usr >/dev/null
+  [ "$(cat "$T/root/etc/default/gms-serve")" = '#' ]
+}
+
+@test "dynamic programs need nothing but libc" {
+  release_only
+  local program
+  for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*.so.1; do
+    readelf -d "$program" | sed -n "s|.*(NEEDED).*\[\(.*\)\]|${program##*/} needs \1|p"
+  done >"$T/needed"
+  grep -qx 'gms-serve needs libc.so.6' "$T/needed"
+  run -1 grep -vE ' needs (libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$' "$T/needed"
+}
+
+# --- units ----------------------------------------------------------------------------------------
+
+@test "systemd finds no fault with the units" {
+  command -v systemd-analyze >/dev/null || skip_because systemd "systemd-analyze is not installed"
+  local unit name
+  for unit in $(units); do
+    name=${unit##*/}
+    # The example is for packages.
+    sed "s|=/usr/bin/|=$PREFIX/bin/|" "$unit" >"$T/$name"
+    run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/${name/@./@0.}"
+    [ "$output" = "" ]
+  done
+  for unit in gms-serve.service gms-serve@.service; do
+    run -0 systemd-analyze security --offline=yes --threshold=25 "$PREFIX/lib/systemd/system/$unit"
+  done
+}
+
+@test "what the units start serves, and tells systemd" {
+  local unit line
+  for unit in gms-serve.service gms-serve@.service; do
+    mapfile -t environment < <(environment_of "$PREFIX/lib/systemd/system/$unit" 1 | sed "s|/run|$T/run|")
+    line=$(start_of "$PREFIX/lib/systemd/system/$unit" 1)
+    folder=$T/run/gms devices=2
+    if [ "$unit" = gms-serve@.service ]; then folder=$T/run/gms/1 devices=1; fi
+    mkdir -p "$folder"
+    start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,trunc"
+    wait_for "[ -S $T/notify ]"
+    # shellcheck disable=SC2016,SC2086  # the unit's own variable; words, as systemd makes them
+    start_bg gms env "${environment[@]}" NOTIFY_SOCKET="$T/notify" \
+      ${line/'$GMS_SERVE_OPTIONS'/--tags weights}
+    wait_for "grep -qx READY=1 $T/told"
+    # All devices, or one.
+    [ "$(find "$folder" -maxdepth 1 -name 'gms_?.sock' | wc -l)" -eq "$devices" ]
+    kill "$BG_PID"
+    wait_exit "$BG_PID"
+    [ "$status" -eq 0 ]
+    wait_for "grep -q STOPPING=1 $T/told"
+    kill "${BG_PIDS[-2]}"
+    wait_exit "${BG_PIDS[-2]}"
+    rm -f "$T/notify"
+  done
+}
+
+@test "the example of a pair has a command line that fo-shadow takes" {
+  local unit line
+  unit=$(units | grep fo-shadow@)
+  line=$(start_of "$unit" 1)
+  [[ "$line" == /usr/bin/fo-shadow\ *--publish*" -- "*vllm* ]]
+  # Other tests may have the port.
+  line=${line/--port 9091/--port -1}
+  line=${line/#\/usr/$PREFIX}
+  start_bg gms gms-serve --socket-dir "$T" --tags weights --devices 0
+  wait_for "[ -e $T/gms-ready ]"
+  mapfile -t environment < <(environment_of "$unit" 1 | sed "s#/run/fo#$T#;s#/run/gms#$T#")
+  # shellcheck disable=SC2086  # words, as systemd makes them
+  run -1 --separate-stderr env "${environment[@]}" timeout 20 ${line%% -- *} -- false
+}
+
+# --- the tarball ----------------------------------------------------------------------------------
+
+@test "the tarball has the static tools, stripped and small, with their pages and completions" {
+  unpack_tarball
+  local tool tools page bad=0
+  [ "$(ls "$T/root")" = "$TOOLS" ]
+  tools=$(sed -n 's/^fo_tool(\([^ ]*\) STATIC$/\1/p' "$FO_ROOT"/cmd/*/CMakeLists.txt | sort | xargs)
+  [ "$(ls "$T/root/$TOOLS/bin" | sort | xargs)" = "$tools" ]
+  [ "$(ls "$T/root/$TOOLS/libexec/fo")" = fo-gpu ]
+  for tool in $tools; do
+    if [ "$(stat -c %s "$T/root/$TOOLS/bin/$tool")" -ge $((8 * 1024 * 1024)) ]; then
+      echo "$tool has $(stat -c %s "$T/root/$TOOLS/bin/$tool") bytes"
+      bad=1
+    fi
+    for file in share/man/man?/"$tool".? share/bash-completion/completions/"$tool"; do
+      # shellcheck disable=SC2086  # the section is any
+      if ! ls "$T/root/$TOOLS"/$file >/dev/null; then bad=1; fi
+    done
+  done
+  [ "$bad" -eq 0 ]
+  run -1 bash -c "readelf -S '$T/root/$TOOLS'/bin/* '$T/root/$TOOLS'/libexec/fo/* | grep -E 'symtab|debug_info'"
+}
+
+@test "the tarball is the same again" {
+  unpack_tarball
+  run -0 tar -tvf "$TARBALL" --numeric-owner
+  [ "$(awk '{ print $2 }' <<<"$output" | sort -u)" = 0/0 ]
+  cp "$TARBALL" "$T/first.tar.gz"
+  (umask 077 && SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball)
+  cmp "$T/first.tar.gz" "$TARBALL"
+}
+
+@test "the tools of the tarball need nothing else but /proc" {
+  unpack_tarball
+  local tool own=(--mount --pid --fork --kill-child)
+  if [ "$(id -u)" -ne 0 ]; then own+=(--map-root-user); fi
+  mkdir "$T/root/proc"
+  # inside COMMAND [ARG]...: in a folder that has nothing but the tools.
+  inside() {
+    # shellcheck disable=SC2016  # for the shell in there
+    timeout 20 unshare "${own[@]}" sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' \
+      "$T/root" "$@" 3>&-
+  }
+  inside "/$TOOLS/bin/gms-lock" --version >/dev/null ||
+    skip_because root "this user may not change the root folder"
+  for tool in "$T/root/$TOOLS"/bin/*; do
+    tool=${tool##*/}
+    run -0 inside "/$TOOLS/bin/$tool" --version
+    [[ "$output" == "$tool "* ]]
+  done
+  # The command that it becomes finds the lock held.
+  run -0 inside "/$TOOLS/bin/gms-lock" acquire --exec --id me --lock /failover.lock -- \
+    "/$TOOLS/bin/gms-lock" owner --lock /failover.lock
+  [ "$output" = me ]
+  run -1 --separate-stderr inside "/$TOOLS/bin/gms-probe" lock --lock /failover.lock --held
+  run -0 inside "/$TOOLS/bin/gms-probe" lock --lock /failover.lock
+  run -0 inside "/$TOOLS/bin/fo-podgen" <"$FO_ROOT/packaging/k8s/kustomize/dgd.yaml"
+  [[ "$output" == *"kind: ResourceClaimTemplate"* ]]
+}

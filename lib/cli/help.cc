@@ -1,0 +1,108 @@
+#include "cli/help.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "cli/variables.h"
+
+namespace fo::cli {
+namespace {
+
+constexpr std::size_t kNamesColumns = 30;
+constexpr std::size_t kColumns = 110;
+constexpr std::ptrdiff_t kLines = 52;
+
+// --quiet and --version share a line with --verbose and --help, which stand before them.
+const char* companion_of(const CLI::Option& option) {
+  if (option.check_lname("verbose")) return ", -q,--quiet";
+  return option.check_lname("help") ? ", --version" : "";
+}
+
+bool is_companion(const CLI::Option& option) {
+  return option.check_lname("quiet") || option.check_lname("version");
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  explicit HelpFormatter(const Tool& tool) : tool_(tool) { column_width(kNamesColumns); }
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    text.erase(text.find_last_not_of('\n') + 1);
+    text += '\n';
+    // Blank lines have to go where the screen is too small for them.
+    if (std::count(text.begin(), text.end(), '\n') > kLines) {
+      text = CLI::detail::find_and_replace(std::move(text), "\n\n", "\n");
+    }
+    return text;
+  }
+
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    // CLI11 knows nothing of the command after "--", nor of completion.
+    usage.erase(usage.find_last_not_of('\n') + 1);
+    if (tool_.takes_command && runs_itself(*app)) usage += " [-- COMMAND [ARG]...]";
+    if (app->get_parent() == nullptr) {
+      usage += "\n   or: " + tool_.name + " completion bash|zsh|fish";
+    }
+    return usage + "\n";
+  }
+
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return is_companion(*option) ? "" : CLI::Formatter::make_option(option, is_positional);
+  }
+
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    return CLI::Formatter::make_option_name(option, is_positional) + companion_of(*option);
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0 || option->get_positional()) return "";
+    // Without what a validator adds: the range is told when it is missed, the words stand in the
+    // description.
+    const std::string type = option->get_type_name();
+    return " " + type.substr(0, std::min(type.find(":INT in ["), type.find(":{")));
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    if (option->check_lname("verbose")) return "say more on stderr (twice: debug), or only errors";
+    if (option->check_lname("help")) return "print this help, or the version, and exit";
+    std::string notes;
+    if (option->get_required()) notes = "required";
+    const std::string value = option->get_type_size() == 0 ? "" : option->get_default_str();
+    if (!value.empty()) notes = "default: " + value;
+    if (!option->get_envname().empty()) {
+      notes += (notes.empty() ? "env: " : ", env: ") + option->get_envname();
+    }
+    return option->get_description() + (notes.empty() ? "" : " (" + notes + ")");
+  }
+
+  std::string make_footer(const CLI::App* app) const override {
+    std::string text;
+    std::string line = "Environment:";
+    for (const std::string& name : variables_of(*app)) {
+      if (line.size() + name.size() + 2 > kColumns) {
+        text += line + "\n";
+        line = " ";
+      }
+      line += " " + name;
+    }
+    return line == "Environment:" ? "" : text + line + "\n";
+  }
+
+ private:
+  const Tool tool_;
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> help_formatter(const Tool& tool) {
+  return std::make_shared<HelpFormatter>(tool);
+}
+
+bool runs_itself(const CLI::App& app) {
+  return app.get_subcommands({}).empty() || app.get_require_subcommand_min() == 0;
+}
+
+}  // namespace fo::cli

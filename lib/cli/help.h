@@ -1,0 +1,20 @@
+// How --help looks: names and kinds of values on the left; what they mean, default and environment
+// on the right; further variables at the end. It fits a screen.
+#pragma once
+
+#include <memory>
+
+#include "cli/app.h"
+
+namespace CLI {
+class FormatterBase;
+}
+
+namespace fo::cli {
+
+std::shared_ptr<CLI::FormatterBase> help_formatter(const Tool& tool);
+
+/// Does it do something, not only one of its subcommands?
+bool runs_itself(const CLI::App& app);
+
+}  // namespace fo::cli

@@ -1,0 +1,241 @@
+#include "cli/settings.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/config.h"
+#include "cli/suggest.h"
+
+namespace fo::cli {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+using Kind = Setting::Kind;
+using Origin = Setting::Origin;
+
+// A day or so: what does not overflow.
+constexpr std::uint64_t kMostMilliseconds = 100'000'000;
+
+Kind kind_of(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return Kind::kSwitch;
+  const bool repeats = option.get_items_expected_max() > 1 ||
+                       option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  return repeats ? Kind::kSeveral : Kind::kOne;
+}
+
+std::string joined(const std::vector<std::string>& values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) text += (i == 0 ? "" : ",") + values[i];
+  return text;
+}
+
+bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& values) {
+  return kind_of(option) == Kind::kSwitch && values.size() == 1 &&
+         (values.front() == "false" || values.front() == "0");
+}
+
+// A variable named so has a bare number, where the option wants a duration.
+bool is_in_milliseconds(const std::string& variable) { return variable.ends_with("_MS"); }
+
+std::string duration_from_environment(const std::string& variable) {
+  const std::string text = std::getenv(variable.c_str());
+  const auto value = base::parse_uint(text);
+  if (!value || *value > kMostMilliseconds) {
+    throw Error(ExitStatus::kConfig,
+                "read " + variable + " " + base::quoted(text) + ": not a number of milliseconds");
+  }
+  return std::to_string(*value) + "ms";
+}
+
+}  // namespace
+
+Settings::Settings(CLI::App& app, std::vector<std::string> words)
+    : words_(std::move(words)), app_(&app) {
+  const std::size_t at = first_argument();
+  if (at == words_.size()) return;
+  const auto named = [&](const CLI::App* sub) { return sub->check_name(words_[at]); };
+  for (CLI::App* sub : app.get_subcommands(named)) {
+    app_ = sub;
+    insert_at_ = static_cast<std::ptrdiff_t>(at) + 1;
+  }
+  // CLI11 reads the environment for what nobody asked for, too, and what those options are bound
+  // to may be shared.
+  std::vector<CLI::App*> others = app.get_subcommands({});
+  others.push_back(&app);
+  for (CLI::App* other : others) {
+    if (other == app_) continue;
+    for (CLI::Option* option : other->get_options()) option->envname("");
+  }
+}
+
+// Of the words that are neither options nor their values.
+std::size_t Settings::first_argument() const {
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    if (!words_[i].starts_with('-')) return i;
+    if (words_[i] == "--") break;
+    const CLI::Option* option = app_->get_option_no_throw(words_[i]);
+    if (option != nullptr && option->get_items_expected_min() > 0) ++i;
+  }
+  return words_.size();
+}
+
+bool Settings::ask_for_help() const { return is_given(*app_->get_help_ptr()); }
+
+bool Settings::ask_for_version() const { return is_given(*app_->get_version_ptr()); }
+
+void Settings::settle() {
+  settle_environment();
+  settle_file();
+  words_.insert(words_.begin() + insert_at_, inserted_.begin(), inserted_.end());
+}
+
+void Settings::settle_environment() {
+  for (CLI::Option* option : app_->get_options()) {
+    if (!in_environment(*option) || is_given(*option)) continue;
+    if (has_rival(*option, false)) {
+      option->envname("");
+      continue;
+    }
+    origins_[option] = Origin::kEnvironment;
+    if (is_in_milliseconds(option->get_envname())) {
+      insert(*option, {duration_from_environment(option->get_envname())});
+    }
+  }
+}
+
+void Settings::settle_file() {
+  file_ = config_file();
+  if (file_.empty()) return;
+  for (const ConfigSetting& setting : read_config(file_)) {
+    const CLI::Option* option = app_->get_option_no_throw("--" + setting.option);
+    if (option == nullptr || !option->get_configurable()) {
+      std::vector<std::string> known;
+      for (const CLI::Option* one : app_->get_options()) {
+        if (one->get_configurable() && !one->get_lnames().empty()) {
+          known.push_back(one->get_lnames().front());
+        }
+      }
+      throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file_) + ": key " +
+                                           base::quoted(setting.option) + ": no such option" +
+                                           did_you_mean(setting.option, known));
+    }
+    if (is_given(*option) || in_environment(*option) || has_rival(*option, true)) continue;
+    origins_[option] = Origin::kFile;
+    // To say what is so anyway is no conflict with anything.
+    if (is_switched_off(*option, setting.values)) continue;
+    const std::string preset = option->get_default_str();
+    if (!preset.empty() && joined(setting.values) == preset) continue;
+    insert(*option, setting.values);
+  }
+}
+
+// Where a value is wanted it is a word of its own: "--name=" would take the next word.
+void Settings::insert(const CLI::Option& option, const std::vector<std::string>& values) {
+  const std::string name = "--" + option.get_lnames().front();
+  const Kind kind = kind_of(option);
+  const auto insert_one = [&](const std::string& value) {
+    if (option.get_items_expected_min() == 0) {
+      inserted_.push_back(name + "=" + value);
+    } else {
+      inserted_.push_back(name);
+      inserted_.push_back(value);
+    }
+  };
+  if (kind != Kind::kSeveral) return insert_one(joined(values));
+  for (const std::string& value : values) insert_one(value);
+}
+
+bool Settings::ask_for_themselves() {
+  const CLI::Option* option = app_->get_option_no_throw("--print-config");
+  if (option == nullptr || !is_given(*option)) return false;
+  for (CLI::Option* other : app_->get_options()) other->required(false);
+  return true;
+}
+
+void Settings::blame_file(const std::string& message) const {
+  for (const auto& [option, origin] : origins_) {
+    if (origin != Origin::kFile) continue;
+    const std::string name = "--" + option->get_lnames().front();
+    if (message.starts_with(name + ":") || message.starts_with(name + " ")) {
+      throw Error(ExitStatus::kConfig,
+                  "read configuration " + base::quoted(file_) + ": " + message.substr(2));
+    }
+  }
+}
+
+std::vector<Setting> Settings::effective() const {
+  std::vector<Setting> settings;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->get_configurable() && option->nonpositional()) {
+      settings.push_back(effective(*option));
+    }
+  }
+  return settings;
+}
+
+Setting Settings::effective(const CLI::Option& option) const {
+  Setting setting;
+  setting.name = option.get_lnames().empty() ? option.get_name() : option.get_lnames().front();
+  setting.kind = kind_of(option);
+  setting.values = option.results();
+  setting.description = option.get_description();
+  if (const auto found = origins_.find(&option); found != origins_.end()) {
+    setting.origin = found->second;
+    setting.source = found->second == Origin::kFile ? file_ : option.get_envname();
+  } else if (option.count() > 0) {
+    setting.origin = Origin::kFlag;
+  }
+  if (setting.kind == Kind::kSwitch && setting.values.size() > 1) {
+    setting.values = {std::to_string(setting.values.size())};
+  }
+  if (!setting.values.empty()) return setting;
+  if (setting.kind == Kind::kSwitch) {
+    setting.values = {"false"};
+  } else if (!option.get_default_str().empty()) {
+    setting.values = {option.get_default_str()};
+  }
+  return setting;
+}
+
+bool Settings::in_environment(const CLI::Option& option) {
+  if (option.get_envname().empty()) return false;
+  const char* value = std::getenv(option.get_envname().c_str());
+  return value != nullptr && *value != '\0';
+}
+
+bool Settings::is_given(const CLI::Option& option) const {
+  for (const std::string& word : words_) {
+    if (word == "--") return false;
+    if (word.starts_with("--")) {
+      if (option.check_lname(word.substr(2, word.find('=') - 2))) return true;
+    } else if (word.starts_with('-')) {
+      for (const char c : word.substr(1)) {
+        if (option.check_sname(std::string(1, c))) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Is an option set that must not be set together with this one?
+bool Settings::has_rival(const CLI::Option& option, bool by_environment) const {
+  const auto& rivals = option.get_excludes();
+  return std::any_of(rivals.begin(), rivals.end(), [&](const CLI::Option* rival) {
+    return is_given(*rival) || (by_environment && in_environment(*rival));
+  });
+}
+
+std::string Settings::config_file() const {
+  constexpr std::string_view kName = "--config";
+  for (std::size_t i = 0; i < words_.size() && words_[i] != "--"; ++i) {
+    if (words_[i].starts_with("--config=")) return words_[i].substr(kName.size() + 1);
+    if (words_[i] == kName && i + 1 < words_.size()) return words_[i + 1];
+  }
+  return {};
+}
+
+}  // namespace fo::cli

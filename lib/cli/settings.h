@@ -1,0 +1,85 @@
+// What the options of a command line are set to, and by whom: flags beat the environment beats the
+// configuration file beats defaults. CLI11's own order is another one, it reads no file for a
+// subcommand, and it calls an option of the environment in conflict with one of the command line.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace fo::cli {
+
+/// An option as --print-config shows it.
+struct Setting {
+  enum class Kind { kSwitch, kOne, kSeveral };
+  enum class Origin { kFlag, kEnvironment, kFile, kDefault };
+  /// Its long name without dashes, or, where it has none, "-E".
+  std::string name;
+  Kind kind = Kind::kOne;
+  /// As they would be written on the command line. Empty: it has no value.
+  std::vector<std::string> values;
+  Origin origin = Origin::kDefault;
+  /// The variable or the file.
+  std::string source;
+  std::string description;
+};
+
+/// The words of a command line before CLI11 takes them, and what came of them afterwards.
+class Settings {
+ public:
+  /// `app` has all its options declared, and outlives this.
+  Settings(CLI::App& app, std::vector<std::string> words);
+
+  /// For --help and --version, which win over all that may be wrong with the other words.
+  [[nodiscard]] bool ask_for_help() const;
+  [[nodiscard]] bool ask_for_version() const;
+
+  /// Makes the environment and the configuration file give way. Throws Error(kConfig) for both, or
+  /// why the file can't be read.
+  void settle();
+
+  /// Is --print-config given? What would be missing to run is not, then.
+  bool ask_for_themselves();
+
+  /// CLI11 takes them last first.
+  [[nodiscard]] std::vector<std::string> reversed() const {
+    return {words_.rbegin(), words_.rend()};
+  }
+
+  /// Throws Error(kConfig) when it was the file that CLI11 complains about.
+  void blame_file(const std::string& message) const;
+
+  /// All options that a file may set, and those without a long name. For when CLI11 is done.
+  [[nodiscard]] std::vector<Setting> effective() const;
+
+  /// What the words are for: the tool, or one of its subcommands.
+  [[nodiscard]] const CLI::App& app() const { return *app_; }
+
+ private:
+  static bool in_environment(const CLI::Option& option);
+  [[nodiscard]] bool is_given(const CLI::Option& option) const;
+  [[nodiscard]] bool has_rival(const CLI::Option& option, bool by_environment) const;
+  [[nodiscard]] std::string config_file() const;
+  [[nodiscard]] std::size_t first_argument() const;
+  void settle_environment();
+  void settle_file();
+  void insert(const CLI::Option& option, const std::vector<std::string>& values);
+  [[nodiscard]] Setting effective(const CLI::Option& option) const;
+
+  std::vector<std::string> words_;
+  CLI::App* app_;
+  std::ptrdiff_t insert_at_ = 0;
+  /// What the environment and the file say, as words.
+  std::vector<std::string> inserted_;
+  std::string file_;
+  /// Who set an option, where it is no flag of the command line.
+  std::map<const CLI::Option*, Setting::Origin> origins_;
+};
+
+}  // namespace fo::cli

@@ -1,0 +1,267 @@
+// What options are set to and by whom, and how --print-config shows it.
+#include "cli/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "cli/app.h"
+#include "cli/options.h"
+#include "cli/variables.h"
+#include "support.h"
+#include "support/temp_dir.h"
+
+namespace fo::cli::test {
+namespace {
+
+using base::ExitStatus;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+using Kind = ParseResult::Kind;
+using Words = std::vector<std::string>;
+
+/// A tool that may or may not be given a lot.
+class SettingsTest : public testing::Test {
+ protected:
+  ParseResult parse_words(const Words& words) {
+    common_ = {};
+    return parse(
+        {.name = "gms-x", .summary = "Do x", .version = "1"}, common_,
+        [this](CLI::App& app) { declare(app); }, words);
+  }
+  std::string config(const std::string& text) {
+    std::ofstream(folder_.path("c.toml")) << text;
+    return folder_.path("c.toml");
+  }
+  void declare(CLI::App& app) {
+    name_ = "default";
+    timeout_ = std::chrono::seconds(30);
+    remap_ = std::chrono::seconds(30);
+    tags_ = {"weights"};
+    places_.clear();
+    CLI::Option* name = app.add_option("-n,--name", name_, "a name")
+                            ->envname("FO_TEST_NAME")
+                            ->capture_default_str();
+    app.add_option("--other", other_, "another")->excludes(name);
+    add_duration(app, "--timeout", timeout_, "a time");
+    add_tags(app, tags_, "tags");
+    app.add_option("--number", number_, "a number")->check(CLI::Range(0, 9))->type_name("N");
+    app.add_option("--place", places_, "a place")->allow_extra_args(false);
+    add_remap_timeout(app, "--remap", remap_, "another time");
+    app.add_flag("--loud", loud_, "shout")->excludes(name);
+    app.add_option("-E", status_, "a status")->capture_default_str();
+    app.add_option("file", file_, "a file");
+    add_variables(app, {"FO_TEST_ID", "FO_TEST_SIM_*"});
+  }
+
+  fo::test::TempDir folder_;
+  CommonOptions common_;
+  std::string name_;
+  std::string other_;
+  std::string file_;
+  base::Duration timeout_{};
+  base::Duration remap_{};
+  std::vector<std::string> tags_;
+  std::vector<std::string> places_;
+  bool loud_ = false;
+  int number_ = 0;
+  int status_ = 75;
+};
+
+TEST_F(SettingsTest, KeysThatAreNearlyKnownAreRecognised) {
+  const std::string file = config("tiemout = \"1s\"");
+  EXPECT_EQ(
+      failure_of([&] {
+        parse_words({"--config", file});
+      }).message,
+      "read configuration '" + file + "': key 'tiemout': no such option; did you mean 'timeout'?");
+  // What no file may set is not what was meant.
+  EXPECT_THAT(failure_of([&] {
+                parse_words({"--config", config("confg = 1")});
+              }).message,
+              EndsWith("'confg': no such option"));
+}
+
+TEST_F(SettingsTest, OptionsThatAreNearlyKnownAreRecognised) {
+  EXPECT_THAT(parse_words({"--tiemout=1s"}).text, EndsWith("; did you mean '--timeout'?"));
+  EXPECT_THAT(parse_words({"-json"}).text, EndsWith("; did you mean '--json'?"));
+  EXPECT_THAT(parse_words({"--print_config"}).text, EndsWith("; did you mean '--print-config'?"));
+  EXPECT_THAT(parse_words({"--nothing"}).text, EndsWith("--nothing"));
+  EXPECT_THAT(parse_words({"--number", "--numbr"}).text, Not(HasSubstr("did you mean")));
+}
+
+TEST_F(SettingsTest, AFileGivesSeveralValuesOrNone) {
+  const std::string file = config("place = [\"a,b\", \"-c\"]\nname = \"\"\n");
+  ASSERT_EQ(parse_words({"--config", file, "input"}).kind, Kind::kRun);
+  EXPECT_EQ(places_, (Words{"a,b", "-c"}));
+  EXPECT_EQ(name_, "");
+  EXPECT_EQ(file_, "input");
+}
+
+TEST_F(SettingsTest, WhatIsSoAnywayIsNoRivalInAFile) {
+  const std::string file = config("loud = false\nname = \"default\"\nother = \"x\"\n");
+  ASSERT_EQ(parse_words({"--config", file}).kind, Kind::kRun);
+  EXPECT_EQ(other_, "x");
+  EXPECT_EQ(parse_words({"--other", "x", "--name", "default"}).kind, Kind::kUsageError);
+}
+
+TEST_F(SettingsTest, AVariableMayCountMilliseconds) {
+  const ScopedVariable variable("GMS_REMAP_TIMEOUT_MS", "1500");
+  ASSERT_EQ(parse_words({}).kind, Kind::kRun);
+  EXPECT_EQ(remap_, std::chrono::milliseconds(1500));
+  ASSERT_EQ(parse_words({"--remap", "2s"}).kind, Kind::kRun);
+  EXPECT_EQ(remap_, std::chrono::seconds(2));
+}
+
+TEST_F(SettingsTest, AVariableThatCountsNothingIsAConfigurationError) {
+  for (const char* const wrong : {"2s", "-1", "1e3", "99999999999999999999"}) {
+    const ScopedVariable variable("GMS_REMAP_TIMEOUT_MS", wrong);
+    const Failure failure = failure_of([&] { parse_words({}); });
+    EXPECT_EQ(failure.status, ExitStatus::kConfig);
+    EXPECT_EQ(failure.message, "read GMS_REMAP_TIMEOUT_MS '" + std::string(wrong) +
+                                   "': not a number of milliseconds");
+    EXPECT_EQ(parse_words({"--help"}).kind, Kind::kPrint);
+    EXPECT_EQ(parse_words({"--remap", "2s"}).kind, Kind::kRun);
+  }
+}
+
+TEST_F(SettingsTest, ArePrintedWithWhoSetThem) {
+  const std::string file = config("number = 7\nplace = [\"a\", \"b\"]\ntags = \"weights\"\n");
+  const ScopedVariable variable("FO_TEST_NAME", "some \"name\"");
+  const ScopedVariable id("FO_TEST_ID", "3");
+  const ScopedVariable sim("FO_TEST_SIM_DIR", "/sim");
+  const ScopedVariable none("FO_TEST_SIM_NONE", "");
+  const ParseResult result = parse_words(
+      {"--print-config", "-vv", "--config", file, "--timeout", "1500ms", "--json=false", "input"});
+  ASSERT_EQ(result.kind, Kind::kPrint);
+  const auto line = [](std::string setting, const std::string& origin) {
+    setting.resize(std::max<std::size_t>(setting.size(), 40), ' ');
+    return setting + "  # " + origin + "\n";
+  };
+  EXPECT_EQ(result.text, line("name = \"some \\\"name\\\"\"", "environment FO_TEST_NAME") +
+                             "# other: another\n" +                  //
+                             line("timeout = \"1500ms\"", "flag") +  //
+                             line("tags = \"weights\"", file) +      //
+                             line("number = 7", file) +              //
+                             line("place = [\"a\", \"b\"]", file) +  //
+                             line("remap = \"30s\"", "default") +    //
+                             line("loud = false", "default") +       //
+                             line("# -E = 75", "default") +          //
+                             line("json = false", "flag") +          //
+                             line("verbose = 2", "flag") +           //
+                             line("quiet = false", "default") +      //
+                             line("# FO_TEST_ID='3'", "environment") +
+                             line("# FO_TEST_SIM_DIR='/sim'", "environment"));
+}
+
+TEST_F(SettingsTest, ArePrintedAsTheyAreReadBack) {
+  const std::string first = parse_words({"--print-config", "--other", "a#b\n\t\"'\\", "--place",
+                                         "x,y", "--place=-z", "--tags", "a,b", "-q", "--number=0"})
+                                .text;
+  std::istringstream one(first);
+  std::istringstream two(parse_words({"--print-config", "--config", config(first)}).text);
+  std::string line;
+  int lines = 0;
+  for (std::string other; std::getline(one, line); ++lines) {
+    ASSERT_TRUE(std::getline(two, other));
+    EXPECT_EQ(line.substr(0, line.rfind("  # ")), other.substr(0, other.rfind("  # ")));
+  }
+  EXPECT_EQ(lines, 12);
+  EXPECT_EQ(other_, "a#b\n\t\"'\\");
+  EXPECT_EQ(places_, (Words{"x,y", "-z"}));
+}
+
+TEST_F(SettingsTest, ThatNoFileCanHaveAreComments) {
+  const std::string text = parse_words({"--print-config", "--name", "\xff"}).text;
+  EXPECT_THAT(text, HasSubstr("# name = '\\xff', which is not UTF-8 "));
+  EXPECT_EQ(parse_words({"--config", config(text)}).kind, Kind::kRun);
+  EXPECT_EQ(name_, "default");
+}
+
+TEST_F(SettingsTest, NoNameOfAFileEndsAComment) {
+  const std::string name = folder_.path("a\nb = 1");
+  std::ofstream(name) << "number = 7\n";
+  const std::string text = parse_words({"--print-config", "--config", name}).text;
+  EXPECT_THAT(text, HasSubstr("/a\\x0ab = 1'\n"));
+  EXPECT_EQ(parse_words({"--config", config(text)}).kind, Kind::kRun);
+}
+
+TEST_F(SettingsTest, ArePrintedAsOneObject) {
+  const ScopedVariable variable("FO_TEST_NAME", "n");
+  const ScopedVariable id("FO_TEST_ID", "3");
+  const std::string text =
+      parse_words({"--print-config", "--json", "-v", "-v", "--place", "a"}).text;
+  EXPECT_THAT(text, HasSubstr("{\"environment\":{\"FO_TEST_ID\":\"3\"},\"options\":{"));
+  EXPECT_THAT(text,
+              HasSubstr(R"("name":{"from":"environment","value":"n","variable":"FO_TEST_NAME"})"));
+  EXPECT_THAT(text, HasSubstr(R"("other":{"from":"default","value":null})"));
+  EXPECT_THAT(text, HasSubstr(R"("place":{"from":"flag","value":["a"]})"));
+  EXPECT_THAT(text, HasSubstr(R"("json":{"from":"flag","value":true})"));
+  EXPECT_THAT(text, HasSubstr(R"("verbose":{"from":"flag","value":2})"));
+  EXPECT_THAT(text, HasSubstr(R"("loud":{"from":"default","value":false})"));
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+}
+
+TEST_F(SettingsTest, AreCheckedBeforeTheyArePrinted) {
+  EXPECT_EQ(parse_words({"--print-config", "--number", "10"}).kind, Kind::kUsageError);
+  EXPECT_EQ(parse_words({"--print-config", "--nothing"}).kind, Kind::kUsageError);
+  EXPECT_EQ(failure_of([&] {
+              parse_words({"--print-config", "--config", config("number = 10")});
+            }).status,
+            ExitStatus::kConfig);
+  EXPECT_THAT(parse_words({"--print-config", "--help"}).text, HasSubstr("Usage:"));
+}
+
+TEST_F(SettingsTest, HelpNamesVariablesThatNoOptionStandsFor) {
+  EXPECT_THAT(parse_words({"--help"}).text,
+              EndsWith("\n\nEnvironment: FO_TEST_ID FO_TEST_SIM_*\n"));
+}
+
+/// A tool with subcommands, one of which wants a lot.
+class SettingsOfSubcommands : public testing::Test {
+ protected:
+  ParseResult parse_words(const Words& words) {
+    CommonOptions common;
+    std::string value;
+    std::string file;
+    return parse(
+        {.name = "gms-x", .summary = "Do x", .version = "1"}, common,
+        [&](CLI::App& app) {
+          app.require_subcommand(1);
+          app.add_subcommand("get", "get it")
+              ->add_option("--value", value, "value")
+              ->envname("FO_TEST_VALUE");
+          CLI::App* put = app.add_subcommand("put", "put it");
+          put->add_option("--must", value, "a must")->required();
+          put->add_option("FILE", file, "a file")->required();
+        },
+        words);
+  }
+};
+
+TEST_F(SettingsOfSubcommands, ArePrintedWithoutThoseOfOthers) {
+  const ScopedVariable variable("FO_TEST_VALUE", "environment");
+  EXPECT_THAT(parse_words({"get", "--print-config"}).text, HasSubstr("value = \"environment\" "));
+  EXPECT_THAT(parse_words({"put", "--print-config"}).text, Not(HasSubstr("value")));
+  EXPECT_EQ(parse_words({"--print-config"}).kind, Kind::kUsageError);
+}
+
+TEST_F(SettingsOfSubcommands, ArePrintedWithoutWhatIsRequired) {
+  EXPECT_EQ(parse_words({"put"}).kind, Kind::kUsageError);
+  EXPECT_THAT(parse_words({"put", "--print-config"}).text, HasSubstr("# must: a must\n"));
+}
+
+TEST_F(SettingsOfSubcommands, AreRecognisedWhenNearlyKnown) {
+  EXPECT_THAT(parse_words({"gett"}).text, EndsWith("; did you mean 'get'?"));
+  EXPECT_THAT(parse_words({"complet"}).text, EndsWith("; did you mean 'completion'?"));
+  EXPECT_THAT(parse_words({"get", "--vaule", "x"}).text, EndsWith("; did you mean '--value'?"));
+  EXPECT_THAT(parse_words({"drop"}).text, Not(HasSubstr("did you mean")));
+}
+
+}  // namespace
+}  // namespace fo::cli::test
