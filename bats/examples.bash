@@ -4,7 +4,7 @@
 
 # shellcheck disable=SC2016,SC2034,SC2119,SC2120,SC2154  # text for other shells; others set variables
 
-# Words of the documents that stand for something.
+# Words of the documents that stand for something, and folders that the host has already.
 SUBSTITUTIONS='
   s|\bMODEL\b|/models/llama|g
   s|\bSNAPSHOT\b|--snapshot /snapshots/llama|g
@@ -13,6 +13,8 @@ SUBSTITUTIONS='
   s|k8s:NAMESPACE/LEASE\b|k8s:default/pair|g
   s|^fo-shadow(.*) -- ENGINE \.\.\.$|fo-shadow\1 -- vllm serve /models/llama --enable-sleep-mode|
   s|\bENGINE \.\.\.$|my-engine|
+  s|/usr/share/doc/fo-tools\b|/var/lib/fo-tools|g
+  s|/etc/systemd/system\b|/run/systemd/system|g
   s|-- \.\.\.$|-- vllm serve /models/llama --enable-sleep-mode|
 '
 
@@ -120,6 +122,11 @@ start_machine() {
       elif [ -d "$path" ] && [ ! -d "$room$path" ]; then
         mkdir "$room$path"
         mount --rbind "$path" "$room$path"
+        # No example is to change the host.
+        case $path in
+          /dev | /proc | /sys) ;;
+          *) mount -o remount,bind,ro "$room$path" 2>/dev/null || : ;;
+        esac
       fi
     done
     mount --bind "$hosts" "$room/etc/hosts"

@@ -627,6 +627,32 @@ no_example man/failover.7 'us                   request of 200 bytes'
   [[ $output == *"holder: engine-1"*"gms-serve"* ]]
 }
 
+@test "failover(7): a pair without Kubernetes" {
+  ln -s "$FO_ROOT/bats/systemctl" "$T/stubs/systemctl"
+  # The units as the package has them.
+  DESTDIR=$T/package cmake -DCMAKE_INSTALL_PREFIX=/usr -DFO_BINDIR=bin -P "$FO_ROOT/packaging/systemd/install.cmake"
+  mkdir -p "$ROOM/run/systemd" "$ROOM/var/lib/fo-tools/examples"
+  cp -r "$T/package/usr/lib/systemd/system" "$ROOM/run/systemd/system"
+  cp "$FO_ROOT/packaging/systemd/fo-shadow@.service" "$ROOM/var/lib/fo-tools/examples"
+  a_model /models/llama
+  example man/failover.7 'systemctl enable --now gms-serve.service'
+  run_example
+  GMS_SOCKET_DIR=/run/gms inside gms-load -q --role rw /models/llama >/dev/null
+  example man/failover.7 'systemctl edit --full fo-shadow@.service'
+  run_example
+  example man/failover.7 'systemctl kill --signal=KILL fo-shadow@0.service'
+  # The last line is for afterwards.
+  local before_kill=${EXAMPLE%$'\n'*} export_line=${EXAMPLE%%$'\n'*} last_line=${EXAMPLE##*$'\n'}
+  [ "$last_line" = "fo-shadow status" ]
+  EXAMPLE=$before_kill run_example
+  [[ $output == *"holder: engine-0"* ]]
+  wait_for "inside gms-probe engine -q --lock /run/fo/failover.lock --id engine-1 --state active"
+  EXAMPLE="$export_line
+$last_line" run_example
+  [[ $output == *"holder: engine-1"* ]]
+  tokens
+}
+
 @test "failover(7): the gate" {
   example man/failover.7 '--gpu-free 60GiB --timeout 5m'
   start_example engine-0 GMS_SIM_VRAM=80GiB
@@ -771,6 +797,14 @@ no_example man/failover.7 'us                   request of 200 bytes'
     wait_for "inside curl -fsS http://127.0.0.1:$port$(jq -r '.spec.containers[0].startupProbe.httpGet.path' "$T/pod.json")"
   done
   tokens
+}
+
+@test "README: makes packages" {
+  example README.md './packaging/package'
+  # They are made and installed in deb.bats and install.bats.
+  cd "$FO_ROOT"
+  run -0 bash -c "${EXAMPLE%%  *} --help"
+  [[ ${lines[0]} == "Usage: packaging/package"* ]]
 }
 
 @test "README: builds by hand" {
