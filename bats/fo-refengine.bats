@@ -8,7 +8,7 @@ load gms_client
 setup() {
   fo_setup
   export GMS_SOCKET_DIR=$T GMS_SIM_CONTEXT_SIZE=0
-  make_model
+  make_small_model
 }
 
 # start_engine NAME [OPTION]...: waits until it is ready; its pid is in ENGINE, its port in PORT.
@@ -308,7 +308,7 @@ text_of() {
   [ "$(tail -n 2 <<<"$output" | tr -d '\n')" = "data: [DONE]" ]
   # Without a limit, as much as the KV cache holds.
   rm -r "$T/model"
-  make_model --max-positions 60
+  make_small_model --max-positions 60
   start_engine short
   [[ $(ask "{$chat}" chat/completions) == *'"total_tokens":60}}' ]]
 }

@@ -74,7 +74,7 @@ health() {
 # start_model: a GMS with the weights of $T/model, which is made.
 start_model() {
   export GMS_SOCKET_DIR=$T
-  make_model
+  make_small_model
   serve_model
 }
 # start_engine ID [OPTION]...: a shadow of a fo-refengine that is published at $PUBLISHED.

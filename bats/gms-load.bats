@@ -2,6 +2,7 @@
 # gms-load: what its page promises.
 
 load test_helper
+load gms_client
 
 setup() {
   fo_setup
@@ -16,17 +17,6 @@ serve() {
 }
 
 gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
-
-# make_file FILE HEADER BYTES: length, header, and so many bytes that differ.
-make_file() {
-  local length=${#2} i
-  for i in 0 8 16 24 32 40 48 56; do
-    # shellcheck disable=SC2059
-    printf "\\x$(printf %02x $((length >> i & 255)))"
-  done >"$1"
-  printf %s "$2" >>"$1"
-  seq 1 "$3" | head -c "$3" >>"$1"
-}
 
 # make_model DIR: two shards and an index.
 make_model() {
@@ -89,8 +79,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
 
 @test "a server is found by folder, device and tag" {
   make_model "$T/m"
-  start_bg serve gms-serve --socket-dir "$T" --devices 1 --tags weights,draft
-  wait_for "[ -e $T/gms-ready ]"
+  GMS_SOCKET_DIR=$T start_gms --devices 1 --tags weights,draft
   GMS_SOCKET_DIR=$T run -0 gms-load --device 1 --tag draft "$T/m"
   [[ $output == "published "* ]]
   run -0 gms-load --socket-dir "$T" --device 1 "$T/m"

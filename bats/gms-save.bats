@@ -2,6 +2,7 @@
 # gms-save: what its page promises.
 
 load test_helper
+load gms_client
 
 setup() {
   fo_setup
@@ -19,10 +20,8 @@ teardown() {
 serve() {
   start_bg serve gms-serve --socket-path "$SOCKET"
   wait_for "[ -S $SOCKET ]"
-  local header='{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]},"b":{"dtype":"F32","shape":[5],"data_offsets":[3000000,3000020]}}'
-  # shellcheck disable=SC2059
-  printf "\\x$(printf %02x ${#header})\0\0\0\0\0\0\0%s" "$header" >"$T/m"
-  seq 1 3000020 | head -c 3000020 >>"$T/m"
+  make_file "$T/m" \
+    '{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]},"b":{"dtype":"F32","shape":[5],"data_offsets":[3000000,3000020]}}' 3000020
   gms-load --socket "$SOCKET" --role rw "$T/m" >"$T/loaded" 3>&-
   HASH=$(sed 's/.* //' "$T/loaded")
 }

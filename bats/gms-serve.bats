@@ -33,9 +33,7 @@ start_one() {
 
 # make_snapshot: of a small layout, published at $S, in $T/snapshot. Sets $hash.
 make_snapshot() {
-  printf '\100\0\0\0\0\0\0\0%-64s' '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' \
-    >"$T/m.safetensors"
-  printf 'data' >>"$T/m.safetensors"
+  make_file "$T/m.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
   gms-load --socket "$S" "$T/m.safetensors" -q >"$T/load"
   gms-save --socket "$S" "$T/snapshot" -q >"$T/save"
   hash=$(gms-stat --socket "$S" --json | jq -r .memory_layout_hash)

@@ -1,5 +1,5 @@
-# A GMS client made of a shell and socat, for what a test has to do to a server, and servers that
-# don't behave.
+# A GMS client made of a shell and socat, for what a test has to do to a server; servers, also such as
+# don't behave; and small models.
 
 # frame KEY VALUE...: one message of the protocol. A value of digits alone is a number, nil is nil.
 # Texts have at most 31 bytes.
@@ -75,8 +75,19 @@ start_gms() {
 # start_weights [DEVICES]: for the weights alone, of device 0 unless others are named.
 start_weights() { start_gms --devices "${1:-0}" --tags weights; }
 
-# make_model [OPTION]...: a small one in $T/model.
-make_model() {
+# make_file FILE HEADER BYTES: of safetensors: length, header, and so many bytes that differ.
+make_file() {
+  local length=${#2} i
+  for i in 0 8 16 24 32 40 48 56; do
+    # shellcheck disable=SC2059
+    printf "\\x$(printf %02x $((length >> i & 255)))"
+  done >"$1"
+  printf %s "$2" >>"$1"
+  seq 1 "$3" | head -c "$3" >>"$1"
+}
+
+# make_small_model [OPTION]...: a small one in $T/model.
+make_small_model() {
   fo-refengine make-model -q --hidden 64 --layers 4 --seed 1 "$@" "$T/model" >/dev/null
 }
 
