@@ -120,7 +120,7 @@ guesses_what_was_meant() {
 
 @test "who mistypes a subcommand is asked for the one that was meant" {
   run -64 --separate-stderr gms-lock aquire
-  [ "${stderr_lines[0]}" = "gms-lock: error: A subcommand is required; did you mean 'acquire'?" ]
+  [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: aquire; did you mean 'acquire'?" ]
   run -64 --separate-stderr gms-stat complete bash
   [[ "${stderr_lines[0]}" == "gms-stat: error: "*"; did you mean 'completion'?" ]]
 }

@@ -66,10 +66,11 @@ CLI::App* parsed_app(CLI::App& app) {
   return at;
 }
 
-// For the first word that was not expected: an option of what was asked for, or a subcommand.
-std::string suggestion(CLI::App& app) {
+// `message` of CLI11, or, where the first word that was not expected is nearly one that is known,
+// that: whatever else is wrong may come of it.
+std::string explained(CLI::App& app, const std::string& message) {
   const std::vector<std::string> unexpected = app.remaining(true);
-  if (unexpected.empty()) return {};
+  if (unexpected.empty()) return message;
   const std::string word = unexpected.front().substr(0, unexpected.front().find('='));
   std::vector<std::string> known;
   if (word.starts_with('-')) {
@@ -82,7 +83,9 @@ std::string suggestion(CLI::App& app) {
     }
     known.emplace_back("completion");
   }
-  return did_you_mean(word, known);
+  const std::string suggestion = did_you_mean(word, known);
+  if (suggestion.empty()) return message;
+  return "The following argument was not expected: " + one_line(unexpected.front()) + suggestion;
 }
 
 os::LogLevel threshold(const Tool& tool, const CommonOptions& common) {
@@ -135,7 +138,7 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
   } catch (const CLI::ParseError& error) {
     const std::string message = one_line(error.what());
     settings.blame_file(message);
-    return {ParseResult::Kind::kUsageError, message + suggestion(app)};
+    return {ParseResult::Kind::kUsageError, explained(app, message)};
   }
   if (!only_print) return {};
   const auto print = common.json ? to_json : to_toml;
