@@ -33,6 +33,7 @@
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
 #include "http/address.h"
+#include "http/pause.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
@@ -331,7 +332,7 @@ class Shadow {
         check_alive();
         if (!may_be_taken) break;
       }
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
     }
     switching_ = false;
@@ -376,7 +377,7 @@ class Shadow {
       check_alive();
       if (!trouble) co_return;
       reason = *trouble;
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
     }
     throw Error(ExitStatus::kTryAgain, "start the engine: not healthy in time: " + reason);
@@ -395,7 +396,7 @@ class Shadow {
     const Deadline turn_by = Deadline::after(options_.sleep_timeout);
     std::optional<base::UniqueFd> turn = os::try_lock_path(gate_path());
     while (!turn && !turn_by.expired()) {
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
       turn = os::try_lock_path(gate_path());
     }
@@ -503,7 +504,7 @@ class Shadow {
         if (deadline.expired() || ending_) throw;
         os::log(os::LogLevel::kWarning, "{}", error.what());
       }
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
     }
   }
 
@@ -559,7 +560,7 @@ class Shadow {
         os::log(os::LogLevel::kInfo, "drain: {}", error.what());
       }
       if (idle.value_or(true)) break;
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
     }
   }
 
@@ -642,7 +643,7 @@ class Shadow {
     const std::optional<base::Duration> interval = notifier_.watchdog_interval();
     while (interval) {
       notifier_.alive();
-      co_await pause(*interval);
+      co_await http::pause_for(*interval);
     }
   }
 
@@ -684,7 +685,7 @@ class Shadow {
   awaitable<void> keep_killing() {
     for (;;) {
       os::signal_descendants(SIGKILL);
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
     }
   }
 
@@ -748,7 +749,7 @@ class Shadow {
   awaitable<void> end_engine() {
     const Deadline grace = Deadline::after(hurry_ ? base::Duration::zero() : options_.grace);
     const Deadline kill_at = ending_->kill_at.sooner(grace);
-    while (stopping_engine_) co_await pause(kAskAgain);
+    while (stopping_engine_) co_await http::pause_for(kAskAgain);
     co_await children_.end_all(kill_at);
   }
 

@@ -1,4 +1,5 @@
 #include "engine/monitor.h"
+#include "http/pause.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ class FakeDriver : public EngineDriver {
   }
   awaitable<void> prove(Deadline) override {
     ++proven;
-    co_await pause(1ms);  // the loop goes on meanwhile, as with any engine
+    co_await http::pause_for(1ms);  // the loop goes on meanwhile, as with any engine
     const Answer trouble = mute ? "mute" : next(proofs);
     if (trouble) throw Error(ExitStatus::kTryAgain, *trouble);
     co_return;
@@ -275,7 +276,7 @@ TEST_F(MonitorTest, StopWaitsForTheQuestionThatIsBeingAsked) {
   bool stopped = false;
   boost::asio::co_spawn(loop_.io(), monitor_->stop(),
                         [&](const std::exception_ptr&) { stopped = true; });
-  loop_.run(pause(5ms));
+  loop_.run(http::pause_for(5ms));
   EXPECT_FALSE(stopped);
   driver_.hangs = false;
   driver_.released.notify();
