@@ -1,5 +1,4 @@
 #include "engine/monitor.h"
-#include "http/pause.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "http/pause.h"
 #include "stand_in.h"
 #include "support/fds.h"
 #include "test_loop.h"
@@ -144,6 +144,14 @@ TEST_F(MonitorTest, FailuresInARowEndIt) {
   EXPECT_EQ(verdict(), "c");
   EXPECT_EQ(driver_.asked, 3);
   EXPECT_EQ(driver_.proven, 0);
+}
+
+TEST_F(MonitorTest, TheLastFailureIsToldWithoutAnotherInterval) {
+  options_.health_interval = 1h;
+  options_.failures = 1;
+  driver_.health = {"a"};
+  start();
+  EXPECT_EQ(verdict(), "a");
 }
 
 TEST_F(MonitorTest, OneGoodAnswerStartsTheCountAnew) {
