@@ -1,7 +1,6 @@
 // A call that blocks, made on a thread of its own while the loop goes on.
 #pragma once
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "http/adopt.h"
 
 namespace fo::engine {
 
@@ -31,9 +31,10 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   std::optional<T> result;
   std::exception_ptr failure;
   base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const int copy = done ? ::fcntl(done.get(), F_DUPFD_CLOEXEC, 0) : -1;
-  if (copy < 0) base::throw_errno(errno, "create an eventfd");
-  asio::posix::stream_descriptor event(co_await asio::this_coro::executor, copy);
+  if (!done) base::throw_errno(errno, "create an eventfd");
+  const std::string what = "watch an eventfd";
+  asio::posix::stream_descriptor event(co_await asio::this_coro::executor);
+  http::adopt(event, http::duplicate(done.get(), what), what);
   std::jthread thread([&] {
     try {
       result.emplace(body());

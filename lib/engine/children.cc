@@ -20,8 +20,8 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "http/adopt.h"
 #include "os/file.h"
-#include "os/log.h"
 #include "os/process_tree.h"
 #include "os/signals.h"
 
@@ -36,8 +36,6 @@ using boost::system::error_code;
 using Wait = asio::posix::descriptor_base;
 
 constexpr std::size_t kMostOutput = 64 * 1024;
-// While processes that were sent KILL go away, new ones may still appear.
-constexpr base::Duration kKillAgainAfter = std::chrono::milliseconds(20);
 
 asio::steady_timer::time_point expiry(const Deadline& deadline) {
   return deadline.at().value_or(asio::steady_timer::time_point::max());
@@ -50,22 +48,6 @@ awaitable<void> wait_for(asio::steady_timer& event, Deadline deadline) {
   co_await event.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-// To be watched by the loop. What asio itself throws is no Error.
-void give(UniqueFd fd, asio::posix::stream_descriptor& descriptor) {
-  error_code error;
-  descriptor.assign(fd.get(), error);
-  if (error) throw base::Error(base::ExitStatus::kOsError, "watch a descriptor", error);
-  static_cast<void>(fd.release());
-}
-
-void signal_all(int signal) {
-  try {
-    os::signal_descendants(signal);
-  } catch (const base::Error& error) {
-    os::log(os::LogLevel::kWarning, "signal what is left: {}", error.what());
-  }
-}
-
 // One of a program's outputs: where it writes, and what came.
 class Output {
  public:
@@ -73,7 +55,7 @@ class Output {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
     writer_.reset(ends[1]);
-    give(UniqueFd(ends[0]), reader_);
+    http::adopt(reader_, UniqueFd(ends[0]), "watch a pipe");
     reader_.non_blocking(true);
   }
   [[nodiscard]] int writer() const { return writer_.get(); }
@@ -212,12 +194,12 @@ struct Children::State {
 
   static awaitable<void> end(std::shared_ptr<State> state, Deadline kill_at) {
     if (!state->reap()) co_return;
-    signal_all(SIGTERM);
+    os::signal_left(SIGTERM);
     Deadline kill_next = kill_at;
     while (state->reap()) {
       if (kill_next.expired()) {
-        signal_all(SIGKILL);
-        kill_next = Deadline::after(kKillAgainAfter);
+        os::signal_left(SIGKILL);
+        kill_next = Deadline::after(os::kAgainAfter);
       }
       co_await wait_for(state->reaped, kill_next);
     }
@@ -231,7 +213,7 @@ struct Children::State {
 
 Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
   os::become_subreaper();
-  give(os::open_signal_fd(os::signal_set({SIGCHLD})), state_->signals);
+  http::adopt(state_->signals, os::open_signal_fd(os::signal_set({SIGCHLD})), "watch SIGCHLD");
   asio::co_spawn(io, State::watch(state_), [](std::exception_ptr failure) {
     // Out of io_context::run: children that nobody reaps are nothing to go on with.
     if (failure) std::rethrow_exception(failure);

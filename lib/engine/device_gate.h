@@ -18,16 +18,21 @@ class Children;
 class DeviceGate {
  public:
   /// `wanted` on each device; nullopt: what the engine gives back. 0: no gate at all.
-  DeviceGate(Children& children, std::vector<int> devices, std::optional<base::ByteCount> wanted);
+  DeviceGate(Children& children, const std::vector<int>& devices,
+             std::optional<base::ByteCount> wanted);
 
-  /// To be called before the engine is put to sleep, and after. Where the size was given, only
-  /// whether the devices can be asked is found out. Throws what lock::GpuMemory::ask throws where
-  /// the size was given; otherwise there is no gate, and a warning.
+  /// Where the size was given: whether the devices can be asked for it, so that what can't work
+  /// fails before the wait for the lock. Throws what lock::GpuMemory::ask throws.
+  boost::asio::awaitable<void> check();
+
+  /// To be called before the engine is put to sleep, and after, unless is_known(). Where the
+  /// devices can't be asked there is no gate, and a warning.
   boost::asio::awaitable<void> before_sleep();
   boost::asio::awaitable<void> after_sleep();
 
-  /// Waits until every device has it free. False when there is no memory. Throws kTryAgain when
-  /// `deadline` passes, and what lock::GpuMemory::ask throws.
+  /// Waits until every device has it free. False when nothing is waited for. Throws kTryAgain when
+  /// `deadline` passes, kUnavailable when a device did not answer by then, and what
+  /// lock::GpuMemory::ask throws.
   boost::asio::awaitable<bool> wait(base::Deadline deadline);
 
   /// The sizes, device by device; 0: nothing is waited for.
@@ -36,16 +41,19 @@ class DeviceGate {
   [[nodiscard]] bool is_known() const;
 
  private:
+  // Something is waited for.
+  [[nodiscard]] bool is_gated() const;
+  // Asks each device once.
+  boost::asio::awaitable<void> ask_all();
   // What each device has free; nullopt where it can't be told.
   boost::asio::awaitable<std::optional<std::vector<base::ByteCount>>> measure();
 
   Children& children_;
-  std::vector<int> devices_;
   bool is_given_;
   std::vector<base::ByteCount> wanted_;
   std::vector<base::ByteCount> free_before_;
-  // For their uuids, which make the later answers fast.
-  std::vector<lock::GpuMemory> asked_;
+  // Device by device. Their uuids, once known, make the later answers fast.
+  std::vector<lock::GpuMemory> memory_;
 };
 
 }  // namespace fo::engine

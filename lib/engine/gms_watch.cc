@@ -1,6 +1,5 @@
 #include "engine/gms_watch.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -13,6 +12,7 @@
 #include "engine/blocking.h"
 #include "gms/remap_outcome.h"
 #include "gms/rpc_client.h"
+#include "http/adopt.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -121,11 +121,11 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
 
   void adopt(std::size_t i, Held got) {
     Place& place = held[i];
+    const std::string what = "watch the GMS at " + base::quoted(place.where.socket);
+    place.end.emplace(executor);
+    http::adopt(*place.end, http::duplicate(got.rpc.fd(), what), what);
     place.hash = std::move(got.hash);
-    const int copy = ::fcntl(got.rpc.fd(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) base::throw_errno(errno, "watch the GMS at " + base::quoted(place.where.socket));
     place.rpc.emplace(std::move(got.rpc));
-    place.end.emplace(executor, copy);
     on_change(i, true);
   }
 

@@ -1,15 +1,12 @@
 #include "engine/loop.h"
 
-#include <fcntl.h>
 #include <poll.h>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
 #include <memory>
-#include <optional>
 
 #include "base/error.h"
 
@@ -25,6 +22,26 @@ namespace {
 steady_timer::time_point time_of(const base::Deadline& deadline) {
   return deadline.at().value_or(steady_timer::time_point::max());
 }
+
+// What the loop watches without owning it: clients may have all other descriptors.
+class Lent {
+ public:
+  explicit Lent(const asio::any_io_executor& executor) : descriptor_(executor) {}
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+  ~Lent() {
+    if (descriptor_.is_open()) static_cast<void>(descriptor_.release());
+  }
+  Descriptor& watch(int fd) {
+    boost::system::error_code error;
+    descriptor_.assign(fd, error);
+    if (error) throw base::Error(base::ExitStatus::kOsError, "watch a descriptor", error);
+    return descriptor_;
+  }
+
+ private:
+  Descriptor descriptor_;
+};
 
 }  // namespace
 
@@ -42,22 +59,13 @@ awaitable<void> Event::wait(base::Deadline deadline) {
   co_await timer->async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-awaitable<void> pause(base::Duration duration) {
-  steady_timer timer(co_await asio::this_coro::executor, duration);
-  boost::system::error_code ignored;
-  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-}
-
 awaitable<void> until_ready(int fd, short events, base::Deadline deadline) {
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   const auto timer = std::make_shared<steady_timer>(executor, time_of(deadline));
-  std::optional<Descriptor> descriptor;
+  Lent lent(executor);
   if (fd >= 0) {
-    const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) base::throw_errno(errno, "watch a descriptor");
-    descriptor.emplace(executor, copy);
     const auto wanted = (events & POLLOUT) != 0 ? Descriptor::wait_write : Descriptor::wait_read;
-    descriptor->async_wait(wanted, [timer](const boost::system::error_code& error) {
+    lent.watch(fd).async_wait(wanted, [timer](const boost::system::error_code& error) {
       if (!error) timer->cancel();
     });
   }

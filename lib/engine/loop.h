@@ -25,10 +25,9 @@ class Event {
   std::shared_ptr<boost::asio::steady_timer> timer_;
 };
 
-boost::asio::awaitable<void> pause(base::Duration duration);
-
-/// Until `fd` (-1: none), which stays the caller's, is ready for `events` of poll(2), or
-/// `deadline`.
+/// Until `fd` (-1: none), which stays the caller's and open meanwhile, is ready for `events` of
+/// poll(2), or `deadline`. Needs no other descriptor. One wait for a descriptor at a time. Throws
+/// Error(kOsError).
 boost::asio::awaitable<void> until_ready(int fd, short events, base::Deadline deadline);
 
 }  // namespace fo::engine

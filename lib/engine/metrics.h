@@ -16,11 +16,11 @@
 namespace fo::engine {
 
 /// The phases of a failover, in their order.
-enum class Phase { kLock, kGate, kRemap, kWake, kRegister, kFirstToken };
-inline constexpr std::array kAllPhases{Phase::kLock, Phase::kGate,     Phase::kRemap,
-                                       Phase::kWake, Phase::kRegister, Phase::kFirstToken};
+enum class Phase { kLock, kGate, kRemap, kWake, kFirstToken, kRegister };
+inline constexpr std::array kAllPhases{Phase::kLock, Phase::kGate,       Phase::kRemap,
+                                       Phase::kWake, Phase::kFirstToken, Phase::kRegister};
 
-/// "lock", "gate", "remap", "wake", "register", "first_token".
+/// "lock", "gate", "remap", "wake", "first_token", "register".
 std::string_view phase_name(Phase phase);
 
 /// Every series is there from the start: of the transitions those that next_state knows.

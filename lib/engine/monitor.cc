@@ -31,10 +31,10 @@ awaitable<void> Monitor::begin() {
 awaitable<std::string> Monitor::run() {
   running_ = true;
   Deadline prove_at = Deadline::after(options_.prove_interval);
-  while (!stopping_ && unhealthy_ < options_.failures && unproven_ < options_.failures) {
+  while (!is_over()) {
     co_await look();
-    if (!stopping_) co_await look_at_targets();
-    if (!stopping_ && prove_at.expired()) {
+    if (!is_over()) co_await look_at_targets();
+    if (!is_over() && prove_at.expired()) {
       co_await prove();
       // A failure is looked into soon.
       prove_at = Deadline::after(unproven_ == 0
@@ -42,11 +42,15 @@ awaitable<std::string> Monitor::run() {
                                      : std::min(options_.prove_interval, options_.health_interval));
     }
     const Deadline next = Deadline::after(options_.health_interval).sooner(prove_at);
-    while (!stopping_ && !next.expired()) co_await changed_.wait(next);
+    while (!is_over() && !next.expired()) co_await changed_.wait(next);
   }
   running_ = false;
   changed_.notify();
   co_return stopping_ ? std::string() : trouble_;
+}
+
+bool Monitor::is_over() const {
+  return stopping_ || unhealthy_ >= options_.failures || unproven_ >= options_.failures;
 }
 
 void Monitor::cease() {

@@ -50,6 +50,8 @@ class Monitor {
  private:
   using Clock = base::Deadline::Clock;
 
+  // Nothing more is to be asked.
+  [[nodiscard]] bool is_over() const;
   boost::asio::awaitable<void> look();
   boost::asio::awaitable<void> prove();
   // Whether the engine generates for others.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/metrics.h"
 #include "engine/status_socket.h"
 #include "gms/rpc_client.h"
 #include "http/client.h"
@@ -129,7 +130,8 @@ std::string phases_text(const json& engine) {
                      ", active at " + time_text(*failover, "active_at");
   const auto phases = failover->find("phases");
   if (phases == failover->end() || !phases->is_object()) return text + "\n";
-  for (const char* name : {"lock", "gate", "remap", "wake", "first_token", "register"}) {
+  for (const Phase phase : kAllPhases) {
+    const std::string_view name = phase_name(phase);
     const auto took = phases->find(name);
     if (took == phases->end() || !took->is_number()) continue;
     text += fmt::format(", {} {:.1f} ms", name, took->get<double>() * 1000);

@@ -25,6 +25,8 @@
 #include "engine/http_framing.h"
 #include "engine/loop.h"
 #include "engine/stream_socket.h"
+#include "http/adopt.h"
+#include "http/pause.h"
 #include "os/log.h"
 
 // What the framing must see is read into one buffer and sent on: for pieces of the size of a token
@@ -48,6 +50,7 @@ constexpr ssize_t kBulk = kBufferBytes / 2;
 constexpr std::size_t kMostSpliced = 1024 * 1024;
 // Between two attempts to connect while descriptors or ports run out.
 constexpr base::Duration kAskAgain = std::chrono::milliseconds(100);
+constexpr char kWatch[] = "watch a socket";
 
 bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
 
@@ -79,7 +82,7 @@ struct Connection {
       : client(executor), engine(executor), limit(executor) {
     set_option(accepted.get(), IPPROTO_TCP, TCP_NODELAY);
     set_option(accepted.get(), SOL_SOCKET, SO_KEEPALIVE);  // a client's machine may vanish
-    watch(client, std::move(accepted));
+    http::adopt(client, std::move(accepted), kWatch);
   }
 
   [[nodiscard]] bool is_busy() const {
@@ -287,7 +290,7 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
   int err = 0;
   for (;;) {
     try {
-      watch(connection->engine, make_socket(self->target));
+      http::adopt(connection->engine, make_socket(self->target), kWatch);
       err = co_await engine::connect(connection->engine, self->target);
     } catch (const Error& error) {
       err = error.code().value();
@@ -298,7 +301,7 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
     if (!is_want_of_room(err) || !connection->client.is_open()) break;
     close(connection->engine, false);
     ++self->wanting;
-    co_await pause(kAskAgain);
+    co_await http::pause_for(kAskAgain);
     if (--self->wanting == 0) self->room.cancel();
     if (!connection->client.is_open()) break;
   }
@@ -465,7 +468,7 @@ Publisher::~Publisher() {
 void Publisher::start(PublishedSockets inherited) {
   UniqueFd listener = std::move(inherited.listener);
   if (!listener) listener = listen_on(state_->endpoint, state_->address);
-  watch(state_->listener, std::move(listener));
+  http::adopt(state_->listener, std::move(listener), kWatch);
   state_->kept = std::move(inherited.clients);
   state_->begin();
 }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/loop.h"
+#include "http/pause.h"
 
 namespace fo::engine {
 
@@ -87,7 +87,7 @@ awaitable<void> SglangDriver::flush(Deadline deadline) const {
     const EngineReply answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
     if (answer.ok()) co_return;
     if (answer.status != 400) throw answer.refusal();
-    co_await pause(kAskEngineAgain);
+    co_await http::pause_for(kAskEngineAgain);
     if (deadline.expired()) {
       throw answer.failure(ExitStatus::kTryAgain, "timed out: it still works on requests");
     }
@@ -104,7 +104,7 @@ awaitable<void> SglangDriver::wait_until_idle(Deadline deadline, bool is_unused)
                               "--enable-metrics",
                               kSleepStep));
     }
-    co_await pause(kAskEngineAgain);
+    co_await http::pause_for(kAskEngineAgain);
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain,
                   fmt::format("{}: timed out: it still works on requests", kSleepStep));

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -33,6 +34,7 @@
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
 #include "http/address.h"
+#include "http/pause.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
@@ -68,6 +70,10 @@ constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
 constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
 // For what is left of a fo-shadow that was killed, which has its status socket until it is gone.
 constexpr base::Duration kTimeToGo = std::chrono::seconds(2);
+// Of all descriptors that this process may have, so that clients leave some for the lock and the
+// end: two thirds for those of the engine, with four for each, an eighth for those of the status.
+constexpr std::size_t kPublishedShare = 6;
+constexpr std::size_t kStatusShare = 16;
 // For the sockets that the other engine may have left.
 constexpr base::Duration kTimeToHandOver = std::chrono::seconds(2);
 
@@ -98,7 +104,8 @@ std::string dump(const json& object) {
 
 class Shadow {
  public:
-  explicit Shadow(const ShadowOptions& options)
+  /// `most_fds`: that this process may have.
+  Shadow(const ShadowOptions& options, std::size_t most_fds)
       : options_(options),
         events_(options.status_fd),
         lock_(options.failover ? lock::open_locks(options.locks, options.id) : nullptr),
@@ -123,12 +130,14 @@ class Shadow {
         server_(std::make_unique<StatusServer>(
             io_.get_executor(),
             StatusSource{[this] { return health(); }, [this] { return metrics_.text(); },
-                         [this] { return status(); }, [this] { return switch_over(); }})) {
+                         [this] { return status(); }, [this] { return switch_over(); }},
+            status_limits_of(most_fds))) {
     if (!interrupt_) base::throw_errno(errno, "create an eventfd");
     rules_.waking_limit = wake_timeout();
     if (!options.publish.empty()) {
       publisher_ = std::make_unique<Publisher>(io_.get_executor(), options.publish,
-                                               address_of(options.driver.url));
+                                               address_of(options.driver.url),
+                                               publisher_limits_of(most_fds));
     }
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
@@ -140,7 +149,13 @@ class Shadow {
     start(wait_for_signals());
     start(beat());
     start(live());
-    io_.run();
+    try {
+      io_.run();
+    } catch (const std::exception& error) {
+      // The lock must not go before the engine.
+      os::log(os::LogLevel::kError, "{}", error.what());
+      end_badly();
+    }
     if (ending_->failure) throw *std::move(ending_->failure);
     return ending_->status;
   }
@@ -180,6 +195,8 @@ class Shadow {
   }
 
   awaitable<void> stand_by() {
+    co_await gate_.check();
+    check_alive();
     if (!is_cold()) {
       const Deadline start_by = Deadline::after(options_.start_timeout);
       start_engine();
@@ -187,9 +204,6 @@ class Shadow {
       co_await measured_sleep(SleepMode::kAbort);
       const Deadline learn_by = Deadline::after(options_.remap_timeout);
       co_await gms_.learn(learn_by);
-      check_alive();
-    } else {
-      co_await gate_.after_sleep();
       check_alive();
     }
     step(LifeEvent::kReady);
@@ -331,7 +345,7 @@ class Shadow {
         check_alive();
         if (!may_be_taken) break;
       }
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
     }
     switching_ = false;
@@ -376,7 +390,7 @@ class Shadow {
       check_alive();
       if (!trouble) co_return;
       reason = *trouble;
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
     }
     throw Error(ExitStatus::kTryAgain, "start the engine: not healthy in time: " + reason);
@@ -395,7 +409,7 @@ class Shadow {
     const Deadline turn_by = Deadline::after(options_.sleep_timeout);
     std::optional<base::UniqueFd> turn = os::try_lock_path(gate_path());
     while (!turn && !turn_by.expired()) {
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
       check_alive();
       turn = os::try_lock_path(gate_path());
     }
@@ -503,7 +517,7 @@ class Shadow {
         if (deadline.expired() || ending_) throw;
         os::log(os::LogLevel::kWarning, "{}", error.what());
       }
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
     }
   }
 
@@ -559,7 +573,7 @@ class Shadow {
         os::log(os::LogLevel::kInfo, "drain: {}", error.what());
       }
       if (idle.value_or(true)) break;
-      co_await pause(kAskAgain);
+      co_await http::pause_for(kAskAgain);
     }
   }
 
@@ -595,7 +609,12 @@ class Shadow {
       const std::optional<lock::Loss> loss = lock_->check();
       if (loss) lose(*loss);
       changed_.notify();
-      const lock::FailoverLock::Watch wait = lock_->watch();
+      lock::FailoverLock::Watch wait;
+      try {
+        wait = lock_->watch();
+      } catch (const Error&) {  // no descriptor is left for it
+        wait.at = Deadline::after(kAskAgain);
+      }
       // Where there is time left there may be less of it soon.
       if (loss && (loss->end_by.expired() || (wait.fd < 0 && wait.at.is_never()))) co_return;
       co_await until_ready(wait.fd, wait.events, wait.at);
@@ -642,7 +661,7 @@ class Shadow {
     const std::optional<base::Duration> interval = notifier_.watchdog_interval();
     while (interval) {
       notifier_.alive();
-      co_await pause(*interval);
+      co_await http::pause_for(*interval);
     }
   }
 
@@ -665,13 +684,20 @@ class Shadow {
 
   void lose(const lock::Loss& loss) {
     // Another may be active already: nothing comes before that.
-    if (loss.end_by.expired() && engine_ != 0) os::signal_descendants(SIGKILL);
+    if (loss.end_by.expired()) kill_engine();
     if (std::exchange(lost_, true)) return;
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
     events_.write("lost", R"("reason":)" + dump(loss.reason) + R"(,"overlap":)" + dump(overlap));
     if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});
+  }
+
+  // With what it started. Its group first: that takes no descriptor, and clients may have all.
+  void kill_engine() {
+    if (engine_ == 0) return;
+    ::kill(-engine_, SIGKILL);
+    os::signal_left(SIGKILL);
   }
 
   // Nothing is waited for any more.
@@ -683,8 +709,8 @@ class Shadow {
 
   awaitable<void> keep_killing() {
     for (;;) {
-      os::signal_descendants(SIGKILL);
-      co_await pause(kAskAgain);
+      os::signal_left(SIGKILL);
+      co_await http::pause_for(os::kAgainAfter);
     }
   }
 
@@ -701,12 +727,15 @@ class Shadow {
   }
 
   // Whatever went wrong at the end, nothing of ours lives on.
-  void end_badly() {
-    os::log(os::LogLevel::kError, "the end of the engine failed; killing what is left");
+  [[noreturn]] void end_badly() {
+    os::log(os::LogLevel::kError, "killing what is left of the engine");
+    publisher_.reset();
+    kill_engine();
     const Deadline patience = Deadline::after(options_.grace);
-    while (!os::descendants().empty() && !patience.expired()) {
-      os::signal_descendants(SIGKILL);
-      while (os::reap_any().pid != 0) continue;
+    for (os::Reaped dead; !dead.none_left && !patience.expired();) {
+      os::signal_left(SIGKILL);
+      std::this_thread::sleep_for(os::kAgainAfter);
+      while ((dead = os::reap_any()).pid != 0) continue;
     }
     ::_exit(base::to_int(ExitStatus::kSoftware));
   }
@@ -736,19 +765,23 @@ class Shadow {
     while (acquiring_ && !back_by.expired()) co_await changed_.wait(back_by);
     if (acquiring_) {
       os::log(os::LogLevel::kError, "the lock's file system does not answer");
+      if (ending.failure) os::log(os::LogLevel::kError, "{}", ending.failure->what());
+      tell_end();
       ::_exit(ending.status);
     }
     lock_watch_.emit(asio::cancellation_type::terminal);
     while (watching_lock_) co_await changed_.wait();
     lock_.reset();
-    events_.write("ended", R"("status":)" + std::to_string(ending.status));
+    tell_end();
     io_.stop();
   }
+
+  void tell_end() { events_.write("ended", R"("status":)" + std::to_string(ending_->status)); }
 
   awaitable<void> end_engine() {
     const Deadline grace = Deadline::after(hurry_ ? base::Duration::zero() : options_.grace);
     const Deadline kill_at = ending_->kill_at.sooner(grace);
-    while (stopping_engine_) co_await pause(kAskAgain);
+    while (stopping_engine_) co_await http::pause_for(kAskAgain);
     co_await children_.end_all(kill_at);
   }
 
@@ -885,6 +918,18 @@ class Shadow {
     return places;
   }
 
+  static http::ServerLimits status_limits_of(std::size_t most_fds) {
+    http::ServerLimits limits = status_limits();
+    limits.connections = std::clamp(most_fds / kStatusShare, std::size_t{1}, limits.connections);
+    return limits;
+  }
+
+  static PublisherLimits publisher_limits_of(std::size_t most_fds) {
+    PublisherLimits limits;
+    limits.connections = std::clamp(most_fds / kPublishedShare, std::size_t{1}, limits.connections);
+    return limits;
+  }
+
   static std::string address_of(const std::string& url) {
     const http::Url parsed = http::parse_url(url);
     return parsed.socket_path.empty() ? http::to_string(parsed.address) : parsed.socket_path;
@@ -939,8 +984,7 @@ class Shadow {
 
 int run_shadow(const ShadowOptions& options) {
   os::limit_core_dumps();
-  os::raise_fd_limit();
-  return Shadow(options).run();
+  return Shadow(options, os::raise_fd_limit()).run();
 }
 
 }  // namespace fo::engine

@@ -9,7 +9,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
@@ -20,6 +19,8 @@
 
 #include "base/error.h"
 #include "engine/stream_socket.h"
+#include "http/adopt.h"
+#include "http/pause.h"
 #include "os/fd_passing.h"
 #include "os/log.h"
 #include "os/server_socket.h"
@@ -44,6 +45,7 @@ constexpr std::size_t kMostPerBatch = 100;
 constexpr std::size_t kMostSockets = 16384;
 // For one taker, so that one that hangs leaves time for another.
 constexpr base::Duration kTakerTimeout = std::chrono::seconds(5);
+constexpr base::Duration kOfferAgain = std::chrono::milliseconds(10);
 
 struct Batch {
   std::uint32_t here = 0;
@@ -56,7 +58,7 @@ class Peer {
  public:
   Peer(const asio::any_io_executor& executor, UniqueFd fd, const Deadline& deadline)
       : socket_(std::make_shared<WatchedSocket>(executor)), timer_(executor) {
-    watch(*socket_, std::move(fd));
+    http::adopt(*socket_, std::move(fd), "watch a socket");
     if (!deadline.at()) return;
     timer_.expires_at(*deadline.at());
     timer_.async_wait([socket = socket_](const boost::system::error_code& stopped) {
@@ -171,6 +173,8 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
     }
     try {
       UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      // It may have gone away again.
+      if (!fd && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
       if (!fd) base::throw_errno(errno, "accept a taker");
       Peer taker(executor, std::move(fd), deadline.sooner(Deadline::after(kTakerTimeout)));
       const bool given = co_await give(taker, sockets);
@@ -183,8 +187,7 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
       os::log(os::LogLevel::kWarning, "{}", error.what());
     }
     // Nothing that comes again at once, such as a lack of descriptors, may keep the loop busy.
-    asio::steady_timer pause(executor, std::chrono::milliseconds(10));
-    co_await pause.async_wait(asio::use_awaitable);
+    co_await http::pause_for(kOfferAgain);
   }
 }
 

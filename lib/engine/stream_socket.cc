@@ -7,14 +7,13 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
 
 #include "base/error.h"
 #include "http/address.h"
+#include "http/pause.h"
 #include "os/unix_socket.h"
 
 namespace fo::engine {
@@ -26,6 +25,9 @@ using base::UniqueFd;
 using boost::system::error_code;
 
 namespace {
+
+// For a Unix socket with a full queue, which says nothing when there is room.
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(5);
 
 UniqueFd open_socket(const StreamEndpoint& endpoint) {
   const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -69,13 +71,6 @@ UniqueFd make_socket(const StreamEndpoint& peer) {
   return fd;
 }
 
-void watch(WatchedSocket& socket, UniqueFd fd) {
-  error_code error;
-  socket.assign(fd.get(), error);
-  if (error) throw base::Error(ExitStatus::kOsError, "watch a socket", std::error_code(error));
-  static_cast<void>(fd.release());
-}
-
 awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer) {
   while (socket.is_open()) {
     const int err = ::connect(socket.native_handle(), peer.data(), size_of(peer)) == 0 ? 0 : errno;
@@ -84,9 +79,8 @@ awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer) {
     if (err == EINPROGRESS || err == EINTR) continue;
     if (err == EALREADY) {
       co_await wait_until(socket, WatchedSocket::wait_write);
-    } else if (err == EAGAIN) {  // the queue of a Unix socket is full: nothing to wait for
-      asio::steady_timer pause(socket.get_executor(), std::chrono::milliseconds(5));
-      co_await pause.async_wait(asio::use_awaitable);
+    } else if (err == EAGAIN) {
+      co_await http::pause_for(kAskAgain);
     } else {
       co_return err == EISCONN ? 0 : err;
     }

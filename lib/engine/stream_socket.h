@@ -25,9 +25,6 @@ base::UniqueFd listen_on(const StreamEndpoint& endpoint, const std::string& name
 /// Not connected yet, without Nagle's delay. Throws Error(kOsError).
 base::UniqueFd make_socket(const StreamEndpoint& peer);
 
-/// To be watched by the loop, which a descriptor that it has no room for is not: Error(kOsError).
-void watch(WatchedSocket& socket, base::UniqueFd fd);
-
 /// 0, or why not as an errno: ETIMEDOUT when the socket was closed meanwhile.
 boost::asio::awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer);
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/loop.h"
+#include "http/pause.h"
 
 namespace fo::engine {
 
@@ -106,7 +106,7 @@ awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
   for (;;) {
     const bool now = co_await is_sleeping(step, deadline);
     if (now == asleep) co_return;
-    co_await pause(kAskEngineAgain);
+    co_await http::pause_for(kAskEngineAgain);
     if (deadline.expired()) {
       throw base::Error(ExitStatus::kTryAgain, fmt::format("{}: timed out: it says that it is {}",
                                                            step, now ? "asleep" : "awake"));

@@ -19,6 +19,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "gms/protocol.h"
+#include "http/adopt.h"
 #include "os/fd_passing.h"
 
 namespace fo::gms {
@@ -83,10 +84,8 @@ Connection::Connection(asio::io_context& io, base::UniqueFd socket, UnreadAnswer
       timer_(io),
       chunk_(std::make_unique_for_overwrite<char[]>(kChunk)),
       unread_(unread) {
-  boost::system::error_code ec;
-  socket_.assign(asio::generic::seq_packet_protocol(AF_UNIX, 0), socket.get(), ec);
-  if (ec) throw base::Error(base::ExitStatus::kOsError, "watch a client's socket", ec);
-  static_cast<void>(socket.release());
+  http::adopt(socket_, std::move(socket), "watch a client's socket",
+              asio::generic::seq_packet_protocol(AF_UNIX, 0));
 }
 
 Connection::~Connection() { unread_.remove(*this); }

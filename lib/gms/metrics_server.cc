@@ -1,19 +1,17 @@
 #include "gms/metrics_server.h"
 
-#include <fcntl.h>
-
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "http/adopt.h"
 #include "http/prometheus_text.h"
 
 namespace fo::gms {
@@ -65,10 +63,10 @@ http::ServerLimits metrics_limits() {
 
 void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer>& servers,
                         int stop_fd, const http::ServerLimits& limits) {
-  base::UniqueFd own_stop(::fcntl(stop_fd, F_DUPFD_CLOEXEC, 0));
-  if (!own_stop) base::throw_errno(errno, "watch for the end of the metrics server");
   asio::io_context io(1);
-  asio::posix::stream_descriptor stop(io, own_stop.release());
+  asio::posix::stream_descriptor stop(io);
+  const std::string what = "watch for the end of the metrics server";
+  http::adopt(stop, http::duplicate(stop_fd, what), what);
   const auto handler = [&servers](const http::Request& request, http::Reply& reply) {
     return respond(servers, request, reply);
   };

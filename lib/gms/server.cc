@@ -1,6 +1,5 @@
 #include "gms/server.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +27,7 @@
 #include "gms/protocol.h"
 #include "gms/server_model.h"
 #include "gms/vault_client.h"
+#include "http/adopt.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -61,11 +61,12 @@ class Server {
         counters_(*config_.counters),
         admission_(config_.access, ::geteuid(), config_.max_connections),
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
-        listener_(io_, config_.listener.release()),
-        stop_(io_, ::fcntl(config_.stop_fd, F_DUPFD_CLOEXEC, 0)),
         pool_(io_, config_.driver, config_.device.ordinal,
               [this](std::exception_ptr error) { fail(std::move(error)); }),
         label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag) {
+    http::adopt(listener_, std::move(config_.listener), "watch the socket that listens");
+    const std::string what = "watch for the end of the server";
+    http::adopt(stop_, http::duplicate(config_.stop_fd, what), what);
   }
 
   void run(const std::function<void()>& on_ready) {
@@ -694,8 +695,8 @@ class Server {
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,
   // and the CUDA thread before the loop that it posts to. The loop destroys what still waits on it.
   asio::io_context io_{1};
-  asio::posix::stream_descriptor listener_;
-  asio::posix::stream_descriptor stop_;
+  asio::posix::stream_descriptor listener_{io_};
+  asio::posix::stream_descriptor stop_{io_};
   MemoryPool pool_;
   std::optional<VaultClient> vault_;
   asio::steady_timer room_{io_};

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "http/adopt.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 
@@ -34,8 +35,9 @@ constexpr base::Duration kTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
-VaultClient::VaultClient(asio::io_context& io, UniqueFd socket)
-    : socket_(io, socket.release()), timer_(io) {}
+VaultClient::VaultClient(asio::io_context& io, UniqueFd socket) : socket_(io), timer_(io) {
+  http::adopt(socket_, std::move(socket), "watch the parent process's socket");
+}
 
 awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
                                                 std::vector<UniqueFd> fds) {

@@ -25,8 +25,10 @@
 
 #include "base/error.h"
 #include "http/address.h"
+#include "http/adopt.h"
 #include "http/alarm.h"
 #include "http/connect.h"
+#include "http/pause.h"
 #include "http/resolve.h"
 #include "http/tls.h"
 #include "os/unix_socket.h"
@@ -49,6 +51,7 @@ using HttpError = beast::http::error;
 
 constexpr std::uint32_t kHeaderLimit = 64 * 1024;
 constexpr std::size_t kPieceBytes = 16 * 1024;
+constexpr base::Duration kConnectAgain = std::chrono::milliseconds(1);
 
 class Fetch {
  public:
@@ -114,17 +117,14 @@ class Fetch {
   }
 
   awaitable<void> connect_unix() {
-    asio::steady_timer pause(socket_.get_executor());
     for (;;) {
       std::optional<base::UniqueFd> fd = try_connect_unix();
       if (fd) {
-        socket_.assign(Protocol(AF_UNIX, 0), fd->get());
-        static_cast<void>(fd->release());
+        adopt(socket_, *std::move(fd), what_, Protocol(AF_UNIX, 0));
         co_return;
       }
       // The backlog is full, and Linux offers nothing to wait on for that.
-      pause.expires_after(std::chrono::milliseconds(1));
-      co_await pause.async_wait(asio::use_awaitable);
+      co_await pause_for(kConnectAgain);
     }
   }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "http/adopt.h"
 #include "http/alarm.h"
 
 namespace fo::http {
@@ -33,9 +34,8 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   const int err = errno;
   if (!fd) co_return error_code(err, boost::system::system_category());
   error_code error;
-  socket.assign(endpoint.protocol(), fd.get(), error);
+  adopt(socket, std::move(fd), error, endpoint.protocol());
   if (error) co_return error;
-  static_cast<void>(fd.release());
   socket.set_option(tcp::no_delay(true), error);
   if (error) co_return error;
   const Alarm alarm(socket, deadline);

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "http/adopt.h"
 
 namespace fo::http {
 namespace {
@@ -78,8 +79,7 @@ class LookUp {
     if (!timer_) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make a timer");
     UniqueFd events(::epoll_create1(EPOLL_CLOEXEC));
     if (!events) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make an epoll set");
-    events_.assign(events.get());
-    static_cast<void>(events.release());
+    adopt(events_, std::move(events), what_ + ": watch an epoll set");
     watch(timer_.get(), EPOLLIN);
     check_watch();
   }

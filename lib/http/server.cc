@@ -27,6 +27,8 @@
 
 #include "base/error.h"
 #include "http/address.h"
+#include "http/adopt.h"
+#include "http/pause.h"
 #include "os/log.h"
 #include "os/unix_socket.h"
 
@@ -43,6 +45,9 @@ using Acceptor = asio::basic_socket_acceptor<Protocol>;
 using Socket = Protocol::socket;
 using Stream = beast::basic_stream<Protocol>;
 using Parser = beast::http::request_parser<beast::http::string_body>;
+
+// While descriptors or memory are wanting: those in use will come free.
+constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(100);
 
 std::string_view view(boost::string_view text) { return {text.data(), text.size()}; }
 
@@ -87,8 +92,7 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   base::UniqueFd fd(
       ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
-    socket.assign(protocol, fd.get(), error);
-    if (!error) static_cast<void>(fd.release());
+    adopt(socket, std::move(fd), error, protocol);
     return socket;
   }
   const int err = errno;
@@ -353,7 +357,6 @@ awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_
 
 awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor,
                                 Protocol protocol) {
-  asio::steady_timer pause(state->executor);
   while (!state->stopping) {
     error_code error;
     co_await acceptor.async_wait(Acceptor::wait_read,
@@ -362,10 +365,8 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     Socket socket(state->executor);
     if (!error) socket = take(acceptor, protocol, error);
     if (error) {
-      // Out of descriptors or memory: those in use will come free.
       os::log(os::LogLevel::kWarning, "accept an HTTP connection: {}", error.message());
-      pause.expires_after(std::chrono::milliseconds(100));
-      co_await pause.async_wait(asio::use_awaitable);
+      co_await pause_for(kAcceptAgain);
       continue;
     }
     if (!socket.is_open()) continue;
@@ -387,8 +388,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                           const Protocol& protocol) {
   Acceptor acceptor(state->executor);
-  acceptor.assign(protocol, listener.get());
-  static_cast<void>(listener.release());
+  adopt(acceptor, std::move(listener), "watch a socket that listens", protocol);
   // Others may share it and take what it was ready for.
   acceptor.native_non_blocking(true);
   state->acceptors.push_back(std::move(acceptor));

@@ -1,11 +1,6 @@
 #include "lock/gpu_memory.h"
 
 #include <nlohmann/json.hpp>
-#include <vector>
-
-#include "base/error.h"
-#include "base/units.h"
-#include "os/sibling.h"
 
 namespace fo::lock {
 namespace {
@@ -13,13 +8,15 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+constexpr base::Duration kStartTime = std::chrono::seconds(30);
+constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
+
 std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
                                        const base::Deadline& deadline, int interrupt_fd) {
   try {
     return os::run_captured(argv, deadline, interrupt_fd);
   } catch (const Error& error) {
-    // 126 and 127 are for the command that is to run under the lock.
-    throw Error(ExitStatus::kUnavailable, error.what());
+    throw GpuMemory::unavailable(error.what());
   }
 }
 
@@ -73,6 +70,15 @@ bool GpuMemory::hear(const os::Captured& answer) {
   }
   return enough;
 }
+
+base::Deadline GpuMemory::answer_by(base::Duration time) const {
+  return base::Deadline::after(time + (is_known() ? kAnswerTime : kStartTime));
+}
+
+Error GpuMemory::no_answer() const { return unavailable(what() + ": no answer in time"); }
+
+// 126 and 127 are for the command that is to run under the lock, and for the engine.
+Error GpuMemory::unavailable(const std::string& what) { return {ExitStatus::kUnavailable, what}; }
 
 std::string GpuMemory::describe() const {
   return "device " + std::to_string(device_) + " has " + base::format_size(free_) +

@@ -2,18 +2,24 @@
 // this program can stay static.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/strong.h"
+#include "base/units.h"
 #include "os/sibling.h"
 
 namespace fo::lock {
 
 class GpuMemory {
  public:
+  /// How long the helper waits by itself before it is asked anew, so that others have their turn.
+  static constexpr base::Duration kSlice = std::chrono::milliseconds(250);
+
   GpuMemory(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
 
   /// Asks the device, for up to `time` until what is wanted is free: whether it is. nullopt when
@@ -27,6 +33,12 @@ class GpuMemory {
   /// the memory is free by its answer. Throw as ask().
   [[nodiscard]] std::vector<std::string> question(base::Duration time) const;
   bool hear(const os::Captured& answer);
+  /// When nobody is likely to answer such a question any more: a driver may be slow to start, and
+  /// one that hangs is asked again.
+  [[nodiscard]] base::Deadline answer_by(base::Duration time) const;
+  /// What to throw then, and where the helper can't be run.
+  [[nodiscard]] base::Error no_answer() const;
+  static base::Error unavailable(const std::string& what);
   void want(base::ByteCount wanted) { wanted_ = wanted; }
 
   /// Whether the device has answered ever; from then on its answers need no driver to be started.

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "os/log.h"
 
 namespace fo::os {
 
@@ -73,6 +74,14 @@ void signal_descendants(int signal) {
   const std::vector<pid_t> all = descendants();
   for (std::size_t at = 0; at < all.size(); at += kBatch) {
     signal_batch(std::span(all).subspan(at, std::min(kBatch, all.size() - at)), signal);
+  }
+}
+
+void signal_left(int signal) {
+  try {
+    signal_descendants(signal);
+  } catch (const base::Error& error) {
+    log(LogLevel::kWarning, "signal what is left: {}", error.what());
   }
 }
 

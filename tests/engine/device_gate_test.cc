@@ -105,15 +105,19 @@ TEST_F(DeviceGateTest, NothingGivenBackIsNothingToWaitFor) {
 
 TEST_F(DeviceGateTest, ZeroAsksNobody) {
   DeviceGate gate = this->gate(0);
-  sleep(gate, 100, 300);
+  EXPECT_TRUE(gate.is_known());
+  loop_.run(gate.check());
   EXPECT_FALSE(loop_.run(gate.wait(soon())));
   EXPECT_EQ(asked(), "");
 }
 
 TEST_F(DeviceGateTest, AGivenSizeIsWaitedFor) {
   DeviceGate gate = this->gate(64 * kMiB);
-  sleep(gate, 0, 10);
-  EXPECT_EQ(asked(), "free --device 0 --until-free 0 --timeout 0s\n");
+  EXPECT_TRUE(gate.is_known());
+  have_free(10);
+  // Another engine may have it now.
+  loop_.run(gate.check());
+  EXPECT_EQ(asked(), "free --device 0 --until-free 67108864 --timeout 0s\n");
   answer("if [ -e " + dir_.path("again") + " ]; then say 64; else : >" + dir_.path("again") +
          "; say 63; exit 75; fi");
   EXPECT_TRUE(loop_.run(gate.wait(soon())));
@@ -168,15 +172,30 @@ TEST_F(DeviceGateTest, ADeviceThatAnswersOnlyOnceGatesNothing) {
 
 TEST_F(DeviceGateTest, AGivenSizeThatNobodyCanTellIsAFailure) {
   DeviceGate gate = this->gate(64 * kMiB);
-  loop_.run(gate.before_sleep());
-  const auto absent = failure_of([&] { loop_.run(gate.after_sleep()); });
+  const auto absent = failure_of([&] { loop_.run(gate.check()); });
   EXPECT_EQ(absent.status, ExitStatus::kUnavailable);
   EXPECT_THAT(absent.message, StartsWith("use helper program '" + dir_.path("fo-gpu")));
   answer("echo 'fo-gpu: error: no driver' >&2; exit 69");
-  const auto none = failure_of([&] { loop_.run(gate.after_sleep()); });
+  const auto none = failure_of([&] { loop_.run(gate.check()); });
   EXPECT_EQ(none.status, ExitStatus::kUnavailable);
   EXPECT_EQ(none.message, "ask for the free memory of device 0: no driver");
   EXPECT_EQ(failure_of([&] { loop_.run(gate.wait(soon())); }).status, ExitStatus::kUnavailable);
+}
+
+TEST_F(DeviceGateTest, AGivenSizeThatNoDeviceHasIsRefusedBeforeTheWait) {
+  DeviceGate gate = this->gate(64 * kMiB, {0, 1});
+  answer(
+      "[ $device = 0 ] || { echo 'fo-gpu: error: it has 32 MiB' >&2; exit 64; }; say 10; exit 75");
+  const auto failure = failure_of([&] { loop_.run(gate.check()); });
+  EXPECT_EQ(failure.status, ExitStatus::kUsage);
+  EXPECT_EQ(failure.message, "ask for the free memory of device 1: it has 32 MiB");
+}
+
+TEST_F(DeviceGateTest, NothingIsCheckedBeforeTheEngineGaveSomethingBack) {
+  DeviceGate gate = this->gate(std::nullopt);
+  EXPECT_FALSE(gate.is_known());
+  loop_.run(gate.check());
+  EXPECT_EQ(asked(), "");
 }
 
 TEST_F(DeviceGateTest, AHelperThatFailsIsNamed) {
@@ -196,7 +215,7 @@ TEST_F(DeviceGateTest, AHelperThatCannotRunIsNotAvailable) {
   std::ofstream(dir_.path("fo-gpu")) << "#!/absent/interpreter\n";
   ASSERT_EQ(::chmod(dir_.path("fo-gpu").c_str(), 0700), 0);
   DeviceGate given = this->gate(64 * kMiB);
-  EXPECT_EQ(failure_of([&] { loop_.run(given.after_sleep()); }).status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure_of([&] { loop_.run(given.check()); }).status, ExitStatus::kUnavailable);
   EXPECT_EQ(failure_of([&] { loop_.run(given.wait(soon())); }).status, ExitStatus::kUnavailable);
 }
 

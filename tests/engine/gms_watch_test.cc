@@ -9,6 +9,7 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/rpc_client.h"
+#include "http/pause.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "test_loop.h"
@@ -72,7 +73,7 @@ class GmsWatchTest : public gms::OneServer {
   void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
   void let_go() {
     watch_->let_go();
-    loop_.run(pause(1ms));
+    loop_.run(http::pause_for(1ms));
   }
 
   test::TestLoop loop_;
@@ -171,7 +172,7 @@ TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });
   // Longer than one of its tries.
-  loop_.run(pause(600ms));
+  loop_.run(http::pause_for(600ms));
   EXPECT_FALSE(held);
   writer.put_metadata("tensor", writer.allocate(4096, "t").allocation_id, 0, "{}");
   writer.commit();
@@ -268,7 +269,7 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->let_go();
   // As long as a try takes.
-  loop_.run(pause(700ms));
+  loop_.run(http::pause_for(700ms));
   EXPECT_TRUE(lost_.empty());
 }
 
@@ -282,7 +283,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   start();
   publish(4096);
   hold();
-  loop_.run(pause(700ms));
+  loop_.run(http::pause_for(700ms));
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+"));
   let_go();
@@ -297,7 +298,7 @@ TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_.reset();
-  loop_.run(pause(1ms));
+  loop_.run(http::pause_for(1ms));
   EXPECT_TRUE(lost_.empty());
 }
 

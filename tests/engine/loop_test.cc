@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/detached.hpp>
 
 #include "base/unique_fd.h"
+#include "http/pause.h"
 #include "support/fds.h"
 #include "test_loop.h"
 
@@ -44,7 +46,7 @@ TEST_F(LoopTest, AnEventWakesAllThatWait) {
   for (const Deadline& deadline : {soon(), Deadline::never(), soon()}) {
     boost::asio::co_spawn(loop_.io(), count_one(event, deadline, woken), boost::asio::detached);
   }
-  loop_.run(pause(std::chrono::milliseconds(1)));
+  loop_.run(http::pause_for(std::chrono::milliseconds(1)));
   EXPECT_EQ(woken, 0);
   event.notify();
   loop_.run_until([&] { return woken == 3; });
@@ -55,7 +57,7 @@ TEST_F(LoopTest, AnEventThatNobodyWaitedForIsForgotten) {
   event.notify();
   int woken = 0;
   boost::asio::co_spawn(loop_.io(), count_one(event, soon(), woken), boost::asio::detached);
-  loop_.run(pause(std::chrono::milliseconds(1)));
+  loop_.run(http::pause_for(std::chrono::milliseconds(1)));
   EXPECT_EQ(woken, 0);
   event.notify();
   loop_.run_until([&] { return woken == 1; });
@@ -79,6 +81,16 @@ TEST_F(LoopTest, ADescriptorIsWaitedForAndStaysTheCallers) {
 TEST_F(LoopTest, TheEndOfAPipeIsReady) {
   writer_.reset();
   loop_.run(until_ready(reader_.get(), POLLIN, Deadline::never()));
+}
+
+TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
+  loop_.run(http::pause_for(std::chrono::milliseconds(1)));  // the loop has all of its own by then
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none_more{3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_more), 0);
+  for (int i = 0; i < 3; ++i) loop_.run(until_ready(writer_.get(), POLLOUT, Deadline::never()));
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(LoopTest, ADescriptorThatSaysNothingIsLeftAtTheDeadline) {

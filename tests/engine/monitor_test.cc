@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "http/pause.h"
 #include "stand_in.h"
 #include "support/fds.h"
 #include "test_loop.h"
@@ -36,7 +37,7 @@ class FakeDriver : public EngineDriver {
   }
   awaitable<void> prove(Deadline) override {
     ++proven;
-    co_await pause(1ms);  // the loop goes on meanwhile, as with any engine
+    co_await http::pause_for(1ms);  // the loop goes on meanwhile, as with any engine
     const Answer trouble = mute ? "mute" : next(proofs);
     if (trouble) throw Error(ExitStatus::kTryAgain, *trouble);
     co_return;
@@ -143,6 +144,14 @@ TEST_F(MonitorTest, FailuresInARowEndIt) {
   EXPECT_EQ(verdict(), "c");
   EXPECT_EQ(driver_.asked, 3);
   EXPECT_EQ(driver_.proven, 0);
+}
+
+TEST_F(MonitorTest, TheLastFailureIsToldWithoutAnotherInterval) {
+  options_.health_interval = 1h;
+  options_.failures = 1;
+  driver_.health = {"a"};
+  start();
+  EXPECT_EQ(verdict(), "a");
 }
 
 TEST_F(MonitorTest, OneGoodAnswerStartsTheCountAnew) {
@@ -275,7 +284,7 @@ TEST_F(MonitorTest, StopWaitsForTheQuestionThatIsBeingAsked) {
   bool stopped = false;
   boost::asio::co_spawn(loop_.io(), monitor_->stop(),
                         [&](const std::exception_ptr&) { stopped = true; });
-  loop_.run(pause(5ms));
+  loop_.run(http::pause_for(5ms));
   EXPECT_FALSE(stopped);
   driver_.hangs = false;
   driver_.released.notify();

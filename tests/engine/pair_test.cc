@@ -316,7 +316,7 @@ TEST_F(SwitchTest, ARefusalWithoutAReasonHasItsStatus) {
     asked_ = false;
     start(http_answer(500, body));
     EXPECT_THAT(failure_of([&] { switch_over(lock_, soon()); }).message,
-                StartsWith("switch over the engines"));
+                testing::EndsWith("'a' refuses: status 500"));
   }
 }
 

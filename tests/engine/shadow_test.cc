@@ -1,0 +1,150 @@
+// What fo-shadow does when its descriptors are used up.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/pair_process.h"
+#include "http/client.h"
+#include "os/process.h"
+#include "os/sibling.h"
+#include "support/temp_dir.h"
+
+namespace fo {
+namespace {
+
+using base::Deadline;
+using base::UniqueFd;
+using test::kPatience;
+using test::ReservedPort;
+using test::wait_until;
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+/// One fo-shadow of an engine that does not end by SIGTERM, in a folder of its own.
+class Shadow : public testing::Test {
+ protected:
+  Shadow() { test::limit_run(std::chrono::seconds(110)); }
+  ~Shadow() override {
+    if (process_) process_->signal(SIGKILL);
+    test::limit_run(std::chrono::seconds(0));
+  }
+
+  [[nodiscard]] std::vector<std::string> command(const std::string& before,
+                                                 const std::string& options,
+                                                 const std::string& engine) const {
+    return {"sh", "-c",
+            before + "; exec " FO_BUILD_DIR "/bin/fo-shadow -q --id a --port -1 --lock " + lock_ +
+                " --engine command --sleep : --wake : --grace 10m " + options + " -- sh -c '" +
+                engine + "'"};
+  }
+  void start(const std::string& options, const std::string& before = ":") {
+    const std::string engine = "trap \"\" TERM; while :; do sleep 0.1; done";
+    os::SpawnOptions spawn;
+    spawn.parent_death_signal = SIGKILL;
+    process_ = std::make_unique<os::Child>(
+        os::spawn(command(before, "--gpu-free 0 " + options, engine), spawn));
+    wait_until("the engine to be active",
+               [this] { return status().find(R"("state":"active")") != std::string::npos; });
+  }
+  [[nodiscard]] std::string status() const {
+    try {
+      return http::fetch("GET", "unix:" + lock_ + ".a.sock:/status", Deadline::after(kPatience))
+          .body;
+    } catch (const base::Error&) {
+      return {};
+    }
+  }
+  void replace_lock() {
+    std::ofstream(dir_.path("new")).close();
+    std::filesystem::rename(dir_.path("new"), lock_);
+  }
+  void expect_lost() {
+    EXPECT_EQ(process_->wait(Deadline::after(kPatience)),
+              base::to_int(base::ExitStatus::kProtocol));
+    process_.reset();
+  }
+
+  test::TempDir dir_;
+  std::string lock_ = dir_.path("lock");
+  std::unique_ptr<os::Child> process_;
+};
+
+TEST_F(Shadow, ALockThatIsLostKillsTheEngineWithoutADescriptor) {
+  start("");
+  const std::vector<pid_t> engine = test::Pair::children_of(process_->pid());
+  ASSERT_EQ(engine.size(), 1U);
+  const rlimit none_more{3, 3};
+  ASSERT_EQ(::prlimit(process_->pid(), RLIMIT_NOFILE, &none_more, nullptr), 0);
+  replace_lock();
+  expect_lost();
+  EXPECT_FALSE(os::open_pidfd(engine.front()));
+}
+
+TEST_F(Shadow, AMemoryGateThatCannotWorkIsToldBeforeTheEngineStarts) {
+  const auto result = os::run_captured(command("export FO_LIBEXEC_DIR=" + dir_.path(),
+                                               "--gpu-free 1MiB", ": >" + dir_.path("started")),
+                                       Deadline::after(kPatience));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, base::to_int(base::ExitStatus::kUnavailable)) << result->err;
+  EXPECT_FALSE(std::filesystem::exists(dir_.path("started")));
+}
+
+TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
+  // An engine that takes connections, and answers nothing.
+  const ReservedPort target;
+  const ReservedPort published;
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+  sockaddr_in address = loopback(target.number());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener.get(), SOMAXCONN), 0);
+  start("--engine-url http://127.0.0.1:" + std::to_string(target.number()) +
+            " --publish 127.0.0.1:" + std::to_string(published.number()),
+        "ulimit -n 96");
+
+  std::vector<UniqueFd> clients;
+  address = loopback(published.number());
+  for (int i = 0; i < 60; ++i) {
+    UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    // Is in flight from now on, so that no other takes its place.
+    constexpr std::string_view kBegin = "POST / HTTP/1.1\r\n";
+    ASSERT_EQ(::send(client.get(), kBegin.data(), kBegin.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(kBegin.size()));
+    clients.push_back(std::move(client));
+  }
+  std::vector<UniqueFd> served;
+  const auto take = [&] {
+    for (UniqueFd one; (one = UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));)
+      served.push_back(std::move(one));
+    return served.size();
+  };
+  constexpr std::size_t kMost = 96 / 6;
+  wait_until("the clients to be served", [&] { return take() >= kMost; });
+  // Time enough to serve more.
+  for (int i = 0; i < 20; ++i) EXPECT_NE(status(), "");
+  replace_lock();
+  expect_lost();
+  EXPECT_EQ(take(), kMost);
+}
+
+}  // namespace
+}  // namespace fo
