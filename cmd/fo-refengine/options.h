@@ -21,6 +21,7 @@ struct Options {
   std::optional<base::Duration> remap_timeout;
   std::string model_dir;
   refengine::MakeModelOptions make_model;
+  /// For people who look at processes: the rank itself is told on its socket.
   std::uint32_t rank = 0;
 };
 
