@@ -20,6 +20,7 @@ struct Options {
   std::uint32_t ranks = 1;
   std::string model_dir;
   refengine::MakeModelOptions make_model;
+  /// For people who look at processes: the rank itself is told on its socket.
   std::uint32_t rank = 0;
 };
 

@@ -1,7 +1,8 @@
 #include "base/error.h"
 
-#include <array>
 #include <cerrno>
+
+#include "base/utf8.h"
 
 namespace fo::base {
 namespace {
@@ -10,20 +11,9 @@ namespace {
 // quote, a control character (those of U+0080 to U+009F, too, are a terminal's), or no UTF-8 at
 // all.
 std::size_t plain_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead < 0x80) return lead < 0x20 || lead == 0x7f || lead == '\'' ? 0 : 1;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  const std::size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  if (text.size() < size) return 0;
-  unsigned code = lead & (0x7fU >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xc0U) != 0x80) return 0;
-    code = code << 6U | (byte & 0x3fU);
-  }
-  constexpr std::array<unsigned, 5> kLeast{0, 0, 0xa0, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-  return code < kLeast[size] || is_surrogate || code > 0x10ffff ? 0 : size;
+  const Character one = first_character(text);
+  const bool is_control = one.code < 0x20 || (one.code >= 0x7f && one.code < 0xa0);
+  return is_control || one.code == '\'' ? 0 : one.size;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "os/file_lock.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -98,6 +99,14 @@ bool try_lock_file(int fd) {
     if (errno != EINTR) throw_errno(errno, base::ExitStatus::kOsError, "lock a file");
   }
   return true;
+}
+
+bool try_lock_entry(int folder, const char* name, int fd) {
+  struct stat held {};
+  struct stat found {};
+  return try_lock_file(fd) && ::fstat(fd, &held) == 0 &&
+         ::fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && held.st_dev == found.st_dev &&
+         held.st_ino == found.st_ino;
 }
 
 LockWait LockWaiter::wait(const base::Deadline& deadline, int interrupt_fd,

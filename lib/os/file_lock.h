@@ -22,6 +22,10 @@ namespace fo::os {
 /// Error(kOsError).
 bool try_lock_file(int fd);
 
+/// The same of what `fd` was opened as, `name` in `folder` (AT_FDCWD: of open(2)): false, too,
+/// where it isn't there any more. Whoever removes or moves it has the lock meanwhile.
+bool try_lock_entry(int folder, const char* name, int fd);
+
 enum class LockWait { kLocked, kDeadline, kInterrupted };
 
 /// Something to do every so often while a lock is waited for.

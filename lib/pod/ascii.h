@@ -1,7 +1,8 @@
-// Letters and digits of ASCII, whatever the locale. Pure.
+// Letters, digits and words of ASCII, whatever the locale. Pure.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,11 @@ namespace fo::pod {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+
+constexpr bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
+
+constexpr bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
 
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -17,6 +22,11 @@ inline std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](char c) { return lower(c); });
   return out;
+}
+
+template <std::size_t kSize>
+bool is_one_of(std::string_view word, const std::array<std::string_view, kSize>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 }  // namespace fo::pod

@@ -38,7 +38,7 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   }
   if (!is_dns_label(dgd.name)) {
     refuse(findings, name, quoted(dgd.name) + ": no name that what is made can have",
-           "at most 63 of a-z, 0-9 and -, no - at either end");
+           kDnsLabelRule);
     return;
   }
   std::map<std::string, const Service*> taken;
@@ -87,6 +87,11 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
 }
 
 }  // namespace
+
+bool is_main(const Node& container) {
+  const Node* name = container.find("name");
+  return name != nullptr && name->text() == kMainContainer;
+}
 
 bool is_dgd(const Node& document) {
   const Node* kind = document.find("kind");

@@ -13,6 +13,8 @@
 namespace fo::pod {
 
 inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
+/// The name of the container that runs the engine.
+inline constexpr std::string_view kMainContainer = "main";
 
 enum class DgdVersion { kV1Alpha1, kV1Beta1 };
 
@@ -55,6 +57,8 @@ struct Dgd {
   std::vector<Service> services;
   std::vector<NewVolumeClaim> volume_claims;
 };
+
+bool is_main(const Node& container);
 
 /// Whether a document is one, of any version.
 bool is_dgd(const Node& document);

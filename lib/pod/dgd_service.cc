@@ -135,15 +135,6 @@ void check_reserved_names(const PodParts& pod, Findings& findings) {
   }
 }
 
-bool has_mount_at(const Node& container, std::string_view path) {
-  const Node* mounts = container.find("volumeMounts");
-  if (mounts == nullptr) return false;
-  return std::any_of(mounts->items().begin(), mounts->items().end(), [&](const Node& mount) {
-    const Node* where = mount.find("mountPath");
-    return where != nullptr && where->text() == path;
-  });
-}
-
 /// The list of that name, made where there is none; nothing where there is something else.
 Node* list_of(Node& map, std::string_view key) {
   Node& list = map[key];
@@ -238,7 +229,7 @@ void add_shared_memory(Node& pod_spec, Node& container, const Node* size, const 
 
 void add_mount(Node& container, const std::string& volume, const Node& path,
                const Located& asked_by, Findings& findings) {
-  if (has_mount_at(container, path.text())) {
+  if (find_named(container.find("volumeMounts"), "mountPath", path.text()) != nullptr) {
     refuse(findings, asked_by, quoted(path.text()) + ": two mounts in one place",
            "leave one of them out");
     return;

@@ -12,19 +12,17 @@ namespace {
 
 using base::quoted;
 
-constexpr std::string_view kMain = "main";
-
 /// With the name that the operator gives it.
 Node named_main(const Located& container, Findings& findings) {
   Node main;
-  main.set("name", Node::string(std::string(kMain)));
+  main.set("name", Node::string(std::string(kMainContainer)));
   if (container.node == nullptr) return main;
   main.at(container.node->position());
   for (const Node::Member& member : container.node->members()) {
     if (member.key != "name") main.members().push_back(member);
   }
   const Located name = container.member("name");
-  if (name.node != nullptr && text_of(name) != kMain) {
+  if (name.node != nullptr && text_of(name) != kMainContainer) {
     warn(findings, name, quoted(text_of(name)) + ": the main container's name is given to it",
          "leave it out");
   }
@@ -214,15 +212,15 @@ class ServiceReader {
         refuse(findings_, mount, "a mount without a volume", "name one of spec.pvcs");
         continue;
       }
-      if (!has_item(parts_.pod.volumes.node, text_of(name)) && !is_added(text_of(name))) {
-        if (!has_item(spec_.member("pvcs").node, text_of(name))) {
+      if (find_named(parts_.pod.volumes.node, "name", text_of(name)) == nullptr &&
+          !is_added(text_of(name))) {
+        if (find_named(spec_.member("pvcs").node, "name", text_of(name)) == nullptr) {
           refuse(findings_, name, quoted(text_of(name)) + ": no PVC of the deployment",
                  "name one of spec.pvcs");
           continue;
         }
         if (!is_dns_label(text_of(name))) {
-          refuse(findings_, name, quoted(text_of(name)) + ": no name of a volume",
-                 "at most 63 of a-z, 0-9 and -, no - at either end");
+          refuse(findings_, name, quoted(text_of(name)) + ": no name of a volume", kDnsLabelRule);
         }
         add_claim_volume(pod, *name.node, parts_.pod);
       }
@@ -249,14 +247,6 @@ class ServiceReader {
     } else if (size.node != nullptr) {
       refuse(findings_, size, "a size of what is disabled", "leave one of them out");
     }
-  }
-
-  static bool has_item(const Node* list, const std::string& name) {
-    return list != nullptr &&
-           std::any_of(list->items().begin(), list->items().end(), [&](const Node& item) {
-             const Node* named = item.find("name");
-             return named != nullptr && named->text() == name;
-           });
   }
 
   bool is_added(const std::string& volume) const {

@@ -13,8 +13,6 @@ namespace {
 
 using base::quoted;
 
-constexpr std::string_view kMain = "main";
-
 /// "0" means no shared memory.
 bool is_zero(const Node& size) {
   return size.text().find_first_of("123456789") == std::string::npos;
@@ -22,13 +20,11 @@ bool is_zero(const Node& size) {
 
 void move_main_first(Node& pod) {
   Node* containers = pod.find("containers");
-  if (containers == nullptr) return;
+  const Node* main = find_named(containers, "name", kMainContainer);
+  if (main == nullptr) return;
   std::vector<Node>& items = containers->items();
-  const auto main = std::find_if(items.begin(), items.end(), [](const Node& container) {
-    const Node* name = container.find("name");
-    return name != nullptr && name->text() == kMain;
-  });
-  if (main != items.end()) std::rotate(items.begin(), main, main + 1);
+  const auto at = items.begin() + (main - items.data());
+  std::rotate(items.begin(), at, at + 1);
 }
 
 class ComponentReader {
@@ -65,7 +61,7 @@ class ComponentReader {
     for (const char* key : {"initContainers", "containers"}) {
       for (Located& one : items_of(pod_at_.member(key))) {
         if (key == std::string_view("containers") && main_at_.node == nullptr &&
-            text_of(one.member("name")) == kMain) {
+            text_of(one.member("name")) == kMainContainer) {
           main_at_ = one;
           all.insert(all.begin(), std::move(one));
         } else {
@@ -145,8 +141,7 @@ class ComponentReader {
     const Located where = cache.member("mountPath");
     if (!is_dns_label(text_of(pvc))) {
       refuse(findings_, pvc.node == nullptr ? cache : pvc,
-             quoted(text_of(pvc)) + ": no name of a volume",
-             "at most 63 of a-z, 0-9 and -, no - at either end");
+             quoted(text_of(pvc)) + ": no name of a volume", kDnsLabelRule);
       return;
     }
     if (text_of(where).empty()) {

@@ -24,8 +24,7 @@ void set_containers(Node& spec, const Node& main, const PodPlan& plan) {
   Node containers = Node::list().at(spec["containers"].position());
   for (Node& engine : engines.containers) containers.push_back(std::move(engine));
   for (Node& other : spec["containers"].items()) {
-    const Node* name = other.find("name");
-    if (name == nullptr || name->text() != "main") containers.push_back(std::move(other));
+    if (!is_main(other)) containers.push_back(std::move(other));
   }
   spec.set("containers", std::move(containers));
 }
@@ -71,7 +70,7 @@ void add_clients(Node& spec, const Node& main, const PodPlan& plan) {
     for (Node& container : containers->items()) {
       const Node* name = container.find("name");
       const std::vector<std::string>& clients = plan.service.gms_clients;
-      if (name == nullptr || name->text() == "main" ||
+      if (name == nullptr || is_main(container) ||
           std::find(clients.begin(), clients.end(), name->text()) == clients.end()) {
         continue;
       }
@@ -161,7 +160,7 @@ std::vector<Node> generate(const Dgd& dgd, const Service& service, const Generat
   const PodPlan plan(dgd, service, options, findings);
   Node pod_template = service.pod_template;
   Node& spec = pod_template["spec"];
-  const Node* found = find_named(spec.find("containers"), "name", "main");
+  const Node* found = find_named(spec.find("containers"), "name", kMainContainer);
   if (found == nullptr) {
     plan.refuse("no container 'main', which runs the engine", "add it");
     return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -20,9 +21,9 @@ struct Option {
   Setter set;
 };
 
-template <typename Member, typename Value>
-Option choice(std::string name, Member GenerateOptions::*member,
-              std::vector<std::pair<std::string, Value>> choices) {
+template <typename Value>
+Option choice(std::string name, Value GenerateOptions::*member,
+              std::vector<std::pair<std::string, std::type_identity_t<Value>>> choices) {
   std::string wanted;
   for (const auto& [word, value] : choices) wanted += (wanted.empty() ? "" : " or ") + word;
   return {
@@ -59,26 +60,21 @@ bool set_kube_version(GenerateOptions& options, const std::string& text) {
 
 const std::vector<Option>& all_options() {
   static const std::vector<Option> kOptions = {
-      choice<PodLayout, PodLayout>("layout", &GenerateOptions::layout,
-                                   {{"plan", PodLayout::kPlan}, {"dynamo", PodLayout::kDynamo}}),
-      choice<WorkloadKind, WorkloadKind>(
-          "kind", &GenerateOptions::kind,
-          {{"deployment", WorkloadKind::kDeployment}, {"pod", WorkloadKind::kPod}}),
+      choice("layout", &GenerateOptions::layout,
+             {{"plan", PodLayout::kPlan}, {"dynamo", PodLayout::kDynamo}}),
+      choice("kind", &GenerateOptions::kind,
+             {{"deployment", WorkloadKind::kDeployment}, {"pod", WorkloadKind::kPod}}),
       {"kube-version", "MAJOR.MINOR", set_kube_version},
-      choice<GpuSharing, GpuSharing>(
-          "gpu-sharing", &GenerateOptions::gpu_sharing,
-          {{"dra", GpuSharing::kDra}, {"device-plugin", GpuSharing::kDevicePlugin}}),
-      choice<LockKind, LockKind>("lock", &GenerateOptions::lock,
-                                 {{"flock", LockKind::kFlock}, {"lockd", LockKind::kLockd}}),
-      choice<GmsProgram, GmsProgram>(
-          "gms", &GenerateOptions::gms,
-          {{"ours", GmsProgram::kOurs}, {"upstream", GmsProgram::kUpstream}}),
+      choice("gpu-sharing", &GenerateOptions::gpu_sharing,
+             {{"dra", GpuSharing::kDra}, {"device-plugin", GpuSharing::kDevicePlugin}}),
+      choice("lock", &GenerateOptions::lock,
+             {{"flock", LockKind::kFlock}, {"lockd", LockKind::kLockd}}),
+      choice("gms", &GenerateOptions::gms,
+             {{"ours", GmsProgram::kOurs}, {"upstream", GmsProgram::kUpstream}}),
       text("tools-image", &GenerateOptions::tools_image),
-      choice<bool, bool>("supervise", &GenerateOptions::supervise,
-                         {{"true", true}, {"false", false}}),
-      choice<std::string, std::string>(
-          "engine", &GenerateOptions::engine,
-          {{"vllm", "vllm"}, {"sglang", "sglang"}, {"dynamo", "dynamo"}}),
+      choice("supervise", &GenerateOptions::supervise, {{"true", true}, {"false", false}}),
+      choice("engine", &GenerateOptions::engine,
+             {{"vllm", "vllm"}, {"sglang", "sglang"}, {"dynamo", "dynamo"}}),
   };
   return kOptions;
 }

@@ -59,7 +59,9 @@ GenerateOptions configured(const Node& list, GenerateOptions options, Findings& 
   for (const std::string_view part : {"data", "spec"}) {
     const Node* words = config->find(part);
     if (words == nullptr) continue;
-    if (!words->is_map()) refuse(*words, "functionConfig", "its data wants a map", findings);
+    if (!words->is_map()) {
+      refuse(*words, "functionConfig", "its " + std::string(part) + " wants a map", findings);
+    }
     for (const Node::Member& member : words->members()) {
       if (member.value.is_null()) continue;
       try {

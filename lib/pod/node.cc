@@ -119,4 +119,13 @@ bool Node::same_as(const Node& other) const {
   });
 }
 
+const Node* find_named(const Node* list, std::string_view key, std::string_view name) {
+  if (list == nullptr) return nullptr;
+  const auto found = std::find_if(list->items().begin(), list->items().end(), [&](const Node& one) {
+    const Node* value = one.find(key);
+    return value != nullptr && value->text() == name;
+  });
+  return found == list->items().end() ? nullptr : &*found;
+}
+
 }  // namespace fo::pod

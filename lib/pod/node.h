@@ -100,4 +100,7 @@ struct Node::Member {
   bool plain_key = false;
 };
 
+/// The entry of a list whose `key` is `name`; nullptr when there is none.
+const Node* find_named(const Node* list, std::string_view key, std::string_view name);
+
 }  // namespace fo::pod

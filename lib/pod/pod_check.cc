@@ -57,7 +57,7 @@ void add_collisions(std::vector<PortUse>& uses, const Node& spec, const PodPlan&
     for (const Node& container : containers->items()) {
       const Node* name = container.find("name");
       const Node* ports = container.find("ports");
-      if (ports == nullptr || name == nullptr || name->text() == "main") continue;
+      if (ports == nullptr || name == nullptr || is_main(container)) continue;
       for (std::size_t i = 0; i < ports->items().size(); ++i) {
         const Node* number = ports->items()[i].find("containerPort");
         const Node* protocol = ports->items()[i].find("protocol");

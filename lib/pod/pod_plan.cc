@@ -1,6 +1,5 @@
 #include "pod/pod_plan.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/units.h"
@@ -71,8 +70,7 @@ std::string PodPlan::container_path(std::string_view list, const Node& container
       is_past = true;
       continue;
     }
-    const bool is_main = other_name != nullptr && other_name->text() == "main";
-    if (is_main && dgd.version == DgdVersion::kV1Alpha1) continue;
+    if (is_main(other) && dgd.version == DgdVersion::kV1Alpha1) continue;
     // The main one was put in front: in the input it is where it was found.
     const Position at = other.position();
     const bool is_before =
@@ -86,7 +84,7 @@ std::string PodPlan::container_path(std::string_view list, const Node& container
 std::string PodPlan::main_path(std::string_view field) const {
   if (dgd.version == DgdVersion::kV1Alpha1) return joined(spec_path("mainContainer"), field);
   const Node* containers = service.pod_template.find_path({"spec", "containers"});
-  const Node* main = find_named(containers, "name", "main");
+  const Node* main = find_named(containers, "name", kMainContainer);
   return joined(main == nullptr ? spec_path("containers") : container_path("containers", *main),
                 field);
 }
@@ -111,15 +109,6 @@ std::string engine_name(int engine) { return "engine-" + std::to_string(engine);
 
 Node env_entry(std::string_view name, const std::string& value) {
   return Node::map({{"name", Node::string(std::string(name))}, {"value", Node::string(value)}});
-}
-
-const Node* find_named(const Node* list, std::string_view key, std::string_view name) {
-  if (list == nullptr) return nullptr;
-  const auto found = std::find_if(list->items().begin(), list->items().end(), [&](const Node& one) {
-    const Node* value = one.find(key);
-    return value != nullptr && value->text() == name;
-  });
-  return found == list->items().end() ? nullptr : &*found;
 }
 
 int port_of(std::string_view text) {

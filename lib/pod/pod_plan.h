@@ -80,8 +80,6 @@ struct PodPlan {
 std::string engine_name(int engine);
 /// An entry of a container's env.
 Node env_entry(std::string_view name, const std::string& value);
-/// The entry of a list whose `key` is `name`; nullptr when there is none.
-const Node* find_named(const Node* list, std::string_view key, std::string_view name);
 /// A port number: digits alone, 1 to 65535; else 0.
 int port_of(std::string_view text);
 /// The same of a field of the input, as a number in any notation.

@@ -19,15 +19,11 @@ namespace {
 
 using base::quoted;
 
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-
 bool is_label_text(std::string_view text, std::size_t longest) {
   return !text.empty() && text.size() <= longest && text.front() != '-' && text.back() != '-' &&
          std::all_of(text.begin(), text.end(),
                      [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
-
-bool is_alphanumeric(char c) { return is_digit(c) || is_lower(c) || (c >= 'A' && c <= 'Z'); }
 
 bool is_label_key(std::string_view key) {
   const std::size_t slash = key.find('/');
@@ -158,8 +154,7 @@ class PodChecker {
     if (name.node == nullptr) {
       refuse(item, fmt::format("a {} without a name", what), "say name");
     } else if (!is_name(text_of(name))) {
-      refuse(name, fmt::format("{}: no name of a {}", quoted(text_of(name)), what),
-             "at most 63 of a-z, 0-9 and -, no - at either end");
+      refuse(name, fmt::format("{}: no name of a {}", quoted(text_of(name)), what), kDnsLabelRule);
     } else if (!names.add(text_of(name))) {
       refuse(name, fmt::format("{}: two {}s of one name", quoted(text_of(name)), what),
              "rename one of them");
@@ -313,9 +308,9 @@ bool is_port_name(std::string_view text) {
 
 bool is_label_value(std::string_view text) {
   return text.empty() ||
-         (text.size() <= 63 && is_alphanumeric(text.front()) && is_alphanumeric(text.back()) &&
-          std::all_of(text.begin(), text.end(), [](char c) {
-            return is_alphanumeric(c) || c == '-' || c == '_' || c == '.';
+         (text.size() <= 63 && is_letter_or_digit(text.front()) &&
+          is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [](char c) {
+            return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
           }));
 }
 

@@ -13,6 +13,8 @@ namespace fo::pod {
 
 /// At most 63 of a-z, 0-9 and "-", no "-" at either end.
 bool is_dns_label(std::string_view text);
+/// The same as a remedy.
+inline constexpr const char* kDnsLabelRule = "at most 63 of a-z, 0-9 and -, no - at either end";
 /// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
 bool is_port_name(std::string_view text);
 /// Of a label: nothing, or at most 63 of letters, digits, "-", "_" and "." between two of the

@@ -128,11 +128,6 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-template <std::size_t kSize>
-bool is_one_of(std::string_view text, const std::array<std::string_view, kSize>& words) {
-  return std::find(words.begin(), words.end(), text) != words.end();
-}
-
 std::optional<bool> boolean_of(std::string_view text) {
   constexpr std::array<std::string_view, 11> kTrue = {"y",    "Y",    "yes", "Yes", "YES", "true",
                                                       "True", "TRUE", "on",  "On",  "ON"};

@@ -22,11 +22,6 @@ constexpr std::array<std::string_view, 23> kReserved = {
     "do",   "done", "case",   "esac", "{",       "}",       "select", "function",
     "time", "[[",   "coproc", "eval", "command", "builtin", "trap"};
 
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_name_start(char c) { return is_letter(c) || c == '_'; }
 bool is_name_character(char c) { return is_name_start(c) || is_digit(c); }

@@ -1,26 +1,6 @@
 #include "pod/utf8.h"
 
-#include <array>
-
 namespace fo::pod {
-
-Character first_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead < 0x80) return {lead, 1};
-  if (lead < 0xc2 || lead > 0xf4) return {};
-  const std::size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  if (text.size() < size) return {};
-  char32_t code = lead & (0x7fU >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xc0U) != 0x80) return {};
-    code = code << 6U | (byte & 0x3fU);
-  }
-  constexpr std::array<char32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < kLeast[size] || is_surrogate || code > 0x10ffff) return {};
-  return {code, size};
-}
 
 bool is_printable(char32_t code) {
   constexpr char32_t kLineSeparator = 0x2028;

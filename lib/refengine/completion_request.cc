@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "refengine/json_object.h"
 #include "refengine/tokens.h"
 
 namespace fo::refengine {
@@ -19,17 +20,9 @@ using nlohmann::json;
   throw ApiError(400, parameter + " " + reason, parameter);
 }
 
-// Deep nesting would exhaust the stack of whoever copies, compares or prints the value.
-json parse_object(std::string_view text) {
-  bool too_deep = false;
-  const auto watch = [&](int depth, json::parse_event_t, const json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  json body = json::parse(text, watch, false);
-  if (too_deep) throw ApiError(400, "the body is nested too deeply");
-  if (!body.is_object()) throw ApiError(400, "the body is not a JSON object");
-  return body;
+json parse_body(std::string_view text) {
+  return parse_object(
+      text, [](const std::string& reason) { throw ApiError(400, "the body is " + reason); });
 }
 
 // Absent and null are one.
@@ -272,7 +265,7 @@ std::vector<TokenId> read_stop_tokens(const json& body, const ModelConfig& confi
 CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
                                    const ModelConfig& config, const std::string& model_name,
                                    std::uint64_t random_seed) {
-  const json body = parse_object(text);
+  const json body = parse_body(text);
   check_model(body, model_name);
   refuse_unsupported(body);
   CompletionRequest request;
@@ -294,7 +287,7 @@ CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
 }
 
 std::string parse_rpc_method(std::string_view text) {
-  const json body = parse_object(text);
+  const json body = parse_body(text);
   const json* method = find(body, "method");
   return method != nullptr && method->is_string() ? method->get<std::string>() : std::string();
 }

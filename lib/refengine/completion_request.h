@@ -45,8 +45,6 @@ inline constexpr std::size_t kMaxStopTokens = 64;
 inline constexpr std::size_t kMaxMessages = 1024;
 /// Of one message.
 inline constexpr std::size_t kMaxParts = 64;
-/// Lists and objects inside each other.
-inline constexpr int kMaxDepth = 16;
 
 /// Reads the body of POST /v1/completions or /v1/chat/completions. Without a seed, `random_seed` is
 /// the request's. Parameters that nobody knows are ignored, those that ask for what this engine

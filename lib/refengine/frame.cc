@@ -14,6 +14,10 @@ using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 
+[[noreturn]] void fail_cut_short() {
+  throw Error(ExitStatus::kProtocol, "read from the engine: cut short");
+}
+
 // False when the other end closed before the first byte.
 bool read_exactly(int fd, char* to, std::size_t size) {
   for (std::size_t at = 0; at < size;) {
@@ -21,7 +25,7 @@ bool read_exactly(int fd, char* to, std::size_t size) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) base::throw_errno(errno, "read from the engine");
     if (got == 0 && at == 0) return false;
-    if (got == 0) throw Error(ExitStatus::kProtocol, "read from the engine: cut short");
+    if (got == 0) fail_cut_short();
     at += static_cast<std::size_t>(got);
   }
   return true;
@@ -123,7 +127,7 @@ std::optional<Frame> read_frame(int fd) {
   if (!read_exactly(fd, reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
   check_header(header);
   Frame frame{static_cast<FrameKind>(header.kind), std::string(header.size, '\0')};
-  if (header.size != 0 && !read_exactly(fd, frame.payload.data(), header.size)) return std::nullopt;
+  if (header.size != 0 && !read_exactly(fd, frame.payload.data(), header.size)) fail_cut_short();
   return frame;
 }
 

@@ -1,8 +1,7 @@
 #include "refengine/make_model.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "os/file.h"
+#include "os/file_lock.h"
 #include "refengine/splitmix.h"
 
 namespace fo::refengine {
@@ -20,6 +20,7 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
+namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferBytes = base::kMiB;
 constexpr std::uint32_t kTextFirst = 32;
@@ -80,9 +81,7 @@ std::vector<Shard> plan(const ModelConfig& config, base::ByteCount shard_size) {
 
 std::string shard_name(std::size_t index, std::size_t count) {
   if (count == 1) return "model.safetensors";
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
-  return name;
+  return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
 // How a tensor's values are spread: around `middle`, uniformly, `width` to either side.
@@ -186,47 +185,50 @@ class PartialFolder {
  public:
   explicit PartialFolder(const std::string& dir) : path_(dir + ".partial") {
     std::error_code error;
-    std::filesystem::create_directories(path_, error);
-    if (error) {
-      throw Error(ExitStatus::kCannotCreate, "create folder " + base::quoted(path_), error);
-    }
-    lock_ = os::open_file(path_, O_RDONLY | O_DIRECTORY);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-      lock_.reset();
+    fs::create_directories(path_, error);
+    if (error) refuse(path_, error);
+    lock_ = os::open_file(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (!os::try_lock_entry(AT_FDCWD, path_.c_str(), lock_.get())) {
       throw Error(ExitStatus::kTryAgain,
                   "create folder " + base::quoted(path_) + ": another process is at it");
     }
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      std::filesystem::remove_all(entry.path());
+    for (fs::directory_iterator entry(path_, error), end; !error && entry != end;) {
+      fs::remove_all(entry->path(), error);
+      if (!error) entry.increment(error);
     }
+    if (error) refuse(path_, error);
   }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
   ~PartialFolder() {
     std::error_code ignored;
-    if (lock_) std::filesystem::remove_all(path_, ignored);
+    if (lock_) fs::remove_all(path_, ignored);
   }
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
   /// rename(2) replaces an empty folder and nothing else.
   void publish(const std::string& dir) {
-    if (::rename(path_.c_str(), dir.c_str()) != 0) {
-      base::throw_errno(errno, ExitStatus::kCannotCreate, "create folder " + base::quoted(dir));
-    }
+    std::error_code error;
+    fs::rename(path_, dir, error);
+    if (error) refuse(dir, error);
     lock_.reset();
   }
 
  private:
+  [[noreturn]] static void refuse(const std::string& path, std::error_code error) {
+    throw Error(ExitStatus::kCannotCreate, "create folder " + base::quoted(path), error);
+  }
+
   std::string path_;
   base::UniqueFd lock_;
 };
 
 void refuse_occupied(const std::string& dir) {
   std::error_code error;
-  const auto status = std::filesystem::status(dir, error);
-  if (status.type() == std::filesystem::file_type::not_found) return;
-  const bool empty = std::filesystem::is_directory(status) && std::filesystem::is_empty(dir, error);
+  const auto status = fs::status(dir, error);
+  if (status.type() == fs::file_type::not_found) return;
+  const bool empty = fs::is_directory(status) && fs::is_empty(dir, error);
   if (!empty || error) {
     throw Error(ExitStatus::kCannotCreate,
                 "create folder " + base::quoted(dir) + ": exists and is not an empty folder");

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "os/file.h"
+#include "refengine/json_object.h"
 
 namespace fo::refengine {
 namespace {
@@ -105,8 +106,7 @@ void refuse_unsupported(const Reader& reader, const std::string& name) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, const std::string& name) {
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) refuse(name, "not a JSON object");
+  const json object = parse_object(text, [&](const std::string& reason) { refuse(name, reason); });
   const Reader reader(object, name);
   refuse_unsupported(reader, name);
   ModelConfig config;

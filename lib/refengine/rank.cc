@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "gms/remap_check.h"
 
 namespace fo::refengine {
 namespace {
@@ -63,15 +64,8 @@ void Rank::bind() {
 
 void Rank::remap() {
   const gms::RemapOutcome outcome = weights_.remap_all(Deadline::after(options_.remap_timeout));
-  switch (outcome.result) {
-    case gms::RemapResult::kOk:
-      return;
-    case gms::RemapResult::kTimedOut:
-      throw Error(ExitStatus::kTryAgain, outcome.reason);
-    case gms::RemapResult::kStaleLayout:
-      throw Error(ExitStatus::kBadData, outcome.reason);
-    case gms::RemapResult::kConnectionFailed:
-      throw Error(ExitStatus::kUnavailable, outcome.reason);
+  if (outcome.result != gms::RemapResult::kOk) {
+    throw Error(gms::exit_status(outcome.result), outcome.reason);
   }
 }
 

@@ -14,6 +14,22 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+// The index of the largest logit, the lowest of equals.
+TokenId greedy_token(std::span<const float> logits) {
+  TokenId best = 0;
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > most) {
+      most = logits[i];
+      best = static_cast<TokenId>(i);
+    }
+  }
+  if (!std::isfinite(most)) {
+    throw Error(ExitStatus::kBadData, "choose a token: the model's output is not a number");
+  }
+  return best;
+}
+
 double uniform(std::uint64_t seed, std::uint64_t position) {
   return static_cast<double>(splitmix(seed + position * kSplitmixStep) >> 11) * 0x1p-53;
 }
@@ -31,8 +47,7 @@ std::vector<double> weights_of(std::span<const float> logits, float most, double
 }
 
 // The `count` ids that come first by falling `values`, of equals the lower; all values are numbers.
-template <typename Value>
-std::vector<TokenId> likeliest(std::span<const Value> values, std::size_t count) {
+std::vector<TokenId> likeliest(std::span<const double> values, std::size_t count) {
   std::vector<TokenId> ids(values.size());
   std::iota(ids.begin(), ids.end(), 0u);
   const auto middle = ids.begin() + static_cast<std::ptrdiff_t>(std::min(count, ids.size()));
@@ -47,7 +62,7 @@ void keep_top(std::vector<double>& weights, double top_p) {
   const double wanted = top_p * std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<double> kept(weights.size());
   double sum = 0;
-  for (const TokenId id : likeliest<double>(weights, weights.size())) {
+  for (const TokenId id : likeliest(weights, weights.size())) {
     if (sum >= wanted) break;
     kept[id] = weights[id];
     sum += weights[id];
@@ -78,7 +93,7 @@ void add_logprobs(std::span<const float> logits, float most, std::size_t count,
     return TokenLogprob{token, logprob > kLeastLogprob ? logprob : kLeastLogprob};
   };
   choice.chosen = of(choice.chosen.token);
-  for (const TokenId token : likeliest<double>(weights, count)) choice.top.push_back(of(token));
+  for (const TokenId token : likeliest(weights, count)) choice.top.push_back(of(token));
 }
 
 }  // namespace
@@ -97,21 +112,6 @@ TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling
     add_logprobs(logits, logits[best], static_cast<std::size_t>(sampling.logprobs), choice);
   }
   return choice;
-}
-
-TokenId greedy_token(std::span<const float> logits) {
-  TokenId best = 0;
-  float most = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] > most) {
-      most = logits[i];
-      best = static_cast<TokenId>(i);
-    }
-  }
-  if (!std::isfinite(most)) {
-    throw Error(ExitStatus::kBadData, "choose a token: the model's output is not a number");
-  }
-  return best;
 }
 
 }  // namespace fo::refengine

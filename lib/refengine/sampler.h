@@ -41,12 +41,9 @@ struct TokenChoice {
 /// The token for `position`, which counts from the first token of the prompt. What is drawn is a
 /// function of the logits, `sampling` and `position`: the draw is output number `position` of
 /// splitmix64 seeded with `sampling.seed`, its upper 53 bits as a number in [0, 1), which is looked
-/// up in the distribution summed in the order of ids. Throws Error(kBadData) as greedy_token does.
+/// up in the distribution summed in the order of ids. Throws Error(kBadData) when no logit is a
+/// number: the weights are damaged.
 TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling,
                          std::uint64_t position);
-
-/// The index of the largest logit, the lowest of equals. Throws Error(kBadData) when none is a
-/// number: the weights are damaged.
-TokenId greedy_token(std::span<const float> logits);
 
 }  // namespace fo::refengine

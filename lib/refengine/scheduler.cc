@@ -90,7 +90,9 @@ awaitable<void> Scheduler::sleep(SleepMode mode) {
   if (asleep_.weights && asleep_.kv_cache) co_return;
   phase_ = Phase::kFallingAsleep;
   mode_ = mode;
-  if (mode == SleepMode::kAbort) abort_all();
+  if (mode == SleepMode::kAbort) {
+    for (Turn* turn : queue_) turn->aborted_ = true;
+  }
   changed_.notify_all();
   while (stepping_ || (mode == SleepMode::kWait && !queue_.empty())) co_await changed_.wait();
   co_await model_.sleep();
@@ -108,11 +110,6 @@ awaitable<void> Scheduler::wake(WakeTags tags) {
   co_await model_.wake(wanted);
   asleep_ = {asleep_.weights && !wanted.weights, asleep_.kv_cache && !wanted.kv_cache};
   if (!asleep_.any()) phase_ = Phase::kAwake;
-}
-
-void Scheduler::abort_all() {
-  for (Turn* turn : queue_) turn->aborted_ = true;
-  changed_.notify_all();
 }
 
 }  // namespace fo::refengine

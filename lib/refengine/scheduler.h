@@ -60,7 +60,6 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
 
   /// Whether a Turn may be taken now.
   [[nodiscard]] Admission admission() const;
-  [[nodiscard]] Phase phase() const { return phase_; }
   /// True from the end of a sleep until the last tag is awake.
   [[nodiscard]] bool is_sleeping() const { return asleep_.any(); }
 
@@ -87,8 +86,6 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   boost::asio::awaitable<void> sleep(SleepMode mode);
   /// Tags that are awake already are left alone.
   boost::asio::awaitable<void> wake(WakeTags tags);
-  /// Ends every request that waits or runs.
-  void abort_all();
 
  private:
   class AdminPlace;

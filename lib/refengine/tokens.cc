@@ -74,11 +74,4 @@ std::string TextDecoder::finish() {
   return std::string(kReplacement);
 }
 
-std::string decode_tokens(std::span<const TokenId> tokens) {
-  TextDecoder decoder;
-  std::string text;
-  for (const TokenId token : tokens) text += decoder.feed(token);
-  return text + decoder.finish();
-}
-
 }  // namespace fo::refengine

@@ -2,7 +2,6 @@
 // says becomes valid UTF-8 on the way out, in one piece or streamed.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +31,5 @@ class TextDecoder {
  private:
   std::string pending_;
 };
-
-/// All at once.
-std::string decode_tokens(std::span<const TokenId> tokens);
 
 }  // namespace fo::refengine

@@ -311,7 +311,6 @@ void spoil(const Node& root, Node& node) {
 
 TEST(Dgd, AnyValueMayBeOfAnyKind) {
   Alpha alpha;
-  alpha.spec = "{}";
   alpha.spec =
       "labels: {a: b}\n  envs: [{name: A, value: b}]\n  pvcs: [{name: cache, create: true}]";
   alpha.service =

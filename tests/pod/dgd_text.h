@@ -1,11 +1,14 @@
 // DGDs for tests, as text, and what reading them finds.
 #pragma once
 
+#include <gmock/gmock.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "pod/dgd.h"
+#include "pod/writer.h"
 #include "pod/yaml_reader.h"
 
 namespace fo::pod {
@@ -72,6 +75,17 @@ inline std::vector<std::string> lines(const Findings& findings, Severity severit
     out.push_back(format(placeless, "").substr(2));
   }
   return out;
+}
+
+/// The pod template of the first service, in which nothing is wrong.
+inline Node template_of(std::string_view text) {
+  const Read found = read(text);
+  EXPECT_THAT(lines(found.findings, Severity::kError), testing::IsEmpty());
+  return found.dgd.services.at(0).pod_template;
+}
+
+inline void expect_same(const Node& made, std::string_view wanted) {
+  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
 }
 
 inline std::vector<std::string> errors(std::string_view text) {

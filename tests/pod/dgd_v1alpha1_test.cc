@@ -4,7 +4,6 @@
 #include <string>
 
 #include "pod/dgd.h"
-#include "pod/writer.h"
 #include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
@@ -14,17 +13,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// The template of a service of which nothing is wrong.
-Node template_of(const Alpha& alpha) {
-  const Read found = read(alpha.text());
-  EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
-  return found.dgd.services.at(0).pod_template;
-}
-
-void expect_same(const Node& made, const std::string& wanted) {
-  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
-}
-
 TEST(DgdV1Alpha1, TheMainContainerIsFirstAndKeepsEverything) {
   Alpha alpha;
   alpha.resources = "resources: {limits: {gpu: '2'}}";
@@ -33,7 +21,7 @@ TEST(DgdV1Alpha1, TheMainContainerIsFirstAndKeepsEverything) {
       "        containers: [{name: side, image: s}]\n"
       "        initContainers: [{name: one, image: i}, {name: two, image: i}]";
   alpha.main = "{image: i, command: [run], args: ['8000'], workingDir: /w, ofTomorrow: {a: [1]}}";
-  expect_same(template_of(alpha),
+  expect_same(template_of(alpha.text()),
               "spec: {nodeSelector: {a: b}, tolerations: [{operator: Exists}],\n"
               " containers: [{name: 'main', image: i, command: [run], args: ['8000'],\n"
               "  workingDir: /w, ofTomorrow: {a: [1]},\n"
@@ -65,7 +53,7 @@ TEST(DgdV1Alpha1, EnvOfTheContainerWinsOverTheServicesOverTheDeployments) {
   alpha.spec = "envs: [{name: A, value: d}, {name: B, value: d}, {name: C, value: d}]";
   alpha.service = "envs: [{name: B, value: s}, {name: C, value: s}, {name: D, value: $(A)}]";
   alpha.main = "{image: i, env: [{name: C, value: c}, {name: E, value: $(D)}]}";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   const Node* containers = made.find_path({"spec", "containers"});
   ASSERT_NE(containers, nullptr);
   expect_same(*containers->items().at(0).find("env"),
@@ -77,7 +65,7 @@ TEST(DgdV1Alpha1, TheServicesSecretComesBeforeTheContainersSources) {
   Alpha alpha;
   alpha.service = "envFromSecret: token";
   alpha.main = "{image: i, envFrom: [{configMapRef: {name: c}}]}";
-  expect_same(template_of(alpha).find_path({"spec", "containers"})->items().at(0),
+  expect_same(template_of(alpha.text()).find_path({"spec", "containers"})->items().at(0),
               "{name: 'main', image: i, resources: {limits: {nvidia.com/gpu: '1'}},\n"
               " envFrom: [{secretRef: {name: token}}, {configMapRef: {name: c}}]}");
 }
@@ -112,7 +100,7 @@ TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
   Alpha alpha;
   alpha.service = "livenessProbe: {httpGet: {port: 1}}\n      readinessProbe: {httpGet: {port: 2}}";
   alpha.main = "{image: i, livenessProbe: {httpGet: {port: 3}}, readinessProbe: null}";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   const Node& main = made.find_path({"spec", "containers"})->items().at(0);
   expect_same(*main.find("livenessProbe"), "{httpGet: {port: 3}}");
   expect_same(*main.find("readinessProbe"), "{httpGet: {port: 2}}");
@@ -136,7 +124,7 @@ TEST(DgdV1Alpha1, MetadataOfThePodWinsOverTheServicesOverTheDeployments) {
   alpha.spec = "labels: {a: d, b: d, c: d}";
   alpha.service =
       "labels: {b: s, c: s}\n      extraPodMetadata: {labels: {c: p}, annotations: {x: z}}";
-  expect_same(*template_of(alpha).find("metadata"),
+  expect_same(*template_of(alpha.text()).find("metadata"),
               "{labels: {a: d, b: s, c: p}, annotations: {x: z}}");
 }
 
@@ -148,7 +136,7 @@ TEST(DgdV1Alpha1, PvcsAreVolumesOfTheirName) {
       "mountPoint: /o}]";
   alpha.pod = "volumes: [{name: own, emptyDir: {}}]";
   alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p, subPath: x}]}";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: own, emptyDir: {}}, {name: models, persistentVolumeClaim: {claimName: "
               "models}}]");
@@ -189,11 +177,11 @@ TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
 
 TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
   Alpha alpha;
-  EXPECT_EQ(template_of(alpha).find_path({"spec", "volumes"}), nullptr);
+  EXPECT_EQ(template_of(alpha.text()).find_path({"spec", "volumes"}), nullptr);
   alpha.service = "sharedMemory: {disabled: true}";
-  EXPECT_EQ(template_of(alpha).find_path({"spec", "volumes"}), nullptr);
+  EXPECT_EQ(template_of(alpha.text()).find_path({"spec", "volumes"}), nullptr);
   alpha.service = "sharedMemory: {size: 2Gi}";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
@@ -217,7 +205,7 @@ TEST(DgdV1Alpha1, NullIsAbsent) {
       "multinode: null\n      envs: ~\n      sharedMemory:\n      gpuMemoryService: null\n"
       "      frontendSidecar: null";
   alpha.main = "{image: i, env: null, resources: null, envFrom: ~, command: null}";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   EXPECT_EQ(made.find("metadata"), nullptr);
   const Node& main = made.find_path({"spec", "containers"})->items().at(0);
   EXPECT_EQ(main.find("env"), nullptr);
@@ -227,7 +215,7 @@ TEST(DgdV1Alpha1, NullIsAbsent) {
 TEST(DgdV1Alpha1, PositionsOfTheInputStay) {
   Alpha alpha;
   alpha.service = "envs: [{name: B, value: c}]";
-  const Node made = template_of(alpha);
+  const Node made = template_of(alpha.text());
   const Node& main = made.find_path({"spec", "containers"})->items().at(0);
   EXPECT_EQ(main.position().line, 14);
   EXPECT_EQ(main.find("env")->items().at(0).position().line, 11);

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "pod/dgd.h"
-#include "pod/writer.h"
 #include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
@@ -13,24 +12,15 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Node template_of(const Beta& beta) {
-  const Read found = read(beta.text());
-  EXPECT_THAT(lines(found.findings, Severity::kError), IsEmpty());
-  return found.dgd.services.at(0).pod_template;
-}
-
-void expect_same(const Node& made, const std::string& wanted) {
-  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
-}
-
 constexpr const char* kMain = "{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}";
 
 TEST(DgdV1Beta1, TheTemplateIsTakenAsItIsWithMainFirst) {
   Beta beta;
   beta.pod = "nodeSelector: {a: b}";
   beta.containers = std::string("[{name: side, image: s}, ") + kMain + ", {name: last, image: l}]";
-  expect_same(template_of(beta), std::string("spec: {nodeSelector: {a: b}, containers: [") + kMain +
-                                     ", {name: side, image: s}, {name: last, image: l}]}");
+  expect_same(template_of(beta.text()), std::string("spec: {nodeSelector: {a: b}, containers: [") +
+                                            kMain +
+                                            ", {name: side, image: s}, {name: last, image: l}]}");
 }
 
 TEST(DgdV1Beta1, ServiceSaysItsReading) {
@@ -93,14 +83,14 @@ TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
 TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
   Beta beta;
   beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
-  const Node made = template_of(beta);
+  const Node made = template_of(beta.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: cache, persistentVolumeClaim: {claimName: cache}}, {name: 'shared-memory', "
               "emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
               "[{name: 'cache', mountPath: /c}, {name: 'shared-memory', mountPath: '/dev/shm'}]");
   beta.component = "sharedMemorySize: '0'";
-  EXPECT_EQ(template_of(beta).find_path({"spec", "volumes"}), nullptr);
+  EXPECT_EQ(template_of(beta.text()).find_path({"spec", "volumes"}), nullptr);
   beta.component = "compilationCache: {pvcName: cache}";
   EXPECT_THAT(errors(beta.text()), ElementsAre("spec.components[0].compilationCache: a mount "
                                                "without a place; say mountPath"));

@@ -2,23 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "pod/pod_fixture.h"
+#include "pod/writer.h"
 
 namespace fo::pod {
 namespace {
 
 using test::Generated;
 using test::node;
-using test::to_json;
 using test::words;
 using test::Worker;
 
-std::string pretty(const Node& node) { return to_json(node).dump(1); }
-std::string pretty(const std::string& json) { return nlohmann::ordered_json::parse(json).dump(1); }
+std::string pretty(const std::string& json, int indent = 1) {
+  return nlohmann::ordered_json::parse(json).dump(indent);
+}
+std::string pretty(const Node& node, int indent = 1) { return pretty(to_json(node), indent); }
 
 std::string names(const Node* list) {
   std::string text;
@@ -257,10 +260,10 @@ TEST(Generate, ClaimsAreInTheClustersApi) {
     const Generated made = worker.generate(options);
     return made.errors().empty()
                ? made.manifests[0].find("apiVersion")->text() + " " +
-                     to_json(made.manifests[0]
-                                 .find_path({"spec", "spec", "devices", "requests"})
-                                 ->items()[0])
-                         .dump()
+                     pretty(made.manifests[0]
+                                .find_path({"spec", "spec", "devices", "requests"})
+                                ->items()[0],
+                            -1)
                : made.errors();
   };
   const std::string exactly = R"({"name":"gpus","exactly":{"deviceClassName":"mine",)"

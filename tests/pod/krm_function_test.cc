@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pod/scalar.h"
-#include "pod/yaml_reader.h"
+#include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
 namespace {
@@ -44,13 +44,21 @@ Node list(const std::string& layout, const std::string& gpus) {
   std::string text = kList;
   text.replace(text.find("LAYOUT"), 6, layout);
   text.replace(text.find("GPUS"), 4, gpus);
-  return read_yaml(text, "test").at(0).root;
+  return parse(text);
 }
 
 TEST(KrmFunction, KnowsItsInput) {
   EXPECT_TRUE(is_resource_list(list("plan", "1")));
-  EXPECT_FALSE(is_resource_list(read_yaml("{kind: ResourceList, apiVersion: v1}", "t").at(0).root));
-  EXPECT_FALSE(is_resource_list(read_yaml("[1]", "t").at(0).root));
+  EXPECT_FALSE(is_resource_list(parse("{kind: ResourceList, apiVersion: v1}")));
+  EXPECT_FALSE(is_resource_list(parse("[1]")));
+}
+
+TEST(KrmFunction, AConfigThatIsNoMapIsRefusedByItsName) {
+  for (const std::string part : {"data", "spec"}) {
+    const FunctionAnswer answer = run(parse("functionConfig: {" + part + ": [1]}"));
+    ASSERT_EQ(answer.filtered.findings.size(), 1u);
+    EXPECT_EQ(answer.filtered.findings[0].reason, "its " + part + " wants a map");
+  }
 }
 
 TEST(KrmFunction, FiltersTheItemsByItsConfig) {
@@ -97,7 +105,7 @@ TEST(KrmFunction, RefusesWhatIsNoListAndNoConfig) {
                                  "items: []\nfunctionConfig: {data: [x]}", "items: 5"}) {
     const std::string text =
         std::string("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n") + rest;
-    const FunctionAnswer answer = run(read_yaml(text, "test").at(0).root);
+    const FunctionAnswer answer = run(parse(text));
     EXPECT_TRUE(answer.filtered.failed()) << rest;
     EXPECT_EQ(answer.list.find("results")->items().size(), 1u) << rest;
   }

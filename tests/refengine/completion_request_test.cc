@@ -279,6 +279,7 @@ TEST(CompletionRequest, ARemoteCallIsItsMethod) {
   EXPECT_EQ(parse_rpc_method(R"({"method":7})"), "");
   EXPECT_EQ(parse_rpc_method("{}"), "");
   EXPECT_THROW(parse_rpc_method("x"), ApiError);
+  EXPECT_THROW(parse_rpc_method(std::string("{}\0", 3)), ApiError);
 }
 
 }  // namespace

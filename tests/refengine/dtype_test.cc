@@ -46,11 +46,9 @@ TEST(Dtype, NamesAreReadInBothSpellings) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
     EXPECT_EQ(parse_torch_dtype(torch_dtype_name(dtype)), dtype);
     EXPECT_EQ(parse_torch_dtype("torch." + std::string(torch_dtype_name(dtype))), dtype);
-    EXPECT_EQ(parse_safetensors_dtype(safetensors_dtype_name(dtype)), dtype);
   }
   EXPECT_EQ(parse_torch_dtype("float8_e4m3fn"), std::nullopt);
   EXPECT_EQ(parse_torch_dtype("torch."), std::nullopt);
-  EXPECT_EQ(parse_safetensors_dtype("f32"), std::nullopt);
 }
 
 }  // namespace

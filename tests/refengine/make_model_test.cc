@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -161,6 +162,20 @@ TEST(MakeModel, LeavesARunAtWorkAlone) {
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
   EXPECT_EQ(status_of(dir.path("m"), tiny()), ExitStatus::kTryAgain);
   EXPECT_TRUE(std::filesystem::exists(dir.path("m.partial") + "/model.safetensors"));
+}
+
+TEST(MakeModel, WhatItMayNotTakeOverIsNoReasonToDie) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path("m.partial"));
+  std::ofstream(dir.path("m.partial") + "/model.safetensors") << "another user's";
+  std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
+  std::filesystem::permissions(dir.path("m.partial"), std::filesystem::perms(0555));
+  const uid_t own = ::geteuid();
+  if (own == 0) ASSERT_EQ(::seteuid(65534), 0);
+  EXPECT_EQ(status_of(dir.path("m"), tiny()), ExitStatus::kCannotCreate);
+  ASSERT_EQ(::seteuid(own), 0);
+  std::filesystem::permissions(dir.path("m.partial"), std::filesystem::perms(0755));
+  EXPECT_EQ(files_in(dir.path("m.partial")), (std::set<std::string>{"model.safetensors"}));
 }
 
 TEST(MakeModel, RefusesNumbersThatAreNoModel) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::refengine {
 namespace {
@@ -136,9 +137,18 @@ TEST(ModelConfig, RefusesWhatIsNoJsonObject) {
     EXPECT_THROW(parse_model_config(text, "c.json"), Error) << text;
   }
   const std::string whole = valid().dump();
+  EXPECT_THROW(parse_model_config(whole + '\0', "c.json"), Error);
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_THROW(parse_model_config(whole.substr(0, size), "c.json"), Error);
   }
+}
+
+TEST(ModelConfig, NestingIsLimitedBeforeItCanExhaustTheStack) {
+  std::string text = valid().dump();
+  text.back() = ',';
+  text += R"("eos_token_id":)" + std::string(300'000, '[') + std::string(300'000, ']') + "}";
+  EXPECT_EQ(test::failure_of([&] { parse_model_config(text, "c.json"); }).message,
+            "model config 'c.json': nested too deeply");
 }
 
 TEST(ModelConfig, AnAbsentFolderIsNoInput) {

@@ -164,16 +164,17 @@ TEST(Sampler, NoLogprobsUnlessWanted) {
   EXPECT_TRUE(choice.top.empty());
 }
 
-TEST(GreedyToken, TakesTheLowestOfEquals) {
-  EXPECT_EQ(greedy_token(std::vector<float>{1, 3, 2, 3}), 1u);
-  EXPECT_EQ(greedy_token(std::vector<float>{-2, -1}), 1u);
+TEST(Sampler, TheLikeliestIsTheLowestOfEquals) {
+  EXPECT_EQ(choose_token(std::vector<float>{1, 3, 2, 3}, {}, 0).chosen.token, 1u);
+  EXPECT_EQ(choose_token(std::vector<float>{-2, -1}, {}, 0).chosen.token, 1u);
 }
 
-TEST(GreedyToken, DamagedOutputIsAnError) {
-  EXPECT_THROW(greedy_token(std::vector<float>{kNan, kNan}), base::Error);
-  EXPECT_THROW(greedy_token(std::vector<float>{1, kInfinity}), base::Error);
-  EXPECT_THROW(greedy_token(std::vector<float>{}), base::Error);
-  EXPECT_THROW(choose_token(std::vector<float>{kNan}, sampling(1), 0), base::Error);
+TEST(Sampler, DamagedOutputIsAnError) {
+  for (const std::vector<float>& logits :
+       {std::vector<float>{kNan, kNan}, std::vector<float>{1, kInfinity}, std::vector<float>{}}) {
+    EXPECT_THROW(choose_token(logits, {}, 0), base::Error);
+    EXPECT_THROW(choose_token(logits, sampling(1), 0), base::Error);
+  }
 }
 
 }  // namespace

@@ -173,10 +173,9 @@ TEST_F(SchedulerTest, TagsWakeOneByOne) {
   EXPECT_TRUE(scheduler_->is_sleeping());
   wake({true, false});
   EXPECT_TRUE(scheduler_->is_sleeping());
-  EXPECT_EQ(scheduler_->phase(), Phase::kAsleep);
+  EXPECT_EQ(scheduler_->admission(), Scheduler::Admission::kNotAwake);
   wake({true, true});
   EXPECT_FALSE(scheduler_->is_sleeping());
-  EXPECT_EQ(scheduler_->phase(), Phase::kAwake);
   EXPECT_EQ(scheduler_->admission(), Scheduler::Admission::kAdmitted);
   EXPECT_EQ(log_, (std::vector<std::string>{"sleep", "wake weights", "wake kv"}));
 }
@@ -206,7 +205,7 @@ TEST_F(SchedulerTest, WakeWaitsForASleepUnderWay) {
   allow(2);
   EXPECT_TRUE(*asleep);
   EXPECT_TRUE(*awake);
-  EXPECT_EQ(scheduler_->phase(), Phase::kAwake);
+  EXPECT_EQ(scheduler_->admission(), Scheduler::Admission::kAdmitted);
   EXPECT_EQ(running->end, Outcome::kFinished);
 }
 

@@ -15,6 +15,13 @@ ModelConfig config_of(std::uint32_t vocab) {
 
 std::vector<TokenId> bytes_of(std::string_view text) { return encode_text(text, config_of(256)); }
 
+std::string decode_tokens(const std::vector<TokenId>& tokens) {
+  TextDecoder decoder;
+  std::string text;
+  for (const TokenId token : tokens) text += decoder.feed(token);
+  return text + decoder.finish();
+}
+
 TEST(Tokens, TextIsItsBytesAfterTheBos) {
   ModelConfig config = config_of(258);
   EXPECT_EQ(encode_text("a\xFF", config), (std::vector<TokenId>{97, 255}));
