@@ -192,3 +192,14 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   script -qec "gms-save -q --replace --socket $SOCKET $SNAP >$T/out" /dev/null </dev/null >"$T/terminal" 3>&-
   [ ! -s "$T/terminal" ]
 }
+
+@test "a signal takes the progress away" {
+  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  serve
+  GMS_SIM_LATENCY=cuMemcpyDtoH=50ms start_bg save script -qec "gms-save --socket $SOCKET --ring 128KiB \
+    --copy-threads 1 $SNAP & echo \$! >$T/pid; wait" "$T/terminal"
+  wait_for "grep -q '%  .* of 4 MiB' '$T/terminal'"
+  kill -TERM "$(cat "$T/pid")"
+  wait_exit "$BG_PID"
+  grep -q $'\r\033\\[K' "$T/terminal"
+}

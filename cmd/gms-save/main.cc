@@ -8,7 +8,6 @@
 #include "cuda/device.h"
 #include "gms/endpoint.h"
 #include "options.h"
-#include "os/log.h"
 #include "os/process.h"
 #include "os/signals.h"
 
@@ -42,7 +41,8 @@ int save(gms_save::Options& options) {
                              options.endpoint.tag)
           : options.endpoint.socket;
   std::optional<weights::SaveReport> report;
-  {
+  // The bar is gone before the process is.
+  try {
     cli::Progress progress(options.common.quiet);
     save.on_progress = [&](base::ByteCount done, base::ByteCount total) {
       if (done == 0) os::block_signals(signals);
@@ -52,16 +52,13 @@ int save(gms_save::Options& options) {
       }
       progress.show(done, total);
     };
-    try {
-      report = weights::save(driver, device, socket, save);
-    } catch (const Interrupted& interrupted) {
-      return os::die_of_signal(interrupted.signal);
-    }
+    report = weights::save(driver, device, socket, save);
+  } catch (const Interrupted& interrupted) {
+    return os::die_of_signal(interrupted.signal);
   }
   if (!report) {
-    os::log_line(os::LogLevel::kError,
-                 "get the lock ro of " + base::quoted(socket) + ": timed out");
-    return base::to_int(ExitStatus::kTryAgain);
+    throw base::Error(ExitStatus::kTryAgain,
+                      "get the lock ro of " + base::quoted(socket) + ": timed out");
   }
   cli::print_line(options.common.json ? weights::format_json(*report)
                                       : weights::format_text(*report));

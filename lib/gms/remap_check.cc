@@ -158,11 +158,6 @@ std::string to_text(const RemapCheck& check) {
          (check.mapped ? ", mapped and read" : "") + ", layout " + check.memory_layout_hash;
 }
 
-bool is_layout_hash(std::string_view text) {
-  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), is_hex);
-}
-
 std::vector<std::string> read_hash_file(const std::string& path, std::size_t count) {
   const std::string text = os::read_file(path, base::kMiB);
   const auto refuse = [&](const std::string& reason) {

@@ -52,9 +52,6 @@ std::string to_json(const RemapCheck& check);
 /// One line for people, of a check that ended well.
 std::string to_text(const RemapCheck& check);
 
-/// Whether `text` is 64 lower case hex digits.
-bool is_layout_hash(std::string_view text);
-
 /// A hash file has one hash a line, in the order of the sockets. Throws Error: kNoInput when it is
 /// absent, kBadData when it holds anything else or another number than `count`.
 std::vector<std::string> read_hash_file(const std::string& path, std::size_t count);

@@ -27,6 +27,9 @@ std::string_view to_string(ServerState state);
 std::optional<LockType> parse_lock_type(std::string_view text);
 std::optional<Grant> parse_grant(std::string_view text);
 
+/// Whether `text` is 64 lower-case hex digits, as any SHA-256 is.
+bool is_layout_hash(std::string_view text);
+
 /// One allocation of a layout, as every answer that speaks of one shows it.
 struct Allocation {
   std::string allocation_id;

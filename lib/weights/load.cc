@@ -16,7 +16,6 @@
 #include "cuda/memory.h"
 #include "gms/layout.h"
 #include "gms/memory_manager.h"
-#include "gms/remap_check.h"
 #include "gms/sha256.h"
 #include "gms/tensor_metadata.h"
 #include "os/engine_id.h"
@@ -334,10 +333,7 @@ class Loading {
       const gms::Allocation& made = one.allocation;
       layout.add(made.allocation_id, made.size, made.aligned_size, made.tag);
     }
-    for (const auto& [key, entry] : metadata) {
-      layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
-                 entry.value);
-    }
+    put_all(layout, metadata);
     report_.tensors = metadata.size();
     std::string hash = gms::layout_hash(layout);
     if (snapshot_ && hash != snapshot_->manifest.layout_hash) {

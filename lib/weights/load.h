@@ -51,8 +51,8 @@ struct LoadReport {
   gms::Grant granted_lock_type = gms::Grant::kRo;
 };
 
-/// The role that $ENGINE_ID stands for: kRwOrRo for 0 or where it is unset or empty, kRo for more.
-/// Throws Error(kConfig) for what is not a number.
+/// The role that $ENGINE_ID stands for: kRwOrRo for 0 or where it is unset, kRo for more. Throws
+/// Error(kConfig) for what is not a number.
 gms::LockType role_from_env();
 
 /// Publishes or imports, for the role asked for; nullopt when the lock was not to be had in time.

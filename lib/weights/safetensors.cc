@@ -2,113 +2,72 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "gms/tensor_metadata.h"
+#include "weights/json_reader.h"
 
 namespace fo::weights {
 namespace {
 
 using base::ByteCount;
-using nlohmann::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-[[noreturn]] void fail(const std::string& file, const std::string& reason) {
-  throw base::Error(base::ExitStatus::kBadData, "read " + base::quoted(file) + ": " + reason);
-}
-
 // Takes exactly {"name": {"dtype": "..", "shape": [..], "data_offsets": [.., ..]}, ..} and
 // {"__metadata__": {"key": "text"}}, and nothing that is nested deeper.
-class HeaderReader : public nlohmann::json_sax<json> {
+class HeaderReader final : public JsonReader {
  public:
-  explicit HeaderReader(const std::string& file) : file_(file) {}
+  explicit HeaderReader(const std::string& file) : JsonReader(file, "the header is ") {}
 
   std::vector<Tensor> take() { return std::move(tensors_); }
 
-  bool start_object(std::size_t) override {
-    if (place_ == Place::kStart) {
-      place_ = Place::kHeader;
-    } else if (place_ == Place::kHeader) {
-      place_ = tensor_.name == kMetadataKey ? Place::kMetadata : Place::kTensor;
+ protected:
+  void on_key() override {
+    if (depth() == 1) {
+      start_tensor(last_key());
+    } else if (!is_metadata()) {
+      start_field(last_key());
+    }
+  }
+
+  bool on_value(JsonValue value) override {
+    const auto expect = [&](Kind kind) {
+      if (value.kind != kind) fail_tensor(std::string(value.name) + " where none belongs");
+    };
+    if (depth() == 0) return true;
+    if (depth() == 1) {
+      expect(Kind::kObject);
+    } else if (depth() == 3) {
+      expect(Kind::kNumber);
+      add_number(value.number);
+    } else if (is_metadata()) {
+      expect(Kind::kText);
+    } else if (field_ == kDType) {
+      expect(Kind::kText);
+      tensor_.dtype = find_dtype(value.text);
+      if (tensor_.dtype == nullptr) fail_tensor("unknown dtype " + base::quoted(value.text));
     } else {
-      unexpected("an object");
+      expect(Kind::kList);
     }
     return true;
   }
 
-  bool key(std::string& name) override {
-    if (place_ == Place::kHeader) {
-      start_tensor(name);
-    } else if (place_ == Place::kTensor) {
-      start_field(name);
+  void on_end() override {
+    if (depth() == 2 && field_ == kOffsets && offsets_.size() != 2) {
+      fail_tensor("data_offsets are not two numbers");
     }
-    return true;
-  }
-
-  bool end_object() override {
-    if (place_ == Place::kTensor) {
-      if (fields_ != kAllFields) fail_tensor("no dtype, shape or data_offsets");
-      finish_tensor();
-    }
-    place_ = place_ == Place::kHeader ? Place::kEnd : Place::kHeader;
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (place_ != Place::kTensor || field_ == kDType) unexpected("a list");
-    place_ = Place::kList;
-    return true;
-  }
-
-  bool end_array() override {
-    if (field_ == kOffsets && offsets_.size() != 2) fail_tensor("data_offsets are not two numbers");
-    place_ = Place::kTensor;
-    return true;
-  }
-
-  bool number_unsigned(number_unsigned_t value) override {
-    if (place_ != Place::kList) unexpected("a number");
-    std::vector<ByteCount>& list = field_ == kShape ? tensor_.shape : offsets_;
-    if (list.size() >= (field_ == kShape ? gms::kMaxTensorRank : 2))
-      fail_tensor("too many numbers in a list");
-    list.push_back(value);
-    return true;
-  }
-
-  bool string(std::string& value) override {
-    if (place_ == Place::kMetadata) return true;
-    if (place_ != Place::kTensor || field_ != kDType) unexpected("text");
-    tensor_.dtype = find_dtype(value);
-    if (tensor_.dtype == nullptr) fail_tensor("unknown dtype " + base::quoted(value));
-    return true;
-  }
-
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
-  bool number_float(number_float_t, const std::string&) override {
-    return unexpected("a number that is not a non-negative integer");
-  }
-  bool binary(binary_t&) override { return unexpected("binary data"); }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    fail(file_, "the header is not JSON at byte " + std::to_string(position));
+    if (depth() == 1 && !is_metadata()) finish_tensor();
   }
 
  private:
-  enum class Place { kStart, kHeader, kMetadata, kTensor, kList, kEnd };
   enum Field : unsigned { kDType = 1, kShape = 2, kOffsets = 4, kAllFields = 7 };
 
-  [[noreturn]] void fail_tensor(const std::string& reason) const {
-    fail(file_, "tensor " + base::quoted(tensor_.name) + ": " + reason);
-  }
+  [[nodiscard]] bool is_metadata() const { return tensor_.name == kMetadataKey; }
 
-  [[noreturn]] bool unexpected(const std::string& what) const {
-    if (place_ == Place::kStart) fail(file_, "the header is not a JSON object");
-    fail_tensor(what + " where none belongs");
+  [[noreturn]] void fail_tensor(const std::string& reason) const {
+    fail(file(), "tensor " + base::quoted(tensor_.name) + ": " + reason);
   }
 
   void start_tensor(const std::string& name) {
@@ -135,8 +94,17 @@ class HeaderReader : public nlohmann::json_sax<json> {
     fields_ |= field_;
   }
 
+  void add_number(ByteCount number) {
+    std::vector<ByteCount>& list = field_ == kShape ? tensor_.shape : offsets_;
+    if (list.size() >= (field_ == kShape ? gms::kMaxTensorRank : 2)) {
+      fail_tensor("too many numbers in a list");
+    }
+    list.push_back(number);
+  }
+
   // Offsets count from the header's end until parse_header knows better.
   void finish_tensor() {
+    if (fields_ != kAllFields) fail_tensor("no dtype, shape or data_offsets");
     if (offsets_[1] < offsets_[0]) fail_tensor("data_offsets run backwards");
     tensor_.offset = offsets_[0];
     tensor_.size = offsets_[1] - offsets_[0];
@@ -157,8 +125,6 @@ class HeaderReader : public nlohmann::json_sax<json> {
     tensors_.push_back(std::move(tensor_));
   }
 
-  const std::string& file_;
-  Place place_ = Place::kStart;
   Tensor tensor_;
   std::vector<ByteCount> offsets_;
   Field field_ = kDType;
@@ -190,12 +156,8 @@ std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
   if (bytes.size() < data) fail(file, "the file ends within its header");
   const std::string_view header = bytes.substr(kPrefixSize, data - kPrefixSize);
   if (!header.starts_with('{')) fail(file, "the header is not a JSON object");
-  // To nlohmann::json a NUL is the end of the text.
-  if (const auto nul = header.find('\0'); nul != std::string_view::npos) {
-    fail(file, "the header is not JSON at byte " + std::to_string(nul + 1));
-  }
   HeaderReader reader(file);
-  json::sax_parse(header, &reader);
+  reader.read(header);
 
   std::vector<Tensor> tensors = reader.take();
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& one, const Tensor& other) {

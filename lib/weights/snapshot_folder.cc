@@ -137,25 +137,16 @@ void remove_snapshot(const std::string& folder, base::UniqueFd lock) {
 
 enum class Lock { kOurs, kOthers, kImpossible };
 
-bool is_in(int folder, int lock) {
-  struct stat held {};
-  struct stat found {};
-  return ::fstat(lock, &held) == 0 &&
-         ::fstatat(folder, kLockFile, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-         held.st_dev == found.st_dev && held.st_ino == found.st_ino;
-}
-
 // Ours for as long as `lock` is open; whoever removes a folder owns it first in the same way.
 Lock lock_folder(int folder, base::UniqueFd& lock) {
   lock.reset(::openat(folder, kLockFile, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
   // ENOENT: the folder itself is gone.
   if (!lock) return errno == ENOENT ? Lock::kOthers : Lock::kImpossible;
   try {
-    if (!os::try_lock_file(lock.get())) return Lock::kOthers;
+    return os::try_lock_entry(folder, kLockFile, lock.get()) ? Lock::kOurs : Lock::kOthers;
   } catch (const Error&) {
     return Lock::kImpossible;
   }
-  return is_in(folder, lock.get()) ? Lock::kOurs : Lock::kOthers;
 }
 
 base::UniqueFd open_folder(const std::string& path) {

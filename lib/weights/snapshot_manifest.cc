@@ -13,8 +13,8 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "gms/protocol.h"
-#include "gms/remap_check.h"
 #include "gms/sha256.h"
+#include "weights/json_reader.h"
 
 namespace fo::weights {
 namespace {
@@ -24,10 +24,6 @@ using nlohmann::json;
 
 constexpr const char* kVersion = "1.0";
 constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
-
-[[noreturn]] void fail(const std::string& file, const std::string& reason) {
-  throw base::Error(base::ExitStatus::kBadData, "read " + base::quoted(file) + ": " + reason);
-}
 
 // A relative path in its one spelling that stays below its folder.
 bool is_below(std::string_view path) {
@@ -41,99 +37,10 @@ bool is_below(std::string_view path) {
   return true;
 }
 
-// What JSON may have for a value; containers come as their beginning.
-struct Value {
-  enum class Kind { kText, kNumber, kObject, kList, kOther };
-  Kind kind = Kind::kOther;
-  std::string text = {};
-  ByteCount number = 0;  // a non-negative integer
-};
-
-// Tells of each value by how many containers it is in, its key in the innermost of them, and
-// nothing of what lies within a value that was not entered.
-class Reader : public nlohmann::json_sax<json> {
- public:
-  explicit Reader(const std::string& file) : file_(file) {}
-
-  void read(std::string_view text) {
-    // To nlohmann::json a NUL is the end of the text.
-    if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
-      fail(file_, "not JSON at byte " + std::to_string(nul + 1));
-    }
-    json::sax_parse(text, this);
-  }
-
-  bool key(std::string& name) final {
-    if (skipped_ == 0) {
-      key_ = std::move(name);
-      on_key();
-    }
-    return true;
-  }
-  bool start_object(std::size_t) final { return start({Value::Kind::kObject}); }
-  bool start_array(std::size_t) final { return start({Value::Kind::kList}); }
-  bool end_object() final { return end(); }
-  bool end_array() final { return end(); }
-  bool string(std::string& text) final { return scalar({Value::Kind::kText, std::move(text)}); }
-  bool number_unsigned(number_unsigned_t number) final {
-    return scalar({Value::Kind::kNumber, {}, number});
-  }
-  bool null() final { return scalar({}); }
-  bool boolean(bool) final { return scalar({}); }
-  bool number_integer(number_integer_t) final { return scalar({}); }
-  bool number_float(number_float_t, const std::string&) final { return scalar({}); }
-  bool binary(binary_t&) final { return scalar({}); }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) final {
-    fail(file_, "not JSON at byte " + std::to_string(position));
-  }
-
- protected:
-  ~Reader() = default;
-  /// A key of an object that was entered.
-  virtual void on_key() {}
-  /// True: enter the container.
-  virtual bool on_value(Value value) = 0;
-  /// The end of a container that was entered; depth() is what it was at its beginning.
-  virtual void on_end() {}
-
-  [[nodiscard]] std::size_t depth() const { return depth_; }
-  [[nodiscard]] const std::string& last_key() const { return key_; }
-  [[nodiscard]] const std::string& file() const { return file_; }
-
- private:
-  bool scalar(Value value) {
-    if (skipped_ == 0) on_value(std::move(value));
-    return true;
-  }
-  bool start(Value value) {
-    if (skipped_ == 0 && on_value(std::move(value))) {
-      ++depth_;
-    } else {
-      ++skipped_;
-    }
-    return true;
-  }
-  bool end() {
-    if (skipped_ > 0) {
-      --skipped_;
-    } else {
-      --depth_;
-      on_end();
-    }
-    return true;
-  }
-
-  const std::string& file_;
-  std::size_t depth_ = 0;
-  std::size_t skipped_ = 0;
-  std::string key_;
-};
-
 // {"version": "1.0", "layout_hash": "..", "allocations": [{"allocation_id": "..", ..}, ..]}
-class ManifestReader final : public Reader {
+class ManifestReader final : public JsonReader {
  public:
-  using Reader::Reader;
+  using JsonReader::JsonReader;
 
   SnapshotManifest take() {
     if (manifest_.layout_hash.empty()) fail(file(), "no layout_hash");
@@ -142,9 +49,9 @@ class ManifestReader final : public Reader {
   }
 
  protected:
-  bool on_value(Value value) override {
+  bool on_value(JsonValue value) override {
     if (depth() == 0) {
-      if (value.kind != Value::Kind::kObject) fail(file(), "not a JSON object");
+      if (value.kind != Kind::kObject) fail(file(), "not a JSON object");
       return true;
     }
     if (depth() == 1) return top_level(std::move(value));
@@ -152,7 +59,7 @@ class ManifestReader final : public Reader {
       if (manifest_.allocations.size() == kMaxSnapshotAllocations) {
         fail(file(), "too many allocations");
       }
-      if (value.kind != Value::Kind::kObject) fail_allocation("not an object");
+      if (value.kind != Kind::kObject) fail_allocation("not an object");
       current_ = {};
       fields_ = 0;
       return true;
@@ -180,8 +87,8 @@ class ManifestReader final : public Reader {
     fail(file(), "allocation " + std::to_string(manifest_.allocations.size()) + ": " + reason);
   }
 
-  bool top_level(Value value) {
-    const bool is_text = value.kind == Value::Kind::kText;
+  bool top_level(JsonValue value) {
+    const bool is_text = value.kind == Kind::kText;
     if (last_key() == "version" && (!is_text || value.text != kVersion)) {
       fail(file(),
            "of version " + (is_text ? base::quoted(value.text) : "unknown") + ", not " + kVersion);
@@ -193,11 +100,11 @@ class ManifestReader final : public Reader {
     }
     if (last_key() != "allocations") return false;
     if (std::exchange(listed_, true)) fail(file(), "allocations are there twice");
-    if (value.kind != Value::Kind::kList) fail(file(), "allocations are no list");
+    if (value.kind != Kind::kList) fail(file(), "allocations are no list");
     return true;
   }
 
-  void field(Value value) {
+  void field(JsonValue value) {
     const std::string& name = last_key();
     if (name == "allocation_id") {
       take_text(kId, value, current_.allocation_id);
@@ -219,18 +126,18 @@ class ManifestReader final : public Reader {
     fields_ |= field;
   }
 
-  void take_text(Field field, Value& value, std::string& to) {
+  void take_text(Field field, JsonValue& value, std::string& to) {
     see(field);
-    if (value.kind != Value::Kind::kText) fail_allocation("its " + last_key() + " is no text");
+    if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is no text");
     if (value.text.size() > kMaxSnapshotName) {
       fail_allocation("its " + last_key() + " is too long");
     }
     to = std::move(value.text);
   }
 
-  void take_number(Field field, const Value& value, ByteCount& to) {
+  void take_number(Field field, const JsonValue& value, ByteCount& to) {
     see(field);
-    if (value.kind != Value::Kind::kNumber || value.number > kMost) {
+    if (value.kind != Kind::kNumber || value.number > kMost) {
       fail_allocation("its " + last_key() + " is no size");
     }
     to = value.number;
@@ -287,9 +194,9 @@ void check_overlaps(const SnapshotManifest& manifest, const std::string& file) {
 }
 
 // {"key": {"allocation_id": "..", "offset_bytes": 0, "value": "base64"}, ..}
-class MetadataReader final : public Reader {
+class MetadataReader final : public JsonReader {
  public:
-  MetadataReader(const SnapshotManifest& manifest, const std::string& file) : Reader(file) {
+  MetadataReader(const SnapshotManifest& manifest, const std::string& file) : JsonReader(file) {
     for (const SnapshotAllocation& one : manifest.allocations) {
       aligned_size_.emplace(one.allocation_id, one.aligned_size);
     }
@@ -302,15 +209,15 @@ class MetadataReader final : public Reader {
     if (depth() == 1) name_ = last_key();
   }
 
-  bool on_value(Value value) override {
+  bool on_value(JsonValue value) override {
     if (depth() == 0) {
-      if (value.kind != Value::Kind::kObject) fail(file(), "not a JSON object");
+      if (value.kind != Kind::kObject) fail(file(), "not a JSON object");
       return true;
     }
     if (depth() == 1) {
       if (metadata_.size() == gms::kMaxListSize) fail(file(), "too many keys");
       if (name_.size() > gms::kMaxName) fail_key("too long");
-      if (value.kind != Value::Kind::kObject) fail_key("not an object");
+      if (value.kind != Kind::kObject) fail_key("not an object");
       current_ = {};
       fields_ = 0;
       return true;
@@ -336,15 +243,15 @@ class MetadataReader final : public Reader {
     if (!is_right) fail_key("its " + last_key() + " is of another type");
   }
 
-  void field(Value value) {
+  void field(JsonValue value) {
     if (last_key() == "allocation_id") {
-      see(kId, value.kind == Value::Kind::kText);
+      see(kId, value.kind == Kind::kText);
       current_.allocation_id = std::move(value.text);
     } else if (last_key() == "offset_bytes") {
-      see(kOffset, value.kind == Value::Kind::kNumber);
+      see(kOffset, value.kind == Kind::kNumber);
       current_.offset_bytes = value.number;
     } else if (last_key() == "value") {
-      see(kValue, value.kind == Value::Kind::kText);
+      see(kValue, value.kind == Kind::kText);
       auto bytes = base::decode_base64(value.text);
       if (!bytes) fail_key("its value is not base64");
       if (bytes->size() > gms::kMaxMetadataValue) fail_key("its value is too large");
@@ -443,11 +350,15 @@ gms::Layout layout_of(const SnapshotManifest& manifest, const gms::Metadata& met
   for (const SnapshotAllocation& one : manifest.allocations) {
     layout.add(one.allocation_id, one.size, one.aligned_size, one.tag);
   }
+  put_all(layout, metadata);
+  return layout;
+}
+
+void put_all(gms::Layout& layout, const gms::Metadata& metadata) {
   for (const auto& [key, entry] : metadata) {
     layout.put(key, entry.allocation_id, static_cast<std::int64_t>(entry.offset_bytes),
                entry.value);
   }
-  return layout;
 }
 
 std::string checksum_of(std::string_view text) {

@@ -66,6 +66,8 @@ std::string format_snapshot_metadata(const gms::Metadata& metadata);
 
 /// What manifest and metadata describe, its slots counted from 0.
 gms::Layout layout_of(const SnapshotManifest& manifest, const gms::Metadata& metadata);
+/// Keys that point into allocations that the layout has.
+void put_all(gms::Layout& layout, const gms::Metadata& metadata);
 
 /// The hex SHA-256 of a text.
 std::string checksum_of(std::string_view text);

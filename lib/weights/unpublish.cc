@@ -4,7 +4,6 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "gms/remap_check.h"
 #include "gms/rpc_client.h"
 #include "gms/types.h"
 

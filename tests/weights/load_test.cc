@@ -27,8 +27,6 @@ using gms::LockType;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 class Load : public Served {
  protected:
   LoadOptions options(const std::string& model, LockType role = LockType::kRwOrRo) const {
@@ -138,9 +136,7 @@ TEST_F(Load, PublishesFromTheDiskByteForByte) {
   }
   const std::string path = dir_.write("m", make_safetensors(parts));
   for (const ByteCount ring : {ByteCount{0}, 3 * kMiB}) {
-    const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    ::fsync(file.get());
-    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    forget(path);
     LoadOptions cold = options(path, LockType::kRw);
     cold.ring = ring;
     cold.copy_threads = 1;

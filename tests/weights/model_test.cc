@@ -16,8 +16,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 TEST(ModelIndex, TakesTheWeightMapAndPassesOverTheRest) {
   const auto files = parse_model_index(
       R"({"metadata":{"total_size":1,"weight_map":{"no":1}},"x":[{"weight_map":2}],)"

@@ -17,11 +17,11 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <sstream>
 
 #include "base/base64.h"
 #include "gms/layout.h"
 #include "gms/protocol.h"
+#include "os/file.h"
 #include "os/process.h"
 #include "served.h"
 #include "weights/load.h"
@@ -44,11 +44,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-std::string content_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return std::move(text).str();
-}
+std::string content_of(const std::string& path) { return os::read_file(path, base::kGiB); }
 
 void flip(const std::string& path, ByteCount at) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -138,7 +134,6 @@ class SnapshotDirectory : public Served {
 };
 
 // --- there and back
-// -------------------------------------------------------------------------------
 
 TEST_F(SnapshotDirectory, BringsBackTheSameLayoutAndBytes) {
   start();
@@ -194,8 +189,7 @@ TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
   const Content before = published();
   ASSERT_TRUE(run(saving(snap_)));
   for (const ByteCount ring : {ByteCount{0}, kMiB}) {
-    const base::UniqueFd shard(::open((snap_ + "/shards/shard_0000.bin").c_str(), O_RDONLY));
-    ::posix_fadvise(shard.get(), 0, 0, POSIX_FADV_DONTNEED);
+    forget(snap_ + "/shards/shard_0000.bin");
     const WeightFile file(snap_ + "/shards/shard_0000.bin");
     if (!file.is_cold(0, file.size())) GTEST_SKIP() << "this file system knows no direct reads";
     LoadOptions cold = loading(snap_);
@@ -267,7 +261,6 @@ TEST_F(SnapshotDirectory, IsPublishedOnlyWhereNothingIs) {
 }
 
 // --- as Dynamo writes it
-// --------------------------------------------------------------------------
 
 // Made by the letter of gms-protocol(7), in Python's spelling and with keys that it doesn't name.
 class DynamoSnapshot : public SnapshotDirectory {
@@ -512,7 +505,6 @@ TEST_F(DynamoSnapshot, MayHaveItsAllocationsInAnyOrderOfItsFile) {
 }
 
 // --- checksums
-// ------------------------------------------------------------------------------------
 
 TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundAndNothingPublished) {
   start();
@@ -602,7 +594,6 @@ TEST_F(SnapshotDirectory, AFailingDeviceEndsTheLoad) {
 }
 
 // --- saving, and what can go wrong with it
-// --------------------------------------------------------
 
 class Save : public SnapshotDirectory {
  protected:
@@ -839,7 +830,6 @@ TEST_F(Save, OfTwoThatReplaceBothAreDone) {
 }
 
 // --- the folder that is written into
-// -------------------------------------------------------------
 
 class Folder : public SnapshotDirectory {};
 
@@ -910,7 +900,6 @@ TEST_F(Folder, HasModeAndOwnerOfWhatItReplaces) {
 }
 
 // --- dropping
-// -------------------------------------------------------------------------------------
 
 TEST_F(SnapshotDirectory, UnpublishWaitsForReaders) {
   start();

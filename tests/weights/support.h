@@ -2,7 +2,9 @@
 // folders.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "os/file.h"
 
 namespace fo::weights {
 
@@ -40,6 +43,15 @@ class TempDir {
  private:
   std::string path_;
 };
+
+inline constexpr const char* kIndex = "model.safetensors.index.json";
+
+/// Past the page cache, where the file's system has such a way.
+inline void forget(const std::string& path) {
+  const base::UniqueFd file = os::open_file(path, O_RDONLY);
+  ::fsync(file.get());
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
 
 /// Length, header, data: a file with any text for a header.
 inline std::string make_file(const std::string& header, const std::string& data = "") {

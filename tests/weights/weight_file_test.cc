@@ -42,12 +42,6 @@ class Aligned {
   std::size_t size_;
 };
 
-void forget(const std::string& path) {
-  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  ::fsync(file.get());
-  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
-}
-
 class WeightFileTest : public testing::Test {
  protected:
   std::string write(std::size_t size) {
