@@ -22,6 +22,7 @@
 #include "os/file.h"
 #include "os/log.h"
 #include "os/notify.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/signals.h"
 
@@ -126,16 +127,14 @@ class Bundle {
 
  private:
   void start(Server& server) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
-    server.ready.reset(ends[0]);
-    UniqueFd ready(ends[1]);
+    os::Pipe ready;
+    server.ready = std::move(ready.reader);
     UniqueFd vault;
     if (config_.on_crash == OnCrash::kRestart) vault = server.vault.open();
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
     server.child.emplace(os::fork_child(
-        [&] { return run_child(server, std::move(ready), std::move(vault)); }, options));
+        [&] { return run_child(server, std::move(ready.writer), std::move(vault)); }, options));
     ++server.starts;
     server.start_at.reset();
     server.answer_by = Deadline::after(kStartTimeout);

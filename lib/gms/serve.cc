@@ -22,6 +22,7 @@
 #include "http/server.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/server_socket.h"
 #include "os/signals.h"
@@ -35,17 +36,6 @@ using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 using os::OwnedPath;
-
-struct Pipe {
-  UniqueFd reader;
-  UniqueFd writer;
-};
-
-Pipe make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 // A link to a socket in the same folder, in place of any older link.
 OwnedPath make_link(const std::string& link, const std::string& socket) {
@@ -80,7 +70,7 @@ struct Probe {
 
 // nullopt when a signal asks us to end meanwhile: a driver may hang.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
-  Pipe pipe = make_pipe();
+  os::Pipe pipe;
   os::SpawnOptions options;
   options.parent_death_signal = SIGKILL;
   const auto report_devices = [&] {

@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "cuda/same_call.h"
+#include "support/must_run.h"
 
 // After abi.h: cuda.h turns names of functions into macros.
 #ifdef FO_HAVE_CUDA_H
@@ -123,7 +124,7 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
 
 #else
 
-TEST(Abi, IsThatOfCudaH) { GTEST_SKIP() << "no cuda.h was found when this was built"; }
+TEST(Abi, IsThatOfCudaH) { FO_SKIP("cuda.h", "no cuda.h was found when this was built"); }
 
 #endif
 

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include "cuda/device.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
+#include "support/must_run.h"
 
 namespace fo::cuda {
 namespace {
@@ -147,11 +147,7 @@ class Contract : public ::testing::TestWithParam<const char*> {
       return;
     }
     if (in_child([&] { open(); }) == 0) return;  // else the child has printed why
-    const char* must_run = std::getenv("FO_MUST_RUN");
-    if (must_run && std::string_view(must_run).find("gpu") != std::string_view::npos) {
-      FAIL() << "FO_MUST_RUN asks for a GPU and no CUDA driver is usable";
-    }
-    GTEST_SKIP() << "no CUDA driver is usable here";
+    FO_SKIP("gpu", "no CUDA driver is usable here");
   }
 
   std::shared_ptr<const Driver> open() const { return Driver::open(choice_); }

@@ -9,6 +9,7 @@
 #include "cuda/child.h"
 #include "cuda/device.h"
 #include "cuda/sim_folder.h"
+#include "support/failure.h"
 
 namespace fo::cuda {
 namespace {
@@ -186,14 +187,11 @@ TEST(WaitUntilFree, AsksOnceMoreWhenTheDeadlinePasses) {
 TEST(WaitUntilFree, MoreThanThereIsIsAUsageError) {
   Slow device;
   EXPECT_EQ(wait_until_free(device.memory, 100, Deadline::after(base::Duration(0))).free, 0u);
-  try {
-    wait_until_free(device.memory, 101, Deadline::never());
-    ADD_FAILURE() << "it was there";
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.status(), base::ExitStatus::kUsage);
-    EXPECT_STREQ(error.what(),
-                 "wait for free memory of device 'GPU-slow': 101 bytes wanted, it has 100");
-  }
+  const auto failure =
+      test::failure_of([&] { wait_until_free(device.memory, 101, Deadline::never()); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kUsage);
+  EXPECT_EQ(failure.message,
+            "wait for free memory of device 'GPU-slow': 101 bytes wanted, it has 100");
 }
 
 TEST(WaitUntilFree, FailureEndsTheWait) {

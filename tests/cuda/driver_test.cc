@@ -8,24 +8,16 @@
 #include "cuda/device.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
+#include "support/failure.h"
 
 namespace fo::cuda {
 namespace {
 
+using base::ExitStatus;
+using test::failure_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-/// The status and the message that `action` fails with; 0 when it doesn't.
-template <typename Action>
-std::pair<int, std::string> failure_of(Action action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    return {base::to_int(error.status()), error.what()};
-  }
-  return {0, ""};
-}
 
 class DriverTest : public ::testing::Test {
  protected:
@@ -61,7 +53,7 @@ TEST_F(DriverTest, PathOpensThatFile) {
 
 TEST_F(DriverTest, AnyOtherChoiceIsAnErrorOfConfiguration) {
   const auto [status, message] = failure_of([] { Driver::open("simulated"); });
-  EXPECT_EQ(status, 78);
+  EXPECT_EQ(status, ExitStatus::kConfig);
   EXPECT_EQ(message, "driver 'simulated': not auto, cuda, sim or a path");
 }
 
@@ -70,7 +62,7 @@ TEST_F(DriverTest, AutoNeverGivesTheSimulatedDriver) {
   const auto simulated = Driver::open("sim");
   for (const char* choice : {"auto", "cuda"}) {
     const auto [status, message] = failure_of([&] { Driver::open(choice); });
-    EXPECT_EQ(status, 69);
+    EXPECT_EQ(status, ExitStatus::kUnavailable);
     EXPECT_THAT(message, HasSubstr("GMS_DRIVER=sim asks for the simulated one"));
     EXPECT_THAT(message, Not(HasSubstr("\n")));
   }
@@ -78,34 +70,35 @@ TEST_F(DriverTest, AutoNeverGivesTheSimulatedDriver) {
 
 TEST_F(DriverTest, NoSuchLibraryIsUnavailable) {
   const auto [status, message] = failure_of([] { Driver::open("/nonexistent/libcuda.so.1"); });
-  EXPECT_EQ(status, 69);
+  EXPECT_EQ(status, ExitStatus::kUnavailable);
   EXPECT_THAT(message, AllOf(HasSubstr("no CUDA driver"), HasSubstr("/nonexistent/libcuda.so.1")));
 }
 
 TEST_F(DriverTest, LibraryThatIsNoDriverIsUnavailable) {
   const auto [status, message] =
       failure_of([] { Driver::open("/lib/x86_64-linux-gnu/libc.so.6"); });
-  EXPECT_EQ(status, 69);
+  EXPECT_EQ(status, ExitStatus::kUnavailable);
   EXPECT_THAT(message, HasSubstr("no function cuInit"));
 }
 
 TEST_F(DriverTest, NoDeviceIsUnavailable) {
   sim_.set("CUDA_VISIBLE_DEVICES", "");
   const auto [status, message] = failure_of([] { Driver::open("sim"); });
-  EXPECT_EQ(status, 69);
+  EXPECT_EQ(status, ExitStatus::kUnavailable);
   EXPECT_THAT(message, HasSubstr("CUDA_ERROR_NO_DEVICE (100)"));
 }
 
 TEST_F(DriverTest, ErrorsHaveTheirResultStatusAndName) {
   const auto driver = Driver::open("sim");
   const auto status_of = [&](unsigned result) {
-    return failure_of([&] { driver->check(abi::Result{result}, "cuWhat"); }).first;
+    return test::status_of([&] { driver->check(abi::Result{result}, "cuWhat"); });
   };
-  EXPECT_EQ(status_of(0), 0);
-  EXPECT_EQ(status_of(1), 70);
-  EXPECT_EQ(status_of(2), 75);
-  for (const unsigned gone : {3u, 46u, 100u, 101u}) EXPECT_EQ(status_of(gone), 69);
-  EXPECT_EQ(status_of(700), 70);
+  EXPECT_EQ(status_of(0), ExitStatus::kOk);
+  EXPECT_EQ(status_of(1), ExitStatus::kSoftware);
+  EXPECT_EQ(status_of(2), ExitStatus::kTryAgain);
+  for (const unsigned gone : {3u, 46u, 100u, 101u})
+    EXPECT_EQ(status_of(gone), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of(700), ExitStatus::kSoftware);
 
   try {
     driver->fail(abi::Result::kIllegalAddress, "cuWhat 4 KiB");
@@ -114,7 +107,7 @@ TEST_F(DriverTest, ErrorsHaveTheirResultStatusAndName) {
     EXPECT_STREQ(error.what(), "cuWhat 4 KiB: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
   }
   EXPECT_THROW(driver->fail(abi::Result::kOutOfMemory, "cuWhat"), OutOfMemory);
-  EXPECT_THAT(failure_of([&] { driver->fail(abi::Result{4321}, "cuWhat"); }).second,
+  EXPECT_THAT(failure_of([&] { driver->fail(abi::Result{4321}, "cuWhat"); }).message,
               HasSubstr("(4321)"));
 }
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::cuda {
 namespace {
@@ -10,13 +10,9 @@ namespace {
 constexpr const char* kFake = FO_BUILD_DIR "/tests/libfake_nvml.so";
 
 std::string failure_of(const std::string& uuid, const std::string& library) {
-  try {
-    nvml_device_memory(uuid, library).ask();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.status(), base::ExitStatus::kUnavailable);
-    return error.what();
-  }
-  return {};
+  const auto failure = test::failure_of([&] { nvml_device_memory(uuid, library).ask(); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kUnavailable);
+  return failure.message;
 }
 
 TEST(Nvml, TellsWhatIsFreeAndWhatThereIs) {

@@ -23,6 +23,7 @@
 #include "os/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -163,7 +164,7 @@ class Stranger {
 };
 
 TEST_F(SocketHandover, TakesNothingFromAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
   const Stranger giver([&] {
     if (::setuid(65534) != 0) return 1;
@@ -174,7 +175,7 @@ TEST_F(SocketHandover, TakesNothingFromAnotherUser) {
 }
 
 TEST_F(SocketHandover, GivesNothingToAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

@@ -7,11 +7,14 @@
 #include <fstream>
 
 #include "gms/fake_server.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
 
 namespace fo::gms {
 namespace {
 
 namespace fs = std::filesystem;
+using test::status_of;
 using testing::ElementsAre;
 
 TEST(SocketName, SaysDeviceAndTag) {
@@ -38,24 +41,18 @@ TEST(SocketName, OthersAreNone) {
 
 class Folder : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = "/tmp/gms-discover-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-  void make(const std::string& name) const { std::ofstream(dir_ + "/" + name); }
+  void make(const std::string& name) const { std::ofstream(dir_.path(name)); }
   void link(const std::string& name, const std::string& target) const {
-    fs::create_symlink(target, dir_ + "/" + name);
+    fs::create_symlink(target, dir_.path(name));
   }
   std::vector<std::string> found() const {
     std::vector<std::string> names;
-    for (const FoundSocket& socket : find_sockets(dir_)) {
+    for (const FoundSocket& socket : find_sockets(dir_.path())) {
       names.push_back(fs::path(socket.path).filename());
     }
     return names;
   }
-  std::string dir_;
+  test::TempDir dir_;
 };
 
 TEST_F(Folder, EachSocketOnceByItsLinkInOrderOfDevices) {
@@ -80,9 +77,9 @@ TEST_F(Folder, DevicesAreThoseWithALinkOfOneOfTheTags) {
   make("gms_1_kv_cache.sock");
   make("gms_2_other.sock");
   make("gms_GPU-a_weights.sock");
-  EXPECT_THAT(find_devices(dir_, {"weights", "kv_cache"}), ElementsAre(1, 3));
-  EXPECT_THAT(find_devices(dir_, {"weights"}), ElementsAre(3));
-  EXPECT_TRUE(find_devices(dir_ + "/absent", {"weights"}).empty());
+  EXPECT_THAT(find_devices(dir_.path(), {"weights", "kv_cache"}), ElementsAre(1, 3));
+  EXPECT_THAT(find_devices(dir_.path(), {"weights"}), ElementsAre(3));
+  EXPECT_TRUE(find_devices(dir_.path("absent"), {"weights"}).empty());
 }
 
 TEST_F(Folder, TooManySocketsAreRefused) {
@@ -91,7 +88,7 @@ TEST_F(Folder, TooManySocketsAreRefused) {
 }
 
 TEST_F(Folder, FolderThatIsNotThereIsAnError) {
-  EXPECT_EQ(status_of([&] { find_sockets(dir_ + "/absent"); }), base::ExitStatus::kNoInput);
+  EXPECT_EQ(status_of([&] { find_sockets(dir_.path("absent")); }), base::ExitStatus::kNoInput);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/unique_fd.h"
 #include "gms/protocol.h"
 #include "os/unix_socket.h"
@@ -85,16 +84,5 @@ class FakeServer {
 
 /// A frame of one byte that no msgpack value begins with.
 inline std::string garbage() { return {"\0\0\0\1\xc1", 5}; }
-
-/// The exit status of the Error that `call` throws; kOk when it throws none.
-template <typename Call>
-base::ExitStatus status_of(Call&& call) {
-  try {
-    call();
-    return base::ExitStatus::kOk;
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-}
 
 }  // namespace fo::gms

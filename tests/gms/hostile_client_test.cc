@@ -19,6 +19,7 @@
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "support/failure.h"
+#include "support/must_run.h"
 
 namespace fo::gms {
 namespace {
@@ -442,7 +443,7 @@ TEST_F(HostileClient, NamesThatAreTooLongAreRefused) {
 class OtherUser : public HostileClient {
  protected:
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+    if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
     HostileClient::SetUp();
     ASSERT_EQ(::chmod(dir_.c_str(), 0711), 0);
   }

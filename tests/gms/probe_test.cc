@@ -9,11 +9,13 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/rpc_client.h"
+#include "support/failure.h"
 
 namespace fo::gms {
 namespace {
 
 using base::ExitStatus;
+using test::status_of;
 using testing::HasSubstr;
 
 class Probe : public SimulatedGpu {

@@ -4,12 +4,13 @@
 #include <msgpuck.h>
 
 #include <array>
-#include <functional>
 
-#include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::gms {
 namespace {
+
+using test::status_of;
 
 std::string body_of(const std::string& frame) { return frame.substr(kPrefixSize); }
 
@@ -40,15 +41,6 @@ class Pack {
   std::array<char, 4096> buffer_{};
   char* at_ = buffer_.data();
 };
-
-base::ExitStatus status_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-  return base::ExitStatus::kOk;
-}
 
 TEST(Protocol, FrameIsLengthPrefixAndMapWithTypeFirst) {
   const std::string frame = encode_frame(AllocateRequest{5, "w"});

@@ -11,6 +11,8 @@
 #include "gms/map_check.h"
 #include "gms/rpc_client.h"
 #include "os/file.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
 
 namespace fo::gms {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using nlohmann::json;
+using test::status_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -266,15 +269,8 @@ TEST(RemapResults, StandForExitStatuses) {
 
 class HashFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = "/tmp/gms-hash-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    path_ = dir_ + "/hash";
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  std::string dir_;
-  std::string path_;
+  test::TempDir dir_;
+  std::string path_ = dir_.path("hash");
 };
 
 TEST_F(HashFile, ReadsWhatWasWritten) {

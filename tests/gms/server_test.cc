@@ -11,12 +11,15 @@
 #include "gms/rpc_client.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
+#include "os/pipe.h"
+#include "support/failure.h"
 
 namespace fo::gms {
 namespace {
 
 using base::Deadline;
 using base::ExitStatus;
+using test::status_of;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -63,15 +66,6 @@ class Server : public OneServer {
     return heard;
   }
 };
-
-ExitStatus status_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-  return ExitStatus::kOk;
-}
 
 TEST_F(Server, PublishesALayoutAndLendsIt) {
   start();
@@ -264,11 +258,9 @@ TEST_F(Server, BadFramesEndOnlyTheirConnection) {
 
 TEST_F(Server, DescriptorsThatClientsSendAreClosed) {
   start();
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const base::UniqueFd reader(ends[0]);
+  os::Pipe pipe;
   {
-    const base::UniqueFd writer(ends[1]);
+    const base::UniqueFd writer = std::move(pipe.writer);
     const base::UniqueFd peer = dial();
     const std::string frame = encode_frame(GetRuntimeStateRequest{});
     const std::array fds{writer.get(), writer.get()};
@@ -276,7 +268,7 @@ TEST_F(Server, DescriptorsThatClientsSendAreClosed) {
     EXPECT_NE(hear_all(peer), "");
   }
   char byte = 0;
-  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // every copy of the other end is gone
+  EXPECT_EQ(::read(pipe.reader.get(), &byte, 1), 0);  // every copy of the other end is gone
 }
 
 TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {

@@ -8,6 +8,8 @@
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/rpc_client.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
 
 namespace fo::gms {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using nlohmann::json;
+using test::status_of;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -124,10 +127,6 @@ TEST_F(StatOfServer, WaitingWriterIsNotHeldUp) {
 class StatOfFake : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = "/tmp/gms-stat-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    socket_ = dir_ + "/gms_0_weights.sock";
     GetRuntimeStateResponse state;
     state.state = "COMMITTED";
     state.committed = true;
@@ -141,9 +140,8 @@ class StatOfFake : public testing::Test {
     script_["metadata_get_request"] =
         encode_frame(MetadataGetResponse{true, "nowhere", 0, Bytes{"{}"}});
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  std::string dir_;
-  std::string socket_;
+  test::TempDir dir_;
+  std::string socket_ = dir_.path("gms_0_weights.sock");
   FakeServer::Script script_;
 };
 
@@ -200,10 +198,10 @@ TEST_F(StatOfFake, NoServerAtAll) {
 
 TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
   const FakeServer living(socket_, script_);
-  static_cast<void>(os::listen_unix(dir_ + "/gms_1_weights.sock"));
-  const FakeServer silent(dir_ + "/gms_2_weights.sock", {});
-  const FakeServer last(dir_ + "/gms_3_weights.sock", script_);
-  const auto rows = read_all_stats(dir_, Deadline::after(std::chrono::seconds(2)));
+  static_cast<void>(os::listen_unix(dir_.path("gms_1_weights.sock")));
+  const FakeServer silent(dir_.path("gms_2_weights.sock"), {});
+  const FakeServer last(dir_.path("gms_3_weights.sock"), script_);
+  const auto rows = read_all_stats(dir_.path(), Deadline::after(std::chrono::seconds(2)));
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0].status, ExitStatus::kOk);
   EXPECT_EQ(rows[1].status, ExitStatus::kUnavailable);
@@ -216,7 +214,7 @@ TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
 }
 
 TEST_F(StatOfFake, AllOfNothingIsUnavailable) {
-  EXPECT_EQ(status_of([&] { read_all_stats(dir_, soon()); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { read_all_stats(dir_.path(), soon()); }), ExitStatus::kUnavailable);
 }
 
 }  // namespace

@@ -5,17 +5,13 @@
 #include <string>
 
 #include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::http {
 namespace {
 
 base::ExitStatus failure(const std::string& url) {
-  try {
-    parse_url(url);
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-  return base::ExitStatus::kOk;
+  return fo::test::status_of([&] { parse_url(url); });
 }
 
 TEST(Address, TakesNumericHostsAndLocalhost) {

@@ -8,19 +8,21 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
-#include <functional>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
 #include "os/unix_socket.h"
 #include "support.h"
+#include "support/failure.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
 namespace {
 
 using base::ExitStatus;
+using fo::test::failure_of;
+using fo::test::status_of;
 
 /// Accepts one connection, reads a little, says what it is told to, and closes.
 class OneAnswer {
@@ -61,15 +63,6 @@ class OneAnswer {
   std::thread thread_;
 };
 
-ExitStatus failure(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-  return ExitStatus::kOk;
-}
-
 std::string reason_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -80,7 +73,7 @@ std::string reason_of(const std::exception_ptr& error) {
 
 ExitStatus answer_status(const std::string& answer, const FetchOptions& options = {}) {
   const OneAnswer server(answer);
-  return failure([&] { fetch("GET", server.url(), soon(), options); });
+  return status_of([&] { fetch("GET", server.url(), soon(), options); });
 }
 
 /// A port that nobody listens on: bound, not listening.
@@ -108,11 +101,11 @@ class DeadPort {
 
 TEST(HttpClient, RefusedIsUnavailable) {
   const DeadPort port;
-  EXPECT_EQ(failure([&] { fetch("GET", port.url(), soon()); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { fetch("GET", port.url(), soon()); }), ExitStatus::kUnavailable);
 }
 
 TEST(HttpClient, AMissingSocketIsUnavailable) {
-  EXPECT_EQ(failure([] { fetch("GET", "unix:/nonexistent/s:/", soon()); }),
+  EXPECT_EQ(status_of([] { fetch("GET", "unix:/nonexistent/s:/", soon()); }),
             ExitStatus::kUnavailable);
 }
 
@@ -120,7 +113,7 @@ TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
   const DeadPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
-  EXPECT_EQ(failure([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
 }
 
 /// A Unix socket with a backlog of one that is taken, and nobody who accepts.
@@ -145,7 +138,7 @@ class FullBacklog {
 TEST(HttpClient, AFullBacklogTimesOut) {
   const FullBacklog full;
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
-  EXPECT_EQ(failure([&] { fetch("GET", full.url(), deadline); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { fetch("GET", full.url(), deadline); }), ExitStatus::kTryAgain);
 }
 
 /// Ticks, makes room in the backlog, and hangs up on the next one that comes.
@@ -185,7 +178,7 @@ TEST(HttpClient, AnExpiredDeadlineTimesOut) {
   const DeadPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(base::Duration::zero());
-  EXPECT_EQ(failure([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
 }
 
 TEST(HttpClient, TheDeadlineCoversTheLastByte) {
@@ -196,17 +189,14 @@ TEST(HttpClient, TheDeadlineCoversTheLastByte) {
   FetchOptions options;
   options.on_data = [](std::string_view) { return true; };
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(50));
-  EXPECT_EQ(failure([&] { fetch("GET", server.url(), deadline, options); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { fetch("GET", server.url(), deadline, options); }),
+            ExitStatus::kTryAgain);
 }
 
 TEST(HttpClient, ErrorsNameTheUrlAndTheReason) {
   const DeadPort port;
-  try {
-    fetch("GET", port.url(), soon());
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(std::string(error.what()), "fetch '" + port.url() + "': Connection refused");
-  }
+  EXPECT_EQ(failure_of([&] { fetch("GET", port.url(), soon()); }).message,
+            "fetch '" + port.url() + "': Connection refused");
 }
 
 TEST(HttpClient, GarbageIsAProtocolError) {
@@ -279,11 +269,11 @@ TEST(HttpClient, HandsTheBodyOverAsItComesAndStopsWhenTold) {
 }
 
 TEST(HttpClient, BadUrlsAreUsageErrors) {
-  EXPECT_EQ(failure([] { fetch("GET", "ftp://localhost/", soon()); }), ExitStatus::kUsage);
+  EXPECT_EQ(status_of([] { fetch("GET", "ftp://localhost/", soon()); }), ExitStatus::kUsage);
 }
 
 TEST(HttpClient, HttpsWithoutAnAuthorityIsAUsageError) {
-  EXPECT_EQ(failure([] { fetch("GET", "https://localhost/", soon()); }), ExitStatus::kUsage);
+  EXPECT_EQ(status_of([] { fetch("GET", "https://localhost/", soon()); }), ExitStatus::kUsage);
 }
 
 }  // namespace

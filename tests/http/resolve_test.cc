@@ -11,17 +11,16 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "dns_server.h"
+#include "support/must_run.h"
 
 namespace fo::http::test {
 namespace {
@@ -273,11 +272,7 @@ TEST_F(Resolve, ReadsTheHostsFile) {
       },
       Deadline::after(std::chrono::seconds(2)));
   if (!outcome.addresses.empty()) return;
-  const char* must_run = std::getenv("FO_MUST_RUN");
-  if (must_run && std::string_view(must_run).find("hosts") != std::string_view::npos) {
-    FAIL() << "FO_MUST_RUN asks for hosts, but: " << outcome.reason;
-  }
-  GTEST_SKIP() << "/etc/hosts does not name this machine";
+  FO_SKIP("hosts", "/etc/hosts does not name this machine: " + outcome.reason);
 }
 
 TEST_F(Resolve, CancellingEndsItAtOnceAndClosesEverySocket) {

@@ -19,6 +19,7 @@
 #include "http/client.h"
 #include "os/unix_socket.h"
 #include "support.h"
+#include "support/failure.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
@@ -432,9 +433,8 @@ TEST(HttpServer, StopWithoutConnectionsReturnsAtOnce) {
 }
 
 TEST(HttpServer, ListensOnUnixSockets) {
-  char folder[] = "/tmp/fo-http.XXXXXX";
-  ASSERT_NE(::mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/s";
+  const fo::test::TempDir dir;
+  const std::string path = dir.path("s");
   {
     TestServer server(echo());
     server.listen_unix(path);
@@ -444,7 +444,6 @@ TEST(HttpServer, ListensOnUnixSockets) {
     EXPECT_EQ(info.st_mode & 0777U, 0600U);
   }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
-  ::rmdir(folder);
 }
 
 TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
@@ -482,13 +481,9 @@ TEST(HttpServer, SaysWhyItCannotListen) {
   boost::asio::io_context loop;
   Server server(loop.get_executor(), echo());
   const std::string address = "127.0.0.1:" + std::to_string(other.port());
-  try {
-    server.listen(address);
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.status(), base::ExitStatus::kCannotCreate);
-    EXPECT_EQ(std::string(error.what()), "listen on '" + address + "': Address already in use");
-  }
+  const auto failure = fo::test::failure_of([&] { server.listen(address); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "listen on '" + address + "': Address already in use");
   EXPECT_THROW(server.listen("somewhere:80"), base::Error);
 }
 

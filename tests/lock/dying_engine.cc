@@ -30,6 +30,7 @@
 #include "cuda/device_memory.h"
 #include "cuda/memory.h"
 #include "os/file.h"
+#include "os/pipe.h"
 #include "os/process.h"
 
 namespace {
@@ -158,17 +159,6 @@ void set_dispositions(const Plan& plan) {
   }
 }
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
-  base::UniqueFd reader;
-  base::UniqueFd writer;
-};
-
 struct Worker {
   os::Child process;
   // Its stdin and its stdout: each side sees the other's end.
@@ -177,8 +167,8 @@ struct Worker {
 };
 
 Worker start_worker(const Plan& plan) {
-  Pipe leash;
-  Pipe words;
+  os::Pipe leash;
+  os::Pipe words;
   os::SpawnOptions options;
   options.stdin_fd = leash.reader.get();
   options.stdout_fd = words.writer.get();

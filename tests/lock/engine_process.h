@@ -26,6 +26,7 @@
 #include "base/unique_fd.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/process_tree.h"
 
@@ -43,12 +44,10 @@ inline constexpr base::Duration kPatience = std::chrono::seconds(30);
 class Talker {
  public:
   explicit Talker(const std::vector<std::string>& argv) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader_.reset(ends[0]);
-    const base::UniqueFd writer(ends[1]);
+    os::Pipe pipe;
+    reader_ = std::move(pipe.reader);
     os::SpawnOptions options;
-    options.stdout_fd = writer.get();
+    options.stdout_fd = pipe.writer.get();
     options.parent_death_signal = SIGKILL;
     process_ = std::make_unique<os::Child>(os::spawn(argv, options));
   }

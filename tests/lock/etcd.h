@@ -17,7 +17,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,6 +30,7 @@
 #include "os/file.h"
 #include "os/process.h"
 #include "os/sibling.h"
+#include "support/must_run.h"
 
 namespace fo::test {
 
@@ -238,11 +238,7 @@ class WithEtcd : public testing::Test {
     const auto ended = os::run_captured({"sh", "-c", "command -v etcd && command -v etcdctl"},
                                         base::Deadline::after(kLong));
     if (ended && ended->status == 0) return;
-    const char* must_run = std::getenv("FO_MUST_RUN");
-    if (must_run && std::string_view(must_run).find("etcd") != std::string_view::npos) {
-      FAIL() << "FO_MUST_RUN asks for etcd, but it is not installed";
-    }
-    GTEST_SKIP() << "etcd is not installed";
+    FO_SKIP("etcd", "etcd is not installed");
   }
 };
 

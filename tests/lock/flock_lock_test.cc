@@ -16,6 +16,7 @@
 #include "lock/lock_status.h"
 #include "lock/support.h"
 #include "os/file.h"
+#include "support/must_run.h"
 
 namespace fo::lock {
 namespace {
@@ -309,7 +310,7 @@ TEST_F(FlockLockTest, FullDiskCanNotStopAGrant) {
     return fresh == ExitStatus::kCannotCreate ? kDone : kNotRefused;
   });
   const int answer = attempt.wait();
-  if (answer == kNoMount) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  if (answer == kNoMount) FO_SKIP("root", "mounting a tmpfs is not permitted here");
   EXPECT_EQ(answer, kDone);
 }
 
@@ -328,7 +329,7 @@ TEST_F(FlockLockTest, CanNotBeOpened) {
 }
 
 TEST_F(FlockLockTest, IsNotPermittedToOthers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   Forked attempt([&](int) {
     if (::seteuid(65534) != 0) return 99;
     return base::to_int(status_of([&] { FlockLock(path_, "engine-0"); }));

@@ -76,15 +76,11 @@ TEST_F(KubeConfigTest, UriHasTheLastWord) {
 }
 
 TEST_F(KubeConfigTest, NowhereToGoIsSaidWithBothWays) {
-  try {
-    static_cast<void>(find());
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kConfig);
-    EXPECT_STREQ(error.what(),
-                 "open lock 'k8s:ns/pair': no API server: the lock's URI has no api=URL, and "
-                 "without KUBERNETES_SERVICE_HOST this is no pod");
-  }
+  const auto failure = test::failure_of([&] { return find(); });
+  EXPECT_EQ(failure.status, ExitStatus::kConfig);
+  EXPECT_EQ(failure.message,
+            "open lock 'k8s:ns/pair': no API server: the lock's URI has no api=URL, and "
+            "without KUBERNETES_SERVICE_HOST this is no pod");
 }
 
 TEST_F(KubeConfigTest, TlsWantsAnAuthority) {

@@ -11,6 +11,7 @@
 #include "lock/support.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "support/must_run.h"
 
 namespace fo::lock {
 namespace {
@@ -163,7 +164,7 @@ TEST_F(LockStatusTest, DamagedRecordIsNoRecord) {
 }
 
 TEST_F(LockStatusTest, IsRefusedWhereTheFileMayNotBeRead) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   spill(path_, "");
   ::chmod(path_.c_str(), 0);
   Forked attempt([&](int) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "support/failure.h"
 
 namespace fo::lock {
 namespace {
@@ -137,13 +138,9 @@ TEST(LockUri, SaysWhatItCantRead) {
       {"k8s:n/l?duration=forever", "duration: want whole seconds"},
   };
   for (const auto& [text, reason] : cases) {
-    try {
-      parse_lock_uri(text);
-      ADD_FAILURE() << text;
-    } catch (const base::Error& error) {
-      EXPECT_EQ(error.status(), base::ExitStatus::kUsage) << text;
-      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
-    }
+    const auto failure = test::failure_of([&] { parse_lock_uri(text); });
+    EXPECT_EQ(failure.status, base::ExitStatus::kUsage) << text;
+    EXPECT_NE(failure.message.find(reason), std::string::npos) << failure.message;
   }
 }
 

@@ -18,6 +18,7 @@
 #include "lock/lockd_protocol.h"
 #include "lock/lockd_state.h"
 #include "lock/support.h"
+#include "os/pipe.h"
 #include "os/process.h"
 
 namespace fo::test {
@@ -59,24 +60,21 @@ class Lockd {
 
   /// Returns when it answers.
   void start() {
-    int ends[2];
-    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    const base::UniqueFd reader(ends[0]);
-    base::UniqueFd writer(ends[1]);
+    os::Pipe pipe;
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
-    options.keep_fds = {writer.get()};
+    options.keep_fds = {pipe.writer.get()};
     std::vector<std::string> command{
         FO_BUILD_DIR "/bin/gms-lockd", "-q",    "--socket",   socket_,
-        "--reconnect-window",          window_, "--ready-fd", std::to_string(writer.get())};
+        "--reconnect-window",          window_, "--ready-fd", std::to_string(pipe.writer.get())};
     if (!address_.empty()) command.insert(command.end(), {"--listen", address_});
     command.insert(command.end(), more_.begin(), more_.end());
     child_ = std::make_unique<os::Child>(os::spawn(command, options));
-    writer.reset();
+    pipe.writer.reset();
     std::string ready;
     char next = 0;
     while (next != '\n') {
-      ASSERT_EQ(::read(reader.get(), &next, 1), 1) << "gms-lockd did not get ready";
+      ASSERT_EQ(::read(pipe.reader.get(), &next, 1), 1) << "gms-lockd did not get ready";
       if (next != '\n') ready += next;
     }
     // The next one gets the same port.

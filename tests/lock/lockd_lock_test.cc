@@ -350,13 +350,9 @@ TEST_F(LockdLockTest, RefusalIsToldWithItsStatus) {
     peer.say(RefusedAnswer{ExitStatus::kNotPermitted, "not your lock"});
   });
   LockdLock lock(path_, "engine-0");
-  try {
-    lock.acquire(soon());
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kNotPermitted);
-    EXPECT_EQ(std::string(error.what()), "acquire lock '" + path_ + "': not your lock");
-  }
+  const auto failure = test::failure_of([&] { lock.acquire(soon()); });
+  EXPECT_EQ(failure.status, ExitStatus::kNotPermitted);
+  EXPECT_EQ(failure.message, "acquire lock '" + path_ + "': not your lock");
 }
 
 TEST_F(LockdLockTest, PathThatIsTooLongIsAUsageError) {

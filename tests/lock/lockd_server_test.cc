@@ -26,7 +26,9 @@
 #include "lock/support.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
+#include "os/pipe.h"
 #include "os/unix_socket.h"
+#include "support/must_run.h"
 
 namespace {
 
@@ -64,6 +66,7 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using base::UniqueFd;
+using os::Pipe;
 using std::chrono::milliseconds;
 using test::Forked;
 using test::kLong;
@@ -71,17 +74,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 Deadline soon() { return Deadline::after(kLong); }
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
-  UniqueFd reader;
-  UniqueFd writer;
-};
 
 // A client that says whatever the test wants.
 class Client {
@@ -308,7 +300,7 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
         const os::Child probe = os::fork_child([] { return ::unshare(CLONE_NEWPID) == 0 ? 0 : 1; });
         if (probe.wait(soon()) != 0) throw base::Error(ExitStatus::kNotPermitted, "unshare");
       }) != ExitStatus::kOk) {
-    GTEST_SKIP() << "pid namespaces are not permitted here";
+    FO_SKIP("root", "pid namespaces are not permitted here");
   }
   // Killing the process around the namespace leaves the server, so it is ended by its lifeline:
   // the parent's death.
@@ -543,7 +535,7 @@ TEST_F(LockdServer, AStateFileThatCannotBeReplacedEndsItAtOnce) {
 }
 
 TEST_F(LockdServer, AFolderThatCannotBeWrittenEndsItAtOnce) {
-  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   const std::string folder = dir_.path("state");
   ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(dir_.path("").c_str(), 0777), 0);
@@ -950,7 +942,7 @@ TEST_F(LockdServer, WhoDoesNotReadItsAnswersIsDropped) {
 }
 
 TEST_F(LockdServer, AnotherUsersProcessIsRefused) {
-  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   start();
   struct stat info {};
   ASSERT_EQ(::stat(config_.socket_path.c_str(), &info), 0);

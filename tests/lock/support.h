@@ -14,9 +14,10 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
 #include "lock/flock_lock.h"
+#include "os/pipe.h"
 #include "os/process.h"
+#include "support/failure.h"
 #include "support/temp_dir.h"
 
 namespace fo::test {
@@ -37,14 +38,12 @@ inline void spill(const std::string& path, const std::string& text) {
 class Forked {
  public:
   explicit Forked(const std::function<int(int ready_fd)>& body) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-    ready_ = base::UniqueFd(ends[0]);
-    base::UniqueFd writer(ends[1]);
+    os::Pipe ready;
+    ready_ = std::move(ready.reader);
     os::SpawnOptions options;
     options.parent_death_signal = SIGKILL;
-    child_ =
-        std::make_unique<os::Child>(os::fork_child([&] { return body(writer.get()); }, options));
+    child_ = std::make_unique<os::Child>(
+        os::fork_child([&] { return body(ready.writer.get()); }, options));
   }
   Forked(const Forked&) = delete;
   Forked& operator=(const Forked&) = delete;
@@ -87,16 +86,6 @@ inline std::function<int(int)> holder(const std::string& path, const std::string
     for (;;) ::pause();
     return 0;
   };
-}
-
-/// The exit status of the Error that `body` throws.
-inline base::ExitStatus status_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const base::Error& error) {
-    return error.status();
-  }
-  return base::ExitStatus::kOk;
 }
 
 }  // namespace fo::test

@@ -13,6 +13,7 @@
 #include "os/signals.h"
 #include "support.h"
 #include "support/fds.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::os::test {
@@ -148,7 +149,7 @@ TEST_F(Process, AForkedChildsExceptionIsItsStatus) {
 
 TEST_F(Process, AFullDescriptorTableLeavesNoChildBehind) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "UBSan looks at an exception's type through a pipe of its own";
+  FO_SKIP("release", "UBSan looks at an exception's type through a pipe of its own");
 #endif
   EXPECT_EQ(fork_child([] {
               const base::UniqueFd lowest(::dup(STDIN_FILENO));

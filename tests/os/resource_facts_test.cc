@@ -27,7 +27,9 @@
 #include "base/error.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/pipe.h"
 #include "os/process.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::os {
@@ -42,13 +44,7 @@ constexpr int kMany = 3000;
 // For an order that the processors' timing may hide.
 constexpr int kTries = 300;
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
+struct Word : Pipe {
   void say() const {
     if (::write(writer.get(), "", 1) != 1) base::throw_errno(errno, "write to a pipe");
   }
@@ -56,8 +52,6 @@ struct Pipe {
     char byte = 0;
     if (::read(reader.get(), &byte, 1) != 1) base::throw_errno(errno, "read from a pipe");
   }
-  UniqueFd reader;
-  UniqueFd writer;
 };
 
 /// A forked process that has done `prepare` and then waits for its end.
@@ -86,7 +80,7 @@ class Victim {
   }
 
  private:
-  Pipe ready_;
+  Word ready_;
   Child child_;
   bool alive_ = true;
 };
@@ -167,7 +161,8 @@ TEST(DeathOfAProcess, ReleasesWhatIsOnlyMappedAfterAllDescriptors) {
 // descriptor is. If another that has a share is done with its own end by then, the lock is free
 // while the first still gives its files back: here is the gate of --gpu-free needed.
 TEST(DeathOfAProcess, GivesUpASharedLockBeforeItsOtherFiles) {
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor: no two ends overlap";
+  if (std::thread::hardware_concurrency() < 2)
+    FO_SKIP("processors", "one processor: no two ends overlap");
   const TempDir dir;
   bool seen = false;
   for (int i = 0; i < kTries && !seen; ++i) {
@@ -191,7 +186,7 @@ TEST(DeathOfAProcess, GivesUpASharedLockBeforeItsOtherFiles) {
 // A POSIX lock ends as the first thing of all, whatever its number.
 TEST(DeathOfAProcess, EndsAPosixLockBeforeAnyFile) {
   if (std::thread::hardware_concurrency() < 2)
-    GTEST_SKIP() << "one processor: seen when all is over";
+    FO_SKIP("processors", "one processor: seen when all is over");
   const TempDir dir;
   const auto lock_posix = [](int fd, int command, short type) {
     struct flock lock {};
@@ -219,7 +214,7 @@ TEST(DeathOfAProcess, EndsAPosixLockBeforeAnyFile) {
 
 TEST(DeathOfAProcess, KeepsTheLockUntilTheCoreIsWritten) {
   if (read_file("/proc/sys/kernel/core_pattern", 4096) != "core\n") {
-    GTEST_SKIP() << "core dumps go elsewhere here";
+    FO_SKIP("core", "core dumps go elsewhere here");
   }
   const TempDir dir;
   Victim victim([&] {
@@ -238,7 +233,7 @@ TEST(DeathOfAProcess, KeepsTheLockUntilTheCoreIsWritten) {
   const auto core = std::find_if(events.begin(), events.end(), [](const std::string& event) {
     return event.starts_with("modify core");
   });
-  if (core == events.end()) GTEST_SKIP() << "no core dump is permitted here";
+  if (core == events.end()) FO_SKIP("core", "no core dump is permitted here");
   const auto released = std::find(events.begin(), events.end(), "close lock");
   ASSERT_NE(released, events.end());
   EXPECT_TRUE(std::none_of(released, events.end(),

@@ -12,6 +12,7 @@
 #include "support.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::os::test {
@@ -70,7 +71,7 @@ TEST_F(ServerSocketTest, WithoutAFolderItCannotBeMade) {
 }
 
 TEST_F(ServerSocketTest, InAFolderThatIsNotOursItIsNotPermitted) {
-  if (::geteuid() != 0) GTEST_SKIP() << "takes root to become another user";
+  if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   ASSERT_EQ(::chmod(folder_.path("").c_str(), 0755), 0);
   const Child other = fork_child([this] {
     if (::setuid(65534) != 0) return 1;

@@ -6,60 +6,44 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
 
 namespace fo::os {
 namespace {
 
 namespace fs = std::filesystem;
 using base::Deadline;
-using base::Error;
 using base::ExitStatus;
+using test::failure_of;
 
 Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 class Sibling : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = "/tmp/sibling-XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    ::setenv("FO_LIBEXEC_DIR", dir_.c_str(), 1);
-  }
-  void TearDown() override {
-    ::unsetenv("FO_LIBEXEC_DIR");
-    fs::remove_all(dir_);
-  }
-  std::string dir_;
+  void SetUp() override { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
+  void TearDown() override { ::unsetenv("FO_LIBEXEC_DIR"); }
+  test::TempDir dir_;
 };
 
 TEST_F(Sibling, IsFoundInTheFolderThatIsNamed) {
-  std::ofstream(dir_ + "/helper") << "#!/bin/sh\n";
-  fs::permissions(dir_ + "/helper", fs::perms::owner_all);
-  EXPECT_EQ(find_sibling("helper"), dir_ + "/helper");
+  std::ofstream(dir_.path("helper")) << "#!/bin/sh\n";
+  fs::permissions(dir_.path("helper"), fs::perms::owner_all);
+  EXPECT_EQ(find_sibling("helper"), dir_.path("helper"));
 }
 
 TEST_F(Sibling, AbsentOrNotExecutableIsUnavailable) {
-  std::ofstream(dir_ + "/text") << "no program";
+  std::ofstream(dir_.path("text")) << "no program";
   for (const char* name : {"absent", "text"}) {
-    try {
-      find_sibling(name);
-      FAIL() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.status(), ExitStatus::kUnavailable) << error.what();
-    }
+    EXPECT_EQ(failure_of([&] { find_sibling(name); }).status, ExitStatus::kUnavailable) << name;
   }
 }
 
 TEST_F(Sibling, IsLookedForBesideTheProgramOtherwise) {
   ::setenv("FO_LIBEXEC_DIR", "", 1);
-  try {
-    find_sibling("no-such-helper");
-    FAIL();
-  } catch (const Error& error) {
-    const std::string expected = fs::path(FO_BUILD_DIR) / "libexec/fo/no-such-helper";
-    EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-  }
+  const std::string expected = fs::path(FO_BUILD_DIR) / "libexec/fo/no-such-helper";
+  const std::string message = failure_of([] { find_sibling("no-such-helper"); }).message;
+  EXPECT_NE(message.find(expected), std::string::npos) << message;
 }
 
 TEST(RunCaptured, KeepsOutputsAndStatusApart) {
@@ -90,7 +74,7 @@ TEST(RunCaptured, KillsWhatIsNotDoneInTime) {
 }
 
 TEST(RunCaptured, ProgramThatCannotBeRunIsAnError) {
-  EXPECT_THROW(run_captured({"/nonexistent/program"}, soon()), Error);
+  EXPECT_THROW(run_captured({"/nonexistent/program"}, soon()), base::Error);
 }
 
 }  // namespace

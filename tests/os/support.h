@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
+#include "os/pipe.h"
 #include "support/failure.h"
 
 namespace fo::os::test {
@@ -28,16 +29,5 @@ inline std::string read_to_end(int fd) {
     text.append(buffer, static_cast<std::size_t>(got));
   }
 }
-
-struct Pipe {
-  base::UniqueFd reader;
-  base::UniqueFd writer;
-  Pipe() {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
-};
 
 }  // namespace fo::os::test

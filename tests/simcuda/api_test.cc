@@ -14,6 +14,7 @@
 #include "cuda/device.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
+#include "support/must_run.h"
 
 namespace fo::cuda {
 namespace {
@@ -273,7 +274,7 @@ TEST_F(SimApi, ThousandsOfAllocationsByTwoProcesses) {
   constexpr int kAllocations = 2000;
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  if (limit.rlim_max < 3 * kAllocations) GTEST_SKIP() << "too few fds: each handle takes one";
+  if (limit.rlim_max < 3 * kAllocations) FO_SKIP("fds", "too few fds: each handle takes one");
   sim_.set("GMS_SIM_GRANULARITY", "4KiB");
   Child child([&](Channel& test) {
     limit.rlim_cur = limit.rlim_max;

@@ -19,6 +19,7 @@
 #include "cuda/child.h"
 #include "cuda/sim_folder.h"
 #include "simcuda/result.h"
+#include "support/must_run.h"
 
 namespace fo::simcuda {
 namespace {
@@ -176,7 +177,7 @@ TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
     EXPECT_EQ(store.used(), 2 * kUnit);
     EXPECT_EQ(sim_.files(), 1);
   });
-  if (status == kNotPermitted) GTEST_SKIP() << "mounting a small disk is not permitted here";
+  if (status == kNotPermitted) FO_SKIP("root", "mounting a small disk is not permitted here");
   EXPECT_EQ(status, 0);
 }
 
@@ -207,7 +208,7 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
   if (in_child([] {
         if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
       }) == 77) {
-    GTEST_SKIP() << "ptrace is not permitted here";
+    FO_SKIP("ptrace", "ptrace is not permitted here");
   }
   Store store = open();
   const Allocation held = store.create(kUnit);

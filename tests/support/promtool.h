@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "os/file.h"
 #include "os/sibling.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::test {
@@ -19,11 +18,7 @@ class Promtool : public testing::Test {
  protected:
   void SetUp() override {
     if (check("").status != 127) return;
-    const char* must_run = std::getenv("FO_MUST_RUN");
-    if (must_run && std::string_view(must_run).find("promtool") != std::string_view::npos) {
-      FAIL() << "FO_MUST_RUN asks for promtool, but it is not installed";
-    }
-    GTEST_SKIP() << "promtool is not installed";
+    FO_SKIP("promtool", "promtool is not installed");
   }
 
   /// Empty when there is nothing to complain about.
