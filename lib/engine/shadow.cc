@@ -383,17 +383,19 @@ class Shadow {
   }
 
   awaitable<void> until_healthy(Deadline deadline) {
-    std::string reason = "it was not asked";
+    std::optional<std::string> reason;
     while (!deadline.expired()) {
       const Deadline answer_by = Deadline::after(options_.health_timeout).sooner(deadline);
       const std::optional<std::string> trouble = co_await driver_->check_health(answer_by);
       check_alive();
       if (!trouble) co_return;
-      reason = *trouble;
+      // A question that the deadline cut off tells less than one before.
+      if (!reason || !deadline.expired()) reason = trouble;
       co_await http::pause_for(kAskAgain);
       check_alive();
     }
-    throw Error(ExitStatus::kTryAgain, "start the engine: not healthy in time: " + reason);
+    throw Error(ExitStatus::kTryAgain,
+                "start the engine: not healthy in time: " + reason.value_or("it was not asked"));
   }
 
   awaitable<void> put_to_sleep(SleepMode mode) {
