@@ -74,6 +74,17 @@ TEST(FileLock, IsTakenAtOnceWhenFree) {
   EXPECT_FALSE(try_lock_file(other.get()));
 }
 
+TEST(FileLock, OfAnEntryIsNotTakenWhereAnotherFileOrNoneIsInItsPlace) {
+  const TempDir dir;
+  const std::string path = dir.path("l");
+  const base::UniqueFd fd = open_file(path, O_RDWR | O_CREAT);
+  EXPECT_TRUE(try_lock_entry(AT_FDCWD, path.c_str(), fd.get()));
+  std::filesystem::rename(path, dir.path("m"));
+  EXPECT_FALSE(try_lock_entry(AT_FDCWD, path.c_str(), fd.get()));
+  static_cast<void>(open_file(path, O_RDWR | O_CREAT));
+  EXPECT_FALSE(try_lock_entry(AT_FDCWD, path.c_str(), fd.get()));
+}
+
 TEST(FileLock, TimesOutAndLeavesNoThreadAndNoLock) {
   const TempDir dir;
   const std::size_t before = thread_count();

@@ -1,0 +1,59 @@
+// What a rank is told of its model: config.json, from a file; its set-up and the tokens that come
+// back, between processes of one program. The first byte chooses one.
+#include "refengine/model_config.h"
+
+#include "fuzz.h"
+#include "refengine/frame.h"
+
+namespace fo::refengine {
+namespace {
+
+using base::ExitStatus;
+using fuzz::require;
+using fuzz::unless_refused;
+
+void check_config(std::string_view text) {
+  const auto config =
+      unless_refused({ExitStatus::kBadData}, [&] { return parse_model_config(text, "f"); });
+  if (!config) return;
+  // Whatever it throws is a finding.
+  check_model_config(*config, "f");
+  const std::string again = format_model_config(*config);
+  require(format_model_config(parse_model_config(again, "f")) == again, "what is written is read");
+  require(
+      config->layers > 64 || model_tensors(*config).size() ==
+                                 9 * config->layers + 2u + (config->tie_word_embeddings ? 0u : 1u),
+      "every tensor is listed");
+}
+
+void check_setup(std::string_view text) {
+  const auto setup = unless_refused({ExitStatus::kProtocol, ExitStatus::kBadData},
+                                    [&] { return decode_setup(text); });
+  if (!setup) return;
+  const std::string again = encode_setup(*setup);
+  require(encode_setup(decode_setup(again)) == again, "a set-up survives the way");
+}
+
+void check_choice(std::string_view text) {
+  const auto choice = unless_refused({ExitStatus::kProtocol}, [&] { return decode_choice(text); });
+  if (choice) require(encode_choice(*choice) == text, "a choice survives the way");
+}
+
+void fuzz_one(fuzz::Input input) {
+  switch (input.below(3)) {
+    case 0:
+      return check_config(input.rest());
+    case 1:
+      return check_setup(input.rest());
+    default:
+      return check_choice(input.rest());
+  }
+}
+
+}  // namespace
+}  // namespace fo::refengine
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fo::refengine::fuzz_one({data, size});
+  return 0;
+}
