@@ -31,6 +31,7 @@
 #include "os/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/must_run.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -604,7 +605,7 @@ TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
 }
 
 TEST_F(Publishing, OutlivesAWantOfDescriptors) {
-  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
+  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
   const std::uint16_t port = publisher.port();
@@ -643,7 +644,7 @@ class NoDescriptors {
 };
 
 TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
-  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
+  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   const std::uint16_t port = publisher.port();
@@ -673,7 +674,7 @@ TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
 }
 
 TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
-  if (kHasSanitizers) GTEST_SKIP() << kSanitizersNeedThem;
+  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
   const RawEngine raw;
   PublisherLimits limits;
   limits.connect = milliseconds(50);

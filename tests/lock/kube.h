@@ -21,6 +21,7 @@
 #include "http/tls_files.h"
 #include "lock/lock_uri.h"
 #include "lock/support.h"
+#include "os/pipe.h"
 #include "os/process.h"
 
 namespace fo::test {
@@ -35,19 +36,16 @@ class KubeApi {
   }
   /// With these options. Returns when it listens.
   explicit KubeApi(const std::vector<std::string>& options = {}) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-    const base::UniqueFd reader(ends[0]);
-    base::UniqueFd writer(ends[1]);
+    os::Pipe pipe;
     std::vector<std::string> command{FO_SOURCE_DIR "/bats/kube-api"};
     command.insert(command.end(), options.begin(), options.end());
     os::SpawnOptions spawn;
     spawn.parent_death_signal = SIGKILL;
-    spawn.stdout_fd = writer.get();
+    spawn.stdout_fd = pipe.writer.get();
     child_ = std::make_unique<os::Child>(os::spawn(command, spawn));
-    writer.reset();
+    pipe.writer.reset();
     char digit = 0;
-    while (::read(reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
+    while (::read(pipe.reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
     if (port_.empty()) throw std::runtime_error("bats/kube-api did not start");
   }
   KubeApi(KubeApi&&) = default;

@@ -565,13 +565,8 @@ TEST(KubeClient, WhatIsWrongForGoodIsSaidAtOnce) {
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 302}}), ExitStatus::kProtocol);
   EXPECT_EQ(refusal({}), ExitStatus::kNoInput);
   api.mend();
-  try {
-    open_lock(api.uri(), "engine-0")->acquire(soon());
-    FAIL();
-  } catch (const base::Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "create Lease 'ns/pair': the API server answers 404: namespaces \"ns\" not found");
-  }
+  EXPECT_EQ(test::failure_of([&] { open_lock(api.uri(), "engine-0")->acquire(soon()); }).message,
+            "create Lease 'ns/pair': the API server answers 404: namespaces \"ns\" not found");
 }
 
 TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
