@@ -32,10 +32,9 @@ class OutOfMemory : public CudaError {
 
 class Driver {
  public:
-  /// Loads a driver and initialises it (cuInit). `choice` is one of
-  ///   auto, cuda  the libcuda.so.1 that the dynamic linker finds; refused if it is the simulated
-  ///   one sim         the simulated one: $GMS_SIM_LIBRARY, else relative to the running program a
-  ///   path      (anything with a '/') that file, real or simulated
+  /// Loads a driver and initialises it (cuInit). `choice`: "auto" or "cuda", the libcuda.so.1 that
+  /// the dynamic linker finds, refused where that is the simulated one; "sim", the simulated one
+  /// ($GMS_SIM_LIBRARY, else as found from the running program); or a path, with a '/', to any.
   /// Errors: 69 with one line that says how to ask for the simulated driver when there is no usable
   /// driver or device, 78 for any other `choice`. May start threads: block signals first.
   static std::shared_ptr<const Driver> open(std::string_view choice);

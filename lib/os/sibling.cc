@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "os/file.h"
+#include "os/pipe.h"
 
 namespace fo::os {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 using base::UniqueFd;
 
 constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
+constexpr std::size_t kChunk = 4096;
 // For a killed program to be gone. One that hangs in the kernel is left behind.
 constexpr base::Duration kDeathTime = std::chrono::seconds(2);
 
@@ -29,28 +31,33 @@ constexpr base::Duration kDeathTime = std::chrono::seconds(2);
 class Output {
  public:
   Output() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader_.reset(ends[0]);
-    writer_.reset(ends[1]);
+    if (::fcntl(pipe_.reader.get(), F_SETFL, O_NONBLOCK) != 0) {
+      base::throw_errno(errno, "set up a pipe");
+    }
   }
-  [[nodiscard]] int writer() const { return writer_.get(); }
+  [[nodiscard]] int writer() const { return pipe_.writer.get(); }
   /// poll(2) passes over -1, which is what is left after the end.
-  [[nodiscard]] int reader() const { return reader_.get(); }
-  void close_writer() { writer_.reset(); }
+  [[nodiscard]] int reader() const { return pipe_.reader.get(); }
+  void close_writer() { pipe_.writer.reset(); }
+  /// Nothing, when there is nothing now.
   void read_some() {
-    std::array<char, 4096> chunk;
-    const ssize_t got = ::read(reader_.get(), chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) return;
-    if (got <= 0) return reader_.reset();
+    std::array<char, kChunk> chunk;
+    const ssize_t got = ::read(reader(), chunk.data(), chunk.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got <= 0) return pipe_.reader.reset();
     const std::size_t room = kMostOutput - text_.size();
     text_.append(chunk.data(), std::min(room, static_cast<std::size_t>(got)));
   }
-  std::string take() { return std::move(text_); }
+  /// What the program had written when it ended: at most what a pipe holds. What it left behind
+  /// may go on writing.
+  std::string take() {
+    constexpr std::size_t kPipe = std::size_t{64} * 1024;
+    for (std::size_t read = 0; read <= kPipe && reader() >= 0; read += kChunk) read_some();
+    return std::move(text_);
+  }
 
  private:
-  UniqueFd reader_;
-  UniqueFd writer_;
+  Pipe pipe_;
   std::string text_;
 };
 
@@ -86,17 +93,20 @@ std::optional<Captured> run_captured(const std::vector<std::string>& argv,
   const Child child = spawn(argv, options);
   out.close_writer();
   err.close_writer();
-  while (out.reader() >= 0 || err.reader() >= 0) {
-    std::array<pollfd, 3> events{
-        {{out.reader(), POLLIN, 0}, {err.reader(), POLLIN, 0}, {interrupt_fd, POLLIN, 0}}};
+  bool ended = false;
+  while (!ended) {
+    std::array<pollfd, 4> events{{{out.reader(), POLLIN, 0},
+                                  {err.reader(), POLLIN, 0},
+                                  {interrupt_fd, POLLIN, 0},
+                                  {child.pidfd(), POLLIN, 0}}};
     const int ready = ::poll(events.data(), events.size(), deadline.poll_timeout());
     if (ready < 0 && errno != EINTR) base::throw_errno(errno, "wait for a helper program");
     if (ready == 0 || events[2].revents != 0) break;
     if (ready < 0) continue;
     if (events[0].revents != 0) out.read_some();
     if (events[1].revents != 0) err.read_some();
+    ended = events[3].revents != 0;
   }
-  const bool ended = out.reader() < 0 && err.reader() < 0;
   const std::optional<WaitStatus> status = ended ? child.wait(deadline) : std::nullopt;
   if (!status) {
     child.signal(SIGKILL);

@@ -24,8 +24,9 @@ struct Captured {
 };
 
 /// Runs a program with nothing on stdin, and keeps the first 64 KiB of its stdout and its stderr
-/// each. It dies with us. nullopt when it was killed because it still ran at `deadline`, or when
-/// `interrupt_fd` (where >= 0) became readable. Errors of spawn().
+/// each. It dies with us; what it leaves behind is not waited for. nullopt when it was killed
+/// because it still ran at `deadline`, or when `interrupt_fd` (where >= 0) became readable. Errors
+/// of spawn().
 std::optional<Captured> run_captured(const std::vector<std::string>& argv,
                                      const base::Deadline& deadline, int interrupt_fd = -1);
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <climits>
 
 #include "base/error.h"
 
@@ -41,6 +42,8 @@ void StatusFd::write_line(std::string_view json) const {
   pollfd ready{fd_, POLLOUT, 0};
   if (::poll(&ready, 1, 0) <= 0 || (ready.revents & POLLOUT) == 0) return;
   const std::string line = std::string(json) + "\n";
+  // A longer one could block, or arrive in part.
+  if (line.size() > PIPE_BUF) return;
   [[maybe_unused]] const ssize_t put = ::write(fd_, line.data(), line.size());
 }
 

@@ -17,7 +17,8 @@ class StatusFd {
   /// gone or too slow loses lines; it never holds anybody up.
   void write(std::string_view event, std::string_view members = {}) const;
 
-  /// The same for an object made elsewhere, without its newline.
+  /// The same for an object made elsewhere, without its newline. One of PIPE_BUF bytes or more is
+  /// lost.
   void write_line(std::string_view json) const;
 
   [[nodiscard]] bool wanted() const { return fd_ >= 0; }

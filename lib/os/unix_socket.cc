@@ -65,8 +65,14 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
                 what + " " + quoted(path));
   };
   if (::bind(fd.get(), generic(address), size) != 0) fail("bind socket");
-  if (::chmod(path.c_str(), mode) != 0) fail("set the mode of socket");
-  if (::listen(fd.get(), backlog) != 0) fail("listen on socket");
+  const auto fail_bound = [&](const std::string& what) {
+    const int err = errno;
+    ::unlink(path.c_str());
+    errno = err;
+    fail(what);
+  };
+  if (::chmod(path.c_str(), mode) != 0) fail_bound("set the mode of socket");
+  if (::listen(fd.get(), backlog) != 0) fail_bound("listen on socket");
   return fd;
 }
 

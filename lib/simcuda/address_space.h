@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "simcuda/abi.h"
 #include "simcuda/result.h"
 #include "simcuda/store.h"
 
@@ -19,6 +20,7 @@ struct Backing {
   int device = 0;
   FileId file = 0;
   AllocationHandle handle = 0;  // the one it was mapped by; may have been released since
+  HandleType exportable = HandleType::kNone;
 };
 
 struct Mapping {

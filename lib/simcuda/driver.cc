@@ -260,7 +260,7 @@ AllocationHandle Driver::retain(DevicePtr address) {
   } else {
     // Released meanwhile: the same value comes back to life.
     handles_[backing.handle] = {backing.device, at(backing.device).store.reopen(backing.file),
-                                HandleType::kPosixFileDescriptor, 1};
+                                backing.exportable, 1};
   }
   return backing.handle;
 }
@@ -287,7 +287,8 @@ void Driver::map(DevicePtr address, std::uint64_t size, std::uint64_t offset,
   require(offset == 0, Result::kNotSupported);
   const Handle& found = find_handle(handle);
   require(size <= found.memory.size);
-  space_.map(address, size, found.memory.fd, {found.device, found.memory.id, handle},
+  space_.map(address, size, found.memory.fd,
+             {found.device, found.memory.id, handle, found.exportable},
              AddressSpace::Kind::kReserved);
 }
 
@@ -325,7 +326,7 @@ DevicePtr Driver::allocate_memory(std::uint64_t size) {
   DevicePtr address = 0;
   try {
     address = space_.reserve(size, 0, 0, AddressSpace::Kind::kLinear);
-    space_.map(address, size, memory.fd, {device, memory.id, 0}, AddressSpace::Kind::kLinear);
+    space_.map(address, size, memory.fd, {device, memory.id, 0, {}}, AddressSpace::Kind::kLinear);
     space_.set_access(address, size, device, AccessFlags::kReadWrite);
   } catch (const Failure&) {
     store.release(std::move(memory));

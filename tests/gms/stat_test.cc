@@ -117,8 +117,8 @@ TEST_F(StatOfServer, WaitingWriterIsNotHeldUp) {
   RpcClient waiting = RpcClient::connect(socket_, soon());
   const std::string frame = encode_frame(HandshakeRequest{"rw", std::nullopt});
   ASSERT_EQ(::write(waiting.fd(), frame.data(), frame.size()), static_cast<ssize_t>(frame.size()));
-  while (stat().state.waiting_writers == 0) {
-  }
+  const base::Deadline deadline = soon();
+  while (stat().state.waiting_writers == 0) ASSERT_FALSE(deadline.expired());
   const Stat stat = this->stat(kList);
   EXPECT_EQ(stat.state.ro_session_count, 1);
   EXPECT_EQ(stat.not_listed, "a writer waits for it");

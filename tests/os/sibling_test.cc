@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "os/pipe.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 
@@ -71,6 +73,20 @@ TEST(RunCaptured, KillsWhatIsNotDoneInTime) {
   // Its outputs closed, it still runs.
   const auto another = Deadline::after(std::chrono::milliseconds(50));
   EXPECT_EQ(run_captured({"sh", "-c", "exec sleep 1000 >&- 2>&-"}, another), std::nullopt);
+}
+
+TEST(RunCaptured, WhatTheProgramLeavesBehindIsNotWaitedFor) {
+  const auto done = run_captured({"sh", "-c", "sleep 1000 & echo $!"}, soon());
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->status, 0);
+  ::kill(std::stoi(done->out), SIGKILL);
+}
+
+TEST(RunCaptured, AnInterruptEndsOneThatHasClosedItsOutputs) {
+  Pipe interrupt;
+  interrupt.writer.reset();
+  EXPECT_EQ(run_captured({"sh", "-c", "exec sleep 1000 >&- 2>&-"}, soon(), interrupt.reader.get()),
+            std::nullopt);
 }
 
 TEST(RunCaptured, ProgramThatCannotBeRunIsAnError) {

@@ -183,6 +183,12 @@ TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
   EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
   const AllocationHandle other = driver.create(kUnit, prop_of(0));
   EXPECT_EQ(result_of([&] { driver.export_fd(other, HandleType{8}); }), Result::kNotSupported);
+  // Nor is it by coming back to life.
+  const DevicePtr address = driver.reserve(kUnit, 0, 0);
+  driver.map(address, kUnit, 0, handle);
+  driver.release(handle);
+  EXPECT_EQ(driver.retain(address), handle);
+  EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
 }
 
 TEST_F(SimDriver, ImportKnowsTheDevice) {
