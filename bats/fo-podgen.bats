@@ -98,7 +98,9 @@ podgen() { fo-podgen "$@" 3>&-; }
   [ "$output" = "dynamographdeployment.nvidia.com/chat
 resourceclaimtemplate.resource.k8s.io/chat-worker-gpu
 deployment.apps/chat-worker" ]
+  cmp <(podgen -f "$T/dgd.yaml" -o name --json) - <<<"$output"
   podgen -f "$T/dgd.yaml" -o json >"$T/out"
+  podgen -f "$T/dgd.yaml" --json | cmp - "$T/out"
   [ "$(jq -r '.kind' "$T/out")" = List ]
   [ "$(jq -c '.items[0].spec.services | keys' "$T/out")" = '["Frontend"]' ]
   [ "$(jq -c '[.items[2].spec.template.spec.containers[].name]' "$T/out")" = '["engine-0","engine-1"]' ]

@@ -156,6 +156,15 @@ setup() {
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
 }
 
+@test "a lock of Kubernetes: its API server is named, or in the environment" {
+  pick_port
+  run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair --kube-api "http://127.0.0.1:$PORT"
+  [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
+  export FAILOVER_KUBE_API="http://127.0.0.1:$PORT"
+  run -1 --separate-stderr gms-probe lock --lock k8s:ns/pair
+  [[ $stderr == "gms-probe: warning: fetch 'http://127.0.0.1:$PORT/"*": Connection refused" ]]
+}
+
 # --- http -----------------------------------------------------------------------------------------
 
 # http_server SOCKET: answers every request with the file $T/answer. answer STATUS BODY: what is in

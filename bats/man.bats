@@ -18,8 +18,6 @@ page_of() {
   return 1
 }
 
-subcommands_of() { "$1" --help | sed -n '/^Subcommands:/,$s/^  \([a-z][a-z-]*\) .*/\1/p'; }
-
 # Long options that --help lists, those of subcommands included.
 options_of_help() {
   local sub

@@ -20,7 +20,6 @@ base::ExitStatus run(Options& options) {
     case Options::Command::kGenerate:
       break;
   }
-  if (options.common.json) options.format = Options::Format::kJson;
   return fo_podgen::generate(options);
 }
 

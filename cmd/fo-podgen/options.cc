@@ -88,12 +88,13 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
 void declare(CLI::App& app, Options& options) {
   app.require_subcommand(0, 1);
   add_files(app, options);
-  app.add_option_function<std::string>(
-         "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
-         "yaml, json or name")
-      ->check(CLI::IsMember(kFormats))
-      ->default_str("yaml")
-      ->type_name("FORMAT");
+  CLI::Option* output = app.add_option_function<std::string>(
+      "-o,--output", [&options](const std::string& name) { options.format = kFormats.at(name); },
+      "yaml, json or name");
+  output->check(CLI::IsMember(kFormats))->default_str("yaml")->type_name("FORMAT");
+  app.final_callback([&options, output] {
+    if (options.common.json && output->count() == 0) options.format = Format::kJson;
+  });
   app.add_option("--output-dir", options.output_dir, "write a file for each object there")
       ->type_name("DIR");
   app.add_option("--only", options.only, "write these objects only; repeatable")

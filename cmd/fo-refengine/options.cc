@@ -19,7 +19,7 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_option("--model", serve.model, "folder with the model's config.json")
       ->required()
       ->type_name("DIR");
-  cli::add_endpoint(*sub, options.endpoint);
+  cli::add_endpoint(*sub, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   sub->add_option("--ranks", options.ranks, "split the layers over devices N, N+1 ...")
       ->check(CLI::Range(1, 64))
       ->capture_default_str()

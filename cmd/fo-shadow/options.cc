@@ -155,6 +155,18 @@ std::vector<engine::GmsPlace> find_places(const Options& options) {
   return places;
 }
 
+void set_locks(const Options& options, engine::ShadowOptions& shadow) {
+  for (const std::string& uri : options.locks) {
+    shadow.locks.push_back(lock::parse_lock_uri(uri, options.kube_api));
+  }
+  const auto local = std::find_if(shadow.locks.begin(), shadow.locks.end(), lock::is_local);
+  if (local == shadow.locks.end()) {
+    refuse("--lock " + base::quoted(options.locks.front()) +
+           ": one lock of this node is needed beside it, flock: or unix:");
+  }
+  shadow.lock = *local;
+}
+
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
@@ -173,18 +185,6 @@ void check(const Options& options) {
   }
 }
 
-void set_locks(const Options& options, engine::ShadowOptions& shadow) {
-  for (const std::string& uri : options.locks) {
-    shadow.locks.push_back(lock::parse_lock_uri(uri, options.kube_api));
-  }
-  const auto local = std::find_if(shadow.locks.begin(), shadow.locks.end(), lock::is_local);
-  if (local == shadow.locks.end()) {
-    refuse("--lock " + base::quoted(options.locks.front()) +
-           ": one lock of this node is needed beside it, flock: or unix:");
-  }
-  shadow.lock = *local;
-}
-
 engine::ShadowOptions to_shadow_options(const Options& options) {
   engine::ShadowOptions shadow = options.shadow;
   shadow.command = options.common.command;
@@ -193,9 +193,6 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
   set_locks(options, shadow);
   shadow.id = options.id.empty() ? lock::lock_id_from_environment() : options.id;
   lock::check_lock_id(shadow.id);
-  if (shadow.id.find('/') != std::string::npos) {
-    throw Error(ExitStatus::kConfig, "--id " + base::quoted(shadow.id) + ": a '/' is in it");
-  }
   const bool is_sglang = shadow.driver.kind == EngineKind::kSglang;
   shadow.driver.url = !options.engine_url.empty() ? options.engine_url
                       : is_sglang                 ? "http://127.0.0.1:30000"

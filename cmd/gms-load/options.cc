@@ -20,12 +20,7 @@ void declare(CLI::App& app, Options& options) {
       app.add_option("--role", options.role, "rw, ro or rw_or_ro (default: by $ENGINE_ID)")
           ->check(CLI::IsMember({"rw", "ro", "rw_or_ro"}))
           ->type_name("ROLE");
-  cli::add_endpoint(app, options.endpoint);
-  CLI::Option* socket = app.get_option("--socket");
-  CLI::Option* device = app.get_option("--device");
-  // It says where the memory of a socket is to be mapped.
-  socket->remove_excludes(device);
-  device->remove_excludes(socket);
+  cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: wait for ever)");
   CLI::Option* slab = cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
   CLI::Option* threads =

@@ -16,7 +16,8 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   sub->callback([&options, command] { options.command = command; });
   Options::Place& place = options.places[static_cast<std::size_t>(command)];
   place.locks = {std::string(lock::kDefaultLockPath)};
-  cli::add_locks(*sub, place.locks);
+  CLI::Option* lock = cli::add_locks(*sub, place.locks);
+  if (command != Options::Command::kAcquire) lock->description("the lock to look at");
   cli::add_kube_api(*sub, place.kube_api);
   cli::add_variables(*sub, {"KUBERNETES_SERVICE_*"});
   return sub;
@@ -35,10 +36,12 @@ void declare(CLI::App& app, Options& options) {
   CLI::Option* timeout =
       cli::add_duration(*acquire, "--timeout", wanted.timeout, "give up after this time");
   acquire->add_flag("--nonblock", options.nonblock, "give up at once")->excludes(timeout);
-  acquire->add_option("-E", wanted.busy_status, "status when it was not granted in time")
+  acquire
+      ->add_option("-E,--conflict-exit-code", wanted.busy_status,
+                   "status when it was not granted in time")
       ->check(CLI::Range(0, 255))
       ->capture_default_str()
-      ->type_name("STATUS");
+      ->type_name("N");
   CLI::Option* gpu_free = cli::add_size(*acquire, "--gpu-free", wanted.gpu_free,
                                         "then wait until the device has this much memory free");
   acquire->add_option("--device", wanted.device, "the device of --gpu-free")

@@ -119,6 +119,7 @@ void declare_lock(CLI::App& app, Options& options) {
   CLI::App* lock = add_probe(app, options, Options::Probe::kLock, "lock",
                              "can the lock be asked for, and who holds it?");
   cli::add_lock(*lock, options.lock_uri);
+  cli::add_kube_api(*lock, options.kube_api);
   lock->add_flag("--held", probe.held, "somebody must hold it");
   lock->add_option("--holder", probe.holder, "this one must hold it")->type_name("ID");
   add_wait(*lock, probe.wait);
@@ -197,7 +198,7 @@ void settle(Options& options) {
       settle_engine(options);
       break;
     case Options::Probe::kLock:
-      options.lock.lock = lock::parse_lock_uri(options.lock_uri);
+      options.lock.lock = lock::parse_lock_uri(options.lock_uri, options.kube_api);
       break;
     case Options::Probe::kRemap:
       settle_remap(options);

@@ -27,6 +27,7 @@ struct Options {
   std::optional<std::string> engine_id;
   lock::LockProbe lock;
   std::string lock_uri;
+  std::string kube_api;
   gms::RemapProbe remap;
   cli::EndpointOptions endpoint;
   std::optional<std::string> expect_hash;

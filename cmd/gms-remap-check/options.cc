@@ -17,15 +17,10 @@ using base::ExitStatus;
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
-  cli::add_endpoint(app, options.endpoint);
-  CLI::Option* socket = app.get_option("--socket");
-  CLI::Option* device = app.get_option("--device");
-  // With --map it says where the layout of a socket is to be mapped.
-  socket->remove_excludes(device);
-  device->remove_excludes(socket);
+  cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   CLI::Option* devices =
       cli::add_devices(app, options.devices, "check one socket each")->default_str("");
-  devices->excludes(socket)->excludes(device);
+  devices->excludes(app.get_option("--socket"))->excludes(app.get_option("--device"));
   app.parse_complete_callback([&options, devices] { options.many = devices->count() > 0; });
   cli::add_remap_timeout(app, "--timeout", options.timeout, "for everything");
   CLI::Option* expect = app.add_option("--expect-hash", options.expect_hashes,

@@ -11,12 +11,7 @@ void declare(CLI::App& app, Options& options) {
   weights::SaveOptions& save = options.save;
   app.add_option("DIR", save.folder, "the snapshot to be made")->required()->type_name("DIR");
   app.add_flag("--replace", options.replace, "take the place of a snapshot that is there");
-  cli::add_endpoint(app, options.endpoint);
-  CLI::Option* socket = app.get_option("--socket");
-  CLI::Option* device = app.get_option("--device");
-  // It says where the memory of a socket is to be mapped.
-  socket->remove_excludes(device);
-  device->remove_excludes(socket);
+  cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", save.timeout, "for the lock (default: wait for ever)");
   app.add_option("--copy-threads", save.copy_threads, "default: one per CPU, at most 8")
       ->check(CLI::Range(1, 256).description(""))

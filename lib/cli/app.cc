@@ -66,26 +66,39 @@ CLI::App* parsed_app(CLI::App& app) {
   return at;
 }
 
-// `message` of CLI11, or, where the first word that was not expected is nearly one that is known,
-// that: whatever else is wrong may come of it.
-std::string explained(CLI::App& app, const std::string& message) {
-  const std::vector<std::string> unexpected = app.remaining(true);
-  if (unexpected.empty()) return message;
-  const std::string word = unexpected.front().substr(0, unexpected.front().find('='));
+// What was meant by a word that was not expected.
+std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
+  const CLI::App* at = parsed_app(app);
   std::vector<std::string> known;
   if (word.starts_with('-')) {
-    for (const CLI::Option* option : parsed_app(app)->get_options()) {
+    if (at->get_option_no_throw(word) != nullptr) {
+      return at == &app ? "" : "; it goes behind " + base::quoted(at->get_name());
+    }
+    for (const CLI::Option* option : at->get_options()) {
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
     }
-  } else {
+  } else if (at == &app) {
     for (const CLI::App* sub : app.get_subcommands({})) {
       if (!sub->get_group().empty()) known.push_back(sub->get_name());
     }
-    known.emplace_back("completion");
+    if (is_first) known.emplace_back("completion");
   }
-  const std::string suggestion = did_you_mean(word, known);
-  if (suggestion.empty()) return message;
-  return "The following argument was not expected: " + one_line(unexpected.front()) + suggestion;
+  return did_you_mean(word, known);
+}
+
+// `error` of CLI11, or, where the first word that was not expected is nearly one that is known,
+// that: whatever else is wrong may come of it. As may what else was not expected.
+std::string explained(CLI::App& app, const CLI::ParseError& error,
+                      const std::vector<std::string>& arguments) {
+  std::vector<std::string> unexpected = app.remaining(true);
+  std::erase(unexpected, "--");
+  if (unexpected.empty()) return one_line(error.what());
+  const std::string& word = unexpected.front();
+  const std::string meant =
+      suggestion(app, word.substr(0, word.find('=')), word == arguments.front());
+  const bool is_all = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (meant.empty() && !is_all) return one_line(error.what());
+  return "The following argument was not expected: " + one_line(word) + meant;
 }
 
 os::LogLevel threshold(const Tool& tool, const CommonOptions& common) {
@@ -136,9 +149,8 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
   try {
     app.parse(settings.reversed());
   } catch (const CLI::ParseError& error) {
-    const std::string message = one_line(error.what());
-    settings.blame_file(message);
-    return {ParseResult::Kind::kUsageError, explained(app, message)};
+    settings.blame_file(one_line(error.what()));
+    return {ParseResult::Kind::kUsageError, explained(app, error, arguments)};
   }
   if (!only_print) return {};
   const auto print = common.json ? to_json : to_toml;

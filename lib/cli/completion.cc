@@ -84,6 +84,8 @@ std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& to
       return ParseResult{ParseResult::Kind::kPrint, std::move(*script)};
     }
   }
+  // It may be the name of a file.
+  if (!command_of(app).arguments.empty()) return std::nullopt;
   const std::string wrong = words.size() < 2 ? "" : " " + base::quoted(words.back());
   return ParseResult{ParseResult::Kind::kUsageError,
                      kName + wrong + ": wants one of bash, zsh and fish"};

@@ -92,7 +92,7 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
       ->type_name("DIR");
 }
 
-void add_endpoint(CLI::App& app, EndpointOptions& endpoint) {
+void add_endpoint(CLI::App& app, EndpointOptions& endpoint, DeviceOfSocket device_of_socket) {
   CLI::Option* socket =
       app.add_option("--socket", endpoint.socket, "socket of the GMS")->type_name("PATH");
   add_socket_dir(app, endpoint.socket_dir);
@@ -104,7 +104,8 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint) {
                          ->check(is_tag)
                          ->capture_default_str()
                          ->type_name("T");
-  socket->excludes(device)->excludes(tag);
+  socket->excludes(tag);
+  if (device_of_socket == DeviceOfSocket::kRefused) socket->excludes(device);
 }
 
 CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
@@ -131,6 +132,7 @@ CLI::Option* add_driver(CLI::App& app, std::string& driver) {
   return app
       .add_option("--driver", driver, "CUDA driver: auto, cuda, sim, or a path to a libcuda.so.1")
       ->envname("GMS_DRIVER")
+      ->default_str("auto")
       ->check(example_words({"auto", "cuda", "sim"}))
       ->type_name("DRIVER");
 }

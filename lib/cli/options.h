@@ -33,8 +33,13 @@ CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Dur
 /// no others, CLI::IsMember says so.
 CLI::Validator example_words(const std::vector<std::string>& words);
 
+/// What `--device` says beside `--socket`: nothing, it is refused; or where the memory of the
+/// socket is to be mapped.
+enum class DeviceOfSocket { kRefused, kWhereToMap };
+
 /// `--socket`, or `--socket-dir`, `--device` and `--tag`.
-void add_endpoint(CLI::App& app, EndpointOptions& endpoint);
+void add_endpoint(CLI::App& app, EndpointOptions& endpoint,
+                  DeviceOfSocket device_of_socket = DeviceOfSocket::kRefused);
 
 /// `--socket-dir DIR`, default $GMS_SOCKET_DIR; where it stays empty, the default of
 /// gms::socket_dir_or_default is meant.
@@ -42,7 +47,7 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.
 CLI::Option* add_lock(CLI::App& app, std::string& uri);
-/// The same, which may be given several times; it has one value.
+/// The same for locks to hold; it may be given several times, and has one value.
 CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris);
 /// `--kube-api URL`, for those that say k8s: without an API server.
 CLI::Option* add_kube_api(CLI::App& app, std::string& url);

@@ -61,23 +61,25 @@ std::string line_of(const Setting& setting) {
     return fmt::format("# {}: {}\n", setting.name, setting.description);
   }
   const auto value = value_text(setting);
-  const bool is_readable = value && !setting.name.starts_with('-');
   const std::string text =
-      fmt::format("{}{} = {}", is_readable ? "" : "# ", setting.name,
+      fmt::format("{}{} = {}", value ? "" : "# ", setting.name,
                   value ? *value : base::quoted(setting.values.front()) + ", which is not UTF-8");
   return fmt::format("{:<{}}  # {}\n", text, kValueColumns, origin_text(setting));
 }
 
-json switch_value(const std::string& text) {
-  if (is_boolean(text)) return text == "true";
-  return is_plain_number(text) ? json(std::stoull(text)) : json(text);
-}
-
 json value_of(const Setting& setting) {
-  if (setting.values.empty()) return nullptr;
-  if (setting.kind == Kind::kSeveral) return setting.values;
-  const std::string& text = setting.values.front();
-  return setting.kind == Kind::kSwitch ? switch_value(text) : json(text);
+  json values = json::array();
+  for (const std::string& text : setting.values) {
+    if (is_plain_number(text)) {
+      values.push_back(std::stoull(text));
+    } else if (setting.kind == Kind::kSwitch && is_boolean(text)) {
+      values.push_back(text == "true");
+    } else {
+      values.push_back(text);
+    }
+  }
+  if (values.empty()) return nullptr;
+  return setting.kind == Kind::kSeveral ? values : values.front();
 }
 
 json object_of(const Setting& setting) {

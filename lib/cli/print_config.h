@@ -14,8 +14,8 @@ namespace fo::cli {
 std::string to_toml(const std::vector<Setting>& settings, const std::vector<Variable>& variables);
 
 /// {"options":{NAME:{"value":...,"from":"flag"|"environment"|"file"|"default"}},"environment":{}};
-/// "variable" or "file" says which. A value is null, true, false or a number for a flag, a list for
-/// an option that may be repeated, or a string.
+/// "variable" or "file" says which. A value is null, a string, a number where it reads as one, true
+/// or false for a flag, or, for an option that may be repeated, a list of these.
 std::string to_json(const std::vector<Setting>& settings, const std::vector<Variable>& variables);
 
 }  // namespace fo::cli

@@ -55,13 +55,14 @@ std::string duration_from_environment(const std::string& variable) {
 
 Settings::Settings(CLI::App& app, std::vector<std::string> words)
     : words_(std::move(words)), app_(&app) {
-  const std::size_t at = first_argument();
+  const std::size_t at = read_words();
   if (at == words_.size()) return;
   const auto named = [&](const CLI::App* sub) { return sub->check_name(words_[at]); };
   for (CLI::App* sub : app.get_subcommands(named)) {
     app_ = sub;
     insert_at_ = static_cast<std::ptrdiff_t>(at) + 1;
   }
+  read_words();
   // CLI11 reads the environment for what nobody asked for, too, and what those options are bound
   // to may be shared.
   std::vector<CLI::App*> others = app.get_subcommands({});
@@ -72,15 +73,44 @@ Settings::Settings(CLI::App& app, std::vector<std::string> words)
   }
 }
 
-// Of the words that are neither options nor their values.
-std::size_t Settings::first_argument() const {
-  for (std::size_t i = 0; i < words_.size(); ++i) {
-    if (!words_[i].starts_with('-')) return i;
-    if (words_[i] == "--") break;
-    const CLI::Option* option = app_->get_option_no_throw(words_[i]);
-    if (option != nullptr && option->get_items_expected_min() > 0) ++i;
+// Finds what is given, as CLI11 will, and returns the place of the first word that is neither an
+// option nor the value of one.
+std::size_t Settings::read_words() {
+  given_.clear();
+  std::size_t first = words_.size();
+  for (std::size_t i = 0; i < words_.size() && words_[i] != "--"; ++i) {
+    const std::string& word = words_[i];
+    if (!word.starts_with('-')) {
+      first = std::min(first, i);
+      continue;
+    }
+    if (read_option(word) && i + 1 < words_.size()) given_.back().value = words_[++i];
   }
-  return words_.size();
+  return first;
+}
+
+// Is the next word the value of the last option in this one?
+bool Settings::read_option(const std::string& word) {
+  if (word.starts_with("--")) {
+    const std::size_t sign = word.find('=');
+    const CLI::Option* option = app_->get_option_no_throw(word.substr(0, sign));
+    if (option == nullptr) return false;
+    given_.push_back({option, std::nullopt});
+    if (sign == std::string::npos) return option->get_items_expected_min() > 0;
+    given_.back().value = word.substr(sign + 1);
+    return false;
+  }
+  for (std::size_t i = 1; i < word.size(); ++i) {
+    const CLI::Option* option = app_->get_option_no_throw({'-', word[i]});
+    if (option == nullptr) return false;
+    given_.push_back({option, std::nullopt});
+    if (option->get_items_expected_max() == 0) continue;
+    // What follows is no cluster of letters but a value.
+    if (i + 1 == word.size()) return option->get_items_expected_min() > 0;
+    given_.back().value = word.substr(i + 1);
+    return false;
+  }
+  return false;
 }
 
 bool Settings::ask_for_help() const { return is_given(*app_->get_help_ptr()); }
@@ -124,6 +154,11 @@ void Settings::settle_file() {
                                            did_you_mean(setting.option, known));
     }
     if (is_given(*option) || in_environment(*option) || has_rival(*option, true)) continue;
+    if (setting.values.empty()) {
+      if (kind_of(*option) == Kind::kSeveral) continue;
+      throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file_) + ": " +
+                                           setting.option + ": wants a value");
+    }
     origins_[option] = Origin::kFile;
     // To say what is so anyway is no conflict with anything.
     if (is_switched_off(*option, setting.values)) continue;
@@ -179,7 +214,7 @@ std::vector<Setting> Settings::effective() const {
 
 Setting Settings::effective(const CLI::Option& option) const {
   Setting setting;
-  setting.name = option.get_lnames().empty() ? option.get_name() : option.get_lnames().front();
+  setting.name = option.get_lnames().front();
   setting.kind = kind_of(option);
   setting.values = option.results();
   setting.description = option.get_description();
@@ -208,17 +243,8 @@ bool Settings::in_environment(const CLI::Option& option) {
 }
 
 bool Settings::is_given(const CLI::Option& option) const {
-  for (const std::string& word : words_) {
-    if (word == "--") return false;
-    if (word.starts_with("--")) {
-      if (option.check_lname(word.substr(2, word.find('=') - 2))) return true;
-    } else if (word.starts_with('-')) {
-      for (const char c : word.substr(1)) {
-        if (option.check_sname(std::string(1, c))) return true;
-      }
-    }
-  }
-  return false;
+  return std::any_of(given_.begin(), given_.end(),
+                     [&](const Given& given) { return given.option == &option; });
 }
 
 // Is an option set that must not be set together with this one?
@@ -230,12 +256,15 @@ bool Settings::has_rival(const CLI::Option& option, bool by_environment) const {
 }
 
 std::string Settings::config_file() const {
-  constexpr std::string_view kName = "--config";
-  for (std::size_t i = 0; i < words_.size() && words_[i] != "--"; ++i) {
-    if (words_[i].starts_with("--config=")) return words_[i].substr(kName.size() + 1);
-    if (words_[i] == kName && i + 1 < words_.size()) return words_[i + 1];
+  std::string file;
+  for (const Given& given : given_) {
+    // Without any value it is a case for CLI11.
+    if (!given.option->check_lname("config") || !given.value) continue;
+    if (!file.empty()) throw Error(ExitStatus::kUsage, "--config: only one file can be read");
+    if (given.value->empty()) throw Error(ExitStatus::kUsage, "--config: wants a file");
+    file = *given.value;
   }
-  return {};
+  return file;
 }
 
 }  // namespace fo::cli

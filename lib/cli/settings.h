@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace fo::cli {
 struct Setting {
   enum class Kind { kSwitch, kOne, kSeveral };
   enum class Origin { kFlag, kEnvironment, kFile, kDefault };
-  /// Its long name without dashes, or, where it has none, "-E".
+  /// Its long name without dashes.
   std::string name;
   Kind kind = Kind::kOne;
   /// As they would be written on the command line. Empty: it has no value.
@@ -40,8 +41,8 @@ class Settings {
   [[nodiscard]] bool ask_for_help() const;
   [[nodiscard]] bool ask_for_version() const;
 
-  /// Makes the environment and the configuration file give way. Throws Error(kConfig) for both, or
-  /// why the file can't be read.
+  /// Makes the environment and the configuration file give way. Throws Error(kConfig) for both, why
+  /// the file can't be read, or Error(kUsage) where it is none or more than one.
   void settle();
 
   /// Is --print-config given? What would be missing to run is not, then.
@@ -55,18 +56,25 @@ class Settings {
   /// Throws Error(kConfig) when it was the file that CLI11 complains about.
   void blame_file(const std::string& message) const;
 
-  /// All options that a file may set, and those without a long name. For when CLI11 is done.
+  /// All options that a file may set. For when CLI11 is done.
   [[nodiscard]] std::vector<Setting> effective() const;
 
   /// What the words are for: the tool, or one of its subcommands.
   [[nodiscard]] const CLI::App& app() const { return *app_; }
 
  private:
+  /// An option of the command line, and what it is set to where it takes a value.
+  struct Given {
+    const CLI::Option* option;
+    std::optional<std::string> value;
+  };
+
   static bool in_environment(const CLI::Option& option);
   [[nodiscard]] bool is_given(const CLI::Option& option) const;
   [[nodiscard]] bool has_rival(const CLI::Option& option, bool by_environment) const;
   [[nodiscard]] std::string config_file() const;
-  [[nodiscard]] std::size_t first_argument() const;
+  std::size_t read_words();
+  bool read_option(const std::string& word);
   void settle_environment();
   void settle_file();
   void insert(const CLI::Option& option, const std::vector<std::string>& values);
@@ -74,6 +82,7 @@ class Settings {
 
   std::vector<std::string> words_;
   CLI::App* app_;
+  std::vector<Given> given_;
   std::ptrdiff_t insert_at_ = 0;
   /// What the environment and the file say, as words.
   std::vector<std::string> inserted_;

@@ -84,6 +84,13 @@ TEST(SharedOptions, AnEndpointIsASocketOrAFolderWithDeviceAndTag) {
   EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--device", "3"}), Kind::kUsageError);
   EXPECT_EQ(parse_words(declare, {"--socket", "/s", "--tag", "kv"}), Kind::kUsageError);
   EXPECT_EQ(parse_words(declare, {"--device", "-1"}), Kind::kUsageError);
+  const auto declare_mapping = [&](CLI::App& app) {
+    endpoint = {};
+    add_endpoint(app, endpoint, DeviceOfSocket::kWhereToMap);
+  };
+  ASSERT_EQ(parse_words(declare_mapping, {"--socket", "/s", "--device", "3"}), Kind::kRun);
+  EXPECT_EQ(endpoint.device, 3);
+  EXPECT_EQ(parse_words(declare_mapping, {"--socket", "/s", "--tag", "kv"}), Kind::kUsageError);
   const ScopedVariable variable("GMS_SOCKET_DIR", "/env");
   ASSERT_EQ(parse_words(declare, {}), Kind::kRun);
   EXPECT_EQ(endpoint.socket_dir, "/env");

@@ -54,7 +54,7 @@ class SettingsTest : public testing::Test {
     app.add_option("--place", places_, "a place")->allow_extra_args(false);
     add_remap_timeout(app, "--remap", remap_, "another time");
     app.add_flag("--loud", loud_, "shout")->excludes(name);
-    app.add_option("-E", status_, "a status")->capture_default_str();
+    app.add_option("-E,--exit-code", status_, "a status")->capture_default_str();
     app.add_option("file", file_, "a file");
     add_variables(app, {"FO_TEST_ID", "FO_TEST_SIM_*"});
   }
@@ -92,6 +92,8 @@ TEST_F(SettingsTest, OptionsThatAreNearlyKnownAreRecognised) {
   EXPECT_THAT(parse_words({"-json"}).text, EndsWith("; did you mean '--json'?"));
   EXPECT_THAT(parse_words({"--print_config"}).text, EndsWith("; did you mean '--print-config'?"));
   EXPECT_THAT(parse_words({"--nothing"}).text, EndsWith("--nothing"));
+  EXPECT_THAT(parse_words({"x", "--nothing", "y", "z"}).text, EndsWith("expected: --nothing"));
+  EXPECT_THAT(parse_words({"x", "--", "--name"}).text, EndsWith("expected: --name"));
   EXPECT_THAT(parse_words({"--number", "--numbr"}).text, Not(HasSubstr("did you mean")));
 }
 
@@ -108,6 +110,40 @@ TEST_F(SettingsTest, WhatIsSoAnywayIsNoRivalInAFile) {
   ASSERT_EQ(parse_words({"--config", file}).kind, Kind::kRun);
   EXPECT_EQ(other_, "x");
   EXPECT_EQ(parse_words({"--other", "x", "--name", "default"}).kind, Kind::kUsageError);
+}
+
+TEST_F(SettingsTest, ValuesAreNoOptions) {
+  const std::string file = config("loud = true\nquiet = true\n");
+  ASSERT_EQ(parse_words({"--config", file, "-E1", "--place", "-q"}).kind, Kind::kRun);
+  EXPECT_TRUE(common_.quiet);
+  EXPECT_EQ(parse_words({"-nhome/h.toml"}).kind, Kind::kRun);
+  EXPECT_EQ(name_, "home/h.toml");
+  EXPECT_EQ(parse_words({"-n", "--help"}).kind, Kind::kRun);
+  EXPECT_EQ(parse_words({"--place", "--config", "--place", "none"}).kind, Kind::kRun);
+  EXPECT_THAT(parse_words({"-vqh"}).text, HasSubstr("Usage:"));
+}
+
+TEST_F(SettingsTest, AnEmptyListSetsNothing) {
+  EXPECT_THAT(parse_words({"--print-config", "--config", config("place = []")}).text,
+              HasSubstr("# place: a place\n"));
+  const std::string file = config("name = []");
+  EXPECT_EQ(failure_of([&] {
+              parse_words({"--config", file});
+            }).message,
+            "read configuration '" + file + "': name: wants a value");
+}
+
+TEST_F(SettingsTest, ComeFromOneFileWithAName) {
+  for (const Words& words : {Words{"--config", ""}, Words{"--config="}}) {
+    const Failure failure = failure_of([&] { parse_words(words); });
+    EXPECT_EQ(failure.status, ExitStatus::kUsage);
+    EXPECT_EQ(failure.message, "--config: wants a file");
+  }
+  const std::string file = config("");
+  EXPECT_EQ(failure_of([&] {
+              parse_words({"--config", file, "--config", file});
+            }).message,
+            "--config: only one file can be read");
 }
 
 TEST_F(SettingsTest, AVariableMayCountMilliseconds) {
@@ -151,7 +187,7 @@ TEST_F(SettingsTest, ArePrintedWithWhoSetThem) {
                              line("place = [\"a\", \"b\"]", file) +  //
                              line("remap = \"30s\"", "default") +    //
                              line("loud = false", "default") +       //
-                             line("# -E = 75", "default") +          //
+                             line("exit-code = 75", "default") +     //
                              line("json = false", "flag") +          //
                              line("verbose = 2", "flag") +           //
                              line("quiet = false", "default") +      //
@@ -201,6 +237,7 @@ TEST_F(SettingsTest, ArePrintedAsOneObject) {
               HasSubstr(R"("name":{"from":"environment","value":"n","variable":"FO_TEST_NAME"})"));
   EXPECT_THAT(text, HasSubstr(R"("other":{"from":"default","value":null})"));
   EXPECT_THAT(text, HasSubstr(R"("place":{"from":"flag","value":["a"]})"));
+  EXPECT_THAT(text, HasSubstr(R"("exit-code":{"from":"default","value":75})"));
   EXPECT_THAT(text, HasSubstr(R"("json":{"from":"flag","value":true})"));
   EXPECT_THAT(text, HasSubstr(R"("verbose":{"from":"flag","value":2})"));
   EXPECT_THAT(text, HasSubstr(R"("loud":{"from":"default","value":false})"));
@@ -261,6 +298,10 @@ TEST_F(SettingsOfSubcommands, AreRecognisedWhenNearlyKnown) {
   EXPECT_THAT(parse_words({"complet"}).text, EndsWith("; did you mean 'completion'?"));
   EXPECT_THAT(parse_words({"get", "--vaule", "x"}).text, EndsWith("; did you mean '--value'?"));
   EXPECT_THAT(parse_words({"drop"}).text, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(parse_words({"--value", "x", "get"}).text, EndsWith("; it goes behind 'get'"));
+  EXPECT_THAT(parse_words({"-v", "get"}).text, EndsWith("; it goes behind 'get'"));
+  EXPECT_THAT(parse_words({"get", "completion"}).text, EndsWith("expected: completion"));
+  EXPECT_THAT(parse_words({"get", "putt"}).text, EndsWith("expected: putt"));
 }
 
 }  // namespace
