@@ -185,6 +185,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   mapfile -t environment < <(environment_of "$unit" 1 | sed "s#/run/fo#$T#;s#/run/gms#$T#")
   # shellcheck disable=SC2086  # words, as systemd makes them
   run -1 --separate-stderr env "${environment[@]}" timeout 20 ${line%% -- *} -- false
+  [ "${stderr_lines[0]}" = "fo-shadow: error: the engine ended with status 1, while init" ]
 }
 
 # --- the tarball ----------------------------------------------------------------------------------
