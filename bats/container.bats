@@ -12,8 +12,8 @@ setup_file() {
   export IMAGES=$BATS_FILE_TMPDIR
   if ! is_release; then return; fi
   local image
-  for image in tools server; do "$BUILD" --preset release "$image" "$IMAGES/$image"; done
-  make_base "$IMAGES/base"
+  for image in tools server; do "$BUILD" --no-build "$image" "$IMAGES/$image"; done
+  make_libc_base "$IMAGES/base"
 }
 
 setup() {
@@ -41,8 +41,8 @@ need_buildah() {
   buildah=(buildah --storage-driver vfs --root "$T/store" --runroot "$T/run")
 }
 
-# make_base FOLDER: what an image with a C library and nothing else has.
-make_base() {
+# make_libc_base FOLDER: what an image with a C library and nothing else has.
+make_libc_base() {
   local library
   mkdir -p "$1"
   for library in $(ldd "$FO_BIN/gms-serve" | grep -o '/[^ ]*'); do cp -L --parents "$library" "$1"; done
@@ -83,7 +83,7 @@ use_server() {
   [ "$output" = "" ]
   (
     umask 077
-    "$BUILD" --preset release server "$T/server"
+    "$BUILD" --no-build server "$T/server"
   )
   run -0 find "$T/server" -type f ! -perm -o=r
   [ "$output" = "" ]

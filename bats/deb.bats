@@ -3,18 +3,24 @@
 
 load test_helper
 
-PACKAGES=$FO_ROOT/build/release/packages
-# A small Debian, kept from run to run.
+# A small Debian, kept from run to run for a month.
 BASE=$FO_ROOT/build/bookworm.tar
 
 setup_file() {
-  if [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; then "$FO_ROOT/packaging/package" --deb >/dev/null; fi
+  export PACKAGES=$BATS_FILE_TMPDIR/packages
+  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then return; fi
+  make_packages
+  mkdir "$PACKAGES"
+  cp "$MADE"/*.deb "$PACKAGES"
 }
 
 setup() {
   fo_setup
   if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then skip_because release "not the release build"; fi
 }
+
+MADE=$FO_ROOT/build/release/packages
+make_packages() { "$FO_ROOT/packaging/package" --deb --no-build >/dev/null; }
 
 # mirror: where apt gets Debian 12 from.
 mirror() {
@@ -24,8 +30,8 @@ mirror() {
 
 # make_base: $BASE, once. Its reason for not doing so is one to skip for.
 make_base() {
-  if [ -f "$BASE" ]; then return 0; fi
-  local from proxy
+  if [ -n "$(find "$BASE" -mtime -30 2>/dev/null)" ]; then return 0; fi
+  local from proxy new
   command -v debootstrap >/dev/null || { echo "debootstrap is not installed" && return 1; }
   from=$(mirror)
   if [ -z "$from" ]; then echo "apt has no Debian 12" && return 1; fi
@@ -35,8 +41,11 @@ make_base() {
   http_proxy=${proxy:-${http_proxy:-}} timeout 300 unshare --mount debootstrap --variant=minbase \
     --include=systemd-standalone-sysusers bookworm "$T/base" "$from" >"$T/debootstrap.log" 2>&1 3>&- ||
     { echo "debootstrap can't run here: $(tail -n 1 "$T/debootstrap.log")" && return 1; }
-  tar -C "$T/base" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$BASE.new" .
-  mv "$BASE.new" "$BASE"
+  tar -C "$T/base" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$T/base.tar" .
+  # Whole, or not at all: others may do the same.
+  new=$(mktemp "$BASE.XXXXXX")
+  mv "$T/base.tar" "$new"
+  mv "$new" "$BASE"
 }
 
 @test "lintian finds no fault with the packages" {
@@ -47,10 +56,8 @@ make_base() {
 
 @test "the packages are the same again, and depend on what they need" {
   local file
-  mkdir "$T/first"
-  cp "$PACKAGES"/*.deb "$T/first"
-  "$FO_ROOT/packaging/package" --deb >/dev/null
-  for file in "$T"/first/*.deb; do cmp "$file" "$PACKAGES/${file##*/}"; done
+  make_packages
+  for file in "$PACKAGES"/*.deb; do cmp "$file" "$MADE/${file##*/}"; done
   run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Version
   [ "$output" = "$(dpkg-parsechangelog -l "$FO_ROOT/packaging/deb/changelog" -S Version)" ]
   run -0 dpkg-deb --field "$PACKAGES"/fo-tools_*.deb Depends
@@ -70,10 +77,10 @@ make_base() {
   tar -xf "$BASE" -C "$root"
   cp "$PACKAGES"/*.deb "$root/tmp"
   # shellcheck disable=SC2016  # for the shell in there
-  run timeout 100 unshare --mount --pid --fork --kill-child sh -ec '
+  run timeout 300 unshare --mount --pid --fork --kill-child sh -ec '
     mount -t proc proc "$1/proc"
     mount -t tmpfs tmpfs "$1/dev/shm"
-    exec env -i PATH=/usr/sbin:/usr/bin chroot "$1" sh -exs <"$2"' - "$root" "$FO_ROOT/bats/deb-inside"
+    exec env -i FO_TEST_MARK="$FO_TEST_MARK" PATH=/usr/sbin:/usr/bin chroot "$1" sh -exs <"$2"' - "$root" "$FO_ROOT/bats/deb-inside"
   echo "$output"
   [ "$status" -eq 0 ]
   grep -qx 'all is well' <<<"$output"

@@ -7,20 +7,25 @@ setup_file() {
   PREFIX=$BATS_FILE_TMPDIR/opt
   export PREFIX
   cmake --install "$FO_BUILD" --prefix "$PREFIX" >/dev/null
+  if is_release; then make_tarball; fi
+}
+
+is_release() { [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; }
+release_only() { is_release || skip_because release "not the release build"; }
+
+# make_tarball: $TARBALL.
+make_tarball() {
+  export TARBALL
+  TARBALL=$(SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball --no-build)
+  TARBALL=$FO_ROOT/$TARBALL
 }
 
 # The one folder of the tarball, unpacked in $T/root, is $TOOLS there.
 unpack_tarball() {
   release_only
-  TARBALL=$(SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball | tail -n 1)
-  TARBALL=$FO_ROOT/$TARBALL
   mkdir "$T/root"
   tar -xf "$TARBALL" -C "$T/root"
   TOOLS=$(basename "$TARBALL" .tar.gz)
-}
-
-release_only() {
-  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then skip_because release "not the release build"; fi
 }
 
 # units: those installed, by path.
@@ -93,6 +98,18 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -1 grep -vE ' needs (libc\.so\.6|libm\.so\.6|ld-linux-x86-64\.so\.2)$' "$T/needed"
 }
 
+@test "the units are right below a relative folder, and one with a blank in its name" {
+  cd "$T"
+  cmake -DCMAKE_INSTALL_PREFIX="./a b" -DFO_BINDIR=bin -P "$FO_ROOT/packaging/systemd/install.cmake"
+  [ "$(start_of "a b/lib/systemd/system/gms-serve.service")" = "$T/a\\x20b/bin/gms-serve \$GMS_SERVE_OPTIONS" ]
+  grep -qxF "EnvironmentFile=-$T/a b/etc/default/gms-serve@%i" "a b/lib/systemd/system/gms-serve@.service"
+  [ -f "a b/etc/default/gms-serve" ]
+  command -v systemd-analyze >/dev/null || skip_because systemd "systemd-analyze is not installed"
+  install -D /bin/true "a b/bin/gms-serve"
+  run -0 systemd-analyze verify --man=no --recursive-errors=no "$T/a b/lib/systemd/system/gms-serve.service"
+  [ "$output" = "" ]
+}
+
 # --- units ----------------------------------------------------------------------------------------
 
 @test "systemd finds no fault with the units" {
@@ -107,6 +124,21 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   done
   for unit in gms-serve.service gms-serve@.service; do
     run -0 systemd-analyze security --offline=yes --threshold=25 "$PREFIX/lib/systemd/system/$unit"
+  done
+}
+
+@test "the servers find their GPUs, and engines a /tmp" {
+  local unit key
+  for unit in gms-serve.service gms-serve@.service; do
+    for key in Wants After; do
+      grep -q "^$key=.*modprobe@nvidia_uvm.service" "$PREFIX/lib/systemd/system/$unit"
+    done
+  done
+  # Two that serve the same GPU would share its memory.
+  grep -qx Conflicts=gms-serve.service "$PREFIX/lib/systemd/system/gms-serve@.service"
+  run -1 grep -q ^Conflicts= "$PREFIX/lib/systemd/system/gms-serve.service"
+  for unit in $(units); do
+    if grep -qx ProtectSystem=strict "$unit"; then grep -qx PrivateTmp=yes "$unit"; fi
   done
 }
 
@@ -141,14 +173,19 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   unit=$(units | grep fo-shadow@)
   line=$(start_of "$unit" 1)
   [[ "$line" == /usr/bin/fo-shadow\ *--publish*" -- "*vllm* ]]
-  # Other tests may have the port.
-  line=${line/--port 9091/--port -1}
+  pick_port
+  line=${line/--port 9091/--port $PORT}
+  pick_port
+  line=${line/0.0.0.0:8000/127.0.0.1:$PORT}
+  pick_port
+  line=${line/:8011/:$PORT}
   line=${line/#\/usr/$PREFIX}
   start_bg gms gms-serve --socket-dir "$T" --tags weights --devices 0
   wait_for "[ -e $T/gms-ready ]"
   mapfile -t environment < <(environment_of "$unit" 1 | sed "s#/run/fo#$T#;s#/run/gms#$T#")
   # shellcheck disable=SC2086  # words, as systemd makes them
   run -1 --separate-stderr env "${environment[@]}" timeout 20 ${line%% -- *} -- false
+  [ "${stderr_lines[0]}" = "fo-shadow: error: the engine ended with status 1, while init" ]
 }
 
 # --- the tarball ----------------------------------------------------------------------------------
@@ -175,11 +212,11 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 }
 
 @test "the tarball is the same again" {
-  unpack_tarball
+  release_only
   run -0 tar -tvf "$TARBALL" --numeric-owner
   [ "$(awk '{ print $2 }' <<<"$output" | sort -u)" = 0/0 ]
   cp "$TARBALL" "$T/first.tar.gz"
-  (umask 077 && SOURCE_DATE_EPOCH=1700000000 "$FO_ROOT/packaging/package" --tarball)
+  (umask 077 && make_tarball)
   cmp "$T/first.tar.gz" "$TARBALL"
 }
 

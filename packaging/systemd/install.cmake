@@ -1,37 +1,42 @@
 # Installs the units, which name the folders that they are installed below: known only now.
 # Expects CMAKE_INSTALL_PREFIX and FO_BINDIR.
 
-set(bindir ${CMAKE_INSTALL_PREFIX}/${FO_BINDIR})
-set(sysconfdir ${CMAKE_INSTALL_PREFIX}/etc)
-if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+get_filename_component(prefix "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)
+# In a command line, not in the name of a file, systemd takes a blank for its end.
+string(REPLACE " " "\\x20" bindir "${prefix}/${FO_BINDIR}")
+set(sysconfdir ${prefix}/etc)
+if(prefix STREQUAL "/usr")
   set(sysconfdir /etc)
 endif()
 set(settings EnvironmentFile=-${sysconfdir}/default/gms-serve)
 
 # install_unit(NAME): gms-serve.service.in as the unit NAME.
 function(install_unit name)
-  set(unit ${CMAKE_INSTALL_PREFIX}/lib/systemd/system/${name})
+  set(unit ${prefix}/lib/systemd/system/${name})
   message(STATUS "Installing: $ENV{DESTDIR}${unit}")
-  configure_file(${CMAKE_CURRENT_LIST_DIR}/gms-serve.service.in $ENV{DESTDIR}${unit} @ONLY)
-  list(APPEND CMAKE_INSTALL_MANIFEST_FILES ${unit})
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/gms-serve.service.in "$ENV{DESTDIR}${unit}" @ONLY)
+  list(APPEND CMAKE_INSTALL_MANIFEST_FILES "${unit}")
   set(CMAKE_INSTALL_MANIFEST_FILES ${CMAKE_INSTALL_MANIFEST_FILES} PARENT_SCOPE)
 endfunction()
 
 set(heading "# All GPUs of a node. Clients find the sockets by GMS_SOCKET_DIR=/run/gms.")
 set(description "GPU memory server")
+set(conflicts "")
 set(folder gms)
 set(environment "Environment=GMS_SOCKET_DIR=/run/gms\n${settings}")
 install_unit(gms-serve.service)
 
 set(heading "# One GPU, gms-serve@N for device N: when it fails, the others are served on. Its clients have
-# CUDA_VISIBLE_DEVICES=N and GMS_SOCKET_DIR=/run/gms/N. In place of gms-serve.service.")
+# GMS_SOCKET_DIR=/run/gms/N, CUDA_VISIBLE_DEVICES=N and CUDA_DEVICE_ORDER=PCI_BUS_ID, by which N is
+# that of nvidia-smi. In place of gms-serve.service.")
 set(description "GPU memory server of device %i")
+set(conflicts "\nConflicts=gms-serve.service")
 set(folder gms/%i)
-set(environment "Environment=GMS_SOCKET_DIR=/run/gms/%i CUDA_VISIBLE_DEVICES=%i\n${settings}\n${settings}@%i")
+set(environment "Environment=GMS_SOCKET_DIR=/run/gms/%i CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=%i\n${settings}\n${settings}@%i")
 install_unit(gms-serve@.service)
 
 # What the administrator has set stays.
-if(NOT EXISTS $ENV{DESTDIR}${sysconfdir}/default/gms-serve)
-  file(INSTALL DESTINATION ${sysconfdir}/default TYPE FILE RENAME gms-serve
+if(NOT EXISTS "$ENV{DESTDIR}${sysconfdir}/default/gms-serve")
+  file(INSTALL DESTINATION "${sysconfdir}/default" TYPE FILE RENAME gms-serve
        FILES ${CMAKE_CURRENT_LIST_DIR}/gms-serve.default)
 endif()
