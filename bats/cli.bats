@@ -174,7 +174,7 @@ prints_its_variables() {
     flag=7
     if [[ "$variable" == *_MS ]]; then flag=7ms; fi
     run --separate-stderr env "$variable=$value" "$@" --print-config "--$option" "$flag"
-    [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?$flag[\"]?\ +\#\ flag ]] || return 1
+    [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?${flag}[\"]?\ +\#\ flag ]] || return 1
     options=$((options + 1))
   done < <("$@" --help | sed -nE 's/^  --([a-z-]+) .*env: ([A-Z_]+)\).*/\1 \2/p')
 }

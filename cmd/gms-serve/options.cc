@@ -95,7 +95,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,
                     "until an allocation is refused");
   cli::add_driver(app, serve.driver);
-  cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
+  cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "NOTIFY_SOCKET", "TMPDIR"});
 }
 
 gms::ServeConfig to_config(const Options& options) {

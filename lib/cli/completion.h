@@ -14,7 +14,8 @@ namespace fo::cli {
 /// Of `app`, which has everything declared.
 CompletionModel completion_model(const CLI::App& app, const Tool& tool);
 
-/// What `words`, which begin with "completion", ask for; nullopt when they don't begin so.
+/// What `words`, which begin with "completion", ask for; nullopt when they don't begin so, or may
+/// be arguments of the tool.
 std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& tool,
                                              const std::vector<std::string>& words);
 

@@ -129,8 +129,7 @@ CLI::Option* add_kube_api(CLI::App& app, std::string& url) {
 }
 
 CLI::Option* add_driver(CLI::App& app, std::string& driver) {
-  return app
-      .add_option("--driver", driver, "CUDA driver: auto, cuda, sim, or a path to a libcuda.so.1")
+  return app.add_option("--driver", driver, "auto, cuda, sim, or a path to a libcuda.so.1")
       ->envname("GMS_DRIVER")
       ->default_str("auto")
       ->check(example_words({"auto", "cuda", "sim"}))
