@@ -110,10 +110,37 @@ END"
 
 @test "bench leaves out what can't be measured here" {
   ln -s "$FO_BUILD/tests/publish" "$tests"
-  PATH=$(dirname "$(command -v bash)"):/usr/bin:/bin
-  if command -v haproxy >/dev/null; then skip "haproxy is where everything else is"; fi
-  run -0 --separate-stderr bench --quick --only publish
+  local program
+  for program in awk bash cut date dirname head jq mktemp nproc readlink realpath rm sed tail timeout touch tr uname cp mkdir; do
+    ln -s "$(command -v "$program")" "$T/bin"
+  done
+  PATH=$T/bin run -0 --separate-stderr bench --quick --only publish
   [ "${lines[2]}" = "  left out: haproxy is not installed" ]
+}
+
+@test "bench finds out first that it can't write" {
+  stub_all
+  : >"$T/file"
+  run -73 "$checkout/packaging/bench" --no-build --json "$T/file/bench.json"
+  run -73 "$checkout/packaging/bench" --no-build --json "$T"
+  run -73 bench --plot "$T/file/plots"
+  [ ! -e "$T/calls" ]
+}
+
+@test "bench ends what it has started, when it is ended or a program takes too long" {
+  stub_all
+  # shellcheck disable=SC2016
+  stub lock_handover "sleep 1000 & echo \$! >$T/child; wait"
+  start_bg bench "$checkout/packaging/bench" --no-build --json "$T/bench.json" --only lock_handover
+  wait_for "[ -s $T/child ]"
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  [ "$status" -eq 143 ]
+  wait_for "! kill -0 $(cat "$T/child")"
+  sed -i 's/^most_seconds=.*/most_seconds=0.5/' "$checkout/packaging/bench"
+  run -1 --separate-stderr bench --only lock_handover
+  [[ "$output" == *"not done within 0.5 s"* ]]
+  wait_for "! kill -0 $(cat "$T/child")"
 }
 
 @test "bench --plot draws what programs measured against N" {
