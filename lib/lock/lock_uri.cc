@@ -112,7 +112,7 @@ class Parser {
   }
 
   void lease(std::string_view place) {
-    uri_.kind = LockUri::Kind::kLease;
+    uri_.kind = LockUri::Kind::kKube;
     allowed_ = {"duration", "api", "ca", "cert", "key", "token-file"};
     const std::size_t slash = place.find('/');
     if (slash == std::string_view::npos) refuse("want k8s:NAMESPACE/LEASE");

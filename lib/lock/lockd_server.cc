@@ -34,6 +34,8 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "http/address.h"
+#include "http/adopt.h"
+#include "http/resolve.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "lock/line_stream.h"
@@ -53,6 +55,7 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
+using asio::ip::tcp;
 using asio::posix::stream_descriptor;
 using base::Error;
 using base::ExitStatus;
@@ -66,6 +69,8 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // For a client over TCP to take what it is told, and to read the last of it.
 constexpr base::Duration kSendLimit = std::chrono::seconds(5);
 constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
+// For TLS to begin.
+constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
 // More than this of answers that it does not take drops a client over TCP.
 constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
@@ -92,19 +97,22 @@ awaitable<bool> readable(stream_descriptor& descriptor) {
   co_return is_open(descriptor, ec);
 }
 
-// What nobody guesses, as is_token has it.
-std::string make_token() {
-  return fmt::format("{:016x}{:016x}", os::random_bits(), os::random_bits());
-}
-
-// To be watched by the loop. What asio's own constructor throws is no Error, and leaks `fd`.
 stream_descriptor watched(asio::io_context& io, UniqueFd fd) {
   stream_descriptor descriptor(io);
-  boost::system::error_code ec;
-  descriptor.assign(fd.get(), ec);
-  if (ec) throw Error(ExitStatus::kOsError, "watch a descriptor", std::error_code(ec));
-  static_cast<void>(fd.release());
+  http::adopt(descriptor, std::move(fd), "watch a descriptor");
   return descriptor;
+}
+
+tcp::socket watched_tcp(asio::io_context& io, UniqueFd fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw_errno(errno, ExitStatus::kOsError, "use a socket");
+  }
+  tcp::socket socket(io);
+  http::adopt(socket, std::move(fd), "watch a socket",
+              address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4());
+  return socket;
 }
 
 void close(stream_descriptor& descriptor) {
@@ -141,9 +149,6 @@ class ServerTls {
     if (!context_ || stamps != stamps_) {
       context_.reset();
       context_.emplace(http::make_tls_server(files_));
-      // A session that is resumed would be one whose certificate nobody looks at.
-      ::SSL_CTX_set_session_cache_mode(context_->native_handle(), SSL_SESS_CACHE_OFF);
-      ::SSL_CTX_set_num_tickets(context_->native_handle(), 0);
       stamps_ = stamps;
     }
     if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
@@ -407,8 +412,8 @@ class Server {
     try {
       drop_oldest_idle();
       auto session = std::make_shared<Session>(
-          io_, std::make_unique<LineStream>(adopt_tcp(io_.get_executor(), std::move(socket)),
-                                            tls_.context(), kMostRequestBytes));
+          io_, std::make_unique<LineStream>(watched_tcp(io_, std::move(socket)), tls_.context(),
+                                            kMostRequestBytes));
       session->id = ++last_id_;
       session->name = session->stream->peer();
       session->host = session->name.substr(0, session->name.rfind(':'));
@@ -465,7 +470,7 @@ class Server {
     bool is_ready = false;
     try {
       co_await session->stream->handshake(LineStream::Side::kServer,
-                                          base::Deadline::after(config_.handshake_limit));
+                                          base::Deadline::after(kHandshakeLimit));
       is_ready = true;
       session->name = session->stream->peer();
       listen_for(session, config_.silence_limit);
@@ -610,7 +615,7 @@ class Server {
 
   void acquire_lease(const SessionPtr& session, const AcquireRequest& request) {
     model_.acquire(session->id, request,
-                   {std::nullopt, LockdTie::kLease, session->name, make_token()}, now());
+                   {std::nullopt, LockdTie::kLease, session->name, os::random_hex(16)}, now());
     await_heartbeat(session, model_.expiry_of(session->id));
     apply_effects();
     if (!request.generation || session->is_closing) return;
@@ -843,7 +848,7 @@ void check_listen(const LockdConfig& config) {
     return;
   }
   const std::string what = "listen on " + base::quoted(config.listen) + ": ";
-  if (tls.ca.empty() && !is_loopback(http::parse_address(config.listen).host)) {
+  if (tls.ca.empty() && !http::is_loopback(http::parse_address(config.listen).host)) {
     throw refuse(what + "not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca");
   }
   if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {

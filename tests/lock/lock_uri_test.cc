@@ -55,7 +55,7 @@ TEST(LockUri, NamesAKeyInEtcd) {
 TEST(LockUri, NamesALease) {
   const LockUri uri = parse_lock_uri(
       "k8s:team-a/pair.0?duration=30s&api=https://kube:6443/&ca=/ca&token-file=/token");
-  EXPECT_EQ(uri.kind, Kind::kLease);
+  EXPECT_EQ(uri.kind, Kind::kKube);
   EXPECT_EQ(uri.path, "k8s:team-a/pair.0");
   EXPECT_EQ(uri.network.name_space, "team-a");
   EXPECT_EQ(uri.network.key, "pair.0");
