@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -119,50 +118,6 @@ void close(stream_descriptor& descriptor) {
   boost::system::error_code ignored;
   descriptor.close(ignored);
 }
-
-// Which file it is, and as which it was written last.
-using FileStamp = std::array<std::int64_t, 7>;
-
-FileStamp stamp_of(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return {};
-  return {static_cast<std::int64_t>(info.st_dev),
-          static_cast<std::int64_t>(info.st_ino),
-          info.st_size,
-          info.st_mtim.tv_sec,
-          info.st_mtim.tv_nsec,
-          info.st_ctim.tv_sec,
-          info.st_ctim.tv_nsec};
-}
-
-// The context of the TLS files as they are, made anew when one of them has changed: to read them
-// for each connection, before anybody has shown who he is, would be work for a flood.
-class ServerTls {
- public:
-  explicit ServerTls(http::TlsFiles files) : files_(std::move(files)) {}
-
-  // Nullopt in the clear. Throws http::make_tls_server's errors.
-  std::optional<asio::ssl::context> context() {
-    if (files_.ca.empty()) return std::nullopt;
-    // Before they are read: what changes meanwhile is read again.
-    const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
-    if (!context_ || stamps != stamps_) {
-      context_.reset();
-      context_.emplace(http::make_tls_server(files_));
-      stamps_ = stamps;
-    }
-    if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
-      throw Error(ExitStatus::kOsError, "share the TLS context");
-    }
-    return asio::ssl::context(context_->native_handle());
-  }
-
- private:
-  using Stamps = std::array<FileStamp, 3>;
-  const http::TlsFiles files_;
-  std::optional<asio::ssl::context> context_;
-  Stamps stamps_{};
-};
 
 // Warnings that a peer can cause as often as it likes.
 class PeerWarnings {
@@ -824,7 +779,7 @@ class Server {
   asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
   LockdModel model_;
-  ServerTls tls_;
+  http::ServerTls tls_;
   PeerWarnings warnings_;
   Acceptor unix_;
   std::optional<Acceptor> tcp_;
