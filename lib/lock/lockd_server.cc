@@ -40,6 +40,7 @@
 #include "lock/line_stream.h"
 #include "lock/lockd_model.h"
 #include "lock/lockd_state.h"
+#include "lock/peer_warnings.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -76,10 +77,6 @@ constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
-// One of each address, and no more addresses than this are told apart.
-constexpr base::Duration kWarnEvery = std::chrono::seconds(5);
-constexpr std::size_t kMostWarned = 256;
-
 LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
 // False once it was closed.
@@ -118,36 +115,6 @@ void close(stream_descriptor& descriptor) {
   boost::system::error_code ignored;
   descriptor.close(ignored);
 }
-
-// Warnings that a peer can cause as often as it likes.
-class PeerWarnings {
- public:
-  // `host` is the peer's address without its port.
-  void warn(const std::string& host, const std::string& text) {
-    const auto time = std::chrono::steady_clock::now();
-    if (!entries_.contains(host) && entries_.size() >= kMostWarned) {
-      std::erase_if(entries_, [&](const auto& each) { return each.second.until <= time; });
-    }
-    const bool is_told_apart = entries_.contains(host) || entries_.size() < kMostWarned;
-    Entry& entry = is_told_apart ? entries_[host] : others_;
-    if (time < entry.until) {
-      ++entry.left_out;
-      return;
-    }
-    const std::string more =
-        entry.left_out == 0 ? "" : fmt::format(" ({} more were left out)", entry.left_out);
-    os::log(LogLevel::kWarning, "{}{}", text, more);
-    entry = {time + kWarnEvery, 0};
-  }
-
- private:
-  struct Entry {
-    std::chrono::steady_clock::time_point until;
-    std::uint64_t left_out = 0;
-  };
-  std::map<std::string, Entry> entries_;
-  Entry others_;
-};
 
 // Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
 UniqueFd check_lifeline(UniqueFd fd) {
