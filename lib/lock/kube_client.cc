@@ -1,7 +1,5 @@
 #include "lock/kube_client.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
