@@ -68,8 +68,8 @@ class Parser {
   void check_server(std::string_view server) const {
     try {
       static_cast<void>(http::parse_server(server));
-    } catch (const base::Error& error) {
-      refuse(error.what());
+    } catch (const base::Error&) {
+      refuse("want HOST:PORT, not " + base::quoted(server));
     }
   }
 
