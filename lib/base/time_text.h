@@ -2,11 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace fo::base {
 
+using WallTime = std::chrono::system_clock::time_point;
+
 /// "2026-11-21T05:33:00.123Z".
-std::string format_time(std::chrono::system_clock::time_point time);
+std::string format_time(WallTime time);
+/// What format_time wrote; nullopt for anything else.
+std::optional<WallTime> parse_time(std::string_view text);
 
 }  // namespace fo::base

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/time_text.h"
 #include "engine/metrics.h"
 #include "engine/status_socket.h"
 #include "gms/rpc_client.h"
@@ -119,7 +120,7 @@ std::string time_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return "-";
   const std::chrono::duration<double> since(std::clamp(found->get<double>(), 0.0, kLatestTime));
-  return lock::format_time(std::chrono::system_clock::time_point(
+  return base::format_time(std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since)));
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "http/json.h"
+
 namespace fo::http {
 namespace {
 
@@ -61,7 +63,7 @@ Response error_response(int status, std::string_view message) {
         {"type", status >= 400 && status < 500 ? "invalid_request_error" : "server_error"}}}};
   Response response;
   response.status = status;
-  response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  response.body = dump(body);
   return response;
 }
 

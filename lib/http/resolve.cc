@@ -254,6 +254,11 @@ std::optional<asio::ip::address> numeric_address(const std::string& host) {
   return not_numeric ? std::nullopt : std::optional(address);
 }
 
+bool is_loopback(const std::string& host) {
+  const std::optional<asio::ip::address> address = numeric_address(host);
+  return address && address->is_loopback();
+}
+
 awaitable<std::vector<tcp::endpoint>> resolve(std::string host, std::uint16_t port,
                                               base::Deadline deadline, std::string name_servers) {
   const std::optional<asio::ip::address> address =

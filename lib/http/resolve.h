@@ -17,6 +17,9 @@ namespace fo::http {
 /// The address that `host` spells out (IPv6 without brackets); nullopt for a name.
 std::optional<boost::asio::ip::address> numeric_address(const std::string& host);
 
+/// Whether a numeric address is one that only this machine reaches.
+bool is_loopback(const std::string& host);
+
 /// The addresses of `host`, best first, 16 at most; a numeric address (IPv6 without brackets) and
 /// "localhost" (127.0.0.1) without asking anybody. Never empty. `name_servers`,
 /// "ADDRESS:PORT[,ADDRESS:PORT…]", are asked instead of those in /etc/resolv.conf. Throws

@@ -4,6 +4,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/ssl/error.hpp>
@@ -222,6 +223,33 @@ ssl::context make_tls_server(const TlsFiles& files) {
     ::SSL_CTX_set_verify(native, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
   return context;
+}
+
+std::optional<ssl::context> ServerTls::context() {
+  if (files_.ca.empty()) return std::nullopt;
+  // Before they are read: what changes meanwhile is read again.
+  const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
+  if (!context_ || stamps != stamps_) {
+    context_.reset();
+    context_.emplace(make_tls_server(files_));
+    stamps_ = stamps;
+  }
+  if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
+    throw Error(ExitStatus::kOsError, "share the TLS context");
+  }
+  return ssl::context(context_->native_handle());
+}
+
+ServerTls::Stamp ServerTls::stamp_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  return {static_cast<std::int64_t>(info.st_dev),
+          static_cast<std::int64_t>(info.st_ino),
+          info.st_size,
+          info.st_mtim.tv_sec,
+          info.st_mtim.tv_nsec,
+          info.st_ctim.tv_sec,
+          info.st_ctim.tv_nsec};
 }
 
 void name_server(SSL* ssl, const std::string& host) {

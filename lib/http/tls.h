@@ -3,8 +3,12 @@
 // container with one static program.
 #pragma once
 
+#include <array>
 #include <boost/asio/ssl/context.hpp>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "http/tls_files.h"
@@ -20,6 +24,28 @@ boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::stri
 /// For a server, which needs `certificate` and `key`; with `ca` it takes only clients that have a
 /// certificate of that authority. Throws as make_tls_client.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
+
+/// The context of a server whose files may be replaced while it runs, made anew when one of them
+/// has changed: to read them for each connection, before anybody has shown who he is, would be work
+/// for a flood.
+class ServerTls {
+ public:
+  explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
+
+  /// For one connection; nullopt, in the clear, where no `ca` is named. Throws make_tls_server's
+  /// errors.
+  std::optional<boost::asio::ssl::context> context();
+
+ private:
+  // Which file it is, and as which it was written last.
+  using Stamp = std::array<std::int64_t, 7>;
+  using Stamps = std::array<Stamp, 3>;
+  static Stamp stamp_of(const std::string& path);
+
+  const TlsFiles files_;
+  std::optional<boost::asio::ssl::context> context_;
+  Stamps stamps_{};
+};
 
 /// For a client's stream, before its handshake: names `host` to a server that has certificates for
 /// several (SNI), unless it is numeric. Throws kOsError.

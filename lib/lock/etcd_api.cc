@@ -6,12 +6,13 @@
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/time_text.h"
+#include "http/json.h"
 #include "lock/grant.h"
-#include "lock/lockd_protocol.h"
+#include "lock/peer_json.h"
 
 namespace fo::lock::etcd {
 namespace {
@@ -24,15 +25,6 @@ constexpr std::uint64_t kMostInt64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::chrono::seconds kLongestTtl = std::chrono::hours(24);
 constexpr std::size_t kMostTokenBytes = 16 * 1024;
 constexpr std::size_t kMostValueBytes = 4096;
-
-// What nlohmann/json and the functions below throw for what is not as it should be.
-struct Misfit : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string text_of(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
 
@@ -50,7 +42,7 @@ json value_of(const Contender& who) {
 json put(const Place& place, const Contender& who) {
   return {{"request_put",
            {{"key", base::encode_base64(place.name())},
-            {"value", base::encode_base64(text_of(value_of(who)))},
+            {"value", base::encode_base64(http::dump(value_of(who)))},
             {"lease", number_text(place.lease)}}}};
 }
 
@@ -69,7 +61,7 @@ Request transaction(json compare, json success, json failure) {
   const json body{{"compare", std::move(compare)},
                   {"success", std::move(success)},
                   {"failure", std::move(failure)}};
-  return {"/v3/kv/txn", text_of(body)};
+  return {"/v3/kv/txn", http::dump(body)};
 }
 
 // A member that is left out has the value that is `absent`.
@@ -145,32 +137,22 @@ const json& range_in(const json& answer, std::size_t index) {
   return list_in(object_in(responses[index], "response_range"), "kvs");
 }
 
-// Calls `read` with the object in `answer`; whatever is wrong with it is etcd's fault.
 template <typename Read>
 auto decode(std::string_view answer, const Read& read) {
-  const auto refuse = [&](const std::string& reason) -> Error {
-    return {ExitStatus::kProtocol, "read etcd's answer " + base::quoted(answer) + ": " + reason};
-  };
-  try {
-    return read(json::parse(answer));
-  } catch (const Misfit& error) {
-    throw refuse(error.what());
-  } catch (const json::exception&) {
-    throw refuse("no JSON");
-  }
+  const auto what = [answer] { return "read etcd's answer " + base::quoted(answer); };
+  return read_object(answer, static_cast<std::size_t>(kMostAnswerBytes), what, read);
 }
 
 // A queue may have keys of others, with anything in them.
 Contender read_contender(const std::string& value) {
-  if (value.size() > kMostValueBytes) return {};
   try {
-    const json object = json::parse(value);
+    const json object = parse_object(value, kMostValueBytes);
     Contender who;
     who.id = text_in(object, "holder");
     check_lock_id(who.id);
     who.host = text_in(object, "host");
     who.granted_at = text_in(object, "granted_at");
-    if (!who.granted_at.empty() && !parse_time(who.granted_at)) return {};
+    if (!who.granted_at.empty() && !base::parse_time(who.granted_at)) return {};
     const auto pid = object.find("pid");
     if (pid != object.end() && pid->is_number_unsigned()) who.pid = pid->get<std::uint64_t>();
     return who;
@@ -244,7 +226,7 @@ std::string decode_token(std::string_view answer) {
 Request grant_lease(LeaseId lease, base::Duration ttl) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(ttl).count();
   return {"/v3/lease/grant",
-          text_of({{"ID", number_text(lease)}, {"TTL", std::to_string(seconds)}})};
+          http::dump({{"ID", number_text(lease)}, {"TTL", std::to_string(seconds)}})};
 }
 
 base::Duration decode_grant_lease(std::string_view answer, LeaseId lease) {
@@ -257,7 +239,7 @@ base::Duration decode_grant_lease(std::string_view answer, LeaseId lease) {
 }
 
 Request keep_alive(LeaseId lease) {
-  return {"/v3/lease/keepalive", text_of({{"ID", number_text(lease)}})};
+  return {"/v3/lease/keepalive", http::dump({{"ID", number_text(lease)}})};
 }
 
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease) {
@@ -273,7 +255,7 @@ std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId
 }
 
 Request revoke_lease(LeaseId lease) {
-  return {"/v3/lease/revoke", text_of({{"ID", number_text(lease)}})};
+  return {"/v3/lease/revoke", http::dump({{"ID", number_text(lease)}})};
 }
 
 Revision decode_revoke_lease(std::string_view answer) {
@@ -350,7 +332,7 @@ Request watch_deletion(const std::string& name, Revision from) {
   const json create{{"key", base::encode_base64(name)},
                     {"start_revision", number_text(from)},
                     {"filters", json::array({"NOPUT"})}};
-  return {"/v3/watch", text_of({{"create_request", create}})};
+  return {"/v3/watch", http::dump({{"create_request", create}})};
 }
 
 Event decode_event(std::string_view line) {
@@ -374,7 +356,7 @@ Request list(const std::string& key) {
                   {"sort_target", "CREATE"},
                   {"sort_order", "ASCEND"},
                   {"limit", std::to_string(kMostListed)}};
-  return {"/v3/kv/range", text_of(body)};
+  return {"/v3/kv/range", http::dump(body)};
 }
 
 std::vector<Listed> decode_list(std::string_view answer) {

@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/time_text.h"
 #include "http/client.h"
+#include "http/pause.h"
 #include "lock/etcd_api.h"
 #include "lock/lease_times.h"
-#include "lock/lockd_protocol.h"
+#include "lock/line_buffer.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
@@ -44,8 +46,6 @@ constexpr Duration kShortestWatch = std::chrono::milliseconds(100);
 // Between tries; it doubles up to a tenth of the lease, and no further than the second.
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-// For giving up a lease that nothing can be done with.
-constexpr Duration kLongestFarewell = std::chrono::seconds(1);
 constexpr base::ByteCount kMostPasswordBytes = 4096;
 
 // Of the 2^63 that there are, without 0, which stands for none.
@@ -150,8 +150,10 @@ class Cluster {
       response = co_await http::async_fetch("POST", url, deadline, std::move(options));
     } catch (const Error& error) {
       const bool is_time = error.status() == ExitStatus::kTryAgain && deadline.expired();
-      if (!is_time) pass_over();
-      if (!is_time) throw;
+      if (!is_time) {
+        pass_over();
+        throw;
+      }
     }
     if (is_over || !response) co_return;
     if (trouble.empty()) {
@@ -242,10 +244,7 @@ class EtcdClient final : public LeaseClient {
       } catch (const Error& error) {
         trouble = error;
       }
-      if (trouble && !is_worth_a_try(*trouble)) {
-        co_await leave();
-        throw Error(*trouble);
-      }
+      if (trouble && !is_worth_a_try(*trouble)) throw Error(*trouble);
       if (trouble && !is_reached_ && pause >= *first_contact_->remaining()) {
         throw Error(ExitStatus::kUnavailable, trouble->what());
       }
@@ -258,7 +257,7 @@ class EtcdClient final : public LeaseClient {
         pause = kFirstPause;
         continue;
       }
-      co_await pause_for(pause);
+      co_await http::pause_for(pause);
       pause = std::min(pause * 2, longest_pause);
     }
   }
@@ -295,7 +294,7 @@ class EtcdClient final : public LeaseClient {
       const bool is_late = left && *left < kFirstPause;
       if (failure && (is_late || !is_worth_a_try(*failure))) throw Error(*failure);
       if (is_late) co_return;
-      co_await pause_for(kFirstPause);
+      co_await http::pause_for(kFirstPause);
     }
   }
 
@@ -322,7 +321,7 @@ class EtcdClient final : public LeaseClient {
     }
     if (BootClock::now() < claim_from_) {
       const auto next = std::min(claim_from_, LeaseTimes(renewal_).renew_at());
-      co_await pause_for(base::time_until(next));
+      co_await http::pause_for(base::time_until(next));
       co_return std::nullopt;
     }
     etcd::Contender who = who_;
@@ -411,15 +410,6 @@ class EtcdClient final : public LeaseClient {
   // and what worked before will again.
   [[nodiscard]] bool is_worth_a_try(const Error& error) const {
     return is_reached_ || may_pass(error);
-  }
-
-  // Nobody will come back for the lease.
-  awaitable<void> leave() {
-    if (!is_granted_) co_return;
-    try {
-      co_await release(Deadline::after(kLongestFarewell));
-    } catch (const Error&) {  // it ends by itself
-    }
   }
 
   // The lease is gone. etcd may have lost all others as well, whose holders may have renewed theirs

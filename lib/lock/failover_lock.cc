@@ -51,7 +51,7 @@ std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& i
       return lease(make_lockd_client(uri, id));
     case Kind::kEtcd:
       return lease(make_etcd_client(uri, id));
-    case Kind::kLease:
+    case Kind::kKube:
       return lease(make_kube_client(uri, id));
   }
   throw base::Error(base::ExitStatus::kSoftware, "open a lock: no such kind");

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/time_text.h"
 #include "base/units.h"
 #include "lock/grant.h"
 #include "os/log.h"
@@ -201,7 +202,7 @@ void FlockLock::prepare() {
   record_.pid = ::getpid();
   record_.pid_ns = os::own_pid_namespace();
   record_.start_time = os::process_start_time(record_.pid).value_or(0);
-  record_.granted_at = format_time(std::chrono::system_clock::now());
+  record_.granted_at = base::format_time(std::chrono::system_clock::now());
   record_.host = os::host_name();
   // For the memory and the code that it touches: nothing has to be paged in after the grant.
   static_cast<void>(encode_grant(record_));
@@ -239,7 +240,7 @@ Grant FlockLock::record_grant(base::Duration waited) {
             base::quoted(record_path()), grant.generation);
   }
   record_.generation = grant.generation;
-  record_.granted_at = format_time(grant.granted_at);
+  record_.granted_at = base::format_time(grant.granted_at);
   // The record first: a generation must never be lost, a name may be late.
   overwrite(record_fd_.get(), static_cast<off_t>(bytes.size()), encode_grant(record_),
             "write grant record " + base::quoted(record_path()));

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "http/json.h"
 #include "os/engine_id.h"
 #include "os/process.h"
 
@@ -19,8 +20,6 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
-
-constexpr std::uint64_t kMostGeneration = 1ULL << 53;
 
 bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -67,7 +66,7 @@ std::string encode_grant(const GrantRecord& record) {
                     {"inode", record.inode},
                     {"granted_at", record.granted_at},
                     {"host", record.host}};
-  std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = http::dump(object);
   if (text.size() >= kGrantFileSize) {
     throw Error(ExitStatus::kSoftware, "record the grant to " + base::quoted(record.holder) +
                                            ": longer than " + std::to_string(kGrantFileSize));

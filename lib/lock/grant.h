@@ -11,11 +11,12 @@
 #include <string_view>
 
 #include "base/deadline.h"
-#include "base/time_text.h"
 #include "base/unique_fd.h"
 
 namespace fo::lock {
 
+/// The highest: JSON readers that know only doubles still read it exactly.
+inline constexpr std::uint64_t kMostGeneration = 1ULL << 53;
 /// The most bytes an id may have.
 inline constexpr std::size_t kMostIdBytes = 255;
 /// The size of a grant file, whatever is recorded in it.
@@ -31,7 +32,7 @@ struct GrantRecord {
   std::uint64_t start_time = 0;
   /// Of the lock file that was locked.
   std::uint64_t inode = 0;
-  /// As format_time writes it.
+  /// As base::format_time writes it.
   std::string granted_at;
   std::string host;
   friend bool operator==(const GrantRecord&, const GrantRecord&) = default;
@@ -45,8 +46,6 @@ void check_lock_id(std::string_view id);
 /// a number.
 std::string lock_id_from_environment();
 
-using base::format_time;
-
 /// kGrantFileSize bytes: one JSON object, spaces, a newline. Throws Error(kSoftware) when that is
 /// too little, which it is not for any id that check_lock_id accepts.
 std::string encode_grant(const GrantRecord& record);
@@ -58,7 +57,7 @@ struct GrantContent {
   GrantRecord record;
 };
 /// Empty or nothing but NULs and spaces is blank (a file that was only made ready); what is not
-/// exactly a record with a generation of 1 to 2^53 is damaged.
+/// exactly a record with a generation of 1 to kMostGeneration is damaged.
 GrantContent decode_grant(std::string_view bytes);
 
 /// The generation of the next grant: one more than the recorded one; 1 where there is neither a

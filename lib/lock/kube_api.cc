@@ -7,38 +7,20 @@
 #include "base/time_text.h"
 #include "base/units.h"
 #include "lock/grant.h"
-#include "lock/lockd_protocol.h"
+#include "lock/peer_json.h"
 
 namespace fo::lock {
 namespace {
 
-using base::Error;
-using base::ExitStatus;
 using nlohmann::json;
 using std::chrono::microseconds;
 using std::chrono::seconds;
 using std::chrono::system_clock;
 
-// What is written out again must not nest without end.
-constexpr int kMostNesting = 64;
 constexpr std::size_t kMostResourceVersion = 256;
 constexpr std::size_t kIdentityDigits = 16;
 
-// What the functions below throw for what is not as it should be.
-struct Misfit : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-json parse(std::string_view body) {
-  if (body.size() > static_cast<std::size_t>(kMostKubeAnswer)) throw Misfit("too long");
-  const auto check_depth = [](int depth, json::parse_event_t, const json&) {
-    if (depth > kMostNesting) throw Misfit("nested too deep");
-    return true;
-  };
-  json object = json::parse(body, check_depth, false);
-  if (!object.is_object()) throw Misfit("want a JSON object");
-  return object;
-}
+constexpr auto kMostBytes = static_cast<std::size_t>(kMostKubeAnswer);
 
 // nullptr where there is none, which is what null means, too.
 const json* find(const json& object, const char* key) {
@@ -94,16 +76,6 @@ KubeLease lease_of(const json& object, const LeaseName& wanted) {
   return lease;
 }
 
-// Calls `read` with the object in `body`; whatever is wrong with it is the server's fault.
-template <typename Read>
-auto decode(std::string_view body, const std::string& what, const Read& read) {
-  try {
-    return read(parse(body));
-  } catch (const Misfit& error) {
-    throw Error(ExitStatus::kProtocol, what + ": " + error.what());
-  }
-}
-
 void put_claim(json& spec, const KubeClaim& claim) {
   spec["holderIdentity"] = claim.holder;
   spec["leaseDurationSeconds"] = claim.duration.count();
@@ -157,8 +129,9 @@ std::string watch_path(const LeaseName& lease, std::string_view resource_version
 }
 
 KubeLease decode_lease(std::string_view body, const LeaseName& lease) {
-  return decode(body, "read Lease " + quoted(lease),
-                [&](const json& object) { return lease_of(object, lease); });
+  const auto what = [&] { return "read Lease " + quoted(lease); };
+  return read_object(body, kMostBytes, what,
+                     [&](const json& object) { return lease_of(object, lease); });
 }
 
 std::string encode_lease(const LeaseName& lease, const KubeClaim& claim) {
@@ -180,7 +153,7 @@ std::string encode_lease(const KubeLease& seen, const KubeClaim& claim) {
 std::optional<KubeStatus> decode_status(std::string_view body) {
   constexpr std::size_t kMost = 512;
   try {
-    const json object = parse(body);
+    const json object = parse_object(body, kMostBytes);
     if (text(object, "kind") != "Status") return std::nullopt;
     const json& details = part(object, "details");
     KubeStatus status{text(object, "message"), text(object, "reason"), text(details, "kind"),
@@ -204,7 +177,8 @@ bool says_no_namespace(std::string_view body, const LeaseName& lease) {
 }
 
 WatchEvent decode_watch_event(std::string_view line, const LeaseName& lease) {
-  return decode(line, "watch Lease " + quoted(lease), [&](const json& event) {
+  const auto what = [&] { return "watch Lease " + quoted(lease); };
+  return read_object(line, kMostBytes, what, [&](const json& event) {
     const std::string type = text(event, "type");
     if (type == "BOOKMARK") return WatchEvent{WatchEvent::Kind::kBookmark, {}};
     if (type != "ADDED" && type != "MODIFIED") return WatchEvent{};
@@ -222,7 +196,7 @@ std::string format_micro_time(system_clock::time_point time) {
 std::optional<system_clock::time_point> parse_micro_time(std::string_view text) {
   constexpr std::size_t kSecondsEnd = 19;
   if (text.size() <= kSecondsEnd || text.back() != 'Z') return std::nullopt;
-  const auto second = parse_time(std::string(text.substr(0, kSecondsEnd)) + ".000Z");
+  const auto second = base::parse_time(std::string(text.substr(0, kSecondsEnd)) + ".000Z");
   std::string_view fraction = text.substr(kSecondsEnd, text.size() - kSecondsEnd - 1);
   if (!second || fraction.empty()) return second;
   fraction.remove_prefix(1);

@@ -1,7 +1,5 @@
 #include "lock/kube_client.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -16,11 +14,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/time_text.h"
 #include "http/client.h"
+#include "http/pause.h"
 #include "lock/grant.h"
 #include "lock/kube_api.h"
 #include "lock/kube_config.h"
-#include "lock/lockd_protocol.h"
+#include "lock/line_buffer.h"
 #include "os/log.h"
 #include "os/random.h"
 
@@ -68,8 +68,6 @@ http::FetchOptions options_for(const KubeConfig& config) {
   }
   return options;
 }
-
-std::string random_digits() { return fmt::format("{:016x}", os::random_bits()); }
 
 bool is_success(const http::Response& answer) {
   return answer.status == 200 || answer.status == 201;
@@ -120,7 +118,7 @@ class KubeClient final : public LeaseClient {
         name_(name_of(uri)),
         duration_(
             std::chrono::duration_cast<seconds>(uri.network.ttl.value_or(kDefaultLeaseDuration))),
-        identity_(make_identity(id, random_digits())),
+        identity_(make_identity(id, os::random_hex(8))),
         random_(std::hash<std::string>{}(identity_)) {}
 
   awaitable<Lease> acquire() override;
@@ -350,7 +348,7 @@ awaitable<void> KubeClient::wait_until_free() {
   for (;;) {
     const Duration left = base::time_until(free_at(*seen_));
     if (left <= Duration::zero()) co_return;
-    co_await pause_for(std::min(left, kLookInterval));
+    co_await http::pause_for(std::min(left, kLookInterval));
   }
 }
 
@@ -430,7 +428,7 @@ awaitable<std::optional<Lease>> KubeClient::look_and_take(Next& next) {
   const BootClock::time_point now = BootClock::now();
   if (free > now) {
     if (seen_->is_deleted || (watch_again_ && now < *watch_again_)) {
-      co_await pause_for(std::min<Duration>(free - now, kLookInterval));
+      co_await http::pause_for(std::min<Duration>(free - now, kLookInterval));
       co_return std::nullopt;
     }
     next = co_await watch();
@@ -477,7 +475,7 @@ awaitable<Lease> KubeClient::acquire() {
       }
       pause = std::min(pause * 2, kLongestPause);
       next = Next::kGet;
-      co_await pause_for(time);
+      co_await http::pause_for(time);
     } else {
       pause = kFirstPause;
     }
@@ -524,7 +522,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       refuse("renew", answer);
     }
     pause = std::min(pause * 2, kLongestPause);
-    co_await pause_for(time);
+    co_await http::pause_for(time);
   }
 }
 
@@ -553,7 +551,7 @@ awaitable<void> KubeClient::release(Deadline deadline) {
     const Duration time = spread(pause);
     if (time >= *deadline.remaining()) throw *trouble;
     pause = std::min(pause * 2, kLongestPause);
-    co_await pause_for(time);
+    co_await http::pause_for(time);
   }
 }
 
@@ -592,7 +590,7 @@ LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
   record.holder = status.holder;
   record.generation = lease.transitions;
   if (const auto acquired = parse_micro_time(lease.acquire_time)) {
-    record.granted_at = format_time(*acquired);
+    record.granted_at = base::format_time(*acquired);
   }
   return status;
 }

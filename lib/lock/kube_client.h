@@ -15,7 +15,7 @@ namespace fo::lock {
 
 inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
 
-/// `uri` is of kind kLease. Throws kConfig where it names no API server and this is no pod. Beside
+/// `uri` is of kind kKube. Throws kConfig where it names no API server and this is no pod. Beside
 /// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials before the
 /// server was reached, and kNoInput for a namespace that is not there. A Lease that is deleted
 /// while acquire() waits for it is created when its holder's time is over.

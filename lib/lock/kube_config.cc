@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/strong.h"
 #include "http/address.h"
-#include "lock/line_stream.h"
+#include "http/resolve.h"
 #include "os/file.h"
 
 namespace fo::lock {
@@ -46,7 +46,7 @@ std::string find_cluster(const std::string& what) {
 // a name may well begin with "127.".
 bool is_here(const std::string& server) {
   const std::string host = http::parse_url(server).address.host;
-  return host == "localhost" || is_loopback(host);
+  return host == "localhost" || http::is_loopback(host);
 }
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

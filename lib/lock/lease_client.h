@@ -23,7 +23,7 @@ struct Renewal {
   base::Duration ttl{};
 };
 
-/// A lock that was granted.
+/// What a Grant tells of a lock, and until when nobody else is granted it.
 struct Lease {
   /// As Grant has it.
   std::uint64_t generation = 0;
@@ -62,8 +62,5 @@ class LeaseClient {
   /// its end; nothing to do is no error. Throws when the keeper could not be told by `deadline`.
   virtual boost::asio::awaitable<void> release(base::Deadline deadline) = 0;
 };
-
-/// On the loop that it is awaited on.
-boost::asio::awaitable<void> pause_for(base::Duration time);
 
 }  // namespace fo::lock

@@ -1,9 +1,7 @@
 #include "lock/lease_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -18,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "http/adopt.h"
 #include "os/log.h"
 #include "os/thread.h"
 
@@ -42,10 +41,8 @@ asio::posix::stream_descriptor watch_for(asio::io_context& loop, int fd,
                                          const std::shared_ptr<bool>& came) {
   asio::posix::stream_descriptor descriptor(loop);
   if (fd < 0) return descriptor;
-  base::UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-  if (!own) base::throw_errno(errno, "wait for an interruption");
-  descriptor.assign(own.get());
-  static_cast<void>(own.release());
+  const std::string what = "wait for an interruption";
+  http::adopt(descriptor, http::duplicate(fd, what), what);
   descriptor.async_wait(asio::posix::descriptor_base::wait_read,
                         [came](const boost::system::error_code& ec) { *came = *came || !ec; });
   return descriptor;

@@ -216,23 +216,4 @@ void LineStream::close() {
   socket_.close(ignored);
 }
 
-tcp::socket adopt_tcp(const asio::any_io_executor& executor, base::UniqueFd socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    base::throw_errno(errno, ExitStatus::kOsError, "use a socket");
-  }
-  tcp::socket adopted(executor);
-  error_code error;
-  adopted.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), socket.get(), error);
-  if (error) throw Error(ExitStatus::kOsError, "watch a socket", std::error_code(error));
-  static_cast<void>(socket.release());
-  return adopted;
-}
-
-bool is_loopback(const std::string& host) {
-  const std::optional<asio::ip::address> address = http::numeric_address(host);
-  return address && address->is_loopback();
-}
-
 }  // namespace fo::lock

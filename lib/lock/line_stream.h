@@ -12,9 +12,8 @@
 #include <string>
 
 #include "base/deadline.h"
-#include "base/unique_fd.h"
 #include "http/tls_files.h"
-#include "lock/lockd_protocol.h"
+#include "lock/line_buffer.h"
 
 namespace fo::lock {
 
@@ -74,12 +73,5 @@ class LineStream {
   std::string peer_;
   LineBuffer lines_;
 };
-
-/// The socket, which an accept or socket call made, for a loop. Throws kOsError.
-boost::asio::ip::tcp::socket adopt_tcp(const boost::asio::any_io_executor& executor,
-                                       base::UniqueFd socket);
-
-/// Whether a numeric address is one that only this machine reaches.
-bool is_loopback(const std::string& host);
 
 }  // namespace fo::lock

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "http/json.h"
 #include "lock/lock_status.h"
 #include "os/probe.h"
 
@@ -40,7 +41,7 @@ std::string to_json(const LockAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"holder", nullptr}};
   if (answer.holder) out["holder"] = *answer.holder;
   if (!answer.yes) out["reason"] = answer.reason;
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 }  // namespace fo::lock

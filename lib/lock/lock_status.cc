@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "http/json.h"
 #include "lock/etcd_client.h"
 #include "lock/kube_client.h"
 #include "lock/lockd_client.h"
@@ -113,7 +114,7 @@ LockStatus ask_keeper(const LockUri& lock, const base::Deadline& deadline) {
       return ask_lockd_over_tcp(lock, deadline);
     case LockUri::Kind::kEtcd:
       return ask_etcd(lock, deadline);
-    case LockUri::Kind::kLease:
+    case LockUri::Kind::kKube:
       return ask_kube(lock, deadline);
   }
   throw base::Error(base::ExitStatus::kSoftware, "ask for a lock: no such kind");
@@ -138,7 +139,7 @@ std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit)
 std::string owner_json(const std::optional<std::string>& id) {
   json object{{"holder", nullptr}};
   if (id) object["holder"] = *id;
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+  return http::dump(object);
 }
 
 LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
@@ -212,7 +213,7 @@ std::string to_json(const LockStatus& status) {
   if (status.window_left) {
     object["window_left"] = std::chrono::duration<double>(*status.window_left).count();
   }
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+  return http::dump(object);
 }
 
 std::string to_text(const LockStatus& status) {

@@ -68,8 +68,8 @@ class Parser {
   void check_server(std::string_view server) const {
     try {
       static_cast<void>(http::parse_server(server));
-    } catch (const base::Error& error) {
-      refuse(error.what());
+    } catch (const base::Error&) {
+      refuse("want HOST:PORT, not " + base::quoted(server));
     }
   }
 
@@ -112,7 +112,7 @@ class Parser {
   }
 
   void lease(std::string_view place) {
-    uri_.kind = LockUri::Kind::kLease;
+    uri_.kind = LockUri::Kind::kKube;
     allowed_ = {"duration", "api", "ca", "cert", "key", "token-file"};
     const std::size_t slash = place.find('/');
     if (slash == std::string_view::npos) refuse("want k8s:NAMESPACE/LEASE");

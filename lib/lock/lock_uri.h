@@ -24,7 +24,7 @@ struct LockUri {
     kLockd,  // a lock server behind a Unix socket
     kTcp,    // a lock server behind a port
     kEtcd,   // a key in etcd
-    kLease,  // a Lease in Kubernetes
+    kKube,   // a Lease in Kubernetes
   };
   Kind kind = Kind::kFlock;
   /// Of a flock and of a Unix socket: absolute. Of the others: as it was written, without what

@@ -11,9 +11,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "http/pause.h"
 #include "lock/line_stream.h"
-#include "lock/lockd_lock.h"
 #include "lock/lockd_protocol.h"
+#include "lock/lockd_status.h"
 #include "os/log.h"
 
 namespace fo::lock {
@@ -66,7 +67,7 @@ class LockdClient final : public LeaseClient {
       if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, trouble);
       // One that was there until now may be back at once.
       if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
-      co_await pause_for(pause);
+      co_await http::pause_for(pause);
       pause = std::min(pause * 2, kLongestPause);
     }
   }
@@ -326,13 +327,7 @@ awaitable<StatusAnswer> ask_status(LockUri uri, std::string what, Deadline deadl
   if (heard.kind == Kind::kEnd) {
     throw Error(ExitStatus::kProtocol, what + ": it closed the connection");
   }
-  const LockdAnswer answer = decode_answer(heard.line);
-  if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
-    throw Error(refused->status, what + ": " + refused->reason);
-  }
-  const auto* told = std::get_if<StatusAnswer>(&answer);
-  if (told == nullptr) throw Error(ExitStatus::kProtocol, what + ": not what was asked");
-  co_return *told;
+  co_return status_in(heard.line, what);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/unique_fd.h"
 #include "lock/failover_lock.h"
+#include "lock/line_buffer.h"
 #include "lock/lock_status.h"
 #include "lock/lockd_protocol.h"
 
@@ -69,9 +70,5 @@ class LockdLock final : public FailoverLock {
 /// What the server at `path` says. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
 /// answer until `deadline`, kProtocol.
 LockStatus ask_lockd(const std::string& path, const base::Deadline& deadline);
-
-/// The answer of the server at `path` as what can be seen of a lock. `visible`: its pids mean
-/// something here, for it shares our pid namespace.
-LockStatus status_of(const std::string& path, const StatusAnswer& told, bool visible);
 
 }  // namespace fo::lock

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/time_text.h"
 #include "lock/lockd_protocol.h"
 #include "lock/lockd_state.h"
 
@@ -20,7 +21,7 @@ using ConnectionId = std::uint64_t;
 
 struct LockdTime {
   std::chrono::steady_clock::time_point steady;
-  WallTime wall;
+  base::WallTime wall;
 };
 
 /// What a client's part in the lock, once it was told of it, ends with.
@@ -70,13 +71,14 @@ struct LockdEffects {
 /// Recovering: it was held when the last server ended, and none of the holder's has come back.
 enum class LockdPhase { kFree, kRecording, kHeld, kRecovering };
 
+// clang-format off
 // From \ event | acquire        | last of holder gone | recorded  | not recorded | window over
 // -------------+----------------+---------------------+-----------+--------------+---------------
 // Free         | Recording (a)  | -                   | -         | -            | -
 // Recording    | (b)            | Free or Recording   | Held      | Recording    | -
 // Held         | (b)            | Free, Recording (c) | Held      | Held         | Held
-// Recovering   | Held (d)       | -                   | -         | -            | Free, Recording
-// (e)
+// Recovering   | Held (d)       | -                   | -         | -            | Free, Recording (e)
+// clang-format on
 //
 // (a) with the next generation; a claim by the last holder of its grant, or of a generation higher
 //     than any known, is Held with that. Any other claim is refused, and so is a lease's of a
@@ -130,7 +132,7 @@ class LockdModel {
   struct Hold {
     std::string engine_id;
     std::uint64_t generation = 0;
-    WallTime granted_at;
+    base::WallTime granted_at;
     /// Somebody believes that he has it.
     bool known = false;
     std::string token = {};

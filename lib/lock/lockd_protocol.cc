@@ -1,32 +1,20 @@
 #include "lock/lockd_protocol.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/units.h"
-#include "lock/grant.h"
+#include "base/time_text.h"
+#include "http/json.h"
+#include "lock/peer_json.h"
 
 namespace fo::lock {
 namespace {
 
-using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 using std::chrono::milliseconds;
-
-// What nlohmann/json and the functions below throw for what is not as it should be.
-struct Misfit : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-std::string to_line(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-}
 
 template <typename Value>
 json or_null(const std::optional<Value>& value) {
@@ -65,8 +53,8 @@ pid_t pid(const json& value) {
   return static_cast<pid_t>(number(value, 1, std::numeric_limits<pid_t>::max()));
 }
 
-WallTime time(const json& value) {
-  const auto result = parse_time(text(value));
+base::WallTime time(const json& value) {
+  const auto result = base::parse_time(text(value));
   if (!result) throw Misfit("want a time");
   return *result;
 }
@@ -82,22 +70,11 @@ const json& list(const json& value) {
   return value;
 }
 
-// Calls `read` with the object in `line`; whatever is wrong with it is the peer's fault.
+// `limit` counts the newline that `line` is without.
 template <typename Read>
 auto decode(std::string_view line, std::size_t limit, const Read& read) {
-  const auto refuse = [&](const std::string& reason) -> Error {
-    return {ExitStatus::kProtocol, "read message " + base::quoted(line) + ": " + reason};
-  };
-  if (line.size() >= limit) throw refuse("too long");
-  try {
-    const json object = json::parse(line);
-    if (!object.is_object()) throw Misfit("want an object");
-    return read(object);
-  } catch (const Misfit& error) {
-    throw refuse(error.what());
-  } catch (const json::exception&) {
-    throw refuse("no JSON");
-  }
+  const auto what = [line] { return "read message " + base::quoted(line); };
+  return read_object(line, limit - 1, what, read);
 }
 
 // Empty where there is none.
@@ -156,7 +133,7 @@ struct Encode {
     json object{{"answer", "granted"},
                 {"engine_id", answer.engine_id},
                 {"generation", answer.generation},
-                {"granted_at", format_time(answer.granted_at)},
+                {"granted_at", base::format_time(answer.granted_at)},
                 {"reconnect_window_ms", answer.reconnect_window.count()}};
     if (!answer.token.empty()) object["token"] = answer.token;
     return object;
@@ -180,7 +157,7 @@ struct Encode {
                 {"reconnect_window_ms", answer.reconnect_window.count()},
                 {"window_left_ms", nullptr},
                 {"awaited_pids", json::array()}};
-    if (answer.granted_at) object["granted_at"] = format_time(*answer.granted_at);
+    if (answer.granted_at) object["granted_at"] = base::format_time(*answer.granted_at);
     if (answer.window_left) object["window_left_ms"] = answer.window_left->count();
     const auto first = [](const auto& all) { return std::min(all.size(), kMostListed); };
     for (std::size_t i = 0; i < first(answer.connections); ++i) {
@@ -205,11 +182,11 @@ bool is_token(std::string_view text) {
 }
 
 std::string encode_request(const LockdRequest& request) {
-  return to_line(std::visit(Encode{}, request));
+  return http::dump(std::visit(Encode{}, request)) + "\n";
 }
 
 std::string encode_answer(const LockdAnswer& answer) {
-  return to_line(std::visit(Encode{}, answer));
+  return http::dump(std::visit(Encode{}, answer)) + "\n";
 }
 
 LockdRequest decode_request(std::string_view line) {
@@ -261,47 +238,6 @@ LockdAnswer decode_answer(std::string_view line) {
     throw Misfit("no such answer");
   };
   return decode(line, kMostAnswerBytes, read);
-}
-
-std::optional<std::string> LineBuffer::take_line() {
-  const std::size_t end = bytes_.find('\n');
-  if (std::min(end, bytes_.size()) >= most_bytes_) {
-    throw Error(ExitStatus::kProtocol,
-                "read a message: longer than " + std::to_string(most_bytes_) + " bytes");
-  }
-  if (end == std::string::npos) return std::nullopt;
-  std::string line = bytes_.substr(0, end);
-  bytes_.erase(0, end + 1);
-  return line;
-}
-
-std::optional<WallTime> parse_time(std::string_view text) {
-  constexpr std::string_view kShape = "dddd-dd-ddTdd:dd:dd.dddZ";
-  if (text.size() != kShape.size()) return std::nullopt;
-  for (std::size_t i = 0; i < kShape.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (kShape[i] == 'd' ? !digit : text[i] != kShape[i]) return std::nullopt;
-  }
-  const auto field = [&](std::size_t at, std::size_t size) {
-    return static_cast<int>(*base::parse_uint(text.substr(at, size)));
-  };
-  std::tm utc{};
-  utc.tm_year = field(0, 4) - 1900;
-  utc.tm_mon = field(5, 2) - 1;
-  utc.tm_mday = field(8, 2);
-  utc.tm_hour = field(11, 2);
-  utc.tm_min = field(14, 2);
-  utc.tm_sec = field(17, 2);
-  const std::time_t seconds = ::timegm(&utc);
-  // The clock counts nanoseconds, and ends in the year 2262.
-  constexpr auto kEnd =
-      std::chrono::floor<std::chrono::seconds>(WallTime::max()).time_since_epoch();
-  if (seconds < 0 || seconds >= kEnd.count()) return std::nullopt;
-  const WallTime time =
-      std::chrono::system_clock::from_time_t(seconds) + milliseconds(field(20, 3));
-  // timegm takes the 31st of February for one of March.
-  if (format_time(time) != text) return std::nullopt;
-  return time;
 }
 
 }  // namespace fo::lock

@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "base/exit_status.h"
+#include "base/time_text.h"
+#include "lock/grant.h"
 
 namespace fo::lock {
 
@@ -30,15 +32,11 @@ inline constexpr std::size_t kMostRequestBytes = 4096;
 inline constexpr std::size_t kMostAnswerBytes = 64 * 1024;
 /// A status answer lists no more than this of each kind.
 inline constexpr std::size_t kMostListed = 64;
-/// JSON readers that know only doubles still read these exactly.
-inline constexpr std::uint64_t kMostGeneration = 1ULL << 53;
 /// What may be claimed leaves room for those that follow.
 inline constexpr std::uint64_t kMostClaim = kMostGeneration / 2;
 inline constexpr std::uint64_t kMostSequence = kMostGeneration;
 inline constexpr std::chrono::milliseconds kShortestExpiry{500};
 inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1);
-
-using WallTime = std::chrono::system_clock::time_point;
 
 /// Wait for the lock, and hold it until the connection closes. Nothing but a ReleaseRequest, and
 /// over TCP HeartbeatRequests, may be sent after it.
@@ -89,7 +87,7 @@ struct GrantedAnswer {
   std::string engine_id;
   std::uint64_t generation = 0;
   /// When this generation was granted first, to the millisecond.
-  WallTime granted_at;
+  base::WallTime granted_at;
   std::chrono::milliseconds reconnect_window{};
   /// Over TCP: what a claim of this grant has to give back, since every waiter is told the rest.
   /// As is_token has it; empty: none.
@@ -122,7 +120,7 @@ struct StatusAnswer {
   std::optional<std::string> holder = std::nullopt;
   /// The last one that was given to anybody; 0: none.
   std::uint64_t generation = 0;
-  std::optional<WallTime> granted_at = std::nullopt;
+  std::optional<base::WallTime> granted_at = std::nullopt;
   /// The holder's, and who waits, in the order of the queue.
   std::vector<Connection> connections = {};
   std::vector<Waiter> waiters = {};
@@ -161,25 +159,5 @@ std::string encode_answer(const LockdAnswer& answer);
 LockdRequest decode_request(std::string_view line);
 /// The same for answers, only ever kProtocol.
 LockdAnswer decode_answer(std::string_view line);
-
-/// Bytes in, lines out.
-class LineBuffer {
- public:
-  /// `most_bytes` of a line, the newline included.
-  explicit LineBuffer(std::size_t most_bytes) : most_bytes_(most_bytes) {}
-
-  void append(std::string_view bytes) { bytes_ += bytes; }
-  /// The next line without its newline; nullopt when there is no whole one yet. Throws
-  /// Error(kProtocol) when the line is, or is going to be, too long.
-  std::optional<std::string> take_line();
-  [[nodiscard]] bool empty() const { return bytes_.empty(); }
-
- private:
-  std::size_t most_bytes_;
-  std::string bytes_;
-};
-
-/// What format_time wrote; nullopt for anything else.
-std::optional<WallTime> parse_time(std::string_view text);
 
 }  // namespace fo::lock

@@ -1,8 +1,6 @@
 #include "lock/lockd_server.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,11 +11,10 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <csignal>
@@ -34,11 +31,15 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "http/address.h"
+#include "http/adopt.h"
+#include "http/resolve.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "lock/line_stream.h"
+#include "lock/lockd_keeper.h"
 #include "lock/lockd_model.h"
 #include "lock/lockd_state.h"
+#include "lock/peer_warnings.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -53,6 +54,7 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
+using asio::ip::tcp;
 using asio::posix::stream_descriptor;
 using base::Error;
 using base::ExitStatus;
@@ -66,17 +68,14 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // For a client over TCP to take what it is told, and to read the last of it.
 constexpr base::Duration kSendLimit = std::chrono::seconds(5);
 constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
+// For TLS to begin.
+constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
 // More than this of answers that it does not take drops a client over TCP.
 constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
-// One of each address, and no more addresses than this are told apart.
-constexpr base::Duration kWarnEvery = std::chrono::seconds(5);
-constexpr std::size_t kMostWarned = 256;
-
-LockdTime now() { return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()}; }
 
 // False once it was closed.
 bool is_open(const stream_descriptor& descriptor, const boost::system::error_code& ec) {
@@ -92,102 +91,28 @@ awaitable<bool> readable(stream_descriptor& descriptor) {
   co_return is_open(descriptor, ec);
 }
 
-// What nobody guesses, as is_token has it.
-std::string make_token() {
-  return fmt::format("{:016x}{:016x}", os::random_bits(), os::random_bits());
-}
-
-// To be watched by the loop. What asio's own constructor throws is no Error, and leaks `fd`.
 stream_descriptor watched(asio::io_context& io, UniqueFd fd) {
   stream_descriptor descriptor(io);
-  boost::system::error_code ec;
-  descriptor.assign(fd.get(), ec);
-  if (ec) throw Error(ExitStatus::kOsError, "watch a descriptor", std::error_code(ec));
-  static_cast<void>(fd.release());
+  http::adopt(descriptor, std::move(fd), "watch a descriptor");
   return descriptor;
+}
+
+tcp::socket watched_tcp(asio::io_context& io, UniqueFd fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw_errno(errno, ExitStatus::kOsError, "use a socket");
+  }
+  tcp::socket socket(io);
+  http::adopt(socket, std::move(fd), "watch a socket",
+              address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4());
+  return socket;
 }
 
 void close(stream_descriptor& descriptor) {
   boost::system::error_code ignored;
   descriptor.close(ignored);
 }
-
-// Which file it is, and as which it was written last.
-using FileStamp = std::array<std::int64_t, 7>;
-
-FileStamp stamp_of(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return {};
-  return {static_cast<std::int64_t>(info.st_dev),
-          static_cast<std::int64_t>(info.st_ino),
-          info.st_size,
-          info.st_mtim.tv_sec,
-          info.st_mtim.tv_nsec,
-          info.st_ctim.tv_sec,
-          info.st_ctim.tv_nsec};
-}
-
-// The context of the TLS files as they are, made anew when one of them has changed: to read them
-// for each connection, before anybody has shown who he is, would be work for a flood.
-class ServerTls {
- public:
-  explicit ServerTls(http::TlsFiles files) : files_(std::move(files)) {}
-
-  // Nullopt in the clear. Throws http::make_tls_server's errors.
-  std::optional<asio::ssl::context> context() {
-    if (files_.ca.empty()) return std::nullopt;
-    // Before they are read: what changes meanwhile is read again.
-    const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
-    if (!context_ || stamps != stamps_) {
-      context_.reset();
-      context_.emplace(http::make_tls_server(files_));
-      // A session that is resumed would be one whose certificate nobody looks at.
-      ::SSL_CTX_set_session_cache_mode(context_->native_handle(), SSL_SESS_CACHE_OFF);
-      ::SSL_CTX_set_num_tickets(context_->native_handle(), 0);
-      stamps_ = stamps;
-    }
-    if (::SSL_CTX_up_ref(context_->native_handle()) != 1) {
-      throw Error(ExitStatus::kOsError, "share the TLS context");
-    }
-    return asio::ssl::context(context_->native_handle());
-  }
-
- private:
-  using Stamps = std::array<FileStamp, 3>;
-  const http::TlsFiles files_;
-  std::optional<asio::ssl::context> context_;
-  Stamps stamps_{};
-};
-
-// Warnings that a peer can cause as often as it likes.
-class PeerWarnings {
- public:
-  // `host` is the peer's address without its port.
-  void warn(const std::string& host, const std::string& text) {
-    const auto time = std::chrono::steady_clock::now();
-    if (!entries_.contains(host) && entries_.size() >= kMostWarned) {
-      std::erase_if(entries_, [&](const auto& each) { return each.second.until <= time; });
-    }
-    const bool is_told_apart = entries_.contains(host) || entries_.size() < kMostWarned;
-    Entry& entry = is_told_apart ? entries_[host] : others_;
-    if (time < entry.until) {
-      ++entry.left_out;
-      return;
-    }
-    const std::string more =
-        entry.left_out == 0 ? "" : fmt::format(" ({} more were left out)", entry.left_out);
-    os::log(LogLevel::kWarning, "{}{}", text, more);
-    entry = {time + kWarnEvery, 0};
-  }
-
- private:
-  struct Entry {
-    std::chrono::steady_clock::time_point until;
-    std::uint64_t left_out = 0;
-  };
-  std::map<std::string, Entry> entries_;
-  Entry others_;
-};
 
 // Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
 UniqueFd check_lifeline(UniqueFd fd) {
@@ -205,10 +130,12 @@ class Server {
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
          UniqueFd listener, UniqueFd tcp_listener, UniqueFd signals)
       : config_(config),
-        state_path_(std::move(state_path)),
-        model_(std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window), loaded,
-               watch_running(loaded.state), now(),
-               tcp_listener ? std::optional(expiry()) : std::nullopt),
+        keeper_(io_, std::move(state_path), loaded,
+                std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
+                tcp_listener ? std::optional(expiry()) : std::nullopt,
+                {[this](ConnectionId id, const LockdAnswer& answer) { tell(id, answer); },
+                 [this] { stop_when_recorded(); },
+                 [this](std::exception_ptr error) { fail(std::move(error)); }}),
         tls_(config.tls),
         unix_(io_, std::move(listener)),
         signals_(watched(io_, std::move(signals))) {
@@ -220,8 +147,7 @@ class Server {
     start(wait_for_signals());
     start(accept_clients(unix_, &Server::admit));
     if (tcp_) start(accept_clients(*tcp_, &Server::admit_over_tcp));
-    for (std::size_t i = 0; i < running_.size(); ++i) start(wait_for_end(i));
-    apply_effects();
+    keeper_.start();
     if (ready_fd) os::write_all(ready_fd.get(), ready, "write to the ready descriptor");
     ready_fd.reset();
     io_.run();
@@ -287,27 +213,6 @@ class Server {
     });
   }
 
-  // The recorded processes that run, which are watched from now on.
-  std::vector<RecordedProcess> watch_running(const LockdState& state) {
-    std::vector<RecordedProcess> running;
-    for (const RecordedProcess& process : state.processes) {
-      std::optional<UniqueFd> pidfd = open_running(process);
-      if (!pidfd) continue;
-      running.push_back(process);
-      running_.emplace_back(process, watched(io_, std::move(*pidfd)));
-    }
-    return running;
-  }
-
-  awaitable<void> wait_for_end(std::size_t index) {
-    stream_descriptor& pidfd = running_[index].second;
-    const bool open = co_await readable(pidfd);
-    if (!open) co_return;
-    close(pidfd);
-    model_.process_ended(running_[index].first, now());
-    apply_effects();
-  }
-
   awaitable<void> wait_for_signals() {
     for (;;) {
       const bool open = co_await readable(signals_);
@@ -321,11 +226,15 @@ class Server {
     if (std::exchange(stopping_, true)) leave_now();
     close(unix_.listener);
     if (tcp_) close(tcp_->listener);
-    if (!is_recording_) return io_.stop();
+    if (!keeper_.is_recording()) return io_.stop();
     grace_.expires_after(kStopGrace);
     grace_.async_wait([this](const boost::system::error_code& ec) {
       if (!ec) leave_now();
     });
+  }
+
+  void stop_when_recorded() {
+    if (stopping_ && !keeper_.is_recording()) io_.stop();
   }
 
   // A thread that waits for its disk can be neither joined nor cancelled.
@@ -407,8 +316,8 @@ class Server {
     try {
       drop_oldest_idle();
       auto session = std::make_shared<Session>(
-          io_, std::make_unique<LineStream>(adopt_tcp(io_.get_executor(), std::move(socket)),
-                                            tls_.context(), kMostRequestBytes));
+          io_, std::make_unique<LineStream>(watched_tcp(io_, std::move(socket)), tls_.context(),
+                                            kMostRequestBytes));
       session->id = ++last_id_;
       session->name = session->stream->peer();
       session->host = session->name.substr(0, session->name.rfind(':'));
@@ -465,7 +374,7 @@ class Server {
     bool is_ready = false;
     try {
       co_await session->stream->handshake(LineStream::Side::kServer,
-                                          base::Deadline::after(config_.handshake_limit));
+                                          base::Deadline::after(kHandshakeLimit));
       is_ready = true;
       session->name = session->stream->peer();
       listen_for(session, config_.silence_limit);
@@ -522,15 +431,15 @@ class Server {
             return await_heartbeat(silent, std::min<base::Duration>(expiry(), kMoreWindow));
           }
           os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
-                  base::format_duration(model_.expiry_of(silent->id)));
+                  base::format_duration(keeper_.model().expiry_of(silent->id)));
           end_lease(silent);
-          apply_effects();
+          keeper_.apply();
         });
   }
 
-  // To be followed by apply_effects().
+  // To be followed by keeper_.apply().
   void end_lease(const SessionPtr& session) {
-    model_.lifeline_ended(session->id, now());
+    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
     session->ended ? forget(*session) : end(session);
   }
 
@@ -544,7 +453,7 @@ class Server {
       }
     }
     for (const SessionPtr& each : others) end_lease(each);
-    apply_effects();
+    keeper_.apply();
   }
 
   // False when the client is gone.
@@ -587,9 +496,9 @@ class Server {
       session.engine_id = acquire->engine_id;
       if (session.stream) return acquire_lease(shared, *acquire);
       const LockdTie tie = session.lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-      model_.acquire(session.id, *acquire, {session.process, tie}, now());
+      keeper_.model().acquire(session.id, *acquire, {session.process, tie}, LockdKeeper::now());
       if (session.lifeline) start(watch_lifeline(shared));
-      apply_effects();
+      keeper_.apply();
       return;
     }
     if (const auto* heartbeat = std::get_if<HeartbeatRequest>(&request)) {
@@ -603,16 +512,17 @@ class Server {
     }
     session.talk = Talk::kStatus;
     listen_for(shared, config_.silence_limit);
-    StatusAnswer status = model_.status(now());
+    StatusAnswer status = keeper_.model().status(LockdKeeper::now());
     status.pid_ns = os::own_pid_namespace();
     send(session, status);
   }
 
   void acquire_lease(const SessionPtr& session, const AcquireRequest& request) {
-    model_.acquire(session->id, request,
-                   {std::nullopt, LockdTie::kLease, session->name, make_token()}, now());
-    await_heartbeat(session, model_.expiry_of(session->id));
-    apply_effects();
+    keeper_.model().acquire(session->id, request,
+                            {std::nullopt, LockdTie::kLease, session->name, os::random_hex(16)},
+                            LockdKeeper::now());
+    await_heartbeat(session, keeper_.model().expiry_of(session->id));
+    keeper_.apply();
     if (!request.generation || session->is_closing) return;
     session->has_grant = true;
     end_other_leases(*session, true);
@@ -623,9 +533,9 @@ class Server {
       throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
     }
     session->has_more_time = false;
-    model_.heartbeat(session->id, now());
-    await_heartbeat(session, model_.expiry_of(session->id));
-    apply_effects();
+    keeper_.model().heartbeat(session->id, LockdKeeper::now());
+    await_heartbeat(session, keeper_.model().expiry_of(session->id));
+    keeper_.apply();
     send(*session, HeartbeatAnswer{request.sequence, expiry()});
   }
 
@@ -636,7 +546,7 @@ class Server {
     // Its reader ends now, and applies the effects.
     session.is_closing = true;
     if (session.has_grant) end_other_leases(session, false);
-    model_.lifeline_ended(session.id, now());
+    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
   }
 
   // What the holder keeps running has the other end, and no part in the lock any more.
@@ -646,8 +556,8 @@ class Server {
     }
     if (!session.lifeline || !session.lifeline->is_open()) return;
     close(*session.lifeline);
-    model_.lifeline_ended(session.id, now());
-    apply_effects();
+    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
+    keeper_.apply();
   }
 
   // What is written into a lifeline does not matter, only that there is nobody left who could.
@@ -661,9 +571,9 @@ class Server {
       if (!open) co_return;
     }
     close(lifeline);
-    model_.lifeline_ended(session->id, now());
+    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
     if (!session->socket.is_open()) forget(*session);
-    apply_effects();
+    keeper_.apply();
   }
 
   static bool is_closed_by_peer(Session& session) {
@@ -694,7 +604,7 @@ class Server {
   void end(const SessionPtr& session) {
     if (std::exchange(session->ended, true)) return;
     session->fds.clear();
-    const bool stays = model_.closed(session->id, now());
+    const bool stays = keeper_.model().closed(session->id, LockdKeeper::now());
     if (session->stream && session->is_closing) {
       ++closing_;
       send_queue(session);
@@ -705,7 +615,7 @@ class Server {
       if (session->lifeline) close(*session->lifeline);
       forget(*session);
     }
-    apply_effects();
+    keeper_.apply();
   }
 
   void forget(Session& session) {
@@ -744,6 +654,11 @@ class Server {
     there_is_room();
   }
 
+  void tell(ConnectionId id, const LockdAnswer& answer) {
+    const auto found = sessions_.find(id);
+    if (found != sessions_.end()) send(*found->second, answer);
+  }
+
   // Whoever does not read what he is told is dropped: nobody waits for him.
   void send(Session& session, const LockdAnswer& answer) {
     if (!session.is_open() || session.is_closing) return;
@@ -765,67 +680,21 @@ class Server {
     if (found != sessions_.end()) send_queue(found->second);
   }
 
-  // To be called after everything that the model was told.
-  void apply_effects() {
-    LockdEffects effects = model_.take_effects();
-    for (const LockdEffects::Note& note : effects.notes) {
-      os::log(note.is_warning ? LogLevel::kWarning : LogLevel::kInfo, "{}", note.text);
-    }
-    for (const auto& [id, answer] : effects.answers) {
-      const auto found = sessions_.find(id);
-      if (found != sessions_.end()) send(*found->second, answer);
-    }
-    if (effects.record) record(*effects.record);
-    if (const auto at = model_.wake_at()) {
-      timer_.expires_at(*at);
-      timer_.async_wait([this](const boost::system::error_code& ec) {
-        if (ec) return;
-        model_.tick(now());
-        apply_effects();
-      });
-    } else {
-      timer_.cancel();
-    }
-  }
-
-  void record(const LockdState& state) {
-    is_recording_ = true;
-    asio::post(disk_, [this, text = encode_state(state)] {
-      std::optional<std::string> error;
-      try {
-        write_state(state_path_, text);
-      } catch (const std::exception& failure) {
-        error = failure.what();
-      }
-      asio::post(io_, [this, error] {
-        is_recording_ = false;
-        model_.recorded(error, now());
-        apply_effects();
-        if (stopping_ && !is_recording_) io_.stop();
-      });
-    });
-  }
-
   const LockdConfig config_;
-  std::string state_path_;
   std::exception_ptr failure_;
   ConnectionId last_id_ = 0;
-  bool is_recording_ = false;
   bool stopping_ = false;
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,
-  // and the disk's thread before the loop that it posts to. The loop destroys what still waits on
+  // and the keeper before the loop that its thread posts to. The loop destroys what still waits on
   // it.
   asio::io_context io_{1};
-  asio::thread_pool disk_{1};
-  std::vector<std::pair<RecordedProcess, stream_descriptor>> running_;
-  LockdModel model_;
-  ServerTls tls_;
+  LockdKeeper keeper_;
+  http::ServerTls tls_;
   PeerWarnings warnings_;
   Acceptor unix_;
   std::optional<Acceptor> tcp_;
   stream_descriptor signals_;
   asio::steady_timer grace_{io_};
-  asio::steady_timer timer_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
   // Of those, over TCP; and the connections that are no session any more and say their last word.
   std::size_t tcp_sessions_ = 0;
@@ -843,7 +712,7 @@ void check_listen(const LockdConfig& config) {
     return;
   }
   const std::string what = "listen on " + base::quoted(config.listen) + ": ";
-  if (tls.ca.empty() && !is_loopback(http::parse_address(config.listen).host)) {
+  if (tls.ca.empty() && !http::is_loopback(http::parse_address(config.listen).host)) {
     throw refuse(what + "not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca");
   }
   if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {

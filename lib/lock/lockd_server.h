@@ -30,8 +30,6 @@ struct LockdConfig {
   int ready_fd = -1;
   /// A connection that has not asked for the lock is dropped when it says nothing for this long.
   base::Duration silence_limit = std::chrono::seconds(30);
-  /// For TLS to begin.
-  base::Duration handshake_limit = std::chrono::seconds(5);
   /// More clients than this wait in the socket's backlog, and more than half of it in the port's.
   std::size_t max_connections = 4096;
 };

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/time_text.h"
+#include "http/json.h"
 #include "lock/grant.h"
 #include "os/file.h"
 #include "os/process.h"
@@ -37,10 +39,10 @@ RecordedProcess read_process(const json& object) {
           number(object.at("pid_ns"), kMost)};
 }
 
-WallTime read_time(std::string text) {
+base::WallTime read_time(std::string text) {
   constexpr std::string_view kWholeSeconds = "2026-02-17T10:05:30Z";
   if (text.size() == kWholeSeconds.size()) text.insert(text.size() - 1, ".000");
-  const auto time = parse_time(text);
+  const auto time = base::parse_time(text);
   if (!time) throw std::invalid_argument("time");
   return *time;
 }
@@ -80,7 +82,7 @@ std::string encode_state(const LockdState& state) {
               {"generation", state.generation},
               {"processes", json::array()}};
   if (state.last_generation > state.generation) object["last_generation"] = state.last_generation;
-  if (state.holder || state.last_holder) object["granted_at"] = format_time(state.granted_at);
+  if (state.holder || state.last_holder) object["granted_at"] = base::format_time(state.granted_at);
   if (!state.token.empty()) object["token"] = state.token;
   if (state.last_holder) object["last_holder"] = *state.last_holder;
   if (state.holder) {
@@ -92,7 +94,7 @@ std::string encode_state(const LockdState& state) {
           {{"pid", process.pid}, {"start_time", process.start_time}, {"pid_ns", process.pid_ns}});
     }
   }
-  return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return http::dump(object) + "\n";
 }
 
 std::optional<LockdState> decode_state(std::string_view bytes) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/time_text.h"
 #include "base/unique_fd.h"
 #include "lock/lockd_protocol.h"
 
@@ -30,7 +31,7 @@ struct LockdState {
   /// Without a holder: who had the lock last, as far as that is known.
   std::optional<std::string> last_holder = std::nullopt;
   /// Of the generation, where there is a holder or a last one.
-  WallTime granted_at = {};
+  base::WallTime granted_at = {};
   /// Of the holder, or of the last one; 0 before the first grant, and for a holder of unknown
   /// generation.
   std::uint64_t generation = 0;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/time_text.h"
+#include "http/json.h"
 #include "lock/grant.h"
 
 namespace fo::lock {
@@ -15,10 +17,10 @@ void StatusEvents::waiting() { fd_.write("waiting"); }
 
 void StatusEvents::granted(const Grant& grant) {
   // Its id may hold anything that is no control character; the rest is made here.
-  fd_.write("granted",
-            fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
-                        json(grant.id).dump(), grant.generation, format_time(grant.granted_at),
-                        std::chrono::duration<double>(grant.waited).count()));
+  fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
+                                   json(grant.id).dump(), grant.generation,
+                                   base::format_time(grant.granted_at),
+                                   std::chrono::duration<double>(grant.waited).count()));
 }
 
 void StatusEvents::gpu_free(base::ByteCount free, base::Duration waited) {
@@ -35,10 +37,8 @@ void StatusEvents::child_ended(int status) {
 }
 
 void StatusEvents::lost(const Loss& loss) {
-  fd_.write("lost",
-            fmt::format(R"("reason":{},"overlap":{:.6f})",
-                        json(loss.reason).dump(-1, ' ', false, json::error_handler_t::replace),
-                        std::chrono::duration<double>(loss.overlap).count()));
+  fd_.write("lost", fmt::format(R"("reason":{},"overlap":{:.6f})", http::dump(loss.reason),
+                                std::chrono::duration<double>(loss.overlap).count()));
 }
 
 }  // namespace fo::lock

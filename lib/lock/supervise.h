@@ -16,7 +16,7 @@ struct SuperviseOptions {
   std::vector<std::string> command;
   std::vector<std::pair<std::string, std::string>> environment;
   /// Between TERM and KILL for what has to go.
-  base::Duration grace = std::chrono::seconds(5);
+  base::Duration grace{};
 };
 
 /// Runs the command in a process group of its own, with the lock's descriptor; passes on

@@ -1,6 +1,7 @@
 // Random numbers and identifiers, from getrandom(2).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -8,6 +9,9 @@ namespace fo::os {
 
 /// 64 random bits.
 std::uint64_t random_bits();
+
+/// `bytes` random ones (256 at most) as lower-case hexadecimal digits.
+std::string random_hex(std::size_t bytes);
 
 /// A random (version 4) UUID in its 36-character lower-case text form.
 std::string make_uuid4();

@@ -265,7 +265,7 @@ double measure_release(const std::vector<std::string>& wrapper, const std::strin
   argv.push_back(kStamp);
   const os::Child waiter = os::spawn(argv, writing_to(pipe));
   const lock::LockUri lock = lock::parse_lock_uri(uri);
-  if (lock.kind == lock::LockUri::Kind::kLease) {
+  if (lock.kind == lock::LockUri::Kind::kKube) {
     // Nobody sees who waits there.
     std::this_thread::sleep_for(milliseconds(200));
   } else {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fuzz.h"
+#include "lock/line_buffer.h"
 
 namespace fo::lock {
 namespace {

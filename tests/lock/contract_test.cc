@@ -427,6 +427,7 @@ TEST_P(InheritedLock, StatusShowsProcesses) {
   EXPECT_EQ(keepers, std::vector<pid_t>{first->pid()});
   const auto object = nlohmann::json::parse(to_json(status));
   EXPECT_EQ(object["pid"], first->pid());
+  EXPECT_EQ(object["pid_visible"], true);
   EXPECT_EQ(object["waiters"][0]["pid"], second.pid());
   EXPECT_NE(describe_holders(status).find("held by 'engine-0', generation 1, process " +
                                           std::to_string(first->pid()) + "; kept by "),

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/time_text.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 #include "lock/support.h"
@@ -72,7 +72,7 @@ TEST_F(FlockLockTest, GrantWritesIdAndRecord) {
   EXPECT_EQ(record.holder, "engine-0");
   EXPECT_EQ(record.pid, ::getpid());
   EXPECT_EQ(record.inode, info.st_ino);
-  EXPECT_EQ(record.granted_at, format_time(result.grant.granted_at));
+  EXPECT_EQ(record.granted_at, base::format_time(result.grant.granted_at));
   EXPECT_EQ(holder_state(record, now()), HolderState::kRunning);
   EXPECT_FALSE(lock.check());
 }
@@ -82,36 +82,6 @@ TEST_F(FlockLockTest, ShorterIdReplacesALongerOneWhole) {
   FlockLock lock(path_, "b");
   EXPECT_EQ(lock.acquire(soon()).grant.generation, 2U);
   EXPECT_EQ(slurp(path_), "b\n");
-}
-
-TEST_F(FlockLockTest, TimesOutWhileHeldAndIsGrantedAfter) {
-  FlockLock second(path_, "engine-1");
-  auto first = std::make_unique<FlockLock>(path_, "engine-0");
-  ASSERT_EQ(first->acquire(soon()).outcome, LockWait::kLocked);
-  EXPECT_EQ(second.acquire(Deadline::after(std::chrono::milliseconds(5))).outcome,
-            LockWait::kDeadline);
-  EXPECT_EQ(slurp(path_), "engine-0\n");
-  first.reset();
-  EXPECT_EQ(second.acquire(now()).grant.generation, 2U);
-}
-
-TEST_F(FlockLockTest, InterruptEndsTheWait) {
-  FlockLock second(path_, "engine-1");
-  FlockLock first(path_, "engine-0");
-  ASSERT_EQ(first.acquire(soon()).outcome, LockWait::kLocked);
-  const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
-  EXPECT_EQ(second.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
-}
-
-TEST_F(FlockLockTest, PassesToTheWaiterWhenTheHolderIsKilled) {
-  Forked first(holder(path_, "engine-0"));
-  ASSERT_EQ(first.read(), 1U);
-  Forked second(holder(path_, "engine-1"));
-  await_waiter(path_);
-  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-0");
-  first.kill();
-  EXPECT_EQ(second.read(), 2U);
-  EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-1");
 }
 
 TEST_F(FlockLockTest, TwentyContendersExcludeEachOtherAndCountUp) {
@@ -229,35 +199,6 @@ TEST_F(FlockLockTest, RemovedRecordIsMadeAgainForAWaiter) {
   first.kill();
   EXPECT_GT(second.read().value_or(0), 1U);
   EXPECT_EQ(decode_grant(slurp(path_ + ".grant")).record.holder, "engine-1");
-}
-
-TEST_F(FlockLockTest, LivesAsLongAsAnyoneWhoInheritedIt) {
-  int heir_pipe[2];
-  ASSERT_EQ(::pipe2(heir_pipe, O_CLOEXEC), 0);
-  {
-    const base::UniqueFd reader(heir_pipe[0]);
-    base::UniqueFd writer(heir_pipe[1]);
-    Forked first([&](int ready) {
-      FlockLock lock(path_, "engine-0");
-      lock.acquire(soon());
-      if (::fork() == 0) {
-        // Ends when the test closes the other end of a pipe that it inherited.
-        char end = 0;
-        writer.reset();
-        ::_exit(static_cast<int>(::read(reader.get(), &end, 1)));
-      }
-      say(ready, 1);
-      for (;;) ::pause();
-      return 0;
-    });
-    ASSERT_EQ(first.read(), 1U);
-    first.kill();
-    FlockLock second(path_, "engine-1");
-    EXPECT_EQ(second.acquire(now()).outcome, LockWait::kDeadline);
-    EXPECT_EQ(find_owner({LockUri::Kind::kFlock, path_}), "engine-0");
-    writer.reset();
-    EXPECT_EQ(second.acquire(soon()).grant.generation, 2U);
-  }
 }
 
 TEST_F(FlockLockTest, ExcludesFlockOfUtilLinuxBothWays) {

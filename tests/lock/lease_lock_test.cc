@@ -8,13 +8,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/this_coro.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <thread>
 
 #include "base/error.h"
+#include "http/pause.h"
 #include "lock/support.h"
 
 namespace fo::lock {
@@ -48,12 +46,6 @@ struct Keeper {
   std::atomic<milliseconds> ttl = milliseconds(300);
 };
 
-awaitable<void> pause(milliseconds time) {
-  asio::steady_timer timer(co_await asio::this_coro::executor);
-  timer.expires_after(time);
-  co_await timer.async_wait(asio::use_awaitable);
-}
-
 class FakeClient final : public LeaseClient {
  public:
   explicit FakeClient(Keeper& keeper) : keeper_(keeper) {}
@@ -61,7 +53,7 @@ class FakeClient final : public LeaseClient {
   awaitable<Lease> acquire() override {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
-    while (!keeper_.grants) co_await pause(milliseconds(1));
+    while (!keeper_.grants) co_await http::pause_for(milliseconds(1));
     Lease lease;
     lease.generation = ++generation_;
     lease.granted_at = std::chrono::system_clock::now();
@@ -73,7 +65,7 @@ class FakeClient final : public LeaseClient {
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     const BootClock::time_point sent = BootClock::now();
     ++keeper_.asked;
-    while (keeper_.is_silent && !deadline.expired()) co_await pause(milliseconds(1));
+    while (keeper_.is_silent && !deadline.expired()) co_await http::pause_for(milliseconds(1));
     if (keeper_.is_silent) throw Error(ExitStatus::kTryAgain, "ask the keeper: timed out");
     if (!keeper_.answers) throw Error(ExitStatus::kUnavailable, "ask the keeper: refused");
     if (keeper_.ended) co_return LeaseEnded{ExitStatus::kTryAgain, "somebody else has it"};

@@ -57,38 +57,6 @@ TEST_F(LockStatusTest, StaleNameInAFreeLockIsNobody) {
   EXPECT_EQ(read_lock_status(lock_).holder, "");
 }
 
-TEST_F(LockStatusTest, ShowsTheHolder) {
-  Forked first(holder(path_, "engine-0"));
-  ASSERT_EQ(first.read(), 1U);
-  EXPECT_EQ(find_owner(lock_), "engine-0");
-  const LockStatus status = read_lock_status(lock_);
-  EXPECT_TRUE(status.held);
-  EXPECT_EQ(status.holder, "engine-0");
-  ASSERT_TRUE(status.record);
-  EXPECT_EQ(status.record->generation, 1U);
-  EXPECT_EQ(status.record->pid, first.pid());
-  EXPECT_EQ(status.holder_state, HolderState::kRunning);
-  ASSERT_EQ(status.open_by.size(), 1U);
-  EXPECT_EQ(status.open_by[0].pid, first.pid());
-  EXPECT_TRUE(status.open_by[0].holds);
-  const json object = json::parse(to_json(status));
-  EXPECT_EQ(object["holder"], "engine-0");
-  EXPECT_EQ(object["generation"], 1);
-  EXPECT_EQ(object["pid"], first.pid());
-  EXPECT_EQ(object["pid_visible"], true);
-}
-
-TEST_F(LockStatusTest, ShowsWhoWaitsAndWhoHolds) {
-  Forked first(holder(path_, "engine-0"));
-  ASSERT_EQ(first.read(), 1U);
-  Forked second(holder(path_, "engine-1"));
-  LockStatus status;
-  while (status.waiters.empty()) status = read_lock_status(lock_);
-  EXPECT_EQ(status.waiters, (std::vector<Waiter>{{second.pid(), ""}}));
-  ASSERT_EQ(status.open_by.size(), 2U);
-  for (const OpenBy& by : status.open_by) EXPECT_EQ(by.holds, by.pid == first.pid());
-}
-
 TEST_F(LockStatusTest, ReleasedLockKeepsItsGeneration) {
   Forked first(holder(path_, "engine-0"));
   ASSERT_EQ(first.read(), 1U);

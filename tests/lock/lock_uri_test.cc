@@ -56,7 +56,7 @@ TEST(LockUri, NamesAKeyInEtcd) {
 TEST(LockUri, NamesALease) {
   const LockUri uri = parse_lock_uri(
       "k8s:team-a/pair.0?duration=30s&api=https://kube:6443/&ca=/ca&token-file=/token");
-  EXPECT_EQ(uri.kind, Kind::kLease);
+  EXPECT_EQ(uri.kind, Kind::kKube);
   EXPECT_EQ(uri.path, "k8s:team-a/pair.0");
   EXPECT_EQ(uri.network.name_space, "team-a");
   EXPECT_EQ(uri.network.key, "pair.0");
@@ -97,15 +97,15 @@ TEST(LockUri, SaysWhatItCantRead) {
       {"flock:/", "that is a folder"},
       {"tcp:", "want HOST:PORT"},
       {"tcp:host", "want HOST:PORT"},
-      {"tcp:host:0", "server 'host:0': not a port number"},
-      {"tcp:host:65536", "not a port number"},
-      {"tcp::1", "the host is neither an address nor a name"},
-      {"tcp:u@h:1", "the host is neither"},
-      {"tcp:::1:80", "the host is neither"},
-      {"tcp:1.2.3:80", "the host is neither"},
-      {"tcp:-a:1", "the host is neither"},
-      {"tcp:a..b:1", "the host is neither"},
-      {"tcp:[zz]:1", "the host is neither"},
+      {"tcp:host:0", "want HOST:PORT, not 'host:0'"},
+      {"tcp:host:65536", "want HOST:PORT"},
+      {"tcp::1", "want HOST:PORT"},
+      {"tcp:u@h:1", "want HOST:PORT"},
+      {"tcp:::1:80", "want HOST:PORT"},
+      {"tcp:1.2.3:80", "want HOST:PORT"},
+      {"tcp:-a:1", "want HOST:PORT"},
+      {"tcp:a..b:1", "want HOST:PORT"},
+      {"tcp:[zz]:1", "want HOST:PORT"},
       {"tcp:h:1?cert=/c", "cert and key belong together"},
       {"tcp:h:1?cert=/c&key=/k", "TLS wants ca=FILE"},
       {"tcp:h:1?ttl=3s", "unknown parameter 'ttl'; known: ca, cert, key"},
@@ -118,8 +118,8 @@ TEST(LockUri, SaysWhatItCantRead) {
       {"etcd:http://h:1", "want a key behind the server"},
       {"etcd:http://h:1/", "want a key behind the server"},
       {"etcd:h:1/k", "want etcd:http://HOST:PORT/KEY"},
-      {"etcd:http://h:1,/k", "server '': want HOST:PORT"},
-      {"etcd:http://h#:1/k", "the host is neither"},
+      {"etcd:http://h:1,/k", "want HOST:PORT, not ''"},
+      {"etcd:http://h#:1/k", "want HOST:PORT"},
       {"etcd:http://h:1/k?ttl=0s", "ttl: want whole seconds from 1s to 1h"},
       {"etcd:http://h:1/k?ttl=1500ms", "ttl: want whole seconds"},
       {"etcd:http://h:1/k?ttl=2h", "ttl: want whole seconds"},
@@ -134,7 +134,7 @@ TEST(LockUri, SaysWhatItCantRead) {
       {"k8s:n/a/b", "not a Lease's name"},
       {"k8s:n/-a", "not a Lease's name"},
       {"k8s:n/l?api=kube:1", "api: want https://HOST:PORT"},
-      {"k8s:n/l?api=http://kube.1:80", "the host is neither"},
+      {"k8s:n/l?api=http://kube.1:80", "want HOST:PORT"},
       {"k8s:n/l?duration=forever", "duration: want whole seconds"},
   };
   for (const auto& [text, reason] : cases) {

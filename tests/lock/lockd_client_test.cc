@@ -22,9 +22,11 @@
 #include <thread>
 
 #include "base/boot_clock.h"
+#include "base/time_text.h"
 #include "http/address.h"
 #include "http/server.h"
 #include "lock/lease_lock.h"
+#include "lock/line_buffer.h"
 #include "lock/lockd.h"
 #include "lock/lockd_lock.h"
 #include "lock/lockd_protocol.h"
@@ -314,7 +316,7 @@ TEST_F(LockdClientTest, AServerThatLostItsStateGivesNobodyElseTheLock) {
   EXPECT_TRUE(is_granted);
 }
 
-TEST_F(LockdClientTest, AHolderThatWasTakenForDeadIsToldSo) {
+TEST_F(LockdClientTest, AHolderThatIsCutOffEndsBeforeTheOther) {
   start("1s");
   Network network(lockd_->address());
   LeaseLock lock = make_lock(network.address(), "a");
@@ -446,7 +448,7 @@ class FakeServer : public testing::Test {
     return std::get<HeartbeatRequest>(hear()).sequence;
   }
   static GrantedAnswer granted(std::uint64_t generation) {
-    return {"a", generation, *parse_time("2026-11-21T05:33:00.123Z"), milliseconds(1000)};
+    return {"a", generation, *base::parse_time("2026-11-21T05:33:00.123Z"), milliseconds(1000)};
   }
   [[nodiscard]] std::unique_ptr<LeaseClient> client() const {
     return make_lockd_client(uri_of("127.0.0.1:" + std::to_string(listener_.port)), "a");

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "lock/line_buffer.h"
 #include "lock/support.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"

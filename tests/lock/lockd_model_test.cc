@@ -9,6 +9,8 @@
 #include <memory>
 #include <random>
 
+#include "base/time_text.h"
+
 namespace fo::lock {
 namespace {
 
@@ -27,7 +29,7 @@ const RecordedProcess kNew{200, 7, 1};
 LoadedState held_by_a(std::vector<RecordedProcess> processes = {kOld}) {
   LockdState state;
   state.holder = "a";
-  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = 7;
   state.connections = std::max<std::size_t>(processes.size(), 1);
   state.processes = std::move(processes);
@@ -37,13 +39,13 @@ LoadedState held_by_a(std::vector<RecordedProcess> processes = {kOld}) {
 LoadedState free_after(std::uint64_t generation) {
   LockdState state;
   state.last_holder = "a";
-  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = generation;
   return {LoadedState::Kind::kState, state};
 }
 
 const LockdTime kStart{std::chrono::steady_clock::time_point(seconds(1000)),
-                       *parse_time("2026-11-21T06:00:00.000Z")};
+                       *base::parse_time("2026-11-21T06:00:00.000Z")};
 
 // A server without sockets, whose disk does what the test says.
 class Desk {
@@ -167,7 +169,6 @@ class Desk {
 };
 
 // --- the table of the header
-// ----------------------------------------------------------------------
 
 enum class Event {
   kAcquireOther,
@@ -266,7 +267,6 @@ TEST(LockdModelTable, EveryPhaseWithEveryEvent) {
 }
 
 // --- queue and grants
-// -----------------------------------------------------------------------------
 
 TEST(LockdModel, TheFirstIsGrantedAtOnceAndTheRestInTheirOrder) {
   Desk desk;
@@ -438,7 +438,6 @@ TEST(LockdModel, WhoComesWhileTheReleaseIsRecordedIsGrantedWithoutAWordBefore) {
 }
 
 // --- several connections of one engine
-// ------------------------------------------------------------
 
 TEST(LockdModel, ConnectionsOfTheHolderPassTheQueueAndTheLastOneFreesTheLock) {
   Desk desk;
@@ -493,7 +492,6 @@ TEST(LockdModel, RanksThatWaitTogetherAreGrantedTogether) {
 }
 
 // --- lifelines
-// ------------------------------------------------------------------------------------
 
 TEST(LockdModel, ALifelineKeepsTheLockAfterTheConnection) {
   Desk desk;
@@ -533,7 +531,6 @@ TEST(LockdModel, AReturningHolderKeepsItsLifelineBeforeItIsTold) {
 }
 
 // --- claims
-// ---------------------------------------------------------------------------------------
 
 TEST(LockdModel, AClaimOfThePresentGrantPassesTheQueue) {
   Desk desk;
@@ -566,7 +563,7 @@ TEST(LockdModel, TheLastGrantOfAFreeLockIsForItsHolderOnly) {
   EXPECT_THAT(desk.heard(1), ElementsAre("refused 75"));
   desk.claim(2, "a", 7);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
-  EXPECT_EQ(desk.status().granted_at, parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(desk.status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
   desk.close(2);
   desk.claim(3, "b", 7);
   EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
@@ -611,7 +608,6 @@ TEST(LockdModel, AClaimWithoutAStateFileIsGrantedAndLaterOnesAreHigher) {
 }
 
 // --- recovery
-// -------------------------------------------------------------------------------------
 
 TEST(LockdModel, TheHolderComesBackWithItsClaimToTheSameGrant) {
   Desk desk(held_by_a());
@@ -621,7 +617,7 @@ TEST(LockdModel, TheHolderComesBackWithItsClaimToTheSameGrant) {
   EXPECT_EQ(desk.status().window_left, milliseconds(1));
   desk.claim(2, "a", 7);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
-  EXPECT_EQ(desk.status().granted_at, parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(desk.status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
   EXPECT_EQ(desk.status().window_left, std::nullopt);
   desk.pass(kWindow);
   EXPECT_EQ(desk.model.phase(), kHeld);
@@ -877,7 +873,6 @@ TEST(LockdModel, WithoutAClaimADamagedFileCostsOneWindow) {
 }
 
 // --- whatever happens
-// -----------------------------------------------------------------------------
 
 // Engines in a world where anything may happen to them, to the disk and to the server.
 class World {

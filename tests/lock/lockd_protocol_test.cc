@@ -12,7 +12,7 @@ using base::ExitStatus;
 using std::chrono::milliseconds;
 using test::failure_of;
 
-const WallTime kTime = *parse_time("2026-11-21T05:33:00.123Z");
+const base::WallTime kTime = *base::parse_time("2026-11-21T05:33:00.123Z");
 
 std::string without_newline(std::string line) {
   EXPECT_EQ(line.back(), '\n');
@@ -182,41 +182,6 @@ TEST(LockdProtocol, TheLongestStatusFitsItsLimit) {
   EXPECT_EQ(read.waiters.size(), kMostListed);
   EXPECT_EQ(read.connections.size(), kMostListed);
   EXPECT_EQ(read.awaited_pids.size(), kMostListed);
-}
-
-TEST(LineBuffer, GivesWholeLinesHoweverTheyCome) {
-  LineBuffer lines(8);
-  lines.append("ab\n\ncd");
-  EXPECT_EQ(lines.take_line(), "ab");
-  EXPECT_EQ(lines.take_line(), "");
-  EXPECT_EQ(lines.take_line(), std::nullopt);
-  EXPECT_FALSE(lines.empty());
-  lines.append("\n");
-  EXPECT_EQ(lines.take_line(), "cd");
-  EXPECT_TRUE(lines.empty());
-}
-
-TEST(LineBuffer, ALineThatIsTooLongIsKnownBeforeItEnds) {
-  LineBuffer lines(8);
-  lines.append("1234567");
-  EXPECT_EQ(lines.take_line(), std::nullopt);
-  lines.append("\n");
-  EXPECT_EQ(lines.take_line(), "1234567");
-  lines.append("12345678");
-  EXPECT_EQ(failure_of([&] { lines.take_line(); }).status, ExitStatus::kProtocol);
-  LineBuffer whole(8);
-  whole.append("12345678\n");
-  EXPECT_EQ(failure_of([&] { whole.take_line(); }).status, ExitStatus::kProtocol);
-}
-
-TEST(ParseTime, ReadsWhatFormatTimeWrites) {
-  EXPECT_EQ(format_time(kTime), "2026-11-21T05:33:00.123Z");
-  for (const char* text :
-       {"", "2026-11-21T05:33:00Z", "2026-11-21 05:33:00.123Z", "2026-02-31T05:33:00.123Z",
-        "2026-11-21T25:33:00.123Z", "2026-11-21T05:33:00.123Z ", "2026-11-2aT05:33:00.123Z",
-        "5219-03-28T23:59:59.000Z", "2262-04-11T23:47:16.854Z", "0000-01-01T00:00:00.000Z"}) {
-    EXPECT_EQ(parse_time(text), std::nullopt) << text;
-  }
 }
 
 }  // namespace

@@ -20,7 +20,9 @@
 #include <functional>
 
 #include "base/deadline.h"
+#include "base/time_text.h"
 #include "lock/grant.h"
+#include "lock/line_buffer.h"
 #include "lock/lockd.h"
 #include "lock/lockd_state.h"
 #include "lock/support.h"
@@ -221,7 +223,7 @@ LockdState held(const std::string& holder, std::uint64_t generation,
                 std::vector<RecordedProcess> processes = {}) {
   LockdState state;
   state.holder = holder;
-  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = generation;
   state.connections = std::max<std::size_t>(processes.size(), 1);
   state.processes = std::move(processes);
@@ -229,7 +231,6 @@ LockdState held(const std::string& holder, std::uint64_t generation,
 }
 
 // --- decision 8
-// -----------------------------------------------------------------------------------
 
 TEST_F(LockdServer, CrashWithAHealthyHolderIsNoFailover) {
   start();
@@ -340,7 +341,6 @@ TEST_F(LockdServer, WhenAllCrashTheFirstToComeIsNext) {
 }
 
 // --- death at every step
-// --------------------------------------------------------------------------
 
 TEST_F(LockdServer, AGrantThatWasRecordedAndNeverToldIsStillItsClients) {
   write_state(held("b", 5, {*describe_process(::getpid())}));
@@ -349,7 +349,7 @@ TEST_F(LockdServer, AGrantThatWasRecordedAndNeverToldIsStillItsClients) {
   EXPECT_EQ(other.hear_word(), "waiting for b");
   Client client = acquire("b");
   EXPECT_EQ(client.hear_word(), "granted 5");
-  EXPECT_EQ(status().granted_at, parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
 }
 
 TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
@@ -444,7 +444,6 @@ TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
 }
 
 // --- the state file
-// -------------------------------------------------------------------------------
 
 TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
   const std::string folder = dir_.path("state");
@@ -610,7 +609,6 @@ TEST_F(LockdServer, AStateFileThatCannotBeReadEndsItAtOnce) {
 }
 
 // --- queue, ranks, lifelines
-// ----------------------------------------------------------------------
 
 TEST_F(LockdServer, GrantsInTheOrderOfTheQueue) {
   start();
@@ -958,7 +956,6 @@ TEST_F(LockdServer, AnotherUsersProcessIsRefused) {
 }
 
 // --- one server
-// -----------------------------------------------------------------------------------
 
 TEST_F(LockdServer, ASecondServerIsRefusedTheSocketAndTheStateFile) {
   start();

@@ -14,7 +14,9 @@
 #include <utility>
 
 #include "base/boot_clock.h"
+#include "base/time_text.h"
 #include "http/address.h"
+#include "lock/line_buffer.h"
 #include "lock/lockd.h"
 #include "lock/lockd_lock.h"
 #include "lock/lockd_protocol.h"
@@ -379,7 +381,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
 TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   LockdState state;
   state.holder = "a";
-  state.granted_at = *parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = 7;
   state.connections = 1;
   state.expiry = milliseconds(90000);

@@ -20,5 +20,11 @@ TEST(Random, UuidsAreVersionFourAndDiffer) {
   EXPECT_EQ(seen.size(), 100U);
 }
 
+TEST(Random, HexHasTwoDigitsForEachByte) {
+  EXPECT_THAT(random_hex(16), testing::MatchesRegex("[0-9a-f]{32}"));
+  EXPECT_NE(random_hex(16), random_hex(16));
+  EXPECT_EQ(random_hex(0), "");
+}
+
 }  // namespace
 }  // namespace fo::os

@@ -1,11 +1,10 @@
-#include "gms-lock/options.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "base/error.h"
 #include "cli/app.h"
+#include "gms-lock/options.h"
 
 namespace fo::gms_lock {
 namespace {
