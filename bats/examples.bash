@@ -133,7 +133,7 @@ start_machine() {
     ip link set lo up
     ip address add 10.0.0.5/32 dev lo
     hostname node-3
-    exec chroot "$room" sh -c "cd /root/work && echo ready && exec sleep infinity"' \
+    exec chroot "$room" sh -c "cd /root/here && echo ready && exec sleep infinity"' \
     bash "$ROOM" "$T/hosts" "$FO_ROOT" "$FO_BUILD" "$GMS_SIM_DIR" "$T"
   MACHINE=$BG_PID
   wait_for "[ -s $T/machine.out ] || ! kill -0 $MACHINE"
@@ -144,7 +144,7 @@ start_machine() {
   export GMS_SOCKET_DIR=/shared PATH=$T/stubs:$PATH GMS_SIM_CONTEXT_SIZE=0 GMS_SIM_DEVICES=1
 }
 
-# inside COMMAND...: on that machine, in /root/work. In the background, INSIDE itself is used.
+# inside COMMAND...: on that machine, in /root/here. In the background, INSIDE itself is used.
 inside() { "${INSIDE[@]}" "$@"; }
 
 # run_example [STATUS] [WORD=VALUE...]: the one in EXAMPLE, with these variables set, as run does.

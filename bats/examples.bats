@@ -44,7 +44,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 @test "fo-podgen(1): into a cluster" {
   example man/fo-podgen.1 'kubectl apply --dry-run=server'
-  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/dgd.yaml"
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/dgd.yaml"
   run_example
   called 'kubectl apply --dry-run=server -f -'
   [[ $output == *created* ]]
@@ -52,8 +52,8 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 @test "fo-podgen(1): by Helm" {
   example man/fo-podgen.1 'helm install'
-  mkdir "$ROOM/root/work/chart"
-  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/chart"
+  mkdir "$ROOM/root/here/chart"
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/chart"
   stub helm '
     if [ "$1 $2 $4" != "install vllm --post-renderer" ]; then exit 64; fi
     chart=$3 renderer=$5
@@ -68,7 +68,7 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
 
 @test "fo-podgen(1): reviews changes" {
   example man/fo-podgen.1 'fo-podgen diff old.yaml new.yaml'
-  local work=$ROOM/root/work
+  local work=$ROOM/root/here
   cp "$FO_ROOT/bats/pods/refengine.yaml" "$work/old.yaml"
   cp "$work/old.yaml" "$work/new.yaml"
   run_example 0
@@ -237,8 +237,8 @@ an_etcd() {
 
 @test "gms-lock(1): does something only where no engine is active" {
   example man/gms-lock.1 'maintenance'
-  printf '#!/bin/sh\ngms-lock owner\n' >"$ROOM/root/work/upgrade"
-  chmod +x "$ROOM/root/work/upgrade"
+  printf '#!/bin/sh\ngms-lock owner\n' >"$ROOM/root/here/upgrade"
+  chmod +x "$ROOM/root/here/upgrade"
   run_example
   [ "$output" = maintenance ]
   a_holder engine-0
@@ -277,7 +277,7 @@ an_etcd() {
 
 @test "gms-lockd(8): for engines on several machines" {
   example man/gms-lockd.8 '--tls-cert server.pem'
-  local name work=$ROOM/root/work
+  local name work=$ROOM/root/here
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=ca \
     -keyout "$work/ca.key" -out "$work/ca.pem" 2>/dev/null
   for name in server client; do
@@ -288,7 +288,7 @@ an_etcd() {
   done
   start_example lockd
   wait_for 'inside gms-probe lock --lock unix:/run/failover.sock'
-  local lock="tcp:10.0.0.5:7070?ca=/root/work/ca.pem&cert=/root/work/client.pem&key=/root/work/client.key"
+  local lock="tcp:10.0.0.5:7070?ca=/root/here/ca.pem&cert=/root/here/client.pem&key=/root/here/client.key"
   run -0 inside gms-lock status --lock "$lock"
   [ -e "$ROOM/var/lib/failover.state" ]
   end_example "$BG_PID"
@@ -557,13 +557,13 @@ PYTHON
   example man/gms-stat.1 $'--all --watch\n'
   start_example watch
   local watch=$BG_PID
-  wait_for "[ \$(wc -l <$T/watch.out) -eq 2 ] && [ \$(wc -l <$ROOM/root/work/gms.jsonl) -eq 2 ]"
+  wait_for "[ \$(wc -l <$T/watch.out) -eq 2 ] && [ \$(wc -l <$ROOM/root/here/gms.jsonl) -eq 2 ]"
   end_example "$log"
   end_example "$watch"
   example man/gms-stat.1 $'--all\n'
   run_example
   [ "${#lines[@]}" -eq 3 ]
-  [ "$(jq -r .state "$ROOM/root/work/gms.jsonl" | sort)" = $'COMMITTED\nEMPTY' ]
+  [ "$(jq -r .state "$ROOM/root/here/gms.jsonl" | sort)" = $'COMMITTED\nEMPTY' ]
 }
 
 @test "gms-stat(1): what is in the weights, who has them, and how many read them" {
@@ -757,7 +757,7 @@ $last_line" run_example
 }
 
 @test "README: a pod of fo-podgen's" {
-  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/work/dgd.yaml"
+  cp "$FO_ROOT/bats/pods/refengine.yaml" "$ROOM/root/here/dgd.yaml"
   example README.md 'kubectl apply -f -'
   run_example
   called 'kubectl apply -f -'
