@@ -104,7 +104,7 @@ start_machine() {
   unshare "${namespaces[@]}" mount --bind "$T" "$T" 2>"$T/machine.err" ||
     skip_because namespaces "no machine for the examples: $(cat "$T/machine.err")"
   ROOM=$T/room
-  mkdir -p "$ROOM"/{models,root/work,run/gms,shared,snapshots,tmp,var/lib} "$T/stubs"
+  mkdir -p "$ROOM"/{models,root/here,run/gms,shared,snapshots,tmp,var/lib} "$T/stubs"
   printf '127.0.0.1 localhost node-3\n10.0.0.5 etcd\n' >"$T/hosts"
   start_bg machine unshare "${namespaces[@]}" bash -ec '
     room=$1 hosts=$2
