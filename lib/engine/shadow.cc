@@ -109,6 +109,7 @@ class Shadow {
       : options_(options),
         events_(options.status_fd),
         lock_(options.failover ? lock::open_locks(options.locks, options.id) : nullptr),
+        holder_report_(options.locks, options.id),
         signals_(open_signals()),
         interrupt_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         children_(io_),
@@ -439,8 +440,7 @@ class Shadow {
 
   awaitable<lock::FailoverLock::Result> acquire() {
     std::function<lock::FailoverLock::Result()> body = [this] {
-      const os::Reminder reminder{options_.warn_after,
-                                  lock::HolderReport(options_.locks, options_.id)};
+      const os::Reminder reminder{options_.warn_after, holder_report_};
       return lock_->acquire(Deadline::never(), interrupt_.get(), reminder);
     };
     acquiring_ = true;
@@ -941,6 +941,8 @@ class Shadow {
   os::StatusFd events_;
   // Before all that opens descriptors: it has to be numbered below them.
   std::unique_ptr<lock::FailoverLock> lock_;
+  /// Here, so that no grant waits for its thread.
+  lock::HolderReport holder_report_;
   base::UniqueFd signals_;
   base::UniqueFd interrupt_;
   asio::io_context io_{1};
