@@ -15,6 +15,7 @@
 #include "gms/protocol.h"
 #include "gms_server.h"
 #include "os/fd_passing.h"
+#include "os/pipe.h"
 #include "os/unix_socket.h"
 #include "report.h"
 
@@ -169,17 +170,6 @@ class Client {
   std::string socket_;
 };
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
-  UniqueFd reader;
-  UniqueFd writer;
-};
-
 // What this program does as one of many readers: says that it is ready, waits for the word,
 // imports, and says that it has.
 void read_once(const std::string& socket, const std::string& how) {
@@ -194,8 +184,8 @@ void read_once(const std::string& socket, const std::string& how) {
 }
 
 double import_at_once(const std::string& socket, const std::string& how, std::size_t count) {
-  Pipe word;
-  Pipe said;
+  os::Pipe word;
+  os::Pipe said;
   std::vector<os::Child> readers;
   os::SpawnOptions options;
   options.parent_death_signal = SIGKILL;

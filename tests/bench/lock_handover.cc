@@ -29,6 +29,7 @@
 #include "os/exec.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "report.h"
 
@@ -49,13 +50,7 @@ std::int64_t now_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
+struct Pipe : os::Pipe {
   std::int64_t read() {
     std::int64_t value = 0;
     if (::read(reader.get(), &value, sizeof value) != sizeof value) {
@@ -63,8 +58,6 @@ struct Pipe {
     }
     return value;
   }
-  base::UniqueFd reader;
-  base::UniqueFd writer;
 };
 
 void say(int fd, std::int64_t value) {
