@@ -2,7 +2,6 @@
 // simulated driver, against clients that ask for each object by itself, in one run: one reader, 64
 // readers at once, one writer; and what one allocation costs as their number grows.
 // Usage: gms_import [--json FILE] [--quick] [--series] [RUNS]
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
