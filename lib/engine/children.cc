@@ -22,6 +22,7 @@
 #include "base/unique_fd.h"
 #include "http/adopt.h"
 #include "os/file.h"
+#include "os/pipe.h"
 #include "os/process_tree.h"
 #include "os/signals.h"
 
@@ -52,10 +53,9 @@ awaitable<void> wait_for(asio::steady_timer& event, Deadline deadline) {
 class Output {
  public:
   explicit Output(asio::io_context& io) : reader_(io) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    writer_.reset(ends[1]);
-    http::adopt(reader_, UniqueFd(ends[0]), "watch a pipe");
+    os::Pipe pipe;
+    writer_ = std::move(pipe.writer);
+    http::adopt(reader_, std::move(pipe.reader), "watch a pipe");
     reader_.non_blocking(true);
   }
   [[nodiscard]] int writer() const { return writer_.get(); }

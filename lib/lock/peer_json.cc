@@ -32,6 +32,8 @@ void with_object(std::string_view text, std::size_t most_bytes,
     read(parse_object(text, most_bytes));
   } catch (const Misfit& misfit) {
     throw base::Error(base::ExitStatus::kProtocol, what() + ": " + misfit.what());
+  } catch (const json::exception&) {
+    throw base::Error(base::ExitStatus::kProtocol, what() + ": no JSON");
   }
 }
 

@@ -23,7 +23,9 @@ struct Misfit : std::runtime_error {
 /// it can't be written out again.
 nlohmann::json parse_object(std::string_view text, std::size_t most_bytes);
 
-/// Calls `read` with parse_object's. A Misfit becomes Error(kProtocol): "`what()`: reason".
+/// Calls `read` with parse_object's. A Misfit becomes Error(kProtocol): "`what()`: reason"; what
+/// the library throws, too, so that a member of another type than `read` took it for is the peer's
+/// fault.
 void with_object(std::string_view text, std::size_t most_bytes,
                  const std::function<std::string()>& what,
                  const std::function<void(const nlohmann::json&)>& read);

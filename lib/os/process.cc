@@ -20,6 +20,7 @@
 #include "base/units.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/pipe.h"
 #include "os/signals.h"
 
 namespace fo::os {
@@ -135,10 +136,7 @@ Child spawn(const std::vector<std::string>& argv, const SpawnOptions& options) {
   environment.push_back(nullptr);
 
   // The child writes its errno here when it fails before or in exec; exec itself closes it.
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
-  UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  auto [reader, writer] = Pipe();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno(errno, "fork");

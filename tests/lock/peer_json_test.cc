@@ -34,6 +34,9 @@ TEST(PeerJson, OnlyAMisfitIsThePeersFault) {
   const auto misfit = [](const json&) -> int { throw Misfit("want less"); };
   EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misfit); }).message,
             "read it: want less");
+  const auto misread = [](const json& object) { return object.at("a").get<int>(); };
+  EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misread); }).status,
+            base::ExitStatus::kProtocol);
   const auto other = [](const json&) -> int {
     throw base::Error(base::ExitStatus::kConfig, "no id");
   };
