@@ -43,8 +43,7 @@ struct Bytes {
 struct Event {
   std::string kind;
   std::int64_t allocation_count = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("kind", self.kind);
     visit("allocation_count", self.allocation_count);
   }
@@ -59,8 +58,7 @@ struct LockState {
   bool committed = false;
   bool is_ready = false;
   bool layout_committed = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("state", self.state);
     visit("has_rw_session", self.has_rw_session);
     visit("ro_session_count", self.ro_session_count);
@@ -78,8 +76,7 @@ struct AllocationRecord {
   std::int64_t aligned_size = 0;
   std::string tag = "default";
   std::int64_t layout_slot = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("allocation_id", self.allocation_id);
     visit("size", self.size);
     visit("aligned_size", self.aligned_size);
@@ -94,8 +91,7 @@ struct MetadataRecord {
   std::string allocation_id;
   std::int64_t offset_bytes = 0;
   Bytes value;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("key", self.key);
     visit("allocation_id", self.allocation_id);
     visit("offset_bytes", self.offset_bytes);
@@ -107,8 +103,7 @@ struct HandshakeRequest {
   static constexpr std::string_view kType = "handshake_request";
   std::string lock_type;
   std::optional<std::int64_t> timeout_ms;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("lock_type", self.lock_type);
     visit("timeout_ms", self.timeout_ms);
   }
@@ -120,8 +115,7 @@ struct HandshakeResponse {
   bool committed = false;
   std::optional<std::string> granted_lock_type;
   std::vector<std::string> extensions = {};
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("success", self.success);
     visit("committed", self.committed);
     visit("granted_lock_type", self.granted_lock_type);
@@ -131,16 +125,14 @@ struct HandshakeResponse {
 
 struct GetRuntimeStateRequest {
   static constexpr std::string_view kType = "get_runtime_state_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct GetRuntimeStateResponse : LockState {
   static constexpr std::string_view kType = "get_runtime_state_response";
   std::int64_t allocation_count = 0;
   std::string memory_layout_hash;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     LockState::each_field(self, visit);
     visit("allocation_count", self.allocation_count);
     visit("memory_layout_hash", self.memory_layout_hash);
@@ -149,38 +141,29 @@ struct GetRuntimeStateResponse : LockState {
 
 struct GetEventHistoryRequest {
   static constexpr std::string_view kType = "get_event_history_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct GetEventHistoryResponse {
   static constexpr std::string_view kType = "get_event_history_response";
   std::vector<Event> events;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("events", self.events);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("events", self.events); }
 };
 
 struct CommitRequest {
   static constexpr std::string_view kType = "commit_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct CommitResponse {
   static constexpr std::string_view kType = "commit_response";
   bool success = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("success", self.success);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
 };
 
 struct CommitLayoutRequest {
   static constexpr std::string_view kType = "commit_layout_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct CommitLayoutResponse {
@@ -188,8 +171,7 @@ struct CommitLayoutResponse {
   bool success = false;
   std::string memory_layout_hash;
   std::optional<std::string> granted_lock_type;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("success", self.success);
     visit("memory_layout_hash", self.memory_layout_hash);
     visit("granted_lock_type", self.granted_lock_type);
@@ -200,8 +182,7 @@ struct AllocateRequest {
   static constexpr std::string_view kType = "allocate_request";
   std::int64_t size = 0;
   std::string tag = "default";
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("size", self.size);
     visit("tag", self.tag);
   }
@@ -213,8 +194,7 @@ struct AllocateResponse {
   std::int64_t size = 0;
   std::int64_t aligned_size = 0;
   std::int64_t layout_slot = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("allocation_id", self.allocation_id);
     visit("size", self.size);
     visit("aligned_size", self.aligned_size);
@@ -225,19 +205,13 @@ struct AllocateResponse {
 struct FreeAllocationRequest {
   static constexpr std::string_view kType = "free_allocation_request";
   std::string allocation_id;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocation_id", self.allocation_id);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
 struct FreeAllocationResponse {
   static constexpr std::string_view kType = "free_allocation_response";
   bool success = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("success", self.success);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
 };
 
 struct MetadataPutRequest : MetadataRecord {
@@ -247,37 +221,25 @@ struct MetadataPutRequest : MetadataRecord {
 struct MetadataPutResponse {
   static constexpr std::string_view kType = "metadata_put_response";
   bool success = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("success", self.success);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
 };
 
 struct MetadataDeleteRequest {
   static constexpr std::string_view kType = "metadata_delete_request";
   std::string key;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("key", self.key);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
 };
 
 struct MetadataDeleteResponse {
   static constexpr std::string_view kType = "metadata_delete_response";
   bool deleted = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("deleted", self.deleted);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("deleted", self.deleted); }
 };
 
 struct ExportAllocationRequest {
   static constexpr std::string_view kType = "export_allocation_request";
   std::string allocation_id;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocation_id", self.allocation_id);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
 struct ExportAllocationResponse : AllocationRecord {
@@ -287,10 +249,7 @@ struct ExportAllocationResponse : AllocationRecord {
 struct GetAllocationRequest {
   static constexpr std::string_view kType = "get_allocation_request";
   std::string allocation_id;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocation_id", self.allocation_id);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
 };
 
 struct GetAllocationResponse : AllocationRecord {
@@ -300,28 +259,19 @@ struct GetAllocationResponse : AllocationRecord {
 struct ListAllocationsRequest {
   static constexpr std::string_view kType = "list_allocations_request";
   std::optional<std::string> tag;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("tag", self.tag);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("tag", self.tag); }
 };
 
 struct ListAllocationsResponse {
   static constexpr std::string_view kType = "list_allocations_response";
   std::vector<GetAllocationResponse> allocations;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocations", self.allocations);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
 };
 
 struct MetadataGetRequest {
   static constexpr std::string_view kType = "metadata_get_request";
   std::string key;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("key", self.key);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
 };
 
 struct MetadataGetResponse {
@@ -330,8 +280,7 @@ struct MetadataGetResponse {
   std::optional<std::string> allocation_id;
   std::optional<std::int64_t> offset_bytes;
   std::optional<Bytes> value;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("found", self.found);
     visit("allocation_id", self.allocation_id);
     visit("offset_bytes", self.offset_bytes);
@@ -342,25 +291,18 @@ struct MetadataGetResponse {
 struct MetadataListRequest {
   static constexpr std::string_view kType = "metadata_list_request";
   std::string prefix;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("prefix", self.prefix);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("prefix", self.prefix); }
 };
 
 struct MetadataListResponse {
   static constexpr std::string_view kType = "metadata_list_response";
   std::vector<std::string> keys;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("keys", self.keys);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("keys", self.keys); }
 };
 
 struct GetLockStateRequest {
   static constexpr std::string_view kType = "get_lock_state_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct GetLockStateResponse : LockState {
@@ -369,30 +311,26 @@ struct GetLockStateResponse : LockState {
 
 struct GetAllocationStateRequest {
   static constexpr std::string_view kType = "get_allocation_state_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct GetAllocationStateResponse {
   static constexpr std::string_view kType = "get_allocation_state_response";
   std::int64_t allocation_count = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("allocation_count", self.allocation_count);
   }
 };
 
 struct GetMemoryLayoutHashRequest {
   static constexpr std::string_view kType = "get_memory_layout_hash_request";
-  template <typename Self, typename Visit>
-  static void each_field(Self&, Visit&&) {}
+  static void each_field(auto&, auto&&) {}
 };
 
 struct GetMemoryLayoutHashResponse {
   static constexpr std::string_view kType = "get_memory_layout_hash_response";
   std::string memory_layout_hash;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("memory_layout_hash", self.memory_layout_hash);
   }
 };
@@ -403,8 +341,7 @@ struct ExportLayoutRequest {
   static constexpr std::string_view kType = "export_layout_request";
   std::optional<std::string> tag;
   std::int64_t first_slot = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("tag", self.tag);
     visit("first_slot", self.first_slot);
   }
@@ -416,8 +353,7 @@ struct ExportLayoutResponse {
   /// Where to ask on; nullopt at the end.
   std::optional<std::int64_t> next_slot;
   std::string memory_layout_hash;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("allocations", self.allocations);
     visit("next_slot", self.next_slot);
     visit("memory_layout_hash", self.memory_layout_hash);
@@ -429,8 +365,7 @@ struct MetadataDumpRequest {
   static constexpr std::string_view kType = "metadata_dump_request";
   std::string prefix;
   std::string after;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("prefix", self.prefix);
     visit("after", self.after);
   }
@@ -440,8 +375,7 @@ struct MetadataDumpResponse {
   static constexpr std::string_view kType = "metadata_dump_response";
   std::vector<MetadataRecord> entries;
   bool more = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("entries", self.entries);
     visit("more", self.more);
   }
@@ -451,8 +385,7 @@ struct MetadataDumpResponse {
 struct AllocationWish {
   std::int64_t size = 0;
   std::string tag = "default";
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("size", self.size);
     visit("tag", self.tag);
   }
@@ -462,46 +395,33 @@ struct AllocationWish {
 struct AllocateManyRequest {
   static constexpr std::string_view kType = "allocate_many_request";
   std::vector<AllocationWish> allocations;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocations", self.allocations);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
 };
 
 struct AllocateManyResponse {
   static constexpr std::string_view kType = "allocate_many_response";
   std::vector<AllocateResponse> allocations;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("allocations", self.allocations);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
 };
 
 /// The extension kMetadataPutMany: all of them or none.
 struct MetadataPutManyRequest {
   static constexpr std::string_view kType = "metadata_put_many_request";
   std::vector<MetadataRecord> entries;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("entries", self.entries);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("entries", self.entries); }
 };
 
 struct MetadataPutManyResponse {
   static constexpr std::string_view kType = "metadata_put_many_response";
   bool success = false;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
-    visit("success", self.success);
-  }
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
 };
 
 struct ErrorResponse {
   static constexpr std::string_view kType = "error_response";
   std::string error;
   std::int64_t code = 0;
-  template <typename Self, typename Visit>
-  static void each_field(Self& self, Visit&& visit) {
+  static void each_field(auto& self, auto&& visit) {
     visit("error", self.error);
     visit("code", self.code);
   }
