@@ -1,6 +1,6 @@
 // The subset of the CUDA driver's binary interface (x86-64) that this project calls, declared
-// without cuda.h, which is not needed to build. Values and layouts are those of cuda.h 13.0 and
-// spec/cuda-vmm.md; a test compares them with the real header where one is installed.
+// without cuda.h, which is not needed to build. Values and layouts are those of cuda.h 13.0; a test
+// compares them with the real header where one is installed.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What this project relies on in a CUDA driver (spec/cuda-vmm.md), shown on the simulated driver
+// What this project relies on in a CUDA driver, shown on the simulated driver
 // and, unchanged, on the real one where there is one. The test process itself never calls CUDA: a
 // driver doesn't survive fork, so all of it happens in children.
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Which engine loads, and what an engine of several ranks is: one thing. Two engines of two ranks
-// each on two devices, with gms-load as the loader of each, as spec/engines.md has it: engine 0
+// each on two devices, with gms-load as the loader of each: engine 0
 // writes where nothing is published, every other one waits.
 #include <gtest/gtest.h>
 
