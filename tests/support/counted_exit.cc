@@ -1,6 +1,8 @@
-// In builds that count lines (the preset "coverage"), what is called for _exit: a process that ends so,
-// as forked children do, leaves its counts too.
+// In builds that count lines (the preset "coverage"), what is called for _exit: a process that ends
+// so, as forked children do, leaves its counts too.
+extern "C" {
 #include <gcov.h>
+}
 
 // NOLINTBEGIN(bugprone-reserved-identifier): the linker's names for --wrap=_exit
 extern "C" [[noreturn]] void __real__exit(int status);
