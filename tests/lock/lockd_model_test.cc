@@ -1029,11 +1029,11 @@ class World {
     back.connected = back.asks = true;
     back.must_return = true;
     back.away = false;
-    const bool server_has_lifeline = !rank.away;
+    const bool was_away = rank.away;
     ranks_.erase(old);
-    if (server_has_lifeline) lifelines_[next_id_] = old;
+    if (!was_away) lifelines_[next_id_] = old;
     const bool by_process =
-        rank.away && back.process && pick(2) == 0 && desk_->disk.holder == back.engine &&
+        was_away && back.process && pick(2) == 0 && desk_->disk.holder == back.engine &&
         std::find(running_.begin(), running_.end(), *back.process) != running_.end();
     ranks_[next_id_] = back;
     desk_->acquire(next_id_++, back.engine,

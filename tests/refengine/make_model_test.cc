@@ -171,7 +171,9 @@ TEST(MakeModel, WhatItMayNotTakeOverIsNoReasonToDie) {
   std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
   std::filesystem::permissions(dir.path("m.partial"), std::filesystem::perms(0555));
   const uid_t own = ::geteuid();
-  if (own == 0) ASSERT_EQ(::seteuid(65534), 0);
+  if (own == 0) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
   EXPECT_EQ(status_of(dir.path("m"), tiny()), ExitStatus::kCannotCreate);
   ASSERT_EQ(::seteuid(own), 0);
   std::filesystem::permissions(dir.path("m.partial"), std::filesystem::perms(0755));
