@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/time_text.h"
 #include "engine/metrics.h"
 #include "engine/status_socket.h"
@@ -111,7 +112,7 @@ std::string member_text(const json& object, const char* name) {
   if (found == object.end() || found->is_null()) return "-";
   std::string text = found->is_string() ? found->get<std::string>() : dump(*found);
   // Of a peer: it is shown on a terminal.
-  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  std::erase_if(text, base::is_control);
   return text;
 }
 
