@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/text.h"
 #include "http/address.h"
 #include "http/client.h"
 
@@ -241,9 +242,7 @@ std::string reason_in(std::string_view body) {
 std::string one_line(std::string_view text) {
   constexpr std::size_t kMost = 200;
   std::string line(text.substr(0, kMost));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
+  std::replace_if(line.begin(), line.end(), base::is_control, ' ');
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }

@@ -6,6 +6,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "os/probe.h"
 
 namespace fo::engine {
@@ -71,7 +72,7 @@ std::string to_json(const EngineProbeAnswer& answer) {
   if (!answer.id.empty()) out["id"] = answer.id;
   if (answer.since > 0) out["since"] = answer.since;
   if (!answer.yes) out["reason"] = answer.reason;
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 }  // namespace fo::engine

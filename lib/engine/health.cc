@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "http/json.h"
 
 namespace fo::engine {
 namespace {
@@ -121,7 +122,7 @@ HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
                       {"since", facts.since},
                       {"endpoints", std::move(endpoints)}};
   if (!answer.ready) body["reason"] = trouble;
-  answer.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  answer.body = http::dump(body);
   return answer;
 }
 

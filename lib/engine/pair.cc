@@ -12,11 +12,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/time_text.h"
 #include "engine/metrics.h"
 #include "engine/status_socket.h"
 #include "gms/rpc_client.h"
 #include "http/client.h"
+#include "http/json.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 
@@ -102,16 +104,12 @@ json ask_gms(const std::string& socket) {
   return object;
 }
 
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string member_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || found->is_null()) return "-";
-  std::string text = found->is_string() ? found->get<std::string>() : dump(*found);
+  std::string text = found->is_string() ? found->get<std::string>() : http::dump(*found);
   // Of a peer: it is shown on a terminal.
-  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  std::erase_if(text, base::is_control);
   return text;
 }
 
@@ -233,7 +231,7 @@ PairStatus read_pair(const lock::LockUri& lock) {
   pair["gms"] = json::array();
   for (const auto& [socket, known] : sockets) pair["gms"].push_back(ask_gms(socket));
   status.text = to_text(lock, pair);
-  status.json = dump(pair);
+  status.json = http::dump(pair);
   return status;
 }
 

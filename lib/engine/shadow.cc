@@ -34,6 +34,7 @@
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
 #include "http/address.h"
+#include "http/json.h"
 #include "http/pause.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
@@ -97,10 +98,6 @@ struct Ending {
   bool graceful = false;
   Deadline kill_at = Deadline::never();
 };
-
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 class Shadow {
  public:
@@ -689,7 +686,8 @@ class Shadow {
     if (loss.end_by.expired()) kill_engine();
     if (std::exchange(lost_, true)) return;
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
-    events_.write("lost", R"("reason":)" + dump(loss.reason) + R"(,"overlap":)" + dump(overlap));
+    events_.write(
+        "lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" + http::dump(overlap));
     if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});
@@ -844,7 +842,7 @@ class Shadow {
                                  {"active_at", last_failover_->active_at},
                                  {"phases", std::move(phases)}};
     }
-    return dump(object);
+    return http::dump(object);
   }
 
   awaitable<std::string> switch_over() {
@@ -863,7 +861,7 @@ class Shadow {
     if (!can_be_taken) refuse("no other engine stands by");
     switching_ = true;
     changed_.notify();
-    co_return dump({{"id", options_.id}, {"generation", grant_->generation}});
+    co_return http::dump({{"id", options_.id}, {"generation", grant_->generation}});
   }
 
   // --- Small change.

@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/time_text.h"
 #include "http/json.h"
 #include "lock/grant.h"
@@ -214,9 +215,8 @@ Request authenticate(const std::string& user, const std::string& password) {
 std::string decode_token(std::string_view answer) {
   return decode(answer, [](const json& object) {
     std::string token = text_in(object, "token");
-    const auto is_odd = [](char c) { return c <= ' ' || c >= 0x7f; };
     if (token.empty() || token.size() > kMostTokenBytes ||
-        std::any_of(token.begin(), token.end(), is_odd)) {
+        !std::all_of(token.begin(), token.end(), base::is_graphic)) {
       throw Misfit("no token");
     }
     return token;

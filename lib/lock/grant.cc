@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "http/json.h"
 #include "os/engine_id.h"
@@ -20,11 +21,6 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
-
-bool is_control(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte < 0x20 || byte == 0x7f;
-}
 
 bool is_utf8(std::string_view text) {
   try {
@@ -49,7 +45,7 @@ void check_lock_id(std::string_view id) {
   };
   if (id.empty()) refuse("empty");
   if (id.size() > kMostIdBytes) refuse("longer than " + std::to_string(kMostIdBytes) + " bytes");
-  if (std::any_of(id.begin(), id.end(), is_control)) refuse("has control characters");
+  if (std::any_of(id.begin(), id.end(), base::is_control)) refuse("has control characters");
   if (!is_utf8(id)) refuse("not UTF-8");
 }
 
@@ -128,7 +124,7 @@ HolderState holder_state(const GrantRecord& record, const base::Deadline& deadli
 
 std::string id_of_lock_file(std::string_view content) {
   std::string id(content.substr(0, std::min(content.find('\n'), kMostIdBytes)));
-  std::erase_if(id, is_control);
+  std::erase_if(id, base::is_control);
   return id;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/time_text.h"
 #include "base/units.h"
 #include "lock/grant.h"
@@ -158,9 +159,7 @@ std::optional<KubeStatus> decode_status(std::string_view body) {
     const json& details = part(object, "details");
     KubeStatus status{text(object, "message"), text(object, "reason"), text(details, "kind"),
                       text(details, "name")};
-    std::replace_if(
-        status.message.begin(), status.message.end(),
-        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+    std::replace_if(status.message.begin(), status.message.end(), base::is_control, ' ');
     if (status.message.size() > kMost) status.message.resize(kMost);
     return status;
   } catch (const Misfit&) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/strong.h"
+#include "base/text.h"
 #include "http/address.h"
 #include "http/resolve.h"
 #include "os/file.h"
@@ -91,9 +92,7 @@ KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
 std::string read_token(const std::string& path) {
   std::string token = os::read_file(path, kMostTokenBytes);
   while (token.ends_with('\n') || token.ends_with('\r') || token.ends_with(' ')) token.pop_back();
-  const bool is_token =
-      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < 0x7f; });
-  if (token.empty() || !is_token) {
+  if (token.empty() || !std::all_of(token.begin(), token.end(), base::is_graphic)) {
     throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": no token in it");
   }
   return token;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "http/json.h"
@@ -220,7 +221,7 @@ std::string to_text(const LockStatus& status) {
   std::string text;
   // Names come from files and other processes: nothing of theirs may look like a line of ours.
   const auto line = [&](const std::string& key, std::string value) {
-    std::erase_if(value, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+    std::erase_if(value, base::is_control);
     text += key + ": " + value + "\n";
   };
   line("lock", status.path);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "http/address.h"
 
 namespace fo::lock {
@@ -30,7 +31,7 @@ class Parser {
     if (kind == "flock") return local(LockUri::Kind::kFlock, rest);
     if (kind == "unix") return local(LockUri::Kind::kLockd, rest);
     // What could end a request's line early must not get into it.
-    if (std::any_of(rest.begin(), rest.end(), [](char c) { return c <= ' ' || c >= 0x7f; })) {
+    if (!std::all_of(rest.begin(), rest.end(), base::is_graphic)) {
       refuse("blanks, control or non-ASCII characters");
     }
     const std::size_t end = std::min(rest.find('?'), rest.size());

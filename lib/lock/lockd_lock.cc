@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "lock/lockd_status.h"
 #include "os/fd_passing.h"
 #include "os/log.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 
@@ -57,20 +59,18 @@ LockdLock::LockdLock(std::string path, std::string id, base::Duration first_cont
 }
 
 void LockdLock::renew_lifeline() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "create a pipe");
-  lifeline_reader_.reset(ends[0]);
-  UniqueFd writer(ends[1]);
+  os::Pipe pipe;
   if (!lifeline_writer_) {
     // The writing end gets the lowest number there is, so that a dying process lets go of it last.
-    UniqueFd reader(::fcntl(ends[0], F_DUPFD_CLOEXEC, ends[1]));
+    UniqueFd reader(::fcntl(pipe.reader.get(), F_DUPFD_CLOEXEC, pipe.writer.get()));
     if (!reader) throw_errno(errno, "create a pipe");
-    lifeline_reader_ = std::move(reader);
-    lifeline_writer_.reset(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));
+    pipe.reader = std::move(reader);
+    lifeline_writer_.reset(::fcntl(pipe.writer.get(), F_DUPFD_CLOEXEC, 3));
     if (!lifeline_writer_) throw_errno(errno, "create a pipe");
-  } else if (::dup3(writer.get(), lifeline_writer_.get(), O_CLOEXEC) < 0) {
+  } else if (::dup3(pipe.writer.get(), lifeline_writer_.get(), O_CLOEXEC) < 0) {
     throw_errno(errno, "create a pipe");
   }
+  lifeline_reader_ = std::move(pipe.reader);
 }
 
 bool LockdLock::connect() {

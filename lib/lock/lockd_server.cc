@@ -1,29 +1,22 @@
 #include "lock/lockd_server.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
-#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -31,16 +24,15 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "http/address.h"
-#include "http/adopt.h"
 #include "http/resolve.h"
 #include "http/server.h"
 #include "http/tls.h"
-#include "lock/line_stream.h"
+#include "lock/descriptor.h"
 #include "lock/lockd_keeper.h"
 #include "lock/lockd_model.h"
+#include "lock/lockd_session.h"
 #include "lock/lockd_state.h"
 #include "lock/peer_warnings.h"
-#include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
@@ -54,76 +46,19 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
-using asio::ip::tcp;
 using asio::posix::stream_descriptor;
 using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 using os::LogLevel;
-using Wait = asio::posix::descriptor_base;
 
 // For a disk that does not answer when we are asked to end.
 constexpr base::Duration kStopGrace = std::chrono::seconds(2);
-// For a client over TCP to take what it is told, and to read the last of it.
-constexpr base::Duration kSendLimit = std::chrono::seconds(5);
-constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
-// For TLS to begin.
-constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
-// More than this of answers that it does not take drops a client over TCP.
-constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
-
-// False once it was closed.
-bool is_open(const stream_descriptor& descriptor, const boost::system::error_code& ec) {
-  if (ec && descriptor.is_open()) {
-    throw Error(ExitStatus::kOsError, "wait for a descriptor", std::error_code(ec));
-  }
-  return descriptor.is_open();
-}
-
-awaitable<bool> readable(stream_descriptor& descriptor) {
-  boost::system::error_code ec;
-  co_await descriptor.async_wait(Wait::wait_read, asio::redirect_error(asio::use_awaitable, ec));
-  co_return is_open(descriptor, ec);
-}
-
-stream_descriptor watched(asio::io_context& io, UniqueFd fd) {
-  stream_descriptor descriptor(io);
-  http::adopt(descriptor, std::move(fd), "watch a descriptor");
-  return descriptor;
-}
-
-tcp::socket watched_tcp(asio::io_context& io, UniqueFd fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw_errno(errno, ExitStatus::kOsError, "use a socket");
-  }
-  tcp::socket socket(io);
-  http::adopt(socket, std::move(fd), "watch a socket",
-              address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4());
-  return socket;
-}
-
-void close(stream_descriptor& descriptor) {
-  boost::system::error_code ignored;
-  descriptor.close(ignored);
-}
-
-// Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
-UniqueFd check_lifeline(UniqueFd fd) {
-  struct stat info {};
-  const int flags = ::fcntl(fd.get(), F_GETFL);
-  if (flags < 0 || ::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode) ||
-      (flags & O_ACCMODE) != O_RDONLY || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    throw Error(ExitStatus::kProtocol, "the descriptor is not the reading end of a pipe");
-  }
-  return fd;
-}
 
 class Server {
  public:
@@ -137,9 +72,9 @@ class Server {
                  [this] { stop_when_recorded(); },
                  [this](std::exception_ptr error) { fail(std::move(error)); }}),
         tls_(config.tls),
-        unix_(io_, std::move(listener)),
-        signals_(watched(io_, std::move(signals))) {
-    if (tcp_listener) tcp_.emplace(io_, std::move(tcp_listener));
+        unix_(io_.get_executor(), std::move(listener)),
+        signals_(watched(io_.get_executor(), std::move(signals))) {
+    if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
   }
 
   // `ready` is what the ready descriptor gets.
@@ -155,50 +90,12 @@ class Server {
   }
 
  private:
-  struct Session {
-    Session(asio::io_context& io, UniqueFd connected)
-        : socket(watched(io, std::move(connected))), silence(io) {}
-    Session(asio::io_context& io, std::unique_ptr<LineStream> connected)
-        : socket(io), stream(std::move(connected)), silence(io) {}
-    [[nodiscard]] bool is_open() const { return stream ? stream->is_open() : socket.is_open(); }
-    void close_connection() { stream ? stream->close() : close(socket); }
-
-    ConnectionId id = 0;
-    /// For the log.
-    std::string name;
-    /// The address of a peer over TCP, without its port.
-    std::string host;
-    std::optional<RecordedProcess> process;
-    /// One of the two.
-    stream_descriptor socket;
-    std::unique_ptr<LineStream> stream;
-    /// Open while somebody has the other end.
-    std::optional<stream_descriptor> lifeline;
-    asio::steady_timer silence;
-    LineBuffer lines{kMostRequestBytes};
-    /// Came with the line that is being read.
-    std::vector<UniqueFd> fds;
-    enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
-    bool ended = false;
-    /// This server closed the connection, for want of a place or of a word.
-    bool dropped = false;
-
-    // Over TCP.
-    std::string engine_id;
-    /// It was granted the lock, or came back with its grant.
-    bool has_grant = false;
-    /// Its time was over when the server was held up, and it got a little more.
-    bool has_more_time = false;
-    std::deque<std::string> queue;
-    std::size_t queued_bytes = 0;
-    bool is_sending = false;
-    /// What is queued is the last of it.
-    bool is_closing = false;
-  };
-  using SessionPtr = std::shared_ptr<Session>;
+  using Session = LockdSession;
+  using SessionPtr = Session::Pointer;
 
   struct Acceptor {
-    Acceptor(asio::io_context& io, UniqueFd fd) : listener(watched(io, std::move(fd))), room(io) {}
+    Acceptor(const asio::any_io_executor& executor, UniqueFd fd)
+        : listener(watched(executor, std::move(fd))), room(executor) {}
     stream_descriptor listener;
     asio::steady_timer room;
   };
@@ -295,10 +192,10 @@ class Server {
   void admit(UniqueFd socket) {
     try {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
-      auto session = std::make_shared<Session>(io_, std::move(socket));
+      auto session = std::make_shared<Session>(io_.get_executor(), std::move(socket));
       if (peer.uid != ::geteuid() && peer.uid != 0) {
         os::log(LogLevel::kWarning, "refuse process {}: user {} is not ours", peer.pid, peer.uid);
-        send(*session, RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
+        session->send(RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
         return;
       }
       session->id = ++last_id_;
@@ -315,15 +212,13 @@ class Server {
   void admit_over_tcp(UniqueFd socket) {
     try {
       drop_oldest_idle();
-      auto session = std::make_shared<Session>(
-          io_, std::make_unique<LineStream>(watched_tcp(io_, std::move(socket)), tls_.context(),
-                                            kMostRequestBytes));
+      auto session =
+          std::make_shared<Session>(io_.get_executor(), std::move(socket), tls_,
+                                    [this](awaitable<void> task) { start(std::move(task)); });
       session->id = ++last_id_;
-      session->name = session->stream->peer();
-      session->host = session->name.substr(0, session->name.rfind(':'));
       sessions_.emplace(session->id, session);
       ++tcp_sessions_;
-      start(run_tcp_session(session));
+      start(run_session(session));
     } catch (const std::exception& error) {
       // The same for all of them, as a rule: a file for TLS.
       warnings_.warn("", std::string("admit a client: ") + error.what());
@@ -335,7 +230,7 @@ class Server {
     std::map<std::string, std::pair<std::size_t, SessionPtr>> idle;
     std::size_t count = 0;
     for (const auto& [id, session] : sessions_) {
-      const bool is_idle = session->stream && session->talk != Session::Talk::kAcquire;
+      const bool is_idle = session->is_tcp() && session->talk != Session::Talk::kAcquire;
       if (!is_idle || !session->is_open()) continue;
       ++count;
       auto& [of_host, oldest] = idle[session->host];
@@ -345,50 +240,25 @@ class Server {
     const auto most = std::max_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
       return a.second.first < b.second.first;
     });
-    drop(*most->second.second);
-  }
-
-  static void drop(Session& session) {
-    session.dropped = true;
-    session.close_connection();
+    most->second.second->drop();
   }
 
   // A peer's misbehaviour ends its connection only.
   awaitable<void> run_session(SessionPtr session) {
-    try {
-      listen_for(session, config_.silence_limit);
-      for (;;) {
-        const bool open = co_await readable(session->socket);
-        if (!open) break;
-        if (!receive(*session)) break;
-      }
-    } catch (const Error& error) {
-      refuse(*session, error.status(), error.what());
-    } catch (const std::exception& error) {
-      refuse(*session, ExitStatus::kSoftware, error.what());
-    }
-    end(session);
-  }
-
-  awaitable<void> run_tcp_session(SessionPtr session) {
     bool is_ready = false;
     try {
-      co_await session->stream->handshake(LineStream::Side::kServer,
-                                          base::Deadline::after(kHandshakeLimit));
+      co_await session->handshake();
       is_ready = true;
-      session->name = session->stream->peer();
-      listen_for(session, config_.silence_limit);
-      while (!session->is_closing) {
-        const LineStream::Heard heard = co_await session->stream->hear(base::Deadline::never());
-        // A line that was read before this server closed the connection counts no more.
-        if (heard.kind != LineStream::Heard::Kind::kLine) break;
-        if (session->ended || !session->is_open()) break;
-        answer(*session, decode_request(heard.line));
+      listen_for(*session);
+      while (!session->is_closing()) {
+        const std::optional<std::string> line = co_await session->next_line();
+        if (!line || session->ended) break;
+        answer(session, decode_request(*line));
       }
     } catch (const Error& error) {
       if (is_ready) {
         refuse(*session, error.status(), error.what());
-      } else if (!session->dropped) {
+      } else if (!session->was_dropped()) {
         warnings_.warn(session->host, error.what());
       }
     } catch (const std::exception& error) {
@@ -399,42 +269,29 @@ class Server {
 
   void refuse(Session& session, ExitStatus status, const std::string& reason) {
     const std::string text = "connection of " + session.name + ": " + reason;
-    session.stream ? warnings_.warn(session.host, text) : os::log(LogLevel::kWarning, "{}", text);
-    send(session, RefusedAnswer{status, reason});
+    session.is_tcp() ? warnings_.warn(session.host, text) : os::log(LogLevel::kWarning, "{}", text);
+    session.send(RefusedAnswer{status, reason});
   }
 
-  // Closes the connection when it is still silent after `limit`.
-  static void listen_for(const SessionPtr& session, base::Duration limit) {
-    session->silence.expires_after(limit);
-    session->silence.async_wait(
-        [weak = std::weak_ptr(session)](const boost::system::error_code& ec) {
-          const SessionPtr silent = weak.lock();
-          // A handler that is queued already can't be cancelled: it has to see that it is late.
-          if (ec || !silent || silent->talk == Session::Talk::kAcquire) return;
-          if (silent->silence.expiry() <= std::chrono::steady_clock::now()) {
-            drop(*silent);
-          }
-        });
+  // Closes the connection when it is still silent at the limit.
+  void listen_for(Session& session) const {
+    session.watch_silence(config_.silence_limit, [](const SessionPtr& silent, base::Duration) {
+      if (silent->talk != Session::Talk::kAcquire) silent->drop();
+    });
   }
 
   // From now on a client over TCP has `left` to say something.
-  void await_heartbeat(const SessionPtr& session, base::Duration left) {
-    session->silence.expires_after(left);
-    session->silence.async_wait(
-        [this, weak = std::weak_ptr(session)](const boost::system::error_code& ec) {
-          const SessionPtr silent = weak.lock();
-          if (ec || !silent) return;
-          const auto late = std::chrono::steady_clock::now() - silent->silence.expiry();
-          if (late < base::Duration::zero()) return;
-          // What it sent while this server was held up may lie unread.
-          if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
-            return await_heartbeat(silent, std::min<base::Duration>(expiry(), kMoreWindow));
-          }
-          os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
-                  base::format_duration(keeper_.model().expiry_of(silent->id)));
-          end_lease(silent);
-          keeper_.apply();
-        });
+  void await_heartbeat(Session& session, base::Duration left) {
+    session.watch_silence(left, [this](const SessionPtr& silent, base::Duration late) {
+      // What it sent while this server was held up may lie unread.
+      if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
+        return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
+      }
+      os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
+              base::format_duration(keeper_.model().expiry_of(silent->id)));
+      end_lease(silent);
+      keeper_.apply();
+    });
   }
 
   // To be followed by keeper_.apply().
@@ -456,87 +313,63 @@ class Server {
     keeper_.apply();
   }
 
-  // False when the client is gone.
-  bool receive(Session& session) {
-    std::array<std::byte, kMostRequestBytes> chunk;
-    const std::ptrdiff_t got =
-        os::receive_with_fds(session.socket.native_handle(), chunk, session.fds);
-    if (got == -EAGAIN) return true;
-    if (got == -EMSGSIZE || session.fds.size() > 1) {
-      throw Error(ExitStatus::kProtocol, "more than one descriptor in a request");
-    }
-    if (got <= 0) return false;
-    session.lines.append({reinterpret_cast<const char*>(chunk.data()), static_cast<size_t>(got)});
-    while (const std::optional<std::string> line = session.lines.take_line()) {
-      answer(session, decode_request(*line));
-    }
-    if (session.talk == Session::Talk::kAcquire &&
-        (!session.lines.empty() || !session.fds.empty())) {
-      throw Error(ExitStatus::kProtocol, "nothing may follow a request for the lock");
-    }
-    return true;
-  }
-
-  void answer(Session& session, const LockdRequest& request) {
+  void answer(const SessionPtr& session, const LockdRequest& request) {
     using Talk = Session::Talk;
-    const SessionPtr shared = sessions_.at(session.id);
     if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
-      if (session.talk != Talk::kNothingYet) {
+      if (session->talk != Talk::kNothingYet) {
         throw Error(ExitStatus::kProtocol, "ask for the lock: the connection is in use");
       }
-      if (!session.fds.empty()) {
-        session.lifeline.emplace(watched(io_, check_lifeline(std::move(session.fds.front()))));
-        session.fds.clear();
-      }
+      session->take_lifeline();
       // It asked, and is gone: nobody may join it before its end is read.
-      if (is_gone(session)) return;
+      if (session->is_gone()) return;
       notice_ends();
-      session.talk = Talk::kAcquire;
-      session.silence.cancel();
-      session.engine_id = acquire->engine_id;
-      if (session.stream) return acquire_lease(shared, *acquire);
-      const LockdTie tie = session.lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-      keeper_.model().acquire(session.id, *acquire, {session.process, tie}, LockdKeeper::now());
-      if (session.lifeline) start(watch_lifeline(shared));
+      session->talk = Talk::kAcquire;
+      session->ignore_silence();
+      session->engine_id = acquire->engine_id;
+      if (session->is_tcp()) return acquire_lease(*session, *acquire);
+      const bool has_lifeline = session->has_lifeline();
+      const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+      keeper_.model().acquire(session->id, *acquire, {session->process, tie}, LockdKeeper::now());
+      if (has_lifeline) start(watch_lifeline(session));
       keeper_.apply();
       return;
     }
     if (const auto* heartbeat = std::get_if<HeartbeatRequest>(&request)) {
-      return answer_heartbeat(shared, *heartbeat);
+      return answer_heartbeat(*session, *heartbeat);
     }
     if (std::holds_alternative<ReleaseRequest>(request)) {
-      return session.stream ? release_lease(session) : let_go_of_lifeline(session);
+      return session->is_tcp() ? release_lease(*session) : let_go_of_lifeline(*session);
     }
-    if (session.talk == Talk::kAcquire || !session.fds.empty()) {
+    if (session->talk == Talk::kAcquire || session->has_descriptor()) {
       throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
     }
-    session.talk = Talk::kStatus;
-    listen_for(shared, config_.silence_limit);
+    session->talk = Talk::kStatus;
+    listen_for(*session);
     StatusAnswer status = keeper_.model().status(LockdKeeper::now());
     status.pid_ns = os::own_pid_namespace();
-    send(session, status);
+    session->send(status);
   }
 
-  void acquire_lease(const SessionPtr& session, const AcquireRequest& request) {
-    keeper_.model().acquire(session->id, request,
-                            {std::nullopt, LockdTie::kLease, session->name, os::random_hex(16)},
+  void acquire_lease(Session& session, const AcquireRequest& request) {
+    keeper_.model().acquire(session.id, request,
+                            {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16)},
                             LockdKeeper::now());
-    await_heartbeat(session, keeper_.model().expiry_of(session->id));
+    await_heartbeat(session, keeper_.model().expiry_of(session.id));
     keeper_.apply();
-    if (!request.generation || session->is_closing) return;
-    session->has_grant = true;
-    end_other_leases(*session, true);
+    if (!request.generation || session.is_closing()) return;
+    session.has_grant = true;
+    end_other_leases(session, true);
   }
 
-  void answer_heartbeat(const SessionPtr& session, const HeartbeatRequest& request) {
-    if (!session->stream || session->talk != Session::Talk::kAcquire) {
+  void answer_heartbeat(Session& session, const HeartbeatRequest& request) {
+    if (!session.is_tcp() || session.talk != Session::Talk::kAcquire) {
       throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
     }
-    session->has_more_time = false;
-    keeper_.model().heartbeat(session->id, LockdKeeper::now());
-    await_heartbeat(session, keeper_.model().expiry_of(session->id));
+    session.has_more_time = false;
+    keeper_.model().heartbeat(session.id, LockdKeeper::now());
+    await_heartbeat(session, keeper_.model().expiry_of(session.id));
     keeper_.apply();
-    send(*session, HeartbeatAnswer{request.sequence, expiry()});
+    session.send(HeartbeatAnswer{request.sequence, expiry()});
   }
 
   void release_lease(Session& session) {
@@ -544,57 +377,35 @@ class Server {
       throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
     }
     // Its reader ends now, and applies the effects.
-    session.is_closing = true;
+    session.send_no_more();
     if (session.has_grant) end_other_leases(session, false);
     keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
   }
 
   // What the holder keeps running has the other end, and no part in the lock any more.
   void let_go_of_lifeline(Session& session) {
-    if (session.talk != Session::Talk::kAcquire || !session.fds.empty()) {
+    if (session.talk != Session::Talk::kAcquire || session.has_descriptor()) {
       throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
     }
-    if (!session.lifeline || !session.lifeline->is_open()) return;
-    close(*session.lifeline);
+    if (!session.has_lifeline()) return;
+    session.close_lifeline();
     keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
     keeper_.apply();
   }
 
-  // What is written into a lifeline does not matter, only that there is nobody left who could.
   awaitable<void> watch_lifeline(SessionPtr session) {
-    stream_descriptor& lifeline = *session->lifeline;
-    for (;;) {
-      std::array<char, 16384> ignored;
-      const ssize_t got = ::read(lifeline.native_handle(), ignored.data(), ignored.size());
-      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
-      const bool open = co_await readable(lifeline);
-      if (!open) co_return;
-    }
-    close(lifeline);
+    const bool ended = co_await session->lifeline_ended();
+    if (!ended) co_return;
     keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
-    if (!session->socket.is_open()) forget(*session);
+    if (!session->is_open()) forget(*session);
     keeper_.apply();
-  }
-
-  static bool is_closed_by_peer(Session& session) {
-    char next = 0;
-    return session.socket.is_open() &&
-           ::recv(session.socket.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-  }
-
-  // The connection is closed, and nobody has the other end of its lifeline.
-  static bool is_gone(Session& session) {
-    if (!is_closed_by_peer(session)) return false;
-    if (!session.lifeline) return true;
-    pollfd lifeline{session.lifeline->native_handle(), POLLIN, 0};
-    return ::poll(&lifeline, 1, 0) > 0 && (lifeline.revents & POLLHUP) != 0;
   }
 
   // The ends of connections that nobody has read yet: whoever asks now must not join the dead.
   void notice_ends() {
     std::vector<SessionPtr> ended;
     for (const auto& [id, session] : sessions_) {
-      if (session->talk == Session::Talk::kAcquire && is_closed_by_peer(*session)) {
+      if (session->talk == Session::Talk::kAcquire && session->is_closed_by_peer()) {
         ended.push_back(session);
       }
     }
@@ -603,24 +414,26 @@ class Server {
 
   void end(const SessionPtr& session) {
     if (std::exchange(session->ended, true)) return;
-    session->fds.clear();
     const bool stays = keeper_.model().closed(session->id, LockdKeeper::now());
-    if (session->stream && session->is_closing) {
+    if (session->is_closing()) {
       ++closing_;
-      send_queue(session);
+      session->finish([this] {
+        --closing_;
+        there_is_room();
+      });
     } else {
-      session->close_connection();
+      session->close();
     }
     if (!stays) {
-      if (session->lifeline) close(*session->lifeline);
+      session->close_lifeline();
       forget(*session);
     }
     keeper_.apply();
   }
 
   void forget(Session& session) {
-    session.silence.cancel();
-    if (sessions_.erase(session.id) != 0 && session.stream) --tcp_sessions_;
+    session.ignore_silence();
+    if (sessions_.erase(session.id) != 0 && session.is_tcp()) --tcp_sessions_;
     there_is_room();
   }
 
@@ -629,55 +442,9 @@ class Server {
     if (tcp_) tcp_->room.cancel();
   }
 
-  // What was queued while another piece was being sent goes with the next one.
-  void send_queue(const SessionPtr& session) {
-    if (std::exchange(session->is_sending, true)) return;
-    start(write_queue(session));
-  }
-
-  awaitable<void> write_queue(SessionPtr session) {
-    try {
-      while (!session->queue.empty()) {
-        std::string line = std::move(session->queue.front());
-        session->queue.pop_front();
-        session->queued_bytes -= line.size();
-        co_await session->stream->say(std::move(line), base::Deadline::after(kSendLimit));
-      }
-      if (session->ended && session->is_closing) {
-        co_await session->stream->finish(base::Deadline::after(kLastWordLimit));
-      }
-    } catch (const Error&) {  // it is closed
-    }
-    session->is_sending = false;
-    if (!session->ended || !session->is_closing) co_return;
-    --closing_;
-    there_is_room();
-  }
-
   void tell(ConnectionId id, const LockdAnswer& answer) {
     const auto found = sessions_.find(id);
-    if (found != sessions_.end()) send(*found->second, answer);
-  }
-
-  // Whoever does not read what he is told is dropped: nobody waits for him.
-  void send(Session& session, const LockdAnswer& answer) {
-    if (!session.is_open() || session.is_closing) return;
-    const std::string line = encode_answer(answer);
-    if (session.stream) return queue(session, line, answer);
-    const auto bytes = std::as_bytes(std::span(line));
-    const std::ptrdiff_t sent = os::send_with_fds(session.socket.native_handle(), bytes, {});
-    const bool is_last = std::holds_alternative<RefusedAnswer>(answer);
-    if (is_last || sent != static_cast<std::ptrdiff_t>(line.size())) close(session.socket);
-  }
-
-  void queue(Session& session, const std::string& line, const LockdAnswer& answer) {
-    if (std::holds_alternative<GrantedAnswer>(answer)) session.has_grant = true;
-    if (std::holds_alternative<RefusedAnswer>(answer)) session.is_closing = true;
-    if (session.queued_bytes > kMostQueuedBytes) return session.close_connection();
-    session.queue.push_back(line);
-    session.queued_bytes += line.size();
-    const auto found = sessions_.find(session.id);
-    if (found != sessions_.end()) send_queue(found->second);
+    if (found != sessions_.end()) found->second->send(answer);
   }
 
   const LockdConfig config_;

@@ -8,8 +8,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "lock/support.h"
 #include "os/file.h"
+#include "support/await.h"
+#include "support/failure.h"
+#include "support/forked.h"
+#include "support/temp_dir.h"
 
 namespace fo::os {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "lock/support.h"
+#include "support/forked.h"
 
 namespace fo::os {
 namespace {

@@ -1,0 +1,65 @@
+// A process of a test's own, and what it has to say.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "support/await.h"
+
+namespace fo::test {
+
+/// A child that runs `body`, which says through the descriptor when it is ready, and that is killed
+/// and reaped at the latest with this object.
+class Forked {
+ public:
+  explicit Forked(const std::function<int(int ready_fd)>& body) {
+    os::Pipe ready;
+    ready_ = std::move(ready.reader);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    child_ = std::make_unique<os::Child>(
+        os::fork_child([&] { return body(ready.writer.get()); }, options));
+  }
+  Forked(const Forked&) = delete;
+  Forked& operator=(const Forked&) = delete;
+  ~Forked() {
+    if (child_) kill();
+  }
+
+  /// The child's next word, a number; nullopt when it has ended.
+  std::optional<std::uint64_t> read() {
+    std::uint64_t value = 0;
+    if (::read(ready_.get(), &value, sizeof value) != sizeof value) return std::nullopt;
+    return value;
+  }
+  [[nodiscard]] pid_t pid() const { return child_->pid(); }
+  void kill() {
+    child_->signal(SIGKILL);
+    static_cast<void>(wait());
+  }
+  int wait() {
+    const int status = child_->wait(base::Deadline::after(kLong)).value_or(-1);
+    child_.reset();
+    return status;
+  }
+
+ private:
+  base::UniqueFd ready_;
+  std::unique_ptr<os::Child> child_;
+};
+
+inline void say(int fd, std::uint64_t value) {
+  ASSERT_EQ(::write(fd, &value, sizeof value), static_cast<ssize_t>(sizeof value));
+}
+
+}  // namespace fo::test
