@@ -22,15 +22,8 @@ setup() {
   chmod 755 "$T"
 }
 
-is_release() {
-  [ "$FO_BUILD" = "$FO_ROOT/build/release" ] && grep -qx 'FO_STATIC_TOOLS:BOOL=ON' "$FO_BUILD/CMakeCache.txt"
-}
-
-need_images() {
-  is_release || skip_because release "not the release build of this checkout"
-}
 need_root() {
-  need_images
+  need_release
   [ "$(id -u)" -eq 0 ] || skip_because root "not root"
   unshare --mount true 2>/dev/null || skip_because root "root may not mount here"
 }
@@ -71,7 +64,7 @@ use_server() {
 }
 
 @test "a context is the programs of the image, without symbols, and its Containerfile" {
-  need_images
+  need_release
   run -0 bash -c "cd '$IMAGES/server' && find . -type f ! -path \"./share/*\" | sort"
   [ "${lines[*]}" = "./Containerfile $(printf './bin/gms-%s ' load probe save serve stat)./libexec/fo/fo-gpu" ]
   run -0 bash -c "readelf -S '$IMAGES'/*/bin/* | grep -c '\.symtab' || :"
@@ -101,7 +94,7 @@ use_server() {
   [[ "${stderr_lines[-1]}" == \
     "build: error: install from '$FO_ROOT/build/nothing': not built: cmake --preset nothing, "* ]]
   [ ! -e "$T/tools" ]
-  need_images
+  need_release
   mkdir "$T/there"
   run -73 --separate-stderr "$BUILD" tools "$T/there"
   [ "$stderr" = "build: error: create '$T/there': it is there already" ]

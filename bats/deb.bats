@@ -8,7 +8,7 @@ BASE=$FO_ROOT/build/bookworm.tar
 
 setup_file() {
   export PACKAGES=$BATS_FILE_TMPDIR/packages
-  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then return; fi
+  if ! is_release; then return; fi
   make_packages
   mkdir "$PACKAGES"
   cp "$MADE"/*.deb "$PACKAGES"
@@ -16,7 +16,7 @@ setup_file() {
 
 setup() {
   fo_setup
-  if [ "$FO_BUILD" != "$FO_ROOT/build/release" ]; then skip_because release "not the release build"; fi
+  need_release
 }
 
 MADE=$FO_ROOT/build/release/packages

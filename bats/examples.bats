@@ -6,6 +6,7 @@
 load test_helper
 load gms_client
 load examples
+load lockd
 
 setup() {
   fo_setup
@@ -312,7 +313,7 @@ $until_held"
 
 @test "gms-lockd(8): each request is one" {
   example man/gms-lockd.8 '{"request":"acquire","engine_id":"engine-0"}'
-  echo '{"generation":0,"granted_at":null,"holder":null,"processes":[]}' >"$ROOM/shared/failover.sock.state"
+  S=$ROOM/shared/failover.sock lockd_knows_it_free
   start_bg lockd "${INSIDE[@]}" gms-lockd --listen 127.0.0.1:7070
   wait_for 'inside gms-probe lock --lock unix:/shared/failover.sock'
   # hears ADDRESS ANSWERS REQUEST...: these, on one connection, have these answers, sorted.

@@ -5,7 +5,7 @@ load test_helper
 load examples
 
 setup() {
-  if [[ $FO_BUILD != */build/release ]]; then skip_because release "the demo runs the release build"; fi
+  need_release
   fo_setup
 }
 

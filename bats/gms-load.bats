@@ -11,10 +11,7 @@ setup() {
 }
 
 # serve [OPTION]...: a server on $SOCKET.
-serve() {
-  start_bg serve gms-serve --socket-path "$SOCKET" "$@"
-  wait_for "[ -S $SOCKET ]"
-}
+serve() { serve_at "$SOCKET" "$@"; }
 
 gload() { gms-load --socket "$SOCKET" "$@" 3>&-; }
 
@@ -295,11 +292,9 @@ refused() {
 
 @test "a model for which no memory is free is 75, and nothing is published" {
   serve --alloc-retry-timeout 50ms --alloc-retry-interval 10ms
-  start_bg other gms-serve --socket-path "$T/other.sock"
-  wait_for "[ -S $T/other.sock ]"
+  fill 40000000
   make_file "$T/m" '{"t":{"dtype":"U8","shape":[40000000],"data_offsets":[0,40000000]}}' 0
   truncate -s +40000000 "$T/m"
-  run -0 gms-load --socket "$T/other.sock" "$T/m"
   run -75 --separate-stderr gload "$T/m"
   [[ $stderr == "gms-load: error: GMS at '$SOCKET' refused allocate_many_request: "* ]]
   wait_for expect_nothing_published

@@ -18,8 +18,7 @@ teardown() {
 
 # serve: a server on $SOCKET that has a model of 3 MB published; its hash is in $HASH.
 serve() {
-  start_bg serve gms-serve --socket-path "$SOCKET"
-  wait_for "[ -S $SOCKET ]"
+  serve_at "$SOCKET"
   make_file "$T/m" \
     '{"a":{"dtype":"U8","shape":[3000000],"data_offsets":[0,3000000]},"b":{"dtype":"F32","shape":[5],"data_offsets":[3000000,3000020]}}' 3000020
   gms-load --socket "$SOCKET" --role rw "$T/m" >"$T/loaded" 3>&-
@@ -47,8 +46,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 @test "a server that is not there is 69, a lock that is not granted in time 75" {
   run -69 --separate-stderr gsave "$SNAP"
   [[ $stderr == "gms-save: error: "*"'$SOCKET'"* ]]
-  start_bg serve gms-serve --socket-path "$SOCKET"
-  wait_for "[ -S $SOCKET ]"
+  serve_at "$SOCKET"
   run -75 --separate-stderr gsave --timeout 20ms "$SNAP"
   [ "$stderr" = "gms-save: error: get the lock ro of '$SOCKET': timed out" ]
   [ -z "$(names)" ]
@@ -194,7 +192,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 }
 
 @test "a signal takes the progress away" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   serve
   GMS_SIM_LATENCY=cuMemcpyDtoH=50ms start_bg save script -qec "gms-save --socket $SOCKET --ring 128KiB \
     --copy-threads 1 $SNAP & echo \$! >$T/pid; wait" "$T/terminal"

@@ -245,7 +245,7 @@ watch_on_terminal() {
 }
 
 @test "--watch draws in colours unless NO_COLOR is set" {
-  script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip_because script "no pseudo-terminals"
+  need_terminal
   watch_on_terminal colored NO_COLOR=
   [[ $(<"$T/colored.out") == *$'\e[31m'* ]]
   watch_on_terminal plain NO_COLOR=1
@@ -371,8 +371,7 @@ on_terminal() {
 }
 
 @test "--holders knows the memory of a server outside the folder when it is told of it" {
-  start_bg outside gms-serve --socket-path "$T/outside" --device 0
-  wait_for "gms-stat --socket $T/outside"
+  serve_at "$T/outside" --device 0
   publish "$T/outside" 1000
   run -0 --separate-stderr gms-stat --holders
   [ "${lines[2]}" = "memory of no layout: 2 MiB in 1 allocation" ]

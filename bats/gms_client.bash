@@ -101,11 +101,16 @@ serve_model() {
   for device in ${devices//,/ }; do publish_model "$T/model" "$device"; done
 }
 
+# serve_at SOCKET [OPTION]...: one server, there. Sets BG_PID.
+serve_at() {
+  start_bg "${1##*/}" gms-serve --socket-path "$@"
+  wait_for "[ -S $1 ]"
+}
+
 # fill SIZE [DEVICE]: a server that holds so much of a device (0). empty: it dies, every process of it.
 fill() {
-  start_bg filler gms-serve --socket-path "$T/filler.sock" --device "${2:-0}"
+  serve_at "$T/filler.sock" --device "${2:-0}"
   FILLER=$BG_PID
-  wait_for "[ -S $T/filler.sock ]"
   publish "$T/filler.sock" "$1"
 }
 empty() {

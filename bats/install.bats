@@ -10,9 +10,6 @@ setup_file() {
   if is_release; then make_tarball; fi
 }
 
-is_release() { [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; }
-release_only() { is_release || skip_because release "not the release build"; }
-
 # make_tarball: $TARBALL.
 make_tarball() {
   export TARBALL
@@ -22,7 +19,7 @@ make_tarball() {
 
 # The one folder of the tarball, unpacked in $T/root, is $TOOLS there.
 unpack_tarball() {
-  release_only
+  need_release
   mkdir "$T/root"
   tar -xf "$TARBALL" -C "$T/root"
   TOOLS=$(basename "$TARBALL" .tar.gz)
@@ -89,7 +86,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 }
 
 @test "dynamic programs need nothing but libc" {
-  release_only
+  need_release
   local program
   for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*.so.1; do
     readelf -d "$program" | sed -n "s|.*(NEEDED).*\[\(.*\)\]|${program##*/} needs \1|p"
@@ -212,7 +209,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 }
 
 @test "the tarball is the same again" {
-  release_only
+  need_release
   run -0 tar -tvf "$TARBALL" --numeric-owner
   [ "$(awk '{ print $2 }' <<<"$output" | sort -u)" = 0/0 ]
   cp "$TARBALL" "$T/first.tar.gz"

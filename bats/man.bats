@@ -18,13 +18,16 @@ page_of() {
   return 1
 }
 
-# Long options that --help lists, those of subcommands included.
-options_of_help() {
+# All of its --help, that of subcommands included.
+help_of() {
   local sub
-  {
-    "$1" --help
-    for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
-  } | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
+  "$1" --help
+  for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
+}
+
+# Long options that --help lists.
+options_of_help() {
+  help_of "$1" | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
 }
 
 # Long options that a page has an entry for.
@@ -108,11 +111,7 @@ options_of_page() {
 
 # Variables that --help lists: those that options are set from, and the rest at the end.
 variables_of_help() {
-  local sub
-  {
-    "$1" --help
-    for sub in $(subcommands_of "$1"); do "$1" "$sub" --help; done
-  } | sed -nE 's/.*env: ([A-Z_]+)\).*/\1/p; s/^Environment: //p; s/^  ([A-Z_*]+( [A-Z_*]+)*)$/\1/p' | by_name
+  help_of "$1" | sed -nE 's/.*env: ([A-Z_]+)\).*/\1/p; s/^Environment: //p; s/^  ([A-Z_*]+( [A-Z_*]+)*)$/\1/p' | by_name
 }
 
 # Variables that a page has an entry for, apart from those that a command gets.

@@ -121,7 +121,10 @@ skip_because() {
   skip "$2"
 }
 
-# What a test needs of the machine.
+is_release() { [ "$FO_BUILD" = "$FO_ROOT/build/release" ]; }
+
+# What a test needs of the build, or of the machine.
+need_release() { is_release || skip_because release "not the release build of this checkout"; }
 need_root() { [ "$(id -u)" -eq 0 ] || skip_because root "becoming another user needs root"; }
 need_promtool() {
   command -v promtool >/dev/null || skip_because promtool "promtool is not installed"

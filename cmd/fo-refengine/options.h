@@ -27,7 +27,7 @@ struct Options {
 void declare(CLI::App& app, Options& options);
 
 /// Which GMS and device each rank uses: rank i the device --device + i. Throws Error(kUsage) for a
-/// single --socket and several ranks, kConfig for a GMS_REMAP_TIMEOUT_MS that is no number.
+/// single --socket and several ranks.
 refengine::EngineOptions to_engine_options(const Options& options);
 
 }  // namespace fo::refengine_tool

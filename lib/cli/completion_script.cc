@@ -303,10 +303,8 @@ std::string fish_script(const CompletionModel& model) {
       text += start + fish_option(option) + "\n";
     }
     for (const CompletionValue& argument : command.arguments) {
-      std::string value = fish_value(argument);
-      // -r and -x are for values of options.
-      if (value.starts_with(" -r")) value.erase(0, 3);
-      if (value.starts_with(" -x")) value.erase(0, 3);
+      // Without the -r or -x at its start, which is for values of options.
+      const std::string value = fish_value(argument).substr(3);
       if (!value.empty()) text += start + value + "\n";
     }
   });

@@ -163,8 +163,6 @@ CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::st
 
 CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
                       const std::string& description) {
-  std::string shown;
-  for (const std::string& tag : tags) shown += (shown.empty() ? "" : ",") + tag;
   return app
       .add_option_function<std::string>(
           "--tags",
@@ -181,7 +179,7 @@ CLI::Option* add_tags(CLI::App& app, std::vector<std::string>& tags,
           },
           description)
       ->type_name("T,...")
-      ->default_str(shown);
+      ->default_str(CLI::detail::join(tags));
 }
 
 }  // namespace fo::cli

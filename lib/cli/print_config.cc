@@ -24,13 +24,14 @@ bool is_plain_number(const std::string& text) {
   return text.size() < 18 && (text == "0" || !text.starts_with('0')) && base::parse_uint(text);
 }
 
-bool is_boolean(const std::string& text) { return text == "true" || text == "false"; }
+bool is_boolean(const Setting& setting, const std::string& text) {
+  return setting.kind == Kind::kSwitch && (text == "true" || text == "false");
+}
 
 std::optional<std::string> value_text(const Setting& setting) {
   std::vector<std::string> texts;
   for (const std::string& value : setting.values) {
-    const bool is_bare =
-        is_plain_number(value) || (setting.kind == Kind::kSwitch && is_boolean(value));
+    const bool is_bare = is_plain_number(value) || is_boolean(setting, value);
     const auto text = is_bare ? value : toml_string(value);
     if (!text) return std::nullopt;
     texts.push_back(*text);
@@ -39,21 +40,27 @@ std::optional<std::string> value_text(const Setting& setting) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-std::string origin_text(const Setting& setting) {
-  switch (setting.origin) {
+const char* name_of(Origin origin) {
+  switch (origin) {
     case Origin::kFlag:
       return "flag";
     case Origin::kEnvironment:
-      return "environment " + setting.source;
+      return "environment";
     case Origin::kFile:
-      // Bare, where it has nothing in it that would end the comment.
-      return base::quoted(setting.source) == "'" + setting.source + "'"
-                 ? setting.source
-                 : base::quoted(setting.source);
+      return "file";
     case Origin::kDefault:
-      return "default";
+      break;
   }
-  return {};
+  return "default";
+}
+
+std::string origin_text(const Setting& setting) {
+  const std::string quoted = base::quoted(setting.source);
+  // Bare, where it has nothing in it that would end the comment.
+  const bool is_bare = quoted == "'" + setting.source + "'";
+  if (setting.origin == Origin::kFile) return is_bare ? setting.source : quoted;
+  const std::string name = name_of(setting.origin);
+  return setting.origin == Origin::kEnvironment ? name + " " + setting.source : name;
 }
 
 std::string line_of(const Setting& setting) {
@@ -72,7 +79,7 @@ json value_of(const Setting& setting) {
   for (const std::string& text : setting.values) {
     if (is_plain_number(text)) {
       values.push_back(std::stoull(text));
-    } else if (setting.kind == Kind::kSwitch && is_boolean(text)) {
+    } else if (is_boolean(setting, text)) {
       values.push_back(text == "true");
     } else {
       values.push_back(text);
@@ -83,23 +90,9 @@ json value_of(const Setting& setting) {
 }
 
 json object_of(const Setting& setting) {
-  json object{{"value", value_of(setting)}};
-  switch (setting.origin) {
-    case Origin::kFlag:
-      object["from"] = "flag";
-      break;
-    case Origin::kEnvironment:
-      object["from"] = "environment";
-      object["variable"] = setting.source;
-      break;
-    case Origin::kFile:
-      object["from"] = "file";
-      object["file"] = setting.source;
-      break;
-    case Origin::kDefault:
-      object["from"] = "default";
-      break;
-  }
+  json object{{"value", value_of(setting)}, {"from", name_of(setting.origin)}};
+  if (setting.origin == Origin::kEnvironment) object["variable"] = setting.source;
+  if (setting.origin == Origin::kFile) object["file"] = setting.source;
   return object;
 }
 

@@ -27,15 +27,13 @@ Kind kind_of(const CLI::Option& option) {
   return repeats ? Kind::kSeveral : Kind::kOne;
 }
 
-std::string joined(const std::vector<std::string>& values) {
-  std::string text;
-  for (std::size_t i = 0; i < values.size(); ++i) text += (i == 0 ? "" : ",") + values[i];
-  return text;
-}
-
 bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& values) {
   return kind_of(option) == Kind::kSwitch && values.size() == 1 &&
          (values.front() == "false" || values.front() == "0");
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& reason) {
+  throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file) + ": " + reason);
 }
 
 // A variable named so has a bare number, where the option wants a duration.
@@ -149,21 +147,19 @@ void Settings::settle_file() {
           known.push_back(one->get_lnames().front());
         }
       }
-      throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file_) + ": key " +
-                                           base::quoted(setting.option) + ": no such option" +
-                                           did_you_mean(setting.option, known));
+      refuse(file_, "key " + base::quoted(setting.option) + ": no such option" +
+                        did_you_mean(setting.option, known));
     }
     if (is_given(*option) || in_environment(*option) || has_rival(*option, true)) continue;
     if (setting.values.empty()) {
       if (kind_of(*option) == Kind::kSeveral) continue;
-      throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file_) + ": " +
-                                           setting.option + ": wants a value");
+      refuse(file_, setting.option + ": wants a value");
     }
     origins_[option] = Origin::kFile;
     // To say what is so anyway is no conflict with anything.
     if (is_switched_off(*option, setting.values)) continue;
     const std::string preset = option->get_default_str();
-    if (!preset.empty() && joined(setting.values) == preset) continue;
+    if (!preset.empty() && CLI::detail::join(setting.values) == preset) continue;
     insert(*option, setting.values);
   }
 }
@@ -180,7 +176,7 @@ void Settings::insert(const CLI::Option& option, const std::vector<std::string>&
       inserted_.push_back(value);
     }
   };
-  if (kind != Kind::kSeveral) return insert_one(joined(values));
+  if (kind != Kind::kSeveral) return insert_one(CLI::detail::join(values));
   for (const std::string& value : values) insert_one(value);
 }
 
@@ -196,8 +192,7 @@ void Settings::blame_file(const std::string& message) const {
     if (origin != Origin::kFile) continue;
     const std::string name = "--" + option->get_lnames().front();
     if (message.starts_with(name + ":") || message.starts_with(name + " ")) {
-      throw Error(ExitStatus::kConfig,
-                  "read configuration " + base::quoted(file_) + ": " + message.substr(2));
+      refuse(file_, message.substr(2));
     }
   }
 }

@@ -7,9 +7,6 @@
 
 namespace fo::cli {
 
-/// How many letters have to be put in, left out, replaced or swapped with their neighbour.
-std::size_t edit_distance(std::string_view from, std::string_view to);
-
 /// "; did you mean 'KNOWN'?" for the known word that is nearest, the first of several; empty where
 /// none is near: more than a third of the letters differ. Leading dashes don't count.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);

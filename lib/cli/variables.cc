@@ -20,9 +20,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 // An app has nowhere to keep them but its footer.
 void add_variables(CLI::App& app, const std::vector<std::string>& names) {
-  std::string footer;
-  for (const std::string& name : names) footer += (footer.empty() ? "" : " ") + name;
-  app.footer(footer);
+  app.footer(CLI::detail::join(names, " "));
 }
 
 std::vector<std::string> variables_of(const CLI::App& app) {

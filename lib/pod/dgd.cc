@@ -79,7 +79,7 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
   // What is unknown is said so.
   const char* const type = dgd.version == DgdVersion::kV1Alpha1 ? "DgdAlpha" : "DgdBeta";
   for (const SchemaField& field : fields_of(type)) {
-    if (std::find(kCarried.begin(), kCarried.end(), field.name) != kCarried.end()) continue;
+    if (is_one_of(field.name, kCarried)) continue;
     const Located member = spec.member(field.name);
     if (member.node == nullptr) continue;
     warn(findings, member, "goes with the deployment, of whose services all fail over");
@@ -88,16 +88,11 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
 
 }  // namespace
 
-bool is_main(const Node& container) {
-  const Node* name = container.find("name");
-  return name != nullptr && name->text() == kMainContainer;
-}
+bool is_main(const Node& container) { return container.text_at({"name"}) == kMainContainer; }
 
 bool is_dgd(const Node& document) {
-  const Node* kind = document.find("kind");
-  const Node* version = document.find("apiVersion");
-  return kind != nullptr && version != nullptr && kind->text() == "DynamoGraphDeployment" &&
-         version->text().starts_with(kGroup);
+  return document.text_at({"kind"}) == "DynamoGraphDeployment" &&
+         document.text_at({"apiVersion"}).starts_with(kGroup);
 }
 
 Dgd read_dgd(const Node& root, Findings& findings) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 #include "pod/scalar.h"
 
 namespace fo::pod {
@@ -127,8 +128,7 @@ void check_reserved_names(const PodParts& pod, Findings& findings) {
   for (const Located& container : pod.containers) {
     const Located located = container.member("name");
     const std::string name = text_of(located);
-    if (name.starts_with("engine-") ||
-        std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end()) {
+    if (name.starts_with("engine-") || is_one_of(name, kReserved)) {
       refuse(findings, located, quoted(name) + ": a container of failover has this name",
              "rename it");
     }
@@ -140,11 +140,6 @@ Node* list_of(Node& map, std::string_view key) {
   Node& list = map[key];
   if (list.is_null()) list = Node::list().at(list.position());
   return list.is_list() ? &list : nullptr;
-}
-
-std::string env_name(const Node& variable) {
-  const Node* name = variable.find("name");
-  return name == nullptr ? std::string() : name->text();
 }
 
 }  // namespace
@@ -197,9 +192,9 @@ Node merge_env(std::initializer_list<const Node*> lists) {
   for (const Node* list : lists) {
     if (list == nullptr || !list->is_list()) continue;
     std::set<std::string> names;
-    for (const Node& variable : list->items()) names.insert(env_name(variable));
+    for (const Node& variable : list->items()) names.insert(variable.text_at({"name"}));
     std::erase_if(merged.items(),
-                  [&](const Node& variable) { return names.contains(env_name(variable)); });
+                  [&](const Node& variable) { return names.contains(variable.text_at({"name"})); });
     for (const Node& variable : list->items()) merged.push_back(variable);
   }
   return merged;
@@ -244,12 +239,7 @@ void add_mount(Node& container, const std::string& volume, const Node& path,
 
 void warn_of_cache(const Located& cache, const Node& container, const std::string& path,
                    Findings& findings) {
-  if (const Node* env = container.find("env")) {
-    for (const Node& variable : env->items()) {
-      const Node* value = variable.find("value");
-      if (value != nullptr && value->text() == path) return;
-    }
-  }
+  if (find_named(container.find("env"), "value", path) != nullptr) return;
   warn(findings, cache, "mounted, but no variable tells the backend of it",
        "set the backend's own, such as VLLM_CACHE_ROOT");
 }

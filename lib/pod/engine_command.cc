@@ -20,13 +20,10 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-bool is_read(std::string_view program) {
-  return std::find(kShells.begin(), kShells.end(), base_name(program)) != kShells.end();
-}
+bool is_read(std::string_view program) { return is_one_of(base_name(program), kShells); }
 
 bool is_shell(std::string_view program) {
-  return is_read(program) || std::find(kOtherShells.begin(), kOtherShells.end(),
-                                       base_name(program)) != kOtherShells.end();
+  return is_read(program) || is_one_of(base_name(program), kOtherShells);
 }
 
 // The index of the script in [… "sh", "-ec", SCRIPT, …], whose shell is at `shell`.
@@ -85,7 +82,7 @@ bool has_assignment(std::string_view script, std::string_view name) {
   const std::string assignment = std::string(name) + "=";
   for (std::size_t at = 0; (at = script.find(assignment, at)) != std::string_view::npos; ++at) {
     const char before = at == 0 ? ' ' : script[at - 1];
-    if (!is_letter(before) && !is_digit(before) && before != '_') return true;
+    if (!is_letter_or_digit(before) && before != '_') return true;
   }
   return false;
 }
@@ -122,12 +119,10 @@ EngineCommand::EngineCommand(const Node& container) {
     for (const Node& one : env->items()) {
       const Node* name = one.find("name");
       if (name == nullptr) continue;
-      const Node* value = one.find("value");
-      const bool is_known = one.find("valueFrom") == nullptr &&
-                            (value == nullptr || value->text().find("$(") == std::string::npos);
-      std::optional<std::string> text;
-      if (is_known) text = value == nullptr ? "" : value->text();
-      variables_.insert_or_assign(name->text(), std::move(text));
+      const std::string& value = one.text_at({"value"});
+      const bool is_known =
+          one.find("valueFrom") == nullptr && value.find("$(") == std::string::npos;
+      variables_.insert_or_assign(name->text(), is_known ? std::optional(value) : std::nullopt);
     }
   }
   find_script();

@@ -45,10 +45,7 @@ std::vector<std::string> removed_variables(const PodPlan& plan) {
 }
 
 void remove_variable(Node& env, std::string_view name) {
-  std::erase_if(env.items(), [&](const Node& entry) {
-    const Node* own = entry.find("name");
-    return own != nullptr && own->text() == name;
-  });
+  std::erase_if(env.items(), [&](const Node& entry) { return entry.text_at({"name"}) == name; });
 }
 
 // Ours come first, so that the user's can refer to them.

@@ -261,8 +261,7 @@ void EnginePorts::apply(int engine, Node& env, EngineCommand& command) const {
     if (port.is_variable) {
       bool is_set = false;
       for (Node& entry : env.items()) {
-        const Node* name = entry.find("name");
-        if (name == nullptr || name->text() != port.name) continue;
+        if (entry.text_at({"name"}) != port.name) continue;
         is_set = true;
         if (engine > 0) entry.set("value", Node::string(std::to_string(number)));
       }

@@ -1,6 +1,5 @@
 #include "pod/engine_probes.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -56,7 +55,7 @@ void retarget_hooks(Node& container, const Node& main, int engine) {
 // fo-shadow's.
 bool is_page(std::string_view path) {
   constexpr std::array<std::string_view, 3> kPages = {"/live", "/health", "/metrics"};
-  return std::find(kPages.begin(), kPages.end(), path) != kPages.end();
+  return is_one_of(path, kPages);
 }
 
 // "curl localhost:9090/live", "nc -z 127.0.0.1 9090".

@@ -37,10 +37,9 @@ class Filter {
       : options_(options), budget_(budget), result_(result) {}
 
   void add(const Node& root, const std::string& source) {
-    const Node* kind = root.find("kind");
     if (is_dgd(root)) {
       add_dgd(root, source);
-    } else if (kind != nullptr && kind->text() == "List" && root.find("items") != nullptr) {
+    } else if (root.text_at({"kind"}) == "List" && root.find("items") != nullptr) {
       add_list(root, source);
     } else {
       result_.manifests.push_back({root, source, false});

@@ -15,7 +15,7 @@ namespace {
 
 bool is_simple(std::string_view key) {
   return !key.empty() && key.size() <= 256 && std::all_of(key.begin(), key.end(), [](char c) {
-    return is_letter(c) || is_digit(c) || c == '-' || c == '_';
+    return is_letter_or_digit(c) || c == '-' || c == '_';
   });
 }
 

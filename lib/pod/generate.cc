@@ -92,17 +92,13 @@ void add_volumes(Node& spec, const PodPlan& plan) {
 
 // With claims nobody else adds it; nodes with GPUs commonly have the taint.
 void add_toleration(Node& spec) {
-  const auto text = [](const Node& node, const char* key) {
-    const Node* value = node.find(key);
-    return value == nullptr ? std::string() : value->text();
-  };
   Node& tolerations = spec["tolerations"];
   const bool is_there = std::any_of(
       tolerations.items().begin(), tolerations.items().end(), [&](const Node& toleration) {
-        const std::string key = text(toleration, "key");
-        const std::string effect = text(toleration, "effect");
-        return text(toleration, "operator") == "Exists" && (key.empty() || key == kGpuResource) &&
-               (effect.empty() || effect == "NoSchedule");
+        const std::string& key = toleration.text_at({"key"});
+        const std::string& effect = toleration.text_at({"effect"});
+        return toleration.text_at({"operator"}) == "Exists" &&
+               (key.empty() || key == kGpuResource) && (effect.empty() || effect == "NoSchedule");
       });
   if (is_there) return;
   tolerations.push_back(Node::map({{"key", Node::string(std::string(kGpuResource))},
@@ -132,11 +128,8 @@ void set_grace(Node& spec, const PodPlan& plan) {
 
 void check_shared_memory(const Node& main, const PodPlan& plan) {
   if (plan.service.gpus < 2 || plan.service.wants_no_shared_memory) return;
-  if (const Node* mounts = main.find("volumeMounts")) {
-    for (const Node& mount : mounts->items()) {
-      const Node* at = mount.find("mountPath");
-      if (at != nullptr && (at->text() == "/dev/shm" || at->text() == "/dev/shm/")) return;
-    }
+  for (const char* const path : {"/dev/shm", "/dev/shm/"}) {
+    if (find_named(main.find("volumeMounts"), "mountPath", path) != nullptr) return;
   }
   const bool alpha = plan.dgd.version == DgdVersion::kV1Alpha1;
   plan.warn(plan.service.position, plan.service.path,

@@ -77,10 +77,8 @@ GenerateOptions configured(const Node& list, GenerateOptions options, Findings& 
 }  // namespace
 
 bool is_resource_list(const Node& document) {
-  const Node* kind = document.find("kind");
-  const Node* version = document.find("apiVersion");
-  return kind != nullptr && kind->text() == "ResourceList" && version != nullptr &&
-         version->text().starts_with("config.kubernetes.io/");
+  return document.text_at({"kind"}) == "ResourceList" &&
+         document.text_at({"apiVersion"}).starts_with("config.kubernetes.io/");
 }
 
 FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults, Budget& budget) {

@@ -14,28 +14,23 @@
 namespace fo::pod {
 namespace {
 
-std::string text_at(const Node& manifest, std::initializer_list<std::string_view> path) {
-  const Node* found = manifest.find_path(path);
-  return found == nullptr ? std::string() : found->text();
-}
-
-std::string kind_of(const Node& manifest) { return text_at(manifest, {"kind"}); }
-std::string name_of(const Node& manifest) { return text_at(manifest, {"metadata", "name"}); }
+std::string kind_of(const Node& manifest) { return manifest.text_at({"kind"}); }
+std::string name_of(const Node& manifest) { return manifest.text_at({"metadata", "name"}); }
 std::string name_space_of(const Node& manifest) {
-  return text_at(manifest, {"metadata", "namespace"});
+  return manifest.text_at({"metadata", "namespace"});
 }
 
 // As it is where it is made of what names are made of, which does nothing to a line or a terminal.
 std::string shown(const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char one) {
-    return is_letter(one) || is_digit(one) || one == '.' || one == '-' || one == '_' ||
-           one == '/' || one == ':';
+    return is_letter_or_digit(one) || one == '.' || one == '-' || one == '_' || one == '/' ||
+           one == ':';
   });
   return is_plain && !name.empty() ? name : base::quoted(name);
 }
 
 std::string group_of(const Node& manifest) {
-  const std::string version = text_at(manifest, {"apiVersion"});
+  const std::string version = manifest.text_at({"apiVersion"});
   const std::size_t slash = version.find('/');
   return slash == std::string::npos ? "" : version.substr(0, slash);
 }
@@ -183,7 +178,7 @@ std::string manifest_file_name(const Node& manifest, GroupInName group) {
   name += "-" + name_of(manifest);
   if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
   for (char& one : name) {
-    if (!is_letter(one) && !is_digit(one) && one != '.') one = '-';
+    if (!is_letter_or_digit(one) && one != '.') one = '-';
   }
   if (name.starts_with('.')) name[0] = '-';
   return name.substr(0, 200);

@@ -89,6 +89,12 @@ const Node* Node::find_path(std::initializer_list<std::string_view> keys) const 
   return node;
 }
 
+const std::string& Node::text_at(std::initializer_list<std::string_view> keys) const {
+  static const std::string kNone;
+  const Node* node = find_path(keys);
+  return node == nullptr ? kNone : node->text();
+}
+
 Node& Node::operator[](std::string_view key) {
   if (is_null()) become(Kind::kMap);
   for (Member& member : members_) {

@@ -61,6 +61,8 @@ class Node {
   [[nodiscard]] Node* find(std::string_view key);
   /// The same, level after level.
   [[nodiscard]] const Node* find_path(std::initializer_list<std::string_view> keys) const;
+  /// The text of what find_path finds; "" for none.
+  [[nodiscard]] const std::string& text_at(std::initializer_list<std::string_view> keys) const;
   /// The member's value, which is made where there is none; makes a null a map.
   Node& operator[](std::string_view key);
   /// Replaces the member's value in its place, or appends the member. Makes a null a map.

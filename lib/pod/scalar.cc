@@ -33,8 +33,7 @@ std::optional<std::uint64_t> magnitude_of(std::string_view digits, unsigned base
   if (digits.empty()) return std::nullopt;
   std::uint64_t magnitude = 0;
   for (const char c : digits) {
-    const char lower = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
-    const std::size_t digit = std::string_view("0123456789abcdef").find(lower);
+    const std::size_t digit = std::string_view("0123456789abcdef").find(lower(c));
     if (digit >= base) return std::nullopt;
     if (__builtin_mul_overflow(magnitude, std::uint64_t{base}, &magnitude) ||
         __builtin_add_overflow(magnitude, std::uint64_t{digit}, &magnitude)) {

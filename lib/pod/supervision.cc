@@ -143,9 +143,8 @@ void Supervision::check_clients(const Node& main, const EngineCommand& command) 
   }
   if (kind_ != "vllm") return;
   const Node* key = find_named(main.find("env"), "name", "VLLM_API_KEY");
-  const Node* value = key == nullptr ? nullptr : key->find("value");
-  const bool is_empty = key == nullptr || (key->find("valueFrom") == nullptr &&
-                                           (value == nullptr || value->text().empty()));
+  const bool is_empty =
+      key == nullptr || (key->find("valueFrom") == nullptr && key->text_at({"value"}).empty());
   if (is_empty && !command.sets_variable("VLLM_API_KEY")) return;
   plan_.refuse(key == nullptr ? main.position() : key->position(),
                plan_.main_path("env[VLLM_API_KEY]"), "fo-shadow asks the engine without it",
@@ -161,17 +160,14 @@ void Supervision::warn_of_sleep(const Node& main, const EngineCommand& command) 
       warn("args", "without --enable-sleep-mode vLLM can't be put to sleep", "add it");
     }
     const Node* mode = find_named(main.find("env"), "name", kDevMode);
-    const Node* value = mode == nullptr ? nullptr : mode->find("value");
+    const std::string value = mode == nullptr ? "" : mode->text_at({"value"});
     if (command.sets_variable(kDevMode)) {
       // What to is the script's affair.
     } else if (mode == nullptr) {
       warn("env", "without VLLM_SERVER_DEV_MODE vLLM can't be told to sleep", "set it to 1");
-    } else if (mode->find("valueFrom") == nullptr &&
-               (value == nullptr || value->text().empty() || value->text() == "0")) {
-      plan_.warn(
-          mode->position(), plan_.main_path("env[VLLM_SERVER_DEV_MODE]"),
-          base::quoted(value == nullptr ? "" : value->text()) + ": so vLLM can't be told to sleep",
-          "set it to 1");
+    } else if (mode->find("valueFrom") == nullptr && (value.empty() || value == "0")) {
+      plan_.warn(mode->position(), plan_.main_path("env[VLLM_SERVER_DEV_MODE]"),
+                 base::quoted(value) + ": so vLLM can't be told to sleep", "set it to 1");
     }
   }
   if (kind_ == "sglang" && !command.has("--enable-memory-saver")) {

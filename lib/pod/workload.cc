@@ -87,12 +87,11 @@ bool uses_volume_claim(const Service& service, const std::string& claim) {
 // With all that it needs, or what is missing is refused.
 Node make_volume_claim(const NewVolumeClaim& claim, const std::string& name, const PodPlan& plan) {
   const auto need = [&](const char* field) {
-    const Node* value = claim.fields.find(field);
-    if (value == nullptr) {
+    if (claim.fields.find(field) == nullptr) {
       plan.refuse(claim.fields.position(), claim.path,
                   std::string(field) + ": none, for a claim that is to be created", "say it");
     }
-    return value == nullptr ? std::string() : value->text();
+    return claim.fields.text_at({field});
   };
   const std::string mode = need("volumeAccessMode");
   const std::string size = need("size");

@@ -25,12 +25,6 @@ json parse_body(std::string_view text) {
       text, [](const std::string& reason) { throw ApiError(400, "the body is " + reason); });
 }
 
-// Absent and null are one.
-const json* find(const json& object, const char* key) {
-  const auto at = object.find(key);
-  return at == object.end() || at->is_null() ? nullptr : &*at;
-}
-
 bool read_flag(const json& object, const char* key) {
   const json* value = find(object, key);
   if (value == nullptr) return false;

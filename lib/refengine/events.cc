@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "http/json.h"
+
 namespace fo::refengine {
 
 using nlohmann::json;
@@ -11,7 +13,7 @@ json make_event(std::string_view name) {
 }
 
 void EventLog::write(const json& event) const {
-  if (fd_.wanted()) fd_.write_line(event.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (fd_.wanted()) fd_.write_line(http::dump(event));
 }
 
 }  // namespace fo::refengine

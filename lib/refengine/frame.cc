@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "http/json.h"
 #include "os/file.h"
 
 namespace fo::refengine {
@@ -51,18 +52,17 @@ FrameHeader check_header(const FrameHeader& header) {
 }
 
 std::string encode_setup(const RankOptions& options) {
-  return json{{"rank", options.rank},
-              {"ranks", options.ranks},
-              {"config", format_model_config(options.config)},
-              {"driver", options.driver},
-              {"socket", options.socket},
-              {"device", options.device},
-              {"kv_bytes", options.kv_bytes},
-              {"load_timeout", options.load_timeout.count()},
-              {"remap_timeout", options.remap_timeout.count()},
-              {"kv_retry", options.kv_retry.count()},
-              {"start_asleep", options.start_asleep}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);
+  return http::dump({{"rank", options.rank},
+                     {"ranks", options.ranks},
+                     {"config", format_model_config(options.config)},
+                     {"driver", options.driver},
+                     {"socket", options.socket},
+                     {"device", options.device},
+                     {"kv_bytes", options.kv_bytes},
+                     {"load_timeout", options.load_timeout.count()},
+                     {"remap_timeout", options.remap_timeout.count()},
+                     {"kv_retry", options.kv_retry.count()},
+                     {"start_asleep", options.start_asleep}});
 }
 
 RankOptions decode_setup(std::string_view payload) {

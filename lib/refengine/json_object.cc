@@ -20,4 +20,9 @@ json parse_object(std::string_view text,
   return object;
 }
 
+const json* find(const json& object, const char* key) {
+  const auto at = object.find(key);
+  return at == object.end() || at->is_null() ? nullptr : &*at;
+}
+
 }  // namespace fo::refengine

@@ -16,4 +16,7 @@ inline constexpr int kMaxDepth = 16;
 nlohmann::json parse_object(std::string_view text,
                             const std::function<void(const std::string& reason)>& refuse);
 
+/// A member of an object; nullptr for none, and for null, which counts as none in Python, too.
+const nlohmann::json* find(const nlohmann::json& object, const char* key);
+
 }  // namespace fo::refengine

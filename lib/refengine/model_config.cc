@@ -28,15 +28,12 @@ constexpr std::size_t kMaxEos = 16;
   throw Error(ExitStatus::kBadData, "model config " + base::quoted(name) + ": " + reason);
 }
 
-// One config.json, asked key by key. A key that is null counts as absent, as it does in Python.
+// One config.json, asked key by key.
 class Reader {
  public:
   Reader(const json& object, const std::string& name) : object_(object), name_(name) {}
 
-  [[nodiscard]] const json* find(const char* key) const {
-    const auto at = object_.find(key);
-    return at == object_.end() || at->is_null() ? nullptr : &*at;
-  }
+  [[nodiscard]] const json* find(const char* key) const { return refengine::find(object_, key); }
 
   [[nodiscard]] std::uint32_t count(const char* key, std::optional<std::uint32_t> fallback,
                                     std::uint32_t most) const {

@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <CLI/App.hpp>
 #include <fstream>
 #include <new>
 #include <stdexcept>
 
-#include "cli/options.h"
 #include "cli/output.h"
-#include "support.h"
-#include "support/temp_dir.h"
+#include "some_tool.h"
 
 namespace fo::cli::test {
 namespace {
@@ -24,45 +21,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 using Kind = ParseResult::Kind;
-using Words = std::vector<std::string>;
 
-/// A tool with one option of each sort.
-class Parse : public testing::Test {
- protected:
-  ParseResult parse_words(const Words& words, bool takes_command = false) {
-    Tool tool{.name = "gms-x", .summary = "Do x", .version = "1.2.3"};
-    tool.takes_command = takes_command;
-    common_ = {};
-    return parse(
-        tool, common_, [this](CLI::App& app) { declare(app); }, words);
-  }
-  std::string config(const std::string& text) {
-    std::ofstream(folder_.path("c.toml")) << text;
-    return folder_.path("c.toml");
-  }
-  void declare(CLI::App& app) {
-    name_ = "default";
-    timeout_ = std::chrono::seconds(30);
-    tags_ = {"weights"};
-    CLI::Option* name = app.add_option("-n,--name", name_, "a name")
-                            ->envname("FO_TEST_NAME")
-                            ->capture_default_str();
-    app.add_option("--other", other_, "another")->excludes(name);
-    add_duration(app, "--timeout", timeout_, "a time");
-    add_tags(app, tags_, "tags");
-    app.add_option("--number", number_, "a number")->check(CLI::Range(0, 9))->type_name("N");
-    app.add_option("file", file_, "a file");
-  }
-
-  fo::test::TempDir folder_;
-  CommonOptions common_;
-  std::string name_;
-  std::string other_;
-  std::string file_;
-  base::Duration timeout_{};
-  std::vector<std::string> tags_;
-  int number_ = 0;
-};
+using Parse = SomeTool;
 
 TEST_F(Parse, DefaultsAreLeftAlone) {
   EXPECT_EQ(parse_words({}).kind, Kind::kRun);
@@ -191,40 +151,22 @@ TEST_F(Parse, HelpNamesDefaultsAndEnvironmentAndEndsWithHelpAndVersion) {
   EXPECT_EQ(parse_words({"--version"}).text, "gms-x 1.2.3\n");
 }
 
-class ParseSubcommands : public testing::Test {
- protected:
-  ParseResult parse_words(const Words& words) {
-    const Tool tool{.name = "gms-x", .summary = "Do x", .version = "1", .takes_command = true};
-    common_ = {};
-    value_ = "default";
-    return parse(
-        tool, common_,
-        [this](CLI::App& app) {
-          app.require_subcommand(1);
-          app.add_subcommand("get", "get it")
-              ->add_option("--value", value_, "value")
-              ->envname("FO_TEST_VALUE");
-          app.add_subcommand("put", "put it");
-        },
-        words);
-  }
-  fo::test::TempDir folder_;
-  CommonOptions common_;
-  std::string value_;
-};
+using ParseSubcommands = SomeSubcommands;
 
 TEST_F(ParseSubcommands, ReadTheFileToo) {
-  std::ofstream(folder_.path("c")) << "value = \"file\"\n";
-  ASSERT_EQ(parse_words({"get", "--config", folder_.path("c"), "--json"}).kind, Kind::kRun);
+  const fo::test::TempDir folder;
+  const std::string file = folder.path("c");
+  std::ofstream(file) << "value = \"file\"\n";
+  ASSERT_EQ(parse_words({"get", "--config", file, "--json"}).kind, Kind::kRun);
   EXPECT_EQ(value_, "file");
   EXPECT_TRUE(common_.json);
   const ScopedVariable variable("FO_TEST_VALUE", "environment");
-  ASSERT_EQ(parse_words({"get", "--config", folder_.path("c")}).kind, Kind::kRun);
+  ASSERT_EQ(parse_words({"get", "--config", file}).kind, Kind::kRun);
   EXPECT_EQ(value_, "environment");
-  ASSERT_EQ(parse_words({"get", "--config", folder_.path("c"), "--value=flag"}).kind, Kind::kRun);
+  ASSERT_EQ(parse_words({"get", "--config", file, "--value=flag"}).kind, Kind::kRun);
   EXPECT_EQ(value_, "flag");
   EXPECT_EQ(failure_of([&] {
-              parse_words({"put", "--config", folder_.path("c")});
+              parse_words({"put", "--config", file});
             }).status,
             ExitStatus::kConfig);
 }

@@ -4,15 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <CLI/App.hpp>
 #include <fstream>
 #include <sstream>
 
-#include "cli/app.h"
-#include "cli/options.h"
 #include "cli/variables.h"
-#include "support.h"
-#include "support/temp_dir.h"
+#include "some_tool.h"
 
 namespace fo::cli::test {
 namespace {
@@ -23,53 +19,24 @@ using testing::HasSubstr;
 using testing::Not;
 
 using Kind = ParseResult::Kind;
-using Words = std::vector<std::string>;
 
-/// A tool that may or may not be given a lot.
-class SettingsTest : public testing::Test {
+/// The tool, and more to set.
+class SettingsTest : public SomeTool {
  protected:
-  ParseResult parse_words(const Words& words) {
-    common_ = {};
-    return parse(
-        {.name = "gms-x", .summary = "Do x", .version = "1"}, common_,
-        [this](CLI::App& app) { declare(app); }, words);
-  }
-  std::string config(const std::string& text) {
-    std::ofstream(folder_.path("c.toml")) << text;
-    return folder_.path("c.toml");
-  }
-  void declare(CLI::App& app) {
-    name_ = "default";
-    timeout_ = std::chrono::seconds(30);
+  void declare(CLI::App& app) override {
+    SomeTool::declare(app);
     remap_ = std::chrono::seconds(30);
-    tags_ = {"weights"};
     places_.clear();
-    CLI::Option* name = app.add_option("-n,--name", name_, "a name")
-                            ->envname("FO_TEST_NAME")
-                            ->capture_default_str();
-    app.add_option("--other", other_, "another")->excludes(name);
-    add_duration(app, "--timeout", timeout_, "a time");
-    add_tags(app, tags_, "tags");
-    app.add_option("--number", number_, "a number")->check(CLI::Range(0, 9))->type_name("N");
     app.add_option("--place", places_, "a place")->allow_extra_args(false);
     add_remap_timeout(app, "--remap", remap_, "another time");
-    app.add_flag("--loud", loud_, "shout")->excludes(name);
+    app.add_flag("--loud", loud_, "shout")->excludes(app.get_option("--name"));
     app.add_option("-E,--exit-code", status_, "a status")->capture_default_str();
-    app.add_option("file", file_, "a file");
     add_variables(app, {"FO_TEST_ID", "FO_TEST_SIM_*"});
   }
 
-  fo::test::TempDir folder_;
-  CommonOptions common_;
-  std::string name_;
-  std::string other_;
-  std::string file_;
-  base::Duration timeout_{};
   base::Duration remap_{};
-  std::vector<std::string> tags_;
   std::vector<std::string> places_;
   bool loud_ = false;
-  int number_ = 0;
   int status_ = 75;
 };
 
@@ -259,27 +226,7 @@ TEST_F(SettingsTest, HelpNamesVariablesThatNoOptionStandsFor) {
               EndsWith("\n\nEnvironment: FO_TEST_ID FO_TEST_SIM_*\n"));
 }
 
-/// A tool with subcommands, one of which wants a lot.
-class SettingsOfSubcommands : public testing::Test {
- protected:
-  ParseResult parse_words(const Words& words) {
-    CommonOptions common;
-    std::string value;
-    std::string file;
-    return parse(
-        {.name = "gms-x", .summary = "Do x", .version = "1"}, common,
-        [&](CLI::App& app) {
-          app.require_subcommand(1);
-          app.add_subcommand("get", "get it")
-              ->add_option("--value", value, "value")
-              ->envname("FO_TEST_VALUE");
-          CLI::App* put = app.add_subcommand("put", "put it");
-          put->add_option("--must", value, "a must")->required();
-          put->add_option("FILE", file, "a file")->required();
-        },
-        words);
-  }
-};
+using SettingsOfSubcommands = SomeSubcommands;
 
 TEST_F(SettingsOfSubcommands, ArePrintedWithoutThoseOfOthers) {
   const ScopedVariable variable("FO_TEST_VALUE", "environment");

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/edit_distance.h"
+
 namespace fo::cli {
 namespace {
+
+using base::edit_distance;
 
 TEST(EditDistance, CountsLettersPutInLeftOutReplacedAndSwapped) {
   EXPECT_EQ(edit_distance("", ""), 0u);

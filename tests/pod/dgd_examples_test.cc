@@ -4,15 +4,15 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "os/file.h"
 #include "pod/dgd.h"
 #include "pod/pod_schema.h"
+#include "support/must_run.h"
 #include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
@@ -22,26 +22,21 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+constexpr base::ByteCount kMost = 16 * base::kMiB;
+
 fs::path examples() {
   const char* set = std::getenv("FO_DGD_EXAMPLES");
   return set != nullptr ? fs::path(set) : fs::path(FO_SOURCE_DIR) / "../shared/dgd-examples";
 }
 
-std::string text_of_file(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(DgdExamples, AreReadWithNothingToSay) {
-  if (!fs::exists(examples())) GTEST_SKIP() << "SKIP: no " << examples();
+  if (!fs::exists(examples())) FO_SKIP("dgd-examples", "no " + examples().string());
   std::size_t read_of_them = 0;
   std::vector<std::string> with_failover;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(examples())) {
     const fs::path& path = entry.path();
     if (path.extension() != ".yaml" || path.filename() == "crd.yaml") continue;
-    for (const Document& document : read_yaml(text_of_file(path), path.filename())) {
+    for (const Document& document : read_yaml(os::read_file(path, kMost), path.filename())) {
       if (!is_dgd(document.root)) continue;
       ++read_of_them;
       Findings findings;
@@ -122,8 +117,8 @@ class Comparison {
 
 TEST(DgdExamples, TablesAreTheDefinitions) {
   const fs::path path = examples() / "crd.yaml";
-  if (!fs::exists(path)) GTEST_SKIP() << "SKIP: no " << path;
-  const Node root = read_yaml(text_of_file(path), "crd.yaml").at(0).root;
+  if (!fs::exists(path)) FO_SKIP("dgd-examples", "no " + path.string());
+  const Node root = read_yaml(os::read_file(path, kMost), "crd.yaml").at(0).root;
   const Node* versions = root.find_path({"spec", "versions"});
   ASSERT_NE(versions, nullptr);
   const Node* spec =

@@ -26,23 +26,15 @@ struct Generated {
   /// By name, of either list; a null where there is none.
   [[nodiscard]] Node container(std::string_view name) const {
     for (const char* list : {"initContainers", "containers"}) {
-      const Node* containers = pod_spec().find(list);
-      if (containers == nullptr) continue;
-      for (const Node& one : containers->items()) {
-        if (one.find("name")->text() == name) return one;
-      }
+      if (const Node* one = find_named(pod_spec().find(list), "name", name)) return *one;
     }
     return {};
   }
   /// Of a container, "(none)" where it is not set.
   [[nodiscard]] std::string env(std::string_view name, std::string_view variable) const {
     const Node made = container(name);
-    if (const Node* env = made.find("env")) {
-      for (const Node& entry : env->items()) {
-        if (entry.find("name")->text() == variable) return entry.find("value")->text();
-      }
-    }
-    return "(none)";
+    const Node* entry = find_named(made.find("env"), "name", variable);
+    return entry == nullptr ? "(none)" : entry->find("value")->text();
   }
   /// Errors alone, as one text with a line each, without places.
   [[nodiscard]] std::string errors() const { return lines(Severity::kError); }

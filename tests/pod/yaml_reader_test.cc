@@ -3,17 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "pod/scalar.h"
 #include "pod/writer.h"
+#include "support/failure.h"
 
 namespace {
 
-using fo::base::Error;
 using fo::base::ExitStatus;
 using fo::pod::Document;
 using fo::pod::Node;
 using fo::pod::ReadLimits;
+using fo::test::Failure;
+using fo::test::failure_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -33,15 +34,10 @@ Node read_one(std::string_view text) {
 }
 
 std::string refusal(std::string_view text, const ReadLimits& limits = {}) {
-  try {
-    read(text, limits);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kBadData);
-    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
-    return error.what();
-  }
-  ADD_FAILURE() << "read: " << text.substr(0, 80);
-  return "";
+  const Failure failure = failure_of([&] { read(text, limits); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData) << text.substr(0, 80);
+  EXPECT_THAT(failure.message, Not(HasSubstr("\n")));
+  return failure.message;
 }
 
 std::vector<std::string> sources(std::string_view text) {

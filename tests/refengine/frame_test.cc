@@ -1,10 +1,9 @@
 #include "refengine/frame.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "os/file.h"
+#include "os/pipe.h"
 #include "refengine/generation.h"
 #include "support/failure.h"
 
@@ -13,17 +12,7 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    reader.reset(ends[0]);
-    writer.reset(ends[1]);
-  }
-  base::UniqueFd reader;
-  base::UniqueFd writer;
-};
+using os::Pipe;
 
 TEST(Frame, ComesThroughWhole) {
   const Pipe pipe;

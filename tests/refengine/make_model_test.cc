@@ -10,15 +10,14 @@
 #include <fstream>
 #include <set>
 
-#include "base/error.h"
 #include "os/file.h"
 #include "refengine/reference_model.h"
+#include "support/failure.h"
 #include "support/temp_dir.h"
 
 namespace fo::refengine {
 namespace {
 
-using base::Error;
 using base::ExitStatus;
 using test::TempDir;
 
@@ -41,12 +40,7 @@ std::set<std::string> files_in(const std::string& dir) {
 }
 
 ExitStatus status_of(const std::string& dir, const MakeModelOptions& options) {
-  try {
-    make_model(dir, options);
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return ExitStatus::kOk;
+  return test::status_of([&] { make_model(dir, options); });
 }
 
 std::uint64_t checksum(const std::string& text) {

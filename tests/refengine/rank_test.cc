@@ -6,17 +6,17 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "gms/gms_process.h"
 #include "refengine/make_model.h"
 #include "refengine/reference_model.h"
 #include "refengine/tokens.h"
+#include "support/failure.h"
 
 namespace fo::refengine {
 namespace {
 
-using base::Error;
 using base::ExitStatus;
+using test::status_of;
 
 class RankTest : public gms::OneServer {
  protected:
@@ -93,17 +93,6 @@ class RankTest : public gms::OneServer {
 
   [[nodiscard]] base::ByteCount free_memory() const {
     return cuda::memory_info(driver_, base::DeviceOrdinal(0)).free;
-  }
-
-  template <typename Function>
-  static ExitStatus failure(Function function) {
-    try {
-      function();
-    } catch (const Error& error) {
-      EXPECT_STRNE(error.what(), "");
-      return error.status();
-    }
-    return ExitStatus::kOk;
   }
 
   std::shared_ptr<const cuda::Driver> driver_;
@@ -210,15 +199,15 @@ TEST_F(RankTest, WakingFailsWithTheStatusThatSaysWhy) {
     gms::MemoryManager writer(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(0)),
                               socket_);
     ASSERT_EQ(writer.connect(gms::LockType::kRw, gms::soon()), gms::Grant::kRw);
-    EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kTryAgain);
+    EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kTryAgain);
   }
   publish(make(1, 64));
-  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kBadData);
   publish(model);
-  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kOk);
+  EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kOk);
   rank.unmap_weights();
   server_.reset();
-  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kUnavailable);
 }
 
 TEST_F(RankTest, AFullDeviceIsATryAgainAndCanBeTriedAgain) {
@@ -230,21 +219,21 @@ TEST_F(RankTest, AFullDeviceIsATryAgainAndCanBeTriedAgain) {
   Rank second(wanted);
   begin(first);
   second.map_weights();
-  EXPECT_EQ(failure([&] { second.allocate_kv(); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { second.allocate_kv(); }), ExitStatus::kTryAgain);
   first.free_kv();
-  EXPECT_EQ(failure([&] { second.allocate_kv(); }), ExitStatus::kOk);
+  EXPECT_EQ(status_of([&] { second.allocate_kv(); }), ExitStatus::kOk);
 }
 
 TEST_F(RankTest, WeightsOfAnotherModelAreRefused) {
   publish(make(1, 64));
   Rank rank(options(make(1).config));
-  EXPECT_EQ(failure([&] { rank.map_weights(); }), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { rank.map_weights(); }), ExitStatus::kBadData);
 }
 
 TEST_F(RankTest, ACacheWithoutRoomForOnePositionIsAUsageError) {
   RankOptions wanted = options(make(1).config);
   wanted.kv_bytes = 100;
-  EXPECT_EQ(failure([&] { const Rank rank(wanted); }), ExitStatus::kUsage);
+  EXPECT_EQ(status_of([&] { const Rank rank(wanted); }), ExitStatus::kUsage);
 }
 
 }  // namespace

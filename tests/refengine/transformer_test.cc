@@ -11,6 +11,7 @@
 #include "refengine/reference_model.h"
 #include "refengine/sampler.h"
 #include "refengine/tokens.h"
+#include "support/failure.h"
 #include "support/temp_dir.h"
 
 namespace fo::refengine {
@@ -240,14 +241,12 @@ TEST(Transformer, LooksUpItsOwnTensorsOnly) {
 TEST(Transformer, EveryMissingOrMisshapenTensorIsNamed) {
   const test::LoadedModel model = made({.layers = 1});
   for (const TensorSpec& spec : model_tensors(model.config)) {
-    const auto message = [&](const WeightView& weights) -> std::string {
-      try {
+    const auto message = [&](const WeightView& weights) {
+      const test::Failure failure = test::failure_of([&] {
         Transformer(model.config, {0, 1}, weights);
-      } catch (const Error& error) {
-        EXPECT_EQ(error.status(), base::ExitStatus::kBadData);
-        return error.what();
-      }
-      return "bound";
+      });
+      EXPECT_EQ(failure.status, base::ExitStatus::kBadData);
+      return failure.message;
     };
     WeightView weights = model.weights;
     weights[spec.name].shape.push_back(1);

@@ -19,7 +19,6 @@ namespace fo::weights {
 namespace {
 
 using base::ByteCount;
-using base::Error;
 using base::ExitStatus;
 using base::kMiB;
 using gms::Grant;
@@ -241,7 +240,7 @@ TEST_F(Load, AReaderGivesUpInTime) {
 TEST_F(Load, WithoutAServerIsUnavailable) {
   LoadOptions made = options(dir_.write("m", make_safetensors(some_parts())));
   made.timeout.reset();
-  EXPECT_EQ(error_of([&] { run(made); }).status(), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { run(made); }), ExitStatus::kUnavailable);
 }
 
 // The server counts: a killed writer's session is over, and what it made is gone.
@@ -286,9 +285,10 @@ TEST_P(LoadVerifies, TheWriterFindsCorruptionBeforeItPublishes) {
   writer.on_progress = [&](ByteCount done, ByteCount total) {
     if (done == total) corrupt();
   };
-  const Error error = error_of([&] { run(writer); });
-  EXPECT_EQ(error.status(), ExitStatus::kSoftware);
-  EXPECT_THAT(error.what(), HasSubstr("verify tensor 'model.embed': device memory differs from '"));
+  const Failure failure = failure_of([&] { run(writer); });
+  EXPECT_EQ(failure.status, ExitStatus::kSoftware);
+  EXPECT_THAT(failure.message,
+              HasSubstr("verify tensor 'model.embed': device memory differs from '"));
   expect_nothing_published();
 }
 
@@ -298,7 +298,7 @@ TEST_P(LoadVerifies, TheReaderFindsOtherBytesThanTheModels) {
   publish(options(model));
   EXPECT_EQ(publish(verifying(model, LockType::kRo)).granted_lock_type, Grant::kRo);
   corrupt();
-  EXPECT_EQ(error_of([&] { run(verifying(model, LockType::kRo)); }).status(), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { run(verifying(model, LockType::kRo)); }), ExitStatus::kBadData);
   EXPECT_TRUE(state().committed);
 }
 
@@ -311,9 +311,9 @@ TEST_F(Load, AReaderThatVerifiesFindsAnotherModel) {
   const auto expect_refused = [&](const std::vector<Part>& other, const std::string& reason) {
     LoadOptions reader = options(dir_.write("other", make_safetensors(other)), LockType::kRo);
     reader.verify = true;
-    const Error error = error_of([&] { run(reader); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData);
-    EXPECT_THAT(error.what(), HasSubstr(reason));
+    const Failure failure = failure_of([&] { run(reader); });
+    EXPECT_EQ(failure.status, ExitStatus::kBadData);
+    EXPECT_THAT(failure.message, HasSubstr(reason));
   };
   auto other = parts;
   other[2].name = "model.renamed";
@@ -334,9 +334,9 @@ TEST_F(Load, ABadModelDoesNotTouchWhatIsPublished) {
   const std::string good = make_safetensors(parts);
   const auto report = publish(options(dir_.write("m", good)));
   const std::string bad = dir_.write("bad", good.substr(0, good.size() - 1));
-  EXPECT_EQ(error_of([&] { run(options(bad, LockType::kRw)); }).status(), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { run(options(bad, LockType::kRw)); }), ExitStatus::kBadData);
   const auto absent = options(dir_.path("absent"), LockType::kRw);
-  EXPECT_EQ(error_of([&] { run(absent); }).status(), ExitStatus::kNoInput);
+  EXPECT_EQ(status_of([&] { run(absent); }), ExitStatus::kNoInput);
   EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
   expect_published(parts);
 }
@@ -349,9 +349,9 @@ TEST_F(Load, AFileCutOffWhileItIsReadPublishesNothing) {
   writer.on_progress = [&](ByteCount done, ByteCount) {
     if (done == 0) std::filesystem::resize_file(path, 2'000'000);
   };
-  const Error error = error_of([&] { run(writer); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData);
-  EXPECT_THAT(error.what(), HasSubstr("it is cut off, nothing at byte 2000000"));
+  const Failure failure = failure_of([&] { run(writer); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("it is cut off, nothing at byte 2000000"));
   expect_nothing_published();
 }
 
@@ -362,9 +362,9 @@ TEST_F(Load, AFileWrittenToWhileItIsReadPublishesNothing) {
   writer.on_progress = [&](ByteCount done, ByteCount total) {
     if (done == total) std::ofstream(path, std::ios::in | std::ios::out).seekp(500) << "x";
   };
-  const Error error = error_of([&] { run(writer); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData);
-  EXPECT_THAT(error.what(), HasSubstr("written to meanwhile"));
+  const Failure failure = failure_of([&] { run(writer); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("written to meanwhile"));
   expect_nothing_published();
 }
 
@@ -376,9 +376,9 @@ TEST_F(Load, AModelLargerThanTheDeviceIsRefusedAtOnce) {
       R"({"t":{"dtype":"U8","shape":[67108865],"data_offsets":[0,67108865]}})";
   dir_.write("large", make_file(header));
   std::filesystem::resize_file(path, 8 + header.size() + 67108865);
-  const Error error = error_of([&] { run(options(path, LockType::kRw)); });
-  EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
-  EXPECT_THAT(error.what(), HasSubstr("do not fit device 0, which has 64 MiB"));
+  const Failure failure = failure_of([&] { run(options(path, LockType::kRw)); });
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_THAT(failure.message, HasSubstr("do not fit device 0, which has 64 MiB"));
   EXPECT_EQ(state().memory_layout_hash, published.memory_layout_hash);
 }
 
@@ -386,8 +386,7 @@ TEST_F(Load, ADeviceThatIsFullEndsInTryAgain) {
   start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
   const auto taken = cuda::PhysicalMemory::create(driver(), base::DeviceOrdinal(0), 60 * kMiB);
   const std::string model = dir_.write("m", make_safetensors(some_parts()));
-  const Error error = error_of([&] { run(options(model)); });
-  EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
+  EXPECT_EQ(status_of([&] { run(options(model)); }), ExitStatus::kTryAgain);
   expect_nothing_published();
 }
 
@@ -403,7 +402,7 @@ TEST_P(LoadFaults, PublishNothing) {
   writer.slab = 64 * base::kKiB;
   writer.verify = true;
   writer.copy_threads = 2;
-  EXPECT_EQ(error_of([&] { run(writer); }).status(), ExitStatus::kSoftware);
+  EXPECT_EQ(status_of([&] { run(writer); }), ExitStatus::kSoftware);
   expect_nothing_published();
 }
 
@@ -428,7 +427,7 @@ TEST(Role, ComesFromTheEngineId) {
   }
   for (const char* id : {"", "-1", "x", "1x", " 1", "99999999999999999999"}) {
     ::setenv("ENGINE_ID", id, 1);
-    EXPECT_EQ(error_of([] { role_from_env(); }).status(), ExitStatus::kConfig) << id;
+    EXPECT_EQ(status_of([] { role_from_env(); }), ExitStatus::kConfig) << id;
   }
   ::unsetenv("ENGINE_ID");
 }

@@ -10,7 +10,6 @@
 namespace fo::weights {
 namespace {
 
-using base::Error;
 using base::ExitStatus;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -26,10 +25,10 @@ TEST(ModelIndex, TakesTheWeightMapAndPassesOverTheRest) {
 
 TEST(ModelIndex, RefusesWhatIsNoIndex) {
   const auto refuse = [](const std::string& text, const std::string& reason) {
-    const Error error = error_of([&] { parse_model_index(text, "i"); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData) << text;
-    EXPECT_THAT(error.what(), HasSubstr("read 'i': ")) << text;
-    EXPECT_THAT(error.what(), HasSubstr(reason)) << text;
+    const Failure failure = failure_of([&] { parse_model_index(text, "i"); });
+    EXPECT_EQ(failure.status, ExitStatus::kBadData) << text;
+    EXPECT_THAT(failure.message, HasSubstr("read 'i': ")) << text;
+    EXPECT_THAT(failure.message, HasSubstr(reason)) << text;
   };
   refuse("", "not JSON");
   refuse("{", "not JSON");
@@ -52,20 +51,20 @@ TEST(ModelIndex, RefusesWhatIsNoIndex) {
 TEST(ModelIndex, RefusesFilesThatCouldBeOutsideTheFolder) {
   for (const char* name : {"../m", "/etc/passwd", "a/b", "..", ".", "", "a\\u0000b"}) {
     const std::string text = std::string(R"({"weight_map":{"t":")") + name + "\"}}";
-    const Error error = error_of([&] { parse_model_index(text, "i"); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData) << name;
-    EXPECT_THAT(error.what(), HasSubstr("tensor 't': its file ")) << name;
-    EXPECT_THAT(error.what(), HasSubstr("is not a plain name")) << name;
+    const Failure failure = failure_of([&] { parse_model_index(text, "i"); });
+    EXPECT_EQ(failure.status, ExitStatus::kBadData) << name;
+    EXPECT_THAT(failure.message, HasSubstr("tensor 't': its file ")) << name;
+    EXPECT_THAT(failure.message, HasSubstr("is not a plain name")) << name;
   }
 }
 
 class ModelFolder : public testing::Test {
  protected:
   void expect_refused(ExitStatus status, const std::string& reason) const {
-    const Error error = error_of([&] { open_model(dir_.path()); });
-    EXPECT_EQ(error.status(), status) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(reason));
-    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    const Failure failure = failure_of([&] { open_model(dir_.path()); });
+    EXPECT_EQ(failure.status, status) << failure.message;
+    EXPECT_THAT(failure.message, HasSubstr(reason));
+    EXPECT_THAT(failure.message, testing::Not(HasSubstr("\n")));
   }
   void write_shards() const {
     dir_.write("b.safetensors", make_safetensors({make_part("x", "F32", "[2]", 8, 1)}));
@@ -109,8 +108,7 @@ TEST_F(ModelFolder, MayHaveTensorsThatTheIndexDoesNotName) {
 
 TEST_F(ModelFolder, WithoutAModelIsAbsentInput) {
   expect_refused(ExitStatus::kNoInput, "no model.safetensors.index.json or model.safetensors");
-  const Error error = error_of([&] { open_model(dir_.path("nothing.safetensors")); });
-  EXPECT_EQ(error.status(), ExitStatus::kNoInput);
+  EXPECT_EQ(status_of([&] { open_model(dir_.path("nothing.safetensors")); }), ExitStatus::kNoInput);
 }
 
 TEST_F(ModelFolder, RefusesAnIndexThatNamesAnAbsentFile) {
@@ -164,10 +162,10 @@ TEST_F(ModelFolder, NoticesAFileThatIsWrittenToLater) {
   const Model model = open_model(path);
   model.files[0].check_unchanged();
   std::ofstream(path, std::ios::app) << "more";
-  EXPECT_EQ(error_of([&] { model.files[0].check_unchanged(); }).status(), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { model.files[0].check_unchanged(); }), ExitStatus::kBadData);
   std::filesystem::resize_file(path, 8);
   std::byte buffer[4];
-  EXPECT_EQ(error_of([&] { model.files[0].read(buffer, 6); }).status(), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { model.files[0].read(buffer, 6); }), ExitStatus::kBadData);
 }
 
 }  // namespace

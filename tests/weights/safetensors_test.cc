@@ -190,10 +190,10 @@ std::vector<Bad> bad_files() {
 class BadHeader : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadHeader, IsRefusedInOneLineThatNamesTheFile) {
-  const Error error = error_of([] { parse(GetParam().file); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData);
-  EXPECT_THAT(error.what(), testing::StartsWith("read 'm.safetensors': "));
-  EXPECT_THAT(error.what(), HasSubstr(GetParam().reason));
+  const Failure failure = failure_of([] { parse(GetParam().file); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData);
+  EXPECT_THAT(failure.message, testing::StartsWith("read 'm.safetensors': "));
+  EXPECT_THAT(failure.message, HasSubstr(GetParam().reason));
 }
 
 INSTANTIATE_TEST_SUITE_P(Safetensors, BadHeader, testing::ValuesIn(bad_files()),

@@ -46,9 +46,9 @@ std::string manifest_with(const std::map<std::string, std::string>& changes) {
 }
 
 void expect_refused(const std::string& text, const std::string& reason) {
-  const Error error = error_of([&] { manifest_of(text); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData) << text.substr(0, 500);
-  EXPECT_THAT(error.what(), StartsWith("read 'm.json': " + reason)) << text.substr(0, 500);
+  const Failure failure = failure_of([&] { manifest_of(text); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData) << text.substr(0, 500);
+  EXPECT_THAT(failure.message, StartsWith("read 'm.json': " + reason)) << text.substr(0, 500);
 }
 
 // Nothing but Error(kBadData) may come out of a changed text.
@@ -222,8 +222,7 @@ TEST(SnapshotManifest, IsRefusedAtEveryTruncation) {
   const std::string text = format_manifest(two_allocations(), 1, 0);
   const std::size_t end = text.find_last_of('}');
   for (std::size_t size = 0; size <= end; ++size) {
-    const Error error = error_of([&] { manifest_of(text.substr(0, size)); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData) << size;
+    EXPECT_EQ(status_of([&] { manifest_of(text.substr(0, size)); }), ExitStatus::kBadData) << size;
   }
 }
 
@@ -255,9 +254,9 @@ gms::Metadata metadata_of(const std::string& text) {
 }
 
 void expect_metadata_refused(const std::string& text, const std::string& reason) {
-  const Error error = error_of([&] { metadata_of(text); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData) << text.substr(0, 500);
-  EXPECT_THAT(error.what(), StartsWith("read 'd.json': " + reason)) << text.substr(0, 500);
+  const Failure failure = failure_of([&] { metadata_of(text); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData) << text.substr(0, 500);
+  EXPECT_THAT(failure.message, StartsWith("read 'd.json': " + reason)) << text.substr(0, 500);
 }
 
 TEST(SnapshotMetadata, ComesBackAsItWasWritten) {
@@ -307,8 +306,7 @@ TEST(SnapshotMetadata, IsRefusedAtEveryTruncation) {
   const std::string text = format_snapshot_metadata(some_metadata());
   const std::size_t end = text.find_last_of('}');
   for (std::size_t size = 0; size <= end; ++size) {
-    const Error error = error_of([&] { metadata_of(text.substr(0, size)); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData) << size;
+    EXPECT_EQ(status_of([&] { metadata_of(text.substr(0, size)); }), ExitStatus::kBadData) << size;
   }
 }
 
@@ -324,9 +322,9 @@ TEST(SnapshotMetadata, SurvivesEveryChangedByte) {
 }
 
 TEST(SnapshotMetadata, WhatIsNotUtf8CannotBeSaved) {
-  const Error error = error_of([] { format_snapshot_metadata({{"\xff", {"one", 0, ""}}}); });
-  EXPECT_EQ(error.status(), ExitStatus::kBadData);
-  EXPECT_THAT(error.what(), HasSubstr("it is not UTF-8"));
+  const Failure failure = failure_of([] { format_snapshot_metadata({{"\xff", {"one", 0, ""}}}); });
+  EXPECT_EQ(failure.status, ExitStatus::kBadData);
+  EXPECT_THAT(failure.message, HasSubstr("it is not UTF-8"));
 }
 
 TEST(SnapshotChecksums, ComeBackAsTheyWereWritten) {
@@ -345,16 +343,16 @@ TEST(SnapshotChecksums, RefuseEveryOtherLine) {
         kHash.substr(1) + "  a\n", "a" + kHash + "  a\n", std::string(64, 'A') + "  a\n",
         "\\" + kHash + "  a\n", kHash + "  a\n\n", kHash + "  ../a\n", kHash + "  /a\n",
         kHash + "  a\n" + kHash + "  a\n"}) {
-    const Error error = error_of([&] { parse_checksums(text, "c"); });
-    EXPECT_EQ(error.status(), ExitStatus::kBadData) << text;
-    EXPECT_THAT(error.what(), StartsWith("read 'c': ")) << text;
+    const Failure failure = failure_of([&] { parse_checksums(text, "c"); });
+    EXPECT_EQ(failure.status, ExitStatus::kBadData) << text;
+    EXPECT_THAT(failure.message, StartsWith("read 'c': ")) << text;
   }
 }
 
 TEST(SnapshotChecksums, AreRefusedAtEveryTruncationWithinALine) {
   const std::string line = kHash + "  a\n";
   for (std::size_t size = 1; size < line.size(); ++size) {
-    EXPECT_EQ(error_of([&] { parse_checksums(line + line.substr(0, size), "c"); }).status(),
+    EXPECT_EQ(status_of([&] { parse_checksums(line + line.substr(0, size), "c"); }),
               ExitStatus::kBadData);
   }
 }

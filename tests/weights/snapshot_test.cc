@@ -33,7 +33,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using base::ByteCount;
-using base::Error;
 using base::ExitStatus;
 using base::kKiB;
 using base::kMiB;
@@ -114,9 +113,9 @@ class SnapshotDirectory : public Served {
   }
 
   void expect_refused(const LoadOptions& options, ExitStatus status, const std::string& reason) {
-    const Error error = error_of([&] { run(options); });
-    EXPECT_EQ(error.status(), status) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(reason));
+    const Failure failure = failure_of([&] { run(options); });
+    EXPECT_EQ(failure.status, status) << failure.message;
+    EXPECT_THAT(failure.message, HasSubstr(reason));
   }
 
   // The names beside the snapshot that begin as its own does.
@@ -587,7 +586,7 @@ TEST_F(SnapshotDirectory, AFailingDeviceEndsTheLoad) {
     LoadOptions options = loading(snap_);
     options.ring = kMiB;
     options.copy_threads = 4;
-    EXPECT_EQ(error_of([&] { run(options); }).status(), ExitStatus::kSoftware) << fault;
+    EXPECT_EQ(status_of([&] { run(options); }), ExitStatus::kSoftware) << fault;
     driver_.reset();
     expect_nothing_published();
   }
@@ -641,9 +640,9 @@ TEST_F(Save, NeverTouchesWhatIsThere) {
   const auto expect_kept = [&](Replace replace, const std::string& reason) {
     SaveOptions options = saving(snap_);
     options.replace = replace;
-    const Error error = error_of([&] { run(options); });
-    EXPECT_EQ(error.status(), ExitStatus::kCannotCreate);
-    EXPECT_EQ(error.what(), "save to '" + snap_ + "': " + reason);
+    const Failure failure = failure_of([&] { run(options); });
+    EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+    EXPECT_EQ(failure.message, "save to '" + snap_ + "': " + reason);
     EXPECT_THAT(names(), ElementsAre("snap"));
   };
   expect_kept(Replace::kNo, "it is there already");
@@ -656,8 +655,7 @@ TEST_F(Save, NeverTouchesWhatIsThere) {
   fs::create_symlink(dir_.path(), snap_);
   expect_kept(Replace::kYes, "it is there and no folder");
   fs::remove(snap_);
-  const Error error = error_of([&] { run(saving(dir_.path("absent/snap"))); });
-  EXPECT_EQ(error.status(), ExitStatus::kCannotCreate);
+  EXPECT_EQ(status_of([&] { run(saving(dir_.path("absent/snap"))); }), ExitStatus::kCannotCreate);
 }
 
 TEST_F(Save, TakesThePlaceOfAnEmptyFolder) {
@@ -678,7 +676,7 @@ TEST_F(Save, ReplacesASnapshotWhereToldTo) {
   other.role = LockType::kRw;
   ASSERT_TRUE(run(other));
   SaveOptions options = saving(snap_);
-  EXPECT_EQ(error_of([&] { run(options); }).status(), ExitStatus::kCannotCreate);
+  EXPECT_EQ(status_of([&] { run(options); }), ExitStatus::kCannotCreate);
   options.replace = Replace::kYes;
   ASSERT_TRUE(run(options));
   EXPECT_THAT(names(), ElementsAre("snap"));

@@ -1,47 +1,33 @@
-// For the tests of this room: safetensors files made from parts, right or wrong, and temporary
-// folders.
+// For the tests of this room: safetensors files made from parts, right or wrong, and a folder for
+// them.
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "base/unique_fd.h"
 #include "os/file.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
 
 namespace fo::weights {
 
-/// A folder that ends with its test.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = testing::TempDir() + "fo-weights-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string path(const std::string& name = "") const {
-    return name.empty() ? path_ : path_ + "/" + name;
-  }
+using test::Failure;
+using test::failure_of;
+using test::status_of;
+
+struct TempDir : test::TempDir {
+  /// Returns the file's path.
   std::string write(const std::string& name, const std::string& content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
-
- private:
-  std::string path_;
 };
 
 inline constexpr const char* kIndex = "model.safetensors.index.json";
@@ -93,18 +79,6 @@ inline std::string make_safetensors(const std::vector<Part>& parts) {
   header += "}";
   header.append((8 - header.size() % 8) % 8, ' ');
   return make_file(header, data);
-}
-
-/// What `body` throws; a failure of the test when it throws nothing.
-template <typename Body>
-base::Error error_of(Body body) {
-  try {
-    body();
-  } catch (const base::Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {base::ExitStatus::kOk, ""};
 }
 
 }  // namespace fo::weights

@@ -17,7 +17,6 @@ namespace fo::weights {
 namespace {
 
 using base::ByteCount;
-using base::Error;
 using base::ExitStatus;
 using base::kMiB;
 using testing::HasSubstr;
@@ -91,12 +90,12 @@ TEST_F(WeightFileTest, ThatWasCutOffIsSaidToBe) {
   const WeightFile file(path);
   std::filesystem::resize_file(path, kMiB + 5);
   const Aligned memory(kMiB);
-  for (const Error& error : {error_of([&] { file.read_direct(memory.bytes(), kMiB); }),
-                             error_of([&] { file.read(memory.bytes(), kMiB); })}) {
-    EXPECT_EQ(error.status(), ExitStatus::kBadData);
-    EXPECT_THAT(error.what(), HasSubstr("it is cut off, nothing at byte 1048581"));
+  for (const Failure& failure : {failure_of([&] { file.read_direct(memory.bytes(), kMiB); }),
+                                 failure_of([&] { file.read(memory.bytes(), kMiB); })}) {
+    EXPECT_EQ(failure.status, ExitStatus::kBadData);
+    EXPECT_THAT(failure.message, HasSubstr("it is cut off, nothing at byte 1048581"));
   }
-  EXPECT_EQ(error_of([&] { file.check_unchanged(); }).status(), ExitStatus::kBadData);
+  EXPECT_EQ(status_of([&] { file.check_unchanged(); }), ExitStatus::kBadData);
 }
 
 TEST_F(WeightFileTest, IsColdUntilItWasRead) {

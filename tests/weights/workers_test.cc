@@ -98,8 +98,8 @@ TEST(Workers, SpreadOverTheStrands) {
 TEST(Workers, PassOnWhatATaskThrows) {
   Crew crew(2);
   crew.workers.submit([](Lane&) { throw Error(ExitStatus::kIoError, "no"); });
-  EXPECT_EQ(error_of([&] { crew.workers.wait(); }).status(), ExitStatus::kIoError);
-  EXPECT_EQ(error_of([&] { crew.workers.submit([](Lane&) {}, 3); }).status(), ExitStatus::kIoError);
+  EXPECT_EQ(status_of([&] { crew.workers.wait(); }), ExitStatus::kIoError);
+  EXPECT_EQ(status_of([&] { crew.workers.submit([](Lane&) {}, 3); }), ExitStatus::kIoError);
 }
 
 TEST(OrderedHash, IsThatOfThePartsInTheirOrder) {
