@@ -11,6 +11,8 @@
 #include "base/unique_fd.h"
 #include "http/pause.h"
 #include "support/fds.h"
+#include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "test_loop.h"
 
 namespace fo::engine {
@@ -84,6 +86,7 @@ TEST_F(LoopTest, TheEndOfAPipeIsReady) {
 }
 
 TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   loop_.run(http::pause_for(std::chrono::milliseconds(1)));  // the loop has all of its own by then
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

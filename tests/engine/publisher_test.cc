@@ -32,6 +32,7 @@
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -267,13 +268,6 @@ std::string random_bytes(std::size_t size) {
   for (char& byte : bytes) byte = static_cast<char>(random());
   return bytes;
 }
-
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kHasSanitizers = true;
-#else
-constexpr bool kHasSanitizers = false;
-#endif
-constexpr const char* kSanitizersNeedThem = "UBSan opens a pipe to look at an object's type";
 
 class Publishing : public test::FdCounting {
  protected:
@@ -605,7 +599,7 @@ TEST_F(Publishing, AddressesThatCannotBeServedAreErrors) {
 }
 
 TEST_F(Publishing, OutlivesAWantOfDescriptors) {
-  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const HttpEngine engine("A");
   TestPublisher publisher(engine.target());
   const std::uint16_t port = publisher.port();
@@ -644,7 +638,7 @@ class NoDescriptors {
 };
 
 TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
-  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   const std::uint16_t port = publisher.port();
@@ -674,7 +668,7 @@ TEST_F(Publishing, WhoHasAskedWaitsWhileDescriptorsRunOut) {
 }
 
 TEST_F(Publishing, WaitsForDescriptorsNoLongerThanForTheEngine) {
-  if (kHasSanitizers) FO_SKIP("release", kSanitizersNeedThem);
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   const RawEngine raw;
   PublisherLimits limits;
   limits.connect = milliseconds(50);

@@ -1,0 +1,15 @@
+// Whether this build has sanitizers, for tests that can't do with them.
+#pragma once
+
+namespace fo::test {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kHasSanitizers = true;
+#else
+inline constexpr bool kHasSanitizers = false;
+#endif
+/// Why one can't that leaves itself no descriptors.
+inline constexpr const char* kSanitizersOpenPipes =
+    "UBSan opens a pipe to look at an object's type";
+
+}  // namespace fo::test
