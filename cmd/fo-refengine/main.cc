@@ -40,7 +40,6 @@ int main(int argc, char** argv) {
   const fo::cli::Tool tool{.name = "fo-refengine",
                            .summary = "A small real inference engine to rehearse a failover with",
                            .version = FO_VERSION,
-                           .takes_command = false,
                            .is_daemon = true};
   const auto body = [&] {
     switch (options.command) {

@@ -35,12 +35,12 @@ int main(int argc, char** argv) {
                            .summary = "Drive one engine of a failover pair.",
                            .version = FO_VERSION,
                            .takes_command = true,
+                           .without_command = {"status", "switchover"},
                            .is_daemon = true};
   return fo::cli::run(
       argc, argv, tool, options.common,
       [&](CLI::App& app) { fo::fo_shadow::declare(app, options); },
       [&] {
-        fo::fo_shadow::check(options);
         switch (options.command) {
           case Options::Command::kStatus:
             return status(options);

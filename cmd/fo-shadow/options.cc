@@ -179,12 +179,6 @@ void declare(CLI::App& app, Options& options) {
                            "GMS_DRIVER", "KUBERNETES_SERVICE_*", "NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
-void check(const Options& options) {
-  if (options.command != Options::Command::kRun && !options.common.command.empty()) {
-    refuse("status and switchover take no command");
-  }
-}
-
 engine::ShadowOptions to_shadow_options(const Options& options) {
   engine::ShadowOptions shadow = options.shadow;
   shadow.command = options.common.command;

@@ -48,9 +48,6 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// Throws Error(kUsage) for an engine's command where none is taken.
-void check(const Options& options);
-
 /// What is to be run, as the command line, the environment and what is found in the folder of the
 /// GMS sockets say. Throws kUsage, kConfig.
 engine::ShadowOptions to_shadow_options(const Options& options);

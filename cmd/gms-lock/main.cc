@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
   const fo::cli::Tool tool{.name = "gms-lock",
                            .summary = "Become the active engine of a failover pair",
                            .version = FO_VERSION,
-                           .takes_command = true};
+                           .takes_command = true,
+                           .without_command = {"owner", "status"}};
   const auto body = [&] {
     fo::gms_lock::check(options, common.command);
     std::vector<fo::lock::LockUri> locks;

@@ -69,9 +69,6 @@ void check(const Options& options, const std::vector<std::string>& command) {
   const auto refuse = [](const char* reason) {
     throw base::Error(base::ExitStatus::kUsage, reason);
   };
-  if (options.command != Options::Command::kAcquire && !command.empty()) {
-    refuse("only acquire takes a command");
-  }
   if (options.command != Options::Command::kAcquire && options.place().locks.size() != 1) {
     refuse("only acquire takes several locks");
   }

@@ -152,6 +152,9 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
     settings.blame_file(one_line(error.what()));
     return {ParseResult::Kind::kUsageError, explained(app, error, arguments)};
   }
+  if (!common.command.empty() && !takes_command(settings.app(), tool)) {
+    return {ParseResult::Kind::kUsageError, settings.app().get_name() + " takes no command"};
+  }
   if (!only_print) return {};
   const auto print = common.json ? to_json : to_toml;
   return {ParseResult::Kind::kPrint, print(settings.effective(), set_variables(settings.app()))};

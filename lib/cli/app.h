@@ -29,6 +29,8 @@ struct Tool {
   std::string version;
   /// The words after the first "--" are a command, not arguments of ours.
   bool takes_command = false;
+  /// The subcommands that take none all the same.
+  std::vector<std::string> without_command = {};
   /// Progress lines (info) without -v: for daemons.
   bool is_daemon = false;
 };

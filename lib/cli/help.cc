@@ -42,7 +42,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string usage = CLI::Formatter::make_usage(app, std::move(name));
     // CLI11 knows nothing of the command after "--", nor of completion.
     usage.erase(usage.find_last_not_of('\n') + 1);
-    if (tool_.takes_command && runs_itself(*app)) usage += " [-- COMMAND [ARG]...]";
+    if (takes_command(*app, tool_)) usage += " [-- COMMAND [ARG]...]";
     if (app->get_parent() == nullptr) {
       usage += "\n   or: " + tool_.name + " completion bash|zsh|fish";
     }
@@ -108,6 +108,12 @@ std::shared_ptr<CLI::FormatterBase> help_formatter(const Tool& tool) {
 
 bool runs_itself(const CLI::App& app) {
   return app.get_subcommands({}).empty() || app.get_require_subcommand_min() == 0;
+}
+
+bool takes_command(const CLI::App& app, const Tool& tool) {
+  const auto& without = tool.without_command;
+  return tool.takes_command && runs_itself(app) &&
+         std::find(without.begin(), without.end(), app.get_name()) == without.end();
 }
 
 }  // namespace fo::cli

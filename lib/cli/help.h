@@ -17,4 +17,8 @@ std::shared_ptr<CLI::FormatterBase> help_formatter(const Tool& tool);
 /// Does it do something, not only one of its subcommands?
 bool runs_itself(const CLI::App& app);
 
+/// Whether the words after "--" are a command where the words before them ask for `app`, the tool
+/// or one of its subcommands.
+bool takes_command(const CLI::App& app, const Tool& tool);
+
 }  // namespace fo::cli

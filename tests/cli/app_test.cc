@@ -179,6 +179,15 @@ TEST_F(ParseSubcommands, HaveHelpOfTheirOwn) {
   EXPECT_EQ(parse_words({"get", "--version"}).text, "gms-x 1\n");
 }
 
+TEST_F(ParseSubcommands, TakeACommandOrRefuseIt) {
+  EXPECT_EQ(parse_words({"get", "--", "true"}).kind, Kind::kRun);
+  EXPECT_EQ(common_.command, Words{"true"});
+  const ParseResult result = parse_words({"put", "--must", "x", "f", "--", "true"});
+  EXPECT_EQ(result.kind, Kind::kUsageError);
+  EXPECT_EQ(result.text, "put takes no command");
+  EXPECT_THAT(parse_words({"put", "--help"}).text, Not(HasSubstr("COMMAND")));
+}
+
 TEST_F(ParseSubcommands, OneIsNeeded) {
   EXPECT_EQ(parse_words({}).kind, Kind::kUsageError);
   EXPECT_EQ(parse_words({"drop"}).kind, Kind::kUsageError);

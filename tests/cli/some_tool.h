@@ -58,7 +58,11 @@ class SomeTool : public testing::Test {
 class SomeSubcommands : public testing::Test {
  protected:
   ParseResult parse_words(const Words& words) {
-    const Tool tool{.name = "gms-x", .summary = "Do x", .version = "1", .takes_command = true};
+    const Tool tool{.name = "gms-x",
+                    .summary = "Do x",
+                    .version = "1",
+                    .takes_command = true,
+                    .without_command = {"put"}};
     common_ = {};
     value_ = "default";
     return parse(

@@ -216,18 +216,10 @@ TEST_F(ShadowOptionsTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(refusal({"--no-failover"}).status, ExitStatus::kConfig);
 }
 
-TEST_F(ShadowOptionsTest, AnEngineIsNeededAndTheOthersTakeNone) {
+TEST_F(ShadowOptionsTest, AnEngineIsNeeded) {
   Options options;
   ASSERT_EQ(parse(options, {}).kind, ParseResult::Kind::kRun);
-  EXPECT_NO_THROW(check(options));
   EXPECT_EQ(test::failure_of([&] { to_shadow_options(options); }).status, ExitStatus::kUsage);
-  for (const char* command : {"status", "switchover"}) {
-    Options other;
-    ASSERT_EQ(parse(other, {command}).kind, ParseResult::Kind::kRun);
-    EXPECT_NO_THROW(check(other));
-    other.common.command = {"true"};
-    EXPECT_EQ(test::failure_of([&] { check(other); }).status, ExitStatus::kUsage);
-  }
 }
 
 std::string lock_of(const Options& options) {
