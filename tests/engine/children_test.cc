@@ -1,6 +1,5 @@
 #include "engine/children.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "base/units.h"
 #include "os/file.h"
+#include "os/pipe.h"
 #include "os/process_tree.h"
 #include "support/failure.h"
 #include "support/fds.h"
@@ -114,21 +114,18 @@ TEST_F(ChildrenTest, ACallbackMayStartTheNext) {
 }
 
 TEST(Children, DieWithTheProcessThatStartedThem) {
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const base::UniqueFd reader(ends[0]);
-  const base::UniqueFd writer(ends[1]);
+  const os::Pipe pipe;
   const os::Child parent = os::fork_child([&] {
     TestLoop loop;
     Children children(loop.io());
     os::SpawnOptions options;
     options.parent_death_signal = 0;
     const pid_t pid = children.start({"sleep", "1000"}, options, {});
-    if (::write(writer.get(), &pid, sizeof pid) != sizeof pid) return 1;
+    if (::write(pipe.writer.get(), &pid, sizeof pid) != sizeof pid) return 1;
     for (;;) ::pause();
   });
   pid_t pid = 0;
-  ASSERT_EQ(::read(reader.get(), &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
+  ASSERT_EQ(::read(pipe.reader.get(), &pid, sizeof pid), static_cast<ssize_t>(sizeof pid));
   const auto child = os::open_pidfd(pid);
   ASSERT_TRUE(child);
   parent.signal(SIGKILL);

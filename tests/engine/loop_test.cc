@@ -1,6 +1,5 @@
 #include "engine/loop.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -8,8 +7,8 @@
 
 #include <boost/asio/detached.hpp>
 
-#include "base/unique_fd.h"
 #include "http/pause.h"
+#include "os/pipe.h"
 #include "support/fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
@@ -25,16 +24,8 @@ using test::soon;
 
 class LoopTest : public test::FdCounting {
  protected:
-  LoopTest() {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    reader_.reset(ends[0]);
-    writer_.reset(ends[1]);
-  }
-
   test::TestLoop loop_;
-  base::UniqueFd reader_;
-  base::UniqueFd writer_;
+  os::Pipe pipe_;
 };
 
 awaitable<void> count_one(Event& event, Deadline deadline, int& count) {
@@ -72,17 +63,17 @@ TEST_F(LoopTest, AWaitEndsAtItsDeadline) {
 }
 
 TEST_F(LoopTest, ADescriptorIsWaitedForAndStaysTheCallers) {
-  ASSERT_EQ(::write(writer_.get(), "x", 1), 1);
-  loop_.run(until_ready(reader_.get(), POLLIN, Deadline::never()));
-  loop_.run(until_ready(writer_.get(), POLLOUT, Deadline::never()));
+  ASSERT_EQ(::write(pipe_.writer.get(), "x", 1), 1);
+  loop_.run(until_ready(pipe_.reader.get(), POLLIN, Deadline::never()));
+  loop_.run(until_ready(pipe_.writer.get(), POLLOUT, Deadline::never()));
   char got = 0;
-  EXPECT_EQ(::read(reader_.get(), &got, 1), 1);
+  EXPECT_EQ(::read(pipe_.reader.get(), &got, 1), 1);
   EXPECT_EQ(got, 'x');
 }
 
 TEST_F(LoopTest, TheEndOfAPipeIsReady) {
-  writer_.reset();
-  loop_.run(until_ready(reader_.get(), POLLIN, Deadline::never()));
+  pipe_.writer.reset();
+  loop_.run(until_ready(pipe_.reader.get(), POLLIN, Deadline::never()));
 }
 
 TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
@@ -92,12 +83,13 @@ TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none_more{3, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_more), 0);
-  for (int i = 0; i < 3; ++i) loop_.run(until_ready(writer_.get(), POLLOUT, Deadline::never()));
+  for (int i = 0; i < 3; ++i)
+    loop_.run(until_ready(pipe_.writer.get(), POLLOUT, Deadline::never()));
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(LoopTest, ADescriptorThatSaysNothingIsLeftAtTheDeadline) {
-  loop_.run(until_ready(reader_.get(), POLLIN, in_ms(1)));
+  loop_.run(until_ready(pipe_.reader.get(), POLLIN, in_ms(1)));
   loop_.run(until_ready(-1, 0, in_ms(1)));
 }
 

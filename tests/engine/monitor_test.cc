@@ -10,6 +10,7 @@
 #include "http/pause.h"
 #include "stand_in.h"
 #include "support/fds.h"
+#include "support/ports.h"
 #include "test_loop.h"
 
 namespace fo::engine {
@@ -247,7 +248,7 @@ TEST_F(MonitorTest, TargetsAreReadyWhenTheyAnswer200) {
   test::StandIn target(loop_);
   target.on("GET /ok", 200, "");
   target.on("GET /busy", 503, "");
-  const test::ClosedPort closed;
+  const test::ReservedPort closed;
   options_.targets = {
       {"ok", target.url() + "/ok"}, {"busy", target.url() + "/busy"}, {"closed", closed.url()}};
   start();

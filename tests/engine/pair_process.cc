@@ -1,9 +1,6 @@
 #include "engine/pair_process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -116,21 +113,6 @@ void limit_run(std::chrono::seconds time) {
     ::_exit(1);
   });
   ::alarm(static_cast<unsigned>(time.count()));
-}
-
-ReservedPort::ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const int on = 1;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  // Bound and not listening: those that listen share it by the same option.
-  if (!fd_ || ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    base::throw_errno(errno, "reserve a port");
-  }
-  number_ = ntohs(address.sin_port);
 }
 
 Pair::Pair(const PairOptions& options)

@@ -20,6 +20,7 @@
 #include "base/unique_fd.h"
 #include "lock/lock_uri.h"
 #include "os/process.h"
+#include "support/ports.h"
 
 namespace fo::test {
 
@@ -36,17 +37,6 @@ void wait_until(const std::string& what, const std::function<bool()>& is_true,
 /// Ends this process with a message that says what wait_until() waits for, unless it ends by
 /// itself, or this is called again, within `time`; 0: no limit. What it started dies with it.
 void limit_run(std::chrono::seconds time);
-
-/// A port of 127.0.0.1 that stays ours between its listeners: no client's connection gets it.
-class ReservedPort {
- public:
-  ReservedPort();
-  [[nodiscard]] std::uint16_t number() const { return number_; }
-
- private:
-  base::UniqueFd fd_;
-  std::uint16_t number_ = 0;
-};
 
 /// Names and values.
 using Settings = std::map<std::string, std::string>;

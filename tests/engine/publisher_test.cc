@@ -29,6 +29,7 @@
 #include "http/client.h"
 #include "http/support.h"
 #include "os/unix_socket.h"
+#include "support/await.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/must_run.h"
@@ -45,6 +46,7 @@ using base::UniqueFd;
 using http::test::TestServer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::await;
 
 Deadline soon() { return Deadline::after(seconds(30)); }
 
@@ -249,14 +251,6 @@ class HttpEngine : public TestServer {
 
 const std::string kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-void await(const std::function<bool()>& condition) {
-  const Deadline deadline = soon();
-  while (!condition()) {
-    ASSERT_FALSE(deadline.expired());
-    std::this_thread::yield();
-  }
-}
 
 bool is_done(const std::future<bool>& future) {
   return future.wait_for(seconds(0)) == std::future_status::ready;

@@ -2,14 +2,10 @@
 // do, traps included, and write down what they were asked and what would have broken them.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
 #include <functional>
 #include <map>
 #include <set>
@@ -18,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/unique_fd.h"
 #include "http/server.h"
 #include "test_loop.h"
 
@@ -230,26 +225,6 @@ class SglangStandIn : public StandIn {
     return {
         422, "application/json", R"({"detail":[{"type":"missing","msg":"Field required"}]})", {}};
   }
-};
-
-/// A port where nobody listens, for as long as this lives.
-class ClosedPort {
- public:
-  ClosedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), generic, size), 0);
-    EXPECT_EQ(::getsockname(fd_.get(), generic, &size), 0);
-    url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  [[nodiscard]] const std::string& url() const { return url_; }
-
- private:
-  base::UniqueFd fd_;
-  std::string url_;
 };
 
 }  // namespace fo::test

@@ -1,4 +1,5 @@
 #include "driver_test.h"
+#include "support/ports.h"
 
 namespace fo::engine {
 namespace {
@@ -183,7 +184,7 @@ TEST_F(VllmDriverTest, AnAnswerThatIsNeitherYesNorNoIsAFailure) {
 }
 
 TEST_F(VllmDriverTest, NobodyThereIsUnavailable) {
-  const test::ClosedPort closed;
+  const test::ReservedPort closed;
   DriverOptions options;
   options.url = closed.url();
   use(options);

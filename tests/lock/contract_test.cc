@@ -164,11 +164,7 @@ class LockContract : public testing::TestWithParam<Kind> {
   }
   // The server hears of the end of a connection a moment after it.
   void await_free() const {
-    const Deadline deadline = soon();
-    while (find_owner(lock_)) {
-      ASSERT_FALSE(deadline.expired());
-      std::this_thread::yield();
-    }
+    test::await([&] { return !find_owner(lock_); });
   }
 
   TempDir dir_;

@@ -1,10 +1,7 @@
 // An etcd for tests: the real server, with its data in a temporary folder, on ports of 127.0.0.1.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -31,27 +28,9 @@
 #include "os/process.h"
 #include "os/sibling.h"
 #include "support/must_run.h"
+#include "support/ports.h"
 
 namespace fo::test {
-
-/// Ports of 127.0.0.1 that were free a moment ago, no two the same.
-inline std::vector<std::uint16_t> free_ports(std::size_t count) {
-  std::vector<base::UniqueFd> sockets;
-  std::vector<std::uint16_t> ports;
-  while (ports.size() < count) {
-    base::UniqueFd& socket = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    if (::bind(socket.get(), any, size) != 0 || ::getsockname(socket.get(), any, &size) != 0) {
-      throw std::runtime_error("no free port");
-    }
-    ports.push_back(ntohs(address.sin_port));
-  }
-  return ports;
-}
 
 /// Of a server with its data in `folder`, on these ports of 127.0.0.1.
 inline std::vector<std::string> etcd_command(const std::string& folder, std::uint16_t client_port,

@@ -16,6 +16,8 @@
 #include "lock/lock_status.h"
 #include "lock/support.h"
 #include "os/file.h"
+#include "os/pipe.h"
+#include "support/fds.h"
 #include "support/must_run.h"
 
 namespace fo::lock {
@@ -37,24 +39,17 @@ using test::TempDir;
 Deadline soon() { return Deadline::after(kLong); }
 Deadline now() { return Deadline::after(base::Duration::zero()); }
 
-std::size_t open_fds() {
-  const fs::directory_iterator fds("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(fds), end(fds)));
-}
-
 // Until somebody is blocked on the file at `path`.
 void await_waiter(const std::string& path) {
   const base::UniqueFd fd = os::open_file(path, O_RDONLY);
   const os::FileKey key = os::file_key(fd.get());
-  while (os::visible_file_locks(key).waiters.empty()) std::this_thread::yield();
+  test::await([&] { return !os::visible_file_locks(key).waiters.empty(); });
 }
 
-class FlockLockTest : public testing::Test {
+class FlockLockTest : public test::FdCounting {
  protected:
-  void TearDown() override { EXPECT_EQ(open_fds(), fds_before_); }
   TempDir dir_;
   std::string path_ = dir_.path("failover.lock");
-  std::size_t fds_before_ = open_fds();
 };
 
 TEST_F(FlockLockTest, GrantWritesIdAndRecord) {
@@ -207,18 +202,15 @@ TEST_F(FlockLockTest, ExcludesFlockOfUtilLinuxBothWays) {
     lock.acquire(soon());
     EXPECT_EQ(os::spawn({"flock", "-n", "-E", "9", path_, "true"}).wait(soon()), 9);
   }
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const base::UniqueFd reader(ends[0]);
-  base::UniqueFd writer(ends[1]);
+  os::Pipe pipe;
   os::SpawnOptions options;
-  options.stdout_fd = writer.get();
+  options.stdout_fd = pipe.writer.get();
   options.new_process_group = true;
   const os::Child other =
       os::spawn({"flock", path_, "sh", "-c", "echo ready; exec sleep 100"}, options);
-  writer.reset();
+  pipe.writer.reset();
   char ready[6];
-  ASSERT_EQ(::read(reader.get(), ready, sizeof ready), 6);
+  ASSERT_EQ(::read(pipe.reader.get(), ready, sizeof ready), 6);
   FlockLock lock(path_, "engine-0");
   EXPECT_EQ(lock.acquire(now()).outcome, LockWait::kDeadline);
   ASSERT_EQ(::kill(-other.pid(), SIGKILL), 0);

@@ -3,12 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/unique_fd.h"
+#include "http/server.h"
 #include "lock/lockd_protocol.h"
 #include "lock/support.h"
 
@@ -24,16 +24,9 @@ bool has_client(const UniqueFd& listener, int milliseconds) {
 }
 
 TEST(HolderReport, DoesNotHoldUpWhoeverWaits) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(listener.get(), generic, size), 0);
-  ASSERT_EQ(::listen(listener.get(), 8), 0);
-  ASSERT_EQ(::getsockname(listener.get(), generic, &size), 0);
-  const std::string uri = "tcp:127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const http::Listener server = http::listen_tcp("127.0.0.1:0");
+  const UniqueFd& listener = server.fd;
+  const std::string uri = "tcp:127.0.0.1:" + std::to_string(server.port);
   testing::internal::CaptureStderr();
   {
     HolderReport report({parse_lock_uri(uri)}, "engine-1");

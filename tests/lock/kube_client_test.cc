@@ -38,6 +38,7 @@ using os::LockWait;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Authority;
+using test::await;
 using test::foreign_lease;
 using test::Forked;
 using test::kLong;
@@ -48,16 +49,6 @@ using test::status_of;
 using test::TempDir;
 
 Deadline soon() { return Deadline::after(kLong); }
-
-// Until `holds()`.
-template <typename Condition>
-void await(const Condition& holds) {
-  const Deadline deadline = soon();
-  while (!holds()) {
-    ASSERT_FALSE(deadline.expired());
-    std::this_thread::yield();
-  }
-}
 
 // Until it is lost.
 Loss await_loss(FailoverLock& lock) {

@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "lock/flock_lock.h"
 #include "lock/lock_status.h"
@@ -49,11 +48,7 @@ class LockSetTest : public testing::Test {
     return find_owner({LockUri::Kind::kFlock, path}).has_value();
   }
   void await_waiter(const std::string& path) const {
-    const Deadline deadline = Deadline::after(kLong);
-    while (read_lock_status({LockUri::Kind::kFlock, path}).waiters.empty()) {
-      ASSERT_FALSE(deadline.expired());
-      std::this_thread::yield();
-    }
+    test::await([&] { return !read_lock_status({LockUri::Kind::kFlock, path}).waiters.empty(); });
   }
 
   TempDir dir_;

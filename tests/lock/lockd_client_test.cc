@@ -184,8 +184,7 @@ class LockdClientTest : public testing::Test {
   void start(const std::string& expiry = "10s") { lockd_ = Lockd::over_tcp(socket_, expiry); }
   [[nodiscard]] LockStatus status() const { return ask_lockd(socket_, soon()); }
   void expect_soon(const std::function<bool(const LockStatus&)>& wanted) const {
-    const Deadline deadline = soon();
-    while (!wanted(status())) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return wanted(status()); });
   }
 
   TempDir dir_;

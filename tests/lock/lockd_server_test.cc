@@ -195,8 +195,7 @@ class LockdServer : public testing::Test {
     return std::get<StatusAnswer>(client.hear().value());
   }
   void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
-    const Deadline deadline = soon();
-    while (!wanted(status())) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return wanted(status()); });
   }
   [[nodiscard]] std::string state_path() const { return config_.socket_path + ".state"; }
   [[nodiscard]] LockdState state() const { return load_state(state_path()).state; }

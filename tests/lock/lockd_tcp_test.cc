@@ -155,8 +155,7 @@ class LockdTcp : public testing::Test {
     return std::get<StatusAnswer>(client.hear(false).value());
   }
   void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
-    const Deadline deadline = soon();
-    while (!wanted(status())) ASSERT_FALSE(deadline.expired());
+    test::await([&] { return wanted(status()); });
   }
   [[nodiscard]] std::string state_path() const { return socket_ + ".state"; }
 

@@ -1,0 +1,52 @@
+// Ports of 127.0.0.1 for what a test starts, or for where nobody is to be found.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace fo::test {
+
+/// A port that stays ours between its listeners: no client's connection gets it. Whoever connects
+/// meanwhile is refused.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof address;
+    // Bound and not listening: those that listen share it by the same option.
+    if (!fd_ || ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(fd_.get(), any, size) != 0 || ::getsockname(fd_.get(), any, &size) != 0) {
+      base::throw_errno(errno, "reserve a port");
+    }
+    number_ = ntohs(address.sin_port);
+  }
+  [[nodiscard]] std::uint16_t number() const { return number_; }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(number_); }
+
+ private:
+  base::UniqueFd fd_;
+  std::uint16_t number_ = 0;
+};
+
+/// That were free a moment ago, no two the same.
+inline std::vector<std::uint16_t> free_ports(std::size_t count) {
+  const std::vector<ReservedPort> reserved(count);
+  std::vector<std::uint16_t> ports;
+  for (const ReservedPort& port : reserved) ports.push_back(port.number());
+  return ports;
+}
+
+}  // namespace fo::test
