@@ -1,32 +1,22 @@
-// Snapshots against a real gms-serve on the simulated driver: saved, loaded, and everything that
-// can be wrong with one.
+// Snapshots against a real gms-serve on the simulated driver: loaded, and everything that can be
+// wrong with one.
 #include "weights/snapshot.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <future>
 
 #include "base/base64.h"
 #include "gms/layout.h"
 #include "gms/protocol.h"
-#include "os/file.h"
-#include "os/process.h"
-#include "served.h"
-#include "weights/load.h"
-#include "weights/save.h"
-#include "weights/unpublish.h"
+#include "snapshot_fixture.h"
+#include "support/must_run.h"
 
 namespace fo::weights {
 namespace {
@@ -39,11 +29,6 @@ using base::kMiB;
 using gms::Grant;
 using gms::LockType;
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
-
-std::string content_of(const std::string& path) { return os::read_file(path, base::kGiB); }
 
 void flip(const std::string& path, ByteCount at) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -52,85 +37,6 @@ void flip(const std::string& path, ByteCount at) {
   file.seekp(static_cast<std::streamoff>(at));
   file.put(static_cast<char>(byte ^ 1));
 }
-
-class SnapshotDirectory : public Served {
- protected:
-  LoadOptions loading(const std::string& folder, LockType role = LockType::kRw) const {
-    LoadOptions made;
-    made.snapshot = folder;
-    made.role = role;
-    made.timeout = std::chrono::seconds(20);
-    return made;
-  }
-  std::optional<LoadReport> run(const LoadOptions& options) {
-    return load(driver(), device(), socket_, options);
-  }
-
-  // Several allocations, none a multiple of the granularity long.
-  LoadReport publish_model() {
-    LoadOptions model;
-    model.model = dir_.write("m.safetensors", make_safetensors(some_parts()));
-    model.role = LockType::kRw;
-    model.timeout = std::chrono::seconds(20);
-    model.slab = 64 * kKiB;
-    return run(model).value_or(LoadReport{});
-  }
-
-  SaveOptions saving(const std::string& folder) const {
-    SaveOptions made;
-    made.folder = folder;
-    made.timeout = std::chrono::seconds(20);
-    return made;
-  }
-  std::optional<SaveReport> run(const SaveOptions& options) {
-    return save(driver(), device(), socket_, options);
-  }
-
-  // What is published, slot by slot and key by key, without the ids.
-  struct Content {
-    std::string hash;
-    std::vector<std::tuple<ByteCount, ByteCount, std::string, std::uint64_t>> allocations;
-    std::vector<std::string> bytes;
-    std::map<std::string, std::tuple<std::uint64_t, ByteCount, std::string>> metadata;
-    bool operator==(const Content&) const = default;
-  };
-  Content published() {
-    Content content;
-    gms::MemoryManager reader(driver(), device(), socket_);
-    EXPECT_EQ(reader.connect(LockType::kRo, gms::soon()), Grant::kRo);
-    reader.import_all(cuda::Access::kRead);
-    content.hash = reader.layout_hash();
-    std::map<std::string, std::uint64_t> slot_of;
-    for (const auto& [one, address] : reader.allocations()) {
-      content.allocations.emplace_back(one.size, one.aligned_size, one.tag, one.layout_slot);
-      content.bytes.emplace_back(reinterpret_cast<const char*>(address), one.aligned_size);
-      slot_of[one.allocation_id] = one.layout_slot;
-    }
-    for (const auto& [key, entry] : reader.fetch_metadata()) {
-      content.metadata[key] = {slot_of.at(entry.allocation_id), entry.offset_bytes, entry.value};
-    }
-    return content;
-  }
-
-  void expect_refused(const LoadOptions& options, ExitStatus status, const std::string& reason) {
-    const Failure failure = failure_of([&] { run(options); });
-    EXPECT_EQ(failure.status, status) << failure.message;
-    EXPECT_THAT(failure.message, HasSubstr(reason));
-  }
-
-  // The names beside the snapshot that begin as its own does.
-  std::vector<std::string> names() const {
-    std::vector<std::string> found;
-    for (const auto& entry : fs::directory_iterator(dir_.path())) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("snap")) found.push_back(name);
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-  }
-
-  std::string snap_ = dir_.path("snap");
-};
 
 // --- there and back
 
@@ -190,7 +96,8 @@ TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
   for (const ByteCount ring : {ByteCount{0}, kMiB}) {
     forget(snap_ + "/shards/shard_0000.bin");
     const WeightFile file(snap_ + "/shards/shard_0000.bin");
-    if (!file.is_cold(0, file.size())) GTEST_SKIP() << "this file system knows no direct reads";
+    if (!file.is_cold(0, file.size()))
+      FO_SKIP("direct-reads", "this file system knows no direct reads");
     LoadOptions cold = loading(snap_);
     cold.ring = ring;
     ASSERT_TRUE(run(cold));
@@ -590,368 +497,6 @@ TEST_F(SnapshotDirectory, AFailingDeviceEndsTheLoad) {
     driver_.reset();
     expect_nothing_published();
   }
-}
-
-// --- saving, and what can go wrong with it
-
-class Save : public SnapshotDirectory {
- protected:
-  // gms-save as a process of its own, its device as it is told.
-  os::Child spawn_save(const std::string& faults = "", std::vector<std::string> more = {}) const {
-    std::vector<std::string> argv{FO_BUILD_DIR "/bin/gms-save",
-                                  snap_,
-                                  "--socket",
-                                  socket_,
-                                  "--driver",
-                                  "sim",
-                                  "--ring",
-                                  "128KiB",
-                                  "--copy-threads",
-                                  "2",
-                                  "--timeout",
-                                  "20s"};
-    argv.insert(argv.end(), more.begin(), more.end());
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.environment = {{"GMS_SIM_FAULTS", faults}};
-    return os::spawn(argv, options);
-  }
-
-  // Complete, and of what is published.
-  void expect_good() {
-    const Content before = published();
-    ASSERT_TRUE(run(loading(snap_)));
-    EXPECT_EQ(published(), before);
-  }
-
-  [[nodiscard]] bool partial_has(const std::string& name) const {
-    for (const std::string& one : names()) {
-      if (one.starts_with("snap.partial-") && fs::exists(dir_.path(one) + "/" + name)) return true;
-    }
-    return false;
-  }
-};
-
-TEST_F(Save, NeverTouchesWhatIsThere) {
-  start();
-  publish_model();
-  fs::create_directory(snap_);
-  dir_.write("snap/notes", "mine");
-  const auto expect_kept = [&](Replace replace, const std::string& reason) {
-    SaveOptions options = saving(snap_);
-    options.replace = replace;
-    const Failure failure = failure_of([&] { run(options); });
-    EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-    EXPECT_EQ(failure.message, "save to '" + snap_ + "': " + reason);
-    EXPECT_THAT(names(), ElementsAre("snap"));
-  };
-  expect_kept(Replace::kNo, "it is there already");
-  expect_kept(Replace::kYes, "'notes' in it is no part of a snapshot");
-  EXPECT_EQ(content_of(snap_ + "/notes"), "mine");
-  fs::remove_all(snap_);
-  dir_.write("snap", "a file");
-  expect_kept(Replace::kYes, "it is there and no folder");
-  fs::remove(snap_);
-  fs::create_symlink(dir_.path(), snap_);
-  expect_kept(Replace::kYes, "it is there and no folder");
-  fs::remove(snap_);
-  EXPECT_EQ(status_of([&] { run(saving(dir_.path("absent/snap"))); }), ExitStatus::kCannotCreate);
-}
-
-TEST_F(Save, TakesThePlaceOfAnEmptyFolder) {
-  start();
-  publish_model();
-  fs::create_directory(snap_);
-  ASSERT_TRUE(run(saving(snap_ + "/")));
-  EXPECT_THAT(names(), ElementsAre("snap"));
-  expect_good();
-}
-
-TEST_F(Save, ReplacesASnapshotWhereToldTo) {
-  start();
-  publish_model();
-  ASSERT_TRUE(run(saving(snap_)));
-  LoadOptions other;
-  other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
-  other.role = LockType::kRw;
-  ASSERT_TRUE(run(other));
-  SaveOptions options = saving(snap_);
-  EXPECT_EQ(status_of([&] { run(options); }), ExitStatus::kCannotCreate);
-  options.replace = Replace::kYes;
-  ASSERT_TRUE(run(options));
-  EXPECT_THAT(names(), ElementsAre("snap"));
-  expect_good();
-  // One that a killed saver of another make left half done is no better.
-  fs::remove(snap_ + "/manifest.json");
-  ASSERT_TRUE(run(options));
-  expect_good();
-}
-
-TEST_F(Save, OfNothingPublishedGivesUpInTime) {
-  start();
-  SaveOptions options = saving(snap_);
-  options.timeout = std::chrono::milliseconds(20);
-  EXPECT_FALSE(run(options));
-  EXPECT_THAT(names(), IsEmpty());
-}
-
-TEST_F(Save, KeepsWritersOutWhileItReads) {
-  start();
-  publish_model();
-  const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
-  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
-  EXPECT_FALSE(unpublish(socket_, std::chrono::milliseconds(20)));
-  EXPECT_TRUE(state().committed);
-  saver.signal(SIGKILL);
-  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGKILL);
-  EXPECT_TRUE(unpublish(socket_, std::chrono::seconds(20)));
-}
-
-// Killed at the k-th copy from the device, every 40th there is; with a snapshot there already,
-// which stays as it was.
-TEST_F(Save, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
-  start();
-  publish_model();
-  for (const bool replacing : {false, true}) {
-    if (replacing) {
-      ASSERT_TRUE(run(saving(snap_)));
-    }
-    const std::string before = replacing ? content_of(snap_ + "/manifest.json") : "";
-    int k = 1;
-    for (;; k += 40) {
-      const os::Child saver = spawn_save(
-          "cuMemcpyDtoH:" + std::to_string(k) + "=kill",
-          replacing ? std::vector<std::string>{"--replace"} : std::vector<std::string>{});
-      const auto status = saver.wait(gms::soon());
-      if (status == 0) break;
-      ASSERT_EQ(status, 128 + SIGKILL);
-      EXPECT_EQ(fs::exists(snap_), replacing);
-      EXPECT_TRUE(!replacing || content_of(snap_ + "/manifest.json") == before);
-      // One that died is removed by the next.
-      EXPECT_LE(names().size(), replacing ? 2u : 1u);
-    }
-    EXPECT_GT(k, 100);
-    EXPECT_THAT(names(), ElementsAre("snap"));
-    expect_good();
-    fs::remove_all(snap_);
-  }
-}
-
-// Killed as soon as this or that is there, which may be a bit later.
-TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
-  start();
-  publish_model();
-  for (const char* name : {"", "shards", "shards/shard_0000.bin", "gms_metadata.json",
-                           "checksums.sha256", "manifest.json"}) {
-    for (const bool replacing : {false, true}) {
-      if (replacing && !fs::exists(snap_)) {
-        ASSERT_TRUE(run(saving(snap_)));
-      }
-      const os::Child saver = spawn_save(
-          "", replacing ? std::vector<std::string>{"--replace"} : std::vector<std::string>{});
-      std::optional<os::WaitStatus> ended;
-      ASSERT_TRUE(until([&] {
-        ended = saver.wait(base::Deadline::after(base::Duration{}));
-        return ended || partial_has(name);
-      }));
-      saver.signal(SIGKILL);
-      if (!ended) {
-        ASSERT_TRUE(saver.wait(gms::soon()));
-      }
-      EXPECT_TRUE(!replacing || fs::exists(snap_ + "/manifest.json"));
-      if (fs::exists(snap_)) expect_good();
-      if (!replacing) fs::remove_all(snap_);
-    }
-    fs::remove_all(snap_);
-  }
-  ASSERT_TRUE(run(saving(snap_)));
-  EXPECT_THAT(names(), ElementsAre("snap"));
-}
-
-TEST_F(Save, ADeviceThatFailsLeavesNothing) {
-  start();
-  publish_model();
-  for (const char* fault : {"cuMemcpyDtoH:1=unknown", "cuMemcpyDtoH:90=unknown",
-                            "cuMemMap:2=unknown", "cuMemHostAlloc:2=unknown",
-                            "cuDevicePrimaryCtxRetain:1=unknown", "cuCtxSetCurrent:1=unknown"}) {
-    EXPECT_EQ(spawn_save(fault).wait(gms::soon()), base::to_int(ExitStatus::kSoftware)) << fault;
-    EXPECT_THAT(names(), IsEmpty()) << fault;
-  }
-}
-
-TEST_F(Save, InterruptedLeavesNothing) {
-  start();
-  publish_model();
-  gpu_.set("GMS_SIM_LATENCY", "cuMemcpyDtoH=20ms");
-  const os::Child saver = spawn_save();
-  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
-  saver.signal(SIGTERM);
-  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGTERM);
-  EXPECT_THAT(names(), IsEmpty());
-}
-
-TEST_F(Save, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
-  start();
-  publish_model();
-  const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
-  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
-  ASSERT_TRUE(until([&] {
-    saver.signal(SIGTERM);
-    return saver.wait(base::Deadline::after(base::Duration{})) == 128 + SIGTERM;
-  }));
-}
-
-TEST_F(Save, OfTwoAtOnceOneWins) {
-  start();
-  publish_model();
-  const os::Child one = spawn_save();
-  const os::Child other = spawn_save();
-  const auto first = one.wait(gms::soon());
-  const auto second = other.wait(gms::soon());
-  ASSERT_TRUE(first && second);
-  EXPECT_EQ(std::min(*first, *second), 0);
-  EXPECT_EQ(std::max(*first, *second), base::to_int(ExitStatus::kCannotCreate));
-  EXPECT_THAT(names(), ElementsAre("snap"));
-  expect_good();
-}
-
-TEST_F(Save, OfTwoThatReplaceBothAreDone) {
-  start();
-  publish_model();
-  ASSERT_TRUE(run(saving(snap_)));
-  const os::Child one = spawn_save("", {"--replace"});
-  const os::Child other = spawn_save("", {"--replace"});
-  EXPECT_EQ(one.wait(gms::soon()), 0);
-  EXPECT_EQ(other.wait(gms::soon()), 0);
-  EXPECT_THAT(names(), ElementsAre("snap"));
-  expect_good();
-}
-
-// --- the folder that is written into
-
-class Folder : public SnapshotDirectory {};
-
-TEST_F(Folder, OfADeadSaverIsRemovedAndNobodyElses) {
-  for (const char* name : {"snap.partial-0123abcd/shards", "snap.partial-backup/keep",
-                           "snap.partial-0123abcde", "snap.partial-0123ABCD"}) {
-    fs::create_directories(dir_.path(name));
-  }
-  for (const char* name :
-       {"manifest.json", "gms_metadata.json.Ab12yZ", "shards/shard_0000.bin", ".lock"}) {
-    dir_.write(std::string("snap.partial-0123abcd/") + name, "x");
-  }
-  dir_.write("snap.partial-backup/keep/f", "mine");
-  { const SnapshotFolder folder(snap_, Replace::kNo); }
-  EXPECT_THAT(names(), ElementsAre("snap.partial-0123ABCD", "snap.partial-0123abcde",
-                                   "snap.partial-backup"));
-  EXPECT_EQ(content_of(dir_.path("snap.partial-backup/keep/f")), "mine");
-}
-
-TEST_F(Folder, KeepsWhatIsNoPartOfASnapshot) {
-  fs::create_directories(dir_.path("snap.partial-0123abcd"));
-  dir_.write("snap.partial-0123abcd/f", "mine");
-  { const SnapshotFolder folder(snap_, Replace::kNo); }
-  EXPECT_EQ(content_of(dir_.path("snap.partial-0123abcd/f")), "mine");
-}
-
-// However the making of one and the cleaning up of another come to lie.
-TEST_F(Folder, IsNeverTakenForADeadOne) {
-  std::vector<std::future<void>> savers;
-  for (int i = 0; i < 4; ++i) {
-    savers.push_back(std::async(std::launch::async, [this] {
-      for (int round = 0; round < 200; ++round) {
-        const SnapshotFolder folder(snap_, Replace::kNo);
-        fs::create_directory(folder.path() + "/shards");
-        std::ofstream(folder.path() + "/shards/shard_0000.bin") << "x";
-        EXPECT_EQ(content_of(folder.path() + "/shards/shard_0000.bin"), "x");
-      }
-    }));
-  }
-  for (auto& saver : savers) EXPECT_NO_THROW(saver.get());
-  EXPECT_THAT(names(), IsEmpty());
-}
-
-TEST_F(Folder, HasNothingOfItsOwnInItsPlace) {
-  SnapshotFolder folder(snap_, Replace::kNo);
-  folder.publish();
-  EXPECT_TRUE(fs::is_empty(snap_));
-}
-
-TEST_F(Folder, HasModeAndOwnerOfWhatItReplaces) {
-  fs::create_directory(snap_);
-  ASSERT_EQ(::chmod(snap_.c_str(), 02750), 0);
-  const bool gives_away = ::chown(snap_.c_str(), 1234, 5678) == 0 && ::geteuid() == 0;
-  for (const bool is_empty : {true, false}) {
-    if (!is_empty) dir_.write("snap/manifest.json", "x");
-    ASSERT_EQ(::chmod(snap_.c_str(), 02750), 0);
-    SnapshotFolder folder(snap_, Replace::kYes);
-    folder.publish();
-    struct stat made {};
-    ASSERT_EQ(::stat(snap_.c_str(), &made), 0);
-    EXPECT_EQ(made.st_mode & 07777, 02750u);
-    if (gives_away) {
-      EXPECT_EQ(made.st_uid, 1234u);
-      EXPECT_EQ(made.st_gid, 5678u);
-    }
-  }
-  EXPECT_THAT(names(), ElementsAre("snap"));
-}
-
-// --- dropping
-
-TEST_F(SnapshotDirectory, UnpublishWaitsForReaders) {
-  start();
-  const LoadReport report = publish_model();
-  gms::RpcClient reader = gms::RpcClient::connect(socket_, gms::soon());
-  ASSERT_TRUE(reader.shake_hands(LockType::kRo, gms::soon()).grant);
-  EXPECT_FALSE(unpublish(socket_, std::chrono::milliseconds(20)));
-  EXPECT_EQ(state().memory_layout_hash, report.memory_layout_hash);
-}
-
-TEST_F(SnapshotDirectory, UnpublishOfNothingIsDone) {
-  start();
-  const auto report = unpublish(socket_, std::chrono::seconds(20));
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->memory_layout_hash, "");
-  EXPECT_EQ(format_text(*report), "nothing was published");
-}
-
-TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
-  start();
-  {
-    gms::RpcClient writer = gms::RpcClient::connect(socket_, gms::soon());
-    ASSERT_TRUE(writer.shake_hands(LockType::kRw, gms::soon()).grant);
-    writer.allocate(5, "weights");
-    writer.seal();
-  }
-  const auto report = unpublish(socket_, std::chrono::seconds(20));
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->allocations, 1);
-  EXPECT_THAT(format_text(*report), StartsWith("unpublished 1 allocations, layout "));
-  ASSERT_TRUE(until([&] { return !state().has_rw_session; }));
-  EXPECT_FALSE(state().layout_committed);
-}
-
-TEST(UnpublishReport, OfALayoutWithoutAHashSaysThatItWasDropped) {
-  const UnpublishReport report{true, 3, ""};
-  EXPECT_EQ(format_text(report), "unpublished 3 allocations, layout unknown");
-  EXPECT_EQ(format_json(report), R"({"allocations": 3, "memory_layout_hash": ""})");
-}
-
-TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
-  SaveReport report;
-  report.bytes = 3 * base::kGiB;
-  report.seconds = 1.5;
-  report.tensors = 7;
-  report.allocations = 3;
-  report.shards = 1;
-  report.memory_layout_hash = "abc";
-  EXPECT_EQ(format_text(report),
-            "saved 7 tensors, 3 GiB in 3 allocations and 1 shards, in 1.500 s (2 GiB/s), layout "
-            "abc");
-  EXPECT_EQ(format_json(report),
-            R"({"bytes": 3221225472, "seconds": 1.500000, "tensors": 7, "allocations": 3, )"
-            R"("shards": 1, "memory_layout_hash": "abc"})");
 }
 
 }  // namespace

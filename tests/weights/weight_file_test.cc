@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "support.h"
+#include "support/must_run.h"
 
 namespace fo::weights {
 namespace {
@@ -102,7 +103,7 @@ TEST_F(WeightFileTest, IsColdUntilItWasRead) {
   const std::string path = write(4 * kMiB);
   forget(path);
   const WeightFile file(path);
-  if (!file.is_cold(0, 4 * kMiB)) GTEST_SKIP() << "this file system knows no direct reads";
+  if (!file.is_cold(0, 4 * kMiB)) FO_SKIP("direct-reads", "this file system knows no direct reads");
   EXPECT_FALSE(file.is_cold(0, 1000)) << "few bytes";
   std::string memory(4 * kMiB, '\0');
   file.read(std::as_writable_bytes(std::span(memory)), 0);

@@ -1,0 +1,272 @@
+// Saving from a real gms-serve on the simulated driver, and what can go wrong with it.
+#include "weights/save.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "os/process.h"
+#include "snapshot_fixture.h"
+
+namespace fo::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using base::ExitStatus;
+using gms::LockType;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class Save : public SnapshotDirectory {
+ protected:
+  // gms-save as a process of its own, its device as it is told.
+  os::Child spawn_save(const std::string& faults = "", std::vector<std::string> more = {}) const {
+    std::vector<std::string> argv{FO_BUILD_DIR "/bin/gms-save",
+                                  snap_,
+                                  "--socket",
+                                  socket_,
+                                  "--driver",
+                                  "sim",
+                                  "--ring",
+                                  "128KiB",
+                                  "--copy-threads",
+                                  "2",
+                                  "--timeout",
+                                  "20s"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.environment = {{"GMS_SIM_FAULTS", faults}};
+    return os::spawn(argv, options);
+  }
+
+  // Complete, and of what is published.
+  void expect_good() {
+    const Content before = published();
+    ASSERT_TRUE(run(loading(snap_)));
+    EXPECT_EQ(published(), before);
+  }
+
+  [[nodiscard]] bool partial_has(const std::string& name) const {
+    for (const std::string& one : names()) {
+      if (one.starts_with("snap.partial-") && fs::exists(dir_.path(one) + "/" + name)) return true;
+    }
+    return false;
+  }
+};
+
+TEST_F(Save, NeverTouchesWhatIsThere) {
+  start();
+  publish_model();
+  fs::create_directory(snap_);
+  dir_.write("snap/notes", "mine");
+  const auto expect_kept = [&](Replace replace, const std::string& reason) {
+    SaveOptions options = saving(snap_);
+    options.replace = replace;
+    const Failure failure = failure_of([&] { run(options); });
+    EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+    EXPECT_EQ(failure.message, "save to '" + snap_ + "': " + reason);
+    EXPECT_THAT(names(), ElementsAre("snap"));
+  };
+  expect_kept(Replace::kNo, "it is there already");
+  expect_kept(Replace::kYes, "'notes' in it is no part of a snapshot");
+  EXPECT_EQ(content_of(snap_ + "/notes"), "mine");
+  fs::remove_all(snap_);
+  dir_.write("snap", "a file");
+  expect_kept(Replace::kYes, "it is there and no folder");
+  fs::remove(snap_);
+  fs::create_symlink(dir_.path(), snap_);
+  expect_kept(Replace::kYes, "it is there and no folder");
+  fs::remove(snap_);
+  EXPECT_EQ(status_of([&] { run(saving(dir_.path("absent/snap"))); }), ExitStatus::kCannotCreate);
+}
+
+TEST_F(Save, TakesThePlaceOfAnEmptyFolder) {
+  start();
+  publish_model();
+  fs::create_directory(snap_);
+  ASSERT_TRUE(run(saving(snap_ + "/")));
+  EXPECT_THAT(names(), ElementsAre("snap"));
+  expect_good();
+}
+
+TEST_F(Save, ReplacesASnapshotWhereToldTo) {
+  start();
+  publish_model();
+  ASSERT_TRUE(run(saving(snap_)));
+  LoadOptions other;
+  other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
+  other.role = LockType::kRw;
+  ASSERT_TRUE(run(other));
+  SaveOptions options = saving(snap_);
+  EXPECT_EQ(status_of([&] { run(options); }), ExitStatus::kCannotCreate);
+  options.replace = Replace::kYes;
+  ASSERT_TRUE(run(options));
+  EXPECT_THAT(names(), ElementsAre("snap"));
+  expect_good();
+  // One that a killed saver of another make left half done is no better.
+  fs::remove(snap_ + "/manifest.json");
+  ASSERT_TRUE(run(options));
+  expect_good();
+}
+
+TEST_F(Save, OfNothingPublishedGivesUpInTime) {
+  start();
+  SaveOptions options = saving(snap_);
+  options.timeout = std::chrono::milliseconds(20);
+  EXPECT_FALSE(run(options));
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(Save, KeepsWritersOutWhileItReads) {
+  start();
+  publish_model();
+  const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
+  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
+  EXPECT_FALSE(unpublish(socket_, std::chrono::milliseconds(20)));
+  EXPECT_TRUE(state().committed);
+  saver.signal(SIGKILL);
+  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGKILL);
+  EXPECT_TRUE(unpublish(socket_, std::chrono::seconds(20)));
+}
+
+// Killed at the k-th copy from the device, every 40th there is; with a snapshot there already,
+// which stays as it was.
+TEST_F(Save, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
+  start();
+  publish_model();
+  for (const bool replacing : {false, true}) {
+    if (replacing) {
+      ASSERT_TRUE(run(saving(snap_)));
+    }
+    const std::string before = replacing ? content_of(snap_ + "/manifest.json") : "";
+    int k = 1;
+    for (;; k += 40) {
+      const os::Child saver = spawn_save(
+          "cuMemcpyDtoH:" + std::to_string(k) + "=kill",
+          replacing ? std::vector<std::string>{"--replace"} : std::vector<std::string>{});
+      const auto status = saver.wait(gms::soon());
+      if (status == 0) break;
+      ASSERT_EQ(status, 128 + SIGKILL);
+      EXPECT_EQ(fs::exists(snap_), replacing);
+      EXPECT_TRUE(!replacing || content_of(snap_ + "/manifest.json") == before);
+      // One that died is removed by the next.
+      EXPECT_LE(names().size(), replacing ? 2u : 1u);
+    }
+    EXPECT_GT(k, 100);
+    EXPECT_THAT(names(), ElementsAre("snap"));
+    expect_good();
+    fs::remove_all(snap_);
+  }
+}
+
+// Killed as soon as this or that is there, which may be a bit later.
+TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
+  start();
+  publish_model();
+  for (const char* name : {"", "shards", "shards/shard_0000.bin", "gms_metadata.json",
+                           "checksums.sha256", "manifest.json"}) {
+    for (const bool replacing : {false, true}) {
+      if (replacing && !fs::exists(snap_)) {
+        ASSERT_TRUE(run(saving(snap_)));
+      }
+      const os::Child saver = spawn_save(
+          "", replacing ? std::vector<std::string>{"--replace"} : std::vector<std::string>{});
+      std::optional<os::WaitStatus> ended;
+      ASSERT_TRUE(until([&] {
+        ended = saver.wait(base::Deadline::after(base::Duration{}));
+        return ended || partial_has(name);
+      }));
+      saver.signal(SIGKILL);
+      if (!ended) {
+        ASSERT_TRUE(saver.wait(gms::soon()));
+      }
+      EXPECT_TRUE(!replacing || fs::exists(snap_ + "/manifest.json"));
+      if (fs::exists(snap_)) expect_good();
+      if (!replacing) fs::remove_all(snap_);
+    }
+    fs::remove_all(snap_);
+  }
+  ASSERT_TRUE(run(saving(snap_)));
+  EXPECT_THAT(names(), ElementsAre("snap"));
+}
+
+TEST_F(Save, ADeviceThatFailsLeavesNothing) {
+  start();
+  publish_model();
+  for (const char* fault : {"cuMemcpyDtoH:1=unknown", "cuMemcpyDtoH:90=unknown",
+                            "cuMemMap:2=unknown", "cuMemHostAlloc:2=unknown",
+                            "cuDevicePrimaryCtxRetain:1=unknown", "cuCtxSetCurrent:1=unknown"}) {
+    EXPECT_EQ(spawn_save(fault).wait(gms::soon()), base::to_int(ExitStatus::kSoftware)) << fault;
+    EXPECT_THAT(names(), IsEmpty()) << fault;
+  }
+}
+
+TEST_F(Save, InterruptedLeavesNothing) {
+  start();
+  publish_model();
+  gpu_.set("GMS_SIM_LATENCY", "cuMemcpyDtoH=20ms");
+  const os::Child saver = spawn_save();
+  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
+  saver.signal(SIGTERM);
+  EXPECT_EQ(saver.wait(gms::soon()), 128 + SIGTERM);
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(Save, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
+  start();
+  publish_model();
+  const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
+  ASSERT_TRUE(until([&] { return partial_has("shards/shard_0000.bin"); }));
+  ASSERT_TRUE(until([&] {
+    saver.signal(SIGTERM);
+    return saver.wait(base::Deadline::after(base::Duration{})) == 128 + SIGTERM;
+  }));
+}
+
+TEST_F(Save, OfTwoAtOnceOneWins) {
+  start();
+  publish_model();
+  const os::Child one = spawn_save();
+  const os::Child other = spawn_save();
+  const auto first = one.wait(gms::soon());
+  const auto second = other.wait(gms::soon());
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(std::min(*first, *second), 0);
+  EXPECT_EQ(std::max(*first, *second), base::to_int(ExitStatus::kCannotCreate));
+  EXPECT_THAT(names(), ElementsAre("snap"));
+  expect_good();
+}
+
+TEST_F(Save, OfTwoThatReplaceBothAreDone) {
+  start();
+  publish_model();
+  ASSERT_TRUE(run(saving(snap_)));
+  const os::Child one = spawn_save("", {"--replace"});
+  const os::Child other = spawn_save("", {"--replace"});
+  EXPECT_EQ(one.wait(gms::soon()), 0);
+  EXPECT_EQ(other.wait(gms::soon()), 0);
+  EXPECT_THAT(names(), ElementsAre("snap"));
+  expect_good();
+}
+
+TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
+  SaveReport report;
+  report.bytes = 3 * base::kGiB;
+  report.seconds = 1.5;
+  report.tensors = 7;
+  report.allocations = 3;
+  report.shards = 1;
+  report.memory_layout_hash = "abc";
+  EXPECT_EQ(format_text(report),
+            "saved 7 tensors, 3 GiB in 3 allocations and 1 shards, in 1.500 s (2 GiB/s), layout "
+            "abc");
+  EXPECT_EQ(format_json(report),
+            R"({"bytes": 3221225472, "seconds": 1.500000, "tensors": 7, "allocations": 3, )"
+            R"("shards": 1, "memory_layout_hash": "abc"})");
+}
+
+}  // namespace
+}  // namespace fo::weights
