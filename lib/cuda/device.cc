@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstring>
+#include <span>
+
+#include "base/hex.h"
 
 namespace fo::cuda {
 namespace {
@@ -17,15 +20,7 @@ void require(const Driver& driver, abi::Device device, abi::DeviceAttribute attr
 }  // namespace
 
 std::string format_uuid(const abi::Uuid& uuid, bool mig) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text = mig ? "MIG-" : "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += kHex[byte >> 4];
-    text += kHex[byte & 15];
-  }
-  return text;
+  return (mig ? "MIG-" : "GPU-") + base::uuid_text(std::as_bytes(std::span(uuid.bytes)));
 }
 
 int device_count(const Driver& driver) {
