@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/cannot_create.h"
 #include "base/hex.h"
 #include "base/utf8.h"
 
@@ -43,6 +44,11 @@ void throw_errno(int err, const std::string& what) { throw_errno(err, status_of_
 
 void throw_errno(int err, ExitStatus status, const std::string& what) {
   throw Error(status, what, std::error_code(err, std::generic_category()));
+}
+
+void throw_cannot_create(int err, const std::string& what) {
+  const bool denied = status_of_errno(err) == ExitStatus::kNotPermitted;
+  throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate, what);
 }
 
 std::string quoted(std::string_view text) {

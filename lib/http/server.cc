@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 #include "http/address.h"
 #include "http/adopt.h"
@@ -117,11 +118,7 @@ Protocol::endpoint address_of(int socket) {
 Listener listen_tcp(const std::string& address) {
   const Address parsed = parse_address(address);
   const auto check = [&](bool succeeded) {
-    if (succeeded) return;
-    const int err = errno;
-    base::throw_errno(
-        err, err == EACCES ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
-        "listen on " + base::quoted(address));
+    if (!succeeded) base::throw_cannot_create(errno, "listen on " + base::quoted(address));
   };
   const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
   Listener listener;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/cannot_create.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "os/file_lock.h"
@@ -31,12 +32,7 @@ OwnedPath::~OwnedPath() {
 
 std::optional<UniqueFd> try_lock_path(const std::string& path) {
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM || err == EROFS;
-    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                "open lock file " + quoted(path));
-  }
+  if (!lock) base::throw_cannot_create(errno, "open lock file " + quoted(path));
   if (!try_lock_file(lock.get())) return std::nullopt;
   return lock;
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 
 namespace fo::os {
@@ -58,18 +59,13 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   // The mode of the socket file is set before bind: on Linux bind applies the socket's own mode
   // and the umask, so there is no moment at which others could connect.
   if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + quoted(path));
-  const auto fail = [&](const std::string& what) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM || err == EROFS;
-    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                what + " " + quoted(path));
-  };
-  if (::bind(fd.get(), generic(address), size) != 0) fail("bind socket");
+  if (::bind(fd.get(), generic(address), size) != 0) {
+    base::throw_cannot_create(errno, "bind socket " + quoted(path));
+  }
   const auto fail_bound = [&](const std::string& what) {
     const int err = errno;
     ::unlink(path.c_str());
-    errno = err;
-    fail(what);
+    base::throw_cannot_create(err, what + " " + quoted(path));
   };
   if (::chmod(path.c_str(), mode) != 0) fail_bound("set the mode of socket");
   if (::listen(fd.get(), backlog) != 0) fail_bound("listen on socket");
