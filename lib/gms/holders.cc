@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -27,6 +26,7 @@
 #include "gms/text_table.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/pause.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 
@@ -205,7 +205,6 @@ class DeviceFolder {
  private:
   // Until `book` is closed.
   void lock(const UniqueFd& book, const Deadline& deadline) const {
-    constexpr int kPauseMs = 2;
     struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -216,7 +215,7 @@ class DeviceFolder {
       if (deadline.expired()) {
         throw Error(ExitStatus::kTryAgain, "lock " + base::quoted(path_ + "/book") + ": timed out");
       }
-      ::poll(nullptr, 0, kPauseMs);
+      os::pause_for(std::chrono::milliseconds(2));
     }
   }
 

@@ -12,6 +12,7 @@
 
 #include "gms/text_table.h"
 #include "os/fd_passing.h"
+#include "os/pause.h"
 #include "os/unix_socket.h"
 
 namespace fo::gms {
@@ -58,7 +59,6 @@ ExitStatus status_of_code(std::int64_t code) {
 
 RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& deadline,
                              Retry retry) {
-  constexpr base::Duration kInterval = std::chrono::milliseconds(50);
   for (;;) {
     try {
       UniqueFd socket = os::connect_unix(socket_path, deadline);
@@ -70,7 +70,7 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
       const bool absent = error.status() == ExitStatus::kUnavailable;
       if (!absent || retry == Retry::kNever || deadline.expired()) throw;
     }
-    ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
+    os::pause_for(std::chrono::milliseconds(50), deadline);
   }
 }
 

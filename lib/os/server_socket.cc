@@ -1,7 +1,6 @@
 #include "os/server_socket.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "os/file_lock.h"
+#include "os/pause.h"
 #include "os/unix_socket.h"
 
 namespace fo::os {
@@ -49,7 +49,7 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   const base::Deadline deadline = base::Deadline::after(kDyingTime);
   while (is_socket_live(path)) {
     if (deadline.expired()) throw in_use();
-    ::poll(nullptr, 0, 5);
+    pause_for(std::chrono::milliseconds(5));
   }
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {

@@ -1,7 +1,6 @@
 #include "os/unix_socket.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -13,6 +12,7 @@
 
 #include "base/cannot_create.h"
 #include "base/error.h"
+#include "os/pause.h"
 
 namespace fo::os {
 namespace {
@@ -82,7 +82,7 @@ UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline) {
     if (err == EAGAIN) {
       // The backlog is full. Linux offers nothing to wait on for that, so look again shortly.
       if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
-      ::poll(nullptr, 0, 1);
+      pause_for(std::chrono::milliseconds(1));
       continue;
     }
     const bool absent = err == ENOENT || err == ECONNREFUSED || err == ENOTDIR;
