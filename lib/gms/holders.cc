@@ -24,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "gms/text_table.h"
+#include "http/json.h"
 #include "os/file.h"
 #include "os/file_lock.h"
 #include "os/pause.h"
@@ -287,11 +288,6 @@ json to_object(const ProcessName& process) {
   return {{"pid", process.pid}, {"process", process.command}, {"is_server", process.is_server}};
 }
 
-// A process's name may be any bytes; JSON is UTF-8.
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string amount(const Held& held) {
   return fmt::format("{} in {} allocation{}", base::format_size(held.bytes), held.allocations,
                      held.allocations == 1 ? "" : "s");
@@ -449,7 +445,7 @@ std::string to_json(const MemoryHolders& holders) {
     one["no_layout"] = to_object(holder.no_layout);
     out["holders"].push_back(std::move(one));
   }
-  return dump(out);
+  return http::dump(out);
 }
 
 std::string to_text(const MemoryHolders& holders) {
@@ -496,7 +492,7 @@ std::string to_json(const DeviceUsers& users) {
     one["mappings"] = user.mappings;
     out["holders"].push_back(std::move(one));
   }
-  return dump(out);
+  return http::dump(out);
 }
 
 std::string to_text(const DeviceUsers& users) {

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "gms/rpc_client.h"
+#include "http/json.h"
 #include "os/file.h"
 #include "os/sibling.h"
 
@@ -145,7 +146,7 @@ std::string to_json(const RemapCheck& check) {
                      {"mapped", check.mapped},
                      {"seconds", std::chrono::duration<double>(check.took).count()}};
   if (!check.outcome.reason.empty()) out["reason"] = check.outcome.reason;
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 std::string to_text(const RemapCheck& check) {

@@ -11,6 +11,7 @@
 #include "gms/rpc_client.h"
 #include "gms/tensor_metadata.h"
 #include "gms/text_table.h"
+#include "http/json.h"
 
 namespace fo::gms {
 namespace {
@@ -105,11 +106,6 @@ json to_object(const Stat& stat) {
   return out;
 }
 
-// Text of a peer may be any bytes; JSON is UTF-8.
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
@@ -165,7 +161,7 @@ Stat read_stat(const std::string& socket, const StatRequest& request, const Dead
   return stat;
 }
 
-std::string to_json(const Stat& stat) { return dump(to_object(stat)); }
+std::string to_json(const Stat& stat) { return http::dump(to_object(stat)); }
 
 std::string to_text(const Stat& stat) {
   const GetRuntimeStateResponse& state = stat.state;
@@ -222,7 +218,7 @@ std::string to_json(const StatRow& row) {
       row.stat ? to_object(*row.stat) : json{{"socket", row.socket.path}, {"error", row.error}};
   out["device"] = or_null(row.socket.device);
   out["tag"] = row.socket.tag;
-  return dump(out);
+  return http::dump(out);
 }
 
 std::string to_text(const std::vector<StatRow>& rows) {
