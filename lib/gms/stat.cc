@@ -221,28 +221,28 @@ std::string to_json(const StatRow& row) {
   return http::dump(out);
 }
 
+std::vector<std::string> cells_of(const StatRow& row, const std::string& absence) {
+  const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
+  const std::string tag = shown(row.socket.tag);
+  const std::string socket = shown(row.socket.path);
+  if (!row.stat) return {device, tag, absence, "", "", "", "", "", socket};
+  const GetRuntimeStateResponse& state = row.stat->state;
+  return {device,
+          tag,
+          shown(state.state),
+          state.has_rw_session ? "1" : "0",
+          std::to_string(state.waiting_writers),
+          std::to_string(state.ro_session_count),
+          std::to_string(state.allocation_count),
+          shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash)),
+          socket};
+}
+
 std::string to_text(const std::vector<StatRow>& rows) {
-  constexpr std::size_t kShortHash = 12;
   TextTable table("rllrrrrll");
   table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "layout hash",
              "socket"});
-  for (const StatRow& row : rows) {
-    const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
-    std::vector<std::string> cells{device, shown(row.socket.tag), "no answer", "", "", "", "", ""};
-    if (row.stat) {
-      const GetRuntimeStateResponse& state = row.stat->state;
-      cells = {device,
-               shown(row.socket.tag),
-               shown(state.state),
-               state.has_rw_session ? "1" : "0",
-               std::to_string(state.waiting_writers),
-               std::to_string(state.ro_session_count),
-               std::to_string(state.allocation_count),
-               shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash))};
-    }
-    cells.push_back(shown(row.socket.path));
-    table.add(std::move(cells));
-  }
+  for (const StatRow& row : rows) table.add(cells_of(row, "no answer"));
   return table.text("");
 }
 
