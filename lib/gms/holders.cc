@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "gms/discover.h"
 #include "gms/text_table.h"
 #include "http/json.h"
 #include "os/file.h"
@@ -330,13 +331,9 @@ Servers find_servers(const std::vector<std::string>& sockets, const Deadline& de
 }
 
 std::string uuid_of_socket(const std::string& path) {
-  constexpr std::string_view kStart = "gms_";
-  std::error_code error;
-  const std::string name = fs::canonical(path, error).filename().native();
-  if (error || !name.starts_with(kStart)) return {};
-  const std::string uuid =
-      name.substr(kStart.size(), name.find('_', kStart.size()) - kStart.size());
-  return uuid.find('-') == std::string::npos ? "" : uuid;
+  std::error_code absent;
+  const auto named = parse_socket_name(fs::canonical(path, absent).filename().native());
+  return named ? named->uuid : "";
 }
 
 MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Deadline& deadline) {
