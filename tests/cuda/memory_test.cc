@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
 
 namespace fo::cuda {
@@ -75,8 +76,6 @@ TEST_F(MemoryTest, AssignedOwnersOfRangesAndMappingsLetGo) {
   mapping.close();
   range = AddressRange::reserve(driver_, 2 * kSize);
   EXPECT_EQ(range.size(), 2 * kSize);
-  range.close();
-  range.close();
 }
 
 TEST_F(MemoryTest, CloseTellsWhatTheDestructorWouldNot) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "cuda/driver_calls.h"
 #include "gms/gms_process.h"
 #include "os/file.h"
 

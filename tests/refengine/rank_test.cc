@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cuda/driver_calls.h"
 #include "gms/gms_process.h"
 #include "refengine/make_model.h"
 #include "refengine/reference_model.h"
