@@ -1,11 +1,11 @@
 // Device identity and fitness. See device.h.
 #include "cuda/device.h"
 
-#include <array>
 #include <cstring>
 #include <span>
 
 #include "base/hex.h"
+#include "cuda/memory.h"
 
 namespace fo::cuda {
 namespace {
@@ -49,18 +49,11 @@ DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal) {
   driver.check(api.cuDeviceGetUuid_v2(&instance, device), what);
   info.uuid = format_uuid(instance, std::memcmp(&gpu, &instance, sizeof gpu) != 0);
 
-  std::array<char, 256> name{};
-  driver.check(api.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device), what);
-  info.name = name.data();
-
   std::size_t total = 0;
   driver.check(api.cuDeviceTotalMem_v2(&total, device), what);
   info.total_memory = total;
 
-  abi::AllocationProp prop{};
-  prop.type = abi::AllocationType::kPinned;
-  prop.requested_handle_types = abi::HandleType::kPosixFileDescriptor;
-  prop.location = {abi::LocationType::kDevice, device};
+  const abi::AllocationProp prop = prop_of(ordinal);
   std::size_t granularity = 0;
   driver.check(
       api.cuMemGetAllocationGranularity(&granularity, &prop, abi::GranularityOption::kMinimum),

@@ -31,12 +31,17 @@ abi::Location location_of(base::DeviceOrdinal device) {
 
 }  // namespace
 
-PhysicalMemory PhysicalMemory::create(std::shared_ptr<const Driver> driver,
-                                      base::DeviceOrdinal device, base::ByteCount size) {
+abi::AllocationProp prop_of(base::DeviceOrdinal device) {
   abi::AllocationProp prop{};
   prop.type = abi::AllocationType::kPinned;
   prop.requested_handle_types = abi::HandleType::kPosixFileDescriptor;
   prop.location = location_of(device);
+  return prop;
+}
+
+PhysicalMemory PhysicalMemory::create(std::shared_ptr<const Driver> driver,
+                                      base::DeviceOrdinal device, base::ByteCount size) {
+  const abi::AllocationProp prop = prop_of(device);
   abi::AllocationHandle handle = 0;
   driver->check(driver->api().cuMemCreate(&handle, size, &prop, 0),
                 [&] { return on_device(sized("cuMemCreate", size), device); });

@@ -51,6 +51,9 @@ class Owner {
   Object object_;
 };
 
+/// What memory is created as: exportable.
+abi::AllocationProp prop_of(base::DeviceOrdinal device);
+
 /// One reference to memory of a device. The memory is free when the last reference of any process
 /// (handles, exported fds, mappings) is gone, and its content is undefined when it is new.
 class PhysicalMemory {

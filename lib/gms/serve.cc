@@ -113,7 +113,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   int device = 0;
   std::string uuid;
   while (lines >> device >> uuid) {
-    probe.devices.push_back({base::DeviceOrdinal(device), uuid, {}, 0, 0});
+    probe.devices.push_back({base::DeviceOrdinal(device), uuid, 0, 0});
   }
   return probe;
 }
