@@ -1,7 +1,6 @@
 #include "http/server.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -31,7 +30,6 @@
 #include "http/adopt.h"
 #include "http/pause.h"
 #include "os/log.h"
-#include "os/unix_socket.h"
 
 namespace fo::http {
 namespace {
@@ -147,7 +145,6 @@ struct Server::State {
   Handler handler;
   ServerLimits limits;
   std::list<Acceptor> acceptors;
-  std::vector<std::string> unix_paths;
   std::set<Session*> sessions;
   bool stopping = false;
   /// Cancelled when the last session has ended.
@@ -397,8 +394,6 @@ void Server::State::stop_accepting() {
   stopping = true;
   error_code ignored;
   for (Acceptor& acceptor : acceptors) acceptor.close(ignored);
-  for (const std::string& path : unix_paths) ::unlink(path.c_str());
-  unix_paths.clear();
 }
 
 void Server::State::close_sessions(bool idle_only) {
@@ -419,12 +414,6 @@ std::uint16_t Server::listen(const std::string& address) {
   Listener listener = listen_tcp(address);
   listen(std::move(listener.fd));
   return listener.port;
-}
-
-void Server::listen_unix(const std::string& path, mode_t mode) {
-  base::UniqueFd listener = os::listen_unix(path, mode);
-  state_->unix_paths.push_back(path);
-  listen(std::move(listener));
 }
 
 void Server::listen(base::UniqueFd listener) {

@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
@@ -13,7 +11,6 @@
 #include <list>
 #include <set>
 #include <stdexcept>
-#include <vector>
 
 #include "base/error.h"
 #include "http/client.h"
@@ -432,20 +429,6 @@ TEST(HttpServer, StopWithoutConnectionsReturnsAtOnce) {
   EXPECT_TRUE(server.stop(base::Deadline::never()).get());
 }
 
-TEST(HttpServer, ListensOnUnixSockets) {
-  const fo::test::TempDir dir;
-  const std::string path = dir.path("s");
-  {
-    TestServer server(echo());
-    server.listen_unix(path);
-    EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
-    struct stat info {};
-    ASSERT_EQ(::stat(path.c_str(), &info), 0);
-    EXPECT_EQ(info.st_mode & 0777U, 0600U);
-  }
-  EXPECT_NE(::access(path.c_str(), F_OK), 0);
-}
-
 TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
   const fo::test::TempDir dir;
   const std::string path = dir.path("s");
@@ -468,7 +451,7 @@ TEST(HttpServer, NoSocketOfAServerOrAClientReachesAChild) {
     reply.answer({200, "text/plain", "", {}});
     co_return;
   });
-  server.listen_unix(dir.path("s"));
+  server.listen(os::listen_unix(dir.path("s")));
   EXPECT_EQ(inherited_fds(), before);
   for (const std::string& url : {server.url(), "unix:" + dir.path("s") + ":/"}) {
     EXPECT_EQ(fetch("GET", url, soon()).status, 200);
