@@ -100,17 +100,6 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   return socket;
 }
 
-// What a socket is bound to.
-Protocol::endpoint address_of(int socket) {
-  Protocol::endpoint endpoint;
-  auto size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getsockname(socket, endpoint.data(), &size) != 0) {
-    base::throw_errno(errno, "ask for a socket's address");
-  }
-  endpoint.resize(size);
-  return endpoint;
-}
-
 }  // namespace
 
 Listener listen_tcp(const std::string& address) {
@@ -417,7 +406,11 @@ std::uint16_t Server::listen(const std::string& address) {
 }
 
 void Server::listen(base::UniqueFd listener) {
-  const int family = address_of(listener.get()).protocol().family();
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    base::throw_errno(errno, "ask for a socket's address");
+  }
   State::start(state_, std::move(listener), Protocol(family, 0));
 }
 
