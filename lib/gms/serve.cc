@@ -71,8 +71,6 @@ struct Probe {
 // nullopt when a signal asks us to end meanwhile: a driver may hang.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   os::Pipe pipe;
-  os::SpawnOptions options;
-  options.parent_death_signal = SIGKILL;
   const auto report_devices = [&] {
     const auto driver = cuda::Driver::open(config.driver);
     std::vector<int> wanted = config.devices;
@@ -88,7 +86,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
     os::write_all(pipe.writer.get(), report, "report the devices");
     return 0;
   };
-  const os::Child child = os::fork_child(report_devices, options);
+  const os::Child child = os::fork_child(report_devices, {.parent_death_signal = SIGKILL});
   pipe.writer.reset();
   std::string report;
   char buffer[4096];
