@@ -256,21 +256,6 @@ TEST_F(Server, BadFramesEndOnlyTheirConnection) {
   EXPECT_EQ(state().state, "COMMITTED");
 }
 
-TEST_F(Server, DescriptorsThatClientsSendAreClosed) {
-  start();
-  os::Pipe pipe;
-  {
-    const base::UniqueFd writer = std::move(pipe.writer);
-    const base::UniqueFd peer = dial();
-    const std::string frame = encode_frame(GetRuntimeStateRequest{});
-    const std::array fds{writer.get(), writer.get()};
-    ASSERT_GT(os::send_with_fds(peer.get(), std::as_bytes(std::span(frame)), fds), 0);
-    EXPECT_NE(hear_all(peer), "");
-  }
-  char byte = 0;
-  EXPECT_EQ(::read(pipe.reader.get(), &byte, 1), 0);  // every copy of the other end is gone
-}
-
 TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
   start({"--alloc-retry-interval", "5ms"});
   publish(1);
@@ -321,18 +306,9 @@ TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
   expect_soon([](const auto& now) { return now.state == "EMPTY"; });
 }
 
-TEST_F(Server, FailingDeviceEndsTheServerWith70) {
-  set("GMS_SIM_FAULTS", "cuMemCreate:2=999");
-  start();
-  RpcClient writer = enter(LockType::kRw);
-  writer.allocate(1, "t");
-  EXPECT_EQ(status_of([&] { writer.allocate(1, "t"); }), ExitStatus::kUnavailable);
-  EXPECT_EQ(server_->wait(), 70);
-}
-
 // Whatever a failing driver answers: never a status that says to try again.
 TEST_F(Server, EveryFailureOfTheDeviceEndsTheServerWith70) {
-  for (const char* fault : {"cuMemCreate:1=46", "cuMemCreate:1=802",
+  for (const char* fault : {"cuMemCreate:1=999", "cuMemCreate:1=46", "cuMemCreate:1=802",
                             "cuMemExportToShareableHandle:1=oom", "cuMemRelease:1=999"}) {
     set("GMS_SIM_FAULTS", fault);
     start();
@@ -385,14 +361,6 @@ TEST_F(Server, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
   EXPECT_EQ(connect().event_history().size(), 1u);
 }
 
-TEST_F(Server, ManyIdleStrangersDoNotKeepAClientOut) {
-  start();
-  std::vector<base::UniqueFd> idle;
-  for (int i = 0; i < 500; ++i) idle.push_back(dial());
-  publish(1);
-  EXPECT_EQ(state().state, "COMMITTED");
-}
-
 TEST_F(Server, TerminationLetsClientsGoAndExitsWith0) {
   start();
   publish(1);
@@ -402,25 +370,6 @@ TEST_F(Server, TerminationLetsClientsGoAndExitsWith0) {
   EXPECT_EQ(server_->terminate(), 0);
   EXPECT_EQ(status_of([&] { reader.lock_state(); }), ExitStatus::kUnavailable);
   EXPECT_EQ(hear_all(waiting), "");
-}
-
-TEST_F(Server, AnswerNobodyReadsHoldsUpNobodyElse) {
-  start();
-  {
-    RpcClient writer = enter(LockType::kRw);
-    const std::string id = writer.allocate(1, "t").allocation_id;
-    for (int i = 0; i < 200; ++i) {
-      writer.put_metadata("key" + std::to_string(i), id, 0, std::string(100'000, 'v'));
-    }
-    writer.commit();
-  }
-  const base::UniqueFd deaf = dial();
-  say(deaf, encode_frame(HandshakeRequest{"ro", 0}));
-  for (int i = 0; i < 200; ++i) {
-    say(deaf, encode_frame(MetadataGetRequest{"key" + std::to_string(i)}));
-  }
-  RpcClient reader = enter(LockType::kRo);
-  EXPECT_EQ(reader.list_metadata().size(), 200u);
 }
 
 }  // namespace
