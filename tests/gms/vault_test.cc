@@ -6,18 +6,17 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
-#include "gms/gms_process.h"
 #include "os/fd_passing.h"
+#include "support/fds.h"
 
 namespace fo::gms {
 namespace {
 
 using Kind = VaultPacket::Kind;
 
-class VaultTest : public testing::Test {
+class VaultTest : public test::FdCounting {
  protected:
   void SetUp() override {
-    fds_before_ = fd_count(::getpid());
     vault_.emplace(room_);
     server_ = vault_->open();
   }
@@ -25,7 +24,6 @@ class VaultTest : public testing::Test {
     server_.reset();
     vault_.reset();
     EXPECT_EQ(room_.used, 0u);
-    EXPECT_EQ(fd_count(::getpid()), fds_before_);
   }
 
   void send(Kind kind, std::uint64_t count, std::size_t fds) {
@@ -56,7 +54,6 @@ class VaultTest : public testing::Test {
     return answer && answer->kind == Kind::kDone;
   }
 
-  std::size_t fds_before_ = 0;
   VaultRoom room_{300, 0};
   std::optional<Vault> vault_;
   base::UniqueFd server_;

@@ -1,13 +1,11 @@
 #include "http/server.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <filesystem>
 #include <list>
 #include <set>
 #include <stdexcept>
@@ -17,11 +15,13 @@
 #include "os/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
+#include "support/inherited_fds.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
 namespace {
 
+using fo::test::inherited_fds;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -58,17 +58,6 @@ class Gate {
   std::promise<void> open_;
   std::shared_future<void> opened_ = open_.get_future().share();
 };
-
-/// The descriptors that a child would inherit.
-std::set<int> inherited_fds() {
-  std::set<int> fds;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    const int flags = ::fcntl(fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) fds.insert(fd);
-  }
-  return fds;
-}
 
 std::string get(const std::string& target, const std::string& more = "") {
   return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n";
