@@ -5,7 +5,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "base/units.h"
 #include "gms/rpc_client.h"

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <sstream>
 
@@ -21,7 +19,6 @@
 #include "gms/server.h"
 #include "http/server.h"
 #include "os/file.h"
-#include "os/log.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/server_socket.h"

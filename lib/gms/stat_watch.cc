@@ -8,7 +8,6 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 #include <utility>
 
