@@ -142,6 +142,7 @@ END
 @test "a bundle: a server for each device and tag, links by number, and a word when it is ready" {
   start_bundle --ready-fd 9 9>"$T/ready"
   [ "$(left | grep -cE '^gms_GPU-[0-9a-f-]{36}_(weights|kv_cache)\.sock$')" -eq 4 ]
+  [ "$(left | wc -l)" -eq 11 ]
   [ "$(stat -c %a "$D"/gms_GPU-*_weights.sock | sort -u)" = 600 ]
   local device tag
   for device in 0 1; do

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "base/cannot_create.h"
+#include "base/hex.h"
 #include "base/utf8.h"
 
 namespace fo::base {
@@ -44,9 +46,13 @@ void throw_errno(int err, ExitStatus status, const std::string& what) {
   throw Error(status, what, std::error_code(err, std::generic_category()));
 }
 
+void throw_cannot_create(int err, const std::string& what) {
+  const bool denied = status_of_errno(err) == ExitStatus::kNotPermitted;
+  throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate, what);
+}
+
 std::string quoted(std::string_view text) {
   constexpr std::size_t kMost = 256;
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "'";
   std::size_t at = 0;
   while (at < text.size() && at < kMost) {
@@ -56,10 +62,7 @@ std::string quoted(std::string_view text) {
       out += text.substr(at, plain);
       at += plain;
     } else {
-      const auto byte = static_cast<unsigned char>(text[at++]);
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
+      out += "\\x" + to_hex(std::as_bytes(std::span(text.substr(at++, 1))));
     }
   }
   out += at < text.size() ? "...'" : "'";

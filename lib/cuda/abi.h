@@ -14,18 +14,13 @@ enum class Result : std::uint32_t {
   kInvalidValue = 1,
   kOutOfMemory = 2,
   kNotInitialized = 3,
-  kDeinitialized = 4,
   kStubLibrary = 34,
   kDeviceUnavailable = 46,
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidContext = 201,
-  kMapFailed = 205,
-  kUnmapFailed = 206,
-  kEccUncorrectable = 214,
   kOperatingSystem = 304,
   kInvalidHandle = 400,
-  kIllegalState = 401,
   kNotFound = 500,
   kIllegalAddress = 700,
   kContextIsDestroyed = 709,
@@ -62,7 +57,7 @@ enum class PointerAttribute : std::uint32_t {
 enum class MemoryType : std::uint32_t { kHost = 1, kDevice = 2 };
 enum class AllocationType : std::uint32_t { kPinned = 1 };
 enum class HandleType : std::uint32_t { kNone = 0, kPosixFileDescriptor = 1 };
-enum class LocationType : std::uint32_t { kInvalid = 0, kDevice = 1 };
+enum class LocationType : std::uint32_t { kDevice = 1 };
 enum class AccessFlags : std::uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 enum class GranularityOption : std::uint32_t { kMinimum = 0, kRecommended = 1 };
 

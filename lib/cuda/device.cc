@@ -1,8 +1,11 @@
 // Device identity and fitness. See device.h.
 #include "cuda/device.h"
 
-#include <array>
 #include <cstring>
+#include <span>
+
+#include "base/hex.h"
+#include "cuda/memory.h"
 
 namespace fo::cuda {
 namespace {
@@ -17,15 +20,7 @@ void require(const Driver& driver, abi::Device device, abi::DeviceAttribute attr
 }  // namespace
 
 std::string format_uuid(const abi::Uuid& uuid, bool mig) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text = mig ? "MIG-" : "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += kHex[byte >> 4];
-    text += kHex[byte & 15];
-  }
-  return text;
+  return (mig ? "MIG-" : "GPU-") + base::uuid_text(std::as_bytes(std::span(uuid.bytes)));
 }
 
 int device_count(const Driver& driver) {
@@ -54,18 +49,11 @@ DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal) {
   driver.check(api.cuDeviceGetUuid_v2(&instance, device), what);
   info.uuid = format_uuid(instance, std::memcmp(&gpu, &instance, sizeof gpu) != 0);
 
-  std::array<char, 256> name{};
-  driver.check(api.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device), what);
-  info.name = name.data();
-
   std::size_t total = 0;
   driver.check(api.cuDeviceTotalMem_v2(&total, device), what);
   info.total_memory = total;
 
-  abi::AllocationProp prop{};
-  prop.type = abi::AllocationType::kPinned;
-  prop.requested_handle_types = abi::HandleType::kPosixFileDescriptor;
-  prop.location = {abi::LocationType::kDevice, device};
+  const abi::AllocationProp prop = prop_of(ordinal);
   std::size_t granularity = 0;
   driver.check(
       api.cuMemGetAllocationGranularity(&granularity, &prop, abi::GranularityOption::kMinimum),

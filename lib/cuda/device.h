@@ -12,7 +12,6 @@ struct DeviceInfo {
   base::DeviceOrdinal ordinal;
   /// As NVML spells it: "GPU-" (or "MIG-") and 8-4-4-4-12 lower case hex digits.
   std::string uuid;
-  std::string name;
   base::ByteCount total_memory = 0;
   /// Sizes of physical memory and address ranges are multiples of this.
   base::ByteCount granularity = 0;

@@ -4,12 +4,19 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/deadline.h"
-#include "cuda/memory.h"
+#include "base/strong.h"
+#include "cuda/driver.h"
 
 namespace fo::cuda {
+
+struct MemoryInfo {
+  base::ByteCount free = 0;
+  base::ByteCount total = 0;
+};
 
 /// One device, to be asked as often as one likes.
 struct DeviceMemory {

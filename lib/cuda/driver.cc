@@ -76,14 +76,12 @@ std::string Driver::choice_from_env() {
 std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
   const std::string_view hint = is_real(choice) ? kHint : "";
   std::shared_ptr<Driver> driver(new Driver);
-  driver->library_ = library_of(choice);
-
-  void* library = ::dlopen(driver->library_.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string file = library_of(choice);
+  void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();
-    throw base::Error(
-        ExitStatus::kUnavailable,
-        std::string("no CUDA driver: ") + (reason ? reason : driver->library_) + std::string(hint));
+    throw base::Error(ExitStatus::kUnavailable, std::string("no CUDA driver: ") +
+                                                    (reason ? reason : file) + std::string(hint));
   }
   const bool simulated = ::dlsym(library, kSimulatedMarker) != nullptr;
   if (simulated && is_real(choice)) {
@@ -95,9 +93,9 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
     function =
         reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
     if (!function) {
-      throw base::Error(ExitStatus::kUnavailable, "CUDA driver " + base::quoted(driver->library_) +
-                                                      ": no function " + symbol +
-                                                      std::string(hint));
+      throw base::Error(
+          ExitStatus::kUnavailable,
+          "CUDA driver " + base::quoted(file) + ": no function " + symbol + std::string(hint));
     }
   };
 #define FO_CUDA_RESOLVE(symbol, parameters) resolve(driver->api_.symbol, #symbol);
@@ -108,7 +106,7 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
   // Whatever cuInit answers, there is no driver to use.
   if (const Result result = driver->api_.cuInit(0); result != Result::kSuccess) {
     throw CudaError(
-        result, ExitStatus::kUnavailable,
+        ExitStatus::kUnavailable,
         "no usable CUDA driver: " + driver->describe(result, "cuInit") + std::string(hint));
   }
   return driver;
@@ -122,8 +120,8 @@ std::string Driver::describe(Result result, std::string_view what) const {
 
 void Driver::fail(Result result, std::string_view what) const {
   const std::string text = describe(result, what);
-  if (result == Result::kOutOfMemory) throw OutOfMemory(result, status_of(result), text);
-  throw CudaError(result, status_of(result), text);
+  if (result == Result::kOutOfMemory) throw OutOfMemory(status_of(result), text);
+  throw CudaError(status_of(result), text);
 }
 
 }  // namespace fo::cuda

@@ -15,13 +15,7 @@ namespace fo::cuda {
 /// OutOfMemory, 70 for everything else.
 class CudaError : public base::Error {
  public:
-  CudaError(abi::Result result, base::ExitStatus status, const std::string& what)
-      : Error(status, what), result_(result) {}
-  /// The CUresult as a number.
-  [[nodiscard]] int result() const noexcept { return static_cast<int>(result_); }
-
- private:
-  abi::Result result_;
+  using Error::Error;
 };
 
 /// CUDA_ERROR_OUT_OF_MEMORY: the one failure after which the GPU can still be trusted.
@@ -58,8 +52,6 @@ class Driver {
   [[nodiscard]] abi::SimulatedMemoryInfo simulated_memory_info() const {
     return simulated_memory_info_;
   }
-  /// The file that was asked for, "libcuda.so.1" or a path.
-  [[nodiscard]] const std::string& library() const { return library_; }
 
   /// Throws CudaError (OutOfMemory) unless `result` is success: "what: CUDA_ERROR_… (n)".
   void check(abi::Result result, std::string_view what) const {
@@ -78,7 +70,6 @@ class Driver {
   [[nodiscard]] std::string describe(abi::Result result, std::string_view what) const;
 
   abi::Functions api_;
-  std::string library_;
   abi::SimulatedMemoryInfo simulated_memory_info_ = nullptr;
 };
 

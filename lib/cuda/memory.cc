@@ -31,16 +31,21 @@ abi::Location location_of(base::DeviceOrdinal device) {
 
 }  // namespace
 
-PhysicalMemory PhysicalMemory::create(std::shared_ptr<const Driver> driver,
-                                      base::DeviceOrdinal device, base::ByteCount size) {
+abi::AllocationProp prop_of(base::DeviceOrdinal device) {
   abi::AllocationProp prop{};
   prop.type = abi::AllocationType::kPinned;
   prop.requested_handle_types = abi::HandleType::kPosixFileDescriptor;
   prop.location = location_of(device);
+  return prop;
+}
+
+PhysicalMemory PhysicalMemory::create(std::shared_ptr<const Driver> driver,
+                                      base::DeviceOrdinal device, base::ByteCount size) {
+  const abi::AllocationProp prop = prop_of(device);
   abi::AllocationHandle handle = 0;
   driver->check(driver->api().cuMemCreate(&handle, size, &prop, 0),
                 [&] { return on_device(sized("cuMemCreate", size), device); });
-  return {std::move(driver), handle, size};
+  return {std::move(driver), {handle, size}};
 }
 
 PhysicalMemory PhysicalMemory::import_fd(std::shared_ptr<const Driver> driver, int fd,
@@ -51,37 +56,21 @@ PhysicalMemory PhysicalMemory::import_fd(std::shared_ptr<const Driver> driver, i
   driver->check(driver->api().cuMemImportFromShareableHandle(&handle, shareable,
                                                              abi::HandleType::kPosixFileDescriptor),
                 [&] { return sized("cuMemImportFromShareableHandle", size); });
-  return {std::move(driver), handle, size};
+  return {std::move(driver), {handle, size}};
 }
 
-PhysicalMemory& PhysicalMemory::operator=(PhysicalMemory&& other) noexcept {
-  if (this != &other) {
-    release();
-    driver_ = std::move(other.driver_);
-    handle_ = other.handle_;
-    size_ = other.size_;
-  }
-  return *this;
+Result PhysicalMemory::Object::release(const Driver& driver) const noexcept {
+  return driver.api().cuMemRelease(handle);
 }
 
-PhysicalMemory::~PhysicalMemory() { release(); }
-
-Result PhysicalMemory::release() noexcept {
-  const auto driver = std::move(driver_);
-  return driver ? driver->api().cuMemRelease(handle_) : Result::kSuccess;
-}
-
-void PhysicalMemory::close() {
-  const auto driver = driver_;
-  const Result result = release();
-  if (driver) driver->check(result, [&] { return sized("cuMemRelease", size_); });
-}
+std::string PhysicalMemory::Object::what_is_done() const { return sized("cuMemRelease", size); }
 
 base::UniqueFd PhysicalMemory::export_fd() const {
   int number = -1;
-  driver_->check(driver_->api().cuMemExportToShareableHandle(
-                     &number, handle_, abi::HandleType::kPosixFileDescriptor, 0),
-                 [&] { return sized("cuMemExportToShareableHandle", size_); });
+  const Driver& driver = *own_.driver();
+  driver.check(driver.api().cuMemExportToShareableHandle(&number, handle(),
+                                                         abi::HandleType::kPosixFileDescriptor, 0),
+               [&] { return sized("cuMemExportToShareableHandle", size()); });
   base::UniqueFd fd(number);
   // The driver doesn't promise it. A fork and exec by another thread in between would leak the fd.
   if (::fcntl(fd.get(), F_SETFD, FD_CLOEXEC) < 0) {
@@ -95,61 +84,25 @@ AddressRange AddressRange::reserve(std::shared_ptr<const Driver> driver, base::B
   abi::DevicePtr address = 0;
   driver->check(driver->api().cuMemAddressReserve(&address, size, alignment, 0, 0),
                 [&] { return sized("cuMemAddressReserve", size); });
-  return {std::move(driver), address, size};
+  return {std::move(driver), {address, size}};
 }
 
-AddressRange& AddressRange::operator=(AddressRange&& other) noexcept {
-  if (this != &other) {
-    release();
-    driver_ = std::move(other.driver_);
-    address_ = other.address_;
-    size_ = other.size_;
-  }
-  return *this;
-}
-
-AddressRange::~AddressRange() { release(); }
-
-Result AddressRange::release() noexcept {
-  const auto driver = std::move(driver_);
-  return driver ? driver->api().cuMemAddressFree(address_, size_) : Result::kSuccess;
-}
-
-void AddressRange::close() {
-  const auto driver = driver_;
-  const Result result = release();
-  if (driver) driver->check(result, [&] { return sized("cuMemAddressFree", size_); });
+Result AddressRange::Object::release(const Driver& driver) const noexcept {
+  return driver.api().cuMemAddressFree(address, size);
 }
 
 Mapping Mapping::map(std::shared_ptr<const Driver> driver, abi::DevicePtr address,
                      base::ByteCount size, const PhysicalMemory& memory) {
   driver->check(driver->api().cuMemMap(address, size, 0, memory.handle(), 0),
                 [&] { return sized("cuMemMap", size); });
-  return {std::move(driver), address, size};
+  return {std::move(driver), {address, size}};
 }
 
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  if (this != &other) {
-    release();
-    driver_ = std::move(other.driver_);
-    address_ = other.address_;
-    size_ = other.size_;
-  }
-  return *this;
+Result Mapping::Object::release(const Driver& driver) const noexcept {
+  return driver.api().cuMemUnmap(address, size);
 }
 
-Mapping::~Mapping() { release(); }
-
-Result Mapping::release() noexcept {
-  const auto driver = std::move(driver_);
-  return driver ? driver->api().cuMemUnmap(address_, size_) : Result::kSuccess;
-}
-
-void Mapping::close() {
-  const auto driver = driver_;
-  const Result result = release();
-  if (driver) driver->check(result, [&] { return sized("cuMemUnmap", size_); });
-}
+std::string Mapping::Object::what_is_done() const { return sized("cuMemUnmap", size); }
 
 void set_access(const Driver& driver, abi::DevicePtr address, base::ByteCount size,
                 base::DeviceOrdinal device, Access access) {
@@ -170,42 +123,20 @@ PrimaryContext PrimaryContext::retain(std::shared_ptr<const Driver> driver,
     driver->api().cuDevicePrimaryCtxRelease_v2(device.value());
     driver->fail(result, on_device("cuCtxPushCurrent", device));
   }
-  return {std::move(driver), device, context};
+  return {std::move(driver), {device, context}};
 }
 
-PrimaryContext& PrimaryContext::operator=(PrimaryContext&& other) noexcept {
-  if (this != &other) {
-    release();
-    driver_ = std::move(other.driver_);
-    device_ = other.device_;
-    context_ = other.context_;
-  }
-  return *this;
-}
-
-PrimaryContext::~PrimaryContext() { release(); }
-
-Result PrimaryContext::release() noexcept {
-  const auto driver = std::move(driver_);
-  if (!driver) return Result::kSuccess;
+Result PrimaryContext::Object::release(const Driver& driver) const noexcept {
   abi::Context current = nullptr;
-  if (driver->api().cuCtxGetCurrent(&current) == Result::kSuccess && current == context_) {
-    driver->api().cuCtxPopCurrent_v2(&current);
+  if (driver.api().cuCtxGetCurrent(&current) == Result::kSuccess && current == context) {
+    driver.api().cuCtxPopCurrent_v2(&current);
   }
-  return driver->api().cuDevicePrimaryCtxRelease_v2(device_.value());
+  return driver.api().cuDevicePrimaryCtxRelease_v2(device.value());
 }
 
 void PrimaryContext::make_current() const {
-  driver_->check(driver_->api().cuCtxSetCurrent(context_),
-                 [&] { return on_device("cuCtxSetCurrent", device_); });
-}
-
-void PrimaryContext::close() {
-  const auto driver = driver_;
-  const Result result = release();
-  if (driver) {
-    driver->check(result, [&] { return on_device("cuDevicePrimaryCtxRelease", device_); });
-  }
+  own_.driver()->check(own_.driver()->api().cuCtxSetCurrent(own_->context),
+                       [&] { return on_device("cuCtxSetCurrent", own_->device); });
 }
 
 void copy_to_device(const Driver& driver, abi::DevicePtr to, std::span<const std::byte> from) {
@@ -218,22 +149,8 @@ void copy_to_host(const Driver& driver, std::span<std::byte> to, abi::DevicePtr 
                [&] { return sized("cuMemcpyDtoH", to.size()); });
 }
 
-void fill(const Driver& driver, abi::DevicePtr to, std::byte value, base::ByteCount size) {
-  driver.check(driver.api().cuMemsetD8_v2(to, static_cast<unsigned char>(value), size),
-               [&] { return sized("cuMemsetD8", size); });
-}
-
 void synchronize(const Driver& driver) {
   driver.check(driver.api().cuCtxSynchronize(), "cuCtxSynchronize");
-}
-
-MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver, base::DeviceOrdinal device) {
-  const auto context = PrimaryContext::retain(driver, device);
-  std::size_t free = 0;
-  std::size_t total = 0;
-  driver->check(driver->api().cuMemGetInfo_v2(&free, &total),
-                [&] { return on_device("cuMemGetInfo", device); });
-  return {free, total};
 }
 
 }  // namespace fo::cuda

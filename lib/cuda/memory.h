@@ -5,12 +5,13 @@
 // Owners move and don't copy. A moved-from owner and a closed one own nothing. Destructors ignore
 // what the driver answers (a dead GPU must not keep a process from ending); close() throws it.
 // Every function throws CudaError; creation throws OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY.
-// Only PrimaryContext, the copies and memory_info need or make a context.
+// Only PrimaryContext and the copies need or make a context.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/strong.h"
@@ -20,6 +21,38 @@
 namespace fo::cuda {
 
 enum class Access { kRead, kReadWrite };
+
+/// An object of the driver's, which goes back with its owner: `Object` has a release(driver) and,
+/// where it may be closed, a what_is_done() for the message.
+template <typename Object>
+class Owner {
+ public:
+  Owner() = default;
+  Owner(std::shared_ptr<const Driver> driver, Object object)
+      : driver_(std::move(driver)), object_(object) {}
+  Owner(Owner&& other) noexcept = default;
+  Owner& operator=(Owner other) noexcept {
+    std::swap(driver_, other.driver_);
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Owner() {
+    if (driver_) static_cast<void>(object_.release(*driver_));
+  }
+  void close() {
+    const auto driver = std::move(driver_);
+    if (driver) driver->check(object_.release(*driver), [&] { return object_.what_is_done(); });
+  }
+  [[nodiscard]] const Driver* driver() const { return driver_.get(); }
+  const Object* operator->() const { return &object_; }
+
+ private:
+  std::shared_ptr<const Driver> driver_;
+  Object object_;
+};
+
+/// What memory is created as: exportable.
+abi::AllocationProp prop_of(base::DeviceOrdinal device);
 
 /// One reference to memory of a device. The memory is free when the last reference of any process
 /// (handles, exported fds, mappings) is gone, and its content is undefined when it is new.
@@ -36,33 +69,30 @@ class PhysicalMemory {
                                   base::ByteCount size);
 
   PhysicalMemory() = default;
-  PhysicalMemory(PhysicalMemory&& other) noexcept = default;
-  PhysicalMemory& operator=(PhysicalMemory&& other) noexcept;
-  PhysicalMemory(const PhysicalMemory&) = delete;
-  PhysicalMemory& operator=(const PhysicalMemory&) = delete;
-  ~PhysicalMemory();
 
   /// A new close-on-exec descriptor, a reference of its own.
   [[nodiscard]] base::UniqueFd export_fd() const;
   /// Gives the reference up. Mappings made from it stay.
-  void close();
+  void close() { own_.close(); }
 
-  [[nodiscard]] abi::AllocationHandle handle() const { return handle_; }
-  [[nodiscard]] base::ByteCount size() const { return size_; }
-  explicit operator bool() const { return driver_ != nullptr; }
+  [[nodiscard]] abi::AllocationHandle handle() const { return own_->handle; }
+  [[nodiscard]] base::ByteCount size() const { return own_->size; }
+  explicit operator bool() const { return own_.driver() != nullptr; }
 
  private:
-  PhysicalMemory(std::shared_ptr<const Driver> driver, abi::AllocationHandle handle,
-                 base::ByteCount size)
-      : driver_(std::move(driver)), handle_(handle), size_(size) {}
-  abi::Result release() noexcept;
+  struct Object {
+    abi::AllocationHandle handle = 0;
+    base::ByteCount size = 0;
+    abi::Result release(const Driver& driver) const noexcept;
+    std::string what_is_done() const;
+  };
+  PhysicalMemory(std::shared_ptr<const Driver> driver, Object object)
+      : own_(std::move(driver), object) {}
 
-  std::shared_ptr<const Driver> driver_;
-  abi::AllocationHandle handle_ = 0;
-  base::ByteCount size_ = 0;
+  Owner<Object> own_;
 };
 
-/// Reserved address space, nothing behind it.
+/// Reserved address space, nothing behind it. Everything in it must be unmapped before it goes.
 class AddressRange {
  public:
   /// `size`: a multiple of the granularity; `alignment`: a power of two, or 0 for the driver's own.
@@ -70,27 +100,21 @@ class AddressRange {
                               base::ByteCount alignment = 0);
 
   AddressRange() = default;
-  AddressRange(AddressRange&& other) noexcept = default;
-  AddressRange& operator=(AddressRange&& other) noexcept;
-  AddressRange(const AddressRange&) = delete;
-  AddressRange& operator=(const AddressRange&) = delete;
-  ~AddressRange();
 
-  /// Frees the range; everything in it must be unmapped.
-  void close();
-
-  [[nodiscard]] abi::DevicePtr address() const { return address_; }
-  [[nodiscard]] base::ByteCount size() const { return size_; }
-  explicit operator bool() const { return driver_ != nullptr; }
+  [[nodiscard]] abi::DevicePtr address() const { return own_->address; }
+  [[nodiscard]] base::ByteCount size() const { return own_->size; }
+  explicit operator bool() const { return own_.driver() != nullptr; }
 
  private:
-  AddressRange(std::shared_ptr<const Driver> driver, abi::DevicePtr address, base::ByteCount size)
-      : driver_(std::move(driver)), address_(address), size_(size) {}
-  abi::Result release() noexcept;
+  struct Object {
+    abi::DevicePtr address = 0;
+    base::ByteCount size = 0;
+    abi::Result release(const Driver& driver) const noexcept;
+  };
+  AddressRange(std::shared_ptr<const Driver> driver, Object object)
+      : own_(std::move(driver), object) {}
 
-  std::shared_ptr<const Driver> driver_;
-  abi::DevicePtr address_ = 0;
-  base::ByteCount size_ = 0;
+  Owner<Object> own_;
 };
 
 /// Memory mapped into a reserved range; inaccessible until set_access.
@@ -102,27 +126,24 @@ class Mapping {
                      base::ByteCount size, const PhysicalMemory& memory);
 
   Mapping() = default;
-  Mapping(Mapping&& other) noexcept = default;
-  Mapping& operator=(Mapping&& other) noexcept;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping();
 
   /// Unmaps; the range stays reserved.
-  void close();
+  void close() { own_.close(); }
 
-  [[nodiscard]] abi::DevicePtr address() const { return address_; }
-  [[nodiscard]] base::ByteCount size() const { return size_; }
-  explicit operator bool() const { return driver_ != nullptr; }
+  [[nodiscard]] abi::DevicePtr address() const { return own_->address; }
+  [[nodiscard]] base::ByteCount size() const { return own_->size; }
+  explicit operator bool() const { return own_.driver() != nullptr; }
 
  private:
-  Mapping(std::shared_ptr<const Driver> driver, abi::DevicePtr address, base::ByteCount size)
-      : driver_(std::move(driver)), address_(address), size_(size) {}
-  abi::Result release() noexcept;
+  struct Object {
+    abi::DevicePtr address = 0;
+    base::ByteCount size = 0;
+    abi::Result release(const Driver& driver) const noexcept;
+    std::string what_is_done() const;
+  };
+  Mapping(std::shared_ptr<const Driver> driver, Object object) : own_(std::move(driver), object) {}
 
-  std::shared_ptr<const Driver> driver_;
-  abi::DevicePtr address_ = 0;
-  base::ByteCount size_ = 0;
+  Owner<Object> own_;
 };
 
 /// Makes whole mappings accessible to `device`. One call may span any number of adjacent mappings,
@@ -139,45 +160,28 @@ class PrimaryContext {
   static PrimaryContext retain(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device);
 
   PrimaryContext() = default;
-  PrimaryContext(PrimaryContext&& other) noexcept = default;
-  PrimaryContext& operator=(PrimaryContext&& other) noexcept;
-  PrimaryContext(const PrimaryContext&) = delete;
-  PrimaryContext& operator=(const PrimaryContext&) = delete;
-  ~PrimaryContext();
 
   /// Makes it current on the calling thread too, in place of what was.
   void make_current() const;
-  void close();
 
-  [[nodiscard]] base::DeviceOrdinal device() const { return device_; }
-  explicit operator bool() const { return driver_ != nullptr; }
+  explicit operator bool() const { return own_.driver() != nullptr; }
 
  private:
-  PrimaryContext(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device,
-                 abi::Context context)
-      : driver_(std::move(driver)), device_(device), context_(context) {}
-  abi::Result release() noexcept;
+  struct Object {
+    base::DeviceOrdinal device;
+    abi::Context context = nullptr;
+    abi::Result release(const Driver& driver) const noexcept;
+  };
+  PrimaryContext(std::shared_ptr<const Driver> driver, Object object)
+      : own_(std::move(driver), object) {}
 
-  std::shared_ptr<const Driver> driver_;
-  base::DeviceOrdinal device_;
-  abi::Context context_ = nullptr;
+  Owner<Object> own_;
 };
 
-/// The copies and fill() need a current context and accessible memory. Copies from or to pageable
-/// host memory are done when they return; fill() may not be before synchronize().
+/// The copies need a current context and accessible memory. Those from or to pageable host memory
+/// are done when they return.
 void copy_to_device(const Driver& driver, abi::DevicePtr to, std::span<const std::byte> from);
 void copy_to_host(const Driver& driver, std::span<std::byte> to, abi::DevicePtr from);
-void fill(const Driver& driver, abi::DevicePtr to, std::byte value, base::ByteCount size);
 void synchronize(const Driver& driver);
-
-struct MemoryInfo {
-  base::ByteCount free = 0;
-  base::ByteCount total = 0;
-};
-
-/// What is free on the device, as the driver's own function tells it. That answers only to a
-/// context: where this process retains none on the device one is made for the call, and what it
-/// costs is part of what is not free. See device_memory.h for an answer without a context.
-MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver, base::DeviceOrdinal device);
 
 }  // namespace fo::cuda

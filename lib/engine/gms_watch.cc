@@ -58,18 +58,18 @@ struct Wanted {
 
 // One try; the reason why not otherwise.
 std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome) {
-  const std::string what = "GMS at " + base::quoted(wanted.socket) + ": ";
+  const std::string what = "GMS at " + base::quoted(wanted.socket);
   const Deadline slice = Deadline::after(kSlice).sooner(wanted.deadline);
   try {
     RpcClient rpc = RpcClient::connect(wanted.socket, slice);
     if (!rpc.shake_hands(gms::LockType::kRo, slice).grant) {
-      outcome = {RemapResult::kTimedOut, what + "no reader's lock in time"};
+      outcome = gms::no_lock_in_time(what);
       return std::nullopt;
     }
     rpc.set_deadline(Deadline::after(kSlice));
     std::string hash = rpc.layout_hash();
-    if (wanted.hash.empty() || hash == wanted.hash) return Held{std::move(rpc), std::move(hash)};
-    outcome = {RemapResult::kStaleLayout, what + "layout " + hash + " instead of " + wanted.hash};
+    outcome = gms::compare_layouts(what, hash, wanted.hash);
+    if (outcome.result == RemapResult::kOk) return Held{std::move(rpc), std::move(hash)};
   } catch (const Error& error) {
     outcome = gms::outcome_of(error);
   }

@@ -1,7 +1,6 @@
 #include "engine/pair.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,6 +20,7 @@
 #include "http/json.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
+#include "os/pause.h"
 
 namespace fo::engine {
 namespace {
@@ -271,7 +271,7 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");
     }
-    ::poll(nullptr, 0, Deadline::after(kAskAgain).sooner(deadline).poll_timeout());
+    os::pause_for(kAskAgain, deadline);
   }
 }
 

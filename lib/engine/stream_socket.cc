@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 #include "http/address.h"
 #include "http/pause.h"
@@ -20,7 +21,6 @@ namespace fo::engine {
 
 namespace asio = boost::asio;
 using asio::awaitable;
-using base::ExitStatus;
 using base::UniqueFd;
 using boost::system::error_code;
 
@@ -56,10 +56,7 @@ UniqueFd listen_on(const StreamEndpoint& endpoint, const std::string& name) {
   if (fd) set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR);
   if (!fd || ::bind(fd.get(), endpoint.data(), size_of(endpoint)) != 0 ||
       ::listen(fd.get(), SOMAXCONN) != 0) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM;
-    base::throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                      "listen on " + base::quoted(name));
+    base::throw_cannot_create(errno, "listen on " + base::quoted(name));
   }
   return fd;
 }

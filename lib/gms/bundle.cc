@@ -131,10 +131,9 @@ class Bundle {
     server.ready = std::move(ready.reader);
     UniqueFd vault;
     if (config_.on_crash == OnCrash::kRestart) vault = server.vault.open();
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    server.child.emplace(os::fork_child(
-        [&] { return run_child(server, std::move(ready.writer), std::move(vault)); }, options));
+    server.child.emplace(
+        os::fork_child([&] { return run_child(server, std::move(ready.writer), std::move(vault)); },
+                       {.parent_death_signal = SIGKILL}));
     ++server.starts;
     server.start_at.reset();
     server.answer_by = Deadline::after(kStartTimeout);
@@ -154,10 +153,9 @@ class Bundle {
 
   void start_metrics() {
     metrics_at_.reset();
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
     try {
-      metrics_child_.emplace(os::fork_child([this] { return run_metrics_child(); }, options));
+      metrics_child_.emplace(
+          os::fork_child([this] { return run_metrics_child(); }, {.parent_death_signal = SIGKILL}));
     } catch (const Error& error) {
       plan_metrics(error.what());
     }
@@ -350,15 +348,13 @@ class Bundle {
     const int device = server.place.device.value();
     const std::string snapshot =
         snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
     server.loader_of = server.starts;
     try {
       server.loader.emplace(
           os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
                      server.place.path, "--device", std::to_string(device), "--driver",
                      config_.driver, "--timeout", "30s", "-q"},
-                    options));
+                    {.parent_death_signal = SIGKILL}));
     } catch (const Error& error) {
       give_up_snapshot(server, error.what());
     }

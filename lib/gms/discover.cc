@@ -60,6 +60,7 @@ std::optional<FoundSocket> parse_socket_name(std::string_view name) {
   socket.tag = name.substr(split + 1);
   const std::optional<std::uint64_t> number = base::parse_uint(name.substr(0, split));
   if (number && *number <= 1023) socket.device = static_cast<int>(*number);
+  if (!number) socket.uuid = name.substr(0, split);
   return socket;
 }
 

@@ -13,6 +13,8 @@ struct FoundSocket {
   /// Known where a link by device number leads to the socket.
   std::optional<int> device;
   std::string tag;
+  /// Where the name says one in place of a number.
+  std::string uuid = {};
 };
 
 /// What the file name gms_<device or uuid>_<tag>.sock says; nullopt for any other name. The path is

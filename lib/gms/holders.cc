@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -24,9 +23,12 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "gms/discover.h"
 #include "gms/text_table.h"
+#include "http/json.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/pause.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 
@@ -205,7 +207,6 @@ class DeviceFolder {
  private:
   // Until `book` is closed.
   void lock(const UniqueFd& book, const Deadline& deadline) const {
-    constexpr int kPauseMs = 2;
     struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -216,7 +217,7 @@ class DeviceFolder {
       if (deadline.expired()) {
         throw Error(ExitStatus::kTryAgain, "lock " + base::quoted(path_ + "/book") + ": timed out");
       }
-      ::poll(nullptr, 0, kPauseMs);
+      os::pause_for(std::chrono::milliseconds(2));
     }
   }
 
@@ -288,11 +289,6 @@ json to_object(const ProcessName& process) {
   return {{"pid", process.pid}, {"process", process.command}, {"is_server", process.is_server}};
 }
 
-// A process's name may be any bytes; JSON is UTF-8.
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string amount(const Held& held) {
   return fmt::format("{} in {} allocation{}", base::format_size(held.bytes), held.allocations,
                      held.allocations == 1 ? "" : "s");
@@ -335,13 +331,9 @@ Servers find_servers(const std::vector<std::string>& sockets, const Deadline& de
 }
 
 std::string uuid_of_socket(const std::string& path) {
-  constexpr std::string_view kStart = "gms_";
-  std::error_code error;
-  const std::string name = fs::canonical(path, error).filename().native();
-  if (error || !name.starts_with(kStart)) return {};
-  const std::string uuid =
-      name.substr(kStart.size(), name.find('_', kStart.size()) - kStart.size());
-  return uuid.find('-') == std::string::npos ? "" : uuid;
+  std::error_code absent;
+  const auto named = parse_socket_name(fs::canonical(path, absent).filename().native());
+  return named ? named->uuid : "";
 }
 
 MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Deadline& deadline) {
@@ -450,7 +442,7 @@ std::string to_json(const MemoryHolders& holders) {
     one["no_layout"] = to_object(holder.no_layout);
     out["holders"].push_back(std::move(one));
   }
-  return dump(out);
+  return http::dump(out);
 }
 
 std::string to_text(const MemoryHolders& holders) {
@@ -497,7 +489,7 @@ std::string to_json(const DeviceUsers& users) {
     one["mappings"] = user.mappings;
     out["holders"].push_back(std::move(one));
   }
-  return dump(out);
+  return http::dump(out);
 }
 
 std::string to_text(const DeviceUsers& users) {

@@ -19,7 +19,6 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>

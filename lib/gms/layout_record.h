@@ -18,8 +18,8 @@ struct LayoutRecord {
 
 std::string encode_record(const Layout& layout, const std::string& hash, bool published);
 
-/// Throws Error(kSoftware) for what encode_record did not make, or when the hash is not the
-/// layout's.
+/// What encode_record did not make throws Error: kProtocol where it is no message, kSoftware where
+/// the hash is not the layout's.
 LayoutRecord decode_record(std::string_view bytes);
 
 }  // namespace fo::gms

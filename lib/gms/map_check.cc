@@ -34,17 +34,13 @@ bool read_granules(const MemoryManager& manager, const Deadline& deadline) {
 
 RemapOutcome check(MemoryManager& manager, const std::string& expect_hash, const Deadline& deadline,
                    const std::string& what) {
-  if (!manager.connect(LockType::kRo, deadline)) {
-    return {RemapResult::kTimedOut, what + "no reader's lock in time"};
-  }
+  if (!manager.connect(LockType::kRo, deadline)) return no_lock_in_time(what);
   manager.rpc().set_deadline(deadline);
-  const std::string hash = manager.rpc().layout_hash();
-  if (!expect_hash.empty() && hash != expect_hash) {
-    return {RemapResult::kStaleLayout, what + "layout " + hash + " instead of " + expect_hash};
-  }
+  RemapOutcome compared = compare_layouts(what, manager.rpc().layout_hash(), expect_hash);
+  if (compared.result != RemapResult::kOk) return compared;
   manager.import_all(cuda::Access::kRead);
   if (!read_granules(manager, deadline)) {
-    return {RemapResult::kTimedOut, what + "not read in time"};
+    return {RemapResult::kTimedOut, what + ": not read in time"};
   }
   return {};
 }
@@ -61,7 +57,7 @@ RemapCheck map_and_read(const std::shared_ptr<const cuda::Driver>& driver,
   result.socket = socket;
   try {
     result.outcome = check(manager, expect_hash, deadline,
-                           "map the layout of the GMS at " + base::quoted(socket) + ": ");
+                           "map the layout of the GMS at " + base::quoted(socket));
   } catch (const cuda::CudaError&) {
     throw;
   } catch (const Error& error) {

@@ -145,27 +145,21 @@ std::optional<std::string> MemoryManager::difference_from(
 
 RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
   if (!mappings_.empty()) throw Error(ExitStatus::kSoftware, "remap: something is mapped");
-  const auto give_up = [this](RemapResult result, std::string reason) {
+  const std::string what = "remap from " + base::quoted(socket_path_);
+  const auto give_up = [this](RemapOutcome outcome) {
     mappings_.clear();
     disconnect();
-    return RemapOutcome{result, std::move(reason)};
+    return outcome;
   };
   try {
-    if (!connect(LockType::kRo, deadline)) {
-      return give_up(RemapResult::kTimedOut,
-                     "remap from " + base::quoted(socket_path_) + ": no reader's lock in time");
-    }
+    if (!connect(LockType::kRo, deadline)) return give_up(no_lock_in_time(what));
     rpc_->set_deadline(deadline);
     const std::string hash = rpc_->layout_hash();
-    if (!layout_hash_.empty() && hash != layout_hash_) {
-      return give_up(RemapResult::kStaleLayout, "remap from " + base::quoted(socket_path_) +
-                                                    ": layout " + hash + " instead of " +
-                                                    layout_hash_);
-    }
+    RemapOutcome compared = compare_layouts(what, hash, layout_hash_);
+    if (compared.result != RemapResult::kOk) return give_up(std::move(compared));
     std::vector<Allocation> found = rpc_->list_allocations();
     if (const auto difference = difference_from(found)) {
-      return give_up(RemapResult::kStaleLayout,
-                     "remap from " + base::quoted(socket_path_) + ": " + *difference);
+      return give_up({RemapResult::kStaleLayout, what + ": " + *difference});
     }
     layout_hash_ = hash;
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
@@ -176,10 +170,10 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     rpc_->set_deadline(Deadline::never());
     return {};
   } catch (const cuda::CudaError&) {
-    give_up(RemapResult::kOk, {});
+    give_up({});
     throw;
   } catch (const Error& error) {
-    give_up(RemapResult::kOk, {});
+    give_up({});
     return outcome_of(error);
   }
 }

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cuda/device_memory.h"
 
 namespace fo::gms {
 namespace {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "http/adopt.h"
 #include "http/prometheus_text.h"
+#include "http/server.h"
 
 namespace fo::gms {
 namespace {
@@ -47,8 +48,7 @@ awaitable<void> stop_when_readable(asio::posix::stream_descriptor& stop, http::S
   co_await server.stop(deadline);
 }
 
-}  // namespace
-
+// Few clients, who ask briefly.
 http::ServerLimits metrics_limits() {
   http::ServerLimits limits;
   limits.header_bytes = 8 * 1024;
@@ -61,8 +61,10 @@ http::ServerLimits metrics_limits() {
   return limits;
 }
 
+}  // namespace
+
 void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer>& servers,
-                        int stop_fd, const http::ServerLimits& limits) {
+                        int stop_fd) {
   asio::io_context io(1);
   asio::posix::stream_descriptor stop(io);
   const std::string what = "watch for the end of the metrics server";
@@ -70,7 +72,7 @@ void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer
   const auto handler = [&servers](const http::Request& request, http::Reply& reply) {
     return respond(servers, request, reply);
   };
-  http::Server server(io.get_executor(), handler, limits);
+  http::Server server(io.get_executor(), handler, metrics_limits());
   server.listen(std::move(listener));
   std::exception_ptr failure;
   asio::co_spawn(io, stop_when_readable(stop, server), [&](std::exception_ptr error) {

@@ -11,17 +11,13 @@
 
 #include "base/unique_fd.h"
 #include "gms/metrics.h"
-#include "http/server.h"
 
 namespace fo::gms {
-
-/// Few clients, who ask briefly.
-http::ServerLimits metrics_limits();
 
 /// Answers until `stop_fd` (a signalfd, an eventfd, a pipe; stays the caller's) is readable: then
 /// finishes the answers under way, within a bound. `listener` listens and is non-blocking. Throws
 /// nothing but what a broken machine makes it throw: Error(kOsError) or std::bad_alloc.
 void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer>& servers,
-                        int stop_fd, const http::ServerLimits& limits = metrics_limits());
+                        int stop_fd);
 
 }  // namespace fo::gms

@@ -9,6 +9,7 @@
 #include "gms/endpoint.h"
 #include "gms/remap_check.h"
 #include "gms/rpc_client.h"
+#include "http/json.h"
 #include "os/probe.h"
 
 namespace fo::gms {
@@ -84,7 +85,7 @@ SocketsAnswer probe_sockets(const SocketsProbe& probe) {
 std::string to_json(const SocketsAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"sockets", answer.sockets}};
   if (!answer.yes) out["reason"] = answer.reason;
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 RemapAnswer probe_remap(const RemapProbe& probe) {
@@ -95,7 +96,7 @@ std::string to_json(const RemapAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"memory_layout_hash", nullptr}};
   if (!answer.memory_layout_hash.empty()) out["memory_layout_hash"] = answer.memory_layout_hash;
   if (!answer.yes) out["reason"] = answer.reason;
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 }  // namespace fo::gms

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "base/units.h"
 #include "gms/rpc_client.h"
+#include "http/json.h"
 #include "os/file.h"
 #include "os/sibling.h"
 
@@ -47,25 +47,21 @@ Deadline lock_deadline(const Deadline& deadline) {
 
 RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& deadline,
                           RemapCheck& check) {
-  const std::string what = "GMS at " + base::quoted(request.socket) + ": ";
+  const std::string what = "GMS at " + base::quoted(request.socket);
   RpcClient rpc = RpcClient::connect(request.socket, deadline);
   if (!rpc.shake_hands(LockType::kRo, lock_deadline(deadline)).grant) {
-    return {RemapResult::kTimedOut, what + "no reader's lock in time"};
+    return no_lock_in_time(what);
   }
   check.memory_layout_hash = rpc.layout_hash();
   if (!is_layout_hash(check.memory_layout_hash)) {
     throw Error(ExitStatus::kProtocol,
-                what + "its layout hash is " + base::quoted(check.memory_layout_hash));
+                what + ": its layout hash is " + base::quoted(check.memory_layout_hash));
   }
   for (const Allocation& one : rpc.list_allocations()) {
     ++check.allocation_count;
     check.bytes += one.aligned_size;
   }
-  if (!request.expect_hash.empty() && check.memory_layout_hash != request.expect_hash) {
-    return {RemapResult::kStaleLayout,
-            what + "layout " + check.memory_layout_hash + " instead of " + request.expect_hash};
-  }
-  return {};
+  return compare_layouts(what, check.memory_layout_hash, request.expect_hash);
 }
 
 // The last line that a helper wrote, without the name and level at its start.
@@ -149,7 +145,7 @@ std::string to_json(const RemapCheck& check) {
                      {"mapped", check.mapped},
                      {"seconds", std::chrono::duration<double>(check.took).count()}};
   if (!check.outcome.reason.empty()) out["reason"] = check.outcome.reason;
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return http::dump(out);
 }
 
 std::string to_text(const RemapCheck& check) {

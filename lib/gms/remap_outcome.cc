@@ -7,6 +7,16 @@ namespace fo::gms {
 using base::Error;
 using base::ExitStatus;
 
+RemapOutcome no_lock_in_time(const std::string& what) {
+  return {RemapResult::kTimedOut, what + ": no reader's lock in time"};
+}
+
+RemapOutcome compare_layouts(const std::string& what, const std::string& found,
+                             const std::string& wanted) {
+  if (wanted.empty() || found == wanted) return {};
+  return {RemapResult::kStaleLayout, what + ": layout " + found + " instead of " + wanted};
+}
+
 RemapOutcome outcome_of(const Error& error) {
   // Not an outcome, whatever its status: no reader's request is one to refuse.
   if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {

@@ -21,6 +21,13 @@ struct RemapOutcome {
   std::string reason;
 };
 
+/// Nobody got a reader's lock. `what` begins the reason, here and below.
+RemapOutcome no_lock_in_time(const std::string& what);
+
+/// kOk when the layout `found` is the one `wanted`, or any is (empty); else a stale one.
+RemapOutcome compare_layouts(const std::string& what, const std::string& found,
+                             const std::string& wanted);
+
 /// The outcome that `error`, which is being handled, stands for; throws it, or what it means, when
 /// it is none.
 RemapOutcome outcome_of(const base::Error& error);

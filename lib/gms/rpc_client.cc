@@ -12,6 +12,7 @@
 
 #include "gms/text_table.h"
 #include "os/fd_passing.h"
+#include "os/pause.h"
 #include "os/unix_socket.h"
 
 namespace fo::gms {
@@ -26,22 +27,21 @@ using base::UniqueFd;
 // Added to the time that a server is given to grant a lock, for its answer to arrive.
 constexpr base::Duration kAnswerTime = std::chrono::milliseconds(500);
 
-Allocation to_allocation(const GetAllocationResponse& answer) {
-  if (answer.size < 0 || answer.aligned_size <= 0 || answer.layout_slot < 0) {
-    throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
-                                           ": a size or slot that can't be");
-  }
-  return {answer.allocation_id, static_cast<base::ByteCount>(answer.size),
-          static_cast<base::ByteCount>(answer.aligned_size), answer.tag,
-          static_cast<std::uint64_t>(answer.layout_slot)};
-}
-
-const AllocateResponse& check_made(const AllocateResponse& answer) {
-  if (answer.aligned_size <= 0 || answer.aligned_size < answer.size || answer.layout_slot < 0) {
+template <typename Answer>
+const Answer& check_sizes(const Answer& answer) {
+  if (answer.size < 0 || answer.aligned_size <= 0 || answer.aligned_size < answer.size ||
+      answer.layout_slot < 0) {
     throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
                                            ": a size or slot that can't be");
   }
   return answer;
+}
+
+Allocation to_allocation(const GetAllocationResponse& answer) {
+  check_sizes(answer);
+  return {answer.allocation_id, static_cast<base::ByteCount>(answer.size),
+          static_cast<base::ByteCount>(answer.aligned_size), answer.tag,
+          static_cast<std::uint64_t>(answer.layout_slot)};
 }
 
 // A server's code is one of our exit statuses when the server is ours; Dynamo's sends 0.
@@ -58,7 +58,6 @@ ExitStatus status_of_code(std::int64_t code) {
 
 RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& deadline,
                              Retry retry) {
-  constexpr base::Duration kInterval = std::chrono::milliseconds(50);
   for (;;) {
     try {
       UniqueFd socket = os::connect_unix(socket_path, deadline);
@@ -70,7 +69,7 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
       const bool absent = error.status() == ExitStatus::kUnavailable;
       if (!absent || retry == Retry::kNever || deadline.expired()) throw;
     }
-    ::poll(nullptr, 0, Deadline::after(kInterval).sooner(deadline).poll_timeout());
+    os::pause_for(std::chrono::milliseconds(50), deadline);
   }
 }
 
@@ -225,7 +224,7 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
 }
 
 AllocateResponse RpcClient::allocate(base::ByteCount size, const std::string& tag) {
-  return check_made(call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag}));
+  return check_sizes(call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag}));
 }
 
 std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::ByteCount>& sizes,
@@ -246,7 +245,7 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
                   "GMS at " + quoted(path_) + ": " + std::to_string(response.allocations.size()) +
                       " allocations instead of " + std::to_string(request.allocations.size()));
     }
-    for (const AllocateResponse& one : response.allocations) made.push_back(check_made(one));
+    for (const AllocateResponse& one : response.allocations) made.push_back(check_sizes(one));
   }
   return made;
 }

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <sstream>
 
@@ -21,7 +19,6 @@
 #include "gms/server.h"
 #include "http/server.h"
 #include "os/file.h"
-#include "os/log.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/server_socket.h"
@@ -71,8 +68,6 @@ struct Probe {
 // nullopt when a signal asks us to end meanwhile: a driver may hang.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   os::Pipe pipe;
-  os::SpawnOptions options;
-  options.parent_death_signal = SIGKILL;
   const auto report_devices = [&] {
     const auto driver = cuda::Driver::open(config.driver);
     std::vector<int> wanted = config.devices;
@@ -88,7 +83,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
     os::write_all(pipe.writer.get(), report, "report the devices");
     return 0;
   };
-  const os::Child child = os::fork_child(report_devices, options);
+  const os::Child child = os::fork_child(report_devices, {.parent_death_signal = SIGKILL});
   pipe.writer.reset();
   std::string report;
   char buffer[4096];
@@ -113,7 +108,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   int device = 0;
   std::string uuid;
   while (lines >> device >> uuid) {
-    probe.devices.push_back({base::DeviceOrdinal(device), uuid, {}, 0, 0});
+    probe.devices.push_back({base::DeviceOrdinal(device), uuid, 0, 0});
   }
   return probe;
 }

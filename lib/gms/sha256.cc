@@ -3,9 +3,9 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <string_view>
 
 #include "base/error.h"
+#include "base/hex.h"
 
 namespace fo::gms {
 namespace {
@@ -32,13 +32,7 @@ std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   check(EVP_DigestFinal_ex(context_.get(), digest.data(), &size));
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    text += kHex[digest[i] >> 4];
-    text += kHex[digest[i] & 15];
-  }
-  return text;
+  return base::to_hex(std::as_bytes(std::span(digest).first(size)));
 }
 
 }  // namespace fo::gms

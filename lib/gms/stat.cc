@@ -11,6 +11,7 @@
 #include "gms/rpc_client.h"
 #include "gms/tensor_metadata.h"
 #include "gms/text_table.h"
+#include "http/json.h"
 
 namespace fo::gms {
 namespace {
@@ -105,11 +106,6 @@ json to_object(const Stat& stat) {
   return out;
 }
 
-// Text of a peer may be any bytes; JSON is UTF-8.
-std::string dump(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
@@ -165,7 +161,7 @@ Stat read_stat(const std::string& socket, const StatRequest& request, const Dead
   return stat;
 }
 
-std::string to_json(const Stat& stat) { return dump(to_object(stat)); }
+std::string to_json(const Stat& stat) { return http::dump(to_object(stat)); }
 
 std::string to_text(const Stat& stat) {
   const GetRuntimeStateResponse& state = stat.state;
@@ -222,31 +218,31 @@ std::string to_json(const StatRow& row) {
       row.stat ? to_object(*row.stat) : json{{"socket", row.socket.path}, {"error", row.error}};
   out["device"] = or_null(row.socket.device);
   out["tag"] = row.socket.tag;
-  return dump(out);
+  return http::dump(out);
+}
+
+std::vector<std::string> cells_of(const StatRow& row, const std::string& absence) {
+  const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
+  const std::string tag = shown(row.socket.tag);
+  const std::string socket = shown(row.socket.path);
+  if (!row.stat) return {device, tag, absence, "", "", "", "", "", socket};
+  const GetRuntimeStateResponse& state = row.stat->state;
+  return {device,
+          tag,
+          shown(state.state),
+          state.has_rw_session ? "1" : "0",
+          std::to_string(state.waiting_writers),
+          std::to_string(state.ro_session_count),
+          std::to_string(state.allocation_count),
+          shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash)),
+          socket};
 }
 
 std::string to_text(const std::vector<StatRow>& rows) {
-  constexpr std::size_t kShortHash = 12;
   TextTable table("rllrrrrll");
   table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "layout hash",
              "socket"});
-  for (const StatRow& row : rows) {
-    const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
-    std::vector<std::string> cells{device, shown(row.socket.tag), "no answer", "", "", "", "", ""};
-    if (row.stat) {
-      const GetRuntimeStateResponse& state = row.stat->state;
-      cells = {device,
-               shown(row.socket.tag),
-               shown(state.state),
-               state.has_rw_session ? "1" : "0",
-               std::to_string(state.waiting_writers),
-               std::to_string(state.ro_session_count),
-               std::to_string(state.allocation_count),
-               shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash))};
-    }
-    cells.push_back(shown(row.socket.path));
-    table.add(std::move(cells));
-  }
+  for (const StatRow& row : rows) table.add(cells_of(row, "no answer"));
   return table.text("");
 }
 

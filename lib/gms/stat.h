@@ -74,6 +74,13 @@ StatRow read_row(FoundSocket socket, const base::Deadline& deadline);
 /// kUnavailable when it finds none.
 std::vector<StatRow> read_all_stats(const std::string& dir, const base::Deadline& deadline);
 
+/// How much of a layout's hash people are shown.
+inline constexpr std::size_t kShortHash = 12;
+
+/// For a table: device, tag, state (in its place `absence` where there is none), writer, waiting
+/// writers, readers, allocations, layout hash, socket.
+std::vector<std::string> cells_of(const StatRow& row, const std::string& absence);
+
 std::string to_json(const StatRow& row);
 /// A table with a line for each.
 std::string to_text(const std::vector<StatRow>& rows);

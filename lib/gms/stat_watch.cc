@@ -8,7 +8,6 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -24,7 +23,6 @@ using nlohmann::json;
 constexpr std::size_t kHistory = 256;
 // Of servers that are gone, not more than this are remembered.
 constexpr std::size_t kGoneServers = 256;
-constexpr std::size_t kShortHash = 12;
 
 constexpr std::string_view kPlain = "\x1b[0m";
 constexpr std::string_view kBold = "\x1b[1m";
@@ -236,27 +234,8 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
   cells.add({"device", "tag", fmt::format("{:<16}", "state"), " for", "writer", "waiting",
              "readers", "allocations", fmt::format("{:<{}}", "layout hash", kShortHash), "socket"});
   for (const Server& server : servers_) {
-    const FoundSocket& socket = server.row.socket;
-    const std::string age = (server.saw_begin ? "" : ">") + age_text(now - server.since);
-    std::vector<std::string> row{socket.device ? std::to_string(*socket.device) : "?",
-                                 shown(socket.tag),
-                                 absence_of(server),
-                                 age,
-                                 "",
-                                 "",
-                                 "",
-                                 "",
-                                 "",
-                                 shown(socket.path)};
-    if (server.row.stat) {
-      const GetRuntimeStateResponse& state = server.row.stat->state;
-      row[2] = shown(state.state);
-      row[4] = state.has_rw_session ? "1" : "0";
-      row[5] = std::to_string(state.waiting_writers);
-      row[6] = std::to_string(state.ro_session_count);
-      row[7] = std::to_string(state.allocation_count);
-      row[8] = state.memory_layout_hash.empty() ? "" : short_hash(state.memory_layout_hash);
-    }
+    std::vector<std::string> row = cells_of(server.row, absence_of(server));
+    row.insert(row.begin() + 3, (server.saw_begin ? "" : ">") + age_text(now - server.since));
     cells.add(std::move(row));
   }
   std::vector<std::string> lines;

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/hex.h"
+
 namespace fo::gms {
 namespace {
 
@@ -52,8 +54,6 @@ std::optional<LockType> parse_lock_type(std::string_view text) {
 
 std::optional<Grant> parse_grant(std::string_view text) { return value_in<Grant>(kGrants, text); }
 
-bool is_layout_hash(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
+bool is_layout_hash(std::string_view text) { return text.size() == 64 && base::is_hex(text); }
 
 }  // namespace fo::gms

@@ -168,7 +168,7 @@ class Fetch {
     }
     text += "\r\n";
     for (const auto& [name, value] : options_.headers) text += name + ": " + value + "\r\n";
-    if (!options_.body.empty()) text += "Content-Type: " + options_.content_type + "\r\n";
+    if (!options_.body.empty()) text += "Content-Type: application/json\r\n";
     if (!options_.body.empty() || method_ == "POST" || method_ == "PUT") {
       text += "Content-Length: " + std::to_string(options_.body.size()) + "\r\n";
     }

@@ -17,9 +17,8 @@
 namespace fo::http {
 
 struct FetchOptions {
+  /// JSON.
   std::string body;
-  /// Sent with a body.
-  std::string content_type = "application/json";
   /// Sent as they are, beside Host, Content-Type, Content-Length and Connection.
   Fields headers;
   /// For https URLs, which need it.

@@ -33,6 +33,8 @@ using base::ExitStatus;
 using base::UniqueFd;
 
 constexpr std::size_t kMostAddresses = 16;
+// Taken from the kernel at a time.
+constexpr std::size_t kMostEvents = 16;
 // The first wait for a server; c-ares doubles it each time that all were asked. A packet that is
 // lost is to cost no lease: one of a second has 300 ms for all of a renewal.
 constexpr std::chrono::milliseconds kFirstTry(250);
@@ -196,7 +198,7 @@ class LookUp {
   }
 
   void process() {
-    std::array<epoll_event, kMostAddresses> ready{};
+    std::array<epoll_event, kMostEvents> ready{};
     const int count =
         ::epoll_wait(events_.native_handle(), ready.data(), static_cast<int>(ready.size()), 0);
     if (count < 0 && errno != EINTR) {

@@ -1,7 +1,6 @@
 #include "http/server.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -25,12 +24,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 #include "http/address.h"
 #include "http/adopt.h"
 #include "http/pause.h"
 #include "os/log.h"
-#include "os/unix_socket.h"
 
 namespace fo::http {
 namespace {
@@ -101,27 +100,12 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   return socket;
 }
 
-// What a socket is bound to.
-Protocol::endpoint address_of(int socket) {
-  Protocol::endpoint endpoint;
-  auto size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getsockname(socket, endpoint.data(), &size) != 0) {
-    base::throw_errno(errno, "ask for a socket's address");
-  }
-  endpoint.resize(size);
-  return endpoint;
-}
-
 }  // namespace
 
 Listener listen_tcp(const std::string& address) {
   const Address parsed = parse_address(address);
   const auto check = [&](bool succeeded) {
-    if (succeeded) return;
-    const int err = errno;
-    base::throw_errno(
-        err, err == EACCES ? base::ExitStatus::kNotPermitted : base::ExitStatus::kCannotCreate,
-        "listen on " + base::quoted(address));
+    if (!succeeded) base::throw_cannot_create(errno, "listen on " + base::quoted(address));
   };
   const tcp::endpoint endpoint(asio::ip::make_address(parsed.host), parsed.port);
   Listener listener;
@@ -150,7 +134,6 @@ struct Server::State {
   Handler handler;
   ServerLimits limits;
   std::list<Acceptor> acceptors;
-  std::vector<std::string> unix_paths;
   std::set<Session*> sessions;
   bool stopping = false;
   /// Cancelled when the last session has ended.
@@ -400,8 +383,6 @@ void Server::State::stop_accepting() {
   stopping = true;
   error_code ignored;
   for (Acceptor& acceptor : acceptors) acceptor.close(ignored);
-  for (const std::string& path : unix_paths) ::unlink(path.c_str());
-  unix_paths.clear();
 }
 
 void Server::State::close_sessions(bool idle_only) {
@@ -424,14 +405,12 @@ std::uint16_t Server::listen(const std::string& address) {
   return listener.port;
 }
 
-void Server::listen_unix(const std::string& path, mode_t mode) {
-  base::UniqueFd listener = os::listen_unix(path, mode);
-  state_->unix_paths.push_back(path);
-  listen(std::move(listener));
-}
-
 void Server::listen(base::UniqueFd listener) {
-  const int family = address_of(listener.get()).protocol().family();
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    base::throw_errno(errno, "ask for a socket's address");
+  }
   State::start(state_, std::move(listener), Protocol(family, 0));
 }
 

@@ -5,8 +5,6 @@
 // co_await expression twice: handlers put arguments into locals first.
 #pragma once
 
-#include <sys/types.h>
-
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
@@ -94,9 +92,6 @@ class Server {
   /// Listens on "HOST:PORT" and returns the port. May be called more than once. Throws what
   /// listen_tcp throws.
   std::uint16_t listen(const std::string& address);
-
-  /// Listens on a Unix socket, which must not exist (os::listen_unix) and is unlinked at the end.
-  void listen_unix(const std::string& path, mode_t mode = 0600);
 
   /// Takes over a TCP or Unix socket that listens already; the name of a Unix one, if it has one,
   /// stays the caller's. Throws Error(kOsError).

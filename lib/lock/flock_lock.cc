@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/time_text.h"
 #include "base/units.h"
@@ -37,14 +38,9 @@ constexpr off_t kLockFileSpace = 4096;
 // A dying process lets go of its locks before it counts as dead.
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 
-ExitStatus open_status(int err) {
-  const bool denied = err == EACCES || err == EPERM || err == EROFS;
-  return denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate;
-}
-
 UniqueFd open_regular(const std::string& path, const std::string& what) {
   UniqueFd opened(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666));
-  if (!opened) throw_errno(errno, open_status(errno), what);
+  if (!opened) base::throw_cannot_create(errno, what);
   struct stat info {};
   if (::fstat(opened.get(), &info) != 0) throw_errno(errno, what);
   if (!S_ISREG(info.st_mode)) {

@@ -1,9 +1,9 @@
 #include "lock/kube_api.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/text.h"
 #include "base/time_text.h"
 #include "base/units.h"
@@ -109,8 +109,6 @@ bool says_absent(std::string_view body, std::string_view kind, std::string_view 
   return status && status->reason == "NotFound" && status->kind == kind && status->name == name;
 }
 
-bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
-
 }  // namespace
 
 std::string quoted(const LeaseName& lease) {
@@ -214,7 +212,7 @@ std::string make_identity(std::string_view id, std::string_view digits) {
 std::string id_of_identity(std::string_view identity) {
   if (identity.size() > kIdentityDigits + 1) {
     const std::string_view end = identity.substr(identity.size() - kIdentityDigits - 1);
-    if (end.front() == '_' && std::all_of(end.begin() + 1, end.end(), is_hex_digit)) {
+    if (end.front() == '_' && base::is_hex(end.substr(1))) {
       identity.remove_suffix(end.size());
     }
   }

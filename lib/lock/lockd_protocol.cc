@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/time_text.h"
 #include "http/json.h"
 #include "lock/peer_json.h"
@@ -177,9 +178,7 @@ struct Encode {
 
 }  // namespace
 
-bool is_token(std::string_view text) {
-  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+bool is_token(std::string_view text) { return text.size() == 32 && base::is_hex(text); }
 
 std::string encode_request(const LockdRequest& request) {
   return http::dump(std::visit(Encode{}, request)) + "\n";

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "os/log.h"
+#include "os/pause.h"
 #include "os/process.h"
 #include "os/process_tree.h"
 #include "os/signals.h"
@@ -58,7 +59,7 @@ class Supervisor {
       // Whatever it is, nothing of ours goes on without a lock.
       while (!reap()) {
         kill_all();
-        ::poll(nullptr, 0, Deadline::after(kKillAgainAfter).poll_timeout());
+        os::pause_for(kKillAgainAfter);
       }
       throw;
     }

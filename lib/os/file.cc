@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "os/input.h"
@@ -62,11 +63,7 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
   }
   std::string temporary = path + ".XXXXXX";
   const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM || err == EROFS;
-    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate, what);
-  }
+  if (!fd) base::throw_cannot_create(errno, what);
   try {
     write_all(fd.get(), content, what);
     if (::fchmod(fd.get(), mode) != 0 || ::fsync(fd.get()) != 0 ||

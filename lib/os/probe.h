@@ -6,6 +6,7 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "os/pause.h"
 
 namespace fo::os {
 
@@ -16,9 +17,6 @@ inline constexpr base::Duration kProbeTime = std::chrono::seconds(1);
 /// answer is nonsense.
 bool is_no(const base::Error& error);
 
-/// Until the next time to ask, at most until `deadline`.
-void pause_between_questions(const base::Deadline& deadline);
-
 /// What `ask` answers, which is asked at least once, and again until its `yes` is true or `wait` is
 /// over. A question that was asked in time has its own time for the answer.
 template <typename Ask>
@@ -27,7 +25,7 @@ auto ask_until_yes(base::Duration wait, const Ask& ask) {
   for (;;) {
     auto answer = ask();
     if (answer.yes || deadline.expired()) return answer;
-    pause_between_questions(deadline);
+    pause_for(std::chrono::milliseconds(50), deadline);
   }
 }
 

@@ -4,11 +4,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/hex.h"
 
 namespace fo::os {
 namespace {
@@ -16,12 +15,6 @@ namespace {
 // Up to 256 bytes, which come whole or not at all.
 void fill(void* bytes, std::size_t size) {
   if (::getrandom(bytes, size, 0) < 0) base::throw_errno(errno, "read random bytes");
-}
-
-void append_hex(std::string& text, std::uint8_t byte) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  text += kHex[byte >> 4];
-  text += kHex[byte & 15];
 }
 
 }  // namespace
@@ -33,25 +26,17 @@ std::uint64_t random_bits() {
 }
 
 std::string random_hex(std::size_t bytes) {
-  std::vector<std::uint8_t> drawn(bytes);
+  std::vector<std::byte> drawn(bytes);
   fill(drawn.data(), drawn.size());
-  std::string text;
-  for (const std::uint8_t byte : drawn) append_hex(text, byte);
-  return text;
+  return base::to_hex(drawn);
 }
 
 std::string make_uuid4() {
-  std::array<std::uint8_t, 16> bytes{};
+  std::array<std::byte, 16> bytes{};
   fill(bytes.data(), bytes.size());
-  bytes[6] = static_cast<std::uint8_t>((bytes[6] & 0x0f) | 0x40);
-  bytes[8] = static_cast<std::uint8_t>((bytes[8] & 0x3f) | 0x80);
-  std::string text;
-  text.reserve(36);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    append_hex(text, bytes[i]);
-  }
-  return text;
+  bytes[6] = (bytes[6] & std::byte{0x0f}) | std::byte{0x40};
+  bytes[8] = (bytes[8] & std::byte{0x3f}) | std::byte{0x80};
+  return base::uuid_text(bytes);
 }
 
 }  // namespace fo::os

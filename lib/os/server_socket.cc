@@ -1,15 +1,16 @@
 #include "os/server_socket.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/cannot_create.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "os/file_lock.h"
+#include "os/pause.h"
 #include "os/unix_socket.h"
 
 namespace fo::os {
@@ -31,12 +32,7 @@ OwnedPath::~OwnedPath() {
 
 std::optional<UniqueFd> try_lock_path(const std::string& path) {
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM || err == EROFS;
-    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                "open lock file " + quoted(path));
-  }
+  if (!lock) base::throw_cannot_create(errno, "open lock file " + quoted(path));
   if (!try_lock_file(lock.get())) return std::nullopt;
   return lock;
 }
@@ -53,7 +49,7 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   const base::Deadline deadline = base::Deadline::after(kDyingTime);
   while (is_socket_live(path)) {
     if (deadline.expired()) throw in_use();
-    ::poll(nullptr, 0, 5);
+    pause_for(std::chrono::milliseconds(5));
   }
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {

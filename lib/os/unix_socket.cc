@@ -1,7 +1,6 @@
 #include "os/unix_socket.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,7 +10,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/cannot_create.h"
 #include "base/error.h"
+#include "os/pause.h"
 
 namespace fo::os {
 namespace {
@@ -58,18 +59,13 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   // The mode of the socket file is set before bind: on Linux bind applies the socket's own mode
   // and the umask, so there is no moment at which others could connect.
   if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + quoted(path));
-  const auto fail = [&](const std::string& what) {
-    const int err = errno;
-    const bool denied = err == EACCES || err == EPERM || err == EROFS;
-    throw_errno(err, denied ? ExitStatus::kNotPermitted : ExitStatus::kCannotCreate,
-                what + " " + quoted(path));
-  };
-  if (::bind(fd.get(), generic(address), size) != 0) fail("bind socket");
+  if (::bind(fd.get(), generic(address), size) != 0) {
+    base::throw_cannot_create(errno, "bind socket " + quoted(path));
+  }
   const auto fail_bound = [&](const std::string& what) {
     const int err = errno;
     ::unlink(path.c_str());
-    errno = err;
-    fail(what);
+    base::throw_cannot_create(err, what + " " + quoted(path));
   };
   if (::chmod(path.c_str(), mode) != 0) fail_bound("set the mode of socket");
   if (::listen(fd.get(), backlog) != 0) fail_bound("listen on socket");
@@ -86,7 +82,7 @@ UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline) {
     if (err == EAGAIN) {
       // The backlog is full. Linux offers nothing to wait on for that, so look again shortly.
       if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
-      ::poll(nullptr, 0, 1);
+      pause_for(std::chrono::milliseconds(1));
       continue;
     }
     const bool absent = err == ENOENT || err == ECONNREFUSED || err == ENOTDIR;

@@ -1,8 +1,10 @@
 #include "refengine/completion_answer.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/hex.h"
 #include "refengine/tokens.h"
 
 namespace fo::refengine {
@@ -21,8 +23,7 @@ std::string event(const ordered_json& object) { return "data: " + dump(object) +
 std::string token_name(TokenId token) {
   if (token >= kByteTokens) return "token_id:" + std::to_string(token);
   if (token < 0x80) return std::string(1, static_cast<char>(token));
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  return std::string("bytes:\\x") + kDigits[token >> 4] + kDigits[token & 15];
+  return "bytes:\\x" + base::to_hex(std::array{static_cast<std::byte>(token)});
 }
 
 ordered_json text_logprobs(const std::vector<AnswerToken>& tokens) {

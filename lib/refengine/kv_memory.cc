@@ -27,7 +27,7 @@ void KvMemory::allocate(const base::Deadline& deadline) {
       memory = cuda::PhysicalMemory::create(driver_, device_.ordinal, range_.size());
     } catch (const cuda::OutOfMemory& error) {
       if (deadline.expired()) {
-        throw cuda::OutOfMemory(cuda::abi::Result::kOutOfMemory, error.status(),
+        throw cuda::OutOfMemory(error.status(),
                                 "allocate KV cache of " + base::format_size(range_.size()) +
                                     " on device " + std::to_string(device_.ordinal.value()) + ": " +
                                     error.what());

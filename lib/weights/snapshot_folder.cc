@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "os/file.h"
 #include "os/file_lock.h"
 #include "os/log.h"
@@ -156,7 +157,7 @@ base::UniqueFd open_folder(const std::string& path) {
 bool is_partial_of(const std::string& place, const std::string& name) {
   const std::string prefix = fs::path(place).filename().string() + kPartialMark;
   return name.starts_with(prefix) && name.size() == prefix.size() + kPartialDigits &&
-         name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
+         base::is_hex(std::string_view(name).substr(prefix.size()));
 }
 
 void remove_dead(const std::string& place) {

@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <string>
 
+#include "base/cannot_create.h"
+#include "support/failure.h"
+
 namespace fo::base {
 namespace {
 
@@ -19,11 +22,17 @@ TEST(Error, SaysWhatAndWhy) {
 }
 
 TEST(Error, StatusOfTheCallerWins) {
-  try {
-    throw_errno(EACCES, ExitStatus::kCannotCreate, "bind 'x'");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kCannotCreate);
+  EXPECT_EQ(test::status_of([] { throw_errno(EACCES, ExitStatus::kCannotCreate, "bind 'x'"); }),
+            ExitStatus::kCannotCreate);
+}
+
+TEST(Error, WhatCannotBeCreatedIsNotPermittedWhereThatIsWhy) {
+  for (const int err : {EACCES, EPERM, EROFS}) {
+    EXPECT_EQ(test::status_of([&] { throw_cannot_create(err, "make 'x'"); }),
+              ExitStatus::kNotPermitted);
   }
+  EXPECT_EQ(test::status_of([] { throw_cannot_create(ENOSPC, "make 'x'"); }),
+            ExitStatus::kCannotCreate);
 }
 
 TEST(Error, WithoutACodeTheMessageIsWhole) {

@@ -69,14 +69,12 @@ class Ponger {
     }
     ours_.reset(ends[0]);
     const UniqueFd theirs(ends[1]);
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
     return os::fork_child(
         [&] {
           while (receive(theirs.get(), ping_.size())) send(theirs.get(), pong_);
           return 0;
         },
-        options);
+        {.parent_death_signal = SIGKILL});
   }
   static void send(int fd, std::string_view bytes) {
     expect(

@@ -2,7 +2,6 @@
 // server on it.
 #pragma once
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "os/pipe.h"
 #include "os/process.h"
 
 namespace fo::bench {
@@ -72,16 +72,12 @@ class Server {
 
  private:
   os::Child start(const std::string& socket) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) base::throw_errno(errno, "create a pipe");
-    ready_.reset(ends[0]);
-    const base::UniqueFd writer(ends[1]);
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    options.keep_fds = {writer.get()};
+    os::Pipe pipe;
+    ready_ = std::move(pipe.reader);
+    const int ready = pipe.writer.get();
     return os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket, "--ready-fd",
-                      std::to_string(writer.get())},
-                     options);
+                      std::to_string(ready)},
+                     {.parent_death_signal = SIGKILL, .keep_fds = {ready}});
   }
 
   base::UniqueFd ready_;

@@ -59,10 +59,8 @@ void publish(const std::string& socket, std::size_t allocations) {
 double start_until_it_answers(const std::string& socket) {
   std::optional<os::Child> server;
   const double seconds = bench::seconds_of([&] {
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
-    server.emplace(
-        os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket}, options));
+    server.emplace(os::spawn({FO_BUILD_DIR "/bin/gms-serve", "-q", "--socket-path", socket},
+                             {.parent_death_signal = SIGKILL}));
     while (!os::is_socket_live(socket)) {
     }
     answer_of(socket);

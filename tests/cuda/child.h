@@ -5,22 +5,24 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <exception>
 #include <fstream>
+#include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "base/error.h"
 #include "base/unique_fd.h"
+#include "os/fd_passing.h"
+#include "os/process.h"
 
 namespace fo::cuda {
 
@@ -31,52 +33,29 @@ class Channel {
     base::UniqueFd fd;
   };
 
+  Channel() = default;
   explicit Channel(base::UniqueFd socket) : socket_(std::move(socket)) {}
 
   void send(std::uint64_t value, int fd = -1) const {
-    iovec data{&value, sizeof value};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    if (fd >= 0) {
-      message.msg_control = control;
-      message.msg_controllen = sizeof control;
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int));
-      std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    }
-    if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) fail("sendmsg");
+    const std::span<const int> fds(&fd, fd >= 0 ? 1 : 0);
+    const auto sent = os::send_with_fds(socket_.get(), std::as_bytes(std::span(&value, 1)), fds);
+    if (sent < 0) base::throw_errno(static_cast<int>(-sent), "send to the other process");
   }
 
   /// Throws when the other side has ended.
   [[nodiscard]] Message receive() const {
     Message received;
-    iovec data{&received.value, sizeof received.value};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
-    if (got < 0) fail("recvmsg");
-    if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-      received.fd.reset(fd);
-    }
+    std::vector<base::UniqueFd> fds;
+    const auto got = os::receive_with_fds(
+        socket_.get(), std::as_writable_bytes(std::span(&received.value, 1)), fds);
+    if (got < 0) base::throw_errno(static_cast<int>(-got), "hear from the other process");
     if (got == 0) throw std::runtime_error("the other side of the channel has ended");
+    if (!fds.empty()) received.fd = std::move(fds.front());
     return received;
   }
   void expect(std::uint64_t value) const { EXPECT_EQ(receive().value, value); }
 
  private:
-  [[noreturn]] static void fail(const char* what) {
-    throw std::system_error(errno, std::generic_category(), what);
-  }
   base::UniqueFd socket_;
 };
 
@@ -84,59 +63,49 @@ class Child {
  public:
   /// `body(Channel&)` runs in the child; what it throws is a failure.
   template <typename Body>
-  explicit Child(Body body) : Child(std::pair<int, int>(make_pair()), std::move(body)) {}
+  explicit Child(Body body) {
+    int sockets[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+      base::throw_errno(errno, "create a pair of sockets");
+    }
+    channel_ = Channel(base::UniqueFd(sockets[0]));
+    Channel other{base::UniqueFd(sockets[1])};
+    // What is buffered would be printed by both.
+    std::fflush(nullptr);
+    process_ = std::make_unique<os::Child>(os::fork_child([&] {
+      const Flush flush;
+      channel_ = std::move(other);
+      body(channel_);
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    }));
+  }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   ~Child() { kill(); }
 
   [[nodiscard]] Channel& channel() { return channel_; }
-  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] pid_t pid() const { return process_->pid(); }
 
   /// The status of its end: what it exits with, or 128 + signal.
   int wait() {
-    int status = 0;
-    if (pid_ > 0 && ::waitpid(std::exchange(pid_, -1), &status, 0) < 0) return -1;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    const auto status = process_->wait(base::Deadline::never());
+    process_.reset();
+    return *status;
   }
   /// SIGKILL, and waits.
   void kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
+    if (!process_) return;
+    process_->signal(SIGKILL);
     wait();
   }
 
  private:
-  template <typename Body>
-  Child(std::pair<int, int> sockets, Body body)
-      : channel_(base::UniqueFd(sockets.first)), pid_(flush_and_fork()) {
-    base::UniqueFd other(sockets.second);
-    if (pid_ != 0) return;
-    channel_ = Channel(std::move(other));
-    int status = 1;
-    try {
-      body(channel_);
-      status = ::testing::Test::HasFailure() ? 1 : 0;
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "child %d: %s\n", ::getpid(), error.what());
-    }
-    std::fflush(nullptr);
-    ::_exit(status);
-  }
-  /// What is buffered would be printed by both.
-  static pid_t flush_and_fork() {
-    std::fflush(nullptr);
-    return ::fork();
-  }
-  static std::pair<int, int> make_pair() {
-    int sockets[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-      throw std::system_error(errno, std::generic_category(), "socketpair");
-    }
-    return {sockets[0], sockets[1]};
-  }
+  struct Flush {
+    ~Flush() { std::fflush(nullptr); }
+  };
 
   Channel channel_;
-  pid_t pid_;
+  std::unique_ptr<os::Child> process_;
 };
 
 /// Returns when thread `tid`, which is on the way to sleep for good, is there.

@@ -10,6 +10,7 @@
 
 #include "cuda/child.h"
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
 #include "support/must_run.h"

@@ -8,6 +8,7 @@
 
 #include "cuda/child.h"
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
 #include "support/failure.h"
 

@@ -32,7 +32,6 @@ TEST_F(DeviceTest, InfoIsWhatTheDriverSays) {
   EXPECT_EQ(info.ordinal, kSecond);
   EXPECT_EQ(info.total_memory, 64 * base::kMiB);
   EXPECT_EQ(info.granularity, 64 * base::kKiB);
-  EXPECT_EQ(info.name, "Simulated GPU");
   EXPECT_THAT(info.uuid,
               ::testing::MatchesRegex("GPU-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+"));
   EXPECT_EQ(info.uuid.size(), 40u);
@@ -47,7 +46,7 @@ TEST_F(DeviceTest, NoSuchDeviceIsUnavailable) {
       ADD_FAILURE() << "found device " << ordinal;
     } catch (const CudaError& error) {
       EXPECT_EQ(error.status(), base::ExitStatus::kUnavailable);
-      EXPECT_EQ(error.result(), 101);
+      EXPECT_THAT(error.what(), ::testing::EndsWith("(101)"));
     }
   }
 }

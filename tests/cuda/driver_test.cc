@@ -41,9 +41,7 @@ TEST_F(DriverTest, SimOpensTheSimulatedDriver) {
 
 TEST_F(DriverTest, SimIsFoundFromTheProgram) {
   ::unsetenv("GMS_SIM_LIBRARY");
-  const auto driver = Driver::open("sim");
-  EXPECT_TRUE(driver->simulated());
-  EXPECT_EQ(driver->library(), FO_BUILD_DIR "/lib/sim/libcuda.so.1");
+  EXPECT_TRUE(Driver::open("sim")->simulated());
 }
 
 TEST_F(DriverTest, PathOpensThatFile) {
@@ -100,12 +98,8 @@ TEST_F(DriverTest, ErrorsHaveTheirResultStatusAndName) {
     EXPECT_EQ(status_of(gone), ExitStatus::kUnavailable);
   EXPECT_EQ(status_of(700), ExitStatus::kSoftware);
 
-  try {
-    driver->fail(abi::Result::kIllegalAddress, "cuWhat 4 KiB");
-  } catch (const CudaError& error) {
-    EXPECT_EQ(error.result(), 700);
-    EXPECT_STREQ(error.what(), "cuWhat 4 KiB: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
-  }
+  EXPECT_EQ(failure_of([&] { driver->fail(abi::Result::kIllegalAddress, "cuWhat 4 KiB"); }).message,
+            "cuWhat 4 KiB: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
   EXPECT_THROW(driver->fail(abi::Result::kOutOfMemory, "cuWhat"), OutOfMemory);
   EXPECT_THAT(failure_of([&] { driver->fail(abi::Result{4321}, "cuWhat"); }).message,
               HasSubstr("(4321)"));

@@ -6,25 +6,21 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <filesystem>
 #include <thread>
 
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
+#include "support/fds.h"
 
 namespace fo::cuda {
 namespace {
 
 using base::kMiB;
-using ::testing::HasSubstr;
+using test::open_fds;
 
 constexpr base::DeviceOrdinal kDevice{0};
 constexpr base::ByteCount kSize = 4 * kMiB;
-
-int open_fds() {
-  const std::filesystem::directory_iterator fds("/proc/self/fd");
-  return static_cast<int>(std::distance(begin(fds), end(fds)));
-}
 
 class MemoryTest : public ::testing::Test {
  protected:
@@ -40,7 +36,7 @@ class MemoryTest : public ::testing::Test {
 };
 
 TEST_F(MemoryTest, OwnersLetGoWhenTheyEnd) {
-  const int fds = open_fds();
+  const std::ptrdiff_t fds = open_fds();
   {
     const auto range = AddressRange::reserve(driver_, kSize);
     const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
@@ -75,8 +71,6 @@ TEST_F(MemoryTest, AssignedOwnersOfRangesAndMappingsLetGo) {
   mapping.close();
   range = AddressRange::reserve(driver_, 2 * kSize);
   EXPECT_EQ(range.size(), 2 * kSize);
-  range.close();
-  range.close();
 }
 
 TEST_F(MemoryTest, CloseTellsWhatTheDestructorWouldNot) {
@@ -179,7 +173,7 @@ TEST(MemoryFault, NothingIsLeftBehindByAFailureAnywhere) {
     SimFolder sim;
     sim.set("GMS_SIM_FAULTS", std::string(function) + ":1=unknown");
     const auto driver = Driver::open("sim");
-    const int fds = open_fds();
+    const std::ptrdiff_t fds = open_fds();
     const auto live = [&] {
       const auto context = PrimaryContext::retain(driver, kDevice);
       const auto range = AddressRange::reserve(driver, kSize);

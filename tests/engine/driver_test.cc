@@ -1,5 +1,6 @@
 #include "driver_test.h"
 
+#include "os/unix_socket.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -58,7 +59,7 @@ TEST_F(AnyDriverTest, AnEngineMayListenOnAUnixSocket) {
         reply.answer({request.path == "/health" ? 200 : 404, "", "", {}});
         co_return;
       });
-  server.listen_unix(dir.path("engine.sock"));
+  server.listen(os::listen_unix(dir.path("engine.sock")));
   DriverOptions options;
   options.url = "unix:" + dir.path("engine.sock");
   use(options);

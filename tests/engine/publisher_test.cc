@@ -306,7 +306,7 @@ TEST_F(Publishing, CarriesWhatIsNoHttpBothWaysAtOnce) {
 TEST_F(Publishing, ReachesAnEngineOnAUnixSocket) {
   const test::TempDir folder;
   HttpEngine engine("unix");
-  engine.listen_unix(folder.path("engine.sock"));
+  engine.listen(os::listen_unix(folder.path("engine.sock")));
   TestPublisher publisher(folder.path("engine.sock"));
   EXPECT_EQ(http::fetch("GET", "http://" + local(publisher.port()) + "/", soon()).body, "unix");
 }

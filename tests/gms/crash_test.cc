@@ -8,25 +8,20 @@
 #include <random>
 
 #include "cuda/device_memory.h"
-#include "gms/gms_process.h"
-#include "gms/memory_manager.h"
-#include "os/fd_passing.h"
-#include "os/file.h"
+#include "gms/raw_client.h"
+#include "gms/server_with_device.h"
 #include "support/failure.h"
 
 namespace fo::gms {
 namespace {
 
-constexpr base::ByteCount kGranule = 2 * base::kMiB;
 // Between two looks at something that only others are told of.
 constexpr useconds_t kLookAgainUs = 1000;
 
-class Crash : public OneServer {
+class Crash : public ServerWithDevice {
  protected:
   void SetUp() override {
-    OneServer::SetUp();
-    driver_ = cuda::Driver::open("sim");
-    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
+    ServerWithDevice::SetUp();
     all_ = free_memory();
   }
 
@@ -53,8 +48,6 @@ class Crash : public OneServer {
     ASSERT_EQ(::poll(&ended, 1, soon().poll_timeout()), 1);
   }
 
-  [[nodiscard]] MemoryManager manager() const { return {driver_, device_, socket_}; }
-
   // Returns the layout's hash.
   [[nodiscard]] std::string publish(int allocations) const {
     MemoryManager writer = manager();
@@ -69,19 +62,11 @@ class Crash : public OneServer {
     return state().memory_layout_hash;
   }
 
-  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
-
-  [[nodiscard]] GetRuntimeStateResponse state() const {
-    return RpcClient::connect(socket_, soon()).runtime_state();
-  }
-
   void expect_all_given_back() {
     EXPECT_EQ(server_->terminate(), 0);
     EXPECT_EQ(free_memory(), all_);
   }
 
-  std::shared_ptr<const cuda::Driver> driver_;
-  cuda::DeviceInfo device_;
   base::ByteCount all_ = 0;
 };
 
@@ -126,14 +111,13 @@ TEST_F(Crash, PublishedLayoutIsBackWithIdsSlotsMetadataHashAndBytes) {
 
 TEST_F(Crash, SealedLayoutIsBackAndMayBeAdopted) {
   start();
-  RpcClient writer = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  RpcClient writer = enter(LockType::kRw);
   writer.allocate(kGranule, "t");
   const std::string hash = writer.seal();
   kill_server();
   EXPECT_EQ(state().state, "LAYOUT_COMMITTED");
   EXPECT_EQ(state().memory_layout_hash, hash);
-  RpcClient heir = RpcClient::connect(socket_, soon());
+  RpcClient heir = connect();
   EXPECT_EQ(heir.shake_hands(LockType::kRwDataOrRw, soon()).grant, Grant::kRwData);
   EXPECT_EQ(heir.list_allocations().size(), 1u);
   EXPECT_TRUE(heir.export_allocation(heir.list_allocations()[0].allocation_id).valid());
@@ -143,8 +127,7 @@ TEST_F(Crash, SealedLayoutIsBackAndMayBeAdopted) {
 TEST_F(Crash, ReplacedLayoutDoesNotComeBack) {
   start();
   static_cast<void>(publish(3));
-  RpcClient writer = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  RpcClient writer = enter(LockType::kRw);
   // The parent has let it go, too.
   writer.allocate(kGranule, "t");
   EXPECT_EQ(free_memory(), all_ - kGranule);
@@ -158,8 +141,7 @@ TEST_F(Crash, ReplacedLayoutDoesNotComeBack) {
 TEST_F(Crash, WriterThatOnlyWaitedHasReplacedNothing) {
   start();
   const std::string hash = publish(2);
-  RpcClient reader = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(reader.shake_hands(LockType::kRo, soon()).grant);
+  RpcClient reader = enter(LockType::kRo);
   const base::UniqueFd waiting = os::connect_unix(socket_, soon());
   os::write_all(waiting.get(), encode_frame(HandshakeRequest{"rw", std::nullopt}), "wait");
   const base::Deadline deadline = soon();
@@ -212,8 +194,7 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
   // The client that has just asked may not have been let go yet.
   EXPECT_NEAR(static_cast<double>(fd_count(serving())), static_cast<double>(servers), 2);
   EXPECT_EQ(fd_count(server_->child().pid()), parents);
-  RpcClient next = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(next.shake_hands(LockType::kRw, soon()).grant);
+  RpcClient next = enter(LockType::kRw);
   EXPECT_LT(fd_count(server_->child().pid()), 30u);
   expect_all_given_back();
 }
@@ -233,38 +214,33 @@ class CrashOfALimitedServer : public Crash {
     });
   }
   [[nodiscard]] std::string log() const { return os::read_file(path("log"), base::kMiB); }
-  [[nodiscard]] RpcClient connect() const {
-    return RpcClient::connect(socket_, soon(), RpcClient::Retry::kUntilTheDeadline);
-  }
 };
 
 TEST_F(CrashOfALimitedServer, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected) {
   {
     const os::Child limited = serve_limited();
     {
-      RpcClient writer = connect();
-      ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+      RpcClient writer = enter(LockType::kRw);
       for (int i = 0; i < 125; ++i) writer.allocate(kGranule, "t");
       writer.commit();
     }
-    EXPECT_EQ(connect().runtime_state().allocation_count, 125);
+    EXPECT_EQ(state().allocation_count, 125);
     EXPECT_THAT(log(),
                 testing::HasSubstr("is not protected against a crash of this server: it takes 126 "
                                    "descriptors, there is room for 119"));
     ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
     const base::Deadline deadline = soon();
-    while (connect().runtime_state().allocation_count != 0) {
+    while (state().allocation_count != 0) {
       ASSERT_FALSE(deadline.expired());
       ::usleep(kLookAgainUs);
     }
     {
-      RpcClient writer = connect();
-      ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+      RpcClient writer = enter(LockType::kRw);
       for (int i = 0; i < 100; ++i) writer.allocate(kGranule, "t");
       writer.commit();
     }
     ASSERT_EQ(::kill(children_of(limited.pid()).front(), SIGKILL), 0);
-    EXPECT_EQ(connect().runtime_state().allocation_count, 100);
+    EXPECT_EQ(state().allocation_count, 100);
     limited.signal(SIGTERM);
     EXPECT_EQ(limited.wait(soon()), 0);
   }
@@ -277,8 +253,7 @@ TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
   ::unsetenv("GMS_SIM_GRANULARITY");
   int made = 0;
   {
-    RpcClient writer = connect();
-    ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+    RpcClient writer = enter(LockType::kRw);
     const auto refusal = test::failure_of([&] {
       for (; made < 300; ++made) writer.allocate(4 * base::kKiB, "t");
     });
@@ -290,14 +265,13 @@ TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
   EXPECT_THAT(log(), testing::HasSubstr("is not protected against a crash"));
   EXPECT_THAT(log(), testing::Not(testing::HasSubstr("no room")));
   // Neither does it die of those who ask for more than it can give.
-  RpcClient reader = connect();
-  ASSERT_TRUE(reader.shake_hands(LockType::kRo, soon()).grant);
+  RpcClient reader = enter(LockType::kRo);
   try {
     static_cast<void>(reader.export_from(reader.list_allocations(), 0));
   } catch (const base::Error& error) {
     EXPECT_EQ(error.status(), base::ExitStatus::kTryAgain) << error.what();
   }
-  EXPECT_EQ(connect().runtime_state().allocation_count, made);
+  EXPECT_EQ(state().allocation_count, made);
   limited.signal(SIGTERM);
   EXPECT_EQ(limited.wait(soon()), 0);
 }
@@ -330,8 +304,7 @@ TEST_F(Crash, ServerThatCannotTakeTheLayoutBackEndsAll) {
   start();
   static_cast<void>(publish(0));
   ::unsetenv("GMS_SIM_FAULTS");
-  RpcClient writer = RpcClient::connect(socket_, soon());
-  ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
+  RpcClient writer = enter(LockType::kRw);
   for (int i = 0; i < 3; ++i) writer.allocate(kGranule, "t");
   writer.commit();
   kill_server();
@@ -342,26 +315,16 @@ TEST_F(Crash, ServerThatCannotTakeTheLayoutBackEndsAll) {
 // A writer's life, message by message, by the letter of the protocol.
 class Script {
  public:
-  explicit Script(const std::string& socket) : socket_(os::connect_unix(socket, soon())) {}
+  explicit Script(const std::string& socket) : client_(socket) {}
 
   static constexpr int kMessages = 12;
   static constexpr int kCommit = 11;
 
-  void send(int message) {
-    const std::string frame = encode(message);
-    os::write_all(socket_.get(), frame, "send");
-  }
+  void send(int message) { client_.say(encode(message)); }
   // False when the server has hung up.
   bool receive(int message) {
-    std::string answer;
-    std::vector<base::UniqueFd> fds;
-    std::array<std::byte, 4096> chunk;
-    while (answer.size() < kPrefixSize || answer.size() < kPrefixSize + read_prefix(answer)) {
-      const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
-      if (got <= 0) return false;
-      answer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
-    }
-    const std::string_view body = std::string_view(answer).substr(kPrefixSize);
+    const std::string body = client_.hear();
+    if (body.empty()) return false;
     EXPECT_NE(message_type(body), ErrorResponse::kType) << "message " << message;
     if (message == 1) id_ = decode_message<AllocateResponse>(body).allocation_id;
     return true;
@@ -397,7 +360,7 @@ class Script {
     }
   }
 
-  base::UniqueFd socket_;
+  RawClient client_;
   std::string id_;
 };
 
@@ -467,8 +430,7 @@ TEST_F(Crash, AtEveryMessageOfAReaderTheLayoutStays) {
     kill_server();
     EXPECT_EQ(state().memory_layout_hash, hash);
     EXPECT_THROW(reader.lock_state(), base::Error);
-    RpcClient next = RpcClient::connect(socket_, soon());
-    ASSERT_TRUE(next.shake_hands(LockType::kRo, soon()).grant);
+    RpcClient next = enter(LockType::kRo);
     for (std::size_t i = 1; i <= last; ++i) EXPECT_NO_THROW(requests[i](next));
     expect_all_given_back();
   }

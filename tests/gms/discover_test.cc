@@ -21,11 +21,13 @@ TEST(SocketName, SaysDeviceAndTag) {
   const auto by_number = parse_socket_name("gms_7_kv_cache.sock");
   ASSERT_TRUE(by_number);
   EXPECT_EQ(by_number->device, 7);
+  EXPECT_EQ(by_number->uuid, "");
   EXPECT_EQ(by_number->tag, "kv_cache");
   const auto by_uuid =
       parse_socket_name("gms_GPU-00000000-1111-2222-3333-444444444444_weights.sock");
   ASSERT_TRUE(by_uuid);
   EXPECT_EQ(by_uuid->device, std::nullopt);
+  EXPECT_EQ(by_uuid->uuid, "GPU-00000000-1111-2222-3333-444444444444");
   EXPECT_EQ(by_uuid->tag, "weights");
 }
 

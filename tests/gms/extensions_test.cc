@@ -3,11 +3,9 @@
 
 #include <cstring>
 
-#include "gms/gms_process.h"
-#include "gms/memory_manager.h"
 #include "gms/plain_relay.h"
-#include "os/fd_passing.h"
-#include "os/file.h"
+#include "gms/raw_client.h"
+#include "gms/server_with_device.h"
 
 namespace fo::gms {
 namespace {
@@ -18,25 +16,13 @@ using testing::ElementsAre;
 constexpr base::ByteCount kSize = 4096;
 
 // With granules of one page: here numbers count, not bytes.
-class Extensions : public OneServer {
+class Extensions : public ServerWithDevice {
  protected:
   Extensions() { set("GMS_SIM_GRANULARITY", std::to_string(kSize)); }
   void SetUp() override {
-    OneServer::SetUp();
+    ServerWithDevice::SetUp();
     start();
-    driver_ = cuda::Driver::open("sim");
-    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
   }
-
-  [[nodiscard]] MemoryManager manager(const std::string& socket) const {
-    return {driver_, device_, socket};
-  }
-  [[nodiscard]] RpcClient enter(LockType type) const {
-    RpcClient client = RpcClient::connect(socket_, soon());
-    EXPECT_TRUE(client.shake_hands(type, soon()).grant);
-    return client;
-  }
-  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
 
   // Publishes so many allocations with a tensor each through this socket.
   void publish(const std::string& socket, std::size_t count) const {
@@ -80,9 +66,6 @@ class Extensions : public OneServer {
     ASSERT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
     check();
   }
-
-  std::shared_ptr<const cuda::Driver> driver_;
-  cuda::DeviceInfo device_;
 };
 
 TEST_F(Extensions, ThousandsAreImportedAndWokenInAHandfulOfRequests) {
@@ -118,54 +101,37 @@ TEST_F(Extensions, LayoutIsExportedInPagesOfAsManyAsOneMessageCarries) {
   EXPECT_EQ(byte, 7);
 }
 
-// Says one thing, and hears one thing.
-template <typename Response, typename Request>
-Response ask(const base::UniqueFd& socket, const Request& request,
-             std::vector<base::UniqueFd>* fds = nullptr) {
-  os::write_all(socket.get(), encode_frame(request), "ask");
-  std::string answer;
-  std::vector<base::UniqueFd> received;
-  std::array<std::byte, 65536> chunk;
-  while (answer.size() < kPrefixSize || answer.size() < kPrefixSize + read_prefix(answer)) {
-    const std::ptrdiff_t got = os::receive_with_fds(socket.get(), chunk, received);
-    if (got <= 0) throw std::runtime_error("the server hung up");
-    answer.append(reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got));
-  }
-  if (fds != nullptr) *fds = std::move(received);
-  return decode_message<Response>(std::string_view(answer).substr(kPrefixSize));
-}
-
 TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
-  const base::UniqueFd writer = os::connect_unix(socket_, soon());
-  EXPECT_THAT(ask<HandshakeResponse>(writer, HandshakeRequest{"rw", 1000}).extensions,
+  const RawClient writer(socket_);
+  EXPECT_THAT(writer.ask<HandshakeResponse>(HandshakeRequest{"rw", 1000}).extensions,
               ElementsAre("export_layout", "metadata_dump", "allocate_many", "metadata_put_many"));
-  const auto made = ask<AllocateManyResponse>(
-      writer, AllocateManyRequest{{{1, "a"}, {2, "b"}, {kSize + 1, "a"}, {4, "b"}}});
+  const auto made = writer.ask<AllocateManyResponse>(
+      AllocateManyRequest{{{1, "a"}, {2, "b"}, {kSize + 1, "a"}, {4, "b"}}});
   ASSERT_EQ(made.allocations.size(), 4u);
   EXPECT_EQ(made.allocations[2].size, static_cast<std::int64_t>(kSize + 1));
   EXPECT_EQ(made.allocations[2].aligned_size, static_cast<std::int64_t>(2 * kSize));
   EXPECT_EQ(made.allocations[3].layout_slot, 3);
-  ask<FreeAllocationResponse>(writer, FreeAllocationRequest{made.allocations[0].allocation_id});
+  writer.ask<FreeAllocationResponse>(FreeAllocationRequest{made.allocations[0].allocation_id});
 
   std::vector<base::UniqueFd> fds;
   ExportLayoutRequest request;
-  auto page = ask<ExportLayoutResponse>(writer, request, &fds);
+  auto page = writer.ask<ExportLayoutResponse>(request, &fds);
   EXPECT_EQ(page.allocations.size(), 3u);
   EXPECT_EQ(fds.size(), 3u);
   EXPECT_EQ(page.next_slot, std::nullopt);
   EXPECT_EQ(page.memory_layout_hash, "");
   request.tag = "b";
-  page = ask<ExportLayoutResponse>(writer, request, &fds);
+  page = writer.ask<ExportLayoutResponse>(request, &fds);
   EXPECT_EQ(page.allocations.size(), 2u);
   EXPECT_EQ(page.allocations[1].layout_slot, 3);
   for (const std::int64_t slot : {std::int64_t{4}, std::numeric_limits<std::int64_t>::max()}) {
     request.first_slot = slot;
-    page = ask<ExportLayoutResponse>(writer, request, &fds);
+    page = writer.ask<ExportLayoutResponse>(request, &fds);
     EXPECT_EQ(page.allocations.size(), 0u);
     EXPECT_EQ(fds.size(), 0u);
   }
   request.first_slot = -5;
-  EXPECT_EQ(ask<ExportLayoutResponse>(writer, request, &fds).allocations.size(), 2u);
+  EXPECT_EQ(writer.ask<ExportLayoutResponse>(request, &fds).allocations.size(), 2u);
 }
 
 TEST_F(Extensions, BatchesAreAllOrNothing) {
@@ -221,19 +187,19 @@ TEST_F(Extensions, MetadataOfManyPagesComesWhole) {
   writer.put_metadata_many(metadata);
   EXPECT_EQ(writer.fetch_metadata(), metadata);
   writer.commit();
-  const base::UniqueFd reader = os::connect_unix(socket_, soon());
-  ask<HandshakeResponse>(reader, HandshakeRequest{"ro", 1000});
+  const RawClient reader(socket_);
+  reader.ask<HandshakeResponse>(HandshakeRequest{"ro", 1000});
   MetadataDumpRequest request;
   request.prefix = "key 29";
-  const auto page = ask<MetadataDumpResponse>(reader, request);
+  const auto page = reader.ask<MetadataDumpResponse>(request);
   EXPECT_EQ(page.entries.size(), 111u);
   EXPECT_FALSE(page.more);
   request.after = "key 2998";
-  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 1u);
+  EXPECT_EQ(reader.ask<MetadataDumpResponse>(request).entries.size(), 1u);
   request.after = "key 3";
-  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 0u);
+  EXPECT_EQ(reader.ask<MetadataDumpResponse>(request).entries.size(), 0u);
   request.after = "a";
-  EXPECT_EQ(ask<MetadataDumpResponse>(reader, request).entries.size(), 111u);
+  EXPECT_EQ(reader.ask<MetadataDumpResponse>(request).entries.size(), 111u);
 }
 
 }  // namespace

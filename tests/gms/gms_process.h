@@ -1,7 +1,6 @@
 // A real gms-serve on the simulated driver, in folders of its own, for one test.
 #pragma once
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -17,10 +17,15 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "gms/rpc_client.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 
 namespace fo::gms {
+
+/// Of simulated devices, where no test sets another.
+inline constexpr base::ByteCount kGranule = 2 * base::kMiB;
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
@@ -106,16 +111,12 @@ class GmsProcess {
 
  private:
   os::Child start(std::vector<std::string> arguments) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    ready_.reset(ends[0]);
-    const base::UniqueFd writer(ends[1]);
+    os::Pipe pipe;
+    ready_ = std::move(pipe.reader);
+    const int ready = pipe.writer.get();
     arguments.insert(arguments.begin(), FO_BUILD_DIR "/bin/gms-serve");
-    arguments.insert(arguments.end(), {"--ready-fd", std::to_string(writer.get()), "-q"});
-    os::SpawnOptions options;
-    options.keep_fds = {writer.get()};
-    options.parent_death_signal = SIGKILL;
-    return os::spawn(arguments, options);
+    arguments.insert(arguments.end(), {"--ready-fd", std::to_string(ready), "-q"});
+    return os::spawn(arguments, {.parent_death_signal = SIGKILL, .keep_fds = {ready}});
   }
 
   base::UniqueFd ready_;
@@ -141,6 +142,23 @@ class OneServer : public SimulatedGpu {
   void TearDown() override {
     server_.reset();
     SimulatedGpu::TearDown();
+  }
+
+  [[nodiscard]] RpcClient connect() const {
+    return RpcClient::connect(socket_, soon(), RpcClient::Retry::kUntilTheDeadline);
+  }
+  /// A client with this lock.
+  [[nodiscard]] RpcClient enter(LockType type) const {
+    RpcClient client = connect();
+    EXPECT_TRUE(client.shake_hands(type, soon()).grant) << to_string(type);
+    return client;
+  }
+
+  [[nodiscard]] GetRuntimeStateResponse state() const { return connect().runtime_state(); }
+  /// Asks the server until its state satisfies `wanted`.
+  void expect_soon(const std::function<bool(const GetRuntimeStateResponse&)>& wanted) const {
+    const base::Deadline deadline = soon();
+    while (!wanted(state())) ASSERT_FALSE(deadline.expired());
   }
 
   std::string socket_;

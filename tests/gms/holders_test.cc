@@ -45,8 +45,7 @@ class Holding : public OneServer {
  protected:
   /// Publishes allocations of these sizes; returns exported descriptors of them.
   std::vector<base::UniqueFd> publish(const std::vector<base::ByteCount>& sizes) const {
-    RpcClient writer = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    RpcClient writer = enter(LockType::kRw);
     std::vector<base::UniqueFd> exported;
     for (const base::ByteCount size : sizes) {
       exported.push_back(writer.export_allocation(writer.allocate(size, "t").allocation_id));
@@ -56,10 +55,7 @@ class Holding : public OneServer {
   }
   /// Returns once the server has let go of it.
   void drop_layout() const {
-    {
-      RpcClient writer = RpcClient::connect(socket_, soon());
-      EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
-    }
+    { RpcClient writer = enter(LockType::kRw); }
     const base::Deadline deadline = soon();
     while (find().layout.allocations > 0 && !deadline.expired()) ::sched_yield();
   }
@@ -204,8 +200,7 @@ TEST_F(Holding, LooksLeaveTheMemoryAloneHoweverManyThereAre) {
   });
   for (int i = 0; i < 50; ++i) EXPECT_EQ(find().layout.bytes, 2 * kMiB);
   EXPECT_EQ(other.wait(soon()), 0);
-  RpcClient reader = RpcClient::connect(socket_, soon());
-  ASSERT_EQ(reader.shake_hands(LockType::kRo, soon()).grant, Grant::kRo);
+  RpcClient reader = enter(LockType::kRo);
   EXPECT_EQ(size_of(reader.export_allocation(reader.list_allocations()[0].allocation_id)),
             2 * kMiB);
 }

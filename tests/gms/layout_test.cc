@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
 
+#include "base/hex.h"
+
 namespace fo::gms {
 namespace {
 
@@ -11,12 +13,7 @@ using PutResult = Layout::PutResult;
 std::string sha256(const std::string& text) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return base::to_hex(std::as_bytes(std::span(digest)));
 }
 
 TEST(Layout, SlotsCountUpAndAreNeverReused) {

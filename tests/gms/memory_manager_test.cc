@@ -6,7 +6,8 @@
 #include <cstring>
 #include <map>
 
-#include "gms/gms_process.h"
+#include "cuda/driver_calls.h"
+#include "gms/server_with_device.h"
 #include "os/file.h"
 
 namespace fo::gms {
@@ -15,18 +16,8 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 
-constexpr base::ByteCount kGranule = 2 * base::kMiB;
-
-class Manager : public OneServer {
+class Manager : public ServerWithDevice {
  protected:
-  void SetUp() override {
-    OneServer::SetUp();
-    driver_ = cuda::Driver::open("sim");
-    device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
-  }
-
-  [[nodiscard]] MemoryManager manager() const { return {driver_, device_, socket_}; }
-
   [[nodiscard]] MemoryManager reader() const {
     MemoryManager reader = manager();
     EXPECT_EQ(reader.connect(LockType::kRo, soon()), Grant::kRo);
@@ -48,16 +39,10 @@ class Manager : public OneServer {
     EXPECT_FALSE(writer.connected());
   }
 
-  // Device memory is host memory here.
-  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
-
   // Asked of the kernel, which answers EFAULT where a program would die.
   static bool is_readable(const char* address) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    const base::UniqueFd reader(ends[0]);
-    const base::UniqueFd writer(ends[1]);
-    return ::write(writer.get(), address, 1) == 1;
+    const os::Pipe pipe;
+    return ::write(pipe.writer.get(), address, 1) == 1;
   }
   static bool is_writable(char* address) {
     const base::UniqueFd zeros = os::open_file("/dev/zero", O_RDONLY);
@@ -67,9 +52,6 @@ class Manager : public OneServer {
   [[nodiscard]] base::ByteCount free_memory() const {
     return cuda::memory_info(driver_, base::DeviceOrdinal(0)).free;
   }
-
-  std::shared_ptr<const cuda::Driver> driver_;
-  cuda::DeviceInfo device_;
 };
 
 TEST_F(Manager, ReaderSeesWhatTheWriterWrote) {

@@ -1,20 +1,16 @@
 #include "gms/metrics_server.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "http/client.h"
 #include "http/prometheus_text.h"
+#include "http/support.h"
+#include "os/pipe.h"
 #include "os/process.h"
 #include "support/fds.h"
 
@@ -28,24 +24,20 @@ base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); 
 // The server in a process of its own, as gms-serve has it.
 class MetricsServer : public test::FdCounting {
  protected:
-  void start(const http::ServerLimits& limits = metrics_limits()) {
+  void start() {
     http::Listener listener = http::listen_tcp("127.0.0.1:0");
     base_ = "http://127.0.0.1:" + std::to_string(listener.port);
     port_ = listener.port;
-    int ends[2];
-    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    base::UniqueFd stop(ends[0]);
-    stop_.reset(ends[1]);
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
+    os::Pipe stop;
+    stop_ = std::move(stop.writer);
     child_ = os::fork_child(
         [&] {
           stop_.reset();
-          run_metrics_server(std::move(listener.fd), {{0, "GPU-1", "weights", &*page_}}, stop.get(),
-                             limits);
+          run_metrics_server(std::move(listener.fd), {{0, "GPU-1", "weights", &*page_}},
+                             stop.reader.get());
           return 0;
         },
-        options);
+        {.parent_death_signal = SIGKILL});
   }
   /// Its exit status; -1 when it does not end.
   int stop() {
@@ -63,24 +55,6 @@ class MetricsServer : public test::FdCounting {
   }
   [[nodiscard]] http::Response get(const std::string& path, const char* method = "GET") const {
     return http::fetch(method, base_ + path, soon());
-  }
-  [[nodiscard]] base::UniqueFd connect() const {
-    base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port_);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    return fd;
-  }
-  /// Whether the server closes this connection.
-  static bool is_closed(const base::UniqueFd& fd) {
-    char bytes[4096];
-    for (;;) {
-      pollfd event{fd.get(), POLLIN, 0};
-      if (::poll(&event, 1, soon().poll_timeout()) != 1) return false;
-      if (::recv(fd.get(), bytes, sizeof bytes, 0) <= 0) return true;
-    }
   }
 
   // Made per test, so that the count of descriptors has nothing of it.
@@ -115,41 +89,12 @@ TEST_F(MetricsServer, NothingElseIsThere) {
   EXPECT_EQ(stop(), 0);
 }
 
-TEST_F(MetricsServer, SilentAndDribblingClientsHoldNobodyUpAndAreCutOff) {
-  http::ServerLimits limits = metrics_limits();
-  limits.idle_timeout = limits.header_timeout = std::chrono::milliseconds(50);
-  start(limits);
-  std::vector<base::UniqueFd> clients;
-  for (int i = 0; i < 20; ++i) {
-    clients.push_back(connect());
-    if (i % 2 == 0) continue;
-    ASSERT_EQ(::send(clients.back().get(), "GET ", 4, MSG_NOSIGNAL), 4);
-  }
-  EXPECT_EQ(get("/metrics").status, 200);
-  for (const base::UniqueFd& client : clients) EXPECT_TRUE(is_closed(client));
-  EXPECT_EQ(stop(), 0);
-}
-
-TEST_F(MetricsServer, ConnectionsAreBounded) {
-  http::ServerLimits limits = metrics_limits();
-  limits.connections = 2;
-  limits.idle_timeout = std::chrono::minutes(1);
-  start(limits);
-  const base::UniqueFd one = connect();
-  const base::UniqueFd two = connect();
-  // They are accepted in order.
-  EXPECT_EQ(get("/metrics").status, 503);
-  EXPECT_EQ(stop(), 0);
-}
-
 TEST_F(MetricsServer, EndsAtOnceWithIdleClients) {
-  http::ServerLimits limits = metrics_limits();
-  limits.idle_timeout = std::chrono::minutes(1);
-  start(limits);
-  const base::UniqueFd idle = connect();
+  start();
+  http::test::RawClient idle(port_);
   EXPECT_EQ(get("/metrics").status, 200);
   EXPECT_EQ(stop(), 0);
-  EXPECT_TRUE(is_closed(idle));
+  EXPECT_EQ(idle.read_to_end(), "");
 }
 
 TEST_F(MetricsServer, StopThatIsThereBeforeTheStartCounts) {

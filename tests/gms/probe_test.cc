@@ -133,8 +133,7 @@ class RemapProbed : public OneServer {
     return probe_remap(probe);
   }
   void publish() const {
-    RpcClient rpc = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+    RpcClient rpc = enter(LockType::kRw);
     static_cast<void>(rpc.allocate(1000, "t"));
     rpc.commit();
   }

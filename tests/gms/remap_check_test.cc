@@ -36,13 +36,8 @@ class RemapChecked : public OneServer {
     ::unsetenv("FO_LIBEXEC_DIR");
     OneServer::TearDown();
   }
-  RpcClient writer() const {
-    RpcClient rpc = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
-    return rpc;
-  }
   void publish(const std::vector<base::ByteCount>& sizes) const {
-    RpcClient rpc = writer();
+    RpcClient rpc = enter(LockType::kRw);
     for (const base::ByteCount size : sizes) {
       const std::string id = rpc.allocate(size, "t").allocation_id;
       rpc.put_metadata("tensor " + std::to_string(size), id, 0, "{}");
@@ -114,13 +109,13 @@ TEST_F(RemapChecked, ServerThatRestartedEmptyTimesOut) {
 TEST_F(RemapChecked, WriterThatHoldsTheLockTimesOut) {
   start();
   publish({1});
-  const RpcClient holder = writer();
+  const RpcClient holder = enter(LockType::kRw);
   EXPECT_EQ(result({}, false, in_a_moment()), RemapResult::kTimedOut);
 }
 
 TEST_F(RemapChecked, LayoutPublishedInTimeIsWaitedFor) {
   start();
-  RpcClient holder = writer();
+  RpcClient holder = enter(LockType::kRw);
   RemapCheck found;
   std::thread checker([&] { found = check(); });
   holder.allocate(1, "t");
@@ -209,7 +204,7 @@ TEST_F(RemapChecked, MapAndReadHasTheOutcomesOfTheCheck) {
   EXPECT_EQ(map_and_read(driver, device, socket_, kHash, soon()).outcome.result,
             RemapResult::kStaleLayout);
   {
-    const RpcClient holder = writer();
+    const RpcClient holder = enter(LockType::kRw);
     EXPECT_EQ(map_and_read(driver, device, socket_, {}, in_a_moment()).outcome.result,
               RemapResult::kTimedOut);
   }

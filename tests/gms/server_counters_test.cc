@@ -32,8 +32,6 @@ class Counting : public testing::Test {
  protected:
   // Returns once the process has counted something.
   os::Child start(const CounterPage& page) {
-    os::SpawnOptions options;
-    options.parent_death_signal = SIGKILL;
     os::Child child = os::fork_child(
         [&] {
           page->up.set(1);
@@ -43,7 +41,7 @@ class Counting : public testing::Test {
           }
           return 0;
         },
-        options);
+        {.parent_death_signal = SIGKILL});
     const std::uint64_t before = page->requests[RequestResult::kAnswered].get();
     const base::Deadline deadline = base::Deadline::after(kAges);
     while (page->requests[RequestResult::kAnswered].get() == before && !deadline.expired()) {

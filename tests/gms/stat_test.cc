@@ -7,6 +7,7 @@
 
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
+#include "gms/raw_client.h"
 #include "gms/rpc_client.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
@@ -27,16 +28,6 @@ Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(50)); 
 
 class StatOfServer : public OneServer {
  protected:
-  RpcClient writer() const {
-    RpcClient rpc = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(rpc.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
-    return rpc;
-  }
-  RpcClient reader() const {
-    RpcClient rpc = RpcClient::connect(socket_, soon());
-    EXPECT_EQ(rpc.shake_hands(LockType::kRo, soon()).grant, Grant::kRo);
-    return rpc;
-  }
   [[nodiscard]] Stat stat(const StatRequest& request = {}) const {
     return read_stat(socket_, request, soon());
   }
@@ -62,7 +53,7 @@ TEST_F(StatOfServer, NothingPublished) {
 
 TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
   start();
-  RpcClient rpc = writer();
+  RpcClient rpc = enter(LockType::kRw);
   rpc.allocate(1000, "first");
   rpc.free_allocation(rpc.allocate(1000, "gone").allocation_id);
   const std::string id = rpc.allocate(3 << 20, "last").allocation_id;
@@ -99,7 +90,7 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
 
 TEST_F(StatOfServer, HoldingWriterIsNotWaitedFor) {
   start();
-  const RpcClient holder = writer();
+  const RpcClient holder = enter(LockType::kRw);
   const Stat stat = this->stat(kList);
   EXPECT_EQ(stat.state.state, "RW");
   EXPECT_TRUE(stat.state.has_rw_session);
@@ -110,15 +101,13 @@ TEST_F(StatOfServer, HoldingWriterIsNotWaitedFor) {
 
 TEST_F(StatOfServer, WaitingWriterIsNotHeldUp) {
   start();
-  RpcClient publisher = writer();
+  RpcClient publisher = enter(LockType::kRw);
   publisher.commit();
-  RpcClient held = reader();
+  RpcClient held = enter(LockType::kRo);
   // A writer that waits: its handshake is sent, its answer not awaited.
-  RpcClient waiting = RpcClient::connect(socket_, soon());
-  const std::string frame = encode_frame(HandshakeRequest{"rw", std::nullopt});
-  ASSERT_EQ(::write(waiting.fd(), frame.data(), frame.size()), static_cast<ssize_t>(frame.size()));
-  const base::Deadline deadline = soon();
-  while (stat().state.waiting_writers == 0) ASSERT_FALSE(deadline.expired());
+  const RawClient waiting(socket_);
+  waiting.say(encode_frame(HandshakeRequest{"rw", std::nullopt}));
+  expect_soon([](const auto& now) { return now.waiting_writers == 1; });
   const Stat stat = this->stat(kList);
   EXPECT_EQ(stat.state.ro_session_count, 1);
   EXPECT_EQ(stat.not_listed, "a writer waits for it");

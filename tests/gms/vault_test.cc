@@ -1,5 +1,4 @@
-// The parent's side of a vault, against servers that die in the middle or are out of their minds;
-// and the pure parts of surviving a crash.
+// The parent's side of a vault, against servers that die in the middle or are out of their minds.
 #include "gms/vault.h"
 
 #include <gmock/gmock.h>
@@ -7,20 +6,17 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
-#include "gms/crash_history.h"
-#include "gms/gms_process.h"
-#include "gms/layout_record.h"
 #include "os/fd_passing.h"
+#include "support/fds.h"
 
 namespace fo::gms {
 namespace {
 
 using Kind = VaultPacket::Kind;
 
-class VaultTest : public testing::Test {
+class VaultTest : public test::FdCounting {
  protected:
   void SetUp() override {
-    fds_before_ = fd_count(::getpid());
     vault_.emplace(room_);
     server_ = vault_->open();
   }
@@ -28,7 +24,6 @@ class VaultTest : public testing::Test {
     server_.reset();
     vault_.reset();
     EXPECT_EQ(room_.used, 0u);
-    EXPECT_EQ(fd_count(::getpid()), fds_before_);
   }
 
   void send(Kind kind, std::uint64_t count, std::size_t fds) {
@@ -59,7 +54,6 @@ class VaultTest : public testing::Test {
     return answer && answer->kind == Kind::kDone;
   }
 
-  std::size_t fds_before_ = 0;
   VaultRoom room_{300, 0};
   std::optional<Vault> vault_;
   base::UniqueFd server_;
@@ -153,68 +147,6 @@ TEST_F(VaultTest, HangsUpOnWhatMakesNoSense) {
     EXPECT_EQ(room_.used, 0u);
     server_ = vault_->open();
   }
-}
-
-TEST(CrashHistory, WaitsLongerEachTimeAndGivesUp) {
-  CrashHistory history;
-  auto now = CrashHistory::TimePoint{} + std::chrono::hours(1);
-  base::Duration before = base::Duration(-1);
-  for (std::size_t crash = 1; crash < CrashHistory::kTooMany; ++crash) {
-    const auto pause = history.add(now);
-    ASSERT_TRUE(pause);
-    if (crash == 1) {
-      EXPECT_EQ(*pause, base::Duration::zero());
-    }
-    EXPECT_GT(*pause, before);
-    EXPECT_LE(*pause, std::chrono::seconds(10));
-    before = *pause;
-    now += std::chrono::milliseconds(1);
-  }
-  EXPECT_EQ(history.add(now), std::nullopt);
-}
-
-TEST(CrashHistory, OldCrashesAreForgotten) {
-  CrashHistory history;
-  auto now = CrashHistory::TimePoint{} + std::chrono::hours(1);
-  for (int crash = 0; crash < 100; ++crash) {
-    EXPECT_EQ(history.add(now), base::Duration::zero());
-    now += CrashHistory::kWindow;
-  }
-}
-
-Layout some_layout() {
-  Layout layout;
-  layout.add("a", 5, 16, "t");
-  layout.add("b", 16, 16, "u");
-  layout.add("c", 16, 16, "u");
-  layout.remove("b");
-  layout.remove("c");
-  layout.add("d", 1, 16, "");
-  layout.put("k", "a", 3, std::string("\0v", 2));
-  layout.remove("d");
-  return layout;
-}
-
-TEST(LayoutRecord, KeepsAllThereIs) {
-  const Layout layout = some_layout();
-  for (const bool published : {false, true}) {
-    LayoutRecord record = decode_record(encode_record(layout, layout_hash(layout), published));
-    EXPECT_EQ(record.layout.allocations(), layout.allocations());
-    EXPECT_EQ(record.layout.metadata(), layout.metadata());
-    EXPECT_EQ(record.hash, layout_hash(layout));
-    EXPECT_EQ(record.published, published);
-    EXPECT_EQ(record.layout.add("e", 1, 16, "").layout_slot, 4u);
-  }
-}
-
-TEST(LayoutRecord, NoTruncationAndNoOtherHashIsTaken) {
-  const Layout layout = some_layout();
-  const std::string bytes = encode_record(layout, layout_hash(layout), true);
-  for (std::size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_THROW(decode_record(bytes.substr(0, size)), base::Error) << size;
-  }
-  EXPECT_THROW(decode_record(bytes + "x"), base::Error);
-  EXPECT_THROW(decode_record(encode_record(layout, std::string(64, '0'), true)), base::Error);
 }
 
 }  // namespace

@@ -24,62 +24,10 @@ using base::ExitStatus;
 using fo::test::failure_of;
 using fo::test::status_of;
 
-/// Accepts one connection, reads a little, says what it is told to, and closes.
-class OneAnswer {
+/// A port of this machine that nobody listens on, unless its owner does.
+class BoundPort {
  public:
-  explicit OneAnswer(std::string answer)
-      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(listener_.get(), generic, size), 0);
-    EXPECT_EQ(::listen(listener_.get(), 8), 0);
-    EXPECT_EQ(::getsockname(listener_.get(), generic, &size), 0);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, text = std::move(answer)] {
-      const base::UniqueFd peer(::accept(listener_.get(), nullptr, nullptr));
-      char buffer[4096];
-      if (::recv(peer.get(), buffer, sizeof buffer, 0) < 0) return;
-      std::string_view rest = text;
-      while (!rest.empty()) {
-        const ssize_t sent = ::send(peer.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-        if (sent <= 0) return;
-        rest.remove_prefix(static_cast<std::size_t>(sent));
-      }
-    });
-  }
-  ~OneAnswer() { thread_.join(); }
-  OneAnswer(const OneAnswer&) = delete;
-  OneAnswer& operator=(const OneAnswer&) = delete;
-  [[nodiscard]] std::string url() const {
-    return "http://127.0.0.1:" + std::to_string(port_) + "/";
-  }
-
- private:
-  base::UniqueFd listener_;
-  std::uint16_t port_ = 0;
-  std::thread thread_;
-};
-
-std::string reason_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-}
-
-ExitStatus answer_status(const std::string& answer, const FetchOptions& options = {}) {
-  const OneAnswer server(answer);
-  return status_of([&] { fetch("GET", server.url(), soon(), options); });
-}
-
-/// A port that nobody listens on: bound, not listening.
-class DeadPort {
- public:
-  DeadPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  BoundPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -99,8 +47,48 @@ class DeadPort {
   std::uint16_t port_ = 0;
 };
 
+/// Accepts one connection, reads a little, says what it is told to, and closes.
+class OneAnswer {
+ public:
+  explicit OneAnswer(std::string answer) {
+    EXPECT_EQ(::listen(port_.fd(), 8), 0);
+    thread_ = std::thread([this, text = std::move(answer)] {
+      const base::UniqueFd peer(::accept(port_.fd(), nullptr, nullptr));
+      char buffer[4096];
+      if (::recv(peer.get(), buffer, sizeof buffer, 0) < 0) return;
+      std::string_view rest = text;
+      while (!rest.empty()) {
+        const ssize_t sent = ::send(peer.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+        if (sent <= 0) return;
+        rest.remove_prefix(static_cast<std::size_t>(sent));
+      }
+    });
+  }
+  ~OneAnswer() { thread_.join(); }
+  OneAnswer(const OneAnswer&) = delete;
+  OneAnswer& operator=(const OneAnswer&) = delete;
+  [[nodiscard]] std::string url() const { return port_.url(); }
+
+ private:
+  BoundPort port_;
+  std::thread thread_;
+};
+
+std::string reason_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  }
+}
+
+ExitStatus answer_status(const std::string& answer, const FetchOptions& options = {}) {
+  const OneAnswer server(answer);
+  return status_of([&] { fetch("GET", server.url(), soon(), options); });
+}
+
 TEST(HttpClient, RefusedIsUnavailable) {
-  const DeadPort port;
+  const BoundPort port;
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), soon()); }), ExitStatus::kUnavailable);
 }
 
@@ -110,7 +98,7 @@ TEST(HttpClient, AMissingSocketIsUnavailable) {
 }
 
 TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
-  const DeadPort port;
+  const BoundPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
@@ -175,7 +163,7 @@ TEST(HttpClient, AFullBacklogIsWaitedForAndHoldsNothingElseOnTheLoopUp) {
 }
 
 TEST(HttpClient, AnExpiredDeadlineTimesOut) {
-  const DeadPort port;
+  const BoundPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(base::Duration::zero());
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
@@ -194,7 +182,7 @@ TEST(HttpClient, TheDeadlineCoversTheLastByte) {
 }
 
 TEST(HttpClient, ErrorsNameTheUrlAndTheReason) {
-  const DeadPort port;
+  const BoundPort port;
   EXPECT_EQ(failure_of([&] { fetch("GET", port.url(), soon()); }).message,
             "fetch '" + port.url() + "': Connection refused");
 }

@@ -1,7 +1,5 @@
 #include "http/resolve.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,7 +11,6 @@
 #include <chrono>
 #include <exception>
 #include <list>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +18,8 @@
 
 #include "base/error.h"
 #include "dns_server.h"
+#include "support/fds.h"
+#include "support/inherited_fds.h"
 #include "support/must_run.h"
 
 namespace fo::http::test {
@@ -29,21 +28,13 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using boost::asio::ip::tcp;
+using fo::test::inherited_fds;
+using fo::test::open_fds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace std::string_literals;
 
 Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
-
-std::set<int> open_fds() {
-  std::set<int> fds;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir("/proc/self/fd"), ::closedir);
-  while (const dirent* entry = ::readdir(dir.get())) {
-    if (entry->d_name[0] != '.') fds.insert(std::stoi(entry->d_name));
-  }
-  fds.erase(::dirfd(dir.get()));
-  return fds;
-}
 
 class Resolve : public testing::Test {
  protected:
@@ -291,7 +282,7 @@ TEST_F(Resolve, CancellingEndsItAtOnceAndClosesEverySocket) {
     cancel_.emit(boost::asio::cancellation_type::terminal);
     return std::nullopt;
   });
-  const std::set<int> before = open_fds();
+  const std::ptrdiff_t before = open_fds();
   const Outcome outcome = run("etcd.test", Deadline::never(), server.address());
   EXPECT_EQ(outcome.status, std::nullopt);
   EXPECT_THAT(outcome.reason, HasSubstr("canceled"));
@@ -299,7 +290,7 @@ TEST_F(Resolve, CancellingEndsItAtOnceAndClosesEverySocket) {
 }
 
 TEST_F(Resolve, MayBeDestroyedWhileItWaits) {
-  const std::set<int> before = open_fds();
+  const std::ptrdiff_t before = open_fds();
   {
     boost::asio::io_context loop(1);
     const DnsServer server(loop.get_executor(), [&](const DnsQuestion&) {
@@ -320,14 +311,11 @@ TEST_F(Resolve, NothingIsInherited) {
   bool asked = false;
   const DnsServer server(loop_.get_executor(), [&](const DnsQuestion& question) {
     asked = true;
-    for (const int fd : open_fds()) {
-      if (before.count(fd) != 0) continue;
-      EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << fd;
-    }
+    EXPECT_EQ(inherited_fds(), before);
     return two_addresses(question);
   });
   // asio's own socket, the server's here, is not meant.
-  before = open_fds();
+  before = inherited_fds();
   run("etcd.test", soon(), server.address());
   EXPECT_TRUE(asked);
 }

@@ -1,30 +1,27 @@
 #include "http/server.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <filesystem>
 #include <list>
 #include <set>
 #include <stdexcept>
-#include <vector>
 
 #include "base/error.h"
 #include "http/client.h"
 #include "os/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
+#include "support/inherited_fds.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
 namespace {
 
+using fo::test::inherited_fds;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -61,17 +58,6 @@ class Gate {
   std::promise<void> open_;
   std::shared_future<void> opened_ = open_.get_future().share();
 };
-
-/// The descriptors that a child would inherit.
-std::set<int> inherited_fds() {
-  std::set<int> fds;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    const int flags = ::fcntl(fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) fds.insert(fd);
-  }
-  return fds;
-}
 
 std::string get(const std::string& target, const std::string& more = "") {
   return "GET " + target + " HTTP/1.1\r\nHost: x\r\n" + more + "\r\n";
@@ -432,20 +418,6 @@ TEST(HttpServer, StopWithoutConnectionsReturnsAtOnce) {
   EXPECT_TRUE(server.stop(base::Deadline::never()).get());
 }
 
-TEST(HttpServer, ListensOnUnixSockets) {
-  const fo::test::TempDir dir;
-  const std::string path = dir.path("s");
-  {
-    TestServer server(echo());
-    server.listen_unix(path);
-    EXPECT_EQ(fetch("GET", "unix:" + path + ":/x", soon()).body, "GET /x ");
-    struct stat info {};
-    ASSERT_EQ(::stat(path.c_str(), &info), 0);
-    EXPECT_EQ(info.st_mode & 0777U, 0600U);
-  }
-  EXPECT_NE(::access(path.c_str(), F_OK), 0);
-}
-
 TEST(HttpServer, ListensOnASocketThatIsGivenAndLeavesItsNameAlone) {
   const fo::test::TempDir dir;
   const std::string path = dir.path("s");
@@ -468,7 +440,7 @@ TEST(HttpServer, NoSocketOfAServerOrAClientReachesAChild) {
     reply.answer({200, "text/plain", "", {}});
     co_return;
   });
-  server.listen_unix(dir.path("s"));
+  server.listen(os::listen_unix(dir.path("s")));
   EXPECT_EQ(inherited_fds(), before);
   for (const std::string& url : {server.url(), "unix:" + dir.path("s") + ":/"}) {
     EXPECT_EQ(fetch("GET", url, soon()).status, 200);

@@ -59,9 +59,6 @@ class TestServer {
     return "http://127.0.0.1:" + std::to_string(port_) + path;
   }
 
-  void listen_unix(const std::string& path) {
-    call([&] { server_->listen_unix(path); });
-  }
   void listen(base::UniqueFd listener) {
     call([&] { server_->listen(std::move(listener)); });
   }

@@ -1,5 +1,4 @@
 // The client over TLS and by name, and what ends it in the middle of either.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,10 +10,10 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +26,7 @@
 #include "os/unix_socket.h"
 #include "support/authority.h"
 #include "support/fds.h"
+#include "support/inherited_fds.h"
 #include "tls_server.h"
 
 namespace fo::http::test {
@@ -396,24 +396,15 @@ TEST_F(TlsClient, IsCancelledWhileItConnects) {
   expect_cancelled("https://127.0.0.1:" + std::to_string(deaf.port()) + "/");
 }
 
-int inheritable_fds() {
-  int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int flags = ::fcntl(std::stoi(entry.path().filename()), F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) ++count;
-  }
-  return count;
-}
-
 TEST_F(TlsClient, ItsSocketIsNotInherited) {
   const DeafPort deaf(loop_, "127.0.0.1", 0);
-  const int before = inheritable_fds();
+  const std::set<int> before = fo::test::inherited_fds();
   const std::ptrdiff_t all_before = fo::test::open_fds();
   // Posted from here it would run before the fetch begins.
   boost::asio::post(loop_, [&] {
     boost::asio::post(loop_, [&] {
       EXPECT_GT(fo::test::open_fds(), all_before);
-      EXPECT_EQ(inheritable_fds(), before);
+      EXPECT_EQ(fo::test::inherited_fds(), before);
       cancel();
     });
   });

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "cuda/driver_calls.h"
 #include "gms/gms_process.h"
 #include "refengine/make_model.h"
 #include "refengine/reference_model.h"

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "cuda/child.h"
+#include "simcuda/support.h"
 
 namespace fo::simcuda {
 namespace {
@@ -16,16 +17,6 @@ using Kind = AddressSpace::Kind;
 
 constexpr std::uint64_t kUnit = 2 << 20;
 constexpr Backing kBacking{0, 1, 2};
-
-template <typename Action>
-Result result_of(Action action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return failure.result;
-  }
-  return Result::kSuccess;
-}
 
 class AddressSpaceTest : public ::testing::Test {
  protected:

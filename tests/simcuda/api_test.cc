@@ -7,11 +7,13 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 #include <vector>
 
 #include "cuda/child.h"
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
 #include "support/must_run.h"

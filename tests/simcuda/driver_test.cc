@@ -8,22 +8,13 @@
 #include <set>
 
 #include "cuda/sim_folder.h"
+#include "simcuda/support.h"
 
 namespace fo::simcuda {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kUnit = 2 * kMiB;
-
-template <typename Action>
-Result result_of(Action action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return failure.result;
-  }
-  return Result::kSuccess;
-}
 
 AllocationProp prop_of(Device device) {
   AllocationProp prop{};

@@ -19,6 +19,7 @@
 #include "cuda/child.h"
 #include "cuda/sim_folder.h"
 #include "simcuda/result.h"
+#include "simcuda/support.h"
 #include "support/must_run.h"
 
 namespace fo::simcuda {
@@ -30,16 +31,6 @@ using cuda::in_child;
 
 constexpr std::uint64_t kUnit = 64 << 10;
 constexpr std::uint64_t kCapacity = 4 * kUnit;
-
-template <typename Action>
-Result result_of(Action action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return failure.result;
-  }
-  return Result::kSuccess;
-}
 
 class StoreTest : public ::testing::Test {
  protected:

@@ -1,0 +1,19 @@
+// Lower-case hexadecimal digits, two for each byte. Pure.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace fo::base {
+
+std::string to_hex(std::span<const std::byte> bytes);
+
+/// Whether there is nothing else in `text`.
+bool is_hex(std::string_view text);
+
+/// The digits in groups of 8, 4, 4, 4 and 12.
+std::string uuid_text(std::span<const std::byte, 16> bytes);
+
+}  // namespace fo::base
