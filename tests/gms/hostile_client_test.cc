@@ -18,6 +18,7 @@
 #include "gms/raw_client.h"
 #include "support/failure.h"
 #include "support/must_run.h"
+#include "support/sanitizers.h"
 
 namespace fo::gms {
 namespace {
@@ -29,11 +30,7 @@ using test::failure_of;
 
 constexpr uid_t kNobody = 65534;
 // A sanitizer keeps what was freed, and books of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr base::ByteCount kMeasured = 8;
-#else
-constexpr base::ByteCount kMeasured = 1;
-#endif
+constexpr base::ByteCount kMeasured = test::kHasSanitizers ? 8 : 1;
 
 class HostileClient : public OneServer {
  protected:

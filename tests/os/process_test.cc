@@ -14,6 +14,7 @@
 #include "support.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
 namespace fo::os::test {
@@ -148,9 +149,7 @@ TEST_F(Process, AForkedChildsExceptionIsItsStatus) {
 }
 
 TEST_F(Process, AFullDescriptorTableLeavesNoChildBehind) {
-#ifdef __SANITIZE_ADDRESS__
-  FO_SKIP("release", "UBSan looks at an exception's type through a pipe of its own");
-#endif
+  if (fo::test::kHasSanitizers) FO_SKIP("release", fo::test::kSanitizersOpenPipes);
   EXPECT_EQ(fork_child([] {
               const base::UniqueFd lowest(::dup(STDIN_FILENO));
               // Room for the pipe that spawn makes, none for the pidfd.
