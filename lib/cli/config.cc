@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/strong.h"
+#include "base/text.h"
 #include "os/file.h"
 
 namespace fo::cli {
@@ -67,9 +68,8 @@ std::vector<ConfigSetting> read_config(const std::string& path) {
 std::optional<std::string> toml_string(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      quoted += fmt::format("\\u{:04X}", byte);
+    if (base::is_control(c)) {
+      quoted += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
     } else {
       if (c == '"' || c == '\\') quoted += '\\';
       quoted += c;

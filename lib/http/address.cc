@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 
 namespace fo::http {
@@ -114,7 +115,7 @@ std::string to_string(const Address& address) {
 Url parse_url(std::string_view text) {
   const std::string what = "URL " + quoted(text);
   // What could end the request line early must not get into it.
-  if (std::any_of(text.begin(), text.end(), [](char c) { return c <= ' ' || c >= 0x7f; })) {
+  if (!std::all_of(text.begin(), text.end(), base::is_graphic)) {
     throw Error(ExitStatus::kUsage, what + ": blanks, control or non-ASCII characters");
   }
   constexpr std::string_view kHttp = "http://";

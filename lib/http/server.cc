@@ -26,6 +26,7 @@
 
 #include "base/cannot_create.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "http/address.h"
 #include "http/adopt.h"
 #include "http/pause.h"
@@ -51,10 +52,8 @@ constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(100);
 std::string_view view(boost::string_view text) { return {text.data(), text.size()}; }
 
 bool is_clean(std::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return (byte < 0x20 && c != '\t') || byte == 0x7f;
-  });
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return base::is_control(c) && c != '\t'; });
 }
 
 std::string status_line(int status) {

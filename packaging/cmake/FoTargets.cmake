@@ -20,7 +20,7 @@ endif()
 if(FO_COVERAGE)
   target_compile_options(fo_flags INTERFACE --coverage -fprofile-update=atomic)
   # Processes that end by _exit are counted too.
-  target_link_options(fo_flags INTERFACE --coverage -Wl,--wrap=_exit)
+  target_link_options(fo_flags INTERFACE --coverage -Wl,--wrap=_exit,--undefined=__wrap__exit)
   add_library(fo_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/support/counted_exit.cc)
   set_target_properties(fo_coverage PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(fo_flags INTERFACE fo_coverage)

@@ -2,32 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/edit_distance.h"
-
 namespace fo::cli {
 namespace {
-
-using base::edit_distance;
-
-TEST(EditDistance, CountsLettersPutInLeftOutReplacedAndSwapped) {
-  EXPECT_EQ(edit_distance("", ""), 0u);
-  EXPECT_EQ(edit_distance("abc", ""), 3u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("socket", "socket"), 0u);
-  EXPECT_EQ(edit_distance("socket", "sockets"), 1u);
-  EXPECT_EQ(edit_distance("socket", "sockt"), 1u);
-  EXPECT_EQ(edit_distance("socket", "sacket"), 1u);
-  EXPECT_EQ(edit_distance("socket", "sokcet"), 1u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-}
-
-TEST(EditDistance, IsTheSameBothWays) {
-  for (const char* const one : {"acquire", "status", "", "a", "switchover"}) {
-    for (const char* const other : {"owner", "tatsus", "ab", "ba"}) {
-      EXPECT_EQ(edit_distance(one, other), edit_distance(other, one)) << one << " " << other;
-    }
-  }
-}
 
 TEST(DidYouMean, NamesTheNearest) {
   EXPECT_EQ(did_you_mean("--sokcet-dir", {"--socket", "--socket-dir", "--device"}),
