@@ -20,7 +20,7 @@ bool is_hex(std::string_view text) { return text.find_first_not_of(kDigits) == t
 
 std::string uuid_text(std::span<const std::byte, 16> bytes) {
   std::string text = to_hex(bytes);
-  for (const std::size_t at : {20, 16, 12, 8}) text.insert(at, 1, '-');
+  for (const std::size_t at : {20U, 16U, 12U, 8U}) text.insert(at, 1, '-');
   return text;
 }
 

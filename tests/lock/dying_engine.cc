@@ -28,6 +28,7 @@
 #include "base/units.h"
 #include "cuda/device.h"
 #include "cuda/device_memory.h"
+#include "cuda/driver_calls.h"
 #include "cuda/memory.h"
 #include "os/file.h"
 #include "os/pipe.h"
