@@ -163,6 +163,15 @@ TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
                   "leave one of them out"));
 }
 
+TEST(DgdV1Alpha1, APvcWhoseNameIsNoVolumesIsRefused) {
+  Alpha alpha;
+  alpha.spec = "pvcs: [{name: the.models}]";
+  alpha.service = "volumeMounts: [{name: the.models, mountPoint: /m}]";
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.volumeMounts[0].name: 'the.models': no name of a "
+                          "volume; at most 63 of a-z, 0-9 and -, no - at either end"));
+}
+
 TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
   Alpha alpha;
   alpha.spec = "pvcs: [{name: cache}]";

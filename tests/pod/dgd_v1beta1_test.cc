@@ -52,6 +52,14 @@ TEST(DgdV1Beta1, BeingThereIsWhatEnables) {
                           "enables it in v1beta1; leave failover out"));
 }
 
+TEST(DgdV1Beta1, ClientsInPodsOfTheirOwnAreRefused) {
+  Beta beta;
+  beta.experimental = "{failover: {}, gpuMemoryService: {extraClientPods: [{}]}}";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].experimental.gpuMemoryService.extraClientPods[0]: "
+                          "engines and GMS share one pod here; leave it out"));
+}
+
 TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
   Beta beta;
   beta.containers = "[{name: vllm, image: i}]";

@@ -590,6 +590,10 @@ TEST(Supervise, UpstreamsSocketsAreNamed) {
 
 TEST(Supervise, WarnsOfAnEngineThatCannotSleep) {
   Worker worker;
+  worker.main = R"("command":["python3","-m","sglang.launch_server","--load-format=gms"])";
+  EXPECT_EQ(worker.generate(supervised()).warnings(),
+            "f: spec.services.Decode.extraPodSpec.mainContainer.args: without "
+            "--enable-memory-saver SGLang can't be put to sleep; add it");
   worker.main = R"("command":["vllm","serve","m"])";
   EXPECT_EQ(worker.generate(supervised()).warnings(),
             "f: spec.services.Decode.extraPodSpec.mainContainer.args: without --enable-sleep-mode "

@@ -184,6 +184,7 @@ TEST(MakeModel, RefusesNumbersThatAreNoModel) {
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.hidden = 0; }));
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.heads = 0; }));
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.heads = 3; }));
+  EXPECT_TRUE(refused([](MakeModelOptions& o) { o.hidden = 34; }));
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.kv_heads = 3; }));
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.layers = 0; }));
   EXPECT_TRUE(refused([](MakeModelOptions& o) { o.vocab = 0; }));
