@@ -750,6 +750,8 @@ generation: -" ]
     fo-shadow switchover
   start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
   await_state b standby
+  run -0 page b /switchover -X POST
+  [ "$(jq -r .error.message <<<"$output")" = "switch over: 'b' is standby" ]
   fails 75 "switch over the engines of lock '$T/lock': no other engine is active in time" \
     fo-shadow switchover --timeout 500ms
   [ "$(events_of a | grep -o 'active asleep .*')" = "active asleep released standby " ] ||
