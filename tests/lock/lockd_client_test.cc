@@ -272,8 +272,8 @@ TEST_F(LockdClientTest, AServerThatIsStartedAnewGivesTheSameGrantBack) {
   LeaseLock lock = make_lock(lockd_->address(), "a");
   ASSERT_EQ(lock.acquire(soon()).grant.generation, 1U);
   FailoverLock::Result second;
-  std::thread waiter([&] {
-    LeaseLock other = make_lock(lockd_->address(), "b");
+  std::thread waiter([&second, address = lockd_->address()] {
+    LeaseLock other = make_lock(address, "b");
     second = other.acquire(soon());
   });
   for (int i = 0; i < 3; ++i) {

@@ -34,11 +34,10 @@ class Peer {
   explicit Peer(base::UniqueFd socket) : socket_(std::move(socket)) {}
 
   // The next request, and the descriptors that came with it.
-  AcquireRequest read_request() {
+  AcquireRequest read_request() { return std::get<AcquireRequest>(read_any()); }
+  LockdRequest read_any() {
     for (;;) {
-      if (const auto line = lines_.take_line()) {
-        return std::get<AcquireRequest>(decode_request(*line));
-      }
+      if (const auto line = lines_.take_line()) return decode_request(*line);
       std::array<std::byte, 4096> chunk;
       const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds_);
       if (got <= 0) throw std::runtime_error("the client is gone");
@@ -235,6 +234,7 @@ TEST_F(LockdLockTest, ServerThatNeverAnswersIsUnavailable) {
   serve([&] { peer.emplace(accept()); });
   LockdLock lock(path_, "engine-0", std::chrono::milliseconds(50));
   EXPECT_EQ(status_of([&] { lock.acquire(Deadline::never()); }), ExitStatus::kUnavailable);
+  server_.join();
 }
 
 TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
@@ -369,7 +369,11 @@ TEST_F(LockdLockTest, StatusOfAServerThatSaysNothingOrNonsense) {
   listen();
   EXPECT_EQ(ask(std::chrono::milliseconds(20)), ExitStatus::kTryAgain);
   const auto answered_with = [&](const std::string& bytes) {
-    std::thread server([&] { accept().say(bytes); });
+    std::thread server([&] {
+      Peer peer = accept();
+      peer.read_any();
+      peer.say(bytes);
+    });
     const ExitStatus status = ask(kLong);
     server.join();
     return status;
@@ -393,7 +397,11 @@ TEST_F(LockdLockTest, PidsOfAnotherNamespaceAreNotShown) {
   told.waiters = {{"engine-1", ::getpid()}};
   for (const bool ours : {true, false}) {
     told.pid_ns = os::own_pid_namespace() + (ours ? 0 : 1);
-    std::thread server([&] { accept().say(told); });
+    std::thread server([&] {
+      Peer peer = accept();
+      peer.read_any();
+      peer.say(told);
+    });
     const LockStatus status = ask_lockd(path_, soon());
     server.join();
     ASSERT_TRUE(status.record);

@@ -17,6 +17,7 @@
 #include "gms/protocol.h"
 #include "snapshot_fixture.h"
 #include "support/must_run.h"
+#include "support/sanitizers.h"
 
 namespace fo::weights {
 namespace {
@@ -327,6 +328,7 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
 
 // What the server has no room for, which would drop what is published and then refuse.
 TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
+  if (test::kHasSanitizers) FO_SKIP("release", "a million keys take minutes with a sanitizer");
   start();
   const LoadReport before = publish_model();
   write();
