@@ -45,10 +45,8 @@ std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, ByteCount chunk)
     }
     for (ByteCount at = 0; at < item.size;) {
       const ByteCount size = std::min(reach(item.offset + at, chunk), item.size - at);
-      runs.push_back({item.file,
-                      item.offset + at,
-                      {item.to.allocation, item.to.offset + at},
-                      {{0, size}}});
+      runs.push_back(
+          {item.file, item.offset + at, {item.to.allocation, item.to.offset + at}, {{0, size}}});
       at += size;
     }
   }

@@ -151,7 +151,7 @@ class Lane::Buffer {
   void* memory_ = nullptr;
 };
 
-Lane::Lane(const LaneConfig& config) : config_(config) {
+Lane::Lane(LaneConfig config) : config_(std::move(config)) {
   for (std::size_t i = 0; i < config_.buffers; ++i) {
     buffers_.push_back(std::make_unique<Buffer>(config_.driver, config_.chunk + kDirectSlack));
   }

@@ -40,7 +40,7 @@ class Lane {
   /// Takes bytes on their way, piece after piece.
   using Sink = std::function<void(std::span<const std::byte>)>;
 
-  explicit Lane(const LaneConfig& config);
+  explicit Lane(LaneConfig config);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();

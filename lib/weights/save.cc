@@ -159,9 +159,7 @@ class Saving {
       workers_->wait([this] { show_progress(); });
       // The lock is not held while the disk writes.
       manager_.unmap_all();
-      for (std::size_t i = 0; i < files_.size(); ++i) {
-        workers_->submit([this, i](Lane&) { files_[i].sync(); });
-      }
+      for (ShardFile& file : files_) workers_->submit([&file](Lane&) { file.sync(); });
       workers_->wait([this] { show_progress(); });
     } catch (...) {
       given_up_ = true;

@@ -91,7 +91,7 @@ bool is_temporary(const std::string& name) {
 // another saver's to remove.
 std::optional<std::string> foreign_entry(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+    std::string name = entry.path().filename().string();
     const fs::file_type type = entry.symlink_status().type();
     if (type == fs::file_type::not_found) continue;
     if (type == fs::file_type::regular && is_part(name)) continue;

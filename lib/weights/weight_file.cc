@@ -46,7 +46,7 @@ ByteCount random_place(ByteCount size) {
 }  // namespace
 
 // Not to be stuck at a FIFO: opened without blocking, then looked at.
-WeightFile::WeightFile(std::string path)
+WeightFile::WeightFile(const std::string& path)
     : WeightFile(os::open_file(path, O_RDONLY | O_NONBLOCK), path) {}
 
 WeightFile::WeightFile(base::UniqueFd fd, std::string path)

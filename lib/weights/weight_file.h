@@ -22,7 +22,7 @@ inline constexpr base::ByteCount kDirectAlignment = 4096;
 class WeightFile {
  public:
   /// Errors: kNoInput when it is absent, kBadData when it is no regular file.
-  explicit WeightFile(std::string path);
+  explicit WeightFile(const std::string& path);
   /// One that is open for reading; the path is for messages.
   WeightFile(base::UniqueFd fd, std::string path);
 
