@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <boost/system/error_code.hpp>
 #include <cerrno>
@@ -39,6 +40,17 @@ inline base::UniqueFd duplicate(int fd, const std::string& what) {
   base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy) base::throw_errno(errno, base::ExitStatus::kOsError, what);
   return copy;
+}
+
+/// Of a socket that somebody else made: AF_INET, AF_INET6, AF_UNIX. Error(kOsError): "`what`:
+/// reason".
+inline int family_of(int socket, const std::string& what) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
+    base::throw_errno(errno, base::ExitStatus::kOsError, what);
+  }
+  return family;
 }
 
 }  // namespace fo::http

@@ -405,11 +405,7 @@ std::uint16_t Server::listen(const std::string& address) {
 }
 
 void Server::listen(base::UniqueFd listener) {
-  int family = 0;
-  socklen_t size = sizeof family;
-  if (::getsockopt(listener.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) {
-    base::throw_errno(errno, "ask for a socket's address");
-  }
+  const int family = family_of(listener.get(), "ask for a socket's address");
   State::start(state_, std::move(listener), Protocol(family, 0));
 }
 

@@ -40,14 +40,9 @@ constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
 constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
 
 tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    base::throw_errno(errno, ExitStatus::kOsError, "use a socket");
-  }
+  const bool is_v6 = http::family_of(fd.get(), "use a socket") == AF_INET6;
   tcp::socket socket(executor);
-  http::adopt(socket, std::move(fd), "watch a socket",
-              address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4());
+  http::adopt(socket, std::move(fd), "watch a socket", is_v6 ? tcp::v6() : tcp::v4());
   return socket;
 }
 
