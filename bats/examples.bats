@@ -41,6 +41,15 @@ no_example man/fo-shadow.1 'init --> standby --> waking'
   EXAMPLE=${EXAMPLE/sockets/sokets} run_example 1
 }
 
+# --- fo-gpu(8) ------------------------------------------------------------------------------------
+
+@test "fo-gpu(8): what a device says" {
+  example man/fo-gpu.8 'free --device 1'
+  EXAMPLE=${EXAMPLE/#\/usr/$FO_BUILD}
+  GMS_SIM_DEVICES=2 run_example
+  [[ $output == '{"free":'* ]]
+}
+
 # --- fo-podgen(1) ---------------------------------------------------------------------------------
 
 @test "fo-podgen(1): into a cluster" {

@@ -3,8 +3,17 @@
 
 load test_helper
 
-setup() { cd "$FO_ROOT" || return; }
+setup() {
+  cd "$FO_ROOT" || return
+  PATH+=:$FO_BUILD/libexec/fo
+}
 teardown() { :; }
+
+# The tools, and the helper that is not in the path.
+all_programs() {
+  all_tools
+  ls "$FO_BUILD/libexec/fo"
+}
 
 # The page of a tool: daemons are in section 8.
 page_of() {
@@ -44,7 +53,7 @@ options_of_page() {
 
 @test "every tool has a page with every section" {
   local tool page section bad=0
-  for tool in $(all_tools); do
+  for tool in $(all_programs); do
     if ! page=$(page_of "$tool"); then
       echo "$tool: no page"
       bad=1
@@ -77,7 +86,7 @@ options_of_page() {
 
 @test "pages and --help name the same options" {
   local tool page bad=0
-  for tool in $(all_tools); do
+  for tool in $(all_programs); do
     page=$(page_of "$tool") || continue
     if ! diff <(options_of_help "$tool") <(options_of_page "$page"); then
       echo "$tool: < only in --help, > only in $page"
@@ -89,7 +98,7 @@ options_of_page() {
 
 @test "--help fits a screen and ends with --help and --version" {
   local tool sub text bad=0
-  for tool in $(all_tools); do
+  for tool in $(all_programs); do
     for sub in "" $(subcommands_of "$tool"); do
       text=$("$tool" ${sub:+"$sub"} --help)
       if [ "$(wc -l <<<"$text")" -gt 52 ]; then
@@ -127,7 +136,7 @@ by_name() {
 
 @test "pages and --help name the same variables" {
   local tool page bad=0
-  for tool in $(all_tools); do
+  for tool in $(all_programs); do
     page=$(page_of "$tool") || continue
     if ! diff <(variables_of_help "$tool") <(variables_of_page "$page"); then
       echo "$tool: < only in --help, > only in $page"
