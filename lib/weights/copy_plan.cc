@@ -13,9 +13,10 @@ using base::ByteCount;
 // Alignment makes gaps smaller than this; a tensor of no bytes takes one unit of it.
 constexpr ByteCount kMostGap = 2 * kTensorAlignment;
 
-bool continues(const CopyRun& run, const CopyItem& item, ByteCount chunk) {
-  if (run.pieces.size() == kMaxPieces || run.file != item.file ||
-      run.offset + run.size() != item.offset || run.to.allocation != item.to.allocation) {
+// The run reads its file up to `read_to`.
+bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, ByteCount chunk) {
+  if (run.pieces.size() == kMaxPieces || run.file != item.file || read_to != item.offset ||
+      run.to.allocation != item.to.allocation) {
     return false;
   }
   const ByteCount end = run.to.offset + run.span();
@@ -37,9 +38,12 @@ ByteCount CopyRun::size() const {
 
 std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, ByteCount chunk) {
   std::vector<CopyRun> runs;
+  ByteCount read_to = 0;  // of the last one
   for (const CopyItem& item : items) {
     if (item.size == 0) continue;
-    if (!runs.empty() && continues(runs.back(), item, chunk)) {
+    const bool same_run = !runs.empty() && continues(runs.back(), read_to, item, chunk);
+    read_to = item.offset + item.size;
+    if (same_run) {
       runs.back().pieces.push_back({item.to.offset - runs.back().to.offset, item.size});
       continue;
     }

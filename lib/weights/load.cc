@@ -187,22 +187,25 @@ class Loading {
   }
 
   void publish() {
-    start_workers();
-    load_parts();
     const bool pin_content = options_.pin_content && !snapshot_;
+    start_workers();
+    submit_parts();
+    // What needs no content is done while it comes.
+    if (!pin_content) put_metadata();
+    workers_->wait([this] { show_progress(); });
     if (options_.verify || pin_content) {
       read_back_all({options_.verify, ExitStatus::kSoftware, pin_content});
     }
     workers_.reset();
     for (const WeightFile& file : files_) file.check_unchanged();
-    report_.memory_layout_hash = put_metadata();
+    if (pin_content) put_metadata();
     report_.bytes = bytes_;
     report_.allocations = allocations_.size();
     manager_.commit();
   }
 
   // The server makes the next allocation while the workers fill the last one.
-  void load_parts() {
+  void submit_parts() {
     std::vector<CopyItem> items;
     for (const Part& part : parts_) items.push_back(part.item);
     runs_ = plan_runs(items, lanes_.chunk);
@@ -213,7 +216,6 @@ class Loading {
     }
     if (!allocations_.empty()) allocate_to(allocations_.size() - 1);
     for (std::size_t i = 0; i < parts_.size(); ++i) addresses_[i] = address_of(parts_[i].item.to);
-    workers_->wait([this] { show_progress(); });
   }
 
   // A checksum takes a shard's bytes in their order, whatever that of the allocations.
@@ -325,8 +327,7 @@ class Loading {
     return metadata;
   }
 
-  // Returns the hash that the layout will have.
-  std::string put_metadata() {
+  void put_metadata() {
     const gms::Metadata metadata = snapshot_ ? saved_metadata() : tensors_metadata();
     gms::Layout layout;
     for (const gms::MappedAllocation& one : manager_.allocations()) {
@@ -335,13 +336,13 @@ class Loading {
     }
     put_all(layout, metadata);
     report_.tensors = metadata.size();
-    std::string hash = gms::layout_hash(layout);
-    if (snapshot_ && hash != snapshot_->manifest.layout_hash) {
-      throw Error(ExitStatus::kBadData, "load " + quoted(name_) + ": it would be layout " + hash +
-                                            ", and was " + snapshot_->manifest.layout_hash);
+    report_.memory_layout_hash = gms::layout_hash(layout);
+    if (snapshot_ && report_.memory_layout_hash != snapshot_->manifest.layout_hash) {
+      throw Error(ExitStatus::kBadData, "load " + quoted(name_) + ": it would be layout " +
+                                            report_.memory_layout_hash + ", and was " +
+                                            snapshot_->manifest.layout_hash);
     }
     manager_.rpc().put_metadata_many(metadata);
-    return hash;
   }
 
   void import() {
