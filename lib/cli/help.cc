@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "cli/variables.h"
 
@@ -24,7 +25,7 @@ bool is_companion(const CLI::Option& option) {
 
 class HelpFormatter : public CLI::Formatter {
  public:
-  explicit HelpFormatter(const Tool& tool) : tool_(tool) { column_width(kNamesColumns); }
+  explicit HelpFormatter(Tool tool) : tool_(std::move(tool)) { column_width(kNamesColumns); }
 
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {

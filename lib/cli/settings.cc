@@ -39,8 +39,16 @@ bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& 
 // A variable named so has a bare number, where the option wants a duration.
 bool is_in_milliseconds(const std::string& variable) { return variable.ends_with("_MS"); }
 
-std::string duration_from_environment(const std::string& variable) {
-  const std::string text = std::getenv(variable.c_str());
+// Empty, too, where the option has no variable.
+std::string environment_of(const CLI::Option& option) {
+  if (option.get_envname().empty()) return {};
+  const char* value = std::getenv(option.get_envname().c_str());
+  return value == nullptr ? std::string() : value;
+}
+
+bool in_environment(const CLI::Option& option) { return !environment_of(option).empty(); }
+
+std::string duration_from_environment(const std::string& variable, const std::string& text) {
   const auto value = base::parse_uint(text);
   if (!value || *value > kMostMilliseconds) {
     throw Error(ExitStatus::kConfig,
@@ -123,14 +131,15 @@ void Settings::settle() {
 
 void Settings::settle_environment() {
   for (CLI::Option* option : app_->get_options()) {
-    if (!in_environment(*option) || is_given(*option)) continue;
+    const std::string value = environment_of(*option);
+    if (value.empty() || is_given(*option)) continue;
     if (has_rival(*option, false)) {
       option->envname("");
       continue;
     }
     origins_[option] = Origin::kEnvironment;
     if (is_in_milliseconds(option->get_envname())) {
-      insert(*option, {duration_from_environment(option->get_envname())});
+      insert(*option, {duration_from_environment(option->get_envname(), value)});
     }
   }
 }
@@ -229,12 +238,6 @@ Setting Settings::effective(const CLI::Option& option) const {
     setting.values = {option.get_default_str()};
   }
   return setting;
-}
-
-bool Settings::in_environment(const CLI::Option& option) {
-  if (option.get_envname().empty()) return false;
-  const char* value = std::getenv(option.get_envname().c_str());
-  return value != nullptr && *value != '\0';
 }
 
 bool Settings::is_given(const CLI::Option& option) const {

@@ -69,7 +69,6 @@ class Settings {
     std::optional<std::string> value;
   };
 
-  static bool in_environment(const CLI::Option& option);
   [[nodiscard]] bool is_given(const CLI::Option& option) const;
   [[nodiscard]] bool has_rival(const CLI::Option& option, bool by_environment) const;
   [[nodiscard]] std::string config_file() const;

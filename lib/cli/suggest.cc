@@ -26,7 +26,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   for (const std::string& one : known) {
     const std::string_view name = without_dashes(one);
     const std::size_t distance = base::edit_distance(typed, name);
-    const std::size_t most = std::max<std::size_t>(3, std::max(typed.size(), name.size())) / 3;
+    const std::size_t most = std::max({std::size_t{3}, typed.size(), name.size()}) / 3;
     if (distance > most || (nearest != nullptr && distance >= least)) continue;
     nearest = &one;
     least = distance;

@@ -36,7 +36,7 @@ using base::UniqueFd;
 using boost::system::error_code;
 using Wait = asio::posix::descriptor_base;
 
-constexpr std::size_t kMostOutput = 64 * 1024;
+constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
 
 asio::steady_timer::time_point expiry(const Deadline& deadline) {
   return deadline.at().value_or(asio::steady_timer::time_point::max());
@@ -214,7 +214,7 @@ struct Children::State {
 Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
   os::become_subreaper();
   http::adopt(state_->signals, os::open_signal_fd(os::signal_set({SIGCHLD})), "watch SIGCHLD");
-  asio::co_spawn(io, State::watch(state_), [](std::exception_ptr failure) {
+  asio::co_spawn(io, State::watch(state_), [](const std::exception_ptr& failure) {
     // Out of io_context::run: children that nobody reaps are nothing to go on with.
     if (failure) std::rethrow_exception(failure);
   });

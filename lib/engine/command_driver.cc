@@ -16,9 +16,9 @@ using base::Error;
 using base::ExitStatus;
 using boost::asio::awaitable;
 
-CommandDriver::CommandDriver(const DriverOptions& options, Children& children,
+CommandDriver::CommandDriver(DriverOptions options, Children& children,
                              std::unique_ptr<EngineDriver> engine)
-    : options_(options), children_(children), engine_(std::move(engine)) {}
+    : options_(std::move(options)), children_(children), engine_(std::move(engine)) {}
 
 awaitable<std::optional<std::string>> CommandDriver::check_health(Deadline deadline) {
   std::optional<std::string> trouble;

@@ -14,8 +14,7 @@ class CommandDriver final : public EngineDriver {
  public:
   /// `engine` does what has no command; nullptr where nothing else can be done: then an engine
   /// without a command for a check passes it.
-  CommandDriver(const DriverOptions& options, Children& children,
-                std::unique_ptr<EngineDriver> engine);
+  CommandDriver(DriverOptions options, Children& children, std::unique_ptr<EngineDriver> engine);
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;

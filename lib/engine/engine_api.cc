@@ -50,7 +50,9 @@ std::optional<std::string> missing_token(const std::string& body) {
   if (finish == "stop") return std::nullopt;
   const json& count = member(member(answer, "usage"), "completion_tokens");
   const json& text = member(choice, "text");
-  const bool has_token = count.is_number() ? count > 0 : text.is_string() && text != "";
+  const bool has_token = count.is_number()
+                             ? count > 0
+                             : text.is_string() && !text.get_ref<const std::string&>().empty();
   return has_token ? std::nullopt : std::optional<std::string>("no token in the answer");
 }
 

@@ -187,7 +187,7 @@ GmsWatch::GmsWatch(asio::any_io_executor executor, std::vector<GmsPlace> places,
                    std::function<void(Error)> on_lost)
     : state_(std::make_shared<State>()) {
   state_->executor = std::move(executor);
-  for (const GmsPlace& place : places) state_->held.push_back({place, {}, {}, {}});
+  for (GmsPlace& place : places) state_->held.push_back({std::move(place), {}, {}, {}});
   state_->grace = grace;
   state_->on_change = std::move(on_change);
   state_->on_lost = std::move(on_lost);
@@ -216,7 +216,7 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
     std::optional<Held> got = co_await state->take(wanted);
     if (!got || holding != state->holding) co_return;
     state->adopt(i, std::move(*got));
-    asio::co_spawn(state->executor, watch(state, i), [state](std::exception_ptr failure) {
+    asio::co_spawn(state->executor, watch(state, i), [state](const std::exception_ptr& failure) {
       if (failure) state->on_lost(Error(ExitStatus::kSoftware, "watch a GMS: it failed"));
     });
   }

@@ -18,7 +18,7 @@ enum class Side { kClient, kEngine };
 class HttpFraming {
  public:
   /// The head of one message, the trailers of one, the size line of a chunk; longer is opaque.
-  static constexpr std::size_t kMostHeadBytes = 64 * 1024;
+  static constexpr std::size_t kMostHeadBytes = std::size_t{64} * 1024;
   /// Requests that wait for their responses; more is opaque.
   static constexpr std::size_t kMostPipelined = 1024;
 

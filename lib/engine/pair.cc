@@ -188,17 +188,17 @@ std::vector<std::string> find_status_sockets(const lock::LockUri& lock) {
 
 awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id) {
   const std::vector<std::string> sockets = find_status_sockets(lock);
-  for (std::size_t i = 0; i < sockets.size(); ++i) {
-    if (sockets[i] == status_socket_path(lock, id)) continue;
+  for (const std::string& socket : sockets) {
+    if (socket == status_socket_path(lock, id)) continue;
     std::optional<json> status;
     try {
       const Deadline deadline = Deadline::after(kAnswerTime);
-      std::string url = url_of(sockets[i], "/status");
+      std::string url = url_of(socket, "/status");
       http::FetchOptions options = limited();
       status = parse_status(co_await http::async_fetch("GET", url, deadline, options));
     } catch (const Error&) {  // dead, or as good as that
     }
-    if (status && (*status)["state"] == "standby" && (*status)["id"] == id_of(lock, sockets[i])) {
+    if (status && (*status)["state"] == "standby" && (*status)["id"] == id_of(lock, socket)) {
       co_return true;
     }
   }

@@ -44,10 +44,10 @@ using base::quoted;
 using base::UniqueFd;
 using boost::system::error_code;
 
-constexpr std::size_t kBufferBytes = 64 * 1024;
+constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
 // A read of so much is followed by a splice, where the framing need not see what comes.
 constexpr ssize_t kBulk = kBufferBytes / 2;
-constexpr std::size_t kMostSpliced = 1024 * 1024;
+constexpr std::size_t kMostSpliced = std::size_t{1024} * 1024;
 // Between two attempts to connect while descriptors or ports run out.
 constexpr base::Duration kAskAgain = std::chrono::milliseconds(100);
 constexpr char kWatch[] = "watch a socket";
@@ -453,7 +453,7 @@ void Publisher::State::discard_unread(int client) {
   }
 }
 
-Publisher::Publisher(asio::any_io_executor executor, std::string address, std::string target,
+Publisher::Publisher(asio::any_io_executor executor, std::string address, const std::string& target,
                      PublisherLimits limits)
     : state_(std::make_shared<State>(std::move(executor), std::move(address), target, limits)) {}
 

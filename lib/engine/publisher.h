@@ -38,7 +38,7 @@ class Publisher {
  public:
   /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
   /// Throws kUsage. Binds nothing yet.
-  Publisher(boost::asio::any_io_executor executor, std::string address, std::string target,
+  Publisher(boost::asio::any_io_executor executor, std::string address, const std::string& target,
             PublisherLimits limits = {});
   /// Closes everything at once.
   ~Publisher();

@@ -596,7 +596,7 @@ class Shadow {
     watching_lock_ = true;
     asio::co_spawn(
         io_, watch_lock(),
-        asio::bind_cancellation_slot(lock_watch_.slot(), [this](std::exception_ptr error) {
+        asio::bind_cancellation_slot(lock_watch_.slot(), [this](const std::exception_ptr& error) {
           watching_lock_ = false;
           changed_.notify();
           end_task(error);
@@ -694,7 +694,7 @@ class Shadow {
   }
 
   // With what it started. Its group first: that takes no descriptor, and clients may have all.
-  void kill_engine() {
+  void kill_engine() const {
     if (engine_ == 0) return;
     ::kill(-engine_, SIGKILL);
     os::signal_left(SIGKILL);
@@ -877,7 +877,8 @@ class Shadow {
   }
 
   void start(awaitable<void> task) {
-    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) { end_task(error); });
+    asio::co_spawn(io_, std::move(task),
+                   [this](const std::exception_ptr& error) { end_task(error); });
   }
 
   void end_task(const std::exception_ptr& error) {

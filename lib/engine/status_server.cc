@@ -101,7 +101,7 @@ struct StatusServer::State {
   http::Server local;
 };
 
-StatusServer::StatusServer(boost::asio::any_io_executor executor, StatusSource source,
+StatusServer::StatusServer(const boost::asio::any_io_executor& executor, StatusSource source,
                            const http::ServerLimits& limits)
     : state_(std::make_unique<State>(
           executor, std::make_shared<const StatusSource>(std::move(source)), limits)) {}

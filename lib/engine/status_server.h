@@ -34,7 +34,7 @@ http::ServerLimits status_limits();
 
 class StatusServer {
  public:
-  StatusServer(boost::asio::any_io_executor executor, StatusSource source,
+  StatusServer(const boost::asio::any_io_executor& executor, StatusSource source,
                const http::ServerLimits& limits = status_limits());
   /// Closes everything at once. A switch_over that runs goes on, while the loop runs.
   ~StatusServer();

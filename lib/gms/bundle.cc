@@ -426,7 +426,7 @@ class Bundle {
   }
 
   // False when the child still runs at the deadline, or another signal says: now.
-  bool wait_or_second_signal(const os::Child& child, const Deadline& deadline) {
+  [[nodiscard]] bool wait_or_second_signal(const os::Child& child, const Deadline& deadline) const {
     pollfd events[]{{child.pidfd(), POLLIN, 0}, {fds_.signals.get(), POLLIN, 0}};
     for (;;) {
       const int ready = ::poll(events, 2, deadline.poll_timeout());

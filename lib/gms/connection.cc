@@ -28,11 +28,11 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr std::size_t kChunk = 64 * 1024;
+constexpr std::size_t kChunk = std::size_t{64} * 1024;
 // A client that always has a request ready lets others have their turn after so many.
 constexpr unsigned kMostAtOnce = 16;
 // What a client that asks for descriptors may have left unread: it may pipeline a little.
-constexpr std::size_t kMostUnread = 16 * 1024;
+constexpr std::size_t kMostUnread = std::size_t{16} * 1024;
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(2);
 // Who has something unread for longer is let go when room runs out.
 constexpr base::Duration kPatience = std::chrono::seconds(2);
@@ -241,7 +241,8 @@ asio::awaitable<bool> Connection::write_frame(std::string_view frame,
     disarm();
     unread_.remove_bytes(*this);
   }
-  co_return bytes.empty();
+  const bool all_sent = bytes.empty();
+  co_return all_sent;
 }
 
 asio::awaitable<void> Connection::watch_hangup() {

@@ -58,7 +58,7 @@ class UnreadAnswers {
 class Connection {
  public:
   /// Longer requests end the connection, unless allow_long_frames was called.
-  static constexpr std::size_t kMaxShortFrame = 16 * 1024;
+  static constexpr std::size_t kMaxShortFrame = std::size_t{16} * 1024;
 
   /// Takes a connected, non-blocking socket. `unread` outlives the connection.
   Connection(boost::asio::io_context& io, base::UniqueFd socket, UnreadAnswers& unread);

@@ -67,7 +67,7 @@ MapsLine parse_maps_line(std::string_view line) {
 // Processes come and go while they are looked at. False when we may not look.
 class ProcessFiles {
  public:
-  explicit ProcessFiles(const std::string& folder) : folder_(folder) {}
+  explicit ProcessFiles(std::string folder) : folder_(std::move(folder)) {}
 
   /// `visit(path)` for each descriptor: a link to what it is of.
   bool each_fd(const std::function<void(const std::string&)>& visit) const {

@@ -105,7 +105,7 @@ void RpcClient::send(std::string_view frame) {
 
 std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
   std::string buffer = std::exchange(surplus_, {});
-  std::array<std::byte, 64 * 1024> chunk;
+  std::array<std::byte, std::size_t{64} * 1024> chunk;
   for (;;) {
     if (buffer.size() >= kPrefixSize) {
       const std::size_t size = read_prefix(buffer);

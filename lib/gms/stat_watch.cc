@@ -100,7 +100,7 @@ std::string difference_text(const GetRuntimeStateResponse& before,
                     short_hash(after.memory_layout_hash));
   }
   // What is left follows from the state, in a server that means what it says.
-  if (parts.empty()) parts.push_back("committed or ready changed");
+  if (parts.empty()) parts.emplace_back("committed or ready changed");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -10,7 +10,7 @@ using base::ByteCount;
 using nlohmann::json;
 
 // More than any tensor's metadata takes; it bounds what the parser builds of it.
-constexpr std::size_t kMaxValue = 64 * 1024;
+constexpr std::size_t kMaxValue = std::size_t{64} * 1024;
 
 std::string format_list(const std::vector<ByteCount>& numbers) {
   std::string text;

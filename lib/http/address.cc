@@ -46,7 +46,7 @@ bool is_name(std::string_view text) {
 
 std::optional<std::string> numeric_host(std::string_view text) {
   const bool bracketed = text.size() > 2 && text.front() == '[' && text.back() == ']';
-  const std::string host(bracketed ? text.substr(1, text.size() - 2) : text);
+  std::string host(bracketed ? text.substr(1, text.size() - 2) : text);
   std::array<std::uint8_t, 16> bytes{};
   if (::inet_pton(bracketed ? AF_INET6 : AF_INET, host.c_str(), bytes.data()) != 1) {
     return std::nullopt;

@@ -50,14 +50,14 @@ using Parser = beast::http::response_parser<beast::http::buffer_body>;
 using HttpError = beast::http::error;
 
 constexpr std::uint32_t kHeaderLimit = 64 * 1024;
-constexpr std::size_t kPieceBytes = 16 * 1024;
+constexpr std::size_t kPieceBytes = std::size_t{16} * 1024;
 constexpr base::Duration kConnectAgain = std::chrono::milliseconds(1);
 
 class Fetch {
  public:
-  Fetch(asio::any_io_executor loop, std::string_view method, std::string_view url,
+  Fetch(const asio::any_io_executor& loop, std::string_view method, std::string_view url,
         const base::Deadline& deadline, const FetchOptions& options)
-      : socket_(std::move(loop)),
+      : socket_(loop),
         method_(method),
         url_(parse_url(url)),
         deadline_(deadline),
@@ -260,7 +260,7 @@ Response fetch(std::string_view method, std::string_view url, const base::Deadli
   std::exception_ptr failure;
   asio::co_spawn(loop, async_fetch(std::string(method), std::string(url), deadline, options),
                  [&](std::exception_ptr error, Response got) {
-                   failure = error;
+                   failure = std::move(error);
                    response = std::move(got);
                  });
   loop.run();

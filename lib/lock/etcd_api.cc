@@ -24,7 +24,7 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMostInt64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::chrono::seconds kLongestTtl = std::chrono::hours(24);
-constexpr std::size_t kMostTokenBytes = 16 * 1024;
+constexpr std::size_t kMostTokenBytes = std::size_t{16} * 1024;
 constexpr std::size_t kMostValueBytes = 4096;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }

@@ -18,7 +18,7 @@ namespace fo::lock::etcd {
 
 inline constexpr base::ByteCount kMostAnswerBytes = 4 * base::kMiB;
 /// Of one line that a watch answers.
-inline constexpr std::size_t kMostEventBytes = 64 * 1024;
+inline constexpr std::size_t kMostEventBytes = std::size_t{64} * 1024;
 /// So much of a queue is listed.
 inline constexpr std::size_t kMostListed = 1000;
 

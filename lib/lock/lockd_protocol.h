@@ -29,7 +29,7 @@ namespace fo::lock {
 inline constexpr std::string_view kDefaultLockdSocket = "/shared/failover.sock";
 /// The longest request and the longest answer, the newline included.
 inline constexpr std::size_t kMostRequestBytes = 4096;
-inline constexpr std::size_t kMostAnswerBytes = 64 * 1024;
+inline constexpr std::size_t kMostAnswerBytes = std::size_t{64} * 1024;
 /// A status answer lists no more than this of each kind.
 inline constexpr std::size_t kMostListed = 64;
 /// What may be claimed leaves room for those that follow.

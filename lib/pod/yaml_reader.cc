@@ -47,6 +47,7 @@ class Parser {
     fy_diag_set_collect_errors(diagnostics_.get(), true);
     fy_parse_cfg config{};
     // Within brackets and quotes, kubectl and most others don't look at indentation.
+    // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): C has them as bits
     config.flags = static_cast<fy_parse_cfg_flags>(
         FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_DEFAULT_VERSION_1_2 | FYPCF_SLOPPY_FLOW_INDENTATION);
     config.diag = diagnostics_.get();
@@ -111,7 +112,8 @@ bool is_single_quoted(std::string_view text, std::string_view raw) {
     // Each is written as two.
     if (raw[i] == '\'') ++i;
     next = text.find_first_not_of(kBlanks, next);
-    if (next == std::string_view::npos || i == raw.size() || text[next++] != raw[i]) return false;
+    if (next == std::string_view::npos || i == raw.size() || text[next] != raw[i]) return false;
+    ++next;
   }
   return text.find_first_not_of(kBlanks, next) == std::string_view::npos;
 }
@@ -464,7 +466,8 @@ class Reader {
       for (const char c : line) {
         if (kBlanks.find(c) != std::string_view::npos) continue;
         next = text.find_first_not_of(kBlanks, next);
-        if (next == std::string_view::npos || text[next++] != c) return false;
+        if (next == std::string_view::npos || text[next] != c) return false;
+        ++next;
       }
       left.remove_prefix(std::min(line.size() + 1, left.size()));
     }

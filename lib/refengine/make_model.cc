@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <vector>
 
 #include "base/error.h"
@@ -55,7 +56,7 @@ ModelConfig config_of(const MakeModelOptions& options) {
   } catch (const Error& error) {
     throw Error(ExitStatus::kUsage, error.what());
   }
-  if (options.hidden % options.heads != 0) {
+  if (config.heads * config.head_dim != options.hidden) {
     throw Error(ExitStatus::kUsage, "make a model: hidden is not a multiple of heads");
   }
   return config;
@@ -95,7 +96,7 @@ struct Spread {
 Spread spread_of(const TensorSpec& spec) {
   const auto is = [&](std::string_view part) { return spec.name.find(part) != std::string::npos; };
   if (spec.shape.size() == 1) return {1.0f, 0.1f};
-  const double unit = std::sqrt(3.0);
+  const double unit = std::numbers::sqrt3;
   const double fan_in = std::sqrt(static_cast<double>(spec.shape[1]));
   if (is("embed_tokens")) return {0.0f, static_cast<float>(unit)};
   double gain = 1.0;

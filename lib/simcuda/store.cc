@@ -175,9 +175,9 @@ std::uint64_t Store::scan() {
   const int listed = check(::openat(dir_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(listed), ::closedir);
   if (!dir) {
-    const Failure failure = failure_of_errno(errno);
+    const int error = errno;
     ::close(listed);
-    throw failure;
+    throw failure_of_errno(error);
   }
   std::uint64_t live = 0;
   while (const dirent* entry = ::readdir(dir.get())) {
