@@ -309,9 +309,9 @@ class EtcdClient final : public LeaseClient {
     }
     if (!is_alive) co_return std::nullopt;
     if (place_.created == 0) {
-      const auto created =
-          co_await cluster_.ask(etcd::enter(place_, who_), request_deadline(),
-                                [this](auto answer) { return etcd::decode_enter(answer, place_); });
+      const auto created = co_await cluster_.ask(
+          etcd::enter(place_, who_), request_deadline(),
+          [this](const auto& answer) { return etcd::decode_enter(answer, place_); });
       if (!created) {
         lose();
         co_return std::nullopt;
@@ -327,9 +327,9 @@ class EtcdClient final : public LeaseClient {
     etcd::Contender who = who_;
     const auto now = std::chrono::system_clock::now();
     who.granted_at = base::format_time(now);
-    const auto turn =
-        co_await cluster_.ask(etcd::claim(place_, who), request_deadline(),
-                              [this](auto answer) { return etcd::decode_claim(answer, place_); });
+    const auto turn = co_await cluster_.ask(
+        etcd::claim(place_, who), request_deadline(),
+        [this](const auto& answer) { return etcd::decode_claim(answer, place_); });
     if (!turn) {
       lose();
       co_return std::nullopt;
@@ -358,7 +358,7 @@ class EtcdClient final : public LeaseClient {
     const BootClock::time_point sent = BootClock::now();
     const auto ttl = co_await cluster_.ask(
         etcd::grant_lease(place_.lease, ttl_), request_deadline(),
-        [this](auto answer) { return etcd::decode_grant_lease(answer, place_.lease); });
+        [this](const auto& answer) { return etcd::decode_grant_lease(answer, place_.lease); });
     if (!ttl) {
       const bool is_alive = co_await keep_alive(request_deadline());
       co_return is_alive;
@@ -373,7 +373,7 @@ class EtcdClient final : public LeaseClient {
     const BootClock::time_point sent = BootClock::now();
     const auto answer = co_await cluster_.ask(
         etcd::keep_alive(place_.lease), deadline,
-        [this](auto text) { return etcd::decode_keep_alive(text, place_.lease); });
+        [this](const auto& text) { return etcd::decode_keep_alive(text, place_.lease); });
     const std::optional<Duration> ttl = answer.value_or(std::nullopt);
     if (ttl) {
       is_granted_ = true;

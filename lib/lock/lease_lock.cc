@@ -27,7 +27,6 @@ namespace asio = boost::asio;
 using asio::awaitable;
 using base::BootClock;
 using base::Deadline;
-using base::Error;
 using base::ExitStatus;
 using base::time_until;
 

@@ -66,7 +66,8 @@ auto optional(const json& value, const Read& read) -> std::optional<decltype(rea
   return read(value);
 }
 
-const json& list(const json& value) {
+const json& list_in(const json& object, const char* key) {
+  const json& value = member(object, key);
   if (!value.is_array() || value.size() > kMostListed) throw Misfit("want a short list");
   return value;
 }
@@ -94,18 +95,18 @@ StatusAnswer decode_status(const json& object) {
   answer.holder = optional(member(object, "holder"), text);
   answer.generation = number(member(object, "generation"), 0, kMostGeneration);
   answer.granted_at = optional(member(object, "granted_at"), time);
-  for (const json& each : list(member(object, "connections"))) {
+  for (const json& each : list_in(object, "connections")) {
     const json& connected = member(each, "connected");
     if (!connected.is_boolean()) throw Misfit("want true or false");
     answer.connections.push_back({optional(member(each, "pid"), pid), connected.get<bool>()});
   }
-  for (const json& each : list(member(object, "waiters"))) {
+  for (const json& each : list_in(object, "waiters")) {
     answer.waiters.push_back({text(member(each, "engine_id")), optional(member(each, "pid"), pid)});
   }
   answer.pid_ns = number(member(object, "pid_ns"), 0, std::numeric_limits<std::uint64_t>::max());
   answer.reconnect_window = duration(member(object, "reconnect_window_ms"));
   answer.window_left = optional(member(object, "window_left_ms"), duration);
-  for (const json& each : list(member(object, "awaited_pids"))) {
+  for (const json& each : list_in(object, "awaited_pids")) {
     answer.awaited_pids.push_back(pid(each));
   }
   return answer;
