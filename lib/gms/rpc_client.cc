@@ -28,13 +28,12 @@ using base::UniqueFd;
 constexpr base::Duration kAnswerTime = std::chrono::milliseconds(500);
 
 template <typename Answer>
-const Answer& check_sizes(const Answer& answer) {
+void check_sizes(const Answer& answer) {
   if (answer.size < 0 || answer.aligned_size <= 0 || answer.aligned_size < answer.size ||
       answer.layout_slot < 0) {
     throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
                                            ": a size or slot that can't be");
   }
-  return answer;
 }
 
 Allocation to_allocation(const GetAllocationResponse& answer) {
@@ -224,7 +223,9 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
 }
 
 AllocateResponse RpcClient::allocate(base::ByteCount size, const std::string& tag) {
-  return check_sizes(call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag}));
+  auto made = call<AllocateResponse>(AllocateRequest{static_cast<std::int64_t>(size), tag});
+  check_sizes(made);
+  return made;
 }
 
 std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::ByteCount>& sizes,
@@ -245,7 +246,10 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
                   "GMS at " + quoted(path_) + ": " + std::to_string(response.allocations.size()) +
                       " allocations instead of " + std::to_string(request.allocations.size()));
     }
-    for (const AllocateResponse& one : response.allocations) made.push_back(check_sizes(one));
+    for (const AllocateResponse& one : response.allocations) {
+      check_sizes(one);
+      made.push_back(one);
+    }
   }
   return made;
 }

@@ -18,6 +18,8 @@
 #include "http/client.h"
 #include "os/process.h"
 #include "os/sibling.h"
+#include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
 namespace fo {
@@ -87,6 +89,7 @@ class Shadow : public testing::Test {
 };
 
 TEST_F(Shadow, ALockThatIsLostKillsTheEngineWithoutADescriptor) {
+  if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
   start("");
   const std::vector<pid_t> engine = test::Pair::children_of(process_->pid());
   ASSERT_EQ(engine.size(), 1U);
