@@ -51,6 +51,17 @@ inline std::vector<std::string> etcd_command(const std::string& folder, std::uin
           "--log-level=warn"};
 }
 
+/// Whether the server on this port has a leader.
+inline bool etcd_is_ready(std::uint16_t client_port) {
+  try {
+    const auto second = base::Deadline::after(std::chrono::seconds(1));
+    const std::string url = "http://127.0.0.1:" + std::to_string(client_port) + "/health";
+    return http::fetch("GET", url, second).status == 200;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
 class Etcd {
  public:
   /// `options` are added to its own.
@@ -86,7 +97,7 @@ class Etcd {
   }
   void await_ready() const {
     const base::Deadline deadline = base::Deadline::after(kLong);
-    while (!is_ready()) {
+    while (!etcd_is_ready(port())) {
       ASSERT_FALSE(deadline.expired()) << slurp(folder_ + ".log");
       ASSERT_FALSE(child_->wait(base::Deadline::after(std::chrono::milliseconds(10))))
           << slurp(folder_ + ".log");
@@ -136,16 +147,6 @@ class Etcd {
       if (!line.empty()) names.push_back(line);
     }
     return names;
-  }
-
-  /// Whether it has a leader.
-  [[nodiscard]] bool is_ready() const {
-    try {
-      const auto second = base::Deadline::after(std::chrono::seconds(1));
-      return http::fetch("GET", url() + "/health", second).status == 200;
-    } catch (const base::Error&) {
-      return false;
-    }
   }
 
  private:

@@ -884,7 +884,7 @@ TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
   loop_.run_until([&] { return ask_etcd(all, soon()).waiters.size() == 1; });
   for (const std::size_t other : {1UL, 2UL}) cluster_->member(other).kill();
   const Deadline deadline = soon();
-  while (cluster_->member(0).is_ready()) ASSERT_FALSE(deadline.expired());
+  while (test::etcd_is_ready(cluster_->member(0).port())) ASSERT_FALSE(deadline.expired());
   const auto failure = test::failure_of([&] { ask_etcd(lonely, soon()); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_THAT(failure.message, HasSubstr("no leader"));

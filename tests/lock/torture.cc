@@ -103,6 +103,12 @@ class Torture {
       os::open_file(folder_ + name, O_RDWR | O_CREAT);
     }
     if (has_server()) start_server();
+    // One that is killed before it was its own leader for the first time will never be.
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    while (mode_ == "etcd" && !test::etcd_is_ready(ports_[0])) {
+      if (deadline.expired()) throw base::Error(base::ExitStatus::kTryAgain, "etcd does not start");
+      std::this_thread::sleep_for(milliseconds(10));
+    }
   }
 
   // False when something was wrong; what, is printed.
