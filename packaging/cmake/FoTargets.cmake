@@ -92,10 +92,12 @@ function(fo_completions tool component)
     DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
-# fo_tests(ROOM SOURCES file... LINK target...): the GoogleTest program ROOM_test, found by ctest.
-# What it tests is in the rooms; its own files are compiled in half the time without -O2.
+# fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter...]): the GoogleTest program ROOM_test,
+# found by ctest. What it tests is in the rooms; its own files are compiled in half the time without
+# -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device
+# (tests/support/driver.h): ctest has them a second time, with the label gpu.
 function(fo_tests room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;ON_GPU" ${ARGN})
   add_executable(${room}_test ${arg_SOURCES})
   target_include_directories(${room}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${room}_test PRIVATE
@@ -105,4 +107,10 @@ function(fo_tests room)
   set_target_properties(${room}_test PROPERTIES
     FO_QUICK ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room})
+  if(arg_ON_GPU)
+    # They look at what is used of the GPU: one at a time.
+    list(JOIN arg_ON_GPU ":" filter)
+    gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
+      PROPERTIES TIMEOUT 300 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT FO_TEST_DRIVER=cuda)
+  endif()
 endfunction()

@@ -1,8 +1,7 @@
-// What this project relies on in a CUDA driver, shown on the simulated driver
-// and, unchanged, on the real one where there is one. The test process itself never calls CUDA: a
-// driver doesn't survive fork, so all of it happens in children.
+// What this project relies on in a CUDA driver, shown on the simulated driver and, unchanged, on
+// the real one where there is one. The test process itself never calls CUDA: a driver doesn't
+// survive fork, so all of it happens in children.
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -13,7 +12,7 @@
 #include "cuda/driver_calls.h"
 #include "cuda/memory.h"
 #include "cuda/sim_folder.h"
-#include "support/must_run.h"
+#include "cuda/test_device.h"
 
 namespace fo::cuda {
 namespace {
@@ -22,6 +21,7 @@ using abi::Result;
 using base::ByteCount;
 
 constexpr base::DeviceOrdinal kDevice{0};
+
 /// Memory mapped for reading and writing.
 struct Mapped {
   Mapped(const std::shared_ptr<const Driver>& driver, const PhysicalMemory& memory)
@@ -39,8 +39,7 @@ class Peer {
  public:
   enum Command : std::uint64_t { kCreate, kExport, kImport, kRelease, kMap, kUnmap, kWrite, kRead };
 
-  Peer(const std::string& choice, ByteCount size)
-      : child_([=](Channel& test) { serve(test, choice, size); }) {
+  explicit Peer(ByteCount size) : child_([=](Channel& test) { serve(test, size); }) {
     child_.channel().expect(kReady);
   }
 
@@ -57,8 +56,8 @@ class Peer {
     return child_.channel().receive();
   }
 
-  static void serve(const Channel& test, const std::string& choice, ByteCount size) {
-    const auto driver = Driver::open(choice);
+  static void serve(const Channel& test, ByteCount size) {
+    const auto driver = Driver::open(test::driver());
     PhysicalMemory memory;
     std::optional<Mapped> mapped;
     test.send(kReady);
@@ -109,9 +108,9 @@ class Peer {
 /// Sees how much of the device is in use.
 class Observer {
  public:
-  explicit Observer(const std::string& choice)
-      : child_([=](Channel& test) {
-          const auto driver = Driver::open(choice);
+  Observer()
+      : child_([](Channel& test) {
+          const auto driver = Driver::open(test::driver());
           const auto context = PrimaryContext::retain(driver, kDevice);
           for (;;) {
             const MemoryInfo info = memory_info(driver, kDevice);
@@ -134,49 +133,41 @@ class Observer {
   std::uint64_t last_;
 };
 
+// The granularity of a device whose test sets none.
+constexpr const char* kDriversOwn = "own";
+
 class Contract : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    choice_ = GetParam();
-    if (choice_.starts_with("sim")) {
-      sim_.emplace();
-      if (choice_ != "sim") {
-        sim_->set("GMS_SIM_GRANULARITY", choice_.substr(4));
-        size_ = 16 * base::kMiB;
-      }
-      choice_ = "sim";
-      return;
-    }
-    if (in_child([&] { open(); }) == 0) return;  // else the child has printed why
-    FO_SKIP("gpu", "no CUDA driver is usable here");
+    FO_SKIP_WITHOUT_ITS_DEVICE();
+    if (std::string(GetParam()) == kDriversOwn) return;
+    sim_.set("GMS_SIM_GRANULARITY", GetParam());
+    size_ = 16 * base::kMiB;
   }
 
-  std::shared_ptr<const Driver> open() const { return Driver::open(choice_); }
+  std::shared_ptr<const Driver> open() const { return Driver::open(test::driver()); }
 
   /// To the byte on the simulated device; a real one has other users.
   void expect_change(Observer& observer, std::int64_t bytes) const {
-    const std::int64_t slack = sim_ ? 0 : 64 << 20;
     const std::int64_t change = observer.change();
-    EXPECT_LE(change, bytes + slack);
-    EXPECT_GE(change, bytes - slack);
+    EXPECT_LE(change, bytes + static_cast<std::int64_t>(slack()));
+    EXPECT_GE(change, bytes - static_cast<std::int64_t>(slack()));
   }
 
   [[nodiscard]] std::int64_t used() const { return static_cast<std::int64_t>(size_); }
 
-  std::string choice_;
   ByteCount size_ = 512 * base::kMiB;  // as in the seeds' Decision 7
-  std::optional<SimFolder> sim_;
+  SimFolder sim_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Driver, Contract,
-                         ::testing::Values("sim", "sim_64KiB", "sim_4MiB", "cuda"),
+INSTANTIATE_TEST_SUITE_P(Driver, Contract, ::testing::Values(kDriversOwn, "64KiB", "4MiB"),
                          [](const auto& param) { return std::string(param.param); });
 
 // The table of the seeds' Decision 7, and its end by releasing.
 TEST_P(Contract, MemoryIsFreeWhenTheLastProcessReleasesIt) {
-  Peer server(choice_, size_);
-  Peer client(choice_, size_);
-  Observer observer(choice_);
+  Peer server(size_);
+  Peer client(size_);
+  Observer observer;
   server.tell(Peer::kCreate);
   client.import_fd(server.export_fd());
   expect_change(observer, used());
@@ -188,9 +179,9 @@ TEST_P(Contract, MemoryIsFreeWhenTheLastProcessReleasesIt) {
 
 // The same, and its end by dying.
 TEST_P(Contract, MemoryIsFreeWhenTheLastProcessIsKilled) {
-  Peer server(choice_, size_);
-  Peer client(choice_, size_);
-  Observer observer(choice_);
+  Peer server(size_);
+  Peer client(size_);
+  Observer observer;
   server.tell(Peer::kCreate);
   client.import_fd(server.export_fd());
   client.tell(Peer::kMap);
@@ -202,9 +193,9 @@ TEST_P(Contract, MemoryIsFreeWhenTheLastProcessIsKilled) {
 }
 
 TEST_P(Contract, ExportedFdAloneKeepsMemoryImportableAfterTheExporterDied) {
-  Peer server(choice_, size_);
-  Peer client(choice_, size_);
-  Observer observer(choice_);
+  Peer server(size_);
+  Peer client(size_);
+  Observer observer;
   server.tell(Peer::kCreate);
   server.tell(Peer::kMap);
   server.tell(Peer::kWrite);
@@ -222,8 +213,8 @@ TEST_P(Contract, ExportedFdAloneKeepsMemoryImportableAfterTheExporterDied) {
 }
 
 TEST_P(Contract, FdInFlightKeepsMemory) {
-  Peer server(choice_, size_);
-  Observer observer(choice_);
+  Peer server(size_);
+  Observer observer;
   int sockets[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
   base::UniqueFd receiver(sockets[0]);
@@ -239,9 +230,9 @@ TEST_P(Contract, FdInFlightKeepsMemory) {
 }
 
 TEST_P(Contract, MappingAloneKeepsMemory) {
-  Peer server(choice_, size_);
-  Peer client(choice_, size_);
-  Observer observer(choice_);
+  Peer server(size_);
+  Peer client(size_);
+  Observer observer;
   server.tell(Peer::kCreate);
   client.import_fd(server.export_fd());
   client.tell(Peer::kMap);
@@ -253,8 +244,8 @@ TEST_P(Contract, MappingAloneKeepsMemory) {
 }
 
 TEST_P(Contract, AnotherProcessSeesWhatWasWritten) {
-  Peer server(choice_, size_);
-  Peer client(choice_, size_);
+  Peer server(size_);
+  Peer client(size_);
   server.tell(Peer::kCreate);
   client.import_fd(server.export_fd());
   client.tell(Peer::kMap);
@@ -264,7 +255,7 @@ TEST_P(Contract, AnotherProcessSeesWhatWasWritten) {
 }
 
 TEST_P(Contract, EachImportIsAReferenceOfItsOwn) {
-  Observer observer(choice_);
+  Observer observer;
   Child child([&](Channel& test) {
     const auto driver = open();
     auto created = PhysicalMemory::create(driver, kDevice, size_);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cuda/driver.h"
+#include "support/driver.h"
 
 namespace fo::cuda {
 
@@ -31,12 +32,13 @@ class SimFolder {
       throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
     }
     dir_ = name;
-    for (const char* variable :
-         {"GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY", "GMS_SIM_CONTEXT_SIZE",
-          "GMS_SIM_FAULTS", "GMS_SIM_LATENCY", "CUDA_VISIBLE_DEVICES"}) {
+    for (const char* variable : {"GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
+                                 "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY"}) {
       ::unsetenv(variable);
       set_.emplace_back(variable);
     }
+    // Of a GPU it says which one.
+    if (!test::on_gpu()) ::unsetenv("CUDA_VISIBLE_DEVICES");
     set("GMS_SIM_DIR", gpu().native());
     fresh_library();
   }
