@@ -15,6 +15,8 @@
 
 namespace fo::cuda {
 
+inline constexpr const char* kNoGpu = "no CUDA driver is usable here";
+
 /// How much may be used of the device that no test accounts for: a GPU has other users, and its
 /// driver keeps tables. What a test wants to see come and go on one has to be a lot more.
 inline base::ByteCount slack() { return test::on_gpu() ? 64 * base::kMiB : 0; }
@@ -44,6 +46,6 @@ inline base::ByteCount total_memory() {
 /// For a SetUp, before it opens a driver.
 #define FO_SKIP_WITHOUT_ITS_DEVICE()                             \
   if (::fo::test::on_gpu() && ::fo::cuda::total_memory() == 0) { \
-    FO_SKIP("gpu", "no CUDA driver is usable here");             \
+    FO_SKIP("gpu", ::fo::cuda::kNoGpu);                          \
   }                                                              \
   static_assert(true)

@@ -1,8 +1,6 @@
 // What our server offers beyond Dynamo's, and clients of both with servers of both.
 #include <gmock/gmock.h>
 
-#include <cstring>
-
 #include "gms/plain_relay.h"
 #include "gms/raw_client.h"
 #include "gms/server_with_device.h"
@@ -13,14 +11,14 @@ namespace {
 using Offer = PlainRelay::Offer;
 using testing::ElementsAre;
 
-constexpr base::ByteCount kSize = 4096;
-
 // With granules of one page: here numbers count, not bytes.
 class Extensions : public ServerWithDevice {
  protected:
-  Extensions() { set("GMS_SIM_GRANULARITY", std::to_string(kSize)); }
+  Extensions() { set("GMS_SIM_GRANULARITY", "4096"); }
   void SetUp() override {
     ServerWithDevice::SetUp();
+    if (IsSkipped()) return;
+    size_ = device_.granularity;
     start();
   }
 
@@ -28,12 +26,12 @@ class Extensions : public ServerWithDevice {
   void publish(const std::string& socket, std::size_t count) const {
     MemoryManager writer = manager(socket);
     ASSERT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
-    const auto made = writer.allocate_many(std::vector<base::ByteCount>(count, kSize), "t");
+    const auto made = writer.allocate_many(std::vector<base::ByteCount>(count, size_), "t");
     ASSERT_EQ(made.size(), count);
     Metadata metadata;
     for (std::size_t i = 0; i < count; ++i) {
-      std::memset(at(made[i]), static_cast<int>(i % 251), kSize);
-      metadata["tensor " + std::to_string(i)] = {made[i].allocation.allocation_id, i % kSize,
+      fill(made[i], letter(i));
+      metadata["tensor " + std::to_string(i)] = {made[i].allocation.allocation_id, i % size_,
                                                  "value " + std::to_string(i)};
     }
     writer.rpc().put_metadata_many(metadata);
@@ -50,8 +48,7 @@ class Extensions : public ServerWithDevice {
     const auto check = [&] {
       ASSERT_EQ(reader.allocations().size(), count);
       for (std::size_t i = 0; i < count; ++i) {
-        ASSERT_EQ(at(reader.allocations()[i])[kSize - 1],
-                  static_cast<char>(static_cast<int>(i % 251)));
+        ASSERT_EQ(byte_at(reader.allocations()[i], size_ - 1), letter(i));
       }
     };
     check();
@@ -59,14 +56,21 @@ class Extensions : public ServerWithDevice {
       const auto found = metadata.find("tensor " + std::to_string(i));
       ASSERT_NE(found, metadata.end());
       EXPECT_EQ(found->second.allocation_id, reader.allocations()[i].allocation.allocation_id);
-      EXPECT_EQ(found->second.offset_bytes, i % kSize);
+      EXPECT_EQ(found->second.offset_bytes, i % size_);
       EXPECT_EQ(found->second.value, "value " + std::to_string(i));
     }
     reader.unmap_all();
     ASSERT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
     check();
   }
+
+  // Of the i-th allocation.
+  static char letter(std::size_t i) { return static_cast<char>(i % 251); }
+
+  base::ByteCount size_ = 0;
 };
+
+class SimulatedExtensions : public Extensions {};
 
 TEST_F(Extensions, ThousandsAreImportedAndWokenInAHandfulOfRequests) {
   const PlainRelay relay(path("relay.sock"), socket_, Offer::kEverything);
@@ -86,7 +90,7 @@ TEST_F(Extensions, AServerThatHasNoneGetsOneRequestPerObject) {
   import(socket_, 30);
 }
 
-TEST_F(Extensions, LayoutIsExportedInPagesOfAsManyAsOneMessageCarries) {
+TEST_F(SimulatedExtensions, LayoutIsExportedInPagesOfAsManyAsOneMessageCarries) {
   const std::size_t count = 2 * os::kMaxFdsPerMessage + 1;
   publish(socket_, count);
   RpcClient reader = enter(LockType::kRo);
@@ -105,11 +109,12 @@ TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
   const RawClient writer(socket_);
   EXPECT_THAT(writer.ask<HandshakeResponse>(HandshakeRequest{"rw", 1000}).extensions,
               ElementsAre("export_layout", "metadata_dump", "allocate_many", "metadata_put_many"));
+  const auto odd = static_cast<std::int64_t>(size_ + 1);
   const auto made = writer.ask<AllocateManyResponse>(
-      AllocateManyRequest{{{1, "a"}, {2, "b"}, {kSize + 1, "a"}, {4, "b"}}});
+      AllocateManyRequest{{{1, "a"}, {2, "b"}, {odd, "a"}, {4, "b"}}});
   ASSERT_EQ(made.allocations.size(), 4u);
-  EXPECT_EQ(made.allocations[2].size, static_cast<std::int64_t>(kSize + 1));
-  EXPECT_EQ(made.allocations[2].aligned_size, static_cast<std::int64_t>(2 * kSize));
+  EXPECT_EQ(made.allocations[2].size, odd);
+  EXPECT_EQ(made.allocations[2].aligned_size, static_cast<std::int64_t>(2 * size_));
   EXPECT_EQ(made.allocations[3].layout_slot, 3);
   writer.ask<FreeAllocationResponse>(FreeAllocationRequest{made.allocations[0].allocation_id});
 
@@ -137,17 +142,17 @@ TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
 TEST_F(Extensions, BatchesAreAllOrNothing) {
   RpcClient writer = enter(LockType::kRw);
   // The last one can never be.
-  EXPECT_THROW(writer.allocate_many({kSize, kSize, 0}, "t"), RequestRefused);
-  EXPECT_THROW(writer.allocate_many({kSize, 300 * base::kMiB}, "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate_many({size_, size_, 0}, "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate_many({size_, parts(300)}, "t"), RequestRefused);
   // Each could be, all of them never.
-  EXPECT_THROW(writer.allocate_many({200 * base::kMiB, 200 * base::kMiB}, "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate_many({parts(200), parts(200)}, "t"), RequestRefused);
   EXPECT_EQ(writer.list_allocations().size(), 0u);
-  const auto made = writer.allocate_many({kSize, kSize}, "t");
+  const auto made = writer.allocate_many({size_, size_}, "t");
   EXPECT_EQ(made[0].layout_slot, 0);
   const MetadataEntry good{made[0].allocation_id, 0, "v"};
   EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {"no such id", 0, "v"}}}),
                RequestRefused);
-  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {good.allocation_id, kSize, "v"}}}),
+  EXPECT_THROW(writer.put_metadata_many({{"a", good}, {"b", {good.allocation_id, size_, "v"}}}),
                RequestRefused);
   EXPECT_EQ(writer.list_metadata().size(), 0u);
   writer.put_metadata_many({{"a", good}, {"b", good}});
@@ -159,24 +164,25 @@ TEST_F(Extensions, BatchThatFindsNoRoomGivesBackWhatItHad) {
   server_.reset();
   start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
   RpcClient writer = enter(LockType::kRw);
-  const auto other = cuda::PhysicalMemory::create(driver_, device_.ordinal, 100 * base::kMiB);
-  const std::vector<base::ByteCount> sizes(3, 60 * base::kMiB);
+  const auto other =
+      cuda::PhysicalMemory::create(driver_, device_.ordinal, base::round_up(parts(100), size_));
+  const std::vector<base::ByteCount> sizes(3, parts(60));
   EXPECT_THROW(writer.allocate_many(sizes, "t"), RequestRefused);
   EXPECT_EQ(writer.list_allocations().size(), 0u);
-  EXPECT_EQ(writer.allocate_many({60 * base::kMiB, 60 * base::kMiB}, "t").size(), 2u);
+  EXPECT_EQ(writer.allocate_many({parts(60), parts(60)}, "t").size(), 2u);
 }
 
 TEST_F(Extensions, ReadersGetNoBatches) {
   publish(socket_, 1);
   RpcClient reader = enter(LockType::kRo);
-  EXPECT_THROW(reader.allocate_many({kSize}, "t"), RequestRefused);
+  EXPECT_THROW(reader.allocate_many({size_}, "t"), RequestRefused);
   EXPECT_THROW(reader.put_metadata_many({{"k", {"x", 0, ""}}}), RequestRefused);
   EXPECT_EQ(reader.fetch_metadata().size(), 1u);
 }
 
 TEST_F(Extensions, MetadataOfManyPagesComesWhole) {
   RpcClient writer = enter(LockType::kRw);
-  const std::string id = writer.allocate(kSize, "t").allocation_id;
+  const std::string id = writer.allocate(size_, "t").allocation_id;
   Metadata metadata;
   // One that is a page of its own, an empty key, and many small ones.
   metadata["big"] = {id, 0, std::string(kMaxMetadataValue, 'v')};

@@ -1,4 +1,4 @@
-// A real gms-serve on the simulated driver, in folders of its own, for one test.
+// A real gms-serve on a simulated device or a GPU, in folders of its own, for one test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "cuda/test_device.h"
 #include "gms/rpc_client.h"
 #include "os/pipe.h"
 #include "os/process.h"
@@ -24,7 +25,7 @@
 
 namespace fo::gms {
 
-/// Of simulated devices, where no test sets another.
+/// Of GPUs, and of simulated devices where no test sets another.
 inline constexpr base::ByteCount kGranule = 2 * base::kMiB;
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
@@ -44,8 +45,8 @@ inline std::size_t fd_count(pid_t pid) {
   return static_cast<std::size_t>(std::distance(begin(fds), end(fds)));
 }
 
-/// The environment of a test that uses the simulated driver, in this process too.
-class SimulatedGpu : public testing::Test {
+/// The environment of a test that uses a device, in this process too.
+class TestDevice : public testing::Test {
  protected:
   void SetUp() override {
     // Memory where there is enough: containers have 64 MiB by default.
@@ -57,9 +58,11 @@ class SimulatedGpu : public testing::Test {
     dir_ = pattern;
     set("GMS_SIM_DIR", dir_ + "/sim");
     set("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1");
-    set("GMS_SIM_VRAM", "256MiB");
-    set("GMS_DRIVER", "sim");
+    set("GMS_SIM_VRAM", std::to_string(device_size_));
+    set("GMS_DRIVER", test::driver());
     set("GMS_SOCKET_DIR", dir_);
+    if (test::on_gpu()) device_size_ = cuda::total_memory();
+    if (device_size_ == 0) FO_SKIP("gpu", cuda::kNoGpu);
   }
   void TearDown() override {
     // Whoever dies just now removes files of its own.
@@ -74,7 +77,12 @@ class SimulatedGpu : public testing::Test {
 
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
   [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  /// So many 256ths of device 0: of a simulated one, MiB.
+  [[nodiscard]] base::ByteCount parts(base::ByteCount count) const {
+    return count * (device_size_ / 256 / base::kMiB * base::kMiB);
+  }
 
+  base::ByteCount device_size_ = 256 * base::kMiB;
   std::string dir_;
 };
 
@@ -126,10 +134,10 @@ class GmsProcess {
 };
 
 /// One server on one socket.
-class OneServer : public SimulatedGpu {
+class OneServer : public TestDevice {
  protected:
   void SetUp() override {
-    SimulatedGpu::SetUp();
+    TestDevice::SetUp();
     socket_ = path("gms.sock");
   }
   void start(std::vector<std::string> more = {}) {
@@ -141,7 +149,7 @@ class OneServer : public SimulatedGpu {
 
   void TearDown() override {
     server_.reset();
-    SimulatedGpu::TearDown();
+    TestDevice::TearDown();
   }
 
   [[nodiscard]] RpcClient connect() const {

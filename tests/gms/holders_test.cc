@@ -268,7 +268,7 @@ TEST_F(Holding, BookThatStaysLockedIsNotWaitedForForEver) {
   EXPECT_EQ(find_memory_holders(0, {}, soon()).unseen.allocations, 0u);
 }
 
-class ServerProcesses : public SimulatedGpu {};
+class ServerProcesses : public TestDevice {};
 
 TEST_F(ServerProcesses, AreTheListenerAndItsChildrenOfTheSameProgram) {
   const GmsProcess bundle({"--socket-dir", dir_, "--devices", "0"});

@@ -1,20 +1,18 @@
-// A writer and readers in this process, the server in its own, memory on the simulated driver.
+// A writer and readers in this process, the server in its own.
 #include "gms/memory_manager.h"
 
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <cerrno>
 #include <map>
 
-#include "cuda/driver_calls.h"
 #include "gms/server_with_device.h"
-#include "os/file.h"
 
 namespace fo::gms {
 namespace {
 
+namespace abi = cuda::abi;
 using base::Deadline;
-using base::ExitStatus;
 
 class Manager : public ServerWithDevice {
  protected:
@@ -31,7 +29,7 @@ class Manager : public ServerWithDevice {
     ASSERT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
     for (const base::ByteCount size : sizes) {
       const MappedAllocation& made = writer.allocate(size, "t");
-      std::memset(at(made), letter, made.allocation.aligned_size);
+      fill(made, letter);
       writer.rpc().put_metadata("tensor " + std::to_string(made.allocation.layout_slot),
                                 made.allocation.allocation_id, 0, "{}");
     }
@@ -39,14 +37,19 @@ class Manager : public ServerWithDevice {
     EXPECT_FALSE(writer.connected());
   }
 
-  // Asked of the kernel, which answers EFAULT where a program would die.
-  static bool is_readable(const char* address) {
-    const os::Pipe pipe;
-    return ::write(pipe.writer.get(), address, 1) == 1;
+  [[nodiscard]] bool is_mapped(abi::DevicePtr address) const {
+    abi::AllocationHandle handle = 0;
+    void* const at = reinterpret_cast<void*>(address);
+    const auto result = driver_->api().cuMemRetainAllocationHandle(&handle, at);
+    if (result != abi::Result::kSuccess) return false;
+    driver_->check(driver_->api().cuMemRelease(handle), "release");
+    return true;
   }
-  static bool is_writable(char* address) {
-    const base::UniqueFd zeros = os::open_file("/dev/zero", O_RDONLY);
-    return ::read(zeros.get(), address, 1) == 1;
+  [[nodiscard]] unsigned long long access_to(const MappedAllocation& one) const {
+    unsigned long long flags = 0;
+    const abi::Location device{abi::LocationType::kDevice, 0};
+    driver_->check(driver_->api().cuMemGetAccess(&flags, &device, one.address), "get access");
+    return flags;
   }
 
   [[nodiscard]] base::ByteCount free_memory() const {
@@ -54,13 +57,15 @@ class Manager : public ServerWithDevice {
   }
 };
 
+class SimulatedManager : public Manager {};
+
 TEST_F(Manager, ReaderSeesWhatTheWriterWrote) {
   start();
   publish({kGranule, 1}, 'w');
   MemoryManager reader = this->reader();
   ASSERT_EQ(reader.allocations().size(), 2u);
-  EXPECT_EQ(at(reader.allocations()[0])[kGranule - 1], 'w');
-  EXPECT_EQ(at(reader.allocations()[1])[0], 'w');
+  EXPECT_EQ(byte_at(reader.allocations()[0], kGranule - 1), 'w');
+  EXPECT_EQ(byte_at(reader.allocations()[1]), 'w');
   EXPECT_EQ(reader.bytes(), 2 * kGranule);
   EXPECT_EQ(reader.fetch_metadata().size(), 2u);
 }
@@ -71,30 +76,42 @@ TEST_F(Manager, ReadersShareOneCopy) {
   const base::ByteCount before = free_memory();
   const MemoryManager one = reader();
   const MemoryManager other = reader();
-  EXPECT_EQ(free_memory(), before);
+  EXPECT_TRUE(cuda::about(free_memory(), before));
   EXPECT_NE(one.allocations()[0].address, other.allocations()[0].address);
 }
 
 TEST_F(Manager, ReadersMappingsCanNotBeWritten) {
   start();
   publish({1}, 'w');
-  MemoryManager reader = this->reader();
-  EXPECT_TRUE(is_readable(at(reader.allocations()[0])));
-  EXPECT_FALSE(is_writable(at(reader.allocations()[0])));
+  const MemoryManager reader = this->reader();
+  EXPECT_EQ(access_to(reader.allocations()[0]), 1u);
+}
+
+// Asked of the kernel, which answers EFAULT where a program would die.
+TEST_F(SimulatedManager, ReadersMappingsAreReadOnlyToTheProcessorToo) {
+  start();
+  publish({1}, 'w');
+  const MemoryManager reader = this->reader();
+  char* const address = reinterpret_cast<char*>(reader.allocations()[0].address);
+  const os::Pipe pipe;
+  EXPECT_EQ(::write(pipe.writer.get(), address, 1), 1);
+  EXPECT_EQ(::read(pipe.reader.get(), address, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
 }
 
 TEST_F(Manager, WakesAtTheSameAddressesAfterSleep) {
   start();
   publish({kGranule, kGranule}, 'w');
   MemoryManager reader = this->reader();
-  char* const address = at(reader.allocations()[1]);
+  const abi::DevicePtr address = reader.allocations()[1].address;
+  EXPECT_TRUE(is_mapped(address));
   reader.unmap_all();
   EXPECT_FALSE(reader.connected());
   EXPECT_FALSE(reader.mapped());
-  EXPECT_FALSE(is_readable(address));
+  EXPECT_FALSE(is_mapped(address));
   EXPECT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
-  EXPECT_EQ(at(reader.allocations()[1]), address);
-  EXPECT_EQ(*address, 'w');
+  EXPECT_EQ(reader.allocations()[1].address, address);
+  EXPECT_EQ(byte_at(reader.allocations()[1]), 'w');
 }
 
 TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
@@ -108,7 +125,7 @@ TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
     writer.rpc().free_allocation(writer.rpc().allocate(kGranule, "t").allocation_id);
     for (int i = 0; i < 2; ++i) {
       const MappedAllocation& made = writer.allocate(kGranule, "t");
-      std::memset(at(made), 'n', kGranule);
+      fill(made, 'n');
       writer.rpc().put_metadata("tensor " + std::to_string(i), made.allocation.allocation_id, 0,
                                 "{}");
     }
@@ -116,7 +133,7 @@ TEST_F(Manager, WakesOnARepublishedIdenticalLayoutWithOtherIdsAndSlots) {
   }
   EXPECT_EQ(reader.remap_all(soon()).result, RemapResult::kOk);
   EXPECT_EQ(reader.allocations()[0].allocation.layout_slot, 1u);
-  EXPECT_EQ(*at(reader.allocations()[1]), 'n');
+  EXPECT_EQ(byte_at(reader.allocations()[1]), 'n');
 }
 
 TEST_F(Manager, AnotherLayoutIsStale) {
@@ -171,7 +188,7 @@ TEST_F(Manager, MappingsOutliveTheServer) {
   const MemoryManager reader = this->reader();
   server_->child().signal(SIGKILL);
   EXPECT_EQ(server_->wait(), 137);
-  EXPECT_EQ(*at(reader.allocations()[0]), 'w');
+  EXPECT_EQ(byte_at(reader.allocations()[0]), 'w');
 }
 
 TEST_F(Manager, FirstConnectWaitsForTheServerToAppear) {
@@ -196,7 +213,7 @@ TEST_F(Manager, SealedLayoutIsFilledThroughAdoptedMappings) {
   MemoryManager adopter = manager();
   ASSERT_EQ(adopter.connect(LockType::kRwDataOrRw, soon()), Grant::kRwData);
   adopter.import_all(cuda::Access::kReadWrite);
-  std::memset(at(adopter.allocations()[0]), 'a', kGranule);
+  fill(adopter.allocations()[0], 'a');
   EXPECT_EQ(adopter.layout_hash().size(), 64u);
 }
 

@@ -18,10 +18,10 @@ using base::ExitStatus;
 using test::status_of;
 using testing::HasSubstr;
 
-class Probe : public SimulatedGpu {
+class Probe : public TestDevice {
  protected:
   void SetUp() override {
-    SimulatedGpu::SetUp();
+    TestDevice::SetUp();
     probe_.socket_dir = dir_;
     probe_.tags = {"weights", "kv_cache"};
   }

@@ -58,6 +58,8 @@ class RemapChecked : public OneServer {
   }
 };
 
+class SimulatedRemapChecked : public RemapChecked {};
+
 TEST_F(RemapChecked, PublishedLayoutCouldWake) {
   start();
   publish({1, 3 << 20});
@@ -169,7 +171,7 @@ TEST_F(RemapChecked, MapWithoutADriverIsUnavailable) {
   EXPECT_THAT(check.outcome.reason, HasSubstr("no CUDA driver"));
 }
 
-TEST_F(RemapChecked, MapThatFailsIsAnErrorOfTheGpu) {
+TEST_F(SimulatedRemapChecked, MapThatFailsIsAnErrorOfTheGpu) {
   start();
   publish({1});
   for (const char* function : {"cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess",
@@ -181,7 +183,7 @@ TEST_F(RemapChecked, MapThatFailsIsAnErrorOfTheGpu) {
   EXPECT_EQ(status_of([&] { check({}, true); }), ExitStatus::kSoftware);
 }
 
-TEST_F(RemapChecked, MapThatHangsTimesOutAndLeavesNothing) {
+TEST_F(SimulatedRemapChecked, MapThatHangsTimesOutAndLeavesNothing) {
   start();
   publish({1});
   set("GMS_SIM_FAULTS", "cuMemMap:1=hang");
@@ -195,7 +197,7 @@ TEST_F(RemapChecked, MapThatHangsTimesOutAndLeavesNothing) {
 TEST_F(RemapChecked, MapAndReadHasTheOutcomesOfTheCheck) {
   start();
   publish({5 << 20});
-  const auto driver = cuda::Driver::open("sim");
+  const auto driver = cuda::Driver::open(test::driver());
   const auto device = cuda::device_info(*driver, base::DeviceOrdinal(0));
   const RemapCheck read = map_and_read(driver, device, socket_, {}, soon());
   EXPECT_EQ(read.outcome.result, RemapResult::kOk) << read.outcome.reason;

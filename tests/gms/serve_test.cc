@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Bundle : public SimulatedGpu {
+class Bundle : public TestDevice {
  protected:
   [[nodiscard]] std::set<std::string> names() const {
     std::set<std::string> names;

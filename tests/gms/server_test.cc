@@ -1,5 +1,5 @@
-// What the serving loop does with real sockets, the state machine and the simulated driver behind
-// it: mostly what goes wrong.
+// What the serving loop does with real sockets, the state machine and a driver behind it: mostly
+// what goes wrong.
 #include "gms/server.h"
 
 #include <gmock/gmock.h>
@@ -27,6 +27,8 @@ class Server : public OneServer {
     writer.commit();
   }
 };
+
+class SimulatedServer : public Server {};
 
 TEST_F(Server, PublishesALayoutAndLendsIt) {
   start();
@@ -61,7 +63,7 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
   RpcClient writer = enter(LockType::kRw);
   EXPECT_THROW(writer.allocate(0, "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(static_cast<base::ByteCount>(-5), "t"), RequestRefused);
-  EXPECT_THROW(writer.allocate(257 * base::kMiB, "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate(parts(257), "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(std::numeric_limits<std::int64_t>::max(), "t"), RequestRefused);
   EXPECT_THROW(writer.put_metadata("k", "no such id", 0, ""), RequestRefused);
   const AllocateResponse made = writer.allocate(1, "t");
@@ -120,7 +122,7 @@ TEST_F(Server, KilledWriterDropsItsLayoutAndItsMemory) {
   start();
   const os::Child writer = os::fork_child([&] {
     RpcClient client = enter(LockType::kRw);
-    client.allocate(200 * base::kMiB, "t");
+    client.allocate(parts(200), "t");
     ::pause();
     return 0;
   });
@@ -129,7 +131,7 @@ TEST_F(Server, KilledWriterDropsItsLayoutAndItsMemory) {
   ASSERT_TRUE(writer.wait(soon()));
   expect_soon([](const auto& now) { return now.state == "EMPTY"; });
   RpcClient next = enter(LockType::kRw);
-  next.allocate(200 * base::kMiB, "t");
+  next.allocate(parts(200), "t");
 }
 
 TEST_F(Server, DeadWriterInTheQueueNeitherBlocksReadersNorWipesTheLayout) {
@@ -212,18 +214,22 @@ TEST_F(Server, BadFramesEndOnlyTheirConnection) {
 
 TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
   start({"--alloc-retry-interval", "5ms"});
-  publish(1);
+  {
+    RpcClient publisher = enter(LockType::kRw);
+    publisher.allocate(parts(100), "t");
+    publisher.commit();
+  }
   // Memory that no layout owns, as a process that died too late would hold it.
   auto reader = std::make_unique<RpcClient>(enter(LockType::kRo));
   base::UniqueFd pinned =
       reader->export_allocation(reader->list_allocations().front().allocation_id);
   reader.reset();
   RpcClient writer = enter(LockType::kRw);
-  writer.allocate(200 * base::kMiB, "t");
+  writer.allocate(parts(100), "t");
   const os::Child waiter = os::fork_child([&] {
     pinned.reset();
     writer.set_deadline(soon());
-    writer.allocate(54 * base::kMiB + 1, "t");
+    writer.allocate(parts(100), "t");
     return 0;
   });
   const Deadline deadline = soon();
@@ -238,17 +244,18 @@ TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
 TEST_F(Server, OutOfMemoryIsRefusedWhenItsTimeIsOver) {
   start({"--alloc-retry-interval", "5ms", "--alloc-retry-timeout", "20ms"});
   RpcClient writer = enter(LockType::kRw);
-  writer.allocate(200 * base::kMiB, "t");
-  EXPECT_EQ(status_of([&] { writer.allocate(100 * base::kMiB, "t"); }), ExitStatus::kTryAgain);
-  EXPECT_EQ(writer.allocate(50 * base::kMiB, "t").layout_slot, 1);
+  writer.allocate(parts(200), "t");
+  EXPECT_EQ(status_of([&] { writer.allocate(parts(100), "t"); }), ExitStatus::kTryAgain);
+  EXPECT_EQ(writer.allocate(parts(40), "t").layout_slot, 1);
 }
 
 TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
   start({"--alloc-retry-interval", "10s"});
   {
     RpcClient writer = enter(LockType::kRw);
-    writer.allocate(200 * base::kMiB, "t");
-    os::write_all(writer.fd(), encode_frame(AllocateRequest{100 << 20, "t"}), "say");
+    writer.allocate(parts(200), "t");
+    const auto too_much = static_cast<std::int64_t>(parts(100));
+    os::write_all(writer.fd(), encode_frame(AllocateRequest{too_much, "t"}), "say");
     const Deadline deadline = soon();
     const auto is_oom = [](const Event& event) { return event.kind == "allocation_oom"; };
     while (std::ranges::none_of(connect().event_history(), is_oom)) {
@@ -259,7 +266,7 @@ TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
 }
 
 // Whatever a failing driver answers: never a status that says to try again.
-TEST_F(Server, EveryFailureOfTheDeviceEndsTheServerWith70) {
+TEST_F(SimulatedServer, EveryFailureOfTheDeviceEndsTheServerWith70) {
   for (const char* fault : {"cuMemCreate:1=999", "cuMemCreate:1=46", "cuMemCreate:1=802",
                             "cuMemExportToShareableHandle:1=oom", "cuMemRelease:1=999"}) {
     set("GMS_SIM_FAULTS", fault);
@@ -276,7 +283,7 @@ TEST_F(Server, EveryFailureOfTheDeviceEndsTheServerWith70) {
   }
 }
 
-TEST_F(Server, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
+TEST_F(SimulatedServer, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   limit.rlim_cur = limit.rlim_max = 60;  // for 30 clients
@@ -303,7 +310,7 @@ TEST_F(Server, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
   EXPECT_EQ(child.wait(soon()), 0);
 }
 
-TEST_F(Server, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
+TEST_F(SimulatedServer, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
   set("GMS_SIM_FAULTS", "cuMemCreate:1=hang");
   start();
   RpcClient writer = enter(LockType::kRw);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cuda/device.h"
+#include "cuda/driver_calls.h"
 #include "gms/gms_process.h"
 #include "gms/memory_manager.h"
 
@@ -14,8 +15,11 @@ class ServerWithDevice : public OneServer {
  protected:
   void SetUp() override {
     OneServer::SetUp();
-    driver_ = cuda::Driver::open("sim");
+    if (IsSkipped()) return;
+    set("GMS_SIM_CONTEXT_SIZE", "0");  // all of the device is the test's
+    driver_ = cuda::Driver::open(test::driver());
     device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
+    context_ = cuda::PrimaryContext::retain(driver_, device_.ordinal);
   }
 
   [[nodiscard]] MemoryManager manager() const { return manager(socket_); }
@@ -23,11 +27,20 @@ class ServerWithDevice : public OneServer {
     return {driver_, device_, socket};
   }
 
-  // Device memory is host memory here.
-  static char* at(const MappedAllocation& one) { return reinterpret_cast<char*>(one.address); }
+  void fill(const MappedAllocation& one, char letter) const {
+    cuda::fill(*driver_, one.address, static_cast<std::byte>(letter), one.allocation.aligned_size);
+    cuda::synchronize(*driver_);
+  }
+  [[nodiscard]] char byte_at(const MappedAllocation& one, base::ByteCount offset = 0) const {
+    std::byte byte{};
+    cuda::copy_to_host(*driver_, {&byte, 1}, one.address + offset);
+    return static_cast<char>(byte);
+  }
 
   std::shared_ptr<const cuda::Driver> driver_;
   cuda::DeviceInfo device_;
+  // For the copies.
+  cuda::PrimaryContext context_;
 };
 
 }  // namespace fo::gms
