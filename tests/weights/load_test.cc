@@ -1,4 +1,4 @@
-// gms-load's work against a real gms-serve on the simulated driver.
+// gms-load's work against a real gms-serve.
 #include "weights/load.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <future>
 
 #include "gms/memory_manager.h"
@@ -45,6 +44,7 @@ class Load : public Served {
   }
   // Byte for byte, and as the protocol spells it.
   void expect_published(const std::vector<Part>& parts) {
+    const auto context = this->context();
     gms::MemoryManager reader(driver(), device(), socket_);
     ASSERT_EQ(reader.connect(LockType::kRo, gms::soon()), Grant::kRo);
     reader.import_all(cuda::Access::kRead);
@@ -61,9 +61,8 @@ class Load : public Served {
       ASSERT_NE(holder, all.end()) << part.name;
       ASSERT_LE(entry->second.offset_bytes + part.bytes.size(), holder->allocation.size);
       EXPECT_EQ(holder->allocation.tag, "weights");
-      const auto* bytes =
-          reinterpret_cast<const char*>(holder->address + entry->second.offset_bytes);
-      EXPECT_EQ(std::memcmp(bytes, part.bytes.data(), part.bytes.size()), 0) << part.name;
+      const auto bytes = bytes_at(holder->address + entry->second.offset_bytes, part.bytes.size());
+      EXPECT_TRUE(bytes == part.bytes) << part.name;
       const auto read = gms::parse_tensor_metadata(entry->second.value);
       ASSERT_TRUE(read) << entry->second.value;
       EXPECT_EQ(gms::format_tensor_metadata(*read), entry->second.value);
@@ -71,6 +70,8 @@ class Load : public Served {
     }
   }
 };
+
+class SimulatedLoad : public Load {};
 
 // Two shards with an index.
 std::string write_folder(const TempDir& dir, const std::vector<Part>& parts) {
@@ -119,7 +120,7 @@ TEST_F(Load, PublishesThroughStagingBuffersByteForByte) {
   expect_published(parts);
   // How the bytes came there is not in the hash.
   staged.role = LockType::kRw;
-  staged.ring = 0;
+  staged.ring.reset();
   EXPECT_EQ(publish(staged).memory_layout_hash, report.memory_layout_hash);
   expect_published(parts);
 }
@@ -134,7 +135,7 @@ TEST_F(Load, PublishesFromTheDiskByteForByte) {
                               static_cast<std::uint32_t>(i)));
   }
   const std::string path = dir_.write("m", make_safetensors(parts));
-  for (const ByteCount ring : {ByteCount{0}, 3 * kMiB}) {
+  for (const Ring ring : {Ring(), Ring(3 * kMiB)}) {
     forget(path);
     LoadOptions cold = options(path, LockType::kRw);
     cold.ring = ring;
@@ -244,7 +245,7 @@ TEST_F(Load, WithoutAServerIsUnavailable) {
 }
 
 // The server counts: a killed writer's session is over, and what it made is gone.
-TEST_F(Load, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
+TEST_F(SimulatedLoad, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
   start();
   const std::string model = write_folder(dir_, some_parts());
   os::SpawnOptions spawn;
@@ -269,7 +270,7 @@ TEST_F(Load, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
   EXPECT_EQ(read->memory_layout_hash, wrote.memory_layout_hash);
 }
 
-class LoadVerifies : public Load, public testing::WithParamInterface<ByteCount> {
+class LoadVerifies : public Load, public testing::WithParamInterface<Ring> {
  protected:
   LoadOptions verifying(const std::string& model, LockType role) const {
     LoadOptions made = options(model, role);
@@ -279,11 +280,13 @@ class LoadVerifies : public Load, public testing::WithParamInterface<ByteCount> 
   }
 };
 
-TEST_P(LoadVerifies, TheWriterFindsCorruptionBeforeItPublishes) {
+class SimulatedLoadVerifies : public LoadVerifies {};
+
+TEST_P(SimulatedLoadVerifies, TheWriterFindsCorruptionBeforeItPublishes) {
   start();
   LoadOptions writer = verifying(write_folder(dir_, some_parts()), LockType::kRw);
   writer.on_progress = [&](ByteCount done, ByteCount total) {
-    if (done == total) corrupt();
+    if (done == total) corrupt_files();
   };
   const Failure failure = failure_of([&] { run(writer); });
   EXPECT_EQ(failure.status, ExitStatus::kSoftware);
@@ -302,7 +305,8 @@ TEST_P(LoadVerifies, TheReaderFindsOtherBytesThanTheModels) {
   EXPECT_TRUE(state().committed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ring, LoadVerifies, testing::Values(0, kMiB));
+INSTANTIATE_TEST_SUITE_P(Ring, LoadVerifies, testing::ValuesIn(kRings));
+INSTANTIATE_TEST_SUITE_P(Ring, SimulatedLoadVerifies, testing::ValuesIn(kRings));
 
 TEST_F(Load, AReaderThatVerifiesFindsAnotherModel) {
   start();
@@ -368,7 +372,7 @@ TEST_F(Load, AFileWrittenToWhileItIsReadPublishesNothing) {
   expect_nothing_published();
 }
 
-TEST_F(Load, AModelLargerThanTheDeviceIsRefusedAtOnce) {
+TEST_F(SimulatedLoad, AModelLargerThanTheDeviceIsRefusedAtOnce) {
   start();
   const auto published = publish(options(dir_.write("m", make_safetensors(some_parts()))));
   const std::string path = dir_.path("large");
@@ -382,7 +386,7 @@ TEST_F(Load, AModelLargerThanTheDeviceIsRefusedAtOnce) {
   EXPECT_EQ(state().memory_layout_hash, published.memory_layout_hash);
 }
 
-TEST_F(Load, ADeviceThatIsFullEndsInTryAgain) {
+TEST_F(SimulatedLoad, ADeviceThatIsFullEndsInTryAgain) {
   start({"--alloc-retry-timeout", "50ms", "--alloc-retry-interval", "10ms"});
   const auto taken = cuda::PhysicalMemory::create(driver(), base::DeviceOrdinal(0), 60 * kMiB);
   const std::string model = dir_.write("m", make_safetensors(some_parts()));

@@ -1,4 +1,4 @@
-// Saving from a real gms-serve on the simulated driver, and what can go wrong with it.
+// Saving from a real gms-serve, and what can go wrong with it.
 #include "weights/save.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class Save : public SnapshotDirectory {
                                   "--socket",
                                   socket_,
                                   "--driver",
-                                  "sim",
+                                  test::driver(),
                                   "--ring",
                                   "128KiB",
                                   "--copy-threads",
@@ -56,6 +56,8 @@ class Save : public SnapshotDirectory {
     return false;
   }
 };
+
+class SimulatedSave : public Save {};
 
 TEST_F(Save, NeverTouchesWhatIsThere) {
   start();
@@ -120,7 +122,7 @@ TEST_F(Save, OfNothingPublishedGivesUpInTime) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
-TEST_F(Save, KeepsWritersOutWhileItReads) {
+TEST_F(SimulatedSave, KeepsWritersOutWhileItReads) {
   start();
   publish_model();
   const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");
@@ -134,7 +136,7 @@ TEST_F(Save, KeepsWritersOutWhileItReads) {
 
 // Killed at the k-th copy from the device, every 40th there is; with a snapshot there already,
 // which stays as it was.
-TEST_F(Save, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
+TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
   start();
   publish_model();
   for (const bool replacing : {false, true}) {
@@ -193,7 +195,7 @@ TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
   EXPECT_THAT(names(), ElementsAre("snap"));
 }
 
-TEST_F(Save, ADeviceThatFailsLeavesNothing) {
+TEST_F(SimulatedSave, ADeviceThatFailsLeavesNothing) {
   start();
   publish_model();
   for (const char* fault : {"cuMemcpyDtoH:1=unknown", "cuMemcpyDtoH:90=unknown",
@@ -204,7 +206,7 @@ TEST_F(Save, ADeviceThatFailsLeavesNothing) {
   }
 }
 
-TEST_F(Save, InterruptedLeavesNothing) {
+TEST_F(SimulatedSave, InterruptedLeavesNothing) {
   start();
   publish_model();
   gpu_.set("GMS_SIM_LATENCY", "cuMemcpyDtoH=20ms");
@@ -215,7 +217,7 @@ TEST_F(Save, InterruptedLeavesNothing) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
-TEST_F(Save, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
+TEST_F(SimulatedSave, InterruptedTwiceEndsEvenWhereTheDeviceHangs) {
   start();
   publish_model();
   const os::Child saver = spawn_save("cuMemcpyDtoH:5=hang");

@@ -1,17 +1,21 @@
-// A gms-serve on a simulated GPU of its own, for the tests of loading and saving.
+// A gms-serve on a device of its own, simulated or a GPU, for the tests of loading and saving.
 #pragma once
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda/sim_folder.h"
+#include "cuda/test_device.h"
 #include "gms/gms_process.h"
 #include "gms/memory_manager.h"
 #include "support.h"
@@ -22,8 +26,10 @@ class Served : public testing::Test {
  protected:
   Served() { gpu_.set("GMS_SIM_VRAM", "64MiB"); }
 
+  void SetUp() override { FO_SKIP_WITHOUT_ITS_DEVICE(); }
+
   void start(std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{"--socket-path", socket_, "--driver", "sim"};
+    std::vector<std::string> arguments{"--socket-path", socket_, "--driver", test::driver()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     server_ = std::make_unique<gms::GmsProcess>(arguments);
     ASSERT_TRUE(server_->is_ready());
@@ -31,10 +37,21 @@ class Served : public testing::Test {
 
   // The driver is opened once for each test: until then settings may be made.
   const std::shared_ptr<const cuda::Driver>& driver() {
-    if (!driver_) driver_ = cuda::Driver::open("sim");
+    if (!driver_) driver_ = cuda::Driver::open(test::driver());
     return driver_;
   }
   cuda::DeviceInfo device() { return cuda::device_info(*driver(), base::DeviceOrdinal(0)); }
+
+  // For copies; a new one is slow, and takes memory while it lives.
+  cuda::PrimaryContext context() {
+    return cuda::PrimaryContext::retain(driver(), base::DeviceOrdinal(0));
+  }
+  // What is in memory that is mapped here.
+  std::string bytes_at(cuda::abi::DevicePtr address, base::ByteCount size) {
+    std::string bytes(size, '\0');
+    cuda::copy_to_host(*driver(), std::as_writable_bytes(std::span(bytes)), address);
+    return bytes;
+  }
 
   gms::GetRuntimeStateResponse state() const {
     return gms::RpcClient::connect(socket_, gms::soon()).runtime_state();
@@ -53,8 +70,19 @@ class Served : public testing::Test {
     return false;
   }
 
-  // A first byte that no part begins with, in every allocation of the device.
+  // A first byte that no part begins with, in every allocation that is published.
   void corrupt() {
+    gms::MemoryManager reader(driver(), device(), socket_);
+    ASSERT_EQ(reader.connect(gms::LockType::kRo, gms::soon()), gms::Grant::kRo);
+    reader.import_all(cuda::Access::kReadWrite);
+    const auto context = this->context();
+    const std::byte other{'!'};
+    for (const auto& one : reader.allocations()) {
+      cuda::copy_to_device(*driver(), one.address, {&other, 1});
+    }
+  }
+  // The same of a simulated device, published or not.
+  void corrupt_files() {
     for (const auto& entry : std::filesystem::directory_iterator(gpu_.device(0))) {
       if (entry.path().filename() == "book") continue;
       const base::UniqueFd file(::open(entry.path().c_str(), O_WRONLY | O_CLOEXEC));
@@ -68,6 +96,10 @@ class Served : public testing::Test {
   std::unique_ptr<gms::GmsProcess> server_;
   std::shared_ptr<const cuda::Driver> driver_;
 };
+
+using Ring = std::optional<base::ByteCount>;
+/// The one that a device has by itself (a simulated one has none), and one of few buffers.
+inline const std::vector<Ring> kRings{Ring(), Ring(base::kMiB)};
 
 inline std::vector<Part> some_parts() {
   return {make_part("model.embed", "BF16", "[512, 1000]", 1'024'000, 1),

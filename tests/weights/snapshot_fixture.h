@@ -65,6 +65,7 @@ class SnapshotDirectory : public Served {
   };
   Content published() {
     Content content;
+    const auto context = this->context();
     gms::MemoryManager reader(driver(), device(), socket_);
     EXPECT_EQ(reader.connect(gms::LockType::kRo, gms::soon()), gms::Grant::kRo);
     reader.import_all(cuda::Access::kRead);
@@ -72,7 +73,7 @@ class SnapshotDirectory : public Served {
     std::map<std::string, std::uint64_t> slot_of;
     for (const auto& [one, address] : reader.allocations()) {
       content.allocations.emplace_back(one.size, one.aligned_size, one.tag, one.layout_slot);
-      content.bytes.emplace_back(reinterpret_cast<const char*>(address), one.aligned_size);
+      content.bytes.push_back(bytes_at(address, one.aligned_size));
       slot_of[one.allocation_id] = one.layout_slot;
     }
     for (const auto& [key, entry] : reader.fetch_metadata()) {
@@ -101,5 +102,7 @@ class SnapshotDirectory : public Served {
 
   std::string snap_ = dir_.path("snap");
 };
+
+class SimulatedSnapshotDirectory : public SnapshotDirectory {};
 
 }  // namespace fo::weights

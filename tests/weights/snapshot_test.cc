@@ -1,5 +1,4 @@
-// Snapshots against a real gms-serve on the simulated driver: loaded, and everything that can be
-// wrong with one.
+// Snapshots against a real gms-serve: loaded, and everything that can be wrong with one.
 #include "weights/snapshot.h"
 
 #include <fcntl.h>
@@ -94,7 +93,7 @@ TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
   publish_model();
   const Content before = published();
   ASSERT_TRUE(run(saving(snap_)));
-  for (const ByteCount ring : {ByteCount{0}, kMiB}) {
+  for (const Ring ring : kRings) {
     forget(snap_ + "/shards/shard_0000.bin");
     const WeightFile file(snap_ + "/shards/shard_0000.bin");
     if (!file.is_cold(0, file.size()))
@@ -227,6 +226,8 @@ class DynamoSnapshot : public SnapshotDirectory {
 
   std::string hash_;
 };
+
+class SimulatedDynamoSnapshot : public DynamoSnapshot {};
 
 TEST_F(DynamoSnapshot, IsLoadedByteForByte) {
   start();
@@ -371,7 +372,7 @@ TEST_F(DynamoSnapshot, LinksWithinItAreFollowed) {
   EXPECT_TRUE(run(loading(snap_)));
 }
 
-TEST_F(DynamoSnapshot, OfAnotherGranularityIsRefused) {
+TEST_F(SimulatedDynamoSnapshot, OfAnotherGranularityIsRefused) {
   gpu_.set("GMS_SIM_GRANULARITY", "64KiB");
   start();
   write();
@@ -381,7 +382,7 @@ TEST_F(DynamoSnapshot, OfAnotherGranularityIsRefused) {
   expect_nothing_published();
 }
 
-TEST_F(DynamoSnapshot, LargerThanTheDeviceIsRefused) {
+TEST_F(SimulatedDynamoSnapshot, LargerThanTheDeviceIsRefused) {
   gpu_.set("GMS_SIM_VRAM", "4MiB");
   start();
   write();
@@ -420,7 +421,7 @@ TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundAndNothingPublished) {
   ASSERT_TRUE(run(saving(snap_)));
   const std::string shard = snap_ + "/shards/shard_0000.bin";
   const ByteCount size = fs::file_size(shard);
-  for (const ByteCount ring : {ByteCount{0}, kMiB}) {
+  for (const Ring ring : kRings) {
     for (const ByteCount at : {ByteCount{0}, size / 2, size - 1}) {
       flip(shard, at);
       LoadOptions options = loading(snap_);
@@ -482,7 +483,7 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
 }
 
 // Each call that the loader makes fails once, with threads that wait for each other's bytes.
-TEST_F(SnapshotDirectory, AFailingDeviceEndsTheLoad) {
+TEST_F(SimulatedSnapshotDirectory, AFailingDeviceEndsTheLoad) {
   start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
