@@ -33,6 +33,7 @@
 #include "os/file.h"
 #include "os/pipe.h"
 #include "os/process.h"
+#include "support/driver.h"
 
 namespace {
 
@@ -107,7 +108,7 @@ Plan parse(int argc, char** argv) {
 class Memory {
  public:
   explicit Memory(const Plan& plan)
-      : driver_(cuda::Driver::open("sim")),
+      : driver_(cuda::Driver::open(test::driver())),
         context_(cuda::PrimaryContext::retain(driver_, kDevice)),
         host_(plan.host, std::byte{1}) {
     const base::ByteCount unit = cuda::device_info(*driver_, kDevice).granularity;
@@ -212,7 +213,7 @@ base::UniqueFd take_flock(const std::string& path) {
 }
 
 int report() {
-  const auto memory = cuda::device_memory(cuda::Driver::open("sim"), kDevice).ask();
+  const auto memory = cuda::device_memory(cuda::Driver::open(test::driver()), kDevice).ask();
   os::write_all(STDOUT_FILENO, std::to_string(memory.total - memory.free) + "\n", "report");
   return 0;
 }
