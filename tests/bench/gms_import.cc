@@ -1,6 +1,6 @@
-// What a layout of many allocations and tensors costs those who import or publish it, on the
-// simulated driver, against clients that ask for each object by itself, in one run: one reader, 64
-// readers at once, one writer; and what one allocation costs as their number grows.
+// What a layout of many allocations and tensors costs those who publish it, import it or wake on
+// it, against clients that ask for each object by itself, in one run: one writer, one reader, 64
+// readers at once; and what one allocation costs as their number grows.
 // Usage: gms_import [--json FILE] [--quick] [--series] [RUNS]
 #include <unistd.h>
 
@@ -29,8 +29,8 @@ using bench::expect;
 using bench::seconds_of;
 using bench::soon;
 
-// Of an allocation, and the simulated device's granularity: what costs here is their number.
-constexpr base::ByteCount kSize = 4096;
+// Of an allocation, and the device's granularity: what costs here is their number.
+const base::ByteCount kSize = test::on_gpu() ? 2 * base::kMiB : 4 * base::kKiB;
 constexpr std::size_t kObjects = 1000;
 constexpr std::size_t kReaders = 64;
 
@@ -103,7 +103,9 @@ class Client {
     for (std::size_t i = 0; i < objects; ++i) {
       const auto made = client.call<gms::AllocateResponse>(
           gms::AllocateRequest{static_cast<std::int64_t>(kSize)});
-      map(client, made.allocation_id, kSize, cuda::Access::kReadWrite, ranges, mappings);
+      ranges.push_back(cuda::AddressRange::reserve(driver_, kSize));
+      map(client, made.allocation_id, ranges.back().address(), kSize, cuda::Access::kReadWrite,
+          mappings);
       client.call<gms::MetadataPutResponse>(
           gms::MetadataPutRequest{{key_of(i), made.allocation_id, 0, gms::Bytes{kValue}}});
     }
@@ -125,6 +127,47 @@ class Client {
     return seconds;
   }
 
+  // Of one that sleeps, and so is connected to nobody.
+  double remap(gms::MemoryManager& asleep) const {
+    const double seconds = seconds_of([&] {
+      expect(asleep.remap_all(soon()).result == gms::RemapResult::kOk, "remap: not all of it");
+    });
+    asleep.unmap_all();
+    return seconds;
+  }
+  [[nodiscard]] gms::MemoryManager asleep() const {
+    gms::MemoryManager manager(driver_, device_, socket_);
+    expect(manager.connect(gms::LockType::kRo, soon()).has_value(), "import: no lock");
+    manager.import_all(cuda::Access::kRead);
+    manager.unmap_all();
+    return manager;
+  }
+
+  // What it had is mapped where it was.
+  double remap_one_by_one(std::size_t objects) const {
+    std::vector<cuda::AddressRange> ranges;
+    std::vector<std::string> ids;
+    {
+      PlainClient client(socket_);
+      client.shake_hands(gms::LockType::kRo);
+      for (auto& one :
+           client.call<gms::ListAllocationsResponse>(gms::ListAllocationsRequest{}).allocations) {
+        ids.push_back(std::move(one.allocation_id));
+        ranges.push_back(cuda::AddressRange::reserve(driver_, kSize));
+      }
+    }
+    expect(ids.size() == objects, "remap: not all of it");
+    std::vector<cuda::Mapping> mappings;
+    return seconds_of([&] {
+      PlainClient client(socket_);
+      client.shake_hands(gms::LockType::kRo);
+      client.call<gms::GetMemoryLayoutHashResponse>(gms::GetMemoryLayoutHashRequest{});
+      for (std::size_t i = 0; i < objects; ++i) {
+        map(client, ids[i], ranges[i].address(), kSize, cuda::Access::kRead, mappings);
+      }
+    });
+  }
+
   double import_one_by_one(std::size_t objects, int& requests) const {
     std::vector<cuda::AddressRange> ranges;
     std::vector<cuda::Mapping> mappings;
@@ -137,8 +180,9 @@ class Client {
     for (const auto& one : list.allocations) {
       // As Dynamo's client does.
       client.call<gms::GetAllocationResponse>(gms::GetAllocationRequest{one.allocation_id});
-      map(client, one.allocation_id, static_cast<base::ByteCount>(one.aligned_size),
-          cuda::Access::kRead, ranges, mappings);
+      const auto size = static_cast<base::ByteCount>(one.aligned_size);
+      ranges.push_back(cuda::AddressRange::reserve(driver_, size));
+      map(client, one.allocation_id, ranges.back().address(), size, cuda::Access::kRead, mappings);
     }
     const auto keys = client.call<gms::MetadataListResponse>(gms::MetadataListRequest{});
     for (const std::string& key : keys.keys) {
@@ -153,13 +197,11 @@ class Client {
   }
 
  private:
-  void map(PlainClient& client, const std::string& id, base::ByteCount size, cuda::Access access,
-           std::vector<cuda::AddressRange>& ranges, std::vector<cuda::Mapping>& mappings) const {
+  void map(PlainClient& client, const std::string& id, cuda::abi::DevicePtr address,
+           base::ByteCount size, cuda::Access access, std::vector<cuda::Mapping>& mappings) const {
     UniqueFd fd;
     client.call<gms::ExportAllocationResponse>(gms::ExportAllocationRequest{id}, &fd);
-    ranges.push_back(cuda::AddressRange::reserve(driver_, size));
     const auto memory = cuda::PhysicalMemory::import_fd(driver_, fd.get(), size);
-    const auto address = ranges.back().address();
     mappings.push_back(cuda::Mapping::map(driver_, address, size, memory));
     cuda::set_access(*driver_, address, size, device_.ordinal, access);
   }
@@ -173,7 +215,7 @@ class Client {
 // imports, and says that it has.
 void read_once(const std::string& socket, const std::string& how) {
   os::raise_fd_limit();
-  const Client client(cuda::Driver::open("sim"), socket);
+  const Client client(cuda::Driver::open(test::driver()), socket);
   char byte = 'r';
   expect(::write(STDOUT_FILENO, &byte, 1) == 1 && ::read(STDIN_FILENO, &byte, 1) == 1,
          "wait for the word");
@@ -236,6 +278,11 @@ class Bench {
                 {ours, [&] { return client_.import(kObjects); }}},
                bench::speed_at_least(10));
     std::printf("requests of the first: %d\n\n", requests);
+    gms::MemoryManager asleep = client_.asleep();
+    take_turns("A reader that slept wakes on 1,000 allocations",
+               {{plain, [&] { return client_.remap_one_by_one(kObjects); }},
+                {ours, [&] { return client_.remap(asleep); }}},
+               {});
     const std::size_t readers = quick_ ? 4 : kReaders;
     take_turns(std::to_string(readers) + " readers at once",
                {{plain, [&] { return import_at_once(socket_, "one-by-one", readers); }},
@@ -265,10 +312,10 @@ class Bench {
   const bool quick_;
   const std::size_t runs_;
   bench::Report& report_;
-  const bench::SimulatedGpu gpu_{128 * base::kMiB, kSize};
+  const bench::Device gpu_{128 * base::kMiB, kSize};
   const std::string socket_ = gpu_.path("gms.sock");
   const bench::Server server_{socket_};
-  const Client client_{cuda::Driver::open("sim"), socket_};
+  const Client client_{cuda::Driver::open(test::driver()), socket_};
 };
 
 }  // namespace

@@ -101,7 +101,7 @@ double round_trips(const std::function<void()>& trip) {
 
 void run(std::size_t runs, bench::Report& report) {
   const OneCore one_core;
-  const bench::SimulatedGpu gpu(64 * base::kMiB, 4096);
+  const bench::Device gpu(64 * base::kMiB, 4096);
   const bench::Server server(gpu.path("gms.sock"));
   gms::RpcClient client = gms::RpcClient::connect(gpu.path("gms.sock"), Deadline::never());
   expect(client.shake_hands(gms::LockType::kRw, bench::soon()).grant.has_value(), "no lock");

@@ -1,5 +1,5 @@
-// What programs that measure a gms-serve share: the simulated driver in a folder of its own, and a
-// server on it.
+// What programs that measure a gms-serve share: a device, simulated in a folder of its own or a GPU
+// (support/driver.h), and a server on it.
 #pragma once
 
 #include <poll.h>
@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "os/pipe.h"
 #include "os/process.h"
+#include "support/driver.h"
 
 namespace fo::bench {
 
@@ -26,12 +27,12 @@ inline void expect(bool holds, const std::string& what) {
   if (!holds) throw base::Error(base::ExitStatus::kSoftware, what);
 }
 
-/// A folder in memory, gone with its object, for one simulated device of this size.
-class SimulatedGpu {
+/// A folder in memory, gone with its object, and a device: a simulated one is so large.
+class Device {
  public:
-  SimulatedGpu(base::ByteCount size, base::ByteCount granularity) {
+  Device(base::ByteCount size, base::ByteCount granularity) {
     if (::mkdtemp(dir_.data()) == nullptr) base::throw_errno(errno, "make a folder");
-    ::setenv("GMS_DRIVER", "sim", 1);
+    ::setenv("GMS_DRIVER", test::driver().c_str(), 1);
     ::setenv("GMS_SIM_DIR", (dir_ + "/sim").c_str(), 1);
     ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1", 1);
     ::setenv("GMS_SIM_DEVICES", "1", 1);
@@ -39,12 +40,12 @@ class SimulatedGpu {
     ::setenv("GMS_SIM_VRAM", std::to_string(size).c_str(), 1);
     os::raise_fd_limit();
   }
-  ~SimulatedGpu() {
+  ~Device() {
     std::error_code ignored;
     std::filesystem::remove_all(dir_, ignored);
   }
-  SimulatedGpu(const SimulatedGpu&) = delete;
-  SimulatedGpu& operator=(const SimulatedGpu&) = delete;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
   [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
 

@@ -114,7 +114,7 @@ void show_idle(const std::string& socket, int seconds, bench::Report& report) {
 }
 
 void run(std::size_t runs, bool quick, bench::Report& report) {
-  const bench::SimulatedGpu gpu(256 * base::kMiB, kSize);
+  const bench::Device gpu(256 * base::kMiB, kSize);
   const std::string socket = gpu.path("gms.sock");
   const std::string answer = "exec to an answer";
   const std::string crash = "SIGKILL of the server to an answer, ";

@@ -2,6 +2,9 @@
 // run: as many threads that pread the same bytes into a fresh mapping of the same kind (a tmpfs
 // file, allocated in full, mapped shared), or pwrite them; dd(1) with iflag=direct for files that
 // are not in the page cache. For one big file, 200 shards, and 20,000 small tensors.
+// On a GPU (support/driver.h) only loading, of one big file of holes, which takes neither a disk
+// nor memory: beside as many threads that pread it into buffers, and as many that copy as much from
+// pinned buffers to the GPU.
 // Usage: load [--json FILE] [--quick] [--series] [MIB [RUNS [FOLDER]]], the folder on the disk that
 // is meant (default: /var/tmp)
 #include "weights/load.h"
@@ -20,6 +23,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,9 +31,11 @@
 
 #include "base/error.h"
 #include "cuda/device.h"
+#include "cuda/memory.h"
 #include "os/file.h"
 #include "os/process.h"
 #include "report.h"
+#include "support/driver.h"
 #include "weights/lane.h"
 #include "weights/model.h"
 #include "weights/save.h"
@@ -46,8 +52,10 @@ constexpr ByteCount kChunk = 8 * base::kMiB;
 
 [[noreturn]] void fail(const std::string& what) { base::throw_errno(errno, what); }
 
+enum class Content { kBytes, kHoles };
+
 void write_file(const std::string& path, const std::vector<ByteCount>& sizes,
-                const std::string& prefix) {
+                const std::string& prefix, Content content = Content::kBytes) {
   std::string header = "{";
   ByteCount end = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -62,6 +70,11 @@ void write_file(const std::string& path, const std::vector<ByteCount>& sizes,
   const std::uint64_t length = header.size();  // little-endian, as this machine is
   os::write_all(file.get(), {reinterpret_cast<const char*>(&length), sizeof length}, "write");
   os::write_all(file.get(), header, "write the model");
+  if (content == Content::kHoles) {
+    const ByteCount size = sizeof length + length + end;
+    if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0) fail("make the model");
+    return;
+  }
   std::string chunk(kChunk, '\0');
   for (std::size_t i = 0; i < chunk.size(); ++i) chunk[i] = static_cast<char>(i * 2654435761u >> 9);
   for (ByteCount at = 0; at < end; at += kChunk) {
@@ -71,7 +84,8 @@ void write_file(const std::string& path, const std::vector<ByteCount>& sizes,
 }
 
 // Large tensors, each with a small one beside it, as a transformer has them.
-std::string one_big_file(const std::string& folder, ByteCount bytes) {
+std::string one_big_file(const std::string& folder, ByteCount bytes,
+                         Content content = Content::kBytes) {
   constexpr ByteCount kSmall = 8192;
   std::vector<ByteCount> sizes;
   for (ByteCount at = 0; at < bytes; at += 64 * base::kMiB) {
@@ -79,7 +93,7 @@ std::string one_big_file(const std::string& folder, ByteCount bytes) {
     sizes.push_back(kSmall);
   }
   std::filesystem::create_directory(folder);
-  write_file(folder + "/model.safetensors", sizes, "layer.");
+  write_file(folder + "/model.safetensors", sizes, "layer.", content);
   return folder;
 }
 
@@ -157,16 +171,14 @@ class Mapping {
   void* address_ = nullptr;
 };
 
-// Without giving the memory back, for a server doesn't either.
-double bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
-  const auto start = std::chrono::steady_clock::now();
-  const weights::Model model = weights::open_model(folder);
-  struct Part {
-    const weights::WeightFile* file;
-    ByteCount offset;
-    ByteCount size;
-    ByteCount to;
-  };
+struct Part {
+  const weights::WeightFile* file;
+  ByteCount offset;
+  ByteCount size;
+  ByteCount to;
+};
+
+std::vector<Part> parts_of(const weights::Model& model) {
   std::vector<Part> parts;
   ByteCount end = 0;
   for (const weights::WeightFile& file : model.files) {
@@ -176,6 +188,15 @@ double bare_load(const std::string& shm, const std::string& folder, std::size_t 
       end += size;
     }
   }
+  return parts;
+}
+
+// Without giving the memory back, for a server doesn't either.
+double bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
+  const auto start = std::chrono::steady_clock::now();
+  const weights::Model model = weights::open_model(folder);
+  const std::vector<Part> parts = parts_of(model);
+  const ByteCount end = parts.back().to + parts.back().size;
   Mapping memory(shm + "/bare", end);
   std::atomic<std::size_t> next = 0;
   on_all(threads, [&] {
@@ -185,6 +206,47 @@ double bare_load(const std::string& shm, const std::string& folder, std::size_t 
   });
   memory.unmap();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Into one buffer for each thread.
+void bare_read(const std::string& folder, std::size_t threads) {
+  const weights::Model model = weights::open_model(folder);
+  const std::vector<Part> parts = parts_of(model);
+  std::atomic<std::size_t> next = 0;
+  on_all(threads, [&] {
+    std::vector<std::byte> buffer(kChunk);
+    for (std::size_t i; (i = next++) < parts.size();) {
+      parts[i].file->read(std::span(buffer).first(parts[i].size), parts[i].offset);
+    }
+  });
+}
+
+// From one pinned buffer for each thread to memory of the device, over and over.
+void bare_copy(const std::shared_ptr<const cuda::Driver>& driver, ByteCount bytes,
+               std::size_t threads) {
+  constexpr base::DeviceOrdinal kDevice(0);
+  const auto& api = driver->api();
+  const auto context = cuda::PrimaryContext::retain(driver, kDevice);
+  const auto range = cuda::AddressRange::reserve(driver, threads * kChunk);
+  const auto memory = cuda::PhysicalMemory::create(driver, kDevice, range.size());
+  const auto mapping = cuda::Mapping::map(driver, range.address(), range.size(), memory);
+  cuda::set_access(*driver, range.address(), range.size(), kDevice, cuda::Access::kReadWrite);
+  std::atomic<ByteCount> next = 0;
+  std::atomic<std::size_t> thread = 0;
+  on_all(threads, [&] {
+    context.make_current();
+    const auto to = range.address() + thread++ * kChunk;
+    void* from = nullptr;
+    cuda::abi::Stream stream = nullptr;
+    driver->check(api.cuMemHostAlloc(&from, kChunk, 0), "pin memory");
+    driver->check(api.cuStreamCreate(&stream, cuda::abi::kStreamNonBlocking), "make a stream");
+    while (next.fetch_add(kChunk) < bytes) {
+      driver->check(api.cuMemcpyHtoDAsync_v2(to, from, kChunk, stream), "copy");
+      driver->check(api.cuStreamSynchronize(stream), "copy");
+    }
+    api.cuStreamDestroy_v2(stream);
+    api.cuMemFreeHost(from);
+  });
 }
 
 // Writes what is in a mapping, and waits until it is on the disk.
@@ -255,10 +317,10 @@ class Bench {
     if (::mkdtemp(shm_.data()) == nullptr || ::mkdtemp(disk_.data()) == nullptr) {
       fail("make folders");
     }
-    ::setenv("GMS_DRIVER", "sim", 1);
+    ::setenv("GMS_DRIVER", test::driver().c_str(), 1);
     ::setenv("GMS_SIM_DIR", (shm_ + "/sim").c_str(), 1);
     ::setenv("GMS_SIM_VRAM", std::to_string(2 * bytes + base::kGiB).c_str(), 1);
-    driver_ = cuda::Driver::open("sim");
+    driver_ = cuda::Driver::open(test::driver());
     threads_ = weights::lane_config(driver_, 0, std::nullopt).threads;
     device_ =
         std::make_unique<cuda::DeviceInfo>(cuda::device_info(*driver_, base::DeviceOrdinal(0)));
@@ -277,6 +339,16 @@ class Bench {
       measure("20,000 small tensors", small_tensors(disk_ + "/small", 20'000, bytes_ / 20'000));
     }
     measure_snapshots();
+  }
+
+  void run_on_gpu() {
+    const std::string folder = one_big_file(shm_ + "/big", bytes_, Content::kHoles);
+    print("one big file, on a GPU",
+          {{"pread alone", [&] { return seconds_of([&] { bare_read(folder, threads_); }); }},
+           {"copies alone",
+            [&] { return seconds_of([&] { bare_copy(driver_, bytes_, threads_); }); }},
+           {"load", [&] { return load(folder); }}},
+          {});
   }
 
   void show_scaling() {
@@ -460,6 +532,7 @@ int main(int argc, char** argv) {
                       "no room for " + base::format_size(size) + " in " + path);
           return false;
         };
+        if (test::on_gpu()) return Bench(bytes, runs, folder, report).run_on_gpu();
         // A device and the peer's memory; a model, its snapshot and the peer's.
         if (!has_room("/dev/shm", 2 * bytes + 64 * base::kMiB) || !has_room(folder, 3 * bytes))
           return;
