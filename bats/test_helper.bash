@@ -34,7 +34,7 @@ fo_setup() {
   GMS_SIM_DIR=$(mktemp -d "$shm/fo.XXXXXX")
   # Whatever a test starts carries this mark in its environment, also once it is an orphan.
   FO_TEST_MARK=$T
-  GMS_DRIVER=sim
+  GMS_DRIVER=${FO_TEST_DRIVER:-sim}
   export T GMS_SIM_DIR GMS_DRIVER FO_TEST_MARK
   BG_PIDS=()
 }
