@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "folder.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "support/driver.h"
@@ -31,26 +31,19 @@ inline void expect(bool holds, const std::string& what) {
 class Device {
  public:
   Device(base::ByteCount size, base::ByteCount granularity) {
-    if (::mkdtemp(dir_.data()) == nullptr) base::throw_errno(errno, "make a folder");
     ::setenv("GMS_DRIVER", test::driver().c_str(), 1);
-    ::setenv("GMS_SIM_DIR", (dir_ + "/sim").c_str(), 1);
+    ::setenv("GMS_SIM_DIR", path("sim").c_str(), 1);
     ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1", 1);
     ::setenv("GMS_SIM_DEVICES", "1", 1);
     ::setenv("GMS_SIM_GRANULARITY", std::to_string(granularity).c_str(), 1);
     ::setenv("GMS_SIM_VRAM", std::to_string(size).c_str(), 1);
     os::raise_fd_limit();
   }
-  ~Device() {
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
-  }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
 
-  [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.path(name); }
 
  private:
-  std::string dir_ = "/dev/shm/fo-bench.XXXXXX";
+  const Folder folder_{"/dev/shm"};
 };
 
 /// gms-serve for one socket, ready when the constructor returns, ended with its object.

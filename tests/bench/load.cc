@@ -32,6 +32,7 @@
 #include "base/error.h"
 #include "cuda/device.h"
 #include "cuda/memory.h"
+#include "folder.h"
 #include "os/file.h"
 #include "os/process.h"
 #include "report.h"
@@ -192,12 +193,12 @@ std::vector<Part> parts_of(const weights::Model& model) {
 }
 
 // Without giving the memory back, for a server doesn't either.
-double bare_load(const std::string& shm, const std::string& folder, std::size_t threads) {
+double bare_load(const std::string& memory_file, const std::string& folder, std::size_t threads) {
   const auto start = std::chrono::steady_clock::now();
   const weights::Model model = weights::open_model(folder);
   const std::vector<Part> parts = parts_of(model);
   const ByteCount end = parts.back().to + parts.back().size;
-  Mapping memory(shm + "/bare", end);
+  Mapping memory(memory_file, end);
   std::atomic<std::size_t> next = 0;
   on_all(threads, [&] {
     for (std::size_t i; (i = next++) < parts.size();) {
@@ -309,40 +310,28 @@ long host_memory_of(const std::vector<std::string>& program) {
 class Bench {
  public:
   Bench(ByteCount bytes, std::size_t runs, const std::string& disk, bench::Report& report)
-      : bytes_(bytes),
-        runs_(runs),
-        report_(report),
-        shm_("/dev/shm/fo-bench-XXXXXX"),
-        disk_(disk + "/fo-bench-XXXXXX") {
-    if (::mkdtemp(shm_.data()) == nullptr || ::mkdtemp(disk_.data()) == nullptr) {
-      fail("make folders");
-    }
+      : bytes_(bytes), runs_(runs), report_(report), disk_(disk) {
     ::setenv("GMS_DRIVER", test::driver().c_str(), 1);
-    ::setenv("GMS_SIM_DIR", (shm_ + "/sim").c_str(), 1);
+    ::setenv("GMS_SIM_DIR", shm_.path("sim").c_str(), 1);
     ::setenv("GMS_SIM_VRAM", std::to_string(2 * bytes + base::kGiB).c_str(), 1);
     driver_ = cuda::Driver::open(test::driver());
     threads_ = weights::lane_config(driver_, 0, std::nullopt).threads;
     device_ =
         std::make_unique<cuda::DeviceInfo>(cuda::device_info(*driver_, base::DeviceOrdinal(0)));
-    socket_ = shm_ + "/gms.sock";
-  }
-  ~Bench() {
-    std::error_code ignored;
-    std::filesystem::remove_all(shm_, ignored);
-    std::filesystem::remove_all(disk_, ignored);
+    socket_ = shm_.path("gms.sock");
   }
 
   void run(bool quick) {
-    measure("one big file", one_big_file(disk_ + "/big", bytes_));
+    measure("one big file", one_big_file(disk_.path("big"), bytes_));
     if (!quick) {
-      measure("200 shards", many_files(disk_ + "/shards", bytes_));
-      measure("20,000 small tensors", small_tensors(disk_ + "/small", 20'000, bytes_ / 20'000));
+      measure("200 shards", many_files(disk_.path("shards"), bytes_));
+      measure("20,000 small tensors", small_tensors(disk_.path("small"), 20'000, bytes_ / 20'000));
     }
     measure_snapshots();
   }
 
   void run_on_gpu() {
-    const std::string folder = one_big_file(shm_ + "/big", bytes_, Content::kHoles);
+    const std::string folder = one_big_file(shm_.path("big"), bytes_, Content::kHoles);
     print("one big file, on a GPU",
           {{"pread alone", [&] { return seconds_of([&] { bare_read(folder, threads_); }); }},
            {"copies alone",
@@ -353,12 +342,12 @@ class Bench {
 
   void show_scaling() {
     for (ByteCount mib = bytes_ / 16 / base::kMiB; mib * base::kMiB <= bytes_; mib *= 2) {
-      show_point("Load of N MiB", "MiB", mib, one_big_file(disk_ + "/big", mib * base::kMiB));
+      show_point("Load of N MiB", "MiB", mib, one_big_file(disk_.path("big"), mib * base::kMiB));
     }
     constexpr ByteCount kTensor = 32 * base::kKiB;
     for (ByteCount n = bytes_ / kTensor / 16; n * kTensor <= bytes_; n *= 2) {
       show_point("Load of N tensors of 32 KiB", "tensors", n,
-                 small_tensors(disk_ + "/small", n, kTensor));
+                 small_tensors(disk_.path("small"), n, kTensor));
     }
   }
 
@@ -376,8 +365,9 @@ class Bench {
   void show_point(const std::string& title, const std::string& unit, std::size_t n,
                   const std::string& folder) const {
     remember(folder);
-    std::vector<Contender> both{{"pread", [&] { return bare_load(shm_, folder, threads_); }},
-                                {"load", [&] { return load(folder); }}};
+    std::vector<Contender> both{
+        {"pread", [&] { return bare_load(shm_.path("bare"), folder, threads_); }},
+        {"load", [&] { return load(folder); }}};
     bench::take_turns(both, runs_);
     report_.points(title, unit, n, "ms", 1e3, both);
     std::filesystem::remove_all(folder);
@@ -398,7 +388,7 @@ class Bench {
   void measure(const std::string& what, const std::string& folder) {
     remember(folder);
     print(what + ", cached",
-          {{"pread", [&] { return bare_load(shm_, folder, threads_); }},
+          {{"pread", [&] { return bare_load(shm_.path("bare"), folder, threads_); }},
            {"load", [&] { return load(folder); }}},
           bench::speed_at_least(0.9));
     print(what + ", cold",
@@ -417,8 +407,8 @@ class Bench {
   }
 
   void measure_snapshots() {
-    const std::string folder = one_big_file(disk_ + "/big", bytes_);
-    const std::string snapshot = disk_ + "/snapshot";
+    const std::string folder = one_big_file(disk_.path("big"), bytes_);
+    const std::string snapshot = disk_.path("snapshot");
     {
       const Server server(socket_);
       weights::LoadOptions loading;
@@ -429,11 +419,11 @@ class Bench {
       weights::SaveOptions saving;
       saving.folder = snapshot;
       saving.replace = weights::Replace::kYes;
-      const Mapping memory(shm_ + "/bare", bytes_);
+      const Mapping memory(shm_.path("bare"), bytes_);
       std::fill_n(memory.data(), bytes_, std::byte{1});
       const auto bare = [&](int flags) {
-        ::unlink((disk_ + "/bare").c_str());
-        return seconds_of([&] { bare_save(memory, bytes_, disk_ + "/bare", threads_, flags); });
+        ::unlink((disk_.path("bare")).c_str());
+        return seconds_of([&] { bare_save(memory, bytes_, disk_.path("bare"), threads_, flags); });
       };
       print("save",
             {{"pwrite O_DIRECT, fsync", [&] { return bare(O_DIRECT); }},
@@ -444,7 +434,7 @@ class Bench {
                 return seconds_of([&] { weights::save(driver_, *device_, socket_, saving); });
               }}},
             {});
-      ::unlink((disk_ + "/bare").c_str());
+      ::unlink((disk_.path("bare")).c_str());
     }
     for (const bool cold : {false, true}) {
       const auto prepare = [&] {
@@ -466,7 +456,7 @@ class Bench {
                                static_cast<void>(child.wait(Deadline::never()));
                              });
                            }}
-               : Contender{"pread", [&] { return bare_load(shm_, folder, threads_); }};
+               : Contender{"pread", [&] { return bare_load(shm_.path("bare"), folder, threads_); }};
       print(std::string("snapshot, ") + (cold ? "cold" : "cached"),
             {peer,
              {"load --snapshot",
@@ -503,8 +493,8 @@ class Bench {
   const std::size_t runs_;
   bench::Report& report_;
   std::size_t threads_ = 1;
-  std::string shm_;
-  std::string disk_;
+  const bench::Folder shm_{"/dev/shm"};
+  const bench::Folder disk_;
   std::shared_ptr<const cuda::Driver> driver_;
   std::unique_ptr<cuda::DeviceInfo> device_;
   std::string socket_;
