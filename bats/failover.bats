@@ -25,6 +25,14 @@ setup() {
   prints "$EXAMPLE"
 }
 
+# Which it takes for a GPU.
+@test "the demo runs on a driver that does not say that it is simulated" {
+  run -0 env -u GMS_DRIVER LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_VRAM=1GiB \
+    "$FO_ROOT/packaging/demo"
+  [[ "$output" == *"Running on this machine's GPU."* ]]
+  [ "${lines[-1]}" = "Two failovers and a switchover, the same tokens each time, all memory given back." ]
+}
+
 @test "the demo, asked to end in the middle, ends all it started" {
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER "$FO_ROOT/packaging/demo"
   wait_for "grep -q '^engine 0 answers' $T/demo.out" 120

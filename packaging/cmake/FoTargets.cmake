@@ -95,9 +95,11 @@ endfunction()
 # fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter...]): the GoogleTest program ROOM_test,
 # found by ctest. What it tests is in the rooms; its own files are compiled in half the time without
 # -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device
-# (tests/support/driver.h): ctest has them a second time, with the label gpu.
+# (tests/support/driver.h): ctest has them a second time, with the label gpu. UNMARKED, for what
+# treats a simulated device in another way, has them a third time, on the simulated driver that
+# does not say that it is one.
 function(fo_tests room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;ON_GPU" ${ARGN})
+  cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;ON_GPU" ${ARGN})
   add_executable(${room}_test ${arg_SOURCES})
   target_include_directories(${room}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${room}_test PRIVATE
@@ -112,5 +114,12 @@ function(fo_tests room)
     list(JOIN arg_ON_GPU ":" filter)
     gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
       PROPERTIES TIMEOUT 300 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT FO_TEST_DRIVER=cuda)
+  endif()
+  if(arg_UNMARKED)
+    add_dependencies(${room}_test unmarked_driver)
+    set(driver $<TARGET_FILE:unmarked_driver>)
+    gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX unmarked.
+      DISCOVERY_TIMEOUT 30
+      PROPERTIES TIMEOUT 120 LABELS ${room} ENVIRONMENT FO_TEST_DRIVER=${driver})
   endif()
 endfunction()

@@ -58,7 +58,7 @@ class TestDevice : public testing::Test {
     dir_ = pattern;
     set("GMS_SIM_DIR", dir_ + "/sim");
     set("GMS_SIM_LIBRARY", FO_BUILD_DIR "/lib/sim/libcuda.so.1");
-    set("GMS_SIM_VRAM", std::to_string(device_size_));
+    if (!test::on_gpu()) set("GMS_SIM_VRAM", std::to_string(device_size_));
     set("GMS_DRIVER", test::driver());
     set("GMS_SOCKET_DIR", dir_);
     if (test::on_gpu()) device_size_ = cuda::total_memory();

@@ -128,10 +128,12 @@ class ResourceSafety : public testing::Test {
     FO_SKIP_WITHOUT_ITS_DEVICE();
     os::become_subreaper();
     os::raise_fd_limit();
-    // Many small pieces: giving them back takes as long as it can.
-    sim_.set("GMS_SIM_GRANULARITY", "16KiB");
-    sim_.set("GMS_SIM_CONTEXT_SIZE", "64KiB");
-    sim_.set("GMS_SIM_VRAM", "1GiB");
+    if (!test::on_gpu()) {
+      // Many small pieces: giving them back takes as long as it can.
+      sim_.set("GMS_SIM_GRANULARITY", "16KiB");
+      sim_.set("GMS_SIM_CONTEXT_SIZE", "64KiB");
+      sim_.set("GMS_SIM_VRAM", "1GiB");
+    }
     sim_.set("GMS_DRIVER", test::driver());
     sim_.set("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo");
     driver_ = cuda::Driver::open(test::driver());

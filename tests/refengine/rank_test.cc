@@ -24,7 +24,7 @@ class RankTest : public gms::OneServer {
   void SetUp() override {
     OneServer::SetUp();
     if (IsSkipped()) return;
-    set("GMS_SIM_VRAM", "64MiB");
+    if (!test::on_gpu()) set("GMS_SIM_VRAM", "64MiB");
     set("GMS_SIM_CONTEXT_SIZE", "0");
     start();
     driver_ = cuda::Driver::open(test::driver());

@@ -1,0 +1,68 @@
+// An NVML that tells of the simulated devices: with the simulated driver, linked so that it does
+// not say that it is one (unmarked.map), it is what lib/cuda takes for a GPU.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "simcuda/abi.h"
+
+namespace {
+
+using namespace fo::simcuda;
+
+constexpr int kNotFound = 6;
+constexpr int kUnknown = 999;
+
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+// "GPU-" and 8-4-4-4-12 digits.
+void spell(const Uuid& uuid, char* text) {
+  std::memcpy(text, "GPU-", 4);
+  text += 4;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *text++ = '-';
+    *text++ = "0123456789abcdef"[uuid.bytes[i] >> 4];
+    *text++ = "0123456789abcdef"[uuid.bytes[i] & 15];
+  }
+  *text = '\0';
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() { return cuInit(0) == Result::kSuccess ? 0 : kUnknown; }
+
+// A device's handle is its ordinal plus 1.
+int nvmlDeviceGetHandleByUUID(const char* wanted, void** device) {
+  int count = 0;
+  if (cuDeviceGetCount(&count) != Result::kSuccess) return kUnknown;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    Uuid uuid{};
+    char text[64];
+    if (cuDeviceGetUuid_v2(&uuid, ordinal) != Result::kSuccess) return kUnknown;
+    spell(uuid, text);
+    if (std::strcmp(text, wanted) != 0) continue;
+    *device = reinterpret_cast<void*>(static_cast<std::uintptr_t>(ordinal) + 1);
+    return 0;
+  }
+  return kNotFound;
+}
+
+int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+  const auto ordinal = static_cast<int>(reinterpret_cast<std::uintptr_t>(device) - 1);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (fo_simcuda_memory_info(ordinal, &free, &total) != Result::kSuccess) return kUnknown;
+  *memory = {total, free, total - free};
+  return 0;
+}
+
+const char* nvmlErrorString(int result) {
+  return result == kNotFound ? "Not Found" : "Unknown Error";
+}
+}
