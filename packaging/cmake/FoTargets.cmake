@@ -92,11 +92,11 @@ function(fo_completions tool component)
     DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
-# fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter...]): the GoogleTest program ROOM_test,
-# found by ctest. What it tests is in the rooms; its own files are compiled in half the time without
-# -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device
-# (tests/support/driver.h): ctest has them a second time, with the label gpu. UNMARKED, for what
-# treats a simulated device in another way, has them a third time, on the simulated driver that
+# fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter... [UNMARKED]]): the GoogleTest program
+# ROOM_test, found by ctest. What it tests is in the rooms; its own files are compiled in half the
+# time without -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device
+# (tests/support/driver.h): ctest has them a second time, with the label gpu. UNMARKED, for rooms
+# that treat a simulated device in another way, has them a third time, on the simulated driver that
 # does not say that it is one.
 function(fo_tests room)
   cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;ON_GPU" ${ARGN})
@@ -109,17 +109,16 @@ function(fo_tests room)
   set_target_properties(${room}_test PROPERTIES
     FO_QUICK ON RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room})
+  list(JOIN arg_ON_GPU ":" filter)
   if(arg_ON_GPU)
     # They look at what is used of the GPU: one at a time.
-    list(JOIN arg_ON_GPU ":" filter)
     gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX gpu. DISCOVERY_TIMEOUT 30
       PROPERTIES TIMEOUT 300 LABELS gpu RESOURCE_LOCK gpu ENVIRONMENT FO_TEST_DRIVER=cuda)
   endif()
   if(arg_UNMARKED)
     add_dependencies(${room}_test unmarked_driver)
-    set(driver $<TARGET_FILE:unmarked_driver>)
     gtest_discover_tests(${room}_test TEST_FILTER "${filter}" TEST_PREFIX unmarked.
-      DISCOVERY_TIMEOUT 30
-      PROPERTIES TIMEOUT 120 LABELS ${room} ENVIRONMENT FO_TEST_DRIVER=${driver})
+      DISCOVERY_TIMEOUT 30 PROPERTIES TIMEOUT 120 LABELS ${room}
+      ENVIRONMENT FO_TEST_DRIVER=${CMAKE_BINARY_DIR}/tests/unmarked/libcuda.so.1)
   endif()
 endfunction()
