@@ -12,9 +12,9 @@ namespace fo::os {
 /// SCM_MAX_FD of the kernel: more in one message are refused with EINVAL.
 inline constexpr std::size_t kMaxFdsPerMessage = 253;
 
-/// One sendmsg(2) without SIGPIPE: bytes sent (descriptors travel with the first of them), or
-/// -errno. `fds` stay the caller's; at most kMaxFdsPerMessage. Never sends descriptors without
-/// bytes. Blocks if the socket does.
+/// One sendmsg(2), or send(2) for bytes alone, without SIGPIPE: bytes sent (descriptors travel with
+/// the first of them), or -errno. `fds` stay the caller's; at most kMaxFdsPerMessage. Never sends
+/// descriptors without bytes. Blocks if the socket does.
 std::ptrdiff_t send_with_fds(int socket_fd, std::span<const std::byte> bytes,
                              std::span<const int> fds);
 
