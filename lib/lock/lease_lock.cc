@@ -89,6 +89,9 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
   const bool in_time = done;
   if (!done) cancel_.emit(asio::cancellation_type::terminal);
   while (!done) loop_.run_one();
+  // The cancellation, where the end was on its way before it: what is spawned next must not meet
+  // it.
+  loop_.poll();
   // What the cancelled wait threw says no more than that it was cancelled.
   if (in_time && failure) std::rethrow_exception(failure);
   interrupted = *came;

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <thread>
 
@@ -36,6 +38,8 @@ struct Keeper {
   std::atomic<bool> is_silent = false;
   std::atomic<bool> ended = false;
   std::atomic<bool> is_forbidden = false;
+  /// Nobody is told while it thinks, for so long.
+  std::atomic<milliseconds> thinks = milliseconds(0);
   std::atomic<bool> takes_release = true;
   std::atomic<int> acquired = 0;
   std::atomic<int> asked = 0;
@@ -54,6 +58,8 @@ class FakeClient final : public LeaseClient {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
     while (!keeper_.grants) co_await http::pause_for(milliseconds(1));
+    std::this_thread::sleep_for(keeper_.thinks.load());
+    co_await asio::post(asio::use_awaitable);
     Lease lease;
     lease.generation = ++generation_;
     lease.granted_at = std::chrono::system_clock::now();
@@ -219,6 +225,19 @@ TEST_F(LeaseLockTest, GivesUpWhatItWaitsForWhenItIsInterrupted) {
   const base::UniqueFd interrupt(::eventfd(1, EFD_CLOEXEC));
   EXPECT_EQ(lock_.acquire(Deadline::never(), interrupt.get()).outcome, LockWait::kInterrupted);
   EXPECT_EQ(keeper_.released, 1);
+}
+
+// The wait is cancelled, but its end was queued first: what is late must not meet the renewals.
+TEST_F(LeaseLockTest, AGrantAtTheDeadlineIsKept) {
+  keeper_.thinks = milliseconds(20);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(lock_.acquire(Deadline::after(milliseconds(5))).outcome, LockWait::kLocked);
+    const int renewed = keeper_.renewed;
+    const Deadline deadline = Deadline::after(test::kLong);
+    while (keeper_.renewed == renewed && !deadline.expired()) std::this_thread::yield();
+    EXPECT_GT(keeper_.renewed, renewed);
+    lock_.release();
+  }
 }
 
 TEST_F(LeaseLockTest, TakesNoGrantThatIsAsGoodAsOver) {
