@@ -89,8 +89,7 @@ std::optional<Lease> LeaseLock::wait(const Deadline& deadline, int interrupt_fd,
   const bool in_time = done;
   if (!done) cancel_.emit(asio::cancellation_type::terminal);
   while (!done) loop_.run_one();
-  // The cancellation, where the end was on its way before it: what is spawned next must not meet
-  // it.
+  // Where the end was on its way before the cancellation, that one is left: for nobody else.
   loop_.poll();
   // What the cancelled wait threw says no more than that it was cancelled.
   if (in_time && failure) std::rethrow_exception(failure);

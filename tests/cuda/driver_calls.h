@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string>
 
 #include "cuda/device_memory.h"
 #include "cuda/memory.h"
@@ -24,6 +26,13 @@ inline MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver,
 inline void fill(const Driver& driver, abi::DevicePtr to, std::byte value, base::ByteCount size) {
   driver.check(driver.api().cuMemsetD8_v2(to, static_cast<unsigned char>(value), size),
                "cuMemsetD8");
+}
+
+/// What is in accessible memory. Needs a current context.
+inline std::string bytes_at(const Driver& driver, abi::DevicePtr address, base::ByteCount size) {
+  std::string bytes(size, '\0');
+  copy_to_host(driver, std::as_writable_bytes(std::span(bytes)), address);
+  return bytes;
 }
 
 }  // namespace fo::cuda

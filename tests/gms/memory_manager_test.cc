@@ -88,14 +88,17 @@ TEST_F(Manager, ReadersMappingsCanNotBeWritten) {
 }
 
 // Asked of the kernel, which answers EFAULT where a program would die.
-TEST_F(SimulatedManager, ReadersMappingsAreReadOnlyToTheProcessorToo) {
+TEST_F(SimulatedManager, ReadersMappingsAreReadOnlyToTheProcessorTooAndAsleepNotEvenThat) {
   start();
   publish({1}, 'w');
-  const MemoryManager reader = this->reader();
+  MemoryManager reader = this->reader();
   char* const address = reinterpret_cast<char*>(reader.allocations()[0].address);
   const os::Pipe pipe;
   EXPECT_EQ(::write(pipe.writer.get(), address, 1), 1);
   EXPECT_EQ(::read(pipe.reader.get(), address, 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  reader.unmap_all();
+  EXPECT_EQ(::write(pipe.writer.get(), address, 1), -1);
   EXPECT_EQ(errno, EFAULT);
 }
 

@@ -63,7 +63,7 @@ TEST_F(Server, RefusalsLeaveTheConnectionAlive) {
   RpcClient writer = enter(LockType::kRw);
   EXPECT_THROW(writer.allocate(0, "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(static_cast<base::ByteCount>(-5), "t"), RequestRefused);
-  EXPECT_THROW(writer.allocate(parts(300), "t"), RequestRefused);
+  EXPECT_THROW(writer.allocate(device_size_ + 1, "t"), RequestRefused);
   EXPECT_THROW(writer.allocate(std::numeric_limits<std::int64_t>::max(), "t"), RequestRefused);
   EXPECT_THROW(writer.put_metadata("k", "no such id", 0, ""), RequestRefused);
   const AllocateResponse made = writer.allocate(1, "t");

@@ -32,9 +32,10 @@ class ServerWithDevice : public OneServer {
     cuda::synchronize(*driver_);
   }
   [[nodiscard]] char byte_at(const MappedAllocation& one, base::ByteCount offset = 0) const {
-    std::byte byte{};
-    cuda::copy_to_host(*driver_, {&byte, 1}, one.address + offset);
-    return static_cast<char>(byte);
+    return cuda::bytes_at(*driver_, one.address + offset, 1).front();
+  }
+  [[nodiscard]] std::string bytes_of(const MappedAllocation& one) const {
+    return cuda::bytes_at(*driver_, one.address, one.allocation.aligned_size);
   }
 
   std::shared_ptr<const cuda::Driver> driver_;

@@ -38,8 +38,8 @@ struct Keeper {
   std::atomic<bool> is_silent = false;
   std::atomic<bool> ended = false;
   std::atomic<bool> is_forbidden = false;
-  /// Nobody is told while it thinks, for so long.
-  std::atomic<milliseconds> thinks = milliseconds(0);
+  /// It takes all of the lock's thread until then, and grants afterwards.
+  Deadline busy_until = Deadline::after(milliseconds(0));
   std::atomic<bool> takes_release = true;
   std::atomic<int> acquired = 0;
   std::atomic<int> asked = 0;
@@ -58,7 +58,7 @@ class FakeClient final : public LeaseClient {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
     while (!keeper_.grants) co_await http::pause_for(milliseconds(1));
-    std::this_thread::sleep_for(keeper_.thinks.load());
+    while (!keeper_.busy_until.expired()) std::this_thread::yield();
     co_await asio::post(asio::use_awaitable);
     Lease lease;
     lease.generation = ++generation_;
@@ -229,9 +229,9 @@ TEST_F(LeaseLockTest, GivesUpWhatItWaitsForWhenItIsInterrupted) {
 
 // The wait is cancelled, but its end was queued first: what is late must not meet the renewals.
 TEST_F(LeaseLockTest, AGrantAtTheDeadlineIsKept) {
-  keeper_.thinks = milliseconds(20);
   for (int i = 0; i < 5; ++i) {
-    ASSERT_EQ(lock_.acquire(Deadline::after(milliseconds(5))).outcome, LockWait::kLocked);
+    keeper_.busy_until = Deadline::after(milliseconds(5));
+    ASSERT_EQ(lock_.acquire(keeper_.busy_until).outcome, LockWait::kLocked);
     const int renewed = keeper_.renewed;
     const Deadline deadline = Deadline::after(test::kLong);
     while (keeper_.renewed == renewed && !deadline.expired()) std::this_thread::yield();

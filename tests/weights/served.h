@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
 #include "cuda/test_device.h"
 #include "gms/gms_process.h"
@@ -48,9 +48,7 @@ class Served : public testing::Test {
   }
   // What is in memory that is mapped here.
   std::string bytes_at(cuda::abi::DevicePtr address, base::ByteCount size) {
-    std::string bytes(size, '\0');
-    cuda::copy_to_host(*driver(), std::as_writable_bytes(std::span(bytes)), address);
-    return bytes;
+    return cuda::bytes_at(*driver(), address, size);
   }
 
   gms::GetRuntimeStateResponse state() const {
