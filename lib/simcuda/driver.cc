@@ -43,17 +43,6 @@ Uuid make_uuid(const std::string& dir, int ordinal) {
   return uuid;
 }
 
-std::string text_of(const Uuid& uuid) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kHex[uuid.bytes[i] >> 4];
-    text += kHex[uuid.bytes[i] & 15];
-  }
-  return text;
-}
-
 /// The devices' folder, made if need be.
 std::filesystem::path open_dir(const Settings& settings) {
   const auto& dir = settings.dir;
@@ -75,6 +64,17 @@ std::filesystem::path open_dir(const Settings& settings) {
 void* address_of(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
+
+std::string text_of(const Uuid& uuid) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kHex[uuid.bytes[i] >> 4];
+    text += kHex[uuid.bytes[i] & 15];
+  }
+  return text;
+}
 
 // Not thread_local: leak checkers stumble over the thread-local storage of libraries that were
 // loaded at run time, and every program under a leak checker that uses this one would suffer.

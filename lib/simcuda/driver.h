@@ -17,6 +17,9 @@
 
 namespace fo::simcuda {
 
+/// "GPU-" and 8-4-4-4-12 digits, as NVML spells it.
+std::string text_of(const Uuid& uuid);
+
 class Driver {
  public:
   /// Opens the folders of the visible devices. Throws SettingsError where the folder can't be used,

@@ -2,9 +2,9 @@
 // not say that it is one (unmarked.map), it is what lib/cuda takes for a GPU.
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "simcuda/abi.h"
+#include "simcuda/driver.h"
 
 namespace {
 
@@ -19,18 +19,6 @@ struct Memory {
   unsigned long long used;
 };
 
-// "GPU-" and 8-4-4-4-12 digits.
-void spell(const Uuid& uuid, char* text) {
-  std::memcpy(text, "GPU-", 4);
-  text += 4;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) *text++ = '-';
-    *text++ = "0123456789abcdef"[uuid.bytes[i] >> 4];
-    *text++ = "0123456789abcdef"[uuid.bytes[i] & 15];
-  }
-  *text = '\0';
-}
-
 }  // namespace
 
 extern "C" {
@@ -43,10 +31,8 @@ int nvmlDeviceGetHandleByUUID(const char* wanted, void** device) {
   if (cuDeviceGetCount(&count) != Result::kSuccess) return kUnknown;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     Uuid uuid{};
-    char text[64];
     if (cuDeviceGetUuid_v2(&uuid, ordinal) != Result::kSuccess) return kUnknown;
-    spell(uuid, text);
-    if (std::strcmp(text, wanted) != 0) continue;
+    if (text_of(uuid) != wanted) continue;
     *device = reinterpret_cast<void*>(static_cast<std::uintptr_t>(ordinal) + 1);
     return 0;
   }
