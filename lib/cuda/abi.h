@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace fo::cuda::abi {
 
@@ -150,7 +151,10 @@ inline constexpr unsigned int kHostAllocPortable = 1;
 
 namespace fo::cuda::abi {
 
-/// The resolved functions, each under the name of its symbol. None is null.
+/// The one function that a driver may lack: newer ones have only cuDeviceGetUuid_v2.
+inline constexpr std::string_view kOptionalFunction = "cuDeviceGetUuid";
+
+/// The resolved functions, each under the name of its symbol. None is null but kOptionalFunction.
 struct Functions {
 #define FO_CUDA_MEMBER(symbol, parameters) Result(*symbol) parameters = nullptr;
   FO_CUDA_FUNCTIONS(FO_CUDA_MEMBER)

@@ -42,12 +42,15 @@ DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal) {
   DeviceInfo info;
   info.ordinal = ordinal;
 
-  // The first form answers for the whole GPU, the second for the MIG instance where there is one.
+  // The first form answers for the whole GPU, the second for the MIG slice where there is one. A
+  // driver without the first form can't tell a slice from a GPU.
   abi::Uuid gpu{};
-  abi::Uuid instance{};
-  driver.check(api.cuDeviceGetUuid(&gpu, device), what);
-  driver.check(api.cuDeviceGetUuid_v2(&instance, device), what);
-  info.uuid = format_uuid(instance, std::memcmp(&gpu, &instance, sizeof gpu) != 0);
+  abi::Uuid own{};
+  driver.check(api.cuDeviceGetUuid_v2(&own, device), what);
+  const bool knows_gpu =
+      api.cuDeviceGetUuid != nullptr && api.cuDeviceGetUuid(&gpu, device) == abi::Result::kSuccess;
+  info.uuid = format_uuid(own, knows_gpu && std::memcmp(&gpu, &own, sizeof gpu) != 0);
+  if (knows_gpu) info.gpu_uuid = format_uuid(gpu, false);
 
   std::size_t total = 0;
   driver.check(api.cuDeviceTotalMem_v2(&total, device), what);

@@ -12,6 +12,9 @@ struct DeviceInfo {
   base::DeviceOrdinal ordinal;
   /// As NVML spells it: "GPU-" (or "MIG-") and 8-4-4-4-12 lower case hex digits.
   std::string uuid;
+  /// "GPU-…" of the whole GPU, which differs from `uuid` on a MIG slice; empty where the driver
+  /// does not tell.
+  std::string gpu_uuid;
   base::ByteCount total_memory = 0;
   /// Sizes of physical memory and address ranges are multiples of this.
   base::ByteCount granularity = 0;

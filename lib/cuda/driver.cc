@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
@@ -17,7 +18,22 @@ constexpr const char* kLibrary = "libcuda.so.1";
 constexpr const char* kSimulatedMarker = "fo_simcuda_version";
 constexpr std::string_view kHint = "; GMS_DRIVER=sim asks for the simulated one";
 
+/// The codes by which a driver says that it is too old for this library or this call.
+constexpr bool is_old_driver(Result result) {
+  const auto code = static_cast<std::uint32_t>(result);
+  return code >= 35 && code <= 37;
+}
+
+/// The codes of MPS: its server is not there yet, is full, or has ended this client. The GPU itself
+/// is not in doubt.
+constexpr bool is_mps(Result result) {
+  const auto code = static_cast<std::uint32_t>(result);
+  return code >= 805 && code <= 810;
+}
+
 ExitStatus status_of(Result result) {
+  if (is_old_driver(result)) return ExitStatus::kUnavailable;
+  if (is_mps(result)) return ExitStatus::kTryAgain;
   switch (result) {
     case Result::kNotInitialized:
     case Result::kStubLibrary:
@@ -89,13 +105,13 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
         ExitStatus::kUnavailable,
         "no CUDA driver: the libcuda.so.1 found is the simulated one" + std::string(hint));
   }
-  const auto resolve = [&](auto& function, const char* symbol) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, symbol));
-    if (!function) {
-      throw base::Error(
-          ExitStatus::kUnavailable,
-          "CUDA driver " + base::quoted(file) + ": no function " + symbol + std::string(hint));
+  const auto resolve = [&](auto& function, std::string_view symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        ::dlsym(library, symbol.data()));
+    if (!function && symbol != abi::kOptionalFunction) {
+      throw base::Error(ExitStatus::kUnavailable, "CUDA driver " + base::quoted(file) +
+                                                      ": no function " + std::string(symbol) +
+                                                      std::string(hint));
     }
   };
 #define FO_CUDA_RESOLVE(symbol, parameters) resolve(driver->api_.symbol, #symbol);
@@ -103,10 +119,10 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
 #undef FO_CUDA_RESOLVE
   if (simulated) resolve(driver->simulated_memory_info_, "fo_simcuda_memory_info");
 
-  // Whatever cuInit answers, there is no driver to use.
+  // Whatever cuInit answers, there is no driver to use; MPS may have one later.
   if (const Result result = driver->api_.cuInit(0); result != Result::kSuccess) {
     throw CudaError(
-        ExitStatus::kUnavailable,
+        is_mps(result) ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,
         "no usable CUDA driver: " + driver->describe(result, "cuInit") + std::string(hint));
   }
   return driver;

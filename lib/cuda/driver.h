@@ -12,7 +12,7 @@
 namespace fo::cuda {
 
 /// A driver call that failed. Status: 69 where no usable driver or device is there, 75 for
-/// OutOfMemory, 70 for everything else.
+/// OutOfMemory and for MPS (805 to 810), 70 for everything else.
 class CudaError : public base::Error {
  public:
   using Error::Error;
@@ -30,7 +30,8 @@ class Driver {
   /// the dynamic linker finds, refused where that is the simulated one; "sim", the simulated one
   /// ($GMS_SIM_LIBRARY, else as found from the running program); or a path, with a '/', to any.
   /// Errors: 69 with one line that says how to ask for the simulated driver when there is no usable
-  /// driver or device, 78 for any other `choice`. May start threads: block signals first.
+  /// driver or device, 75 with the same when MPS does not let this process in, 78 for any other
+  /// `choice`. May start threads: block signals first.
   static std::shared_ptr<const Driver> open(std::string_view choice);
 
   /// Whether open(choice) gives a real driver or none.

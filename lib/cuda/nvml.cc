@@ -16,42 +16,68 @@ struct Memory {
 using Device = void*;
 using Init = int (*)();
 using GetHandleByUuid = int (*)(const char* uuid, Device* device);
+using GetIndex = int (*)(Device device, unsigned int* index);
 using GetMemoryInfo = int (*)(Device device, Memory* memory);
 using ErrorString = const char* (*)(int result);
 
-[[noreturn]] void fail(const std::string& uuid, const std::string& reason) {
-  throw base::Error(base::ExitStatus::kUnavailable,
-                    "ask NVML for the free memory of " + base::quoted(uuid) + ": " + reason);
-}
+/// One device in a session of NVML. The library stays loaded, and its session open: the driver's
+/// libraries can't be trusted to unload.
+class Nvml {
+ public:
+  /// `what` is being done to the device with this uuid: "ask NVML for the free memory of".
+  Nvml(const std::string& library, const char* what, const std::string& uuid)
+      : what_(std::string(what) + " " + base::quoted(uuid)), library_(library) {
+    handle_ = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) {
+      const char* const reason = ::dlerror();
+      fail(reason != nullptr ? reason : library);
+    }
+    const auto init = find<Init>("nvmlInit_v2");
+    error_string_ = find<ErrorString>("nvmlErrorString");
+    check(init());
+    check(find<GetHandleByUuid>("nvmlDeviceGetHandleByUUID")(uuid.c_str(), &device_));
+  }
+
+  template <typename Function>
+  Function find(const char* name) const {
+    void* const symbol = ::dlsym(handle_, name);
+    if (symbol == nullptr) fail(std::string("no ") + name + " in " + library_);
+    return reinterpret_cast<Function>(symbol);
+  }
+  void check(int result) const {
+    if (result != 0) fail(error_string_(result));
+  }
+  [[nodiscard]] Device device() const { return device_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw base::Error(base::ExitStatus::kUnavailable, what_ + ": " + reason);
+  }
+
+  std::string what_;
+  std::string library_;
+  void* handle_ = nullptr;
+  ErrorString error_string_ = nullptr;
+  Device device_ = nullptr;
+};
 
 }  // namespace
 
 DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& library) {
-  // Stays loaded, and its session open: the driver's libraries can't be trusted to unload.
-  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* const reason = ::dlerror();
-    fail(uuid, reason != nullptr ? reason : library);
-  }
-  const auto find = [&](const char* name) {
-    void* const symbol = ::dlsym(handle, name);
-    if (symbol == nullptr) fail(uuid, std::string("no ") + name + " in " + library);
-    return symbol;
-  };
-  const auto init = reinterpret_cast<Init>(find("nvmlInit_v2"));
-  const auto get_handle = reinterpret_cast<GetHandleByUuid>(find("nvmlDeviceGetHandleByUUID"));
-  const auto get_memory = reinterpret_cast<GetMemoryInfo>(find("nvmlDeviceGetMemoryInfo"));
-  const auto error_string = reinterpret_cast<ErrorString>(find("nvmlErrorString"));
-  Device device = nullptr;
-  int result = init();
-  if (result == 0) result = get_handle(uuid.c_str(), &device);
-  if (result != 0) fail(uuid, error_string(result));
+  const Nvml nvml(library, "ask NVML for the free memory of", uuid);
+  const auto get_memory = nvml.find<GetMemoryInfo>("nvmlDeviceGetMemoryInfo");
   return {uuid, [=] {
             Memory memory{};
-            const int failure = get_memory(device, &memory);
-            if (failure != 0) fail(uuid, error_string(failure));
+            nvml.check(get_memory(nvml.device(), &memory));
             return MemoryInfo{memory.free, memory.total};
           }};
+}
+
+int nvml_device_index(const std::string& uuid, const std::string& library) {
+  const Nvml nvml(library, "ask NVML for the number of", uuid);
+  unsigned int index = 0;
+  nvml.check(nvml.find<GetIndex>("nvmlDeviceGetIndex")(nvml.device(), &index));
+  return static_cast<int>(index);
 }
 
 }  // namespace fo::cuda

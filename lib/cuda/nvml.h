@@ -1,5 +1,5 @@
-// Free memory of a real GPU, asked of NVML, libnvidia-ml.so.1, which comes with the driver and
-// needs neither a context nor cuInit.
+// A real GPU's free memory and number, asked of NVML, libnvidia-ml.so.1, which comes with the
+// driver and needs neither a context nor cuInit.
 #pragma once
 
 #include <string>
@@ -13,5 +13,9 @@ namespace fo::cuda {
 /// tests.
 DeviceMemory nvml_device_memory(const std::string& uuid,
                                 const std::string& library = "libnvidia-ml.so.1");
+
+/// NVML's number of the GPU with this uuid ("GPU-…"), which is not CUDA's where CUDA orders devices
+/// by speed or sees only some of them. Throws Error(kUnavailable) as above.
+int nvml_device_index(const std::string& uuid, const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace fo::cuda
