@@ -99,6 +99,7 @@ class Loading {
     if (!grant) return std::nullopt;
     report_.granted_lock_type = *grant;
     const auto start = Clock::now();
+    context_ = retain_context(lanes_, manager_.device().ordinal);
     if (*grant == gms::Grant::kRw) {
       publish();
     } else {
@@ -179,16 +180,9 @@ class Loading {
     }
   }
 
-  void start_workers() {
-    if (lanes_.buffers > 0) {
-      context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
-    }
-    workers_.emplace(lanes_, context_);
-  }
-
   void publish() {
     const bool pin_content = options_.pin_content && !snapshot_;
-    start_workers();
+    workers_.emplace(lanes_, context_);
     submit_parts();
     // What needs no content is done while it comes.
     if (!pin_content) put_metadata();
@@ -362,7 +356,7 @@ class Loading {
     } else {
       find_tensors(metadata);
     }
-    start_workers();
+    workers_.emplace(lanes_, context_);
     read_back_all({true, ExitStatus::kBadData, false});
     workers_.reset();
   }

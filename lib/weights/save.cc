@@ -64,6 +64,7 @@ class Saving {
                                                          : gms::RpcClient::Retry::kNever);
     if (!grant) return std::nullopt;
     const auto start = Clock::now();
+    context_ = retain_context(lanes_, manager_.device().ordinal);
     manager_.import_all(cuda::Access::kRead);
     metadata_ = manager_.fetch_metadata();
     plan();
@@ -146,9 +147,6 @@ class Saving {
   }
 
   void write_shards() {
-    if (lanes_.buffers > 0) {
-      context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
-    }
     workers_.emplace(lanes_, context_);
     try {
       // Each shard has two strands: what is hashed has one order, what is written has none.
