@@ -528,7 +528,7 @@ start_stream_beside() {
   fatal_wake
   wait_exit "$ENGINE"
   [ "$status" -eq 65 ]
-  [[ $(cat "$T/e.err") == "fo-refengine: error: remap from '$T/gms_0_weights.sock': layout "*" instead of "* ]]
+  [[ $(cat "$T/e.err") == "fo-refengine: error: remap from '$T/gms_0_weights.sock': Layout changed: "*" instead of "* ]]
 }
 
 @test "the same layout published again is woken on" {

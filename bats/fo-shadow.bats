@@ -526,11 +526,11 @@ start_sleeper() {
   start_sleeper --remap-timeout 400ms
   ask_lock writer rw "$SOCKET"
   wait_stat state RW
-  fails 75 "GMS at '$SOCKET': no reader's lock in time" \
+  fails 75 "GMS at '$SOCKET': Timeout waiting for lock ro" \
     shadow --id c "${BY_COMMANDS[@]}" --remap-timeout 200ms -- sleep 1000
   free_lock
   ended "$SHADOW" 75
-  said b "GMS at '$SOCKET': no reader's lock in time"
+  said b "GMS at '$SOCKET': Timeout waiting for lock ro"
 }
 
 @test "a layout that changed while it slept: 65" {
@@ -538,7 +538,7 @@ start_sleeper() {
   publish "$SOCKET" 8192
   free_lock
   ended "$SHADOW" 65
-  said b "GMS at '$SOCKET': layout * instead of *"
+  said b "GMS at '$SOCKET': Layout changed: * instead of *"
   run -1 gms-lock owner
 }
 
@@ -574,7 +574,7 @@ start_sleeper() {
   start_weights
   publish "$SOCKET" 4096
   ended "$SHADOW" 69
-  said a "lost the weights: *layout * instead of *, within 3s"
+  said a "lost the weights: *Layout changed: * instead of *, within 3s"
 }
 
 # --- a real pair ----------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ answer() {
   start_weights
   local socket=$T/gms_0_weights.sock hash
   run -1 --separate-stderr gms-probe remap --timeout 200ms
-  [ "$stderr" = "gms-probe: warning: GMS at '$socket': no reader's lock in time" ]
+  [ "$stderr" = "gms-probe: warning: GMS at '$socket': Timeout waiting for lock ro" ]
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
   GMS_DRIVER=/nonexistent run --separate-stderr gms-probe remap
@@ -369,7 +369,7 @@ answer() {
   hash=$(stat_field memory_layout_hash --socket "$socket")
   other=$(printf 'a%.0s' {1..64})
   run -1 --separate-stderr gms-probe remap --expect-hash "$other"
-  [ "$stderr" = "gms-probe: warning: GMS at '$socket': layout $hash instead of $other" ]
+  [ "$stderr" = "gms-probe: warning: GMS at '$socket': Layout changed: $hash instead of $other" ]
   silent_server "$T/silent.sock"
   run -1 --separate-stderr gms-probe remap --socket "$T/silent.sock" --timeout 200ms
   [ "${#stderr_lines[@]}" -eq 1 ]

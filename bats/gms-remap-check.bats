@@ -58,7 +58,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$S" 1000
   run -65 --separate-stderr gms-remap-check --expect-hash "$hash"
   [ "$output" = "" ]
-  [ "$stderr" = "gms-remap-check: error: GMS at '$S': layout $(hash_of "$S") instead of $hash" ]
+  [ "$stderr" = "gms-remap-check: error: GMS at '$S': Layout changed: $(hash_of "$S") instead of $hash" ]
   run -65 --separate-stderr gms-remap-check --expect-hash "$hash" --json
   [[ $output == *'"result":"stale"'* ]]
 }
@@ -84,7 +84,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   start_weights
   run -75 --separate-stderr gms-remap-check --timeout 200ms --expect-hash "$hash"
   [ "$output" = "" ]
-  [[ $stderr == "gms-remap-check: error: GMS at '$S': no reader's lock in time" ]]
+  [[ $stderr == "gms-remap-check: error: GMS at '$S': Timeout waiting for lock ro" ]]
   publish "$S" 1000
   ask_lock writer rw "$S"
   wait_stat has_rw_session true

@@ -44,6 +44,12 @@ base::ByteCount record_cost(const MetadataRecord& record) {
                           record.value.data.size());
 }
 
+// As Dynamo's server says it, without quotes: people's log filters look for it.
+Refusal unknown_allocation(const std::string& id) {
+  const std::string shown = quoted(id);
+  return {"Unknown allocation: " + shown.substr(1, shown.size() - 2)};
+}
+
 void check_put(const Layout& layout, const MetadataRecord& put) {
   check_name("key", put.key);
   if (put.value.data.size() > kMaxMetadataValue) {
@@ -55,10 +61,12 @@ void check_put(const Layout& layout, const MetadataRecord& put) {
     case Layout::PutResult::kDone:
       return;
     case Layout::PutResult::kUnknownAllocation:
-      throw Refusal{"no such allocation: " + quoted(put.allocation_id)};
+      throw unknown_allocation(put.allocation_id);
     case Layout::PutResult::kOffsetOutOfRange:
-      throw Refusal{"metadata " + quoted(put.key) + ": offset " + std::to_string(put.offset_bytes) +
-                    " is outside its allocation"};
+      throw Refusal{"metadata " + quoted(put.key) + ": " +
+                    (put.offset_bytes < 0 ? "offset_bytes must be >= 0, got "
+                                          : "out of range of its allocation: offset ") +
+                    std::to_string(put.offset_bytes)};
   }
 }
 
@@ -177,7 +185,15 @@ Reply answer_stranger(const ServerModel& model, const Request& request) {
   if (std::holds_alternative<GetEventHistoryRequest>(request)) {
     return reply(GetEventHistoryResponse{model.events()}, true);
   }
-  return reply(ErrorResponse{"a handshake_request has to come first", 0}, true);
+  return reply(ErrorResponse{"Expected HandshakeRequest", 0}, true);
+}
+
+Reply refuse_other_protocol(const std::string& mark) {
+  const V1ErrorResponse refusal{
+      "this GPU memory service speaks Dynamo's default profile, and v1 is asked for: " + mark};
+  Reply answer = reply(refusal, true);
+  answer.refused = true;
+  return answer;
 }
 
 bool has_long_answer(const Request& request) {
@@ -197,8 +213,8 @@ void check_allowed(const Request& request, Grant grant) {
                         ExitStatus::kProtocol};
         } else if constexpr (WriterRequest<Message>) {
           if (grant != Grant::kRw) {
-            throw Refusal{std::string(Message::kType) + ": needs an rw lock, this session has " +
-                              std::string(to_string(grant)),
+            throw Refusal{std::string(Message::kType) + ": not allowed for " +
+                              (grant == Grant::kRo ? "RO" : "RW_DATA") + " session",
                           ExitStatus::kNotPermitted};
           }
         }
@@ -222,7 +238,7 @@ void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes)
 
 const Allocation& find_allocation(const ServerModel& model, const std::string& id) {
   const Allocation* allocation = model.layout().find(id);
-  if (allocation == nullptr) throw Refusal{"no such allocation: " + quoted(id)};
+  if (allocation == nullptr) throw unknown_allocation(id);
   return *allocation;
 }
 

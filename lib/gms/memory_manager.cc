@@ -159,7 +159,7 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     if (compared.result != RemapResult::kOk) return give_up(std::move(compared));
     std::vector<Allocation> found = rpc_->list_allocations();
     if (const auto difference = difference_from(found)) {
-      return give_up({RemapResult::kStaleLayout, what + ": " + *difference});
+      return give_up({RemapResult::kStaleLayout, what + ": Layout changed: " + *difference});
     }
     layout_hash_ = hash;
     for (std::size_t rank = 0; rank < found.size(); ++rank) {

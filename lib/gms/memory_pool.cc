@@ -49,8 +49,8 @@ awaitable<Created> create_all(std::shared_ptr<const cuda::Driver> driver,
         if (!created.has_descriptors) break;
       }
       --provided;
-      made.push_back(std::make_shared<cuda::PhysicalMemory>(
-          cuda::PhysicalMemory::create(driver, device, size)));
+      made.push_back(
+          std::make_shared<ServedMemory>(cuda::PhysicalMemory::create(driver, device, size)));
     }
   } catch (const cuda::OutOfMemory&) {
     // As much as there is.
@@ -87,6 +87,18 @@ awaitable<std::optional<cuda::MemoryInfo>> ask_device(std::shared_ptr<const cuda
 
 }  // namespace
 
+base::UniqueFd ServedMemory::export_fd() const {
+  if (made_) return made_.export_fd();
+  base::UniqueFd copy(::fcntl(kept_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) base::throw_errno(errno, "copy the descriptor of an allocation");
+  return copy;
+}
+
+void ServedMemory::close() {
+  made_.close();
+  kept_.reset();
+}
+
 MemoryPool::MemoryPool(asio::io_context& io, std::shared_ptr<const cuda::Driver> driver,
                        base::DeviceOrdinal device,
                        std::function<void(std::exception_ptr)> on_failure)
@@ -102,7 +114,8 @@ awaitable<std::vector<base::UniqueFd>> MemoryPool::export_fds(std::vector<Memory
 }
 
 awaitable<std::optional<cuda::MemoryInfo>> MemoryPool::memory_info() {
-  return asio::co_spawn(thread_, ask_device(driver_, device_), asio::use_awaitable);
+  if (!asking_) asking_.emplace(1);
+  return asio::co_spawn(*asking_, ask_device(driver_, device_), asio::use_awaitable);
 }
 
 void MemoryPool::release(std::vector<Memory> memory) {

@@ -19,6 +19,8 @@ std::string_view to_string(DropReason reason) {
       return "frame_too_big";
     case DropReason::kMalformed:
       return "malformed";
+    case DropReason::kOtherProtocol:
+      return "other_protocol";
     case DropReason::kSilent:
       return "silent";
     case DropReason::kSlowReader:

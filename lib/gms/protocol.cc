@@ -3,6 +3,7 @@
 #include <msgpuck.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <type_traits>
 
@@ -295,6 +296,26 @@ std::string message_type(std::string_view body) {
   fail("no type");
 }
 
+std::optional<std::string> other_protocol(std::string_view body) {
+  constexpr std::array<std::string_view, 2> kKeys{"expected_identity", "process_fence"};
+  constexpr std::array<std::string_view, 4> kTypes{
+      "prepare_checkpoint_request", "abort_checkpoint_request", "complete_restore_request",
+      "get_checkpoint_state_request"};
+  const auto is_in = [](std::string_view word, const auto& list) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  };
+  const std::string type = message_type(body);
+  if (is_in(type, kTypes)) return "type " + base::quoted(type);
+  Reader reader(body.data());
+  const std::uint32_t count = reader.map_size("message");
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string_view key = reader.key();
+    if (is_in(key, kKeys)) return "key " + base::quoted(key);
+    reader.skip();
+  }
+  return std::nullopt;
+}
+
 template <typename Message>
 Message decode_message(std::string_view body) {
   const std::string type = message_type(body);
@@ -354,6 +375,7 @@ FO_GMS_MESSAGE(AllocateManyResponse);
 FO_GMS_MESSAGE(MetadataPutManyRequest);
 FO_GMS_MESSAGE(MetadataPutManyResponse);
 FO_GMS_MESSAGE(ErrorResponse);
+FO_GMS_MESSAGE(V1ErrorResponse);
 #undef FO_GMS_MESSAGE
 
 }  // namespace fo::gms

@@ -427,6 +427,18 @@ struct ErrorResponse {
   }
 };
 
+/// The refusal that clients of Dynamo's v1 profile can read: their decoder takes these fields and
+/// no others.
+struct V1ErrorResponse {
+  static constexpr std::string_view kType = ErrorResponse::kType;
+  std::string message;
+  bool out_of_memory = false;
+  static void each_field(auto& self, auto&& visit) {
+    visit("message", self.message);
+    visit("out_of_memory", self.out_of_memory);
+  }
+};
+
 /// Any message that a client sends.
 using Request =
     std::variant<HandshakeRequest, GetRuntimeStateRequest, GetEventHistoryRequest, CommitRequest,
@@ -455,6 +467,11 @@ Request decode_request(std::string_view body);
 
 /// The `type` of the message in `body`. Throws Error(kProtocol).
 std::string message_type(std::string_view body);
+
+/// What in a first message says that its sender speaks Dynamo's v1 profile, whose sockets have the
+/// names of our links and whose handshake reads like ours: "key 'expected_identity'", "type
+/// 'get_checkpoint_state_request'". nullopt for every other message. Throws Error(kProtocol).
+std::optional<std::string> other_protocol(std::string_view body);
 
 /// The message in `body`, which must be of this type. Throws Error(kProtocol).
 template <typename Message>

@@ -8,13 +8,13 @@ using base::Error;
 using base::ExitStatus;
 
 RemapOutcome no_lock_in_time(const std::string& what) {
-  return {RemapResult::kTimedOut, what + ": no reader's lock in time"};
+  return {RemapResult::kTimedOut, what + ": Timeout waiting for lock ro"};
 }
 
 RemapOutcome compare_layouts(const std::string& what, const std::string& found,
                              const std::string& wanted) {
   if (wanted.empty() || found == wanted) return {};
-  return {RemapResult::kStaleLayout, what + ": layout " + found + " instead of " + wanted};
+  return {RemapResult::kStaleLayout, what + ": Layout changed: " + found + " instead of " + wanted};
 }
 
 RemapOutcome outcome_of(const Error& error) {

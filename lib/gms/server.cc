@@ -74,18 +74,8 @@ class Server {
       if (error) fail(std::move(error));
     };
     if (config_.vault) vault_.emplace(io_, std::move(config_.vault));
-    if (config_.deposit) {
-      try {
-        restore(std::move(*config_.deposit));
-      } catch (const cuda::CudaError& error) {
-        throw Error(ExitStatus::kSoftware, error.what());
-      }
-    }
     asio::co_spawn(io_, wait_for_stop(), end_of_all);
-    asio::co_spawn(io_, accept_clients(), end_of_all);
-    update_gauges();
-    counters_.up.set(1);
-    on_ready();
+    asio::co_spawn(io_, begin(on_ready), end_of_all);
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -126,7 +116,27 @@ class Server {
     io_.stop();
   }
 
-  // The layout of the server before this one.
+  // Begins with the layout of the server before this one. One that can't be restored is given up,
+  // and nothing else.
+  awaitable<void> begin(std::function<void()> on_ready) {
+    bool is_lost = false;
+    if (config_.deposit) {
+      try {
+        restore(std::move(*config_.deposit));
+      } catch (const Error& error) {
+        os::log(LogLevel::kError, "the layout is lost, and has to be published again: {}: {}",
+                error.what(), label_);
+        is_lost = true;
+      }
+    }
+    if (is_lost && vault_) co_await vault_->drop();
+    update_gauges();
+    counters_.up.set(1);
+    on_ready();
+    co_await accept_clients();
+  }
+
+  // Changes nothing where it throws.
   void restore(Deposit deposit) {
     const std::string file = "/proc/self/fd/" + std::to_string(deposit.record.get());
     LayoutRecord record = decode_record(os::read_file(file, kMaxRecord));
@@ -138,10 +148,9 @@ class Server {
     }
     std::size_t next = 0;
     for (const auto& [slot, allocation] : allocations) {
-      const base::UniqueFd fd = std::move(deposit.memory[next++]);
       memory_.emplace(allocation.allocation_id,
-                      std::make_shared<cuda::PhysicalMemory>(cuda::PhysicalMemory::import_fd(
-                          config_.driver, fd.get(), allocation.aligned_size)));
+                      std::make_shared<ServedMemory>(std::move(deposit.memory[next++]),
+                                                     allocation.aligned_size));
       bytes_ += allocation.aligned_size;
     }
     is_protected_ = true;
@@ -260,6 +269,14 @@ class Server {
     std::optional<std::string_view> body =
         co_await session->connection.read_frame(kPeerTimeout, kPeerTimeout);
     if (!body) co_return;
+    if (const std::optional<std::string> mark = other_protocol(*body)) {
+      counters_.dropped(DropReason::kOtherProtocol);
+      os::log(LogLevel::kWarning, "turn away a client of another protocol, by its {}: {}", *mark,
+              label(*session));
+      Reply refusal = refuse_other_protocol(*mark);
+      co_await send(session, std::move(refusal));
+      co_return;
+    }
     Request first = decode_request(*body);
     if (const auto* handshake = std::get_if<HandshakeRequest>(&first)) {
       const bool granted = co_await shake_hands(session, *handshake);
@@ -475,7 +492,9 @@ class Server {
 
   // What an allocation of this size takes. Throws Refusal for what the device could never have.
   [[nodiscard]] base::ByteCount aligned_size(std::int64_t size) const {
-    if (size <= 0) throw Refusal{"allocate " + std::to_string(size) + " bytes: not a size"};
+    if (size <= 0) {
+      throw Refusal{"allocate " + std::to_string(size) + " bytes: size must be > 0"};
+    }
     const auto bytes = static_cast<base::ByteCount>(size);
     const base::ByteCount aligned = base::round_up(bytes, config_.device.granularity);
     if (aligned == 0 || aligned > config_.device.total_memory) throw too_big(bytes);
@@ -551,9 +570,8 @@ class Server {
       }
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
-        const std::string use = co_await describe_use();
-        os::log(LogLevel::kWarning, "no room for {}, trying again: {}: {}", base::format_size(size),
-                use, label(*session));
+        // Nobody waits for it.
+        asio::co_spawn(io_, log_shortage(size, label(*session)), asio::detached);
       }
       const bool in_time = !deadline.expired();
       if (in_time) {
@@ -578,10 +596,9 @@ class Server {
             ExitStatus::kTryAgain};
   }
 
-  // Who has the device's memory.
-  awaitable<std::string> describe_use() {
-    base::ByteCount ours = 0;
-    for (const auto& [id, memory] : memory_) ours += memory->size();
+  // Says who has the device's memory.
+  awaitable<void> log_shortage(base::ByteCount size, std::string client) {
+    const base::ByteCount ours = bytes_;
     std::string use = fmt::format("this layout has {} in {} allocations", base::format_size(ours),
                                   memory_.size());
     const std::optional<cuda::MemoryInfo> info = co_await pool_.memory_info();
@@ -590,7 +607,8 @@ class Server {
       use += fmt::format(", others {}, of {}", base::format_size(used > ours ? used - ours : 0),
                          base::format_size(info->total));
     }
-    co_return use;
+    os::log(LogLevel::kWarning, "no room for {}, trying again: {}: {}", base::format_size(size),
+            use, client);
   }
 
   awaitable<std::optional<Reply>> answer_export(SessionPtr session,

@@ -118,6 +118,8 @@ enum class DropReason {
   kFrameTooBig,
   /// No frame of the protocol, or an unknown type.
   kMalformed,
+  /// A first message of another protocol than this one.
+  kOtherProtocol,
   /// Sent no first message, or not the rest of one, in time.
   kSilent,
   /// Did not take its answer in time.

@@ -49,7 +49,7 @@ void Rank::map_weights() {
   const Deadline deadline = Deadline::after(options_.load_timeout);
   if (!weights_.connect(gms::LockType::kRo, deadline, gms::RpcClient::Retry::kUntilTheDeadline)) {
     throw Error(ExitStatus::kTryAgain, "read weights from " + base::quoted(options_.socket) +
-                                           ": nothing was published in time");
+                                           ": Timeout waiting for lock ro: nothing was published");
   }
   weights_.import_all(cuda::Access::kRead);
   copy_to_host();

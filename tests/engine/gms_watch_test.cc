@@ -161,7 +161,7 @@ TEST_F(GmsWatchTest, NothingPublishedAndAWriterAtWorkAreTryAgain) {
   ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
   const auto failure = failure_of([&] { hold(in_ms(50)); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(failure.message, "GMS at '" + socket_ + "': no reader's lock in time");
+  EXPECT_EQ(failure.message, "GMS at '" + socket_ + "': Timeout waiting for lock ro");
 }
 
 TEST_F(GmsWatchTest, AWriterIsWaitedFor) {

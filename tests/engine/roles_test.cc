@@ -166,7 +166,7 @@ TEST_F(Roles, OneDevicesRestartedServerEndsBothEngines) {
   ASSERT_EQ(pair.gms(1).wait(Deadline::after(test::kPatience)), 128 + SIGKILL);
   pair.start_gms(1);
   EXPECT_EQ(pair.await_end(active), base::to_int(base::ExitStatus::kUnavailable));
-  // Nothing is published there: no reader's lock in time.
+  // Nothing is published there: no reader gets the lock.
   EXPECT_EQ(pair.await_end(1 - active), base::to_int(base::ExitStatus::kTryAgain));
   EXPECT_FALSE(pair.holder());
   for (const int engine : {0, 1}) pair.start(engine, with_loader(pair, engine));

@@ -167,7 +167,7 @@ TEST_F(RemapProbed, NoServerNothingPublishedASilentOneAndGarbageAreANo) {
   EXPECT_THAT(ask().reason, HasSubstr("No such file or directory"));
   start();
   timeout_ = std::chrono::milliseconds(100);
-  EXPECT_THAT(ask().reason, HasSubstr("no reader's lock in time"));
+  EXPECT_THAT(ask().reason, HasSubstr("Timeout waiting for lock ro"));
   EXPECT_EQ(nlohmann::json::parse(to_json(ask()))["memory_layout_hash"], nullptr);
   server_.reset();
   std::filesystem::remove(socket_);

@@ -181,10 +181,101 @@ TEST_F(Server, FirstMessageMustBeOneThatMayComeFirst) {
   start();
   const RawClient stranger(socket_);
   stranger.say(encode_frame(CommitRequest{}));
-  EXPECT_EQ(message_type(stranger.hear()), "error_response");
+  EXPECT_EQ(decode_message<ErrorResponse>(stranger.hear()).error, "Expected HandshakeRequest");
   const RawClient confused(socket_);
   confused.say(encode_frame(HandshakeRequest{"exclusive", 0}));
   EXPECT_EQ(message_type(confused.hear()), "error_response");
+}
+
+// A frame around a map of these pairs, each already in msgpack.
+std::string frame_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  std::string body(1, static_cast<char>(0x80 + pairs.size()));
+  for (const auto& [key, value] : pairs) {
+    body += static_cast<char>(0xa0 + key.size());
+    body += key + value;
+  }
+  return std::string("\0\0\0", 3) + static_cast<char>(body.size()) + body;
+}
+std::string text(const std::string& word) {
+  return "\xd9" + std::string(1, static_cast<char>(word.size())) + word;
+}
+const std::string kNil = "\xc0";
+
+// Dynamo's v1 profile finds its sockets by the names of our links, and its writers begin as ours
+// do.
+TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
+  start();
+  publish(2);
+  const std::string two_texts = "\x92" + text("nonce") + text("GPU-1");
+  const std::string request = text("handshake_request");
+  const std::vector<std::string> foreign{
+      frame_of({{"type", request}, {"lock_type", text("rw")}, {"expected_identity", kNil}}),
+      frame_of(
+          {{"expected_identity", two_texts}, {"lock_type", text("rw_or_ro")}, {"type", request}}),
+      frame_of({{"type", request}, {"lock_type", text("rw")}, {"process_fence", "\xc2"}}),
+      frame_of({{"type", text("get_checkpoint_state_request")}}),
+      frame_of({{"type", text("complete_restore_request")}, {"token", text("x")}}),
+  };
+  for (const std::string& first : foreign) {
+    const RawClient client(socket_);
+    client.say(first);
+    const std::string answer = client.hear();
+    // Exactly these fields, in a map of three: its decoder refuses any other.
+    EXPECT_EQ(answer.substr(0, 21),
+              "\x83\xa4type\xae"
+              "error_response");
+    const auto refusal = decode_message<V1ErrorResponse>(answer);
+    EXPECT_THAT(refusal.message, testing::HasSubstr("v1"));
+    EXPECT_FALSE(refusal.out_of_memory);
+    EXPECT_EQ(client.hear(), "");
+  }
+  EXPECT_EQ(state().state, "COMMITTED");
+  EXPECT_EQ(state().allocation_count, 2);
+  EXPECT_THAT(connect().event_history(), testing::SizeIs(2)) << "one writer, of this protocol";
+  // It doesn't wait in the queue either, while somebody reads.
+  const RpcClient reader = enter(LockType::kRo);
+  const RawClient client(socket_);
+  client.say(foreign.front());
+  EXPECT_NE(client.hear(), "");
+  EXPECT_EQ(state().waiting_writers, 0);
+}
+
+TEST_F(Server, UnknownKeysOfAHandshakeAreIgnored) {
+  start();
+  const RawClient client(socket_);
+  client.say(
+      frame_of({{"type", text("handshake_request")}, {"lock_type", text("rw")}, {"hint", kNil}}));
+  EXPECT_TRUE(decode_message<HandshakeResponse>(client.hear()).success);
+}
+
+// People's log filters, and the tests of Dynamo's client, look for these words.
+TEST_F(Server, RefusalsHaveTheWordsOfDynamosServer) {
+  start();
+  publish(1);
+  const auto refusal_of = [](const auto& request) {
+    try {
+      request();
+    } catch (const RequestRefused& refused) {
+      return std::string(refused.what());
+    }
+    return std::string("not refused");
+  };
+  {
+    RpcClient reader = enter(LockType::kRo);
+    EXPECT_THAT(refusal_of([&] { reader.commit(); }),
+                testing::HasSubstr("not allowed for RO session"));
+    EXPECT_THAT(refusal_of([&] { static_cast<void>(reader.get_allocation("none")); }),
+                testing::HasSubstr("Unknown allocation: none"));
+  }
+  RpcClient writer = enter(LockType::kRw);
+  const std::string id = writer.allocate(1, "t").allocation_id;
+  EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", id, 1u << 30, ""); }),
+              testing::HasSubstr("out of range"));
+  EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", id, ~base::ByteCount{0}, ""); }),
+              testing::HasSubstr("offset_bytes must be >= 0"));
+  EXPECT_THAT(refusal_of([&] { writer.put_metadata("k", "no\nne", 0, ""); }),
+              testing::HasSubstr("Unknown allocation: no\\x0ane"));
+  EXPECT_THAT(refusal_of([&] { writer.allocate(0, "t"); }), testing::HasSubstr("size must be > 0"));
 }
 
 TEST_F(Server, BadFramesEndOnlyTheirConnection) {
