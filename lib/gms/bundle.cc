@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -45,8 +46,11 @@ constexpr base::Duration kStartTimeout = std::chrono::minutes(5);
 // Descriptors of the parent that no vault may take, and so many more for each server.
 constexpr std::size_t kReserve = 64;
 constexpr std::size_t kReservePerServer = 16;
-// The servers that a snapshot is for.
-constexpr const char* kRestoredTag = "weights";
+// Whose layouts must not be lost, and the servers that a snapshot is for.
+constexpr const char* kWeightsTag = "weights";
+// A server that has crashed too often, and whose end does not end the others, is tried again so
+// often.
+constexpr base::Duration kLastResort = std::chrono::minutes(1);
 
 OwnedPath make_ready_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -91,12 +95,16 @@ struct Server {
   std::optional<Deadline> answer_by;
   /// It begins with nothing, and is to get the snapshot once it answers.
   bool wants_snapshot = false;
+  /// It was started with a deposit.
+  bool began_with_layout = false;
   std::optional<os::Child> loader;
   /// How often it was started, and at which of these times its loader was.
   unsigned starts = 0;
   unsigned loader_of = 0;
   /// Has answered, and its snapshot has been loaded, or could not be.
   bool is_up = false;
+  /// Close what its vault has dropped.
+  std::vector<os::Child> closers;
 };
 
 class Bundle {
@@ -135,6 +143,7 @@ class Bundle {
         os::fork_child([&] { return run_child(server, std::move(ready.writer), std::move(vault)); },
                        {.parent_death_signal = SIGKILL}));
     ++server.starts;
+    server.began_with_layout = server.vault.deposit() != nullptr;
     server.start_at.reset();
     server.answer_by = Deadline::after(kStartTimeout);
   }
@@ -222,7 +231,44 @@ class Bundle {
       sibling->ready.reset();
       sibling->child.reset();
       sibling->loader.reset();
+      sibling->closers.clear();
     }
+  }
+
+  // Closing the last descriptor of memory takes as long as the driver takes to free it, and the
+  // parent never waits for a driver. So a child that has the descriptors too, and nothing else,
+  // ends after the parent has closed its own.
+  void close_dropped(Server& server) {
+    std::vector<UniqueFd> dropped = server.vault.take_dropped();
+    if (!dropped.empty()) {
+      try {
+        server.closers.push_back(os::fork_child([this] {
+          let_go_of_places();
+          return 0;
+        }));
+      } catch (const Error& error) {
+        os::log(LogLevel::kWarning, "close the memory of a layout: {}: {}", error.what(),
+                server.name());
+      }
+      dropped.clear();
+    }
+    if (server.closers.empty()) server.vault.answer_drop();
+  }
+
+  // In a child.
+  void let_go_of_places() {
+    for (const auto& server : servers_) {
+      server->place.socket.listener.reset();
+      server->place.socket.lock.reset();
+    }
+    let_go_of_siblings();
+  }
+
+  void reap_closers(Server& server) {
+    std::erase_if(server.closers, [](const os::Child& closer) {
+      return closer.wait(Deadline::after(base::Duration::zero())).has_value();
+    });
+    if (server.closers.empty()) server.vault.answer_drop();
   }
 
   // The exit status of the first server that ended for good; nullopt when we are asked to end.
@@ -240,6 +286,11 @@ class Bundle {
         if (server->start_at) next = next.sooner(*server->start_at);
         if (server->answer_by) next = next.sooner(*server->answer_by);
       }
+      for (const auto& server : servers_) {
+        for (const os::Child& closer : server->closers) {
+          events.push_back({closer.pidfd(), POLLIN, 0});
+        }
+      }
       if (::poll(events.data(), events.size(), next.poll_timeout()) < 0) {
         if (errno == EINTR) continue;
         throw_errno(errno, "wait for the servers");
@@ -248,6 +299,7 @@ class Bundle {
       if (events[1].revents != 0) end_metrics();
       if (metrics_at_ && metrics_at_->expired()) start_metrics();
       for (std::size_t i = 0; i < servers_.size(); ++i) {
+        if (!servers_[i]->closers.empty()) reap_closers(*servers_[i]);
         const std::optional<int> status = look_after(*servers_[i], &events[2 + 4 * i]);
         if (status) return status;
       }
@@ -255,10 +307,15 @@ class Bundle {
     }
   }
 
+  void serve_vault(Server& server) {
+    server.vault.serve();
+    close_dropped(server);
+  }
+
   // `events`: of the vault, the ready pipe, the child and the loader. Returns the exit status to
   // end all with.
   std::optional<int> look_after(Server& server, const pollfd* events) {
-    if (events[0].revents != 0) server.vault.serve();
+    if (events[0].revents != 0) serve_vault(server);
     // Before the ready pipe, which may bring another loader.
     if (events[3].revents != 0) end_restore(server);
     if (events[1].revents != 0) {
@@ -266,7 +323,12 @@ class Bundle {
       const bool answers = ::read(server.ready.get(), &mark, 1) == 1;
       server.ready.reset();
       if (answers) server.answer_by.reset();
-      if (answers && server.vault.deposit() != nullptr) server.wants_snapshot = false;
+      const bool has_layout = server.vault.deposit() != nullptr;
+      if (answers && has_layout) server.wants_snapshot = false;
+      // It could not restore what it began with.
+      if (answers && !has_layout && server.began_with_layout) {
+        server.wants_snapshot = restores(server);
+      }
       if (answers && !server.wants_snapshot) server.is_up = true;
     }
     const bool answers = server.child && !server.answer_by;
@@ -302,7 +364,7 @@ class Bundle {
     server.ready.reset();
     server.answer_by.reset();
     // What it has sent before its end counts.
-    if (server.vault.fd() >= 0) server.vault.serve();
+    if (server.vault.fd() >= 0) serve_vault(server);
     const bool had_layout = server.counters->committed.get() != 0;
     server.counters->reset_gauges();
     // One that was published but not protected. What was dropped on purpose stays so.
@@ -313,7 +375,8 @@ class Bundle {
     const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
                           status == base::to_int(ExitStatus::kTryAgain) ||
                           status == base::to_int(ExitStatus::kUnavailable);
-    const bool may_come_back = crashed || (is_short && server.vault.deposit() != nullptr);
+    const bool may_come_back =
+        crashed || !ends_all(server) || (is_short && server.vault.deposit() != nullptr);
     if (config_.on_crash == OnCrash::kExit || !may_come_back) {
       os::log(LogLevel::kError, "server ended with status {}: {}", status, server.name());
       return status;
@@ -325,10 +388,11 @@ class Bundle {
 
   // Plans the next start; the exit status to end all with when there have been too many.
   std::optional<int> crash(Server& server, int status, const std::string& what) {
-    const auto pause = server.crashes.add(Deadline::Clock::now());
+    auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
       os::log(LogLevel::kError, "{}, once too often: {}", what, server.name());
-      return status;
+      if (ends_all(server)) return status;
+      pause = kLastResort;
     }
     const Deposit* kept = server.vault.deposit();
     os::log(LogLevel::kWarning, "{}, starting it again with {}: {}", what,
@@ -340,8 +404,16 @@ class Bundle {
     return server.start_at->expired() ? start_again(server) : std::nullopt;
   }
 
+  // Whether all end when it can't be started again. What other servers than those of weights hold
+  // is their engines', who make it anew, and no reason to lose the weights.
+  [[nodiscard]] bool ends_all(const Server& server) const {
+    return server.place.tag == kWeightsTag ||
+           std::none_of(servers_.begin(), servers_.end(),
+                        [](const auto& one) { return one->place.tag == kWeightsTag; });
+  }
+
   [[nodiscard]] bool restores(const Server& server) const {
-    return !config_.restore.empty() && server.place.tag == kRestoredTag;
+    return !config_.restore.empty() && server.place.tag == kWeightsTag;
   }
 
   void begin_restore(Server& server) {
@@ -423,6 +495,9 @@ class Bundle {
       reap(server->loader, "gms-load");
       reap(server->child, "a server");
     }
+    // Who serves here next need not wait until the driver has freed what the vaults kept.
+    std::vector<Place> ended;
+    for (const auto& server : servers_) ended.push_back(std::move(server->place));
   }
 
   // False when the child still runs at the deadline, or another signal says: now.

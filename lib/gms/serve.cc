@@ -14,11 +14,13 @@
 #include "base/error.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
+#include "cuda/nvml.h"
 #include "gms/bundle.h"
 #include "gms/endpoint.h"
 #include "gms/server.h"
 #include "http/server.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/server_socket.h"
@@ -33,6 +35,9 @@ using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 using os::OwnedPath;
+
+// What a child that was killed gets to be gone.
+constexpr base::Duration kTimeToDie = std::chrono::seconds(5);
 
 // A link to a socket in the same folder, in place of any older link.
 OwnedPath make_link(const std::string& link, const std::string& socket) {
@@ -65,52 +70,95 @@ struct Probe {
   int status = 0;
 };
 
-// nullopt when a signal asks us to end meanwhile: a driver may hang.
+// Dynamo's clients look for the socket of their device by the UUID that NVML has under its number.
+void warn_of_order(const cuda::DeviceInfo& device) {
+  if (device.gpu_uuid.empty()) return;
+  const int number = device.ordinal.value();
+  try {
+    const int index = cuda::nvml_device_index(device.gpu_uuid);
+    if (index == number) return;
+    os::log(os::LogLevel::kWarning,
+            "CUDA's device {} is NVML's device {}: clients that ask NVML for their device, as "
+            "Dynamo's do, look for another socket (set CUDA_DEVICE_ORDER=PCI_BUS_ID, and not "
+            "CUDA_VISIBLE_DEVICES, here and in the engines)",
+            number, index);
+  } catch (const Error&) {
+    // Without NVML those clients find nothing at all, and say so themselves.
+  }
+}
+
+int report_devices(const ServeConfig& config, int to) {
+  const auto driver = cuda::Driver::open(config.driver);
+  std::vector<int> wanted = config.devices;
+  if (wanted.empty()) {
+    const int count = cuda::device_count(*driver);
+    for (int device = 0; device < count; ++device) wanted.push_back(device);
+  }
+  std::string report;
+  for (const int device : wanted) {
+    const auto info = cuda::device_info(*driver, base::DeviceOrdinal(device));
+    if (!driver->simulated()) warn_of_order(info);
+    report += std::to_string(device) + " " + info.uuid + " " +
+              (info.gpu_uuid.empty() ? "-" : info.gpu_uuid) + "\n";
+  }
+  os::write_all(to, report, "report the devices");
+  return 0;
+}
+
+std::vector<cuda::DeviceInfo> parse_devices(const std::string& report) {
+  std::vector<cuda::DeviceInfo> devices;
+  std::istringstream lines(report);
+  int ordinal = 0;
+  cuda::DeviceInfo device;
+  while (lines >> ordinal >> device.uuid >> device.gpu_uuid) {
+    device.ordinal = base::DeviceOrdinal(ordinal);
+    if (device.gpu_uuid == "-") device.gpu_uuid.clear();
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+// nullopt when a signal asks us to end meanwhile: a driver may hang, and the child with it, which
+// then may not even die.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   os::Pipe pipe;
-  const auto report_devices = [&] {
-    const auto driver = cuda::Driver::open(config.driver);
-    std::vector<int> wanted = config.devices;
-    if (wanted.empty()) {
-      const int count = cuda::device_count(*driver);
-      for (int device = 0; device < count; ++device) wanted.push_back(device);
-    }
-    std::string report;
-    for (const int device : wanted) {
-      const auto info = cuda::device_info(*driver, base::DeviceOrdinal(device));
-      report += std::to_string(device) + " " + info.uuid + "\n";
-    }
-    os::write_all(pipe.writer.get(), report, "report the devices");
-    return 0;
-  };
-  const os::Child child = os::fork_child(report_devices, {.parent_death_signal = SIGKILL});
+  const os::Child child = os::fork_child([&] { return report_devices(config, pipe.writer.get()); },
+                                         {.parent_death_signal = SIGKILL});
   pipe.writer.reset();
   std::string report;
   char buffer[4096];
+  pollfd events[]{
+      {pipe.reader.get(), POLLIN, 0}, {child.pidfd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
   for (;;) {
-    pollfd events[]{{pipe.reader.get(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
-    if (::poll(events, 2, -1) < 0 && errno != EINTR) throw_errno(errno, "ask for the devices");
-    if (events[1].revents != 0) {
+    if (::poll(events, std::size(events), -1) < 0 && errno != EINTR) {
+      throw_errno(errno, "ask for the devices");
+    }
+    if (events[2].revents != 0) {
       child.signal(SIGKILL);
-      static_cast<void>(child.wait(Deadline::never()));
+      static_cast<void>(child.wait(Deadline::after(kTimeToDie)));
       return std::nullopt;
     }
-    if (events[0].revents == 0) continue;
-    const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_errno(errno, "ask for the devices");
-    if (got == 0) break;
-    report.append(buffer, static_cast<std::size_t>(got));
+    if (events[0].revents != 0) {
+      const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
+      if (got < 0 && errno != EINTR) throw_errno(errno, "ask for the devices");
+      if (got > 0) report.append(buffer, static_cast<std::size_t>(got));
+      // All is read: what is left is the child's end.
+      if (got == 0) events[0].fd = -1;
+    } else if (events[1].revents != 0) {
+      break;
+    }
   }
-  Probe probe;
-  probe.status = *child.wait(Deadline::never());
-  std::istringstream lines(report);
-  int device = 0;
-  std::string uuid;
-  while (lines >> device >> uuid) {
-    probe.devices.push_back({base::DeviceOrdinal(device), uuid, 0, 0});
-  }
-  return probe;
+  const int status = *child.wait(Deadline::never());
+  return Probe{parse_devices(report), status};
+}
+
+// Whether it is a MIG slice, and the one that is served here of its GPU. Clients that ask NVML for
+// their device are told the GPU's UUID.
+bool is_only_slice(const cuda::DeviceInfo& device, const std::vector<cuda::DeviceInfo>& all) {
+  return !device.gpu_uuid.empty() && device.gpu_uuid != device.uuid &&
+         std::count_if(all.begin(), all.end(), [&](const cuda::DeviceInfo& one) {
+           return one.gpu_uuid == device.gpu_uuid;
+         }) == 1;
 }
 
 }  // namespace
@@ -157,6 +205,10 @@ int serve(const ServeConfig& given) {
         place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
         if (tag == "weights") {
           place.links.push_back(make_link(weights_link(config.socket_dir, ordinal), path));
+        }
+        if (is_only_slice(device, probe->devices)) {
+          place.links.push_back(
+              make_link(socket_path(config.socket_dir, device.gpu_uuid, tag), path));
         }
       }
       places.push_back(std::move(place));

@@ -6,8 +6,11 @@
 //     begin N (+ the record)   an earlier half deposit goes; refused unless there is room for N
 //     add (+ descriptors)      up to 253 of them
 //     keep                     the deposit is whole, and takes the place of the one before
-//     drop                     nothing is kept any more
+//     drop                     nothing is kept any more; answered when the memory is free
 //   A server that dies before `keep` has changed nothing.
+//
+// Closing the last descriptor of an allocation takes as long as the driver takes to free it. The
+// vault never does so itself: what it lets go is taken from it with take_dropped().
 #pragma once
 
 #include <cstddef>
@@ -54,23 +57,36 @@ class Vault {
   /// For polling; -1 when no server is there.
   [[nodiscard]] int fd() const { return socket_.get(); }
   /// Takes what the server has sent, without waiting for more. Closes our end when the server has
-  /// ended, or has sent what it must not; a half deposit is gone then.
+  /// ended, or has sent what it must not; a half deposit is gone then. A `drop` is not answered
+  /// yet.
   void serve();
+  /// The descriptors that were let go since the last call, for the caller to close.
+  std::vector<base::UniqueFd> take_dropped() { return std::exchange(dropped_, {}); }
+  /// What was taken is closed: answers the `drop` that waits for it, if one does.
+  void answer_drop();
 
   /// What the next server begins with; nullptr for nothing.
   [[nodiscard]] const Deposit* deposit() const { return kept_ ? &*kept_ : nullptr; }
-  /// For a child that has inherited the vault: takes the deposit out; lets go of all that is open.
+  /// For a child that has inherited the vault: takes the deposit out; closes all that is open.
   std::optional<Deposit> take() { return std::exchange(kept_, std::nullopt); }
   void close();
 
  private:
-  VaultPacket answer(const VaultPacket& packet, std::vector<base::UniqueFd> fds, bool& is_sane);
+  /// Takes what it keeps out of `fds`. nullopt: answered later.
+  std::optional<VaultPacket> answer(const VaultPacket& packet, std::vector<base::UniqueFd>& fds,
+                                    bool& is_sane);
+  /// False when the server reads no answers.
+  bool send(const VaultPacket& answer);
   void clear(std::optional<Deposit>& deposit);
+  void drop(std::vector<base::UniqueFd>& fds);
 
   VaultRoom& room_;
   base::UniqueFd socket_;
   std::optional<Deposit> kept_;
   std::optional<Deposit> half_;
+  std::vector<base::UniqueFd> dropped_;
+  /// A `drop` has not been answered.
+  bool owes_answer_ = false;
 };
 
 }  // namespace fo::gms

@@ -26,8 +26,10 @@ using Kind = VaultPacket::Kind;
 
 namespace {
 
-// The parent does nothing that takes long.
+// The parent does nothing that takes long itself; a `drop` is answered when the driver has freed
+// the memory.
 constexpr base::Duration kTimeout = std::chrono::seconds(30);
+constexpr base::Duration kDropTimeout = std::chrono::minutes(5);
 
 [[noreturn]] void fail(const std::string& reason) {
   throw Error(ExitStatus::kSoftware, "keep a layout with the parent process: " + reason);
@@ -51,7 +53,7 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   if (sent < 0 && !fds.empty()) co_return Answer();
   if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
-  timer_.expires_after(kTimeout);
+  timer_.expires_after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
   // A handler that is queued already can't be cancelled: it has to see that it is late.
   timer_.async_wait([this, mine = ++asked_](boost::system::error_code ec) {
     if (!ec && mine == asked_) socket_.cancel();

@@ -307,17 +307,22 @@ TEST_F(Crash, OnRequestTheFirstCrashEndsAll) {
   expect_used(0);
 }
 
-TEST_F(SimulatedCrash, ServerThatCannotTakeTheLayoutBackEndsAll) {
-  set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:2=999");
+// Whether a driver exports what it has imported, and imports without a context, nobody documents.
+TEST_F(SimulatedCrash, RestoredLayoutIsServedWithoutBeingImported) {
+  set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:*=999");
   start();
-  static_cast<void>(publish(0));
   ::unsetenv("GMS_SIM_FAULTS");
-  RpcClient writer = enter(LockType::kRw);
-  for (int i = 0; i < 3; ++i) writer.allocate(kUnit, "t");
-  writer.commit();
-  kill_server();
-  EXPECT_EQ(server_->wait(), 70);
-  expect_used(0);
+  const std::string hash = publish(3);
+  for (int crash = 0; crash < 2; ++crash) {
+    kill_server();
+    MemoryManager reader = manager();
+    ASSERT_EQ(reader.connect(LockType::kRo, soon()), Grant::kRo);
+    reader.import_all(cuda::Access::kRead);
+    EXPECT_EQ(reader.layout_hash(), hash);
+    EXPECT_EQ(byte_at(reader.allocations()[2], 0), 'c');
+    expect_used(3 * kUnit);
+  }
+  expect_all_given_back();
 }
 
 // A writer's life, message by message, by the letter of the protocol.

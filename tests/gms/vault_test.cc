@@ -41,6 +41,13 @@ class VaultTest : public test::FdCounting {
   std::optional<VaultPacket> ask(Kind kind, std::uint64_t count = 0, std::size_t fds = 0) {
     send(kind, count, fds);
     vault_->serve();
+    const std::vector<base::UniqueFd> dropped = vault_->take_dropped();
+    dropped_ += dropped.size();
+    if (kind == Kind::kDrop) vault_->answer_drop();
+    return answer();
+  }
+
+  std::optional<VaultPacket> answer() {
     VaultPacket answer;
     std::vector<base::UniqueFd> none;
     const auto got =
@@ -55,6 +62,8 @@ class VaultTest : public test::FdCounting {
   }
 
   VaultRoom room_{300, 0};
+  // Descriptors that the vault gave up for the caller to close.
+  std::size_t dropped_ = 0;
   std::optional<Vault> vault_;
   base::UniqueFd server_;
 };
@@ -72,6 +81,41 @@ TEST_F(VaultTest, KeepsWhatIsWholeUntilItIsDropped) {
   EXPECT_TRUE(accepts(Kind::kDrop));
   EXPECT_EQ(vault_->deposit(), nullptr);
   EXPECT_EQ(room_.used, 0u);
+  EXPECT_EQ(dropped_, 255u);
+}
+
+TEST_F(VaultTest, ADropIsAnsweredOnceTheCallerSaysThatAllIsClosed) {
+  EXPECT_TRUE(accepts(Kind::kBegin, 1, 1));
+  EXPECT_TRUE(accepts(Kind::kAdd, 0, 1));
+  EXPECT_TRUE(accepts(Kind::kKeep));
+  send(Kind::kDrop, 0, 0);
+  vault_->serve();
+  EXPECT_FALSE(answer());
+  EXPECT_EQ(vault_->take_dropped().size(), 1u);
+  vault_->answer_drop();
+  EXPECT_EQ(answer()->kind, Kind::kDone);
+  vault_->answer_drop();
+  EXPECT_FALSE(answer());
+}
+
+TEST_F(VaultTest, WhatAServerThatDiesHasSentIsTheCallersToClose) {
+  EXPECT_TRUE(accepts(Kind::kBegin, 3, 1));
+  EXPECT_TRUE(accepts(Kind::kAdd, 0, 2));
+  // More than were announced, which ends the deposit.
+  send(Kind::kAdd, 0, 2);
+  server_.reset();
+  vault_->serve();
+  EXPECT_EQ(vault_->fd(), -1);
+  EXPECT_EQ(vault_->take_dropped().size(), 4u);
+}
+
+TEST_F(VaultTest, ARequestBeforeADropIsAnsweredEndsTheConnection) {
+  send(Kind::kDrop, 0, 0);
+  send(Kind::kBegin, 1, 1);
+  vault_->serve();
+  EXPECT_EQ(vault_->fd(), -1);
+  EXPECT_EQ(vault_->take_dropped().size(), 1u);
+  vault_->answer_drop();
 }
 
 TEST_F(VaultTest, OneOfNothingIsOne) {
