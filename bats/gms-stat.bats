@@ -42,10 +42,11 @@ setup() {
   GMS_DRIVER=/nonexistent run --separate-stderr gms-stat
   [ "$status" -eq 0 ]
   [ "$stderr" = "" ]
-  [ "${#lines[@]}" -eq 10 ]
+  [ "${#lines[@]}" -eq 11 ]
   [ "${lines[0]}" = "socket            $S" ]
   [ "${lines[1]}" = "state             EMPTY" ]
-  [ "${lines[9]}" = "layout hash       none" ]
+  [[ ${lines[9]} =~ ^"allocated         0 "B ]]
+  [ "${lines[10]}" = "layout hash       none" ]
 }
 
 @test "the state for programs: one object with the protocol's names" {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/options.h"
 #include "cli/variables.h"
+#include "engine/recipe.h"
 #include "gms/discover.h"
 #include "gms/endpoint.h"
 #include "http/address.h"
@@ -132,6 +133,9 @@ void declare_pair(CLI::App& app, Options& options) {
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ExitStatus::kUsage, reason); }
 
+constexpr const char* kKvTag = "kv_cache";
+
+// Every GMS that was named, or that is expected in the folder: of weights, and of KV memory.
 std::vector<engine::GmsPlace> find_places(const Options& options) {
   std::vector<engine::GmsPlace> places;
   for (const std::string& socket : options.gms) {
@@ -148,11 +152,44 @@ std::vector<engine::GmsPlace> find_places(const Options& options) {
     throw Error(ExitStatus::kUnavailable,
                 "look for sockets in " + base::quoted(options.socket_dir) + ": none there");
   }
-  for (const int device : devices) {
-    places.push_back(
-        {gms::socket_link(options.socket_dir, device, options.tag), device, options.tag});
+  for (const std::string& tag : {options.tag, std::string(kKvTag)}) {
+    for (const int device : devices) {
+      places.push_back({gms::socket_link(options.socket_dir, device, tag), device, tag});
+    }
   }
   return places;
+}
+
+void set_places(const Options& options, engine::ShadowOptions& shadow) {
+  for (engine::GmsPlace& place : find_places(options)) {
+    auto& places = place.tag == kKvTag && options.tag != kKvTag ? shadow.kv : shadow.gms;
+    places.push_back(std::move(place));
+  }
+  shadow.devices = options.devices;
+  if (shadow.devices.empty()) {
+    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
+  }
+  if (shadow.devices.empty()) shadow.devices = {0};
+}
+
+void check_engine(engine::ShadowOptions& shadow) {
+  engine::Recipe recipe;
+  recipe.command = shadow.command;
+  recipe.kind = shadow.driver.kind;
+  recipe.sleep_level = shadow.driver.sleep_level;
+  recipe.failover = shadow.failover;
+  recipe.has_gms = !shadow.gms.empty();
+  recipe.variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  for (const engine::GmsPlace& place : shadow.kv) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(place.socket, unknown)) {
+      recipe.missing_kv_sockets.push_back(place.socket);
+    }
+  }
+  shadow.warnings = engine::check_recipe(recipe);
 }
 
 void set_locks(const Options& options, engine::ShadowOptions& shadow) {
@@ -174,9 +211,10 @@ void declare(CLI::App& app, Options& options) {
   declare_place(app, options);
   declare_limits(app, options);
   declare_pair(app, options);
-  cli::add_variables(app, {"DYN_SYSTEM_STARTING_HEALTH_STATUS",
-                           "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", "ENGINE_ID", "FO_LIBEXEC_DIR",
-                           "GMS_DRIVER", "KUBERNETES_SERVICE_*", "NOTIFY_SOCKET", "WATCHDOG_*"});
+  cli::add_variables(app, {"DYN_GMS_SCRATCH_KV_ENABLED", "DYN_SYSTEM_STARTING_HEALTH_STATUS",
+                           "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", "DYN_VLLM_GMS_SHADOW_MODE",
+                           "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*",
+                           "NOTIFY_SOCKET", "VLLM_SERVER_DEV_MODE", "WATCHDOG_*"});
 }
 
 engine::ShadowOptions to_shadow_options(const Options& options) {
@@ -215,12 +253,8 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
     }
     shadow.targets.emplace_back(target.substr(0, sign), url);
   }
-  shadow.gms = find_places(options);
-  shadow.devices = options.devices;
-  if (shadow.devices.empty()) {
-    for (const engine::GmsPlace& place : shadow.gms) shadow.devices.push_back(place.device);
-  }
-  if (shadow.devices.empty()) shadow.devices = {0};
+  set_places(options, shadow);
+  check_engine(shadow);
   return shadow;
 }
 

@@ -1,11 +1,13 @@
 #include "engine/device_gate.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "engine/children.h"
+#include "http/pause.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -14,6 +16,11 @@ namespace {
 using base::ByteCount;
 using base::Deadline;
 using boost::asio::awaitable;
+
+// What is freed late by a driver, or by a GMS that an engine has its KV memory in, shows within
+// this.
+constexpr base::Duration kTimeToSettle = std::chrono::seconds(2);
+constexpr base::Duration kBetweenLooks = std::chrono::milliseconds(50);
 
 awaitable<std::optional<os::Captured>> run_helper(Children& children, std::vector<std::string> argv,
                                                   Deadline deadline) {
@@ -27,8 +34,10 @@ awaitable<std::optional<os::Captured>> run_helper(Children& children, std::vecto
 }  // namespace
 
 DeviceGate::DeviceGate(Children& children, const std::vector<int>& devices,
-                       std::optional<ByteCount> wanted)
+                       std::optional<ByteCount> wanted, std::vector<GmsPlace> kv)
     : children_(children),
+      devices_(devices),
+      kv_(std::move(kv)),
       is_given_(wanted.has_value()),
       wanted_(devices.size(), wanted.value_or(0)) {
   for (const int device : devices) memory_.emplace_back(wanted.value_or(0), device);
@@ -68,7 +77,14 @@ awaitable<void> DeviceGate::before_sleep() {
 
 awaitable<void> DeviceGate::after_sleep() {
   if (free_before_.empty()) co_return;
-  const auto free = co_await measure();
+  const Deadline settled_by = Deadline::after(kTimeToSettle);
+  auto free = co_await measure();
+  for (bool is_settled = false; free && !is_settled && !settled_by.expired();) {
+    co_await http::pause_for(kBetweenLooks);
+    auto again = co_await measure();
+    is_settled = again == free;
+    free = std::move(again);
+  }
   if (!free) co_return;
   // An engine that slept already gave nothing back, and what it gave before still counts.
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
@@ -84,6 +100,13 @@ bool DeviceGate::is_known() const { return is_given_ || is_gated(); }
 
 awaitable<bool> DeviceGate::wait(Deadline deadline) {
   constexpr base::Duration kSlice = lock::GpuMemory::kSlice;
+  if (!is_given_) {
+    const std::map<int, ByteCount> kv = co_await kv_.settle(deadline);
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const auto found = kv.find(devices_[i]);
+      if (found != kv.end()) wanted_[i] = std::max(wanted_[i], found->second);
+    }
+  }
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     lock::GpuMemory& memory = memory_[i];
     memory.want(wanted_[i]);

@@ -111,7 +111,7 @@ class Shadow {
         interrupt_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         children_(io_),
         driver_(make_driver(options.driver, children_)),
-        gate_(children_, options.devices, options.gpu_free),
+        gate_(children_, options.devices, options.gpu_free, options.kv),
         monitor_(io_.get_executor(), *driver_,
                  {options.health_interval, options.health_timeout, options.prove_interval,
                   options.prove_timeout, options.failures, options.targets}),
@@ -418,10 +418,12 @@ class Shadow {
     co_await put_to_sleep(mode);
     co_await gate_.after_sleep();
     check_alive();
-    if (!gate_.is_known()) {
-      os::log(os::LogLevel::kWarning,
-              "the engine gave no device memory back: nothing will be waited for");
-    }
+    if (gate_.is_known()) co_return;
+    const bool has_kv_server = co_await gate_.has_kv_server();
+    check_alive();
+    os::log(os::LogLevel::kWarning, "the engine gave no device memory back: {}",
+            has_kv_server ? "what is waited for is what the GMS of the KV cache says"
+                          : "nothing will be waited for");
   }
 
   [[nodiscard]] std::string gate_path() const { return options_.lock.path + ".gate"; }
@@ -987,6 +989,9 @@ class Shadow {
 
 int run_shadow(const ShadowOptions& options) {
   os::limit_core_dumps();
+  for (const std::string& warning : options.warnings) {
+    os::log(os::LogLevel::kWarning, "{}", warning);
+  }
   return Shadow(options, os::raise_fd_limit()).run();
 }
 

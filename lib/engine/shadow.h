@@ -20,6 +20,8 @@ namespace fo::engine {
 struct ShadowOptions {
   /// The engine.
   std::vector<std::string> command;
+  /// What is likely to go wrong with it, logged at the start.
+  std::vector<std::string> warnings;
   DriverOptions driver;
   /// False: start, register, serve; no lock, no sleep.
   bool failover = true;
@@ -31,7 +33,10 @@ struct ShadowOptions {
   std::string id;
   /// Where the weights lie; may be empty.
   std::vector<GmsPlace> gms;
-  /// Whose memory the gate asks for; how much on each, nullopt: what the engine gave back.
+  /// Where engines may have their KV memory; may be empty.
+  std::vector<GmsPlace> kv;
+  /// Whose memory the gate asks for; how much on each, nullopt: what the engine gave back, and the
+  /// engine before it in `kv`.
   std::vector<int> devices;
   std::optional<base::ByteCount> gpu_free;
 

@@ -25,6 +25,7 @@ const Allocation& Layout::add(std::string allocation_id, base::ByteCount size,
 void Layout::restore(Allocation allocation) {
   const std::uint64_t slot = allocation.layout_slot;
   records_ += cost(allocation);
+  bytes_ += allocation.aligned_size;
   slot_of_.emplace(allocation.allocation_id, slot);
   by_slot_.emplace_hint(by_slot_.end(), slot, std::move(allocation));
   next_slot_ = slot + 1;
@@ -38,6 +39,7 @@ bool Layout::remove(std::string_view allocation_id) {
   }
   const auto allocation = by_slot_.find(found->second);
   records_ -= cost(allocation->second);
+  bytes_ -= allocation->second.aligned_size;
   by_slot_.erase(allocation);
   slot_of_.erase(found);
   return true;

@@ -54,6 +54,9 @@ class Layout {
   /// Slots before `next_slot` were in use once.
   void skip_slots(std::uint64_t next_slot) { next_slot_ = std::max(next_slot_, next_slot); }
 
+  /// What the allocations take of the device: the sum of their aligned sizes.
+  [[nodiscard]] base::ByteCount bytes() const { return bytes_; }
+
   /// The sum of record_cost() over allocations (id and tag) and keys (key, id and value).
   [[nodiscard]] base::ByteCount records() const { return records_; }
 
@@ -66,6 +69,7 @@ class Layout {
   std::unordered_map<std::string, std::uint64_t> slot_of_;
   std::uint64_t next_slot_ = 0;
   Metadata metadata_;
+  base::ByteCount bytes_ = 0;
   base::ByteCount records_ = 0;
 };
 

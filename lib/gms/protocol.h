@@ -132,10 +132,16 @@ struct GetRuntimeStateResponse : LockState {
   static constexpr std::string_view kType = "get_runtime_state_response";
   std::int64_t allocation_count = 0;
   std::string memory_layout_hash;
+  /// What the allocations take, and what those of the last layout that was dropped took. Dynamo's
+  /// server doesn't tell.
+  std::optional<std::int64_t> allocated_bytes = {};
+  std::optional<std::int64_t> released_bytes = {};
   static void each_field(auto& self, auto&& visit) {
     LockState::each_field(self, visit);
     visit("allocation_count", self.allocation_count);
     visit("memory_layout_hash", self.memory_layout_hash);
+    visit("allocated_bytes", self.allocated_bytes);
+    visit("released_bytes", self.released_bytes);
   }
 };
 

@@ -128,6 +128,7 @@ void ServerModel::restore(Layout layout, std::string hash, bool published) {
 }
 
 void ServerModel::drop_layout() {
+  if (layout_.bytes() > 0) released_bytes_ = layout_.bytes();
   layout_.clear();
   hash_.clear();
   stage_ = Stage::kOpen;
@@ -166,7 +167,8 @@ GetLockStateResponse ServerModel::lock_state() const {
 }
 
 GetRuntimeStateResponse ServerModel::runtime_state() const {
-  return {lock_state(), static_cast<std::int64_t>(layout_.allocations().size()), hash_};
+  return {lock_state(), static_cast<std::int64_t>(layout_.allocations().size()), hash_,
+          static_cast<std::int64_t>(layout_.bytes()), static_cast<std::int64_t>(released_bytes_)};
 }
 
 void ServerModel::add_event(std::string kind, std::size_t allocation_count) {

@@ -106,6 +106,8 @@ class ServerModel {
   Stage stage_ = Stage::kOpen;
   Layout layout_;
   std::uint64_t layout_epoch_ = 0;
+  // Of the last layout that was dropped with allocations in it.
+  base::ByteCount released_bytes_ = 0;
   std::string hash_;
   std::deque<Event> events_;
 };

@@ -73,7 +73,13 @@ json or_null(const std::optional<T>& value) {
 template <typename Record>
 json fields_of(const Record& record) {
   json out = json::object();
-  Record::each_field(record, [&](const char* name, const auto& value) { out[name] = value; });
+  Record::each_field(record, [&](const char* name, const auto& value) {
+    if constexpr (requires { value.has_value(); }) {
+      out[name] = or_null(value);
+    } else {
+      out[name] = value;
+    }
+  });
   return out;
 }
 
@@ -175,6 +181,10 @@ std::string to_text(const Stat& stat) {
   table.add({"waiting writers", std::to_string(state.waiting_writers)});
   table.add({"readers", std::to_string(state.ro_session_count)});
   table.add({"allocations", std::to_string(state.allocation_count)});
+  if (state.allocated_bytes) {
+    const auto bytes = static_cast<base::ByteCount>(*state.allocated_bytes);
+    table.add({"allocated", base::format_size(bytes)});
+  }
   table.add(
       {"layout hash", state.memory_layout_hash.empty() ? "none" : shown(state.memory_layout_hash)});
   std::string out = table.text("");

@@ -68,11 +68,11 @@ std::string short_hash(const std::string& hash) {
   return hash.empty() ? "none" : shown(std::string_view(hash).substr(0, kShortHash));
 }
 
-// The fields of a state as text, by their names.
+// The fields of a state as text, by their names. The optional ones, sizes, change with the others.
 std::map<std::string, std::string> fields_of(const GetRuntimeStateResponse& state) {
   std::map<std::string, std::string> fields;
   GetRuntimeStateResponse::each_field(state, [&](const char* name, const auto& value) {
-    fields.emplace(name, fmt::format("{}", value));
+    if constexpr (!requires { value.has_value(); }) fields.emplace(name, fmt::format("{}", value));
   });
   return fields;
 }

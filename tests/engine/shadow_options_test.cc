@@ -216,6 +216,41 @@ TEST_F(ShadowOptionsTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(refusal({"--no-failover"}).status, ExitStatus::kConfig);
 }
 
+TEST_F(ShadowOptionsTest, KvMemoryIsAskedOfServersOfItsOwn) {
+  const engine::ShadowOptions shadow = read({"--socket-dir", "/s", "--devices", "0,2"});
+  ASSERT_EQ(shadow.gms.size(), 2u);
+  ASSERT_EQ(shadow.kv.size(), 2u);
+  EXPECT_EQ(shadow.kv[1].socket, "/s/gms_2_kv_cache.sock");
+  EXPECT_EQ(shadow.kv[1].device, 2);
+  EXPECT_THAT(shadow.devices, ElementsAre(0, 2));
+  // By name, whoever made them.
+  const engine::ShadowOptions named =
+      read({"--gms", "/s/gms_GPU-1_weights.sock", "--gms", "/s/gms_GPU-1_kv_cache.sock"});
+  ASSERT_EQ(named.gms.size(), 1u);
+  ASSERT_EQ(named.kv.size(), 1u);
+  EXPECT_EQ(named.kv[0].socket, "/s/gms_GPU-1_kv_cache.sock");
+}
+
+TEST_F(ShadowOptionsTest, EnginesThatCannotWorkBelowItAreRefusedOrWarnedOf) {
+  const auto run = [](Words engine) {
+    Options options;
+    Words words{"--socket-dir", "/s", "--devices", "0", "--"};
+    words.insert(words.end(), engine.begin(), engine.end());
+    EXPECT_EQ(parse(options, words).kind, ParseResult::Kind::kRun);
+    return to_shadow_options(options);
+  };
+  EXPECT_THAT(run({"my-engine"}).warnings, testing::IsEmpty());
+  EXPECT_THAT(run({"vllm", "serve", "m", "--load-format", "gms"}).warnings,
+              testing::Contains(HasSubstr("no socket '/s/gms_0_kv_cache.sock'")));
+  EXPECT_EQ(test::failure_of([&] {
+              run({"python3", "-m", "dynamo.vllm", "--gms-shadow-mode"});
+            }).status,
+            ExitStatus::kUsage);
+  set("DYN_VLLM_GMS_SHADOW_MODE", "true");
+  EXPECT_EQ(test::failure_of([&] { run({"my-engine"}); }).status, ExitStatus::kConfig);
+  ::unsetenv("DYN_VLLM_GMS_SHADOW_MODE");
+}
+
 TEST_F(ShadowOptionsTest, AnEngineIsNeeded) {
   Options options;
   ASSERT_EQ(parse(options, {}).kind, ParseResult::Kind::kRun);

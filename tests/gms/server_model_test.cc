@@ -286,6 +286,30 @@ TEST(ServerModel, LockStateTellsWhatIsSo) {
   const GetRuntimeStateResponse runtime = clients.model.runtime_state();
   EXPECT_EQ(runtime.allocation_count, 2);
   EXPECT_EQ(runtime.memory_layout_hash, clients.model.hash());
+  EXPECT_EQ(runtime.allocated_bytes,
+            static_cast<std::int64_t>(std::as_const(clients.model).layout().bytes()));
+  EXPECT_EQ(runtime.released_bytes, 0);
+}
+
+TEST(ServerModel, WhatADroppedLayoutTookIsRemembered) {
+  ServerModel model;
+  const auto alive = [](SessionId) { return true; };
+  const auto write = [&](base::ByteCount size) {
+    const SessionId writer = model.arrive(LockType::kRw);
+    ASSERT_TRUE(model.grant_next(alive));
+    const std::string id = "id";
+    if (size > 0) model.layout().add(id, 1, size, "t");
+    EXPECT_EQ(model.runtime_state().allocated_bytes, static_cast<std::int64_t>(size));
+    model.leave(writer);
+    EXPECT_EQ(model.runtime_state().allocated_bytes, 0);
+  };
+  EXPECT_EQ(model.runtime_state().released_bytes, 0);
+  write(4096);
+  EXPECT_EQ(model.runtime_state().released_bytes, 4096);
+  write(0);
+  EXPECT_EQ(model.runtime_state().released_bytes, 4096) << "of the last that had any";
+  write(8192);
+  EXPECT_EQ(model.runtime_state().released_bytes, 8192);
 }
 
 }  // namespace

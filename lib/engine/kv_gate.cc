@@ -1,0 +1,79 @@
+#include "engine/kv_gate.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/blocking.h"
+#include "gms/rpc_client.h"
+#include "http/pause.h"
+#include "os/log.h"
+
+namespace fo::engine {
+namespace {
+
+using base::Deadline;
+using boost::asio::awaitable;
+using State = std::optional<gms::GetRuntimeStateResponse>;
+
+// A server answers at once.
+constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
+// Nothing tells of a lock that is given up but the lock itself, which would drop what is sealed.
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+
+// nullopt: nobody serves there, or nobody answers.
+awaitable<State> ask(std::string socket) {
+  std::function<State()> body = [socket = std::move(socket)]() -> State {
+    try {
+      const Deadline deadline = Deadline::after(kAnswerTime);
+      return gms::RpcClient::connect(socket, deadline).runtime_state();
+    } catch (const base::Error&) {
+      return std::nullopt;
+    }
+  };
+  State state = co_await run_blocking<State>(std::move(body));
+  co_return state;
+}
+
+}  // namespace
+
+awaitable<bool> KvGate::is_served() {
+  for (const GmsPlace& place : places_) {
+    const State state = co_await ask(place.socket);
+    if (state) co_return true;
+  }
+  co_return false;
+}
+
+awaitable<std::map<int, base::ByteCount>> KvGate::settle(Deadline deadline) {
+  std::map<int, base::ByteCount> sizes;
+  for (const GmsPlace& place : places_) {
+    State state = co_await ask(place.socket);
+    while (state && state->has_rw_session) {
+      if (deadline.expired()) {
+        throw base::Error(base::ExitStatus::kTryAgain, "wait for the KV memory at " +
+                                                           base::quoted(place.socket) +
+                                                           ": an engine still holds it");
+      }
+      co_await http::pause_for(kAskAgain);
+      state = co_await ask(place.socket);
+    }
+    // What is sealed stays, for the next engine to adopt.
+    if (!state || state->layout_committed) continue;
+    if (!state->released_bytes) {
+      os::log(os::LogLevel::kWarning,
+              "the GMS at {} does not tell how much KV memory it gave back: only what the engine "
+              "itself gave back is waited for",
+              base::quoted(place.socket));
+      continue;
+    }
+    if (*state->released_bytes > 0) {
+      sizes[place.device] = static_cast<base::ByteCount>(*state->released_bytes);
+    }
+  }
+  co_return sizes;
+}
+
+}  // namespace fo::engine

@@ -1,0 +1,133 @@
+#include "engine/kv_gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "engine/children.h"
+#include "engine/device_gate.h"
+#include "gms/fake_server.h"
+#include "gms/gms_process.h"
+#include "gms/rpc_client.h"
+#include "support/failure.h"
+#include "test_loop.h"
+
+namespace fo::engine {
+namespace {
+
+using base::ExitStatus;
+using gms::Grant;
+using gms::LockType;
+using gms::RpcClient;
+using test::failure_of;
+using test::in_ms;
+using test::soon;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+constexpr base::ByteCount kMiB = base::kMiB;
+
+class SimulatedKvGateTest : public gms::OneServer {
+ protected:
+  void SetUp() override {
+    OneServer::SetUp();
+    start();
+  }
+  // An engine that has so much KV memory, until it is destroyed.
+  [[nodiscard]] RpcClient engine(base::ByteCount bytes) const {
+    RpcClient client = enter(LockType::kRw);
+    client.allocate(bytes, "kv_cache");
+    return client;
+  }
+  [[nodiscard]] std::vector<GmsPlace> places() const { return {{socket_, 3, "kv_cache"}}; }
+  [[nodiscard]] std::map<int, base::ByteCount> settle(const base::Deadline& deadline = soon()) {
+    KvGate gate(places());
+    return loop_.run(gate.settle(deadline));
+  }
+
+  test::TestLoop loop_;
+};
+
+TEST_F(SimulatedKvGateTest, WhatTheLastEngineHadIsWhatTheNextOneWants) {
+  EXPECT_THAT(settle(), IsEmpty()) << "nobody had any";
+  { const RpcClient first = engine(6 * kMiB); }
+  EXPECT_THAT(settle(), ElementsAre(Pair(3, 6 * kMiB)));
+  { const RpcClient second = engine(10 * kMiB); }
+  EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
+  // One that came and went without any changes nothing.
+  { const RpcClient none = enter(LockType::kRw); }
+  EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
+}
+
+TEST_F(SimulatedKvGateTest, AnEngineThatStillHoldsItIsWaitedFor) {
+  auto holder = std::make_unique<RpcClient>(engine(4 * kMiB));
+  const auto failure = failure_of([&] { static_cast<void>(settle(in_ms(50))); });
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_EQ(failure.message,
+            "wait for the KV memory at '" + socket_ + "': an engine still holds it");
+  std::thread death([&] {
+    ::usleep(30'000);
+    holder.reset();
+  });
+  EXPECT_THAT(settle(), ElementsAre(Pair(3, 4 * kMiB)));
+  death.join();
+}
+
+TEST_F(SimulatedKvGateTest, KvMemoryThatOutlivesItsEngineIsNotWaitedFor) {
+  {
+    RpcClient first = engine(4 * kMiB);
+    static_cast<void>(first.seal());
+  }
+  EXPECT_THAT(settle(), IsEmpty());
+}
+
+TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAreNone) {
+  server_.reset();
+  std::filesystem::remove(socket_);
+  EXPECT_THAT(settle(), IsEmpty());
+  KvGate gate(places());
+  EXPECT_FALSE(loop_.run(gate.is_served()));
+  // As Dynamo's: without the sizes.
+  gms::LockState state;
+  state.state = "EMPTY";
+  const gms::FakeServer other(socket_,
+                              {{"get_runtime_state_request",
+                                gms::encode_frame(gms::GetRuntimeStateResponse{state, 0, ""})}});
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(settle(), IsEmpty());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("does not tell how much KV memory it gave back"));
+}
+
+// The device has it free, and not only the GMS says so.
+TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
+  ::setenv("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo", 1);
+  Children children(loop_.io());
+  const std::vector<GmsPlace> here{{socket_, 0, "kv_cache"}};
+  { const RpcClient first = engine(parts(128)); }
+  {
+    DeviceGate gate(children, {0}, std::nullopt, here);
+    EXPECT_TRUE(loop_.run(gate.wait(soon())));
+    EXPECT_THAT(gate.wanted(), ElementsAre(parts(128)));
+  }
+  // Somebody else's, in another GMS.
+  const std::string elsewhere = path("other.sock");
+  const gms::GmsProcess other({"--socket-path", elsewhere});
+  RpcClient hog = RpcClient::connect(elsewhere, soon());
+  ASSERT_EQ(hog.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
+  hog.allocate(parts(200), "x");
+  DeviceGate gate(children, {0}, std::nullopt, here);
+  const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(300))); });
+  EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
+  EXPECT_THAT(failure.message, HasSubstr("of the 128 MiB wanted"));
+  // A size that was given is what is waited for, whatever the GMS says.
+  DeviceGate given(children, {0}, kMiB, here);
+  EXPECT_TRUE(loop_.run(given.wait(soon())));
+  ::unsetenv("FO_LIBEXEC_DIR");
+}
+
+}  // namespace
+}  // namespace fo::engine
