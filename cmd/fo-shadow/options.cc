@@ -211,8 +211,7 @@ void declare(CLI::App& app, Options& options) {
   declare_place(app, options);
   declare_limits(app, options);
   declare_pair(app, options);
-  cli::add_variables(app, {"DYN_GMS_SCRATCH_KV_ENABLED", "DYN_SYSTEM_STARTING_HEALTH_STATUS",
-                           "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", "DYN_VLLM_GMS_SHADOW_MODE",
+  cli::add_variables(app, {"DYN_GMS_SCRATCH_KV_ENABLED", "DYN_SYSTEM_*", "DYN_VLLM_GMS_SHADOW_MODE",
                            "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*",
                            "NOTIFY_SOCKET", "VLLM_SERVER_DEV_MODE", "WATCHDOG_*"});
 }
