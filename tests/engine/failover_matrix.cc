@@ -3,12 +3,14 @@
 // processes accounted for, what died back in standby; or, where nothing can serve, the status that
 // fo-shadow(1) promises.
 //
-//   failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] [--only NAME]
+//   failover_matrix [--engine refengine|vllm] [--long | --seconds N] [--seed N]
+//                   [--lock flock|lockd] [--only NAME]
 //
-// Without --long or --seconds each cell is played once; without --lock, what has nothing to do with
-// the kind of lock on one kind only. --long: at random until 1,000 failovers were seen, sometimes
-// on both engines, with switchovers in between, on each lock in turn unless one is named. Exit
-// status 0: nothing was wrong.
+// The engine is fo-refengine, or the stand-in for vLLM with Dynamo's GMS worker; its rank is vLLM's
+// engine core. Without --long or --seconds each cell is played once; without --lock, what has
+// nothing to do with the kind of lock on one kind only. --long: at random until 1,000 failovers
+// were seen, sometimes on both engines, with switchovers in between, on each lock in turn unless
+// one is named. Exit status 0: nothing was wrong.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -111,7 +113,13 @@ std::string name_of(const Cell& cell) {
   return kWho.at(cell.who) + " " + kWhen.at(cell.when) + " " + kHit.at(cell.hit);
 }
 
-std::vector<Cell> all_cells(bool lockd) {
+// What is played.
+struct Setting {
+  bool lockd = false;
+  bool vllm = false;
+};
+
+std::vector<Cell> all_cells(const Setting& setting) {
   std::vector<Cell> cells;
   const auto add = [&](Who who, std::initializer_list<When> whens,
                        std::initializer_list<Hit> hits) {
@@ -126,11 +134,13 @@ std::vector<Cell> all_cells(bool lockd) {
   add(Who::kGms, {When::kActive},
       {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop, Hit::kAway, Hit::kEmpty});
   add(Who::kGmsServer, {When::kActive}, {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop});
-  if (lockd) {
+  if (setting.lockd) {
     add(Who::kLockd, {When::kActive},
         {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop, Hit::kAway, Hit::kBehind});
   }
-  add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong, Hit::kRefuses});
+  add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong});
+  // vLLM's memory is created by the GMS, which tries again for a minute.
+  if (!setting.vllm) add(Who::kDevice, {When::kWaking}, {Hit::kRefuses});
   add(Who::kSocket, {When::kActive}, {Hit::kGms, Hit::kStatus, Hit::kLock, Hit::kClient});
   add(Who::kSocket, {When::kInit}, {Hit::kStatus});
   add(Who::kNobody, {When::kActive}, {Hit::kSwitchover});
@@ -168,13 +178,13 @@ int signal_of(Hit hit) {
 }
 
 // What fo-shadow ends with when that happens to it or to its engine.
-std::set<int> statuses_of(const Cell& cell) {
+std::set<int> statuses_of(const Cell& cell, const Setting& setting) {
   if (cell.hit == Hit::kStop) {
     // An engine that does not answer: at its start, at its wake, while it serves.
     if (cell.when == When::kActive) return {69};
     return {75};
   }
-  if (cell.who == Who::kRank) return {70};
+  if (cell.who == Who::kRank) return {setting.vllm ? 1 : 70};
   // At its start an engine may not know yet how to end properly.
   if (cell.hit == Hit::kTerm && cell.when == When::kInit) return {0, 128 + SIGTERM};
   if (cell.hit == Hit::kTerm) return {0};
@@ -193,7 +203,8 @@ std::string to_text(const std::set<int>& statuses) {
 // other that are the same tells that both were so at one moment.
 class Sampler {
  public:
-  explicit Sampler(const Pair& pair) : pair_(pair), thread_([this] { look(); }) {}
+  Sampler(const Pair& pair, const Setting& setting)
+      : pair_(pair), setting_(setting), thread_([this] { look(); }) {}
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
   ~Sampler() {
@@ -225,7 +236,8 @@ class Sampler {
       sight.has_lock = status->state == "waking" || status->state == "active";
       sight.generation = status->generation;
     }
-    sight.awake = pair_.is_awake(engine, kLimit).value_or(false);
+    // vLLM is awake when it starts, on memory that is no KV cache; it tells itself when two serve.
+    if (!setting_.vllm) sight.awake = pair_.is_awake(engine, kLimit).value_or(false);
     return sight;
   }
 
@@ -258,6 +270,7 @@ class Sampler {
   }
 
   const Pair& pair_;
+  Setting setting_;
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> count_ = 0;
   std::mutex mutex_;
@@ -271,7 +284,8 @@ class Sampler {
 
 class Matrix {
  public:
-  Matrix(bool lockd, std::uint64_t seed) : pair_({.lockd = lockd}), random_(seed) {
+  Matrix(const Setting& setting, std::uint64_t seed)
+      : setting_(setting), pair_({.lockd = setting.lockd, .vllm = setting.vllm}), random_(seed) {
     // For core dumps.
     std::filesystem::current_path(pair_.file(""));
     pair_.start_gms();
@@ -282,7 +296,7 @@ class Matrix {
     tokens_ = pair_.tokens();
     if (tokens_.empty()) wrong("no tokens from the first engine");
     memory_ = pair_.free_memory();
-    sampler_ = std::make_unique<Sampler>(pair_);
+    sampler_ = std::make_unique<Sampler>(pair_, setting_);
   }
 
   /// Plays one cell and makes the pair whole again. Prints what was wrong.
@@ -365,7 +379,7 @@ class Matrix {
     const pid_t pid = find(victim, cell.who);
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
-    if (cell.hit == Hit::kTerm && cell.who == Who::kRank) {
+    if (cell.hit == Hit::kTerm && cell.who == Who::kRank && !setting_.vllm) {
       // The engine decides when its ranks end; one that was just born does not know yet.
       if (cell.when != When::kInit) return outlive(victim, pid, cell);
       if (const auto pidfd = os::open_pidfd(pid)) os::send_signal(pidfd->get(), SIGKILL);
@@ -378,7 +392,7 @@ class Matrix {
       expect_end(active_, {137});
       return expect_end(victim, {69, 75});
     }
-    expect_end(victim, statuses_of(cell));
+    expect_end(victim, statuses_of(cell, setting_));
     look_after(victim, cell.when);
   }
 
@@ -402,13 +416,14 @@ class Matrix {
       check_unchanged();
     }
     send(pid, SIGKILL);
-    expect_end(victim, {cell.who == Who::kRank ? 70 : 137});
+    const Cell killed{cell.who, cell.when, Hit::kKill};
+    expect_end(victim, statuses_of(killed, setting_));
     if (cell.when != When::kWaking) look_after(victim, cell.when);
   }
 
   void strike_gms(const Cell& cell) {
     const pid_t gms = pair_.gms().pid();
-    const pid_t pid = cell.who == Who::kGms ? gms : Pair::children_of(gms).at(0);
+    const pid_t pid = cell.who == Who::kGms ? gms : pair_.weights_server().value();
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
     const bool comes_back =
@@ -420,8 +435,8 @@ class Matrix {
     } else if (comes_back) {
       // Nobody loads the weights again.
       wait_until("another server", [&] {
-        const std::vector<pid_t> children = Pair::children_of(gms);
-        return !children.empty() && children.at(0) != pid;
+        const std::optional<pid_t> other = pair_.weights_server();
+        return other && *other != pid;
       });
       check_unchanged();
     } else {
@@ -586,8 +601,8 @@ class Matrix {
       send(one, signal_of(first.hit));
       std::this_thread::sleep_for(delay_);
       send(other, signal_of(second.hit));
-      expect_end(active_, statuses_of(first));
-      expect_end(1 - active_, statuses_of(second));
+      expect_end(active_, statuses_of(first, setting_));
+      expect_end(1 - active_, statuses_of(second, setting_));
     });
   }
 
@@ -601,7 +616,7 @@ class Matrix {
       const auto switchover = pair_.switch_over();
       std::this_thread::sleep_for(delay_);
       send(pid, signal_of(cell.hit));
-      expect_end(victim, statuses_of(cell));
+      expect_end(victim, statuses_of(cell, setting_));
       pair_.start(victim);
       expect_switchover(*switchover, {0, 69, 75});
     });
@@ -624,6 +639,11 @@ class Matrix {
     if (cell.when == When::kActive || cell.when == When::kStandby) return;
     test::Start how;
     const char* slow = cell.when == When::kInit ? "cuMemMap=1s" : "cuMemCreate=1s";
+    if (setting_.vllm) {
+      // When it wakes, it has more to map.
+      slow = cell.when == When::kInit ? "cuMemImportFromShareableHandle=1s"
+                                      : "cuMemImportFromShareableHandle=200ms";
+    }
     how.environment = {{"GMS_SIM_LATENCY", slow}};
     if (cell.hit == Hit::kStop && cell.who != Who::kShadow) {
       how.shadow_options = {
@@ -739,6 +759,7 @@ class Matrix {
     if (sampler_) {
       if (const std::string seen = sampler_->take(); !seen.empty()) wrong(seen);
     }
+    if (pair_.two_served()) wrong("two engines served");
     if (!memory_.empty()) {
       wait_until(
           "the memory to be as before", [&] { return pair_.free_memory() == memory_; }, kBound);
@@ -748,6 +769,7 @@ class Matrix {
         "orphans to end", [&] { return (orphans = pair_.orphans()).empty(); }, kBound);
   }
 
+  Setting setting_;
   Pair pair_;
   Random random_;
   milliseconds delay_{0};
@@ -763,6 +785,7 @@ struct Options {
   std::optional<std::uint64_t> seconds;
   bool long_game = false;
   std::uint64_t seed = std::random_device()();
+  bool vllm = false;
   std::string lock;
   std::string only;
 };
@@ -770,7 +793,7 @@ struct Options {
 // What plays a cell or a move of one lock's game, with a new pair after one that went wrong.
 class Game {
  public:
-  Game(bool lockd, std::uint64_t seed) : lockd_(lockd), seed_(seed) { begin(); }
+  Game(const Setting& setting, std::uint64_t seed) : setting_(setting), seed_(seed) { begin(); }
 
   void play(const Cell& cell) { count(matrix_->play(cell)); }
   void play_at_random() { count(matrix_->play_at_random(cells_)); }
@@ -782,7 +805,7 @@ class Game {
     test::limit_run(kMoveLimit);
     if (!matrix_->finish()) ++wrong_;
     std::printf("%s: %d moves, %zu grants, %llu looks at both, %d wrong\n",
-                lockd_ ? "lockd" : "flock", moves_, grants(),
+                setting_.lockd ? "lockd" : "flock", moves_, grants(),
                 static_cast<unsigned long long>(looks_ + matrix_->looks()), wrong_);
     return wrong_;
   }
@@ -790,7 +813,7 @@ class Game {
  private:
   void begin() {
     test::limit_run(kMoveLimit);
-    matrix_ = std::make_unique<Matrix>(lockd_, seed_++);
+    matrix_ = std::make_unique<Matrix>(setting_, seed_++);
   }
 
   void count(bool good) {
@@ -804,9 +827,9 @@ class Game {
     begin();
   }
 
-  bool lockd_;
+  Setting setting_;
   std::uint64_t seed_;
-  std::vector<Cell> cells_ = all_cells(lockd_);
+  std::vector<Cell> cells_ = all_cells(setting_);
   std::unique_ptr<Matrix> matrix_;
   int moves_ = 0;
   int wrong_ = 0;
@@ -815,9 +838,9 @@ class Game {
 };
 
 // What has nothing to do with the lock is played on one kind only, where none is named.
-int play_once(bool lockd, const Options& options) {
-  Game game(lockd, options.seed);
-  const bool all = !lockd || !options.lock.empty();
+int play_once(const Setting& setting, const Options& options) {
+  Game game(setting, options.seed);
+  const bool all = !setting.lockd || !options.lock.empty();
   for (const Cell& cell : game.cells()) {
     const bool named = name_of(cell).find(options.only) != std::string::npos;
     if (named && (all || concerns_lock(cell))) game.play(cell);
@@ -826,8 +849,8 @@ int play_once(bool lockd, const Options& options) {
 }
 
 // At random: for a time, or until so many failovers were seen.
-int play_long(bool lockd, const Options& options, std::size_t failovers) {
-  Game game(lockd, options.seed);
+int play_long(const Setting& setting, const Options& options, std::size_t failovers) {
+  Game game(setting, options.seed);
   const auto time = options.seconds
                         ? std::optional<base::Duration>(std::chrono::seconds(*options.seconds))
                         : std::nullopt;
@@ -838,8 +861,8 @@ int play_long(bool lockd, const Options& options, std::size_t failovers) {
 
 int usage() {
   std::fprintf(stderr,
-               "usage: failover_matrix [--long | --seconds N] [--seed N] [--lock flock|lockd] "
-               "[--only NAME]\n");
+               "usage: failover_matrix [--engine refengine|vllm] [--long | --seconds N] [--seed N] "
+               "[--lock flock|lockd] [--only NAME]\n");
   return base::to_int(base::ExitStatus::kUsage);
 }
 
@@ -855,7 +878,9 @@ int main(int argc, char** argv) {
     }
     if (i + 1 == words.size()) return usage();
     const std::string& value = words[i + 1];
-    if (words[i] == "--lock" && (value == "flock" || value == "lockd")) {
+    if (words[i] == "--engine" && (value == "refengine" || value == "vllm")) {
+      options.vllm = value == "vllm";
+    } else if (words[i] == "--lock" && (value == "flock" || value == "lockd")) {
       options.lock = value;
     } else if (words[i] == "--only") {
       options.only = value;
@@ -875,8 +900,9 @@ int main(int argc, char** argv) {
     for (const std::string lock : {"flock", "lockd"}) {
       if (!options.lock.empty() && options.lock != lock) continue;
       const std::size_t failovers = options.lock.empty() ? kLongFailovers / 2 : kLongFailovers;
-      found += options.long_game || options.seconds ? play_long(lock == "lockd", options, failovers)
-                                                    : play_once(lock == "lockd", options);
+      const Setting setting{lock == "lockd", options.vllm};
+      found += options.long_game || options.seconds ? play_long(setting, options, failovers)
+                                                    : play_once(setting, options);
     }
     return found == 0 ? 0 : 1;
   } catch (const std::exception& error) {

@@ -121,6 +121,7 @@ Pair::Pair(const PairOptions& options)
       sim_(make_folder(roomy_folder())),
       null_(os::open_file("/dev/null", O_RDWR)),
       events_(os::open_file(file("events"), O_WRONLY | O_CREAT | O_APPEND)) {
+  if (options_.vllm) options_.ranks = 1;
   lock_ = {options_.lockd ? lock::LockUri::Kind::kLockd : lock::LockUri::Kind::kFlock,
            file("lock")};
   for (const char* name :
@@ -188,6 +189,7 @@ void Pair::start_gms(int device) {
   const std::string number = std::to_string(device);
   std::vector<std::string> argv{kBin + "gms-serve", "-q"};
   std::string devices = number;
+  const std::string tags = options_.vllm ? "weights,kv_cache" : "weights";
   if (options_.gms_per_device) {
     // As in a bundle, whose folder has no room for a second one.
     const std::string name = "gms_" + ask_driver(device).at("uuid").get<std::string>();
@@ -197,12 +199,19 @@ void Pair::start_gms(int device) {
     std::filesystem::create_symlink(name + "_weights.sock", gms_socket(device), there);
   } else {
     for (int i = 1; i < options_.ranks; ++i) devices += "," + std::to_string(i);
-    argv.insert(argv.end(),
-                {"--socket-dir", file("gms"), "--devices", devices, "--tags", "weights"});
+    argv.insert(argv.end(), {"--socket-dir", file("gms"), "--devices", devices, "--tags", tags});
   }
-  const std::vector<std::string> probe{kBin + "gms-probe", "sockets",   "-q",    "--socket-dir",
-                                       file("gms"),        "--devices", devices, "--tags",
-                                       "weights",          "--wait",    "0s"};
+  const std::vector<std::string> probe{kBin + "gms-probe",
+                                       "sockets",
+                                       "-q",
+                                       "--socket-dir",
+                                       file("gms"),
+                                       "--devices",
+                                       devices,
+                                       "--tags",
+                                       tags,
+                                       "--wait",
+                                       "0s"};
   gms_.erase(device);
   wait_until("gms-serve to be ready", [&] {
     // The folder is taken until the last server of one that was killed is gone.
@@ -225,6 +234,26 @@ void Pair::load() {
 }
 
 std::vector<std::string> Pair::engine_command(int engine) const {
+  if (options_.vllm) {
+    std::vector<std::string> argv{FO_BUILD_DIR "/tests/engines/vllm",
+                                  "serve",
+                                  model(),
+                                  "--load-format",
+                                  "gms",
+                                  "--worker-cls",
+                                  "gpu_memory_service.integrations.vllm.worker.GMSWorker",
+                                  "--enable-sleep-mode",
+                                  "--kv-cache-memory-bytes",
+                                  std::to_string(kPairKv),
+                                  "--host",
+                                  "127.0.0.1",
+                                  "--port",
+                                  std::to_string(port(engine))};
+    if (engine > 0) {
+      argv.insert(argv.end(), {"--model-loader-extra-config", R"({"gms_read_only": true})"});
+    }
+    return argv;
+  }
   return {kBin + "fo-refengine",
           "serve",
           "-q",
@@ -281,6 +310,12 @@ void Pair::start(int engine, const Start& how) {
   argv.insert(argv.end(), command.begin(), command.end());
   Settings environment = how.environment;
   environment["ENGINE_ID"] = std::to_string(engine);
+  if (options_.vllm) {
+    environment.insert({{"GMS_SOCKET_DIR", file("gms")},
+                        {"VLLM_SERVER_DEV_MODE", "1"},
+                        {"DYN_GMS_SCRATCH_KV_ENABLED", "1"},
+                        {"STAND_IN_DISCOVERY", file("discovery")}});
+  }
   shadows_[engine] = run(argv, environment, "engine-" + std::to_string(engine));
 }
 
@@ -336,6 +371,10 @@ std::optional<bool> Pair::is_awake(int engine, base::Duration limit) const {
       ask("GET", "http://127.0.0.1:" + std::to_string(port(engine)) + "/is_sleeping", limit);
   if (!answer) return std::nullopt;
   return !answer->value("is_sleeping", true);
+}
+
+bool Pair::two_served() const {
+  return read_text(file("discovery")).find("two_serve") != std::string::npos;
 }
 
 std::optional<int> Pair::active() const {
@@ -396,6 +435,24 @@ std::vector<pid_t> Pair::children_of(pid_t pid) {
     if (os::process_parent(other) == pid) children.push_back(other);
   }
   return children;
+}
+
+std::optional<pid_t> Pair::weights_server() const {
+  // A line of /proc/net/unix ends with inode and path.
+  const std::string path = std::filesystem::canonical(gms_socket(0));
+  std::ifstream sockets("/proc/net/unix");
+  std::string line;
+  while (std::getline(sockets, line) && !line.ends_with(" " + path)) continue;
+  const std::string left = line.substr(0, line.size() - std::min(line.size(), path.size() + 1));
+  const std::string socket = "socket:[" + left.substr(left.rfind(' ') + 1) + "]";
+  for (const pid_t pid : children_of(gms().pid())) {
+    std::error_code gone;
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", gone)) {
+      if (std::filesystem::read_symlink(entry.path(), gone) == socket) return pid;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<std::uint64_t> Pair::generations() const {

@@ -1,7 +1,8 @@
 // A failover pair of real processes, for tests: memory servers of a simulated device folder, the
-// weights loaded, the lock, and two fo-shadow processes with a fo-refengine each. Says what is seen
-// of it from outside; what should be seen is the test's business. One at a time: the settings of
-// its programs are this process's environment. Processes are started from its first thread.
+// weights loaded, the lock, and two fo-shadow processes with a fo-refengine each, or the stand-in
+// for vLLM. Says what is seen of it from outside; what should be seen is the test's business. One
+// at a time: the settings of its programs are this process's environment. Processes are started
+// from its first thread.
 #pragma once
 
 #include <sys/types.h>
@@ -43,6 +44,9 @@ using Settings = std::map<std::string, std::string>;
 
 struct PairOptions {
   bool lockd = false;
+  /// The engines are tests/support/stand_in_worker.cc as vLLM, whose KV cache is in the GMS, too.
+  /// It has one rank.
+  bool vllm = false;
   /// Of each engine, and as many devices.
   int ranks = 2;
   /// A gms-serve for each device, instead of one for all.
@@ -107,6 +111,8 @@ class Pair {
   [[nodiscard]] std::string state(int engine) const;
   /// Of the engine itself.
   [[nodiscard]] std::optional<bool> is_awake(int engine, base::Duration limit = kPatience) const;
+  /// Whether two of the stand-in's engines served at one moment, by what they tell.
+  [[nodiscard]] bool two_served() const;
   /// Whichever says that it is active; nullopt where none does.
   [[nodiscard]] std::optional<int> active() const;
   /// What the published address generates, as JSON; empty when nothing does.
@@ -121,6 +127,8 @@ class Pair {
   /// All of its processes that run.
   [[nodiscard]] std::vector<pid_t> processes() const;
   static std::vector<pid_t> children_of(pid_t pid);
+  /// The child of gms() that serves the weights of its first device; nullopt: none does.
+  [[nodiscard]] std::optional<pid_t> weights_server() const;
   /// The generations granted, in the order in which the engines told.
   [[nodiscard]] std::vector<std::uint64_t> generations() const;
 

@@ -68,6 +68,14 @@ TEST_F(RecipeTest, EachThingThatVllmLacksIsNamed) {
 TEST_F(RecipeTest, AnEngineThatOnlyReadsHasToSaySo) {
   variables_["ENGINE_ID"] = "1";
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("gms_read_only")));
+  recipe_.command.push_back(R"(--model-loader-extra-config={"gms_read_only":false})");
+  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("gms_read_only")));
+  recipe_.command.back() = R"("{\"gms_read_only\": $(is_standby)}")";
+  EXPECT_THAT(warnings(), IsEmpty());
+  recipe_.command.pop_back();
+  recipe_.kind = EngineKind::kCold;
+  EXPECT_THAT(warnings(), IsEmpty()) << "one starts when the other has ended";
+  recipe_.kind = EngineKind::kVllm;
   variables_["ENGINE_ID"] = "0";
   EXPECT_THAT(warnings(), IsEmpty());
 }

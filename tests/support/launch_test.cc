@@ -1,0 +1,124 @@
+// Which lock each engine asks for, and what it can be told, by its command line and environment:
+// the facts that the stand-in stands for.
+#include "support/worker/launch.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <sstream>
+
+namespace fo::stand_in {
+namespace {
+
+using gms::LockType;
+
+const std::string kVllm =
+    "vllm serve model --load-format gms --worker-cls "
+    "gpu_memory_service.integrations.vllm.worker.GMSWorker ";
+const std::string kSglang = "python3 -m sglang.launch_server --model-path model --load-format gms ";
+const std::string kDynamo = "python3 -m dynamo.vllm --model model --load-format gms ";
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> all;
+  for (std::string word; in >> word;) all.push_back(word);
+  return all;
+}
+
+class LaunchTest : public testing::Test {
+ protected:
+  LaunchTest() { clear(); }
+  ~LaunchTest() override { clear(); }
+
+  static Launch launch(const std::string& line) { return parse_launch(words(line)).value(); }
+  // -1: it starts.
+  static int status_of(const std::string& line) {
+    try {
+      parse_launch(words(line));
+    } catch (const Refused& refusal) {
+      return refusal.status();
+    }
+    return -1;
+  }
+
+ private:
+  static void clear() {
+    for (const char* name : {"ENGINE_ID", "DYN_GMS_SCRATCH_KV_ENABLED", "VLLM_SERVER_DEV_MODE",
+                             "DYN_VLLM_GMS_SHADOW_MODE", "DYN_SYSTEM_PORT", "FAILOVER_LOCK_PATH"}) {
+      ::unsetenv(name);
+    }
+  }
+};
+
+TEST_F(LaunchTest, OnlyTheLoaderConfigMakesVllmAReader) {
+  ::setenv("ENGINE_ID", "1", 1);
+  EXPECT_EQ(launch(kVllm).weights_lock, LockType::kRwOrRo);
+  EXPECT_EQ(launch(kVllm + R"(--model-loader-extra-config {"gms_read_only":false})").weights_lock,
+            LockType::kRwOrRo);
+  const Launch reader = launch(
+      kVllm +
+      R"(--model-loader-extra-config={"gms_read_only":true,"gms_ro_connect_timeout_ms":500})");
+  EXPECT_EQ(reader.weights_lock, LockType::kRo);
+  EXPECT_EQ(reader.reader_timeout, std::chrono::milliseconds(500));
+  EXPECT_EQ(launch(kVllm).reader_timeout, std::nullopt);
+  EXPECT_EQ(launch(kDynamo).weights_lock, LockType::kRwOrRo);
+}
+
+TEST_F(LaunchTest, EngineIdCountsInShadowModeAlone) {
+  ::setenv("DYN_VLLM_GMS_SHADOW_MODE", "true", 1);
+  EXPECT_EQ(launch(kDynamo).weights_lock, LockType::kRwOrRo);
+  ::setenv("ENGINE_ID", "1", 1);
+  const Launch shadow = launch(kDynamo);
+  EXPECT_EQ(shadow.weights_lock, LockType::kRo);
+  EXPECT_TRUE(shadow.shadow_mode);
+  EXPECT_TRUE(shadow.scratch_kv);
+  EXPECT_EQ(shadow.lock_path, "/shared/failover.lock");
+  EXPECT_FALSE(launch(kDynamo + "--no-gms-shadow-mode").shadow_mode);
+  ::unsetenv("DYN_VLLM_GMS_SHADOW_MODE");
+  EXPECT_TRUE(launch(kDynamo + "--gms-shadow-mode").shadow_mode);
+  // It is no affair of the others.
+  EXPECT_EQ(status_of(kVllm + "--gms-shadow-mode"), 2);
+}
+
+TEST_F(LaunchTest, TheKvCacheIsInTheGmsByTheSleepModeOrForSglangAlways) {
+  EXPECT_FALSE(launch(kVllm).kv_in_gms);
+  EXPECT_TRUE(launch(kVllm + "--enable-sleep-mode").kv_in_gms);
+  EXPECT_TRUE(launch(kSglang).kv_in_gms);
+  for (const char* yes : {"1", "true", "Yes"}) {
+    ::setenv("DYN_GMS_SCRATCH_KV_ENABLED", yes, 1);
+    EXPECT_TRUE(launch(kVllm).scratch_kv) << yes;
+  }
+  ::setenv("DYN_GMS_SCRATCH_KV_ENABLED", "on", 1);
+  EXPECT_FALSE(launch(kVllm).scratch_kv);
+}
+
+TEST_F(LaunchTest, VllmIsPutToSleepInDeveloperModeWithItsSleepMode) {
+  EXPECT_FALSE(launch(kVllm + "--enable-sleep-mode").has_sleep_routes);
+  ::setenv("VLLM_SERVER_DEV_MODE", "1", 1);
+  EXPECT_FALSE(launch(kVllm).has_sleep_routes);
+  EXPECT_TRUE(launch(kVllm + "--enable-sleep-mode").has_sleep_routes);
+  EXPECT_TRUE(launch(kSglang + "--enable-memory-saver").has_sleep_routes);
+  EXPECT_FALSE(launch(kSglang).has_sleep_routes);
+}
+
+TEST_F(LaunchTest, TheLoadFormatIsKnownByTheWorkerClass) {
+  EXPECT_EQ(status_of("vllm serve model --load-format gms"), 1);
+  EXPECT_EQ(status_of("vllm serve model --load-format gms --worker-cls other.Worker"), 1);
+  EXPECT_EQ(status_of("python3 -m vllm.entrypoints.openai.api_server --load-format gms"), 1);
+  EXPECT_EQ(status_of(kVllm), -1);
+  // It names its worker itself.
+  EXPECT_EQ(status_of(kDynamo), -1);
+}
+
+TEST_F(LaunchTest, OptionsAreThoseOfTheRealProgram) {
+  EXPECT_EQ(launch(kVllm + "--max_model_len=10").model, "model");
+  EXPECT_EQ(status_of(kVllm + "--enable-memory-saver"), 2);
+  EXPECT_EQ(status_of(kVllm + "--port"), 2);
+  EXPECT_EQ(status_of(kVllm + "more"), 2);
+  EXPECT_EQ(status_of(kSglang + "--worker-cls x"), 2);
+  EXPECT_EQ(parse_launch(words("python3 -c pass")), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fo::stand_in

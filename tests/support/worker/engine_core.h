@@ -1,0 +1,18 @@
+// The process that has the GPU: vLLM's EngineCore with its worker, SGLang's scheduler. It is a
+// child of the one with the HTTP server, and answers it by messages on a socket.
+#pragma once
+
+#include "support/worker/launch.h"
+
+namespace fo::stand_in {
+
+/// Comes up, says {"ready":true} on `socket` (SOCK_SEQPACKET) and answers what is asked there, one
+/// JSON object each:
+///   {"do":"sleep"}                              {"asleep":bool}
+///   {"do":"wake","tags":["weights","kv_cache"]} {"asleep":bool}; no tags: both
+///   {"do":"complete","tokens":N,"prompt":HASH}  {"tokens":[…]}
+/// or {"error":TEXT}. Ends with 0 when the other end is gone. What ends a real one, ends it with 1
+/// and a line on standard error.
+int run_engine_core(const Launch& launch, int socket);
+
+}  // namespace fo::stand_in
