@@ -481,7 +481,7 @@ deregister a 1 http://127.0.0.1:9 $PUBLISHED a" ]
   await_state b active
   wait_for "[ -s $T/b.out ]"
   [ "$(cat "$T/b.out")" = b ]
-  [ "$(events_of b)" = "standby waiting granted waking checked child_started awake first_token active " ]
+  [ "$(events_of b)" = "standby waiting granted waking child_started awake checked first_token active " ]
 }
 
 @test "--no-failover: started, registered, served, without a lock" {

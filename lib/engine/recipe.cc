@@ -41,6 +41,17 @@ std::vector<std::string> words_of(const std::vector<std::string>& command) {
   return words;
 }
 
+// Whether JSON in the command has "gms_read_only": true, or something there that a shell fills in.
+bool reads_only(const std::vector<std::string>& command) {
+  constexpr std::string_view kKey = "gms_read_only";
+  return std::any_of(command.begin(), command.end(), [&](const std::string& argument) {
+    const std::size_t key = argument.find(kKey);
+    if (key == std::string::npos) return false;
+    const std::size_t value = argument.find_first_not_of("\"'\\: ", key + kKey.size());
+    return value != std::string::npos && (argument[value] == 't' || argument[value] == '$');
+  });
+}
+
 class Words {
  public:
   explicit Words(const std::vector<std::string>& command) : words_(words_of(command)) {}
@@ -124,9 +135,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
         "know --load-format gms");
   }
   const std::string id = recipe.variable("ENGINE_ID");
-  const auto extra = words.option("--model-loader-extra-config");
-  const bool is_reader = extra && extra->find("gms_read_only") != std::string::npos;
-  if (recipe.failover && !id.empty() && id != "0" && !is_reader) {
+  if (sleeps && !id.empty() && id != "0" && !reads_only(recipe.command)) {
     warn("without --model-loader-extra-config '{\"gms_read_only\": true}' engine " + id +
          " may take the writer's lock of one device while engine 0 has that of another");
   }

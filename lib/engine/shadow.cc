@@ -236,15 +236,12 @@ class Shadow {
     finish_phase(Phase::kGate, begin);
     if (gated) events_.write("gpu_free");
 
-    begin = Clock::now();
-    const Deadline remap_by = Deadline::after(options_.remap_timeout).sooner(wake_by);
-    co_await gms_.hold(remap_by);
-    check_alive();
-    finish_phase(Phase::kRemap, begin);
-    events_.write("checked");
+    // A cold engine may be the one that publishes.
+    const bool starts = is_cold() && engine_ == 0;
+    if (!starts) co_await hold_layouts(wake_by);
 
     begin = Clock::now();
-    if (is_cold() && engine_ == 0) {
+    if (starts) {
       start_engine();
       co_await until_healthy(wake_by);
     } else {
@@ -253,6 +250,7 @@ class Shadow {
     }
     finish_phase(Phase::kWake, begin);
     events_.write("awake");
+    if (starts) co_await hold_layouts(wake_by);
 
     begin = Clock::now();
     const Deadline prove_by = Deadline::after(options_.prove_timeout).sooner(wake_by);
@@ -275,6 +273,15 @@ class Shadow {
       }
       switching_ = co_await prepare_hand_over();
     } while (!switching_);
+  }
+
+  awaitable<void> hold_layouts(Deadline wake_by) {
+    const auto begin = Clock::now();
+    const Deadline remap_by = Deadline::after(options_.remap_timeout).sooner(wake_by);
+    co_await gms_.hold(remap_by);
+    check_alive();
+    finish_phase(Phase::kRemap, begin);
+    events_.write("checked");
   }
 
   // Up to where nothing can be taken back. False when it goes on as it was: nobody would take over.
