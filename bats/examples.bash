@@ -211,12 +211,14 @@ standard_stubs() {
   # vLLM, as far as it is given options here; it can be put to sleep only where it is told so twice.
   stub vllm '
     if [ "$1" != serve ] || [ ! -d "$2" ]; then echo "vllm: no model: $*"; exit 2; fi
-    model=$2 host=0.0.0.0 port=8000 sleeps=
+    model=$2 host=0.0.0.0 port=8000 sleeps= loader= worker= reads=
     shift 2
     while [ $# -gt 0 ]; do
       case $1 in
         --enable-sleep-mode) sleeps=$VLLM_SERVER_DEV_MODE ;;
-        --load-format) [ "$2" = gms ] && shift ;;
+        --load-format) [ "$2" = gms ] && loader=gms && shift ;;
+        --worker-cls) worker=${2##*.} && shift ;;
+        --model-loader-extra-config) reads=$(jq .gms_read_only <<<"$2") && shift ;;
         --host) host=$2 && shift ;;
         --port) port=$2 && shift ;;
         *) false ;;
@@ -224,6 +226,8 @@ standard_stubs() {
       shift
     done
     if [ "$sleeps" != 1 ]; then echo "vllm: cannot be put to sleep"; exit 2; fi
+    if [ "$loader:$worker" = gms: ]; then echo "vllm: unknown load format: gms"; exit 2; fi
+    if [ "${ENGINE_ID:-0}:$reads" = 1:false ]; then echo "vllm: two engines may write"; exit 2; fi
     exec fo-refengine serve -q --model "$model" --host "$host" --port "$port" --kv-bytes 64MiB'
   # Takes manifests that are YAML, each of some kind.
   stub kubectl '

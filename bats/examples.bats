@@ -604,7 +604,8 @@ no_example man/failover.7 'ms, medians of 5       75 MiB'
 no_example man/failover.7 'us                   request of 200 bytes'
 
 @test "failover(7): a pod, step by step" {
-  export VLLM_SERVER_DEV_MODE=1 GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1
+  export VLLM_SERVER_DEV_MODE=1 DYN_GMS_SCRATCH_KV_ENABLED=1
+  export GMS_SIM_LIBRARY=$FO_BUILD/lib/sim/libcuda.so.1
   a_model /models/llama
   example man/failover.7 'gms-probe sockets --socket-dir /shared'
   run_example 1
