@@ -68,6 +68,24 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
   [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
 }
 
+@test "devices that NVML counts in another order are warned of" {
+  local order
+  for order in "" 1; do
+    start_bg gms env GMS_DRIVER=cuda LD_LIBRARY_PATH="$FO_BUILD/tests/unmarked" GMS_SIM_DEVICES=2 \
+      ${order:+FO_TEST_NVML_REVERSED=1} gms-serve --socket-dir "$D" --devices 0,1 --tags weights
+    wait_for "[ -e $D/gms-ready ]"
+    kill "$BG_PID"
+    wait_exit "$BG_PID"
+    [ "$status" -eq 0 ]
+    if [ -n "$order" ]; then
+      grep -q "^gms-serve: warning: CUDA's device 0 is NVML's device 1: .*CUDA_DEVICE_ORDER=PCI_BUS_ID" "$T/gms.err"
+      grep -q "^gms-serve: warning: CUDA's device 1 is NVML's device 0: " "$T/gms.err"
+    else
+      run ! grep NVML "$T/gms.err"
+    fi
+  done
+}
+
 @test "a socket path of over 107 bytes is 64, and nothing is made" {
   local path
   path=$D/$(printf 'x%.0s' {1..100})

@@ -21,6 +21,7 @@ struct Backing {
   FileId file = 0;
   AllocationHandle handle = 0;  // the one it was mapped by; may have been released since
   HandleType exportable = HandleType::kNone;
+  bool imported = false;
 };
 
 struct Mapping {

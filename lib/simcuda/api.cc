@@ -78,16 +78,49 @@ Result answer(const Body& body) noexcept {
   }
 }
 
+State& ready_state() {
+  State* const state = state_of_process.load();
+  require(state && state->ready.load(), Result::kNotInitialized);
+  require_same_process(*state);
+  return *state;
+}
+
+/// Whether it answers in a broken context, too.
+bool is_about_devices_or_contexts(std::string_view function) {
+  return function.starts_with("cuDevice") || function.starts_with("cuCtx") ||
+         function == "fo_simcuda_memory_info";
+}
+
 template <typename Body>
 Result call(std::string_view function, const Body& body) noexcept {
   return answer([&] {
-    State* const state = state_of_process.load();
-    require(state && state->ready.load(), Result::kNotInitialized);
-    require_same_process(*state);
-    state->injector.enter(function);
-    const std::lock_guard lock(state->mutex);
-    body(*state->driver);
+    State& state = ready_state();
+    state.injector.enter(function);
+    const std::lock_guard lock(state.mutex);
+    if (!is_about_devices_or_contexts(function)) state.driver->require_unbroken();
+    body(*state.driver);
   });
+}
+
+/// A copy into device memory, whose faults may come late. `check` throws, or says whether there is
+/// anything to write; `write` does it.
+template <typename Check, typename Write>
+Result copy_in(std::string_view function, const Check& check, const Write& write) noexcept {
+  bool is_to_write = false;
+  const Result result = answer([&] {
+    State& state = ready_state();
+    std::optional<Failure> fault;
+    try {
+      state.injector.enter(function);
+    } catch (const Failure& failure) {
+      fault = failure;
+    }
+    const std::lock_guard lock(state.mutex);
+    if (fault) return state.driver->fail_copy(fault->result);
+    is_to_write = check(*state.driver);
+  });
+  if (is_to_write) write();
+  return result;
 }
 
 void init() {
@@ -189,7 +222,7 @@ Result cuDeviceGetName(char* name, int length, Device device) {
 }
 
 Result cuDeviceGetUuid(Uuid* uuid, Device device) {
-  return call(__func__, [&](Driver& driver) { put(uuid, driver.uuid(device)); });
+  return call(__func__, [&](Driver& driver) { put(uuid, driver.old_uuid(device)); });
 }
 
 Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
@@ -248,7 +281,7 @@ Result cuCtxPopCurrent_v2(Context* context) {
 }
 
 Result cuCtxSynchronize() {
-  return call(__func__, [&](Driver& driver) { driver.current_device(); });
+  return call(__func__, [&](Driver& driver) { driver.synchronize(); });
 }
 
 Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
@@ -271,17 +304,19 @@ Result cuMemFree_v2(DevicePtr address) {
 }
 
 Result cuMemcpyHtoD_v2(DevicePtr to, const void* from, std::size_t size) {
-  const Result result = call(__func__, [&](Driver& driver) {
-    require(from != nullptr || size == 0);
-    driver.check_writable(to, size);
-  });
-  if (result == Result::kSuccess && size > 0) std::memcpy(host_pointer(to), from, size);
-  return result;
+  return copy_in(
+      __func__,
+      [&](Driver& driver) {
+        require(from != nullptr || size == 0);
+        return driver.check_writable(to, size) && size > 0;
+      },
+      [&] { std::memcpy(host_pointer(to), from, size); });
 }
 
 Result cuMemcpyDtoH_v2(void* to, DevicePtr from, std::size_t size) {
   const Result result = call(__func__, [&](Driver& driver) {
     require(to != nullptr || size == 0);
+    driver.synchronize();  // what is read has been written
     driver.check_readable(from, size);
   });
   if (result == Result::kSuccess && size > 0) std::memcpy(to, host_pointer(from), size);
@@ -289,31 +324,31 @@ Result cuMemcpyDtoH_v2(void* to, DevicePtr from, std::size_t size) {
 }
 
 Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, std::size_t size) {
-  const Result result = call(__func__, [&](Driver& driver) {
-    driver.check_readable(from, size);
-    driver.check_writable(to, size);
-  });
-  if (result == Result::kSuccess && size > 0) {
-    std::memmove(host_pointer(to), host_pointer(from), size);
-  }
-  return result;
+  return copy_in(
+      __func__,
+      [&](Driver& driver) {
+        driver.check_readable(from, size);
+        return driver.check_writable(to, size) && size > 0;
+      },
+      [&] { std::memmove(host_pointer(to), host_pointer(from), size); });
 }
 
 // Done when it returns, which a program that waits for its stream can't tell.
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, std::size_t size, Stream stream) {
-  const Result result = call(__func__, [&](Driver& driver) {
-    require(from != nullptr || size == 0);
-    driver.require_stream(stream);
-    driver.check_writable(to, size);
-  });
-  if (result == Result::kSuccess && size > 0) std::memcpy(host_pointer(to), from, size);
-  return result;
+  return copy_in(
+      __func__,
+      [&](Driver& driver) {
+        require(from != nullptr || size == 0);
+        driver.require_stream(stream);
+        return driver.check_writable(to, size) && size > 0;
+      },
+      [&] { std::memcpy(host_pointer(to), from, size); });
 }
 
 Result cuMemsetD8_v2(DevicePtr to, unsigned char value, std::size_t size) {
-  const Result result = call(__func__, [&](Driver& driver) { driver.check_writable(to, size); });
-  if (result == Result::kSuccess && size > 0) std::memset(host_pointer(to), value, size);
-  return result;
+  return copy_in(
+      __func__, [&](Driver& driver) { return driver.check_writable(to, size) && size > 0; },
+      [&] { std::memset(host_pointer(to), value, size); });
 }
 
 Result cuMemHostAlloc(void** address, std::size_t size, unsigned int) {
@@ -347,7 +382,7 @@ Result cuStreamDestroy_v2(Stream stream) {
 }
 
 Result cuStreamSynchronize(Stream stream) {
-  return call(__func__, [&](Driver& driver) { driver.require_stream(stream); });
+  return call(__func__, [&](Driver& driver) { driver.synchronize(stream); });
 }
 
 Result cuPointerGetAttribute(void* data, PointerAttribute attribute, DevicePtr address) {

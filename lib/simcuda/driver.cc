@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace fo::simcuda {
 namespace {
@@ -98,8 +99,10 @@ std::vector<Context>& thread_contexts() {
 Driver::Driver(const Settings& settings)
     : granularity_(settings.granularity),
       context_size_(round_up(settings.context_size, settings.granularity)),
+      quirks_(settings.quirks),
       space_(settings.granularity) {
   const auto dir = open_dir(settings);
+  whole_gpu_ = make_uuid(dir.native(), settings.devices);
   std::vector<Uuid> uuids;
   std::vector<std::string> names;
   std::vector<int> visible;
@@ -111,9 +114,10 @@ Driver::Driver(const Settings& settings)
   if (settings.visible_devices) visible = visible_devices(*settings.visible_devices, names);
   require(!visible.empty(), Result::kNoDevice);
   for (const int ordinal : visible) {
-    devices_.push_back({uuids[static_cast<std::size_t>(ordinal)],
-                        Store(dir / ("device-" + std::to_string(ordinal)), settings.vram),
-                        {}});
+    devices_.push_back(
+        {uuids[static_cast<std::size_t>(ordinal)],
+         Store(dir / ("device-" + std::to_string(ordinal)), settings.vram, settings.free_delay),
+         {}});
   }
 }
 
@@ -138,6 +142,11 @@ std::string Driver::name(Device device) const {
 
 Uuid Driver::uuid(Device device) const { return at(device).uuid; }
 
+Uuid Driver::old_uuid(Device device) const {
+  require(!quirks_.no_uuid, Result::kNotSupported);
+  return quirks_.mig ? whole_gpu_ : uuid(device);
+}
+
 int Driver::attribute(DeviceAttribute attribute, Device device) const {
   at(device);
   switch (attribute) {
@@ -160,7 +169,8 @@ Context Driver::retain_primary_context(Device device) {
   SimDevice& sim = at(device);
   if (sim.context.references == 0) {
     if (context_size_ > 0) sim.context.memory = sim.store.create(context_size_);
-    sim.context.poisoned = false;
+    sim.context.broken = Result::kSuccess;
+    sim.context.late = Result::kSuccess;
   }
   ++sim.context.references;
   return reinterpret_cast<Context>(&sim.context);
@@ -187,8 +197,31 @@ Device Driver::current_device() const {
   const Device device = device_of(thread_contexts().back());
   const PrimaryContext& context = at(device).context;
   require(context.references > 0, Result::kContextIsDestroyed);
-  require(!context.poisoned, Result::kIllegalAddress);
+  require(context.broken == Result::kSuccess, context.broken);
   return device;
+}
+
+void Driver::require_unbroken() const {
+  if (!quirks_.late_copy_errors || thread_contexts().empty()) return;
+  const PrimaryContext& context = at(device_of(thread_contexts().back())).context;
+  require(context.references == 0 || context.broken == Result::kSuccess, context.broken);
+}
+
+void Driver::synchronize() { synchronize(at(current_device()).context); }
+
+void Driver::synchronize(Stream stream) {
+  require_stream(stream);
+  // The two streams that exist by themselves are the current context's.
+  const auto found = streams_.find(stream);
+  if (found != streams_.end()) return synchronize(at(found->second).context);
+  if (!thread_contexts().empty()) synchronize();
+}
+
+void Driver::synchronize(PrimaryContext& context) {
+  if (context.late != Result::kSuccess) {
+    context.broken = std::exchange(context.late, Result::kSuccess);
+  }
+  require(context.broken == Result::kSuccess, context.broken);
 }
 
 Driver::MemoryInfo Driver::memory_info(Device device) {
@@ -211,11 +244,11 @@ AllocationHandle Driver::create(std::uint64_t size, const AllocationProp& prop) 
   check_prop(prop);
   require(size > 0 && size % granularity_ == 0);
   const Device device = prop.location.id;
-  return add_handle(device, at(device).store.create(size), prop.requested_handle_types);
+  return add_handle({device, at(device).store.create(size), prop.requested_handle_types, 1});
 }
 
-AllocationHandle Driver::add_handle(Device device, Allocation memory, HandleType exportable) {
-  handles_[++last_handle_] = {device, std::move(memory), exportable, 1};
+AllocationHandle Driver::add_handle(Handle handle) {
+  handles_[++last_handle_] = std::move(handle);
   return last_handle_;
 }
 
@@ -240,13 +273,16 @@ int Driver::export_fd(AllocationHandle handle, HandleType type) {
   const Handle& found = find_handle(handle);
   require(type == HandleType::kPosixFileDescriptor, Result::kNotSupported);
   require(found.exportable == type);
+  // Not invalid value, which is for misuse: the handle and its type are right.
+  require(!quirks_.no_reexport || !found.imported, Result::kNotSupported);
   return found.memory.fd.duplicate().release();
 }
 
 AllocationHandle Driver::import_fd(int fd) {
+  if (quirks_.import_needs_context) current_device();
   for (Device device = 0; device < device_count(); ++device) {
     if (auto memory = at(device).store.adopt(fd)) {
-      return add_handle(device, std::move(*memory), HandleType::kPosixFileDescriptor);
+      return add_handle({device, std::move(*memory), HandleType::kPosixFileDescriptor, 1, true});
     }
   }
   throw Failure{Result::kInvalidValue};
@@ -260,7 +296,7 @@ AllocationHandle Driver::retain(DevicePtr address) {
   } else {
     // Released meanwhile: the same value comes back to life.
     handles_[backing.handle] = {backing.device, at(backing.device).store.reopen(backing.file),
-                                backing.exportable, 1};
+                                backing.exportable, 1, backing.imported};
   }
   return backing.handle;
 }
@@ -282,17 +318,23 @@ void Driver::free_range(DevicePtr address, std::uint64_t size) {
   space_.free(address, size, AddressSpace::Kind::kReserved);
 }
 
+void Driver::require_context_to_map() const {
+  if (quirks_.map_needs_context) current_device();
+}
+
 void Driver::map(DevicePtr address, std::uint64_t size, std::uint64_t offset,
                  AllocationHandle handle) {
+  require_context_to_map();
   require(offset == 0, Result::kNotSupported);
   const Handle& found = find_handle(handle);
   require(size <= found.memory.size);
   space_.map(address, size, found.memory.fd,
-             {found.device, found.memory.id, handle, found.exportable},
+             {found.device, found.memory.id, handle, found.exportable, found.imported},
              AddressSpace::Kind::kReserved);
 }
 
 void Driver::unmap(DevicePtr address, std::uint64_t size) {
+  require_context_to_map();
   for (const Backing& backing : space_.unmap(address, size, AddressSpace::Kind::kReserved)) {
     if (!handles_.contains(backing.handle)) at(backing.device).store.reap(backing.file);
   }
@@ -300,6 +342,7 @@ void Driver::unmap(DevicePtr address, std::uint64_t size) {
 
 void Driver::set_access(DevicePtr address, std::uint64_t size, const AccessDesc* desc,
                         std::size_t count) {
+  require_context_to_map();
   for (std::size_t i = 0; i < count; ++i) {
     require(desc[i].location.type == LocationType::kDevice, Result::kNotSupported);
     at(desc[i].location.id);
@@ -326,7 +369,8 @@ DevicePtr Driver::allocate_memory(std::uint64_t size) {
   DevicePtr address = 0;
   try {
     address = space_.reserve(size, 0, 0, AddressSpace::Kind::kLinear);
-    space_.map(address, size, memory.fd, {device, memory.id, 0, {}}, AddressSpace::Kind::kLinear);
+    space_.map(address, size, memory.fd, {device, memory.id, 0, {}, false},
+               AddressSpace::Kind::kLinear);
     space_.set_access(address, size, device, AccessFlags::kReadWrite);
   } catch (const Failure&) {
     store.release(std::move(memory));
@@ -347,14 +391,32 @@ void Driver::free_memory(DevicePtr address) {
   at(gone.device).store.release(std::move(gone.memory));
 }
 
-void Driver::check_copy(DevicePtr address, std::uint64_t size, bool writing) {
-  const Device device = current_device();
+void Driver::check_readable(DevicePtr address, std::uint64_t size) {
+  PrimaryContext& context = at(current_device()).context;
   try {
-    space_.check_access(address, size, writing);
+    space_.check_access(address, size, false);
   } catch (const Failure& failure) {
-    if (failure.result == Result::kIllegalAddress) at(device).context.poisoned = true;
+    if (failure.result == Result::kIllegalAddress) context.broken = failure.result;
     throw;
   }
+}
+
+bool Driver::check_writable(DevicePtr address, std::uint64_t size) {
+  PrimaryContext& context = at(current_device()).context;
+  try {
+    space_.check_access(address, size, true);
+  } catch (const Failure& failure) {
+    if (failure.result != Result::kIllegalAddress) throw;
+    if (!quirks_.late_copy_errors) context.broken = failure.result;
+    fail_copy(failure.result);
+  }
+  return context.late == Result::kSuccess;
+}
+
+void Driver::fail_copy(Result result) {
+  if (!quirks_.late_copy_errors) throw Failure{result};
+  PrimaryContext& context = at(current_device()).context;
+  if (context.late == Result::kSuccess) context.late = result;
 }
 
 Driver::PointerInfo Driver::pointer_info(DevicePtr address) const {
@@ -404,9 +466,9 @@ void Driver::unregister_host(void* address) {
 }
 
 Stream Driver::create_stream() {
-  current_device();
+  const Device device = current_device();
   const auto stream = reinterpret_cast<Stream>(++last_stream_);
-  streams_.insert(stream);
+  streams_.emplace(stream, device);
   return stream;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +30,8 @@ class Driver {
   Device device(int ordinal) const;
   [[nodiscard]] std::string name(Device device) const;
   [[nodiscard]] Uuid uuid(Device device) const;
+  /// cuDeviceGetUuid, the older form: not supported under no-uuid.
+  [[nodiscard]] Uuid old_uuid(Device device) const;
   [[nodiscard]] int attribute(DeviceAttribute attribute, Device device) const;
   [[nodiscard]] std::uint64_t total_memory(Device device) const;
   [[nodiscard]] std::uint64_t granularity() const { return granularity_; }
@@ -40,8 +41,16 @@ class Driver {
   /// Throws invalid context for anything that is none.
   Device device_of(Context context) const;
   /// The device of the calling thread's current context. Throws invalid context when there is none,
-  /// context is destroyed, or the illegal address that an earlier call ran into.
+  /// context is destroyed, or the error that broke the context in an earlier call.
   Device current_device() const;
+  /// Under late-copy-errors, for every call that is not about devices or contexts: throws the error
+  /// that broke the calling thread's current context, if it has one and that is broken.
+  void require_unbroken() const;
+  /// Waits for the copies of the current context. Throws a copy's error that was kept until now,
+  /// and breaks the context.
+  void synchronize();
+  /// The same for the context of `stream`. Throws invalid handle.
+  void synchronize(Stream stream);
 
   struct MemoryInfo {
     std::uint64_t free = 0;
@@ -66,9 +75,13 @@ class Driver {
 
   DevicePtr allocate_memory(std::uint64_t size);
   void free_memory(DevicePtr address);
-  /// For the copies: throw unless the current context can read, or write, all of the range.
-  void check_readable(DevicePtr address, std::uint64_t size) { check_copy(address, size, false); }
-  void check_writable(DevicePtr address, std::uint64_t size) { check_copy(address, size, true); }
+  /// For the copies: throw unless the current context can read, or write, all of the range. False:
+  /// nothing is to be written, because that copy or one before it has an error that is kept for the
+  /// next synchronize() (late-copy-errors).
+  void check_readable(DevicePtr address, std::uint64_t size);
+  [[nodiscard]] bool check_writable(DevicePtr address, std::uint64_t size);
+  /// A copy into memory fails with `result`: throws that, or keeps it for the next synchronize().
+  void fail_copy(Result result);
   struct PointerInfo {
     MemoryType type = MemoryType::kHost;
     Device device = 0;
@@ -89,8 +102,9 @@ class Driver {
  private:
   struct PrimaryContext {
     unsigned int references = 0;
-    bool poisoned = false;  // by an illegal access: every later call fails too
-    Allocation memory;      // what a context costs
+    Result broken = Result::kSuccess;  // or what every later call returns, as this one did
+    Result late = Result::kSuccess;    // or a copy's error that no call has returned yet
+    Allocation memory;                 // what a context costs
   };
   struct SimDevice {
     Uuid uuid{};
@@ -102,6 +116,7 @@ class Driver {
     Allocation memory;
     HandleType exportable = HandleType::kNone;
     unsigned int references = 0;
+    bool imported = false;
   };
   /// Of cuMemAlloc.
   struct Linear {
@@ -116,18 +131,23 @@ class Driver {
   SimDevice& at(Device device);
   const SimDevice& at(Device device) const;
   const Handle& find_handle(AllocationHandle handle) const;
-  AllocationHandle add_handle(Device device, Allocation memory, HandleType exportable);
-  void check_copy(DevicePtr address, std::uint64_t size, bool writing);
+  AllocationHandle add_handle(Handle handle);
+  void synchronize(PrimaryContext& context);
+  /// Under map-needs-context: throws unless there is a current context that works.
+  void require_context_to_map() const;
 
   std::uint64_t granularity_;
   std::uint64_t context_size_;
+  Quirks quirks_;
+  /// Of which the devices are slices, with the quirk "mig".
+  Uuid whole_gpu_{};
   std::vector<SimDevice> devices_;  // never resized: the addresses of their contexts are CUcontexts
   AddressSpace space_;
   std::unordered_map<AllocationHandle, Handle> handles_;
   AllocationHandle last_handle_ = 0x1000;  // not a small number: those are taken for fds
   std::map<DevicePtr, Linear> linear_;
   std::map<DevicePtr, HostMemory> host_;
-  std::set<Stream> streams_;
+  std::map<Stream, Device> streams_;
   std::uintptr_t last_stream_ = 0x1000;  // 1 and 2 are the legacy and the per-thread stream
 };
 

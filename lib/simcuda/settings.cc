@@ -112,6 +112,22 @@ Fault parse_fault(std::string_view item) {
   return fault;
 }
 
+struct QuirkWord {
+  std::string_view word;
+  std::vector<bool Quirks::*> means;
+};
+const std::vector<QuirkWord>& quirk_words() {
+  static const std::vector<QuirkWord> kWords{
+      {"need-context", {&Quirks::map_needs_context, &Quirks::import_needs_context}},
+      {"map-needs-context", {&Quirks::map_needs_context}},
+      {"import-needs-context", {&Quirks::import_needs_context}},
+      {"no-reexport", {&Quirks::no_reexport}},
+      {"late-copy-errors", {&Quirks::late_copy_errors}},
+      {"no-uuid", {&Quirks::no_uuid}},
+      {"mig", {&Quirks::mig}}};
+  return kWords;
+}
+
 /// -1: none or more than one.
 int find_device(std::string_view item, const std::vector<std::string>& uuids) {
   const auto count = static_cast<int>(uuids.size());
@@ -167,6 +183,22 @@ std::vector<Latency> parse_latencies(std::string_view text) {
   return latencies;
 }
 
+Quirks parse_quirks(std::string_view text) {
+  Quirks quirks;
+  const auto& words = quirk_words();
+  for (const auto item : split(text)) {
+    const auto found = std::find_if(words.begin(), words.end(),
+                                    [&](const QuirkWord& known) { return known.word == item; });
+    if (found == words.end()) {
+      reject("GMS_SIM_QUIRKS", item,
+             "need-context, map-needs-context, import-needs-context, no-reexport, "
+             "late-copy-errors, no-uuid or mig");
+    }
+    for (const auto quirk : found->means) quirks.*quirk = true;
+  }
+  return quirks;
+}
+
 std::vector<int> visible_devices(std::string_view list, const std::vector<std::string>& uuids) {
   std::vector<int> visible;
   for (const auto item : split(list)) {
@@ -198,6 +230,12 @@ Settings Settings::from_env() {
   }
   if (const char* faults = env("GMS_SIM_FAULTS")) settings.faults = parse_faults(faults);
   if (const char* latency = env("GMS_SIM_LATENCY")) settings.latencies = parse_latencies(latency);
+  if (const char* quirks = env("GMS_SIM_QUIRKS")) settings.quirks = parse_quirks(quirks);
+  if (const char* delay = env("GMS_SIM_FREE_DELAY")) {
+    const auto duration = parse_duration(delay);
+    if (!duration) reject("GMS_SIM_FREE_DELAY", delay, "a duration");
+    settings.free_delay = *duration;
+  }
   // Unlike the others this one means something when it is empty: no devices.
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
     settings.visible_devices = visible;

@@ -35,6 +35,23 @@ struct Latency {
   std::chrono::nanoseconds duration{};
 };
 
+/// GMS_SIM_QUIRKS: behaviour that a real driver may have and this one lacks by default. Its words:
+struct Quirks {
+  /// map-needs-context: cuMemMap, cuMemUnmap and cuMemSetAccess need a current context.
+  bool map_needs_context = false;
+  /// import-needs-context: so does cuMemImportFromShareableHandle. need-context is both.
+  bool import_needs_context = false;
+  /// no-reexport: a handle that was imported can't be exported.
+  bool no_reexport = false;
+  /// late-copy-errors: a copy into device memory that fails is answered with success. The next call
+  /// that synchronises returns the error, and after it all others in that context.
+  bool late_copy_errors = false;
+  /// no-uuid: cuDeviceGetUuid is not supported; cuDeviceGetUuid_v2 is.
+  bool no_uuid = false;
+  /// mig: all devices are MIG slices of one GPU, whose UUID cuDeviceGetUuid tells.
+  bool mig = false;
+};
+
 struct Settings {
   /// GMS_SIM_DIR; by default a folder of this user on /dev/shm.
   std::filesystem::path dir;
@@ -45,6 +62,8 @@ struct Settings {
   std::uint64_t context_size = 16u << 20;       // GMS_SIM_CONTEXT_SIZE, may be 0
   std::vector<Fault> faults;
   std::vector<Latency> latencies;
+  Quirks quirks;
+  std::chrono::nanoseconds free_delay{};       // GMS_SIM_FREE_DELAY; see store.h
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
 
   /// Throws SettingsError.
@@ -61,6 +80,7 @@ std::optional<std::uint64_t> parse_size(std::string_view text);
 /// Throw SettingsError.
 std::vector<Fault> parse_faults(std::string_view text);
 std::vector<Latency> parse_latencies(std::string_view text);
+Quirks parse_quirks(std::string_view text);
 
 /// Which of the devices with these UUIDs ("GPU-…") CUDA_VISIBLE_DEVICES leaves, in its order. Items
 /// are ordinals or unique beginnings of UUIDs; as with the real driver, the first that names no

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "simcuda/result.h"
 
@@ -19,13 +21,27 @@ namespace {
 
 constexpr const char* kBook = "book";
 constexpr const char* kNewborn = "new";
+constexpr std::string_view kMemory = "mem-";
+constexpr std::string_view kGone = "gone-";
 
 int check(int result) {
   if (result < 0) throw failure_of_errno(errno);
   return result;
 }
 
-std::string name_of(FileId id) { return "mem-" + std::to_string(id); }
+std::string name_of(FileId id) { return std::string(kMemory) + std::to_string(id); }
+
+/// The same clock in all processes.
+std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+/// Whether "gone-ID-TIME" was so `delay` ago. True for a time to come: it is from before a reboot.
+bool is_over(std::string_view gone, std::chrono::nanoseconds delay) {
+  std::int64_t since = 0;
+  const auto digits = gone.substr(gone.rfind('-') + 1);
+  std::from_chars(digits.data(), digits.data() + digits.size(), since);
+  const std::int64_t passed = now() - since;
+  return passed < 0 || passed >= delay.count();
+}
 
 /// Excludes other processes. A record lock, not a flock: it belongs to the process, so a child
 /// forked meanwhile can't keep it when this process is killed.
@@ -72,7 +88,9 @@ bool unheld(const Fd& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0
 
 Fd Fd::duplicate() const { return Fd(check(::fcntl(fd_, F_DUPFD_CLOEXEC, 0))); }
 
-Store::Store(const std::filesystem::path& dir, std::uint64_t capacity) : capacity_(capacity) {
+Store::Store(const std::filesystem::path& dir, std::uint64_t capacity,
+             std::chrono::nanoseconds free_delay)
+    : capacity_(capacity), free_delay_(free_delay) {
   if (::mkdir(dir.c_str(), 0700) < 0 && errno != EEXIST) throw failure_of_errno(errno);
   dir_ = Fd(check(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   book_ = Fd(check(::openat(dir_.get(), kBook, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
@@ -87,7 +105,8 @@ Allocation Store::create(std::uint64_t size) {
     err = allocate(made.fd, size);
   }
   if (err != 0) {
-    release(std::move(made));
+    made.fd.reset();
+    remove_unheld(made.id, {});  // nobody had it, so there is no delay
     throw failure_of_errno(err);
   }
   return made;
@@ -135,8 +154,9 @@ std::optional<Allocation> Store::adopt(int fd) {
   // Changes nothing for an exported fd. One that was opened by name held nothing until now, and the
   // file may be gone.
   check(::flock(allocation.fd.get(), LOCK_SH | LOCK_NB));
-  check(::fstat(fd, &given));
-  if (given.st_nlink == 0) return std::nullopt;
+  if (::fstatat(dir_.get(), name_of(given.st_ino).c_str(), &ours, AT_SYMLINK_NOFOLLOW) < 0) {
+    return std::nullopt;
+  }
   return allocation;
 }
 
@@ -156,11 +176,14 @@ void Store::release(Allocation allocation) {
   reap(allocation.id);
 }
 
-void Store::reap(FileId id) {
+void Store::reap(FileId id) { remove_unheld(id, free_delay_); }
+
+void Store::remove_unheld(FileId id, std::chrono::nanoseconds delay) {
   const BookLock lock(book_);
   const Fd file(::openat(dir_.get(), name_of(id).c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || !unheld(file) || ::fstat(file.get(), &status) < 0) return;
+  if (delay.count() > 0) return mark_gone(name_of(id), id);
   if (::unlinkat(dir_.get(), name_of(id).c_str(), 0) < 0) return;
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (const auto used = read_book()) write_book(*used - std::min(*used, size));
@@ -179,21 +202,39 @@ std::uint64_t Store::scan() {
     ::close(listed);
     throw failure_of_errno(error);
   }
-  std::uint64_t live = 0;
+  // All names before the first change: a file that is renamed meanwhile might be listed twice.
+  std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view name = entry->d_name;
-    if (name == "." || name == ".." || name == kBook) continue;
-    const Fd file(check(::openat(dir_.get(), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)));
-    struct stat status {};
-    check(::fstat(file.get(), &status));
-    if (!unheld(file)) {
-      live += static_cast<std::uint64_t>(status.st_size);
-    } else {
-      check(::unlinkat(dir_.get(), entry->d_name, 0));
+    if (name != "." && name != ".." && name != kBook) names.emplace_back(name);
+  }
+  std::uint64_t used = 0;
+  for (const std::string& name : names) used += scan_file(name);
+  write_book(used);
+  return used;
+}
+
+std::uint64_t Store::scan_file(const std::string& name) {
+  const Fd file(check(::openat(dir_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)));
+  struct stat status {};
+  check(::fstat(file.get(), &status));
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (name.starts_with(kGone)) {
+    if (!is_over(name, free_delay_)) return size;
+  } else {
+    if (!unheld(file)) return size;
+    if (free_delay_.count() > 0 && name.starts_with(kMemory)) {
+      mark_gone(name, status.st_ino);
+      return size;
     }
   }
-  write_book(live);
-  return live;
+  check(::unlinkat(dir_.get(), name.c_str(), 0));
+  return 0;
+}
+
+void Store::mark_gone(const std::string& name, FileId id) {
+  const std::string gone = std::string(kGone) + std::to_string(id) + "-" + std::to_string(now());
+  check(::renameat(dir_.get(), name.c_str(), dir_.get(), gone.c_str()));
 }
 
 std::optional<std::uint64_t> Store::read_book() const {

@@ -9,11 +9,19 @@
 //   reap    (unheld file) unlink, book -= size
 //   scan    reap all that is unheld, book = sum of the rest
 // Killed in between, the book is too high, and the scan that precedes every refusal puts it right.
+//
+// With a free delay, memory counts as used for so long after it was first found unheld: at once
+// where its last holder released it, by the next scan of any process where that was killed. The
+// file's name says since when, so that all processes agree:
+//   reap    (unheld file) rename mem-ID to gone-ID-TIME; the book stays
+//   scan    remove the gone files whose delay is over; the others count
+// Nothing makes a gone file a live one again.
 #pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -60,8 +68,9 @@ struct Allocation {
 /// of one process must be serialised.
 class Store {
  public:
-  /// Makes the folder if need be.
-  Store(const std::filesystem::path& dir, std::uint64_t capacity);
+  /// Makes the folder if need be. `free_delay`: how long memory that nobody holds counts as used.
+  Store(const std::filesystem::path& dir, std::uint64_t capacity,
+        std::chrono::nanoseconds free_delay = {});
 
   [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
 
@@ -81,7 +90,7 @@ class Store {
   /// Removes the file if nobody holds it.
   void reap(FileId id);
 
-  /// What is held, by all processes.
+  /// What is held, by all processes, or was until less than the free delay ago.
   std::uint64_t used();
 
  private:
@@ -90,8 +99,13 @@ class Store {
   std::optional<std::uint64_t> read_book() const;
   void write_book(std::uint64_t used);
   std::uint64_t scan();
+  /// What the file still counts for. Removes it where that is nothing.
+  std::uint64_t scan_file(const std::string& name);
+  void remove_unheld(FileId id, std::chrono::nanoseconds delay);
+  void mark_gone(const std::string& name, FileId id);
 
   std::uint64_t capacity_;
+  std::chrono::nanoseconds free_delay_;
   Fd dir_;
   Fd book_;
 };

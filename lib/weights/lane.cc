@@ -151,11 +151,6 @@ class Lane::Buffer {
   void* memory_ = nullptr;
 };
 
-cuda::PrimaryContext retain_context(const LaneConfig& config, base::DeviceOrdinal device) {
-  if (config.buffers == 0) return {};
-  return cuda::PrimaryContext::retain(config.driver, device);
-}
-
 Lane::Lane(LaneConfig config) : config_(std::move(config)) {
   for (std::size_t i = 0; i < config_.buffers; ++i) {
     buffers_.push_back(std::make_unique<Buffer>(config_.driver, config_.chunk + kDirectSlack));

@@ -11,7 +11,6 @@
 
 #include "base/strong.h"
 #include "cuda/driver.h"
-#include "cuda/memory.h"
 #include "weights/copy_plan.h"
 #include "weights/weight_file.h"
 
@@ -33,10 +32,6 @@ struct LaneConfig {
 /// real one.
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<base::ByteCount> ring);
-
-/// The context that lanes with staging buffers need; none for straight ones. Retain it before the
-/// process maps anything: whether a driver maps memory without one is not documented.
-cuda::PrimaryContext retain_context(const LaneConfig& config, base::DeviceOrdinal device);
 
 /// Every call throws CudaError for what the device refuses. With staging buffers, the thread needs
 /// a current context for as long as the lane lives.

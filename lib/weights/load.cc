@@ -99,7 +99,8 @@ class Loading {
     if (!grant) return std::nullopt;
     report_.granted_lock_type = *grant;
     const auto start = Clock::now();
-    context_ = retain_context(lanes_, manager_.device().ordinal);
+    // Whether a driver maps memory without one is not documented.
+    context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
     if (*grant == gms::Grant::kRw) {
       publish();
     } else {

@@ -64,7 +64,8 @@ class Saving {
                                                          : gms::RpcClient::Retry::kNever);
     if (!grant) return std::nullopt;
     const auto start = Clock::now();
-    context_ = retain_context(lanes_, manager_.device().ordinal);
+    // Whether a driver maps memory without one is not documented.
+    context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
     manager_.import_all(cuda::Access::kRead);
     metadata_ = manager_.fetch_metadata();
     plan();

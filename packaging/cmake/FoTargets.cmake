@@ -92,6 +92,31 @@ function(fo_completions tool component)
     DESTINATION ${shared}/fish/vendor_completions.d)
 endfunction()
 
+# fo_quirks(ROOM TESTS filter... [EXCEPT filter...] [EXCEPT_QUIRK filter...]...): some tests of
+# ROOM_test once more for each way in which a driver may differ from the simulated one as it is by
+# default, which GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY choose. EXCEPT are left out for all of them,
+# EXCEPT_QUIRK, such as EXCEPT_free-delay, for one. They are one entry of ctest for each:
+# Quirks.ROOM.QUIRK.
+function(fo_quirks room)
+  set(quirks need-context no-reexport late-copy-errors free-delay)
+  list(TRANSFORM quirks PREPEND EXCEPT_ OUTPUT_VARIABLE exceptions)
+  cmake_parse_arguments(arg "" "" "TESTS;EXCEPT;${exceptions}" ${ARGN})
+  list(JOIN arg_TESTS ":" tests)
+  foreach(quirk ${quirks})
+    list(JOIN arg_EXCEPT ":" except)
+    list(JOIN arg_EXCEPT_${quirk} ":" except_here)
+    set(entry Quirks.${room}.${quirk})
+    add_test(NAME ${entry} COMMAND ${CMAKE_SOURCE_DIR}/tests/run-each $<TARGET_FILE:${room}_test>
+      "${tests}-${except}:${except_here}")
+    set(variable GMS_SIM_QUIRKS=${quirk})
+    if(quirk STREQUAL free-delay)
+      set(variable GMS_SIM_FREE_DELAY=100ms)
+    endif()
+    set_tests_properties(${entry} PROPERTIES
+      TIMEOUT 600 LABELS ${room} ENVIRONMENT ${variable})
+  endforeach()
+endfunction()
+
 # fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter... [UNMARKED]]): the GoogleTest program
 # ROOM_test, found by ctest. What it tests is in the rooms; its own files are compiled in half the
 # time without -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device

@@ -38,6 +38,21 @@ TEST_F(DeviceTest, InfoIsWhatTheDriverSays) {
   EXPECT_NE(info.uuid, device_info(*driver, kFirst).uuid);
 }
 
+TEST_F(DeviceTest, ADriverWithoutTheOlderUuidNamesItsDevicesAllTheSame) {
+  const std::string uuid = device_info(*Driver::open("sim"), kFirst).uuid;
+  EXPECT_EQ(device_info(*Driver::open("sim"), kFirst).gpu_uuid, uuid);
+  sim_.fresh_library();
+  sim_.set("GMS_SIM_QUIRKS", "no-uuid");
+  const DeviceInfo refused = device_info(*Driver::open("sim"), kFirst);
+  EXPECT_EQ(refused.uuid, uuid);
+  EXPECT_EQ(refused.gpu_uuid, "");
+  ::unsetenv("GMS_SIM_QUIRKS");
+  const DeviceInfo absent =
+      device_info(*Driver::open(FO_BUILD_DIR "/tests/no_uuid/libcuda.so.1"), kFirst);
+  EXPECT_EQ(absent.uuid, uuid);
+  EXPECT_EQ(absent.gpu_uuid, "");
+}
+
 TEST_F(DeviceTest, NoSuchDeviceIsUnavailable) {
   const auto driver = Driver::open("sim");
   for (const int ordinal : {-1, 2}) {

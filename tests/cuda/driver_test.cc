@@ -86,6 +86,30 @@ TEST_F(DriverTest, NoDeviceIsUnavailable) {
   EXPECT_THAT(message, HasSubstr("CUDA_ERROR_NO_DEVICE (100)"));
 }
 
+TEST_F(DriverTest, DriversThatAreTooOldAndMpsHaveStatusesOfTheirOwn) {
+  const auto of_count = [&](int code) {
+    sim_.set("GMS_SIM_FAULTS", "cuDeviceGetCount:1=" + std::to_string(code));
+    sim_.fresh_library();
+    const auto driver = Driver::open("sim");
+    return failure_of([&] { device_count(*driver); }).status;
+  };
+  const auto of_init = [&](int code) {
+    sim_.set("GMS_SIM_FAULTS", "cuInit:1=" + std::to_string(code));
+    sim_.fresh_library();
+    return failure_of([] { Driver::open("sim"); }).status;
+  };
+  for (const int code : {35, 36, 37}) {
+    EXPECT_EQ(of_count(code), ExitStatus::kUnavailable) << code;
+    EXPECT_EQ(of_init(code), ExitStatus::kUnavailable) << code;
+  }
+  for (int code = 805; code <= 810; ++code) {
+    EXPECT_EQ(of_count(code), ExitStatus::kTryAgain) << code;
+    EXPECT_EQ(of_init(code), ExitStatus::kTryAgain) << code;
+  }
+  EXPECT_EQ(of_count(811), ExitStatus::kSoftware);
+  EXPECT_EQ(of_init(811), ExitStatus::kUnavailable);
+}
+
 TEST_F(DriverTest, ErrorsHaveTheirResultStatusAndName) {
   const auto driver = Driver::open("sim");
   const auto status_of = [&](unsigned result) {

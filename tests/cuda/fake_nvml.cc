@@ -29,6 +29,11 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   *device = known ? &g_known : &g_lost;
   return 0;
 }
+int nvmlDeviceGetIndex(void* device, unsigned* index) {
+  if (device == &g_lost) return kLost;
+  *index = 5;
+  return 0;
+}
 int nvmlDeviceGetMemoryInfo(void* device, FakeMemory* memory) {
   if (device == &g_lost) return kLost;
   if (device != &g_known) return 2;

@@ -45,6 +45,13 @@ TEST(Nvml, DeviceThatIsLostMeanwhileIsUnavailable) {
             "ask NVML for the free memory of 'GPU-lost': GPU is lost");
 }
 
+TEST(Nvml, TellsItsNumberOfADevice) {
+  EXPECT_EQ(nvml_device_index("GPU-known", kFake), 5);
+  const auto lost = test::failure_of([] { nvml_device_index("GPU-lost", kFake); });
+  EXPECT_EQ(lost.status, base::ExitStatus::kUnavailable);
+  EXPECT_EQ(lost.message, "ask NVML for the number of 'GPU-lost': GPU is lost");
+}
+
 TEST(Nvml, MissingLibraryIsUnavailable) {
   EXPECT_THAT(failure_of("GPU-known", "/nowhere/libnvidia-ml.so.1"),
               testing::HasSubstr("/nowhere/libnvidia-ml.so.1"));

@@ -1,6 +1,7 @@
 // For tests: a simulated GPU of one's own. A SimFolder names a temporary folder and a fresh copy of
 // the simulated driver in the environment, so that a Driver opened after it has state of its own,
-// and takes everything away at its end.
+// and takes everything away at its end. GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY stay as they are:
+// with them the same tests run on a driver that differs.
 #pragma once
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -35,7 +37,7 @@ class SimFolder {
     for (const char* variable : {"GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
                                  "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY"}) {
       ::unsetenv(variable);
-      set_.emplace_back(variable);
+      before_.push_back({variable, std::nullopt});
     }
     // Of a GPU it says which one.
     if (!test::on_gpu()) ::unsetenv("CUDA_VISIBLE_DEVICES");
@@ -45,7 +47,14 @@ class SimFolder {
   SimFolder(const SimFolder&) = delete;
   SimFolder& operator=(const SimFolder&) = delete;
   ~SimFolder() {
-    for (const std::string& variable : set_) ::unsetenv(variable.c_str());
+    for (; !before_.empty(); before_.pop_back()) {
+      const auto& [variable, value] = before_.back();
+      if (value) {
+        ::setenv(variable.c_str(), value->c_str(), 1);
+      } else {
+        ::unsetenv(variable.c_str());
+      }
+    }
     std::error_code ignored;
     std::filesystem::remove_all(dir_, ignored);
   }
@@ -61,8 +70,9 @@ class SimFolder {
 
   /// For drivers opened from now on.
   void set(const std::string& variable, const std::string& value) {
+    const char* const before = std::getenv(variable.c_str());
+    before_.push_back({variable, before ? std::optional<std::string>(before) : std::nullopt});
     ::setenv(variable.c_str(), value.c_str(), 1);
-    set_.push_back(variable);
   }
 
   [[nodiscard]] const std::filesystem::path& dir() const { return dir_; }
@@ -70,18 +80,23 @@ class SimFolder {
   [[nodiscard]] std::filesystem::path device(int ordinal) const {
     return gpu() / ("device-" + std::to_string(ordinal));
   }
-  /// How many allocations have a file.
+  /// How many allocations have a file. One that is gone, but for the free delay, does not count.
   [[nodiscard]] int files(int ordinal = 0) const {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(device(ordinal))) {
-      if (entry.path().filename() != "book") ++count;
+      const std::string name = entry.path().filename();
+      if (name != "book" && !name.starts_with("gone-")) ++count;
     }
     return count;
   }
 
  private:
   std::filesystem::path dir_;
-  std::vector<std::string> set_;
+  struct Variable {
+    std::string name;
+    std::optional<std::string> value;
+  };
+  std::vector<Variable> before_;
   int copies_ = 0;
 };
 

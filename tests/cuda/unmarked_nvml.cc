@@ -2,6 +2,7 @@
 // not say that it is one (unmarked.map), it is what lib/cuda takes for a GPU.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #include "simcuda/abi.h"
 #include "simcuda/driver.h"
@@ -37,6 +38,16 @@ int nvmlDeviceGetHandleByUUID(const char* wanted, void** device) {
     return 0;
   }
   return kNotFound;
+}
+
+// NVML counts by the PCI bus, which FO_TEST_NVML_REVERSED has the other way round.
+int nvmlDeviceGetIndex(void* device, unsigned* index) {
+  int count = 0;
+  if (cuDeviceGetCount(&count) != Result::kSuccess) return kUnknown;
+  const auto ordinal = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device) - 1);
+  const bool reversed = std::getenv("FO_TEST_NVML_REVERSED") != nullptr;
+  *index = reversed ? static_cast<unsigned>(count) - 1 - ordinal : ordinal;
+  return 0;
 }
 
 int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {

@@ -227,6 +227,10 @@ class Faulty : public OneServer {
     const auto driver = cuda::Driver::open("sim");
     return {driver, cuda::device_info(*driver, base::DeviceOrdinal(0)), socket};
   }
+  /// A driver may need one to map.
+  [[nodiscard]] static cuda::PrimaryContext context() {
+    return cuda::PrimaryContext::retain(cuda::Driver::open("sim"), base::DeviceOrdinal(0));
+  }
 };
 
 // Whatever driver call fails on the way, nothing stays mapped.
@@ -234,6 +238,7 @@ TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
   start();
   constexpr int kAllocations = 3;
   const os::Child writer = os::fork_child([&] {
+    const cuda::PrimaryContext current = context();
     MemoryManager writing = manager(socket_);
     if (!writing.connect(LockType::kRw, soon())) return 1;
     for (int i = 0; i < kAllocations; ++i) writing.allocate(kGranule);
@@ -250,6 +255,7 @@ TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
     for (int k = 1; k <= 2 * count; ++k) {
       const os::Child reader = os::fork_child([&, call = call, count = count] {
         set("GMS_SIM_FAULTS", call + ":" + std::to_string(k) + "=999");
+        const cuda::PrimaryContext current = context();
         MemoryManager reading = manager(socket_);
         if (!reading.connect(LockType::kRo, soon())) return 1;
         try {
@@ -272,6 +278,7 @@ TEST_F(Faulty, WriterThatCanNotUnmapPublishesNothing) {
   start();
   const os::Child writer = os::fork_child([&] {
     set("GMS_SIM_FAULTS", "cuMemUnmap:1=unknown");
+    const cuda::PrimaryContext current = context();
     MemoryManager writing = manager(socket_);
     if (!writing.connect(LockType::kRw, soon())) return 1;
     writing.allocate(kGranule);

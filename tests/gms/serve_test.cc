@@ -38,6 +38,30 @@ TEST_F(Bundle, OnlyTheDevicesAndTagsAskedFor) {
   EXPECT_EQ(names().size(), 4u);
 }
 
+// Dynamo's clients are told the GPU's UUID by NVML, whatever slice they are in.
+TEST_F(Bundle, TheOnlySliceOfAGpuIsFoundUnderItsUuid) {
+  set("GMS_SIM_QUIRKS", "mig");
+  const auto info = cuda::device_info(*cuda::Driver::open("sim"), base::DeviceOrdinal(1));
+  ASSERT_NE(info.gpu_uuid, info.uuid);
+  const std::string by_gpu = socket_path(dir_, info.gpu_uuid, "kv_cache");
+  {
+    GmsProcess one({"--socket-dir", dir_, "--devices", "1"});
+    ASSERT_TRUE(one.is_ready());
+    EXPECT_EQ(fs::read_symlink(by_gpu),
+              fs::path(socket_path("", info.uuid, "kv_cache")).filename());
+    EXPECT_EQ(state_at(by_gpu), "EMPTY");
+    EXPECT_EQ(state_at(socket_path(dir_, info.gpu_uuid, "weights")), "EMPTY");
+    EXPECT_EQ(one.terminate(), 0);
+  }
+  EXPECT_FALSE(fs::exists(by_gpu));
+  // Of two slices none is meant by it.
+  GmsProcess two({"--socket-dir", dir_, "--devices", "0,1"});
+  ASSERT_TRUE(two.is_ready());
+  EXPECT_FALSE(fs::exists(by_gpu));
+  EXPECT_EQ(state_at(socket_path(dir_, info.uuid, "weights")), "EMPTY");
+  ::unsetenv("GMS_SIM_QUIRKS");
+}
+
 TEST_F(Bundle, KilledParentIsReplacedAtOnce) {
   // Its servers may still be dying.
   for (int round = 0; round < 10; ++round) {

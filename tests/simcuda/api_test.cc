@@ -195,6 +195,278 @@ TEST_F(SimApi, FaultsHitTheirCall) {
   EXPECT_THROW(memory_info(driver, kDevice), CudaError);
 }
 
+TEST_F(SimApi, AnyErrorNumberCanBeInjected) {
+  for (const std::uint32_t number :
+       {1u, 34u, 35u, 36u, 37u, 802u, 803u, 804u, 805u, 806u, 807u, 808u, 809u, 810u, 9999u}) {
+    SimFolder sim;
+    sim.set("GMS_SIM_FAULTS",
+            "cuInit:1=" + std::to_string(number) + ",cuDeviceGetCount:2=" + std::to_string(number));
+    const Library library;
+    const auto init = library.find<Result (*)(unsigned)>("cuInit");
+    const auto count = library.find<Result (*)(int*)>("cuDeviceGetCount");
+    int devices = 0;
+    EXPECT_EQ(init(0), Result{number});
+    EXPECT_EQ(init(0), Result::kSuccess);
+    EXPECT_EQ(count(&devices), Result::kSuccess);
+    EXPECT_EQ(count(&devices), Result{number});
+  }
+}
+
+/// A context, a stream, and memory for reading and writing, or only for reading.
+struct ForCopies {
+  explicit ForCopies(const std::shared_ptr<const Driver>& driver,
+                     Access access = Access::kReadWrite)
+      : api(driver->api()),
+        context(PrimaryContext::retain(driver, kDevice)),
+        range(AddressRange::reserve(driver, kUnit)),
+        memory(PhysicalMemory::create(driver, kDevice, kUnit)),
+        mapping(Mapping::map(driver, range.address(), kUnit, memory)) {
+    set_access(*driver, at(), kUnit, kDevice, access);
+    EXPECT_EQ(api.cuStreamCreate(&stream, abi::kStreamNonBlocking), Result::kSuccess);
+  }
+  [[nodiscard]] abi::DevicePtr at() const { return range.address(); }
+  Result copy_async() const { return api.cuMemcpyHtoDAsync_v2(at(), "abc", 3, stream); }
+  /// Device addresses are host addresses.
+  [[nodiscard]] char first_byte() const {
+    return *reinterpret_cast<const volatile char*>(static_cast<std::uintptr_t>(at()));
+  }
+
+  const abi::Functions& api;
+  PrimaryContext context;
+  AddressRange range;
+  PhysicalMemory memory;
+  Mapping mapping;
+  abi::Stream stream = nullptr;
+};
+
+TEST_F(SimApi, FaultOfACopyIsReturnedByTheCopyItself) {
+  sim_.set("GMS_SIM_QUIRKS", "");
+  sim_.set("GMS_SIM_FAULTS", "cuMemcpyHtoDAsync:1=716");
+  const auto driver = Driver::open("sim");
+  const ForCopies device(driver);
+  EXPECT_EQ(device.copy_async(), Result{716});
+  EXPECT_EQ(device.api.cuStreamSynchronize(device.stream), Result::kSuccess);
+  EXPECT_EQ(device.copy_async(), Result::kSuccess);
+  EXPECT_EQ(device.first_byte(), 'a');
+}
+
+using LateFault = Result (*)(const ForCopies&);
+
+TEST_F(SimApi, LateFaultOfACopyIsReturnedByTheNextSynchronisation) {
+  const std::pair<const char*, LateFault> copies[] = {
+      {"cuMemcpyHtoDAsync", [](const ForCopies& device) { return device.copy_async(); }},
+      {"cuMemcpyHtoD",
+       [](const ForCopies& device) { return device.api.cuMemcpyHtoD_v2(device.at(), "abc", 3); }},
+      {"cuMemcpyDtoD",
+       [](const ForCopies& device) {
+         return device.api.cuMemcpyDtoD_v2(device.at(), device.at() + 3, 3);
+       }},
+      {"cuMemsetD8",
+       [](const ForCopies& device) { return device.api.cuMemsetD8_v2(device.at(), 'a', 3); }}};
+  const LateFault synchronisations[] = {
+      [](const ForCopies& device) { return device.api.cuCtxSynchronize(); },
+      [](const ForCopies& device) { return device.api.cuStreamSynchronize(device.stream); },
+      [](const ForCopies& device) { return device.api.cuStreamSynchronize(nullptr); },
+      [](const ForCopies& device) {
+        char byte = 0;
+        return device.api.cuMemcpyDtoH_v2(&byte, device.at(), 1);
+      }};
+  for (const auto& [function, copy] : copies) {
+    for (const LateFault synchronise : synchronisations) {
+      SimFolder sim;
+      sim.set("GMS_SIM_QUIRKS", "late-copy-errors");
+      sim.set("GMS_SIM_FAULTS", std::string(function) + ":2=716");
+      const auto driver = Driver::open("sim");
+      const ForCopies device(driver);
+      EXPECT_EQ(copy(device), Result::kSuccess) << function;
+      EXPECT_EQ(synchronise(device), Result::kSuccess) << function << ": the first went well";
+      EXPECT_EQ(copy(device), Result::kSuccess) << function;
+      EXPECT_EQ(synchronise(device), Result{716}) << function;
+      EXPECT_EQ(synchronise(device), Result{716}) << function;
+    }
+  }
+}
+
+TEST_F(SimApi, NothingIsWrittenByACopyWithALateFaultNorAfterIt) {
+  sim_.set("GMS_SIM_QUIRKS", "late-copy-errors");
+  sim_.set("GMS_SIM_FAULTS", "cuMemcpyHtoDAsync:1=716");
+  const auto driver = Driver::open("sim");
+  const ForCopies device(driver);
+  EXPECT_EQ(device.copy_async(), Result::kSuccess);
+  EXPECT_EQ(device.copy_async(), Result::kSuccess);
+  EXPECT_EQ(device.api.cuMemsetD8_v2(device.at(), 'x', 3), Result::kSuccess);
+  EXPECT_EQ(device.first_byte(), '\0');
+}
+
+TEST_F(SimApi, LateFaultBreaksTheContextForAllCallsInIt) {
+  sim_.set("GMS_SIM_QUIRKS", "late-copy-errors");
+  sim_.set("GMS_SIM_FAULTS", "cuMemcpyHtoD:1=716");
+  const auto driver = Driver::open("sim");
+  const abi::Functions& api = driver->api();
+  abi::AllocationHandle handle = 0;
+  abi::AllocationProp prop{};
+  prop.type = abi::AllocationType::kPinned;
+  prop.location = {abi::LocationType::kDevice, 0};
+  std::size_t size = 0;
+  int count = 0;
+  abi::Context context = nullptr;
+  {
+    const ForCopies device(driver);
+    ASSERT_EQ(api.cuMemcpyHtoD_v2(device.at(), "abc", 3), Result::kSuccess);
+    EXPECT_EQ(api.cuMemCreate(&handle, kUnit, &prop, 0), Result::kSuccess) << "not yet";
+    EXPECT_EQ(api.cuMemRelease(handle), Result::kSuccess);
+    ASSERT_EQ(api.cuCtxSynchronize(), Result{716});
+
+    EXPECT_EQ(api.cuMemcpyHtoD_v2(device.at(), "abc", 3), Result{716});
+    EXPECT_EQ(device.copy_async(), Result{716});
+    EXPECT_EQ(api.cuMemCreate(&handle, kUnit, &prop, 0), Result{716});
+    EXPECT_EQ(api.cuMemUnmap(device.at(), kUnit), Result{716});
+    EXPECT_EQ(api.cuMemGetInfo_v2(&size, &size), Result{716});
+    EXPECT_EQ(api.cuStreamDestroy_v2(device.stream), Result{716});
+    std::thread([&] {
+      EXPECT_EQ(api.cuMemCreate(&handle, kUnit, &prop, 0), Result::kSuccess) << "not in it";
+      EXPECT_EQ(api.cuMemRelease(handle), Result::kSuccess);
+      device.context.make_current();
+      EXPECT_EQ(api.cuMemCreate(&handle, kUnit, &prop, 0), Result{716});
+    }).join();
+
+    EXPECT_EQ(api.cuDeviceGetCount(&count), Result::kSuccess);
+    EXPECT_EQ(api.cuCtxGetCurrent(&context), Result::kSuccess);
+    EXPECT_EQ(api.cuCtxPopCurrent_v2(&context), Result::kSuccess);
+  }
+  const auto again = PrimaryContext::retain(driver, kDevice);
+  EXPECT_EQ(api.cuCtxSynchronize(), Result::kSuccess) << "another context";
+}
+
+TEST_F(SimApi, CopyFromTheDeviceFailsAtOnceAlsoUnderLateCopyErrors) {
+  sim_.set("GMS_SIM_QUIRKS", "late-copy-errors");
+  sim_.set("GMS_SIM_FAULTS", "cuMemcpyDtoH:1=716");
+  const auto driver = Driver::open("sim");
+  const ForCopies device(driver);
+  char byte = 0;
+  EXPECT_EQ(device.api.cuMemcpyDtoH_v2(&byte, device.at(), 1), Result{716});
+  EXPECT_EQ(device.api.cuCtxSynchronize(), Result::kSuccess);
+}
+
+TEST_F(SimApi, IllegalCopyIsLateUnderLateCopyErrors) {
+  sim_.set("GMS_SIM_QUIRKS", "late-copy-errors");
+  const auto driver = Driver::open("sim");
+  const ForCopies device(driver, Access::kRead);
+  EXPECT_EQ(device.copy_async(), Result::kSuccess);
+  EXPECT_EQ(device.api.cuStreamSynchronize(device.stream), Result::kIllegalAddress);
+  EXPECT_EQ(device.api.cuMemUnmap(device.at(), kUnit), Result::kIllegalAddress);
+}
+
+TEST_F(SimApi, ContextIsEachThreadsUnderNeedContext) {
+  sim_.set("GMS_SIM_QUIRKS", "need-context");
+  const auto driver = Driver::open("sim");
+  const abi::Functions& api = driver->api();
+  const auto memory = PhysicalMemory::create(driver, kDevice, kUnit);
+  const auto fd = memory.export_fd();
+  const auto range = AddressRange::reserve(driver, kUnit);
+  EXPECT_EQ(api.cuMemMap(range.address(), kUnit, 0, memory.handle(), 0), Result::kInvalidContext);
+  EXPECT_THROW(PhysicalMemory::import_fd(driver, fd.get(), kUnit), CudaError);
+  const auto context = PrimaryContext::retain(driver, kDevice);
+  EXPECT_NO_THROW(PhysicalMemory::import_fd(driver, fd.get(), kUnit));
+  EXPECT_EQ(api.cuMemMap(range.address(), kUnit, 0, memory.handle(), 0), Result::kSuccess);
+  std::thread([&] {
+    EXPECT_EQ(api.cuMemUnmap(range.address(), kUnit), Result::kInvalidContext);
+    context.make_current();
+    EXPECT_EQ(api.cuMemUnmap(range.address(), kUnit), Result::kSuccess);
+  }).join();
+}
+
+TEST_F(SimApi, NoReexportIsOfTheImportingProcess) {
+  sim_.set("GMS_SIM_QUIRKS", "no-reexport");
+  Child child([](Channel& test) {
+    const auto driver = Driver::open("sim");
+    const auto created = PhysicalMemory::create(driver, kDevice, kUnit);
+    test.send(0, created.export_fd().get());
+    static_cast<void>(test.receive());
+  });
+  const auto message = child.channel().receive();
+  const auto driver = Driver::open("sim");
+  const auto imported = PhysicalMemory::import_fd(driver, message.fd.get(), kUnit);
+  int fd = -1;
+  EXPECT_EQ(driver->api().cuMemExportToShareableHandle(&fd, imported.handle(),
+                                                       abi::HandleType::kPosixFileDescriptor, 0),
+            Result::kNotSupported);
+  EXPECT_EQ(fd, -1);
+  EXPECT_NO_THROW(PhysicalMemory::create(driver, kDevice, kUnit).export_fd());
+}
+
+TEST_F(SimApi, NoUuidLeavesTheNewerFormOnly) {
+  sim_.set("GMS_SIM_QUIRKS", "no-uuid");
+  const auto driver = Driver::open("sim");
+  abi::Uuid uuid{};
+  EXPECT_EQ(driver->api().cuDeviceGetUuid(&uuid, 0), Result::kNotSupported);
+  EXPECT_EQ(driver->api().cuDeviceGetUuid_v2(&uuid, 0), Result::kSuccess);
+}
+
+TEST_F(SimApi, MigSlicesHaveOneGpu) {
+  sim_.set("GMS_SIM_QUIRKS", "mig");
+  const auto driver = Driver::open("sim");
+  const auto first = device_info(*driver, base::DeviceOrdinal(0));
+  const auto second = device_info(*driver, base::DeviceOrdinal(1));
+  EXPECT_TRUE(first.uuid.starts_with("MIG-"));
+  EXPECT_NE(first.uuid, second.uuid);
+  EXPECT_TRUE(first.gpu_uuid.starts_with("GPU-"));
+  EXPECT_EQ(first.gpu_uuid, second.gpu_uuid);
+}
+
+TEST_F(SimApi, LibraryOfDriversThatLackTheOlderUuid) {
+  ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/tests/no_uuid/libcuda.so.1", 1);
+  const Library library;
+  EXPECT_EQ(library.find<void*>("cuDeviceGetUuid"), nullptr);
+  EXPECT_NE(library.find<void*>("fo_simcuda_version"), nullptr);
+  ASSERT_EQ(library.find<Result (*)(unsigned)>("cuInit")(0), Result::kSuccess);
+  abi::Uuid uuid{};
+  EXPECT_EQ(library.find<Result (*)(abi::Uuid*, int)>("cuDeviceGetUuid_v2")(&uuid, 0),
+            Result::kSuccess);
+}
+
+TEST_F(SimApi, FreedMemoryIsUsedForTheFreeDelay) {
+  sim_.set("GMS_SIM_VRAM", "4MiB");
+  sim_.set("GMS_SIM_FREE_DELAY", "86400s");
+  Child child([](Channel& test) {
+    const auto driver = Driver::open("sim");
+    const auto memory = PhysicalMemory::create(driver, kDevice, kUnit);
+    test.send(1);
+    static_cast<void>(test.receive());
+  });
+  child.channel().expect(1);
+  const auto driver = Driver::open("sim");
+  const auto free_memory = [&](const Driver& of) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    EXPECT_EQ(of.simulated_memory_info()(0, &free, &total), Result::kSuccess);
+    return free;
+  };
+  EXPECT_EQ(free_memory(*driver), kUnit);
+  child.kill();
+  EXPECT_EQ(free_memory(*driver), kUnit) << "a killed process's memory";
+  PhysicalMemory::create(driver, kDevice, kUnit);
+  EXPECT_EQ(free_memory(*driver), 0u) << "one's own";
+  EXPECT_THROW(PhysicalMemory::create(driver, kDevice, kUnit), OutOfMemory);
+
+  // And once it is over.
+  sim_.set("GMS_SIM_FREE_DELAY", "1us");
+  sim_.fresh_library();
+  const auto later = Driver::open("sim");
+  const auto deadline = base::Deadline::after(std::chrono::seconds(20));
+  while (free_memory(*later) != 2 * kUnit) ASSERT_FALSE(deadline.expired());
+  EXPECT_NO_THROW(PhysicalMemory::create(driver, kDevice, 2 * kUnit));
+}
+
+TEST_F(SimApi, WithoutAFreeDelayMemoryIsFreeAtOnce) {
+  ::unsetenv("GMS_SIM_FREE_DELAY");
+  sim_.set("GMS_SIM_VRAM", "4MiB");
+  const auto driver = Driver::open("sim");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NO_THROW(PhysicalMemory::create(driver, kDevice, 2 * kUnit));
+  }
+}
+
 TEST_F(SimApi, SettingsThatCantBeUnderstoodFailInit) {
   const auto refusal = [&](const char* variable, const char* value) {
     SimFolder sim;
@@ -208,6 +480,11 @@ TEST_F(SimApi, SettingsThatCantBeUnderstoodFailInit) {
             "not a list of function:k=what\n");
   EXPECT_EQ(refusal("GMS_SIM_FAULTS", "cuNoSuchFunction:1=oom"),
             "libcuda (simulated): error: no function 'cuNoSuchFunction' to delay or to fail\n");
+  EXPECT_EQ(refusal("GMS_SIM_QUIRKS", "need-context,no-contxt"),
+            "libcuda (simulated): error: GMS_SIM_QUIRKS='no-contxt': not need-context, "
+            "map-needs-context, import-needs-context, no-reexport, late-copy-errors, no-uuid or mig\n");
+  EXPECT_EQ(refusal("GMS_SIM_FREE_DELAY", "200"),
+            "libcuda (simulated): error: GMS_SIM_FREE_DELAY='200': not a duration\n");
   EXPECT_EQ(refusal("GMS_SIM_DIR", "/nonexistent/gpu"),
             "libcuda (simulated): error: GMS_SIM_DIR='/nonexistent/gpu': "
             "No such file or directory\n");

@@ -37,6 +37,10 @@ class SimDriver : public ::testing::Test {
     thread_contexts().push_back(driver.retain_primary_context(device));
   }
 
+  static Result try_write(Driver& driver, DevicePtr address, std::uint64_t size) {
+    return result_of([&] { EXPECT_TRUE(driver.check_writable(address, size)); });
+  }
+
   cuda::SimFolder sim_;
   Settings settings_;
 };
@@ -191,6 +195,146 @@ TEST_F(SimDriver, ImportKnowsTheDevice) {
   EXPECT_EQ(driver.properties(imported).location.id, 1);
 }
 
+/// What maps, imports and their opposites answer, without a context and with one.
+struct ContextNeeds {
+  Result import;
+  Result map;
+  Result set_access;
+  Result unmap;
+  bool operator==(const ContextNeeds&) const = default;
+};
+constexpr ContextNeeds kAllSucceed{Result::kSuccess, Result::kSuccess, Result::kSuccess,
+                                   Result::kSuccess};
+
+class ContextQuirk : public SimDriver {
+ protected:
+  /// Everything else that needs no context is checked to do without it.
+  ContextNeeds without_context() {
+    Driver driver = open();
+    EXPECT_TRUE(thread_contexts().empty());
+    const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+    const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
+    const DevicePtr at = driver.reserve(kUnit, 0, 0);
+    const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
+    ContextNeeds found{};
+    AllocationHandle imported = 0;
+    found.import = result_of([&] { imported = driver.import_fd(fd.get()); });
+    found.map = result_of([&] { driver.map(at, kUnit, 0, handle); });
+    found.set_access = result_of([&] { driver.set_access(at, kUnit, &desc, 1); });
+    if (found.map == Result::kInvalidContext) {
+      make_current(driver, 1);
+      driver.map(at, kUnit, 0, handle);
+      thread_contexts().clear();
+    }
+    found.unmap = result_of([&] { driver.unmap(at, kUnit); });
+    if (found.unmap == Result::kInvalidContext) {
+      make_current(driver, 1);
+      driver.unmap(at, kUnit);
+      thread_contexts().clear();
+    }
+    driver.free_range(at, kUnit);
+    if (imported != 0) driver.release(imported);
+    driver.release(handle);
+    return found;
+  }
+  ContextNeeds with_context() {
+    Driver driver = open();
+    make_current(driver, 0);
+    const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+    const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
+    const DevicePtr at = driver.reserve(kUnit, 0, 0);
+    const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
+    ContextNeeds found{};
+    found.import = result_of([&] { driver.import_fd(fd.get()); });
+    found.map = result_of([&] { driver.map(at, kUnit, 0, handle); });
+    found.set_access = result_of([&] { driver.set_access(at, kUnit, &desc, 1); });
+    found.unmap = result_of([&] { driver.unmap(at, kUnit); });
+    thread_contexts().clear();
+    return found;
+  }
+};
+
+TEST_F(ContextQuirk, NothingNeedsAContextByItself) {
+  EXPECT_EQ(without_context(), kAllSucceed);
+  EXPECT_EQ(with_context(), kAllSucceed);
+}
+
+TEST_F(ContextQuirk, MapNeedsContext) {
+  settings_.quirks = parse_quirks("map-needs-context");
+  EXPECT_EQ(without_context(), (ContextNeeds{Result::kSuccess, Result::kInvalidContext,
+                                             Result::kInvalidContext, Result::kInvalidContext}));
+  EXPECT_EQ(with_context(), kAllSucceed);
+}
+
+TEST_F(ContextQuirk, ImportNeedsContext) {
+  settings_.quirks = parse_quirks("import-needs-context");
+  EXPECT_EQ(without_context(), (ContextNeeds{Result::kInvalidContext, Result::kSuccess,
+                                             Result::kSuccess, Result::kSuccess}));
+  EXPECT_EQ(with_context(), kAllSucceed);
+}
+
+TEST_F(ContextQuirk, NeedContextIsBoth) {
+  settings_.quirks = parse_quirks("need-context");
+  EXPECT_EQ(without_context(), (ContextNeeds{Result::kInvalidContext, Result::kInvalidContext,
+                                             Result::kInvalidContext, Result::kInvalidContext}));
+  EXPECT_EQ(with_context(), kAllSucceed);
+}
+
+TEST_F(ContextQuirk, ContextThatIsGoneIsNone) {
+  settings_.quirks = parse_quirks("need-context");
+  Driver driver = open();
+  make_current(driver, 0);
+  driver.release_primary_context(0);
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, 0, handle); }), Result::kContextIsDestroyed);
+}
+
+TEST_F(SimDriver, ImportedHandlesAreNotExportedUnderNoReexport) {
+  const auto kFd = HandleType::kPosixFileDescriptor;
+  for (const bool refused : {false, true}) {
+    settings_.quirks.no_reexport = refused;
+    const Result expected = refused ? Result::kNotSupported : Result::kSuccess;
+    Driver driver = open();
+    const auto export_of = [&](AllocationHandle handle) {
+      return result_of([&] { const Fd fd(driver.export_fd(handle, kFd)); });
+    };
+    const AllocationHandle created = driver.create(kUnit, prop_of(0));
+    const Fd fd(driver.export_fd(created, kFd));
+    const AllocationHandle imported = driver.import_fd(fd.get());
+    EXPECT_EQ(export_of(imported), expected);
+    EXPECT_EQ(export_of(created), Result::kSuccess) << "that of the same memory's creator";
+
+    // Nor is it exported once a mapping has brought it back to life.
+    const DevicePtr at = driver.reserve(kUnit, 0, 0);
+    driver.map(at, kUnit, 0, imported);
+    driver.release(imported);
+    EXPECT_EQ(driver.retain(at), imported);
+    EXPECT_EQ(export_of(imported), expected);
+    EXPECT_EQ(driver.properties(imported).requested_handle_types, kFd);
+    // A copy of the descriptor is as good as another export.
+    EXPECT_EQ(result_of([&] { driver.import_fd(fd.duplicate().get()); }), Result::kSuccess);
+  }
+}
+
+TEST_F(SimDriver, OlderUuidIsNotSupportedUnderNoUuid) {
+  Driver usual = open();
+  EXPECT_EQ(text_of(usual.old_uuid(1)), text_of(usual.uuid(1)));
+  settings_.quirks.no_uuid = true;
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { static_cast<void>(driver.old_uuid(1)); }), Result::kNotSupported);
+  EXPECT_EQ(text_of(driver.uuid(1)), text_of(usual.uuid(1)));
+}
+
+TEST_F(SimDriver, FreeDelayIsThatOfEachDevice) {
+  settings_.free_delay = std::chrono::hours(24);
+  settings_.context_size = 0;
+  Driver driver = open();
+  driver.release(driver.create(kUnit, prop_of(1)));
+  EXPECT_EQ(driver.memory_info(1).total - driver.memory_info(1).free, kUnit);
+  EXPECT_EQ(driver.memory_info(0).total - driver.memory_info(0).free, 0u);
+}
+
 TEST_F(SimDriver, AccessIsKeptByDevice) {
   Driver driver = open();
   const AllocationHandle handle = driver.create(kUnit, prop_of(0));
@@ -253,14 +397,77 @@ TEST_F(SimDriver, IllegalAccessPoisonsTheContext) {
   make_current(driver, 0);
   const AllocationHandle handle = driver.create(kUnit, prop_of(0));
   const DevicePtr at = driver.reserve(kUnit, 0, 0);
-  EXPECT_EQ(result_of([&] { driver.check_writable(at, 1); }), Result::kInvalidValue);
+  EXPECT_EQ(try_write(driver, at, 1), Result::kInvalidValue);
   driver.map(at, kUnit, 0, handle);
   const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
   driver.set_access(at, kUnit, &desc, 1);
   EXPECT_EQ(result_of([&] { driver.check_readable(at, kUnit); }), Result::kSuccess);
-  EXPECT_EQ(result_of([&] { driver.check_writable(at, 1); }), Result::kIllegalAddress);
+  EXPECT_EQ(try_write(driver, at, 1), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.check_readable(at, 1); }), Result::kIllegalAddress);
+  EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.current_device(); }), Result::kIllegalAddress);
+}
+
+TEST_F(SimDriver, IllegalWriteIsFoundByTheNextSynchronisationUnderLateCopyErrors) {
+  settings_.quirks.late_copy_errors = true;
+  Driver driver = open();
+  make_current(driver, 0);
+  const DevicePtr good = driver.allocate_memory(kUnit);
+  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  EXPECT_EQ(try_write(driver, at, 1), Result::kInvalidValue) << "misuse is answered at once";
+  driver.map(at, kUnit, 0, handle);
+  const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
+  driver.set_access(at, kUnit, &desc, 1);
+  EXPECT_TRUE(driver.check_writable(good, kUnit));
+  EXPECT_FALSE(driver.check_writable(at, 1)) << "no error, but nothing to write";
+  EXPECT_FALSE(driver.check_writable(good, kUnit)) << "nor by what comes after it";
+  EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kSuccess);
+  EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kIllegalAddress);
+  EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kIllegalAddress);
+}
+
+TEST_F(SimDriver, LateErrorIsThatOfTheFirstCopyAndOfItsContextOnly) {
+  settings_.quirks.late_copy_errors = true;
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { driver.fail_copy(Result::kUnknown); }), Result::kInvalidContext);
+  make_current(driver, 0);
+  driver.fail_copy(Result{714});
+  driver.fail_copy(Result::kUnknown);
+  make_current(driver, 1);
+  EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kSuccess);
+  thread_contexts().pop_back();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result{714}) << "each time";
+    EXPECT_EQ(result_of([&] { driver.current_device(); }), Result{714});
+  }
+  make_current(driver, 1);
+  EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kSuccess);
+  // A context that is made anew is a good one.
+  driver.release_primary_context(0);
+  make_current(driver, 0);
+  EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kSuccess);
+}
+
+TEST_F(SimDriver, StreamKnowsTheContextThatItWaitsFor) {
+  settings_.quirks.late_copy_errors = true;
+  Driver driver = open();
+  make_current(driver, 0);
+  const Stream stream = driver.create_stream();
+  driver.fail_copy(Result::kUnknown);
+  make_current(driver, 1);
+  EXPECT_EQ(result_of([&] { driver.synchronize(nullptr); }), Result::kSuccess);
+  EXPECT_EQ(result_of([&] { driver.synchronize(stream); }), Result::kUnknown);
+  driver.destroy_stream(stream);
+  EXPECT_EQ(result_of([&] { driver.synchronize(stream); }), Result::kInvalidHandle);
+}
+
+TEST_F(SimDriver, FailedCopyIsAnErrorAtOnceByItself) {
+  Driver driver = open();
+  EXPECT_EQ(result_of([&] { driver.fail_copy(Result::kUnknown); }), Result::kUnknown);
+  make_current(driver, 0);
+  EXPECT_EQ(result_of([&] { driver.fail_copy(Result::kUnknown); }), Result::kUnknown);
+  EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kSuccess) << "and of that call only";
 }
 
 TEST_F(SimDriver, LinearMemory) {
@@ -268,7 +475,7 @@ TEST_F(SimDriver, LinearMemory) {
   EXPECT_EQ(result_of([&] { driver.allocate_memory(1); }), Result::kInvalidContext);
   make_current(driver, 1);
   const DevicePtr at = driver.allocate_memory(100);
-  EXPECT_EQ(result_of([&] { driver.check_writable(at, 100); }), Result::kSuccess);
+  EXPECT_EQ(try_write(driver, at, 100), Result::kSuccess);
   EXPECT_EQ(driver.pointer_info(at + 50).type, MemoryType::kDevice);
   EXPECT_EQ(driver.pointer_info(at + 50).device, 1);
   EXPECT_EQ(driver.pointer_info(at + 50).start, at);

@@ -14,6 +14,18 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+/// Which of them are on, each by its own word.
+std::vector<std::string> words(const Quirks& quirks) {
+  std::vector<std::string> on;
+  if (quirks.map_needs_context) on.emplace_back("map-needs-context");
+  if (quirks.import_needs_context) on.emplace_back("import-needs-context");
+  if (quirks.no_reexport) on.emplace_back("no-reexport");
+  if (quirks.late_copy_errors) on.emplace_back("late-copy-errors");
+  if (quirks.no_uuid) on.emplace_back("no-uuid");
+  if (quirks.mig) on.emplace_back("mig");
+  return on;
+}
+
 class SettingsEnvironment : public ::testing::Test {
  protected:
   void SetUp() override { clear(); }
@@ -21,7 +33,8 @@ class SettingsEnvironment : public ::testing::Test {
   static void clear() {
     for (const char* name :
          {"GMS_SIM_DIR", "GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
-          "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY", "CUDA_VISIBLE_DEVICES"}) {
+          "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY", "GMS_SIM_QUIRKS",
+          "GMS_SIM_FREE_DELAY", "CUDA_VISIBLE_DEVICES"}) {
       ::unsetenv(name);
     }
   }
@@ -38,6 +51,8 @@ TEST_F(SettingsEnvironment, Defaults) {
   EXPECT_EQ(settings.context_size, 16u << 20);
   EXPECT_THAT(settings.faults, IsEmpty());
   EXPECT_THAT(settings.latencies, IsEmpty());
+  EXPECT_THAT(words(settings.quirks), IsEmpty());
+  EXPECT_EQ(settings.free_delay, 0s);
   EXPECT_FALSE(settings.visible_devices);
 }
 
@@ -49,6 +64,8 @@ TEST_F(SettingsEnvironment, EachVariableIsRead) {
   set("GMS_SIM_CONTEXT_SIZE", "0");
   set("GMS_SIM_FAULTS", "cuMemMap:1=oom");
   set("GMS_SIM_LATENCY", "cuMemMap=1ms");
+  set("GMS_SIM_QUIRKS", "no-reexport,no-uuid");
+  set("GMS_SIM_FREE_DELAY", "200ms");
   set("CUDA_VISIBLE_DEVICES", "");
   const Settings settings = Settings::from_env();
   EXPECT_EQ(settings.dir, "/somewhere");
@@ -59,17 +76,20 @@ TEST_F(SettingsEnvironment, EachVariableIsRead) {
   EXPECT_EQ(settings.context_size, 0u);
   EXPECT_EQ(settings.faults.size(), 1u);
   EXPECT_EQ(settings.latencies.size(), 1u);
+  EXPECT_THAT(words(settings.quirks), ElementsAre("no-reexport", "no-uuid"));
+  EXPECT_EQ(settings.free_delay, 200ms);
   EXPECT_EQ(settings.visible_devices, "");
 }
 
 TEST_F(SettingsEnvironment, NonsenseIsRefused) {
   const std::pair<const char*, const char*> nonsense[] = {
-      {"GMS_SIM_DEVICES", "0"},         {"GMS_SIM_DEVICES", "65"},
-      {"GMS_SIM_DEVICES", "two"},       {"GMS_SIM_VRAM", "0"},
-      {"GMS_SIM_VRAM", "8 GiB"},        {"GMS_SIM_VRAM", "8GB"},
-      {"GMS_SIM_GRANULARITY", "3MiB"},  {"GMS_SIM_GRANULARITY", "1024"},
-      {"GMS_SIM_CONTEXT_SIZE", "-1"},   {"GMS_SIM_FAULTS", "cuMemMap"},
-      {"GMS_SIM_LATENCY", "cuMemMap=1"}};
+      {"GMS_SIM_DEVICES", "0"},          {"GMS_SIM_DEVICES", "65"},
+      {"GMS_SIM_DEVICES", "two"},        {"GMS_SIM_VRAM", "0"},
+      {"GMS_SIM_VRAM", "8 GiB"},         {"GMS_SIM_VRAM", "8GB"},
+      {"GMS_SIM_GRANULARITY", "3MiB"},   {"GMS_SIM_GRANULARITY", "1024"},
+      {"GMS_SIM_CONTEXT_SIZE", "-1"},    {"GMS_SIM_FAULTS", "cuMemMap"},
+      {"GMS_SIM_LATENCY", "cuMemMap=1"}, {"GMS_SIM_QUIRKS", "no-context"},
+      {"GMS_SIM_FREE_DELAY", "200"},     {"GMS_SIM_FREE_DELAY", "soon"}};
   for (const auto& [name, value] : nonsense) {
     clear();
     set(name, value);
@@ -111,9 +131,9 @@ TEST(Settings, Faults) {
   EXPECT_EQ(faults[3].function, "cuMemAlloc");
   EXPECT_EQ(faults[3].result, 999u);
   EXPECT_EQ(faults[4].action, Fault::Action::kKill);
-  for (const char* bad :
-       {"cuMemMap", "cuMemMap:1", "cuMemMap=oom", "cuMemMap:0=oom", ":1=oom", "cuMemMap:x=oom",
-        "cuMemMap:1=what", "cuMemMap:1=", "cuMemMap:1=0", "cuMemMap:+=oom", ",cuMemMap:1=oom"}) {
+  for (const char* bad : {"cuMemMap", "cuMemMap:1", "cuMemMap=oom", "cuMemMap:0=oom", ":1=oom",
+                          "cuMemMap:x=oom", "cuMemMap:1=10000", "cuMemMap:1=-1", "cuMemMap:1=what",
+                          "cuMemMap:1=", "cuMemMap:1=0", "cuMemMap:+=oom", ",cuMemMap:1=oom"}) {
     EXPECT_THROW(parse_faults(bad), SettingsError) << bad;
   }
 }
@@ -126,6 +146,33 @@ TEST(Settings, Latencies) {
   EXPECT_EQ(latencies[1].function, "cuMemAlloc");
   for (const char* bad : {"cuMemMap", "=1ms", "cuMemMap="}) {
     EXPECT_THROW(parse_latencies(bad), SettingsError) << bad;
+  }
+}
+
+TEST(Settings, Quirks) {
+  EXPECT_THAT(words(parse_quirks("")), IsEmpty());
+  for (const char* one : {"map-needs-context", "import-needs-context", "no-reexport",
+                          "late-copy-errors", "no-uuid", "mig"}) {
+    EXPECT_THAT(words(parse_quirks(one)), ElementsAre(one));
+  }
+  EXPECT_THAT(words(parse_quirks("need-context")),
+              ElementsAre("map-needs-context", "import-needs-context"));
+  EXPECT_THAT(words(parse_quirks("no-uuid,no-reexport,no-uuid")),
+              ElementsAre("no-reexport", "no-uuid"));
+  for (const char* bad : {"need_context", "No-Reexport", "no-reexport=1", " no-uuid",
+                          "no-uuid,,no-reexport", ",no-uuid", "deferred-free"}) {
+    EXPECT_THROW(parse_quirks(bad), SettingsError) << bad;
+  }
+}
+
+TEST(Settings, UnknownQuirkIsRefusedByALineThatNamesThemAll) {
+  try {
+    parse_quirks("no-reexport,no-contxt");
+    ADD_FAILURE();
+  } catch (const SettingsError& error) {
+    EXPECT_STREQ(error.what(),
+                 "GMS_SIM_QUIRKS='no-contxt': not need-context, map-needs-context, "
+                 "import-needs-context, no-reexport, late-copy-errors, no-uuid or mig");
   }
 }
 

@@ -25,6 +25,7 @@
 namespace fo::simcuda {
 namespace {
 
+using namespace std::chrono_literals;
 using cuda::Channel;
 using cuda::Child;
 using cuda::in_child;
@@ -32,10 +33,16 @@ using cuda::in_child;
 constexpr std::uint64_t kUnit = 64 << 10;
 constexpr std::uint64_t kCapacity = 4 * kUnit;
 
+// Free delays that no test outlives, and that are over at the next look.
+constexpr auto kNeverFree = 24h;
+constexpr auto kSoonFree = 1ns;
+
 class StoreTest : public ::testing::Test {
  protected:
   StoreTest() { std::filesystem::create_directory(sim_.gpu()); }
-  [[nodiscard]] Store open() const { return {sim_.device(0), kCapacity}; }
+  [[nodiscard]] Store open(std::chrono::nanoseconds free_delay = {}) const {
+    return {sim_.device(0), kCapacity, free_delay};
+  }
 
   cuda::SimFolder sim_;
 };
@@ -143,6 +150,83 @@ TEST_F(StoreTest, LostBookIsMadeAnew) {
   EXPECT_EQ(store.used(), 3 * kUnit);
 }
 
+TEST_F(StoreTest, ReleasedMemoryCountsAsUsedUntilTheDelayIsOver) {
+  Store store = open(kNeverFree);
+  store.release(store.create(3 * kUnit));
+  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(sim_.files(), 0) << "as an allocation it is gone";
+  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(in_child([&] {
+              Store other = open(kNeverFree);
+              EXPECT_EQ(other.used(), 3 * kUnit) << "for all processes";
+              EXPECT_EQ(result_of([&] { other.create(2 * kUnit); }), Result::kOutOfMemory);
+              EXPECT_EQ(result_of([&] { other.create(kUnit); }), Result::kSuccess);
+            }),
+            0);
+  EXPECT_NO_THROW(open(kSoonFree).create(2 * kUnit)) << "a create that does not fit looks again";
+}
+
+TEST_F(StoreTest, KilledHoldersMemoryCountsAsUsedForTheDelayAfterItIsFound) {
+  Child other([&](Channel& test) {
+    Store store = open(kSoonFree);
+    const Allocation memory = store.create(3 * kUnit);
+    test.send(1);
+    static_cast<void>(test.receive());
+  });
+  other.channel().expect(1);
+  Store store = open(kNeverFree);
+  EXPECT_EQ(store.used(), 3 * kUnit);
+  other.kill();
+  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kSuccess) << "what fits is given";
+  Store soon = open(kSoonFree);
+  EXPECT_EQ(soon.used(), kUnit) << "the delay has begun when it was found, once";
+  EXPECT_EQ(soon.used(), 0u);
+}
+
+TEST_F(StoreTest, FreeDelayBeginsWhenADeathIsFound) {
+  Store store = open(kSoonFree);
+  EXPECT_EQ(in_child([&] { static_cast<void>(open().create(3 * kUnit).fd.release()); }), 0);
+  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(store.used(), 0u);
+}
+
+TEST_F(StoreTest, HeldMemoryIsNoneOfTheFreeDelaysBusiness) {
+  Store store = open(kSoonFree);
+  Allocation memory = store.create(kUnit);
+  const Allocation imported = store.adopt(memory.fd.get()).value();
+  store.release(std::move(memory));
+  EXPECT_EQ(store.used(), kUnit);
+  EXPECT_EQ(store.used(), kUnit);
+  EXPECT_TRUE(store.adopt(imported.fd.get()));
+}
+
+TEST_F(StoreTest, GoneMemoryIsNotAdopted) {
+  Store store = open(kNeverFree);
+  Allocation gone = store.create(kUnit);
+  const Fd by_name(
+      ::open(("/proc/self/fd/" + std::to_string(gone.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
+  store.release(std::move(gone));
+  EXPECT_FALSE(store.adopt(by_name.get()));
+}
+
+TEST_F(StoreTest, WithoutADelayGoneMemoryOfOthersIsFreeAtOnce) {
+  Store delayed = open(kNeverFree);
+  delayed.release(delayed.create(3 * kUnit));
+  EXPECT_EQ(delayed.used(), 3 * kUnit);
+  Store store = open();
+  EXPECT_EQ(store.used(), 0u);
+  EXPECT_EQ(delayed.used(), 0u);
+}
+
+TEST_F(StoreTest, FreeDelayDoesNotOutliveAReboot) {
+  Store store = open(kNeverFree);
+  // The clock, which begins with the boot, has not come so far yet.
+  std::ofstream(sim_.device(0) / "gone-1-9223372036854775807") << std::string(kUnit, 'x');
+  EXPECT_EQ(store.used(), 0u);
+}
+
 /// Puts a disk of 256 KiB on `dir`, for this process alone. False where that is not permitted.
 bool mount_small_disk(const std::filesystem::path& dir) {
   const uid_t uid = ::geteuid();
@@ -167,6 +251,9 @@ TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
     EXPECT_EQ(result_of([&] { store.create(4 * kUnit); }), Result::kOutOfMemory);
     EXPECT_EQ(store.used(), 2 * kUnit);
     EXPECT_EQ(sim_.files(), 1);
+    Store delayed(sim_.device(0), 100 * kCapacity, kNeverFree);
+    EXPECT_EQ(result_of([&] { delayed.create(4 * kUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(delayed.used(), 2 * kUnit) << "nobody had it, so no delay";
   });
   if (status == kNotPermitted) FO_SKIP("root", "mounting a small disk is not permitted here");
   EXPECT_EQ(status, 0);
@@ -219,6 +306,37 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
     EXPECT_EQ(sim_.files(), 1) << "killed at stop " << stops;
     if (!killed || HasFailure()) {
       EXPECT_GT(stops, 100) << "the child did next to nothing";
+      break;
+    }
+  }
+}
+
+TEST_F(StoreTest, BooksOfDelayedMemorySurviveSigkillAtEverySystemCall) {
+  if (in_child([] {
+        if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) ::_exit(77);
+      }) == 77) {
+    FO_SKIP("ptrace", "ptrace is not permitted here");
+  }
+  Store store = open(kNeverFree);
+  const Allocation held = store.create(kUnit);
+  for (int stops = 1;; ++stops) {
+    const bool killed = kill_at_system_call(stops, [&] {
+      Store own = open(kNeverFree);
+      own.release(own.create(kUnit));
+      const Allocation left_behind = own.create(kUnit);
+      own.used();
+    });
+    // What was made by then counts, once, and there is room for exactly the rest.
+    const std::uint64_t used = store.used();
+    EXPECT_TRUE(used == kUnit || used == 2 * kUnit || used == 3 * kUnit)
+        << "killed at stop " << stops << ": " << used;
+    EXPECT_EQ(result_of([&] { store.create(kCapacity - used + kUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(result_of([&] { store.create(kCapacity - used); }), Result::kSuccess);
+    EXPECT_EQ(store.used(), kCapacity) << "killed at stop " << stops;
+    EXPECT_EQ(open().used(), kUnit) << "killed at stop " << stops;
+    if (!killed || HasFailure()) {
+      EXPECT_GT(stops, 100) << "the child did next to nothing";
+      EXPECT_EQ(used, 3 * kUnit);
       break;
     }
   }

@@ -70,10 +70,10 @@ class Served : public testing::Test {
 
   // A first byte that no part begins with, in every allocation that is published.
   void corrupt() {
+    const auto context = this->context();
     gms::MemoryManager reader(driver(), device(), socket_);
     ASSERT_EQ(reader.connect(gms::LockType::kRo, gms::soon()), gms::Grant::kRo);
     reader.import_all(cuda::Access::kReadWrite);
-    const auto context = this->context();
     const std::byte other{'!'};
     for (const auto& one : reader.allocations()) {
       cuda::copy_to_device(*driver(), one.address, {&other, 1});
