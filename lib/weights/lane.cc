@@ -12,8 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "cuda/memory.h"
+#include "os/pause.h"
 
 namespace fo::weights {
 
@@ -150,6 +152,21 @@ class Lane::Buffer {
   cuda::abi::Stream stream_ = nullptr;
   void* memory_ = nullptr;
 };
+
+cuda::PrimaryContext retain_context(const std::shared_ptr<const cuda::Driver>& driver,
+                                    base::DeviceOrdinal device) {
+  constexpr base::Duration kFreedLate = std::chrono::seconds(2);
+  constexpr base::Duration kPause = std::chrono::milliseconds(20);
+  const base::Deadline deadline = base::Deadline::after(kFreedLate);
+  for (;;) {
+    try {
+      return cuda::PrimaryContext::retain(driver, device);
+    } catch (const cuda::OutOfMemory&) {
+      if (deadline.expired()) throw;
+    }
+    os::pause_for(kPause, deadline);
+  }
+}
 
 Lane::Lane(LaneConfig config) : config_(std::move(config)) {
   for (std::size_t i = 0; i < config_.buffers; ++i) {

@@ -11,6 +11,7 @@
 
 #include "base/strong.h"
 #include "cuda/driver.h"
+#include "cuda/memory.h"
 #include "weights/copy_plan.h"
 #include "weights/weight_file.h"
 
@@ -32,6 +33,12 @@ struct LaneConfig {
 /// real one.
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<base::ByteCount> ring);
+
+/// The context of a load or save, to be retained before anything is mapped: whether a driver maps
+/// without one is not documented. Tried again for two seconds where the device has no room for it,
+/// since memory of a process that has just ended may be freed late; then throws cuda::OutOfMemory.
+cuda::PrimaryContext retain_context(const std::shared_ptr<const cuda::Driver>& driver,
+                                    base::DeviceOrdinal device);
 
 /// Every call throws CudaError for what the device refuses. With staging buffers, the thread needs
 /// a current context for as long as the lane lives.

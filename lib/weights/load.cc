@@ -99,8 +99,7 @@ class Loading {
     if (!grant) return std::nullopt;
     report_.granted_lock_type = *grant;
     const auto start = Clock::now();
-    // Whether a driver maps memory without one is not documented.
-    context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
+    context_ = retain_context(manager_.driver(), manager_.device().ordinal);
     if (*grant == gms::Grant::kRw) {
       publish();
     } else {

@@ -64,8 +64,7 @@ class Saving {
                                                          : gms::RpcClient::Retry::kNever);
     if (!grant) return std::nullopt;
     const auto start = Clock::now();
-    // Whether a driver maps memory without one is not documented.
-    context_ = cuda::PrimaryContext::retain(manager_.driver(), manager_.device().ordinal);
+    context_ = retain_context(manager_.driver(), manager_.device().ordinal);
     manager_.import_all(cuda::Access::kRead);
     metadata_ = manager_.fetch_metadata();
     plan();
