@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # fo-podgen: what its page promises. What the manifests say is for generate_test and k8s.bats.
 
+# shellcheck disable=SC2030,SC2031  # tests are subshells
 load test_helper
 
 setup() {
@@ -181,6 +182,144 @@ service.serving.knative.dev-s.json" ]
   [[ $output == *"$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)"* ]]
   run -65 --separate-stderr podgen check --json -f "$T/bad.yaml"
   [ "$(jq -r 'select(.severity == "error") | .path' <<<"$output")" = spec.services.Worker.failover.numShadows ]
+}
+
+# --- who waits for the lock -----------------------------------------------------------------------
+
+# worker COMMAND [ARGS]: the worker runs that, by YAML's lists, in $T/worker.yaml.
+worker() {
+  sed "s|command: .python3, -m, dynamo.vllm.|command: $1|; s|args: .--model.*|args: ${2:-[]}|" \
+    "$T/dgd.yaml" >"$T/worker.yaml"
+}
+
+# refused MESSAGE OPTION...: 65 with that one line, in which the place is left out.
+refused() {
+  local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker"
+  local command
+  for command in "" check; do
+    run --separate-stderr podgen ${command:+"$command"} "${@:2}" -f "$T/worker.yaml"
+    [ "$status" -eq 65 ] || { echo "status $status for: $command ${*:2}"; return 1; }
+    if [ -n "$command" ]; then
+      # shellcheck disable=SC2053
+      [[ $output == $at$1" (error)" ]] || { echo "$output"; return 1; }
+    else
+      [ -z "$output" ]
+      # shellcheck disable=SC2053
+      [[ $stderr == "fo-podgen: error: "$at$1 ]] || { echo "$stderr"; return 1; }
+    fi
+  done
+}
+
+@test "a command that does not wait for the lock is refused" {
+  local main=.extraPodSpec.mainContainer layout
+  for layout in plan dynamo; do
+    for engine in "[vllm, serve, m]" "[python3, -m, sglang.launch_server]" "[fo-refengine, serve]"; do
+      worker "$engine"
+      refused "$main.command: this engine does not wait for the lock: both would serve, on one port; say --supervise: fo-shadow sees to both" \
+        --layout "$layout"
+    done
+    worker "[python3, -m, dynamo.sglang]"
+    refused "$main.command: of Dynamo's workers, only that of vLLM waits for the lock: both would serve; say --supervise" \
+      --layout "$layout"
+    worker "[/run.sh]"
+    refused "$main.command: whether this engine waits for the lock can't be told: both might serve; say --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow mode" \
+      --layout "$layout"
+    run -0 podgen -q --layout "$layout" --engine dynamo -f "$T/worker.yaml"
+    worker "[python3, -m, dynamo.vllm]"
+    refused "$main.command: Dynamo's workers take a file for their lock, not a lock server; say --supervise, or --lock flock" \
+      --layout "$layout" --lock lockd
+    worker "[env, DYN_VLLM_GMS_SHADOW_MODE=false, python3, -m, dynamo.vllm]"
+    refused "$main.command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'false': without its shadow mode the engine does not wait for the lock; leave that out" \
+      --layout "$layout"
+  done
+}
+
+@test "two that would wait for one lock are refused" {
+  local main=.extraPodSpec.mainContainer layout
+  for layout in plan dynamo; do
+    worker "[gms-lock, acquire, --, vllm, serve, m]"
+    refused "$main.command: gms-lock in it would wait for the lock that fo-shadow holds; leave it out, or leave out --supervise" \
+      --layout "$layout" --supervise
+    run -0 podgen -q --layout "$layout" -f "$T/worker.yaml"
+    worker "[python3, -m, dynamo.vllm]" "[--gms-shadow-mode]"
+    refused "$main.args: --gms-shadow-mode: the engine would wait for the lock that fo-shadow holds for it; leave it out" \
+      --layout "$layout" --supervise --engine cold
+    worker "[vllm, serve, m]"
+    refused ": fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU; say --gms ours" \
+      --layout "$layout" --supervise --gms upstream
+  done
+}
+
+@test "check says what a standby costs, and what can't be added" {
+  local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker.extraPodSpec.mainContainer"
+  worker "[python3, -m, dynamo.vllm]"
+  run -0 podgen check --supervise -f "$T/worker.yaml"
+  # shellcheck disable=SC2053
+  [[ $output == $at".command: the standby is started only when it has the lock (--engine cold): "*" (warning)" ]]
+  run -0 podgen check --supervise --engine dynamo -f "$T/worker.yaml"
+  # shellcheck disable=SC2053
+  [[ $output == $at".command: both workers are registered for a moment: "*" (warning)" ]]
+  worker '[sh, -c, "python3 -m dynamo.vllm \| tee log"]'
+  run -0 podgen check -f "$T/worker.yaml"
+  # shellcheck disable=SC2053
+  [[ $output == $at".args: the engine needs --load-format gms, which can't be added: the script has a pipe; see that it has them (warning)" ]]
+}
+
+@test "fo-shadow takes every command line that runs it" {
+  local engine layout options argv
+  local -a words
+  for layout in plan dynamo; do
+    while IFS='|' read -r engine options; do
+      worker "$engine"
+      # shellcheck disable=SC2086
+      podgen -q --layout "$layout" --kind pod --supervise $options -o json -f "$T/worker.yaml" >"$T/out"
+      argv=$(jq -c '.. | objects | select(.name == "engine-1") | .command | .[:index("--") + 1]' "$T/out")
+      mapfile -t words < <(jq -r '.[]' <<<"$argv")
+      [ "${words[0]}" = fo-shadow ]
+      ENGINE_ID=1 GMS_SOCKET_DIR=$T DYN_SYSTEM_PORT=9091 run -0 "${words[@]:0:${#words[@]}-1}" \
+        --print-config -- true
+      case $argv in
+        # Of an engine that publishes nothing no layout is waited for.
+        *'"--socket-dir",""'*) [[ $engine == *sglang* && $output == *'socket-dir = ""'* ]] ;;
+        *) [[ $output == *"socket-dir = \"$T\""* ]] ;;
+      esac
+    done <<'EOF'
+[python3, -m, dynamo.vllm]|
+[python3, -m, dynamo.vllm]|--engine dynamo
+[python3, -m, dynamo.sglang]|
+[vllm, serve, m]|
+[vllm, serve, m]|--engine cold
+[sglang, serve, m]|
+[sglang, serve, m]|--engine sglang
+[fo-refengine, serve]|--lock lockd
+[/run.sh]|--engine vllm
+EOF
+  done
+}
+
+@test "Dynamo's GMS has started when there is a socket of each tag for each GPU" {
+  sed 's/gpu: "1"/gpu: "2"/' "$T/dgd.yaml" >"$T/two.yaml"
+  podgen -q --gms upstream --kind pod -o json -f "$T/two.yaml" >"$T/out"
+  local gms='.. | objects | select(.name == "gms-weights")'
+  [ "$(jq -c "$gms | .command + (.args // [])" "$T/out")" = '["python3","-m","gpu_memory_service.cli.server"]' ]
+  [ "$(jq -r "$gms | .env[] | select(.name == \"GMS_SOCKET_DIR\").value" "$T/out")" = /shared ]
+  local -a probe
+  mapfile -t probe < <(jq -r "$gms | .startupProbe.exec.command[]" "$T/out")
+  mkdir "$T/gms"
+  probe=("${probe[@]//\/shared/$T/gms}")
+  bind() { python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$T/gms/$1"; }
+  run -1 "${probe[@]}"
+  bind gms_GPU-a_weights.sock
+  bind gms_GPU-b_weights.sock
+  run -1 "${probe[@]}"
+  bind gms_GPU-a_kv_cache.sock
+  run -1 "${probe[@]}"
+  # A file is no socket.
+  : >"$T/gms/gms_GPU-b_kv_cache.sock"
+  run -1 "${probe[@]}"
+  rm "$T/gms/gms_GPU-b_kv_cache.sock"
+  bind gms_GPU-b_kv_cache.sock
+  run -0 "${probe[@]}"
 }
 
 # --- diff -----------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ do_not_say() { mapfile -t FILES < <(grep -LE -- "$1" "${@:2}" </dev/null); }
 COMBINATIONS=(
   "1.32 --layout plan --kind pod"
   "1.32 --layout dynamo --lock lockd --supervise --tools-image registry.example.com/fo-tools:1"
-  "1.33 --layout plan --gms upstream --lock lockd --supervise"
+  "1.33 --layout plan --gms upstream"
+  "1.33 --layout plan --lock lockd --supervise --engine dynamo"
   "1.33 --layout dynamo --gpu-sharing device-plugin"
   "1.34 --layout plan --supervise --tools-image registry.example.com/fo-tools:1"
   "1.34 --layout dynamo --gms upstream --gpu-sharing device-plugin --kind pod"

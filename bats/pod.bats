@@ -421,3 +421,90 @@ stop_pod() {
     [ "${#stderr_lines[@]}" -eq 1 ]
   done
 }
+
+# --- the engines that people run, played by tests/support/stand_in_worker.cc ----------------------
+
+load stand_in
+
+# use_stand_in NAME [OPTION]...: the pod of bats/pods/NAME.yaml by fo-podgen with these options, its
+# engines' programs the stand-in's; who serves is told in DISCOVERY.
+use_stand_in() {
+  need_stand_in
+  fo-podgen -q -f "$FO_ROOT/bats/pods/$1.yaml" --kind pod -o json "${@:2}" >"$T/manifests.json"
+  jq -e '[.. | objects | select(.kind == "Pod")] | first' "$T/manifests.json" >"$T/pod.json"
+  local folder volume
+  folder=$(dirname "$(jq -r '.spec.containers[0].env[] |
+    select(.name == "FAILOVER_LOCK_PATH").value' "$T/pod.json")")
+  volume=$(jq -r --arg folder "$folder" '.spec.containers[0].volumeMounts[] |
+    select(.mountPath == $folder).name' "$T/pod.json")
+  DISCOVERY=$T/pod/volumes/$volume/discovery
+  edit '(.spec.containers[] | select(.name | startswith("engine-")).env) += [
+    {name: "PATH", value: $path}, {name: "STAND_IN_DISCOVERY", value: "\($folder)/discovery"}]' \
+    --arg folder "$folder" --arg path "$ENGINES:$FO_BUILD/bin:/usr/bin:/bin"
+}
+
+# both_layouts COMMAND...: with the option that chooses each, in pods one after the other.
+both_layouts() {
+  local layout
+  for layout in plan dynamo; do
+    "$@" --layout "$layout"
+    never_two_served "$DISCOVERY"
+    [ "$(served "$DISCOVERY" | wc -w)" -eq 3 ]
+    stop_pod
+    rm -rf "$T/pod"
+  done
+}
+
+# play_pair NAME OPTION...: an engine with an API of its own, there and back.
+play_pair() {
+  use_stand_in "$@"
+  start_pair
+  fail_over
+  fail_over
+}
+
+# play_workers NAME [OPTION]...: Dynamo's workers, there and back.
+play_workers() {
+  use_stand_in "$@"
+  start_pod
+  wait_until .pod.ready
+  wait_for "[ -n \"\$(registered $DISCOVERY)\" ]"
+  find_worker
+  EXPECTED=$(ask_worker)
+  kill_worker
+  kill_worker
+}
+
+# find_worker: the one that registered last, in WORKER and WORKER_PORT.
+find_worker() { read -r WORKER _ WORKER_PORT <<<"$(registered "$DISCOVERY")"; }
+# ask_worker: its tokens.
+ask_worker() {
+  from_outside curl -sS --fail --max-time 20 -d '{"prompt":"Hello","max_tokens":4}' \
+    "http://$POD:$WORKER_PORT/v1/completions" | jq -ce '.choices[0].token_ids'
+}
+# kill_worker: that one's container; the other one registers and answers the same, and the first is
+# in standby again.
+kill_worker() {
+  local killed=$WORKER
+  kill -KILL "$(pid_of "engine-$killed")"
+  wait_for "find_worker && [ \"\$WORKER\" = $((1 - killed)) ]"
+  [ "$(ask_worker)" = "$EXPECTED" ]
+  wait_until ".\"engine-$killed\" | .restarts == 1 and .ready"
+  wait_until .pod.ready
+}
+
+@test "vLLM under fo-shadow: one serves, and each takes over from the other, in both layouts" {
+  both_layouts play_pair vllm --supervise
+}
+
+@test "SGLang under fo-shadow: one runs, and each takes over from the other, in both layouts" {
+  both_layouts play_pair sglang --supervise
+}
+
+@test "dynamo.vllm by itself: one registers, and each takes over from the other, in both layouts" {
+  both_layouts play_workers dynamo-vllm
+}
+
+@test "dynamo.vllm under fo-shadow: one runs, and each takes over from the other, in both layouts" {
+  both_layouts play_workers dynamo-vllm --supervise
+}

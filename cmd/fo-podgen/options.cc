@@ -61,8 +61,8 @@ void add_pod_options(CLI::App& app, Options& options) {
   add_word(app, options, "tools-image", "IMAGE", "has the tools; else the engine's image has them");
   app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
   add_word(app, options, "engine", "KIND",
-           "what they are: vllm, sglang or dynamo (default: by the command)")
-      ->check(cli::example_words({"vllm", "sglang", "dynamo"}));
+           "of --supervise: vllm, sglang, dynamo, cold; else: dynamo (default: by command)")
+      ->check(cli::example_words({"vllm", "sglang", "dynamo", "cold"}));
 }
 
 CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,

@@ -59,13 +59,33 @@ std::optional<FoundScript> first_script(const std::vector<std::string_view>& wor
   return std::nullopt;
 }
 
-// What looks like words in a script that is not understood.
+// What divides commands, among rough_words().
+constexpr std::string_view kNextCommand = ";";
+
+// What looks like words in a script that is not understood. Within quotes, where a script for
+// another shell may be, nothing divides commands.
 std::vector<std::string> rough_words(std::string_view script) {
   std::vector<std::string> words;
+  char quote = '\0';
   while (!script.empty()) {
     const std::size_t end = std::min(script.find_first_of(" \t\n\"'`;&|(){}\\"), script.size());
     if (end > 0) words.emplace_back(script.substr(0, end));
-    script.remove_prefix(std::min(end + 1, script.size()));
+    const char c = end < script.size() ? script[end] : ' ';
+    std::size_t taken = std::min(end + 1, script.size());
+    if (c == '\\' && quote != '\'') {
+      // What is escaped neither divides nor quotes.
+      if (taken < script.size() &&
+          std::string_view("\n\"';&|").find(script[taken]) != std::string_view::npos) {
+        ++taken;
+      }
+    } else if (quote != '\0') {
+      if (c == quote) quote = '\0';
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (std::string_view("\n;&|").find(c) != std::string_view::npos) {
+      words.emplace_back(kNextCommand);
+    }
+    script.remove_prefix(taken);
   }
   return words;
 }
@@ -180,7 +200,11 @@ void EngineCommand::read_words() {
 
 void EngineCommand::find_program() {
   std::vector<std::string> rough;
+  std::size_t before_script = 0;
   if (is_refused()) {
+    for (; before_script < *script_item_; ++before_script) {
+      rough.push_back(items_[before_script].text());
+    }
     for (std::size_t i = *script_item_; i < items_.size(); ++i) {
       for (std::string& word : rough_words(items_[i].text())) rough.push_back(std::move(word));
     }
@@ -192,7 +216,44 @@ void EngineCommand::find_program() {
     program_ = program_of(rough[i], next);
     if (program_ == EngineProgram::kUnknown) continue;
     program_word_ = rough[i].starts_with("-m") && rough[i].size() > 2 ? i : i + 1;
-    return;
+    rough.resize(i);
+    break;
+  }
+  find_waiter(rough, before_script);
+}
+
+// `words`: those before the engine's; all of one that is not known. The first `before_script` run
+// the whole script.
+void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size_t before_script) {
+  constexpr std::string_view kOption = "--engine";
+  EngineWaiter of_script;
+  // One whose options are being read, up to "--".
+  EngineWaiter found;
+  bool waits = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (i == before_script) of_script = waiter_;
+    if (i >= before_script && word == kNextCommand) {
+      waiter_ = of_script;
+      found = {};
+    } else if (found.kind == EngineWaiter::Kind::kNone) {
+      const std::string_view name = base_name(word);
+      if (name == "gms-lock") found.kind = EngineWaiter::Kind::kLock;
+      if (name == "fo-shadow") found.kind = EngineWaiter::Kind::kShadow;
+      waits = name == "fo-shadow";
+    } else if (word == "--") {
+      if (waits) waiter_ = found;
+      found = {};
+    } else if (found.kind == EngineWaiter::Kind::kLock) {
+      // Its other subcommands wait for nothing.
+      waits = waits || word == "acquire";
+    } else if (word == "--no-failover") {
+      waits = false;
+    } else if (word.starts_with("--engine=")) {
+      found.engine = word.substr(kOption.size() + 1);
+    } else if (words[i - 1] == kOption) {
+      found.engine = word;
+    }
   }
 }
 
@@ -285,13 +346,7 @@ bool EngineCommand::has(std::string_view option) const {
 std::optional<std::string> EngineCommand::set(std::string_view option, const std::string& value) {
   if (is_refused()) return refusal();
   const std::vector<Place> all = places(option);
-  if (all.empty()) {
-    // They would take the place of the image's arguments.
-    if (items_.empty()) return "the image's own arguments are not known";
-    add_option(option, value);
-    changed_ = true;
-    return std::nullopt;
-  }
+  if (all.empty()) return add({std::string(option), value});
   const OptionValue now = find(option);
   if (now.state == OptionValue::State::kUnknown) return now.reason;
   if (now.text == value) return std::nullopt;
@@ -305,24 +360,36 @@ std::optional<std::string> EngineCommand::set(std::string_view option, const std
   return std::nullopt;
 }
 
-void EngineCommand::add_option(std::string_view option, const std::string& value) {
+std::optional<std::string> EngineCommand::set_flag(std::string_view option) {
+  if (is_refused()) return refusal();
+  if (!places(option).empty()) return std::nullopt;
+  return add({std::string(option)});
+}
+
+std::optional<std::string> EngineCommand::add(const std::vector<std::string>& words) {
+  // They would take the place of the image's arguments.
+  if (items_.empty()) return "the image's own arguments are not known";
+  changed_ = true;
   const std::size_t end = options_end();
   if (!script_item_) {
-    const auto at = items_.begin() + static_cast<std::ptrdiff_t>(end);
-    items_.insert(at, {Node::string(std::string(option)), Node::string(value)});
-    if (end < command_items_) command_items_ += 2;
-    return read_words();
+    std::vector<Node> added = Node::strings(words).items();
+    items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(end), added.begin(), added.end());
+    if (end < command_items_) command_items_ += words.size();
+    read_words();
+    return std::nullopt;
   }
   Node& script = items_[*script_item_];
   std::string text = script.text();
-  const std::string words = std::string(option) + " " + shell_word(value);
+  std::string added;
+  for (const std::string& word : words) added += (added.empty() ? "" : " ") + shell_word(word);
   if (end < script_.words.size()) {
-    text.insert(script_.words[end].begin, words + " ");
+    text.insert(script_.words[end].begin, added + " ");
   } else {
-    text.insert(script_.words.back().end, " " + words);
+    text.insert(script_.words.back().end, " " + added);
   }
   script = Node::string(std::move(text)).at(script.position());
   read_script();
+  return std::nullopt;
 }
 
 void EngineCommand::replace_word(std::size_t index, const std::string& value) {
@@ -338,16 +405,40 @@ void EngineCommand::replace_word(std::size_t index, const std::string& value) {
   read_script();
 }
 
-bool EngineCommand::sets_variable(std::string_view name) const {
-  if (is_refused()) {
-    return has_assignment(items_[*script_item_].text(), name);
+OptionValue EngineCommand::variable(std::string_view name) const {
+  OptionValue value;
+  const auto take = [&value](bool is_known, std::string_view text) {
+    value.state = is_known ? OptionValue::State::kKnown : OptionValue::State::kUnknown;
+    value.text = is_known ? text : std::string_view();
+    if (!is_known) value.reason = "a variable is in its value";
+  };
+  for (const ShellVariable& one : script_.variables) {
+    if (one.name == name) take(one.literal, one.value);
   }
-  const std::vector<std::string>& set = script_.variables;
-  if (std::find(set.begin(), set.end(), name) != set.end()) return true;
   const std::string assignment = std::string(name) + "=";
-  return !words_.empty() && base_name(words_.front().value) == "env" &&
-         std::any_of(words_.begin(), words_.end(),
-                     [&](const Word& word) { return word.value.starts_with(assignment); });
+  const auto take_from_env = [&](std::string_view word, bool is_literal) {
+    if (word.starts_with(assignment)) take(is_literal, word.substr(assignment.size()));
+  };
+  if (is_refused()) {
+    // Of "env NAME=value sh -c …".
+    for (std::size_t i = 0; i < *script_item_; ++i) take_from_env(items_[i].text(), true);
+    if (has_assignment(items_[*script_item_].text(), name)) {
+      value.state = OptionValue::State::kUnknown;
+      value.reason = refusal();
+    }
+    return value;
+  }
+  const std::size_t end = program_ == EngineProgram::kUnknown ? words_.size() : program_word_;
+  bool is_env = false;
+  for (std::size_t i = 0; i < end; ++i) {
+    if (is_env) take_from_env(words_[i].value, words_[i].literal);
+    is_env = is_env || base_name(words_[i].value) == "env";
+  }
+  return value;
+}
+
+bool EngineCommand::sets_variable(std::string_view name) const {
+  return variable(name).state != OptionValue::State::kAbsent;
 }
 
 void EngineCommand::write_to(Node& container) const {

@@ -35,6 +35,18 @@ enum class EngineProgram {
   kUnknown,
 };
 
+/// What a command itself runs its engine under.
+struct EngineWaiter {
+  enum class Kind {
+    kNone,
+    kLock,    // "gms-lock acquire": the engine starts when the lock is held
+    kShadow,  // "fo-shadow", but not one without failover
+  };
+  Kind kind = Kind::kNone;
+  /// Its --engine, where it says one: "cold".
+  std::string engine;
+};
+
 class EngineCommand {
  public:
   /// Of a container, whose env says which variables Kubernetes knows.
@@ -44,6 +56,9 @@ class EngineCommand {
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
   /// Of a script that is not understood, what its words look like.
   [[nodiscard]] EngineProgram program() const { return program_; }
+  /// Found among the words before the engine's. Of a script that is not understood, one that stands
+  /// in another command than the engine does not count.
+  [[nodiscard]] const EngineWaiter& waiter() const { return waiter_; }
   /// "the script has a pipe": why no option can be changed; "" where that is not so.
   [[nodiscard]] std::string refusal() const;
   /// A variable of a script, "$ARGS", that may become options which are not known here; "" where
@@ -57,8 +72,11 @@ class EngineCommand {
   /// Changes the value where find() finds it, or adds the option behind the others. nullopt: done.
   /// Else why it can't be, and nothing is changed.
   std::optional<std::string> set(std::string_view option, const std::string& value);
+  /// Adds an option without a value behind the others, unless it is there. As set().
+  std::optional<std::string> set_flag(std::string_view option);
 
-  /// Whether the command sets this variable itself, over what the container's env says.
+  /// What the command sets this variable to itself, over what the container's env says.
+  [[nodiscard]] OptionValue variable(std::string_view name) const;
   [[nodiscard]] bool sets_variable(std::string_view name) const;
 
   /// Puts command and args, as far as they changed, into a container.
@@ -83,8 +101,9 @@ class EngineCommand {
   void read_script();
   void read_words();
   void find_program();
+  void find_waiter(const std::vector<std::string>& words, std::size_t before_script);
   [[nodiscard]] std::size_t options_end() const;
-  void add_option(std::string_view option, const std::string& value);
+  std::optional<std::string> add(const std::vector<std::string>& words);
   [[nodiscard]] std::vector<Place> places(std::string_view option) const;
   void replace_word(std::size_t index, const std::string& value);
 
@@ -102,6 +121,7 @@ class EngineCommand {
   EngineProgram program_ = EngineProgram::kUnknown;
   // Of words_, the last one that says which program it is; 0: unknown.
   std::size_t program_word_ = 0;
+  EngineWaiter waiter_;
   // The variables that Kubernetes sets, with values where those are known.
   std::map<std::string, std::optional<std::string>, std::less<>> variables_;
 };

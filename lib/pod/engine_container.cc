@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "pod/engine_command.h"
+#include "pod/engine_needs.h"
 #include "pod/engine_ports.h"
 #include "pod/engine_probes.h"
 #include "pod/supervision.h"
@@ -19,8 +20,6 @@ namespace {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::string_view kShadowMode = "DYN_VLLM_GMS_SHADOW_MODE";
-
 Variables our_variables(int engine, const PodPlan& plan) {
   Variables variables{{"ENGINE_ID", std::to_string(engine)},
                       {"GMS_SOCKET_DIR", plan.names.folder},
@@ -28,11 +27,7 @@ Variables our_variables(int engine, const PodPlan& plan) {
                       {"DYN_SYSTEM_STARTING_HEALTH_STATUS", "notready"},
                       {"DYN_SYSTEM_ENABLED", "true"},
                       {"DYN_SYSTEM_PORT", std::to_string(kSystemPort + engine)}};
-  if (plan.is_dynamo()) {
-    variables.emplace_back("CONTAINER_NAME", engine_name(engine));
-    // A worker in this mode waits for the lock itself, for ever where fo-shadow holds it for it.
-    if (!plan.options.supervise) variables.emplace_back(kShadowMode, "true");
-  }
+  if (plan.is_dynamo()) variables.emplace_back("CONTAINER_NAME", engine_name(engine));
   return variables;
 }
 
@@ -48,16 +43,26 @@ void remove_variable(Node& env, std::string_view name) {
   std::erase_if(env.items(), [&](const Node& entry) { return entry.text_at({"name"}) == name; });
 }
 
+// Adds it unless the env has one.
+void add_device_order(Node& env, const PodPlan& plan) {
+  if (plan.device_order.is_null()) return;
+  if (find_named(&env, "name", plan.device_order.text_at({"name"})) != nullptr) return;
+  env.push_back(plan.device_order);
+}
+
 // Ours come first, so that the user's can refer to them.
-Node make_env(const Node* old, int engine, const PodPlan& plan) {
+Node make_env(const Node* old, int engine, Standby standby, const PodPlan& plan) {
   Node rest = old == nullptr ? Node::list() : *old;
   for (const std::string& name : removed_variables(plan)) remove_variable(rest, name);
   Node env = Node::list().at(rest.position());
-  for (const auto& [name, value] : our_variables(engine, plan)) {
+  Variables ours = our_variables(engine, plan);
+  if (standby == Standby::kShadowMode) ours.emplace_back(kShadowMode, "true");
+  for (const auto& [name, value] : ours) {
     remove_variable(rest, name);
     env.push_back(env_entry(name, value));
   }
   for (Node& entry : rest.items()) env.push_back(std::move(entry));
+  add_device_order(env, plan);
   return env;
 }
 
@@ -78,11 +83,6 @@ void check_variables(const Node& main, const EngineCommand& command, const PodPl
     if (entry == nullptr) continue;
     plan.warn(entry->position(), plan.main_path("env[" + std::string(name) + "]"),
               "is set for each engine anew", "leave it out");
-  }
-  const Node* mode = find_named(main.find("env"), "name", kShadowMode);
-  if (mode != nullptr && plan.options.supervise) {
-    plan.refuse(mode->position(), plan.main_path("env[" + std::string(kShadowMode) + "]"),
-                "the engine would wait for the lock that fo-shadow holds for it", "leave it out");
   }
 }
 
@@ -225,6 +225,7 @@ void add_gms_access(Node& container, const PodPlan& plan, const std::string& pat
   Node& env = container["env"];
   remove_variable(env, "GMS_SOCKET_DIR");
   env.push_back(env_entry("GMS_SOCKET_DIR", plan.names.folder));
+  add_device_order(env, plan);
 }
 
 Engines make_engines(const Node& main, const PodPlan& plan) {
@@ -232,6 +233,7 @@ Engines make_engines(const Node& main, const PodPlan& plan) {
   const Supervision supervision(main, command, plan);
   const std::optional<PublishedApi>& api = supervision.api();
   check_variables(main, command, plan);
+  const EngineNeeds needs(main, command, supervision.standby(), plan);
   check_probes(main, plan);
   check_host_ports(main, api, plan);
   const EnginePorts ports(main, command, plan);
@@ -254,20 +256,20 @@ Engines make_engines(const Node& main, const PodPlan& plan) {
     Node container = base;
     container.set("name", Node::string(engine_name(engine)));
     EngineCommand own = command;
-    Node env = make_env(main.find("env"), engine, plan);
+    Node env = make_env(main.find("env"), engine, supervision.standby(), plan);
+    needs.apply(engine, env, own);
     ports.apply(engine, env, own);
     container.set("env", std::move(env));
     supervision.apply(engine, own);
     own.write_to(container);
-    supervision.wrap(engine, container);
+    supervision.wrap(engine, own, container);
     container.set("ports", make_ports(main, api, engine));
     set_probes(container, main, engine);
     engines.containers.push_back(std::move(container));
 
     use(kSystemPort + engine, engine, "DYN_SYSTEM_PORT", true);
     if (supervision.has_inner_system_port()) {
-      // Where fo-shadow puts it by default.
-      use(kSystemPort + 100 + engine, engine, "own DYN_SYSTEM_PORT", true);
+      use(kSystemPort + kInnerPortOffset + engine, engine, "own DYN_SYSTEM_PORT", true);
     }
     if (api) use(api->engine_port(engine), engine, "API", true);
   }

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "pod/json_option.h"
 
 namespace fo::pod {
 namespace {
@@ -82,16 +84,6 @@ int port_at_end(std::string_view endpoint) {
 
 std::string with_port_at_end(std::string_view endpoint, int port) {
   return std::string(endpoint.substr(0, endpoint.rfind(':') + 1)) + std::to_string(port);
-}
-
-// Whether it may have more levels than are safe, as JSON is written by recursion, or more members
-// than are cheap, as each is looked for among those before it.
-bool is_too_much(std::string_view text) {
-  constexpr std::ptrdiff_t kMostBrackets = 256;
-  constexpr std::size_t kMostBytes = 8192;
-  if (text.size() > kMostBytes) return true;
-  return std::count(text.begin(), text.end(), '{') + std::count(text.begin(), text.end(), '[') >
-         kMostBrackets;
 }
 
 std::string text_of(const Json& value) {
@@ -229,23 +221,23 @@ void EnginePorts::read_json(const EngineCommand& command) {
 }
 
 void EnginePorts::read_json_members(const OptionValue& value, Port port) {
-  if (is_too_much(value.text)) {
+  if (is_too_much_json(value.text)) {
     plan_.refuse(value.position, port.path, port.name + ": too long or too deep to be read",
                  "shorten it: engine 1 needs other ports in it");
     return;
   }
-  const Json config = Json::parse(value.text, nullptr, false);
-  if (!config.is_object()) {
+  const std::optional<Json> config = read_json_object(value.text);
+  if (!config) {
     plan_.refuse(value.position, port.path, port.name + ": no JSON object",
                  "correct it: engine 1 needs other ports in it");
     return;
   }
   for (const std::string_view member : {"endpoint", "replay_endpoint", "kv_port"}) {
-    const auto found = config.find(member);
+    const auto found = config->find(member);
     std::string text;
-    if (found != config.end()) {
+    if (found != config->end()) {
       text = text_of(*found);
-    } else if (member == "endpoint" && port.name == kKvEvents && wants_kv_events(config)) {
+    } else if (member == "endpoint" && port.name == kKvEvents && wants_kv_events(*config)) {
       text = kKvEventsEndpoint;
     }
     port.member = member;

@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "pod/engine_command.h"
 #include "pod/engine_container.h"
+#include "pod/engine_needs.h"
 #include "pod/gms_container.h"
 #include "pod/pod_check.h"
 #include "pod/pod_plan.h"
@@ -150,7 +152,7 @@ void check_version(const PodPlan& plan) {
 
 std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
                            Findings& findings) {
-  const PodPlan plan(dgd, service, options, findings);
+  PodPlan plan(dgd, service, options, findings);
   Node pod_template = service.pod_template;
   Node& spec = pod_template["spec"];
   const Node* found = find_named(spec.find("containers"), "name", kMainContainer);
@@ -159,6 +161,7 @@ std::vector<Node> generate(const Dgd& dgd, const Service& service, const Generat
     return {};
   }
   const Node main = *found;
+  plan.device_order = device_order(main, EngineCommand(main));
   check_version(plan);
   check_pod_spec(spec, plan);
   check_shared_memory(main, plan);

@@ -37,7 +37,8 @@ struct GenerateOptions {
   std::string tools_image;
   /// Every engine's command runs under fo-shadow.
   bool supervise = false;
-  /// fo-shadow's --engine; "": by the command.
+  /// fo-shadow's --engine; "": by the command. Without `supervise`, "dynamo" says of a program that
+  /// is not known that it is a worker dynamo.vllm.
   std::string engine;
 };
 

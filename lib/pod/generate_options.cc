@@ -74,7 +74,7 @@ const std::vector<Option>& all_options() {
       text("tools-image", &GenerateOptions::tools_image),
       choice("supervise", &GenerateOptions::supervise, {{"true", true}, {"false", false}}),
       choice("engine", &GenerateOptions::engine,
-             {{"vllm", "vllm"}, {"sglang", "sglang"}, {"dynamo", "dynamo"}}),
+             {{"vllm", "vllm"}, {"sglang", "sglang"}, {"dynamo", "dynamo"}, {"cold", "cold"}}),
   };
   return kOptions;
 }

@@ -2,12 +2,16 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "pod/engine_container.h"
 
 namespace fo::pod {
 namespace {
+
+// What engines look for.
+constexpr std::string_view kTags = "weights,kv_cache";
 
 // Of the main container, as far as who runs what is concerned.
 Node start_container(std::string_view name, const Node& main) {
@@ -49,13 +53,11 @@ void mount_tools(Node& container, const PodPlan& plan) {
   mount_volume(container, plan, "", kToolsVolume, kToolsFolder, true);
 }
 
-// "test -S /shared/gms_0.sock", for each device.
+// Whether there is a socket of each tag for each GPU, whose UUID is in the name.
 Node upstream_check(const PodPlan& plan) {
-  if (plan.service.gpus == 1) return Node::strings({"test", "-S", plan.upstream_socket(0)});
-  std::string script;
-  for (std::int64_t device = 0; device < plan.service.gpus; ++device) {
-    script += (device > 0 ? " && test -S " : "test -S ") + plan.upstream_socket(device);
-  }
+  const std::string script = "for tag in weights kv_cache; do set -- " + plan.names.folder +
+                             "/gms_*_$tag.sock; test $# -ge " + std::to_string(plan.service.gpus) +
+                             " || exit 1; for socket do test -S \"$socket\" || exit 1; done; done";
   return Node::strings({"sh", "-c", script});
 }
 
@@ -69,20 +71,20 @@ Node make_gms_container(const Node& main, const PodPlan& plan) {
   if (is_ours) {
     container.set("command", Node::strings({plan.program("gms-serve")}));
     // Those of the claim, also where a node shows it more.
-    container.set("args", Node::strings({"--socket-dir", folder, "--devices", plan.device_list()}));
-  } else if (plan.is_dynamo()) {
-    container.set("command", Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
+    container.set("args", Node::strings({"--socket-dir", folder, "--devices", plan.device_list(),
+                                         "--tags", std::string(kTags)}));
   } else {
-    container.set("command", Node::strings({"python3", "-m", "gpu_memory_service"}));
-    container.set("args", Node::strings({"--socket-dir", folder, "--devices", plan.device_list()}));
+    // It serves both tags of all devices that it sees, in the folder that GMS_SOCKET_DIR names.
+    container.set("command", Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
   }
   add_gms_access(container, plan, "");
   if (is_ours) mount_tools(container, plan);
   if (!plan.is_dynamo()) {
     // Dynamo's GMS has other names for its sockets than gms-probe(1) looks for.
-    Node check = is_ours ? Node::strings({plan.program("gms-probe"), "sockets", "--socket-dir",
-                                          folder, "--devices", plan.device_list()})
-                         : upstream_check(plan);
+    Node check =
+        is_ours ? Node::strings({plan.program("gms-probe"), "sockets", "--socket-dir", folder,
+                                 "--devices", plan.device_list(), "--tags", std::string(kTags)})
+                : upstream_check(plan);
     container.set("startupProbe", exec_probe(std::move(check), 2, 150));
   }
   finish_container(container, main);

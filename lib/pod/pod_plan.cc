@@ -47,10 +47,6 @@ std::string PodPlan::device_list() const {
   return list;
 }
 
-std::string PodPlan::upstream_socket(std::int64_t device) const {
-  return names.folder + "/gms_" + std::to_string(device) + ".sock";
-}
-
 std::string PodPlan::spec_path(std::string_view field) const {
   return joined(
       service.path + (dgd.version == DgdVersion::kV1Alpha1 ? ".extraPodSpec" : ".podTemplate.spec"),

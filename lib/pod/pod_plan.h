@@ -17,6 +17,8 @@ namespace fo::pod {
 inline constexpr int kEngines = 2;
 /// Of engine 0; engine 1 has the next one.
 inline constexpr int kSystemPort = 9090;
+/// From the port of fo-shadow to the engine's own behind it, where fo-shadow puts it by default.
+inline constexpr int kInnerPortOffset = 100;
 inline constexpr std::string_view kToolsVolume = "fo-tools";
 inline constexpr std::string_view kToolsFolder = "/fo-tools";
 inline constexpr std::string_view kToolsContainer = "fo-tools";
@@ -46,6 +48,8 @@ struct PodPlan {
   const GenerateOptions& options;
   Findings& findings;
   LayoutNames names = layout_names(options.layout);
+  /// The entry CUDA_DEVICE_ORDER for the env of all that use the GPUs; a null where they need none.
+  Node device_order;
 
   [[nodiscard]] bool is_dynamo() const { return options.layout == PodLayout::kDynamo; }
   [[nodiscard]] bool has_tools() const { return !options.tools_image.empty(); }
@@ -61,8 +65,6 @@ struct PodPlan {
   [[nodiscard]] std::string kubernetes() const;
   /// "0,1".
   [[nodiscard]] std::string device_list() const;
-  /// Of the GMS in Dynamo's image, as the seeds name it.
-  [[nodiscard]] std::string upstream_socket(std::int64_t device) const;
 
   /// Where the user wrote a field of the pod, of a container in its list ("containers",
   /// "initContainers"), and of the main container; with "" for the field, the whole.

@@ -94,7 +94,7 @@ class Reader {
   // One simple command and what ends it.
   void read_command() {
     std::vector<ShellWord> words;
-    std::vector<std::string> assigned;
+    std::vector<ShellVariable> assigned;
     while (true) {
       skip_blanks();
       if (at_end() || script_[at_] == '\n' || script_[at_] == ';') break;
@@ -105,7 +105,7 @@ class Reader {
       ShellWord word = read_word();
       const std::string_view name = assigned_name(script_.substr(begin, at_ - begin));
       if (words.empty() && !name.empty()) {
-        assigned.emplace_back(name);
+        assigned.push_back(variable_of(name, word));
         continue;
       }
       if (words.empty()) check_first(word);
@@ -118,7 +118,15 @@ class Reader {
     take_command(std::move(words), std::move(assigned), joined);
   }
 
-  void take_command(std::vector<ShellWord> words, std::vector<std::string> assigned, bool joined) {
+  static ShellVariable variable_of(std::string_view name, const ShellWord& word) {
+    const std::string_view rest = std::string_view(word.value).substr(name.size());
+    // What "+=" adds to is not known.
+    if (!word.literal || !rest.starts_with('=')) return {std::string(name), "", false};
+    return {std::string(name), std::string(rest.substr(1)), true};
+  }
+
+  void take_command(std::vector<ShellWord> words, std::vector<ShellVariable> assigned,
+                    bool joined) {
     std::move(assigned.begin(), assigned.end(), std::back_inserter(script_read_.variables));
     if (!words.empty() && words.front().value == "exec") {
       words.erase(words.begin());
@@ -135,7 +143,7 @@ class Reader {
     for (const ShellWord& word : words) {
       const std::string_view name =
           assigned_name(script_.substr(word.begin, word.end - word.begin));
-      if (!name.empty()) script_read_.variables.emplace_back(name);
+      if (!name.empty()) script_read_.variables.push_back(variable_of(name, word));
     }
   }
 

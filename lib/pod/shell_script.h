@@ -22,11 +22,19 @@ struct ShellWord {
   bool splits = false;
 };
 
+struct ShellVariable {
+  std::string name;
+  /// Of a literal one.
+  std::string value;
+  /// What it is set to is known.
+  bool literal = true;
+};
+
 struct ShellScript {
   /// Of the command at the end, without variables that are set before it and without exec.
   std::vector<ShellWord> words;
   /// Every variable that the script sets, for the command or before it.
-  std::vector<std::string> variables;
+  std::vector<ShellVariable> variables;
   /// Not "": why this is no such script: "a pipe". The rest is empty then.
   std::string refusal;
 };

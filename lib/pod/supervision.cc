@@ -1,18 +1,22 @@
 #include "pod/supervision.h"
 
-#include <cstdint>
+#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "pod/ascii.h"
 
 namespace fo::pod {
 namespace {
 
 constexpr int kVllmPort = 8000;
 constexpr int kSglangPort = 30000;
-constexpr std::string_view kDevMode = "VLLM_SERVER_DEV_MODE";
+
+bool is_dynamo_worker(EngineProgram program) {
+  return program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
+}
 
 // "" where the command does not say.
 std::string kind_of(EngineProgram program) {
@@ -20,15 +24,30 @@ std::string kind_of(EngineProgram program) {
     case EngineProgram::kVllm:
     case EngineProgram::kRefEngine:
       return "vllm";
+    // A standby of SGLang would wait for the kv_cache lock before it can be put to sleep, and a
+    // worker of Dynamo's is registered before it can be.
     case EngineProgram::kSglang:
-      return "sglang";
     case EngineProgram::kDynamoVllm:
     case EngineProgram::kDynamo:
-      return "dynamo";
+      return "cold";
     case EngineProgram::kUnknown:
       break;
   }
   return "";
+}
+
+// As Dynamo reads its variables, and other ways to say no.
+bool is_false(std::string_view text) {
+  constexpr std::array<std::string_view, 7> kNo = {"", "0", "false", "no", "off", "n", "f"};
+  return is_one_of(lower(text), kNo);
+}
+
+std::string name_of(const EngineWaiter& waiter) {
+  return waiter.kind == EngineWaiter::Kind::kLock ? "gms-lock" : "fo-shadow";
+}
+
+int standard_port(const std::string& kind, EngineProgram program) {
+  return kind == "sglang" || program == EngineProgram::kSglang ? kSglangPort : kVllmPort;
 }
 
 // 0: unknown, which is refused.
@@ -77,13 +96,14 @@ std::optional<std::string> set_api(EngineCommand& command, const PublishedApi& a
 Supervision::Supervision(const Node& main, const EngineCommand& command, const PodPlan& plan)
     : plan_(plan) {
   if (!plan.options.supervise) {
-    check_unsupervised(main, command);
+    find_unsupervised(main, command);
   } else {
     find_kind(main, command);
     find_api(command);
     check_clients(main, command);
-    warn_of_sleep(main, command);
   }
+  check_shadow_mode(main, command);
+  warn_of_standby(main, command);
   warn_of_engine(main, command);
 }
 
@@ -94,9 +114,15 @@ void Supervision::find_kind(const Node& main, const EngineCommand& command) {
                  "say the command, or leave out --supervise");
     return;
   }
-  if (plan_.options.gms == GmsProgram::kUpstream && plan_.is_dynamo()) {
+  if (plan_.options.gms == GmsProgram::kUpstream) {
     plan_.refuse("fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU",
                  "say --gms ours");
+    return;
+  }
+  if (command.waiter().kind != EngineWaiter::Kind::kNone) {
+    plan_.refuse(main.position(), plan_.main_path("command"),
+                 name_of(command.waiter()) + " in it would wait for the lock that fo-shadow holds",
+                 "leave it out, or leave out --supervise");
     return;
   }
   kind_ = plan_.options.engine.empty() ? kind_of(command.program()) : plan_.options.engine;
@@ -105,13 +131,111 @@ void Supervision::find_kind(const Node& main, const EngineCommand& command) {
                  "which engine that is can't be told from it" +
                      (command.refusal().empty() ? "" : ": " + command.refusal()),
                  "say --engine");
+    return;
+  }
+  standby_ = kind_ == "cold" ? Standby::kCold : Standby::kAsleep;
+  has_inner_system_port_ =
+      kind_ == "dynamo" || (kind_ == "cold" && is_dynamo_worker(command.program()));
+}
+
+void Supervision::find_unsupervised(const Node& main, const EngineCommand& command) {
+  const EngineWaiter& waiter = command.waiter();
+  if (waiter.kind != EngineWaiter::Kind::kNone) {
+    const bool is_cold = waiter.kind == EngineWaiter::Kind::kLock || waiter.engine == "cold";
+    standby_ = is_cold ? Standby::kCold : Standby::kAsleep;
+    return;
+  }
+  const auto refuse = [&](const char* reason, const char* remedy) {
+    plan_.refuse(main.position(), plan_.main_path("command"), reason, remedy);
+  };
+  switch (command.program()) {
+    case EngineProgram::kVllm:
+    case EngineProgram::kSglang:
+    case EngineProgram::kRefEngine:
+      return refuse("this engine does not wait for the lock: both would serve, on one port",
+                    "say --supervise: fo-shadow sees to both");
+    case EngineProgram::kDynamo:
+      return refuse("of Dynamo's workers, only that of vLLM waits for the lock: both would serve",
+                    "say --supervise");
+    case EngineProgram::kUnknown:
+      if (plan_.options.engine == "dynamo") break;
+      return refuse("whether this engine waits for the lock can't be told: both might serve",
+                    "say --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the "
+                    "lock in its shadow mode");
+    case EngineProgram::kDynamoVllm:
+      break;
+  }
+  if (plan_.options.lock == LockKind::kLockd) {
+    return refuse("Dynamo's workers take a file for their lock, not a lock server",
+                  "say --supervise, or --lock flock");
+  }
+  standby_ = Standby::kShadowMode;
+}
+
+// Two that wait for one lock wait for each other; without one, both engines serve.
+void Supervision::check_shadow_mode(const Node& main, const EngineCommand& command) const {
+  if (plan_.options.supervise) {
+    refuse_shadow_mode(main, command, "fo-shadow");
+  } else if (command.waiter().kind != EngineWaiter::Kind::kNone) {
+    refuse_shadow_mode(main, command, name_of(command.waiter()));
+  } else if (standby_ == Standby::kShadowMode) {
+    require_shadow_mode(main, command);
+  }
+}
+
+void Supervision::refuse_shadow_mode(const Node& main, const EngineCommand& command,
+                                     const std::string& holder) const {
+  const std::string reason = "the engine would wait for the lock that " + holder + " holds for it";
+  const std::string name(kShadowMode);
+  const Node* entry = find_named(main.find("env"), "name", kShadowMode);
+  const bool is_off = entry == nullptr ||
+                      (entry->find("valueFrom") == nullptr && is_false(entry->text_at({"value"})));
+  const OptionValue set = command.variable(kShadowMode);
+  if (set.state == OptionValue::State::kAbsent && !is_off) {
+    plan_.refuse(entry->position(), plan_.main_path("env[" + name + "]"), reason, "leave it out");
+  }
+  if (set.state == OptionValue::State::kUnknown ||
+      (set.state == OptionValue::State::kKnown && !is_false(set.text))) {
+    plan_.refuse(main.position(), plan_.main_path("command"), "it sets " + name + ": " + reason,
+                 "leave that out");
+  }
+  const OptionValue option = command.find("--gms-shadow-mode");
+  if (option.state != OptionValue::State::kAbsent) {
+    plan_.refuse(option.position, plan_.main_path("args"), "--gms-shadow-mode: " + reason,
+                 "leave it out");
+  }
+}
+
+void Supervision::require_shadow_mode(const Node& main, const EngineCommand& command) const {
+  const std::string reason = "without its shadow mode the engine does not wait for the lock";
+  const std::string name(kShadowMode);
+  // What else env says of it is replaced.
+  const Node* entry = find_named(main.find("env"), "name", kShadowMode);
+  const Node* value = entry == nullptr ? nullptr : entry->find("value");
+  if (value != nullptr && is_false(value->text())) {
+    plan_.refuse(entry->position(), plan_.main_path("env[" + name + "]"),
+                 base::quoted(value->text()) + ": " + reason, "leave it out");
+  }
+  const OptionValue set = command.variable(kShadowMode);
+  if (set.state == OptionValue::State::kUnknown) {
+    plan_.refuse(main.position(), plan_.main_path("command"),
+                 "it sets " + name + ", to what can't be told: " + set.reason, "leave that out");
+  } else if (set.state == OptionValue::State::kKnown && is_false(set.text)) {
+    plan_.refuse(main.position(), plan_.main_path("command"),
+                 "it sets " + name + " to " + base::quoted(set.text) + ": " + reason,
+                 "leave that out");
+  }
+  const OptionValue option = command.find("--no-gms-shadow-mode");
+  if (option.state != OptionValue::State::kAbsent) {
+    plan_.refuse(option.position, plan_.main_path("args"), "--no-gms-shadow-mode: " + reason,
+                 "leave it out");
   }
 }
 
 void Supervision::find_api(const EngineCommand& command) {
-  if (kind_ != "vllm" && kind_ != "sglang") return;
+  if (kind_.empty() || has_inner_system_port_) return;
   PublishedApi api;
-  api.port = find_port(command, kind_ == "sglang" ? kSglangPort : kVllmPort, plan_);
+  api.port = find_port(command, standard_port(kind_, command.program()), plan_);
   api.host = find_host(command, plan_);
   if (api.port == 0 || api.host.empty()) return;
   // Whether it can be set is the same for both engines, and said once.
@@ -132,7 +256,7 @@ void Supervision::find_api(const EngineCommand& command) {
 
 // What fo-shadow asks the engine goes to its port by plain HTTP, without a key.
 void Supervision::check_clients(const Node& main, const EngineCommand& command) const {
-  if (kind_ != "vllm" && kind_ != "sglang") return;
+  if (kind_.empty() || has_inner_system_port_) return;
   for (const char* const option : {"--api-key", "--ssl-keyfile", "--ssl-certfile", "--uds"}) {
     const OptionValue value = command.find(option);
     if (value.state == OptionValue::State::kAbsent) continue;
@@ -141,7 +265,7 @@ void Supervision::check_clients(const Node& main, const EngineCommand& command) 
                  "leave it out: the engine listens at 127.0.0.1 only; guard what is published "
                  "outside of the pod");
   }
-  if (kind_ != "vllm") return;
+  if (kind_ == "sglang" || command.program() == EngineProgram::kSglang) return;
   const Node* key = find_named(main.find("env"), "name", "VLLM_API_KEY");
   const bool is_empty =
       key == nullptr || (key->find("valueFrom") == nullptr && key->text_at({"value"}).empty());
@@ -151,43 +275,44 @@ void Supervision::check_clients(const Node& main, const EngineCommand& command) 
                "leave it out, and guard what is published outside of the pod");
 }
 
-void Supervision::warn_of_sleep(const Node& main, const EngineCommand& command) const {
-  const auto warn = [&](const char* field, const std::string& reason, const char* remedy) {
-    plan_.warn(main.position(), plan_.main_path(field), reason, remedy);
+void Supervision::warn_of_standby(const Node& main, const EngineCommand& command) const {
+  const EngineProgram program = command.program();
+  const auto warn = [&](const char* reason, const char* remedy) {
+    plan_.warn(main.position(), plan_.main_path("command"), reason, remedy);
   };
-  if (kind_ == "vllm" && command.program() != EngineProgram::kRefEngine) {
-    if (!command.has("--enable-sleep-mode")) {
-      warn("args", "without --enable-sleep-mode vLLM can't be put to sleep", "add it");
-    }
-    const Node* mode = find_named(main.find("env"), "name", kDevMode);
-    const std::string value = mode == nullptr ? "" : mode->text_at({"value"});
-    if (command.sets_variable(kDevMode)) {
-      // What to is the script's affair.
-    } else if (mode == nullptr) {
-      warn("env", "without VLLM_SERVER_DEV_MODE vLLM can't be told to sleep", "set it to 1");
-    } else if (mode->find("valueFrom") == nullptr && (value.empty() || value == "0")) {
-      plan_.warn(mode->position(), plan_.main_path("env[VLLM_SERVER_DEV_MODE]"),
-                 base::quoted(value) + ": so vLLM can't be told to sleep", "set it to 1");
-    }
+  if (plan_.options.supervise && plan_.options.engine.empty() && standby_ == Standby::kCold &&
+      is_dynamo_worker(program)) {
+    warn(
+        "the standby is started only when it has the lock (--engine cold): a worker of Dynamo's "
+        "registers as soon as it is up, before it can be put to sleep",
+        program == EngineProgram::kDynamoVllm
+            ? "leave out --supervise: dynamo.vllm keeps a warm standby in its own shadow mode"
+            : "or say --engine dynamo: it is registered for a moment then");
   }
-  if (kind_ == "sglang" && !command.has("--enable-memory-saver")) {
-    warn("args", "without --enable-memory-saver SGLang can't be put to sleep", "add it");
+  if (standby_ != Standby::kAsleep) return;
+  if (kind_ == "dynamo" || is_dynamo_worker(program)) {
+    warn(
+        "both workers are registered for a moment: each registers as soon as it is up, before it "
+        "can be put to sleep",
+        "run them cold, or see that clients bear it");
+  }
+  if (kind_ == "sglang" || program == EngineProgram::kSglang) {
+    warn(
+        "with a GMS, a standby of SGLang waits for the lock of kv_cache without limit while the "
+        "other one is awake",
+        "run it cold");
+  }
+  const bool has_api = program == EngineProgram::kVllm || program == EngineProgram::kSglang ||
+                       program == EngineProgram::kRefEngine;
+  const OptionValue port = command.find("--port");
+  if (!plan_.options.supervise && has_api && port.state != OptionValue::State::kUnknown) {
+    warn("both engines would listen on the same port",
+         "say --supervise in place of your own fo-shadow, or a --port with $ENGINE_ID in it");
   }
 }
 
 void Supervision::warn_of_engine(const Node& main, const EngineCommand& command) const {
-  const EngineProgram program = command.program();
-  const bool is_dynamo = program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
-  if (program == EngineProgram::kVllm || program == EngineProgram::kSglang ||
-      program == EngineProgram::kDynamoVllm) {
-    const OptionValue format = command.find("--load-format");
-    if (format.state == OptionValue::State::kAbsent ||
-        (format.state == OptionValue::State::kKnown && format.text != "gms")) {
-      plan_.warn(
-          format.position.line > 0 ? format.position : main.position(), plan_.main_path("args"),
-          "without --load-format gms each engine has weights of its own in the GPUs", "add it");
-    }
-  }
+  const bool is_dynamo = is_dynamo_worker(command.program());
   if (is_dynamo && find_named(main.find("env"), "name", "DYN_NAMESPACE") == nullptr &&
       !command.sets_variable("DYN_NAMESPACE")) {
     plan_.warn(main.position(), plan_.main_path("env"),
@@ -202,39 +327,31 @@ void Supervision::warn_of_engine(const Node& main, const EngineCommand& command)
   }
 }
 
-void Supervision::check_unsupervised(const Node& main, const EngineCommand& command) const {
-  const std::string kind = kind_of(command.program());
-  const auto warn = [&](const char* reason, const char* remedy) {
-    plan_.warn(main.position(), plan_.main_path("command"), reason, remedy);
-  };
-  if (kind == "vllm" || kind == "sglang") {
-    warn("both engines would listen on the same port, and none waits for the lock",
-         "say --supervise: fo-shadow sees to both");
-  } else if (kind.empty()) {
-    warn("whether this engine waits for the lock can't be told",
-         "say --supervise where it does not");
-  } else if (command.program() == EngineProgram::kDynamo) {
-    warn("of Dynamo's workers, only that of vLLM waits for the lock", "say --supervise");
-  } else if (plan_.options.lock == LockKind::kLockd) {
-    warn("Dynamo's workers take a file for their lock, not a lock server",
-         "say --supervise, or --lock flock");
-  }
-}
-
 void Supervision::apply(int engine, EngineCommand& command) const {
   if (api_) set_api(command, *api_, engine);
 }
 
-void Supervision::wrap(int engine, Node& container) const {
+// A cold engine is asked as vLLM is, at its API. A worker of Dynamo's has none: its health is at
+// its system port, and that its endpoint is ready is the proof.
+void Supervision::add_system_page(int engine, std::vector<std::string>& argv) const {
+  const std::string url =
+      "http://127.0.0.1:" + std::to_string(kSystemPort + kInnerPortOffset + engine);
+  argv.insert(argv.end(), {"--engine-url", url, "--prove",
+                           plan_.program("gms-probe") +
+                               " http -q --timeout 5s --wait 20s --field "
+                               "endpoints.generate=ready " +
+                               url + "/health"});
+}
+
+void Supervision::wrap(int engine, const EngineCommand& own, Node& container) const {
   if (kind_.empty()) return;
   // The devices by number: one whose server never started is to be missed.
   std::vector<std::string> argv{plan_.program("fo-shadow"), "--engine", kind_, "--devices",
                                 plan_.device_list()};
-  if (plan_.options.gms == GmsProgram::kUpstream) {
-    for (std::int64_t device = 0; device < plan_.service.gpus; ++device) {
-      argv.emplace_back("--gms");
-      argv.push_back(plan_.upstream_socket(device));
-    }
+  if (standby_ == Standby::kCold) {
+    // Of an engine that publishes nothing there, no layout is to be waited for.
+    if (own.find("--load-format").text != "gms") argv.insert(argv.end(), {"--socket-dir", ""});
+    if (has_inner_system_port_) add_system_page(engine, argv);
   }
   if (api_) {
     const std::string own = std::to_string(api_->engine_port(engine));

@@ -1,9 +1,11 @@
-// How engines are driven: under fo-shadow(1), which needs to know what they are and where their API
-// is; or by themselves.
+// How engines are driven, so that one of them serves and the other waits: under fo-shadow(1), which
+// needs to know what they are and where their API is; or by themselves.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "pod/engine_command.h"
 #include "pod/node.h"
@@ -20,34 +22,54 @@ struct PublishedApi {
   [[nodiscard]] int engine_port(int engine) const { return port + 1 + engine; }
 };
 
+/// How the engine that doesn't serve waits for the lock.
+enum class Standby {
+  kNone,        // it does not, which is refused
+  kShadowMode,  // dynamo.vllm: started, asleep, and waiting for the lock itself
+  kAsleep,      // started, and put to sleep by an fo-shadow
+  kCold,        // not started before the lock is held
+};
+
 class Supervision {
  public:
   /// Of the main container. What stands in its way, without --supervise too, is added to the
   /// findings.
   Supervision(const Node& main, const EngineCommand& command, const PodPlan& plan);
 
+  [[nodiscard]] Standby standby() const { return standby_; }
   /// Of engines that have one, supervised.
   [[nodiscard]] const std::optional<PublishedApi>& api() const { return api_; }
   /// Whether the engine has a system port of its own behind that of fo-shadow.
-  [[nodiscard]] bool has_inner_system_port() const { return kind_ == "dynamo"; }
+  [[nodiscard]] bool has_inner_system_port() const { return has_inner_system_port_; }
 
   /// Gives the command the port of its API.
   void apply(int engine, EngineCommand& command) const;
   /// Puts fo-shadow in front of the container's command.
-  void wrap(int engine, Node& container) const;
+  void wrap(int engine, const EngineCommand& command, Node& container) const;
 
  private:
   void find_kind(const Node& main, const EngineCommand& command);
+  void find_unsupervised(const Node& main, const EngineCommand& command);
+  void check_shadow_mode(const Node& main, const EngineCommand& command) const;
+  void refuse_shadow_mode(const Node& main, const EngineCommand& command,
+                          const std::string& holder) const;
+  void require_shadow_mode(const Node& main, const EngineCommand& command) const;
   void find_api(const EngineCommand& command);
   void check_clients(const Node& main, const EngineCommand& command) const;
-  void warn_of_sleep(const Node& main, const EngineCommand& command) const;
+  void warn_of_standby(const Node& main, const EngineCommand& command) const;
   void warn_of_engine(const Node& main, const EngineCommand& command) const;
-  void check_unsupervised(const Node& main, const EngineCommand& command) const;
+
+  void add_system_page(int engine, std::vector<std::string>& argv) const;
 
   const PodPlan& plan_;
   // fo-shadow's --engine; "" where it does not run, or can't.
   std::string kind_;
+  Standby standby_ = Standby::kNone;
+  bool has_inner_system_port_ = false;
   std::optional<PublishedApi> api_;
 };
+
+/// The variable that has dynamo.vllm sleep, take the lock and wake by itself.
+inline constexpr std::string_view kShadowMode = "DYN_VLLM_GMS_SHADOW_MODE";
 
 }  // namespace fo::pod

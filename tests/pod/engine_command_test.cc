@@ -140,6 +140,55 @@ TEST(EngineCommand, AddsOptionsBeforeTheEndOfOptions) {
             "tini|--|vllm|serve|m + --x|9");
 }
 
+TEST(EngineCommand, AddsFlags) {
+  const auto with_flag = [](const std::string& container) {
+    Node made = node(container);
+    EngineCommand command(made);
+    if (const auto reason = command.set_flag("--f")) return "refused: " + *reason;
+    command.write_to(made);
+    return words(made.find("command")) + " + " + words(made.find("args"));
+  };
+  EXPECT_EQ(with_flag(R"({"command":["vllm","serve","m","--"],"args":["z"]})"),
+            "vllm|serve|m|--f|-- + z");
+  EXPECT_EQ(with_flag(R"({"command":["vllm"],"args":["serve","--f"]})"), "vllm + serve|--f");
+  EXPECT_EQ(with_flag(R"({"command":["sh","-c","a b >log"]})"), "sh|-c|a b --f >log + none");
+  EXPECT_EQ(with_flag(R"({"command":["sh","-c","a --f $X"]})"), "sh|-c|a --f $X + none");
+  EXPECT_EQ(with_flag(R"({"command":["sh","-c","a | b"]})"), "refused: the script has a pipe");
+  EXPECT_EQ(with_flag("{}"), "refused: the image's own arguments are not known");
+}
+
+TEST(EngineCommand, KnowsWhatItRunsUnder) {
+  const auto waiter = [](const std::string& command) {
+    const EngineWaiter found = EngineCommand(node("{\"command\":[" + command + "]}")).waiter();
+    const std::string engine = found.engine.empty() ? "" : " " + found.engine;
+    return found.kind == EngineWaiter::Kind::kLock     ? "lock"
+           : found.kind == EngineWaiter::Kind::kShadow ? "shadow" + engine
+                                                       : "none";
+  };
+  const auto script = [&](const std::string& text) {
+    return waiter(R"("sh","-c",")" + text + '"');
+  };
+  EXPECT_EQ(waiter(R"("gms-lock","acquire","--exec","--","vllm","serve")"), "lock");
+  EXPECT_EQ(waiter(R"("tini","--","/bin/gms-lock","acquire","-q","--","run")"), "lock");
+  EXPECT_EQ(waiter(R"("gms-lock","acquire","--","sh","-c","a; vllm serve | b")"), "lock");
+  EXPECT_EQ(waiter(R"("fo-shadow","--","vllm","serve")"), "shadow");
+  EXPECT_EQ(waiter(R"("fo-shadow","--engine","cold","--","vllm","serve","--engine","x")"),
+            "shadow cold");
+  EXPECT_EQ(waiter(R"("fo-shadow","--engine=sglang","--","vllm","serve")"), "shadow sglang");
+  EXPECT_EQ(waiter(R"("fo-shadow","--no-failover","--","vllm","serve")"), "none");
+  EXPECT_EQ(waiter(R"("gms-lock","status")"), "none");
+  EXPECT_EQ(waiter(R"("vllm","serve","gms-lock","acquire","--")"), "none");
+  EXPECT_EQ(script("cd /w && exec gms-lock acquire -- vllm serve m"), "lock");
+  // Of scripts that are not understood.
+  EXPECT_EQ(script("gms-lock acquire -- vllm serve m | tee log"), "lock");
+  EXPECT_EQ(script("gms-lock acquire -- bash -c 'cd /w; vllm serve m' 2>&1 | tee log"), "lock");
+  EXPECT_EQ(script("gms-lock acquire \\\\\n  -- vllm serve m | tee log"), "lock");
+  EXPECT_EQ(script("if true; then fo-shadow -- vllm serve m; fi"), "shadow");
+  EXPECT_EQ(script("gms-lock acquire -- true; vllm serve m"), "none");
+  EXPECT_EQ(script("gms-lock acquire -- true\\nvllm serve m"), "none");
+  EXPECT_EQ(script("gms-lock acquire -- true && vllm serve m | tee log"), "none");
+}
+
 TEST(EngineCommand, FindsVariablesThatMayBeOptions) {
   const auto open = [](const std::string& script, const std::string& env) {
     return EngineCommand(node(R"({"command":["sh","-c",")" + script + R"("],"env":[)" + env + "]}"))
@@ -182,8 +231,25 @@ TEST(EngineCommand, KnowsWhichVariablesItSets) {
   EXPECT_TRUE(sets(R"({"command":["sh","-c","export PORT=1\na | b"]})"));
   EXPECT_TRUE(sets(R"({"command":["env","PORT=1","a"]})"));
   EXPECT_TRUE(sets(R"({"command":["sh","-c","exec env PORT=1 a"]})"));
+  EXPECT_TRUE(sets(R"({"command":["tini","--","env","A=2","PORT=1","vllm","serve"]})"));
+  EXPECT_TRUE(sets(R"({"command":["env","PORT=1","sh","-c","a | b"]})"));
+  EXPECT_FALSE(sets(R"({"command":["vllm","serve","env","PORT=1"]})"));
   EXPECT_FALSE(sets(R"({"command":["a","PORT=1"]})"));
   EXPECT_FALSE(sets(R"({"command":["sh","-c","a $PORT"]})"));
+}
+
+TEST(EngineCommand, KnowsWhatVariablesItSets) {
+  const auto value = [](const std::string& container) {
+    const OptionValue found = EngineCommand(node(container)).variable("PORT");
+    return found.state == State::kKnown ? found.text : found.reason;
+  };
+  EXPECT_EQ(value(R"({"command":["sh","-c","PORT=1 a"]})"), "1");
+  EXPECT_EQ(value(R"({"command":["sh","-c","export PORT=1\nPORT='2 3' a"]})"), "2 3");
+  EXPECT_EQ(value(R"({"command":["sh","-c","PORT=1 exec env PORT=2 a"]})"), "2");
+  EXPECT_EQ(value(R"({"command":["env","PORT=1","a"]})"), "1");
+  EXPECT_EQ(value(R"({"command":["sh","-c","PORT=$X a"]})"), "a variable is in its value");
+  EXPECT_EQ(value(R"({"command":["sh","-c","PORT=1 a | b"]})"), "the script has a pipe");
+  EXPECT_EQ(value(R"({"command":["a"]})"), "");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using test::Worker;
 constexpr const char* kArgs = "spec.services.Decode.extraPodSpec.mainContainer.args";
 
 std::string with_args(const std::string& args) {
-  return R"("command":["python3","-m","dynamo.vllm"],"args":)" + args;
+  return R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],"args":)" + args;
 }
 
 std::string with_env(const std::string& env) {
@@ -109,15 +109,15 @@ TEST(EnginePorts, EndpointsInJsonDiffer) {
 
 TEST(EnginePorts, AreChangedWithinAScript) {
   const std::string script =
-      R"(exec python3 -m dynamo.vllm --model $M --kv-events-config '{\"endpoint\":\"tcp://*:5\"}')";
+      R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{\"endpoint\":\"tcp://*:5\"}')";
   const Generated made = generate(R"("command":["/bin/sh","-c"],"args":[")" + script + R"("])");
   EXPECT_EQ(made.errors(), "");
   EXPECT_EQ(
       args_of(made, 0),
-      R"(exec python3 -m dynamo.vllm --model $M --kv-events-config '{"endpoint":"tcp://*:5"}')");
+      R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{"endpoint":"tcp://*:5"}')");
   EXPECT_EQ(
       args_of(made, 1),
-      R"(exec python3 -m dynamo.vllm --model $M --kv-events-config '{"endpoint":"tcp://*:6"}')");
+      R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{"endpoint":"tcp://*:6"}')");
 }
 
 TEST(EnginePorts, WithNothingToChangeAScriptStaysAsItIs) {
@@ -189,10 +189,11 @@ TEST(EnginePorts, AScriptThatCannotTakeTheMasterPortIsRefused) {
   // The layout adds it; the plan does not.
   const std::string main = R"("command":["sh","-c","python3 -m dynamo.vllm \"$@\"","--","-m"])";
   EXPECT_EQ(generate(main).errors(), "");
-  const std::string known = R"("command":["sh","-c","exec python3 -m dynamo.vllm --x 1 >log"])";
+  const std::string known =
+      R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms >log"])";
   const Generated made = generate(known, PodLayout::kDynamo);
   EXPECT_EQ(words(made.container("engine-1").find("command")),
-            "sh|-c|exec python3 -m dynamo.vllm --x 1 --master-port 29600 >log");
+            "sh|-c|exec python3 -m dynamo.vllm --load-format gms --master-port 29600 >log");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fo::pod {
 namespace {
@@ -152,7 +153,18 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
 
 TEST(ShellScript, NamesTheVariablesThatAreSet) {
   const ShellScript script = read("A=1\nexport B=2 C D=3\nE+=4 F=5 a G=6");
-  EXPECT_EQ(script.variables, (std::vector<std::string>{"A", "B", "D", "E", "F"}));
+  std::vector<std::string> names;
+  for (const ShellVariable& variable : script.variables) names.push_back(variable.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"A", "B", "D", "E", "F"}));
+}
+
+TEST(ShellScript, KnowsWhatVariablesAreSetTo) {
+  const ShellScript script = read("A='x y'\nexport B=$A C=\"\"\nD+=4 E=5=6 a");
+  std::string text;
+  for (const ShellVariable& variable : script.variables) {
+    text += variable.name + (variable.literal ? "=" + variable.value : "?") + "|";
+  }
+  EXPECT_EQ(text, "A=x y|B?|C=|D?|E=5=6|");
 }
 
 TEST(ShellScript, TellsWhereAWordStands) {
