@@ -508,3 +508,88 @@ kill_worker() {
 @test "dynamo.vllm under fo-shadow: one runs, and each takes over from the other, in both layouts" {
   both_layouts play_workers dynamo-vllm --supervise
 }
+
+# --- what is there to be applied ------------------------------------------------------------------
+
+APPLIED=$FO_ROOT/packaging/k8s
+
+# as_json FILE: its documents, an array.
+as_json() { fo-podgen -q -o json -f "$1" | jq -c 'if .kind == "List" then .items else [.] end'; }
+
+# use_folder NAME: the pod of packaging/k8s/NAME, in $T/pod.json, as kustomize and the API server
+# would have it: with the variables of its ConfigMap.
+use_folder() {
+  as_json "$APPLIED/$1/kustomization.yaml" | jq '.[0]' >"$T/kustomization.json"
+  jq -c '[.configMapGenerator[0].literals[] | capture("^(?<name>[^=]*)=(?<value>.*)$")]' \
+    "$T/kustomization.json" >"$T/variables.json"
+  as_json "$APPLIED/$1/deployment.yaml" | jq --slurpfile variables "$T/variables.json" '.[0] as $it |
+    {apiVersion: "v1", kind: "Pod", metadata: {name: $it.metadata.name}, spec: $it.spec.template.spec} |
+    (.spec.initContainers[], .spec.containers[] | select(.envFrom)) |=
+      (.env = $variables[0] + .env | del(.envFrom))' >"$T/pod.json"
+}
+
+@test "what is there to be applied has Kubernetes' types, and fits together" {
+  need_types
+  local name file
+  local -a manifests=()
+  for name in vllm rehearsal; do
+    for file in "$APPLIED/$name"/*.yaml; do
+      case $file in
+        */kustomization.yaml | */podmonitor.yaml) ;;
+        *) manifests+=("$file") ;;
+      esac
+    done
+    use_folder "$name"
+    # Every file is applied, every image is one to be filled in, and the ConfigMap is the one asked for.
+    diff <(jq -r '.resources[]' "$T/kustomization.json" | sort) \
+      <(cd "$APPLIED/$name" && printf '%s\n' [!k]*.yaml)
+    diff <(jq -r '.images[].name' "$T/kustomization.json" | sort) \
+      <(jq -r '.spec.initContainers[], .spec.containers[] | .image' "$T/pod.json" | sort -u)
+    as_json "$APPLIED/$name/deployment.yaml" |
+      jq -e --slurpfile all "$T/kustomization.json" '[.. | .configMapRef?.name // empty] |
+        length > 0 and all(. == $all[0].configMapGenerator[0].name)'
+    # Ports that are scraped and served exist; the Service and the PodMonitor mean this pod.
+    jq -s -e --slurpfile pod "$T/pod.json" '
+      ([$pod[0].spec | .initContainers[], .containers[] | .ports[]?.name]) as $ports |
+      (.[0].spec.ports[].targetPort, .[1].spec.podMetricsEndpoints[].port) | IN($ports[])' \
+      <(as_json "$APPLIED/$name/service.yaml" | jq '.[0]') \
+      <(as_json "$APPLIED/$name/podmonitor.yaml" | jq '.[0]') >"$T/found"
+    [ "$(sort -u "$T/found")" = true ]
+    jq -s -e '.[0].spec.template.metadata.labels as $labels |
+      (.[1].spec.selector, .[2].spec.selector.matchLabels, .[0].spec.selector.matchLabels) | . == $labels' \
+      <(as_json "$APPLIED/$name/deployment.yaml" | jq '.[0]') \
+      <(as_json "$APPLIED/$name/service.yaml" | jq '.[0]') \
+      <(as_json "$APPLIED/$name/podmonitor.yaml" | jq '.[0]') >"$T/found"
+    [ "$(sort -u "$T/found")" = true ]
+  done
+  [ "$(jq -r '.spec.resourceClaims' "$T/pod.json")" = null ]
+  use_folder vllm
+  [ "$(jq -r '.spec.resourceClaims[0].resourceClaimTemplateName' "$T/pod.json")" = \
+    "$(as_json "$APPLIED/vllm/claim-template.yaml" | jq -r '.[0].metadata.name')" ]
+  "$FO_ROOT/tests/k8s/check" --kube 1.34 "${manifests[@]}"
+}
+
+@test "the rehearsal without a GPU serves, and each engine takes over from the other" {
+  use_folder rehearsal
+  start_pair
+  fail_over
+  fail_over
+  stop_pod
+}
+
+@test "the pair of vLLM that is there to be applied serves, and each takes over from the other" {
+  use_folder vllm
+  need_stand_in
+  # The engines have a /dev/shm of their own, which would hide it.
+  GMS_SIM_DIR=$T/gpu
+  mkdir -m 777 "$GMS_SIM_DIR"
+  DISCOVERY=$T/pod/volumes/shared/discovery
+  edit '(.spec.containers[].env) += [{name: "PATH", value: $path},
+    {name: "STAND_IN_DISCOVERY", value: "/shared/discovery"}]' --arg path "$ENGINES:$FO_BUILD/bin:/usr/bin:/bin"
+  start_pair
+  fail_over
+  fail_over
+  never_two_served "$DISCOVERY"
+  [ "$(served "$DISCOVERY" | wc -w)" -eq 3 ]
+  stop_pod
+}

@@ -354,8 +354,8 @@ void Supervision::wrap(int engine, const EngineCommand& own, Node& container) co
     if (has_inner_system_port_) add_system_page(engine, argv);
   }
   if (api_) {
-    const std::string own = std::to_string(api_->engine_port(engine));
-    argv.insert(argv.end(), {"--engine-url", "http://127.0.0.1:" + own, "--publish",
+    const std::string port = std::to_string(api_->engine_port(engine));
+    argv.insert(argv.end(), {"--engine-url", "http://127.0.0.1:" + port, "--publish",
                              api_->host + ":" + std::to_string(api_->port)});
   }
   argv.emplace_back("--");
