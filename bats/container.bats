@@ -12,7 +12,7 @@ setup_file() {
   export IMAGES=$BATS_FILE_TMPDIR
   if ! is_release; then return; fi
   local image
-  for image in tools server; do "$BUILD" --no-build "$image" "$IMAGES/$image"; done
+  for image in tools server rehearsal; do "$BUILD" --no-build "$image" "$IMAGES/$image"; done
   make_libc_base "$IMAGES/base"
 }
 
@@ -72,7 +72,7 @@ use_server() {
   # All that fo-podgen's pods run, and readable by whoever copies it.
   run -0 ls "$IMAGES/tools/bin"
   [ "${lines[*]}" = "fo-podgen fo-shadow gms-load gms-lock gms-lockd gms-probe gms-remap-check gms-save gms-serve gms-stat" ]
-  run -0 find "$IMAGES/tools" "$IMAGES/server" ! -perm -o=r
+  run -0 find "$IMAGES/tools" "$IMAGES/server" "$IMAGES/rehearsal" ! -perm -o=r
   [ "$output" = "" ]
   (
     umask 077
@@ -165,6 +165,25 @@ tools_work() {
   wait_exit "$server"
   [ "$status" -eq 0 ]
   run -1 --separate-stderr "${in_server[@]}" --entrypoint gms-probe "$T/server" sockets --tags weights
+}
+
+@test "the rehearsal image has a simulated GPU of its own, and all that its pod runs (simulated)" {
+  need_root
+  "$SIMULATE" build --base "$IMAGES/base" "$IMAGES/rehearsal" "$T/rehearsal"
+  local pod=$FO_ROOT/packaging/k8s/rehearsal/deployment.yaml program
+  while read -r program; do
+    case $program in
+      fo-rehearsal | gms-metrics) ;;
+      *) [ -x "$IMAGES/rehearsal/bin/$program" ] || { echo "no $program"; return 1; } ;;
+    esac
+  done < <(grep -oE '(gms|fo)-[a-z]+' "$pod" | sort -u)
+  install -d -m 777 "$T/sim"
+  local in_image=("$SIMULATE" run --env GMS_SIM_DIR=/sim/device --env GMS_SOCKET_DIR=/sim --volume "$T/sim:/sim")
+  start_bg server "${in_image[@]}" --entrypoint gms-serve "$T/rehearsal" --devices 0
+  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" sockets --wait 20s
+  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-probe "$T/rehearsal" gpu --free 1MiB
+  run -0 --separate-stderr "${in_image[@]}" --entrypoint fo-refengine "$T/rehearsal" make-model -q --layers 1 /sim/model
+  run -0 --separate-stderr "${in_image[@]}" --entrypoint gms-load "$T/rehearsal" -q --role rw /sim/model
 }
 
 @test "the server image runs as whom one says (simulated)" {

@@ -235,7 +235,7 @@ standard_stubs() {
       "apply "*"-f -")
         fo-podgen -q -o json >"$T/applied.json" &&
           jq -er "(.items[]? // .) | \"\(.kind)/\(.metadata.name) created\"" "$T/applied.json" ;;
-      "delete pod "*) ;;
+      "delete pod "* | "apply -k "*) ;;
       *) echo "error: unknown command \"$*\""; exit 1 ;;
     esac'
 }

@@ -775,38 +775,32 @@ $last_line" run_example
   jq -e . "$T/applied.json"
 }
 
-@test "README: a pod that is written by hand" {
-  local -a line
-  example README.md 'initContainers:'
-  mapfile -t line <<<"$EXAMPLE"
-  {
-    printf '%s\n' 'apiVersion: v1' 'kind: Pod' 'metadata: {name: pair}' 'spec:' \
-      '  resourceClaims: [{name: shared-gpu, resourceClaimTemplateName: gpu}]'
-    printf '  %s\n' "${line[@]}"
-  } | fo-podgen -q -o json >"$T/pod.json"
-  if [ -d "$FO_BUILD/k8s/node_modules" ]; then "$FO_ROOT/tests/k8s/check" --kube 1.34 "$T/pod.json"; fi
-  a_model /models/llama
-  # container NAME FILTER: what it has there, as words for a shell.
-  container() {
-    jq -er "[.spec.initContainers[], .spec.containers[]] |
-      map(select(.name == \"$1\"))[0] | $2 | @sh" "$T/pod.json"
-  }
-  local env='[.env[] | "\(.name)=\(.value)"]'
-  EXAMPLE="exec env $(container gms-weights "$env") $(container gms-weights .command)"
-  start_example server
-  wait_for "inside $(container gms-weights .startupProbe.exec.command)"
-  inside gms-load -q --role rw /models/llama >/dev/null
-  EXAMPLE="exec env $(container engine-0 "$env") $(container engine-0 '.command + .args')"
-  start_example engine-0
-  # And engine-1, as the comment there says.
-  [ "$(container engine-1 .name)" = "'engine-1'" ]
-  EXAMPLE=$(sed -E 's/ENGINE_ID=0/ENGINE_ID=1/; s/8001/8002/g; s/9090/9091/' <<<"$EXAMPLE")
-  start_example engine-1
-  wait_for 'inside fo-shadow status'
-  local port
-  for port in 9090 9091; do
-    wait_for "inside curl -fsS http://127.0.0.1:$port$(jq -r '.spec.containers[0].startupProbe.httpGet.path' "$T/pod.json")"
-  done
+# applies FOLDER: what the example says, which is there.
+applies() {
+  run_example
+  called "kubectl apply -k $1"
+  [ -f "$FO_ROOT/$1/kustomization.yaml" ]
+}
+
+@test "README: a pair of vLLM is there to be applied" {
+  example README.md 'kubectl apply -k packaging/k8s/vllm'
+  applies packaging/k8s/vllm
+}
+
+@test "README: so is a rehearsal" {
+  example README.md 'kubectl apply -k packaging/k8s/rehearsal'
+  applies packaging/k8s/rehearsal
+}
+
+@test "README: what each engine's container runs" {
+  weights
+  export VLLM_SERVER_DEV_MODE=1 DYN_GMS_SCRATCH_KV_ENABLED=1
+  example README.md 'exec fo-shadow --publish'
+  start_example engine-0 ENGINE_ID=0
+  wait_for 'inside gms-probe engine -q --id engine-0 --state active'
+  EXAMPLE=$(sed 's/8001/8002/g; s/false/true/' <<<"$EXAMPLE")
+  start_example engine-1 ENGINE_ID=1 DYN_SYSTEM_PORT=9091
+  wait_for 'inside gms-probe engine -q --id engine-1 --state standby'
   tokens
 }
 

@@ -23,7 +23,7 @@ set(heading "# All GPUs of a node. Clients find the sockets by GMS_SOCKET_DIR=/r
 set(description "GPU memory server")
 set(conflicts "")
 set(folder gms)
-set(environment "Environment=GMS_SOCKET_DIR=/run/gms\n${settings}")
+set(environment "Environment=GMS_SOCKET_DIR=/run/gms CUDA_DEVICE_ORDER=PCI_BUS_ID\n${settings}")
 install_unit(gms-serve.service)
 
 set(heading "# One GPU, gms-serve@N for device N: when it fails, the others are served on. Its clients have
