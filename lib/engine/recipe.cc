@@ -143,6 +143,11 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
     warn("without " + std::string(kScratchKv) +
          "=1 the engine waits without limit for the kv_cache lock while the other one is awake");
   }
+  if (is_sglang) {
+    warn(
+        "SGLang by itself does not know --load-format gms: run dynamo.sglang, or a launcher that "
+        "brings that in");
+  }
   if (sleeps && is_sglang) {
     warn(
         "SGLang waits without limit for the kv_cache lock while the other engine is awake: say "

@@ -52,6 +52,7 @@ void check_round_trip(std::string_view body) {
 }
 
 void check_request(std::string_view body) {
+  unless_refused({ExitStatus::kProtocol}, [&] { return other_protocol(body); });
   const auto request =
       unless_refused({ExitStatus::kProtocol}, [&] { return decode_request(body); });
   if (!request) return;
