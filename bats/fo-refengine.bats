@@ -137,7 +137,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
 @test "nothing published in time is 75, another model's weights 65" {
   start_weights
   run -75 --separate-stderr serve --load-timeout 200ms
-  [ "$stderr" = "fo-refengine: error: read weights from '$T/gms_0_weights.sock': nothing was published in time" ]
+  [ "$stderr" = "fo-refengine: error: read weights from '$T/gms_0_weights.sock': Timeout waiting for lock ro: nothing was published" ]
   fo-refengine make-model -q --hidden 32 --layers 4 "$T/other" >/dev/null
   publish_model "$T/other"
   run -65 --separate-stderr serve
