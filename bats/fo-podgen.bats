@@ -95,13 +95,14 @@ podgen() { fo-podgen "$@" 3>&-; }
 
 @test "a worker becomes a claim template and a deployment, its deployment keeps the rest" {
   run -0 --separate-stderr podgen -f "$T/dgd.yaml" -o name
-  [ "$stderr" = "" ]
+  [[ $stderr == "fo-podgen: warning: "*": only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX"* ]]
+  [ "$(wc -l <<<"$stderr")" -eq 1 ]
   [ "$output" = "dynamographdeployment.nvidia.com/chat
 resourceclaimtemplate.resource.k8s.io/chat-worker-gpu
 deployment.apps/chat-worker" ]
-  cmp <(podgen -f "$T/dgd.yaml" -o name --json) - <<<"$output"
-  podgen -f "$T/dgd.yaml" -o json >"$T/out"
-  podgen -f "$T/dgd.yaml" --json | cmp - "$T/out"
+  cmp <(podgen -q -f "$T/dgd.yaml" -o name --json) - <<<"$output"
+  podgen -q -f "$T/dgd.yaml" -o json >"$T/out"
+  podgen -q -f "$T/dgd.yaml" --json | cmp - "$T/out"
   [ "$(jq -r '.kind' "$T/out")" = List ]
   [ "$(jq -c '.items[0].spec.services | keys' "$T/out")" = '["Frontend"]' ]
   [ "$(jq -c '[.items[2].spec.template.spec.containers[].name]' "$T/out")" = '["engine-0","engine-1"]' ]
@@ -117,15 +118,15 @@ deployment.apps/chat-worker" ]
 }
 
 @test "--only and --generated-only choose what is written" {
-  run -0 podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --generated-only -o name
+  run -0 podgen -q -f "$T/other.yaml" -f "$T/dgd.yaml" --generated-only -o name
   [ "${lines[0]}" = "resourceclaimtemplate.resource.k8s.io/chat-worker-gpu" ]
   [ "${#lines[@]}" -eq 2 ]
-  run -0 podgen -f "$T/other.yaml" -f "$T/dgd.yaml" --only configmap --only deployment/chat-worker -o name
+  run -0 podgen -q -f "$T/other.yaml" -f "$T/dgd.yaml" --only configmap --only deployment/chat-worker -o name
   [ "$output" = "configmap/settings
 deployment.apps/chat-worker" ]
-  run -0 podgen -f "$T/dgd.yaml" --only deployment.apps/chat-worker -o name
+  run -0 podgen -q -f "$T/dgd.yaml" --only deployment.apps/chat-worker -o name
   [ "$output" = "deployment.apps/chat-worker" ]
-  run -66 --separate-stderr podgen -f "$T/dgd.yaml" --only Secret/x
+  run -66 --separate-stderr podgen -q -f "$T/dgd.yaml" --only Secret/x
   [ "$stderr" = "fo-podgen: error: write 'Secret/x': --only names nothing that there is" ]
   [ -z "$output" ]
 }
@@ -154,7 +155,7 @@ service.serving.knative.dev-s.json" ]
 
 @test "a full stdout is an error" {
   # shellcheck disable=SC2016
-  run -74 --separate-stderr bash -c 'fo-podgen -f "$1" >/dev/full' bash "$T/dgd.yaml"
+  run -74 --separate-stderr bash -c 'fo-podgen -q -f "$1" >/dev/full' bash "$T/dgd.yaml"
   [[ $stderr == "fo-podgen: error: write to standard output: "* ]]
 }
 
@@ -171,17 +172,47 @@ service.serving.knative.dev-s.json" ]
 
 # --- check ----------------------------------------------------------------------------------------
 
-@test "check prints what is refused and what looks wrong" {
+@test "check explains what would be written, what it needs, and what is refused" {
   run -0 podgen check -f "$T/dgd.yaml"
+  [ "${lines[0]}" = "$T/dgd.yaml: DynamoGraphDeployment chat" ]
+  [ "${lines[1]}" = "Service Frontend (frontend): stays with Dynamo's operator" ]
+  [ "${lines[2]}" = "Service Worker (worker): becomes a failover pod" ]
+  [ "${lines[3]}" = "  writes ResourceClaimTemplate chat-worker-gpu: 1 of the class gpu.nvidia.com" ]
+  [ "${lines[4]}" = "  writes Deployment chat-worker: 1 replica of engine-0, engine-1, gms-weights" ]
+  [ "${lines[5]}" = "  needs Kubernetes 1.34 or later, which serves resource.k8s.io/v1 by default" ]
+  [ "${lines[6]}" = "  needs NVIDIA's DRA driver for GPUs, and its DeviceClass gpu.nvidia.com" ]
+  [ "${lines[7]}" = "  needs image registry.example.com/vllm:1 with the module gpu_memory_service, which Dynamo's have" ]
+  [ "${lines[8]}" = "  needs Dynamo's operator, which makes the service account chat-k8s-service-discovery" ]
+  [[ ${lines[9]} == "$T/dgd.yaml:"*": spec.services.Worker: only Dynamo's operator knows "*" (warning)" ]]
+  [ "${#lines[@]}" -eq 10 ]
+  podgen check --kube-version 1.33 -f "$T/dgd.yaml" |
+    grep -qxF "  needs Kubernetes 1.33 with the feature gate DynamicResourceAllocation and resource.k8s.io/v1beta2 switched on, which it has off by default"
+  run -0 podgen check -f "$T/other.yaml"
   [ -z "$output" ]
+}
+
+@test "check says of each service what is refused and what looks wrong" {
   sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/; s/componentType: frontend/componentTyp: frontend/' \
     "$T/dgd.yaml" >"$T/bad.yaml"
   run -65 --separate-stderr podgen check -f "$T/bad.yaml"
   [ -z "$stderr" ]
-  [[ $output == *"$T/bad.yaml:"*": spec.services.Worker.failover.numShadows: "*" (error)"* ]]
-  [[ $output == *"$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)"* ]]
-  run -65 --separate-stderr podgen check --json -f "$T/bad.yaml"
-  [ "$(jq -r 'select(.severity == "error") | .path' <<<"$output")" = spec.services.Worker.failover.numShadows ]
+  [ "${lines[1]}" = "Service Frontend: stays with Dynamo's operator" ]
+  [[ ${lines[2]} == "$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)" ]]
+  [ "${lines[3]}" = "Service Worker (worker): refused" ]
+  [[ ${lines[4]} == "$T/bad.yaml:"*": spec.services.Worker.failover.numShadows: "*" (error)" ]]
+  [ "${#lines[@]}" -eq 5 ]
+}
+
+@test "check --json is a line for each deployment" {
+  sed 's/failover: {enabled: true}/failover: {enabled: true, numShadows: 3}/' "$T/dgd.yaml" >"$T/bad.yaml"
+  run -65 podgen check --json -f "$T/dgd.yaml" -f "$T/other.yaml" -f "$T/bad.yaml"
+  [ "${#lines[@]}" -eq 2 ]
+  [ "$(jq -c '[.file, .deployment, .namespace]' <<<"${lines[0]}")" = "[\"$T/dgd.yaml\",\"chat\",\"\"]" ]
+  [ "$(jq -c '.services[] | [.name, .type, .failover, .refused, (.writes | length)]' <<<"${lines[0]}")" = \
+    '["Frontend","frontend",false,false,0]
+["Worker","worker",true,false,2]' ]
+  [ "$(jq -r '.services[1].findings[] | select(.severity == "error") | .path' <<<"${lines[1]}")" = \
+    spec.services.Worker.failover.numShadows ]
 }
 
 # --- who waits for the lock -----------------------------------------------------------------------
@@ -196,16 +227,18 @@ worker() {
 refused() {
   local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker"
   local command
+  local -a gms=(--gms ours)
+  if [[ " $* " == *" --gms "* ]]; then gms=(); fi
   for command in "" check; do
-    run --separate-stderr podgen ${command:+"$command"} "${@:2}" -f "$T/worker.yaml"
+    run --separate-stderr podgen ${command:+"$command"} "${@:2}" "${gms[@]}" -f "$T/worker.yaml"
     [ "$status" -eq 65 ] || { echo "status $status for: $command ${*:2}"; return 1; }
     if [ -n "$command" ]; then
       # shellcheck disable=SC2053
-      [[ $output == $at$1" (error)" ]] || { echo "$output"; return 1; }
+      [[ $(grep '(error)$' <<<"$output") == $at$1" (error)" ]] || { echo "$output"; return 1; }
     else
       [ -z "$output" ]
       # shellcheck disable=SC2053
-      [[ $stderr == "fo-podgen: error: "$at$1 ]] || { echo "$stderr"; return 1; }
+      [[ $(grep error: <<<"$stderr") == "fo-podgen: error: "$at$1 ]] || { echo "$stderr"; return 1; }
     fi
   done
 }
@@ -253,16 +286,16 @@ refused() {
 @test "check says what a standby costs, and what can't be added" {
   local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker.extraPodSpec.mainContainer"
   worker "[python3, -m, dynamo.vllm]"
-  run -0 podgen check --supervise -f "$T/worker.yaml"
+  run -0 podgen check --supervise --tools-image tools -f "$T/worker.yaml"
   # shellcheck disable=SC2053
-  [[ $output == $at".command: the standby is started only when it has the lock (--engine cold): "*" (warning)" ]]
-  run -0 podgen check --supervise --engine dynamo -f "$T/worker.yaml"
+  [[ $output == *$at".command: the standby is started only when it has the lock (--engine cold): "*" (warning)" ]]
+  run -0 podgen check --supervise --tools-image tools --engine dynamo -f "$T/worker.yaml"
   # shellcheck disable=SC2053
-  [[ $output == $at".command: both workers are registered for a moment: "*" (warning)" ]]
-  worker '[sh, -c, "python3 -m dynamo.vllm \| tee log"]'
+  [[ $output == *$at".command: both workers are registered for a moment: "*" (warning)" ]]
+  worker '[sh, -c, "python3 -m dynamo.vllm \| next"]'
   run -0 podgen check -f "$T/worker.yaml"
   # shellcheck disable=SC2053
-  [[ $output == $at".args: the engine needs --load-format gms, which can't be added: the script has a pipe; see that it has them (warning)" ]]
+  [[ $output == *$at".args: the engine needs --load-format gms, which can't be added: the script has a pipe; see that it has them (warning)"* ]]
 }
 
 @test "fo-shadow takes every command line that runs it" {
@@ -272,7 +305,7 @@ refused() {
     while IFS='|' read -r engine options; do
       worker "$engine"
       # shellcheck disable=SC2086
-      podgen -q --layout "$layout" --kind pod --supervise $options -o json -f "$T/worker.yaml" >"$T/out"
+      podgen -q --layout "$layout" --kind pod --supervise --gms ours $options -o json -f "$T/worker.yaml" >"$T/out"
       argv=$(jq -c '.. | objects | select(.name == "engine-1") | .command | .[:index("--") + 1]' "$T/out")
       mapfile -t words < <(jq -r '.[]' <<<"$argv")
       [ "${words[0]}" = fo-shadow ]
@@ -391,8 +424,10 @@ dgd_as_json() {
   dgd_as_json
   function_input '{"layout": "other"}' >"$T/in"
   run -65 --separate-stderr podgen -f "$T/in"
-  [[ $stderr == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo" ]]
+  [[ ${stderr%%$'\n'*} == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo" ]]
   [[ $output == *"results:"*"severity: error"* ]]
+  run -65 podgen check -f "$T/in"
+  [[ ${lines[0]} == "$T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo (error)" ]]
   jq '.functionConfig.data = {} | .items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
   run -65 --separate-stderr podgen -f "$T/in2"
   [[ $output == *"results:"*"path: spec.services.Worker.failover.numShadows"* ]]

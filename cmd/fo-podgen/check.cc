@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/output.h"
 #include "commands.h"
@@ -7,19 +8,87 @@
 namespace fo::fo_podgen {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 const char* word(pod::Severity severity) {
   return severity == pod::Severity::kError ? "error" : "warning";
 }
 
-std::string to_json(const pod::Finding& finding, const std::string& file) {
-  return nlohmann::ordered_json{{"severity", word(finding.severity)},
-                                {"file", file},
-                                {"line", finding.position.line},
-                                {"column", finding.position.column},
-                                {"path", finding.path},
-                                {"reason", finding.reason},
-                                {"remedy", finding.remedy}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+void print_findings(const pod::Findings& findings, const std::string& file) {
+  for (const pod::Finding& finding : findings) {
+    cli::print(pod::format(finding, file) + " (" + word(finding.severity) + ")\n");
+  }
+}
+
+// What becomes of a service, in a few words.
+std::string outcome(const pod::ServiceExplanation& service) {
+  if (service.is_refused()) return "refused";
+  return service.failover ? "becomes a failover pod" : "stays with Dynamo's operator";
+}
+
+void print_text(const pod::DgdExplanation& dgd, const std::string& file) {
+  cli::print_line(file + ": DynamoGraphDeployment " + dgd.name +
+                  (dgd.name_space.empty() ? "" : " in " + dgd.name_space));
+  print_findings(dgd.findings, file);
+  for (const pod::ServiceExplanation& service : dgd.services) {
+    cli::print_line("Service " + service.name +
+                    (service.component_type.empty() ? "" : " (" + service.component_type + ")") +
+                    ": " + outcome(service));
+    for (const std::string& line : service.writes) cli::print_line("  writes " + line);
+    for (const std::string& line : service.needs) cli::print_line("  needs " + line);
+    print_findings(service.findings, file);
+  }
+}
+
+Json to_json(const pod::Findings& findings) {
+  Json all = Json::array();
+  for (const pod::Finding& finding : findings) {
+    all.push_back(Json{{"severity", word(finding.severity)},
+                       {"line", finding.position.line},
+                       {"column", finding.position.column},
+                       {"path", finding.path},
+                       {"reason", finding.reason},
+                       {"remedy", finding.remedy}});
+  }
+  return all;
+}
+
+void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
+  Json services = Json::array();
+  for (const pod::ServiceExplanation& service : dgd.services) {
+    services.push_back(Json{{"name", service.name},
+                            {"type", service.component_type},
+                            {"failover", service.failover},
+                            {"refused", service.is_refused()},
+                            {"writes", service.writes},
+                            {"needs", service.needs},
+                            {"findings", to_json(service.findings)}});
+  }
+  const Json line{{"file", file},
+                  {"deployment", dgd.name},
+                  {"namespace", dgd.name_space},
+                  {"services", std::move(services)},
+                  {"findings", to_json(dgd.findings)}};
+  cli::print_line(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// What is found outside of any deployment, in the config of a KRM function, comes first.
+void print_rest(const pod::Filtered& filtered, const std::string& file, bool json) {
+  std::size_t explained = 0;
+  for (const pod::DgdExplanation& dgd : filtered.explanations) {
+    explained += dgd.findings.size();
+    for (const pod::ServiceExplanation& service : dgd.services) {
+      explained += service.findings.size();
+    }
+  }
+  const auto end = filtered.findings.end() - static_cast<std::ptrdiff_t>(explained);
+  const pod::Findings rest(filtered.findings.begin(), end);
+  if (!json) {
+    print_findings(rest, file);
+  } else if (!rest.empty()) {
+    cli::print_line(Json{{"file", file}, {"findings", to_json(rest)}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace));
+  }
 }
 
 }  // namespace
@@ -30,10 +99,13 @@ base::ExitStatus check(const Options& options) {
   for (const std::string& file : options.files) {
     const Source source = read_source(file);
     const pod::Filtered filtered = filter(source, options.generate, budget);
-    for (const pod::Finding& finding : filtered.findings) {
-      cli::print(options.common.json
-                     ? to_json(finding, source.name) + "\n"
-                     : pod::format(finding, source.name) + " (" + word(finding.severity) + ")\n");
+    print_rest(filtered, source.name, options.common.json);
+    for (const pod::DgdExplanation& dgd : filtered.explanations) {
+      if (options.common.json) {
+        print_json(dgd, source.name);
+      } else {
+        print_text(dgd, source.name);
+      }
     }
     failed = failed || filtered.failed();
   }

@@ -44,7 +44,7 @@ void check_selectors(const std::vector<pod::Manifest>& manifests, const Options&
 }
 
 std::string to_text(const pod::Manifest& manifest) {
-  return manifest.source.empty() ? pod::to_yaml(manifest.root) : manifest.source;
+  return manifest.source.empty() ? manifest.head + pod::to_yaml(manifest.root) : manifest.source;
 }
 
 // Every document but the first of all after a line that divides.

@@ -55,14 +55,16 @@ void add_pod_options(CLI::App& app, Options& options) {
   add_word(app, options, "lock", "LOCK", "flock, or lockd: a lock server in the pod")
       ->check(cli::example_words({"flock", "lockd"}))
       ->default_str("flock");
-  add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module")
-      ->check(cli::example_words({"ours", "upstream"}))
-      ->default_str("ours");
-  add_word(app, options, "tools-image", "IMAGE", "has the tools; else the engine's image has them");
+  add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module (default: by image)")
+      ->check(cli::example_words({"ours", "upstream"}));
+  add_word(app, options, "tools-image", "IMAGE", "has the tools, for engines whose image has none");
   app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
   add_word(app, options, "engine", "KIND",
            "of --supervise: vllm, sglang, dynamo, cold; else: dynamo (default: by command)")
       ->check(cli::example_words({"vllm", "sglang", "dynamo", "cold"}));
+  add_word(app, options, "operator-defaults", "BOOL", "what Dynamo's operator gives every pod")
+      ->check(cli::example_words({"true", "false"}))
+      ->default_str("true");
 }
 
 CLI::App* add_command(CLI::App& app, Options& options, Options::Command command, const char* name,

@@ -36,16 +36,16 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
                    "what is made is named after it"});
     return;
   }
-  if (!is_dns_label(dgd.name)) {
+  // It is the value of labels, too.
+  if (!is_dns_subdomain(dgd.name) || !is_label_value(dgd.name)) {
     refuse(findings, name, quoted(dgd.name) + ": no name that what is made can have",
-           kDnsLabelRule);
+           "at most 63 of a-z, 0-9, - and ., a letter or digit at both ends");
     return;
   }
   std::map<std::string, const Service*> taken;
   for (const Service& service : dgd.services) {
     if (!service.failover) continue;
     const std::string lower_case = lower(service.name);
-    const std::string claim = fmt::format("{}-{}-gpu", dgd.name, lower_case);
     const auto refuse_service = [&](std::string reason, std::string remedy) {
       add(findings,
           {Severity::kError, service.position, service.path, std::move(reason), std::move(remedy)});
@@ -55,10 +55,6 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
     } else if (!is_dns_label(lower_case)) {
       refuse_service(quoted(service.name) + ": no name that what is made can have",
                      "letters, digits and -, no - at either end");
-    } else if (!is_dns_label(claim)) {
-      refuse_service(fmt::format("{}: {} characters, the claim template's name has at most 63",
-                                 quoted(claim), claim.size()),
-                     "shorten the name");
     } else if (const auto [other, first] = taken.emplace(lower_case, &service); !first) {
       refuse_service(fmt::format("{}: what is made of it has the names of {}'s",
                                  quoted(service.name), quoted(other->second->name)),
@@ -102,6 +98,9 @@ Dgd read_dgd(const Node& root, Findings& findings) {
   Dgd dgd;
   dgd.name = text_of(document.member("metadata").member("name"));
   dgd.name_space = text_of(document.member("metadata").member("namespace"));
+  if (const Node* annotations = document.member("metadata").member("annotations").node) {
+    dgd.annotations = *annotations;
+  }
   Findings found;
   if (!Budget(kMostValues, kMostBytes).take(root)) {
     refuse(findings, document,

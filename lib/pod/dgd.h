@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pod/config_maps.h"
 #include "pod/finding.h"
 #include "pod/node.h"
 
@@ -31,6 +32,8 @@ struct Service {
   bool failover = false;
   std::int64_t gpus = 0;
   std::string device_class = "gpu.nvidia.com";
+  /// It registers in Dynamo's namespace for all, not in that of its deployment.
+  bool global_namespace = false;
   /// It says itself that nothing is to be mounted at /dev/shm.
   bool wants_no_shared_memory = false;
   /// Other containers, by name, that use the GMS (gpuMemoryService.extraClientContainers).
@@ -54,8 +57,12 @@ struct Dgd {
   std::string name;
   /// "" when it says none.
   std::string name_space;
+  /// Of its metadata; a null where it has none.
+  Node annotations;
   std::vector<Service> services;
   std::vector<NewVolumeClaim> volume_claims;
+  /// Those of the input that it stands in, which read_dgd does not see.
+  ConfigMaps config_maps;
 };
 
 bool is_main(const Node& container);

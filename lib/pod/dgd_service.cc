@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "pod/ascii.h"
 #include "pod/scalar.h"
+#include "pod/shared_memory.h"
 
 namespace fo::pod {
 namespace {
@@ -23,10 +24,6 @@ constexpr std::int64_t kMostGpus = 32;
 
 /// Each gets a copy of what the deployment says to all. v1beta1 takes no more components at all.
 constexpr std::int64_t kMostServices = 25;
-
-constexpr std::string_view kSharedMemoryVolume = "shared-memory";
-constexpr std::string_view kSharedMemoryPath = "/dev/shm";
-constexpr std::string_view kSharedMemorySize = "8Gi";
 
 void check_component_type(const ServiceParts& parts, Findings& findings) {
   const std::string type = text_of(parts.component_type);
@@ -168,6 +165,10 @@ std::vector<std::string> operator_ports(const Located& main) {
   return {"system"};
 }
 
+bool is_true(const Located& located) {
+  return located.node != nullptr && as_boolean(*located.node) == true;
+}
+
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings) {
   for (const std::string_view key : members) {
@@ -207,19 +208,24 @@ void merge_map(Node& into, const Node* from) {
   }
 }
 
-void add_shared_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
-                       PodParts& parts, Findings& findings) {
-  Node* volumes = list_of(pod_spec, "volumes");
-  if (volumes == nullptr) return;
-  Node volume;
-  volume.set("name", Node::string(std::string(kSharedMemoryVolume)));
-  Node& source = volume["emptyDir"];
-  source.set("medium", Node::string("Memory"));
-  source.set("sizeLimit", size != nullptr ? *size : Node::string(std::string(kSharedMemorySize)));
-  volumes->push_back(std::move(volume));
-  parts.more_volumes.emplace_back(kSharedMemoryVolume);
-  add_mount(container, std::string(kSharedMemoryVolume),
-            Node::string(std::string(kSharedMemoryPath)), asked_by, findings);
+void share_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
+                  PodParts& parts, Findings& findings) {
+  if (list_of(pod_spec, "volumes") == nullptr || list_of(container, "volumeMounts") == nullptr) {
+    return;
+  }
+  const std::string replaced = remove_shared_memory(pod_spec, container);
+  if (!replaced.empty()) {
+    warn(findings, asked_by,
+         "wins over the volume " + quoted(replaced) + " at /dev/shm, which is left out there",
+         "leave one of them out");
+  }
+  if (find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume) != nullptr) {
+    refuse(findings, asked_by, quoted(kSharedMemoryVolume) + ": a volume of the pod has this name",
+           "rename it");
+    return;
+  }
+  add_shared_memory(pod_spec, container, size);
+  if (replaced != kSharedMemoryVolume) parts.more_volumes.emplace_back(kSharedMemoryVolume);
 }
 
 void add_mount(Node& container, const std::string& volume, const Node& path,

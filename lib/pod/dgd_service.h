@@ -39,6 +39,9 @@ bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
 /// Names of ports that Dynamo's operator gives a main container that says none.
 std::vector<std::string> operator_ports(const Located& main);
 
+/// Of a boolean; false where there is none.
+bool is_true(const Located& located);
+
 /// Warns of those members that only Dynamo's operator acts on.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings);
@@ -53,9 +56,10 @@ Node merge_env(std::initializer_list<const Node*> lists);
 /// The members of `from`, when it is a map, into the map `into`, in whose place they are.
 void merge_map(Node& into, const Node* from);
 
-/// An emptyDir in memory at /dev/shm, of that size (8Gi for none, as Dynamo's operator has it).
-void add_shared_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
-                       PodParts& parts, Findings& findings);
+/// An emptyDir in memory at /dev/shm, of that size (8Gi for none, as Dynamo's operator has it). It
+/// takes the place of what the container mounts there, as with that operator, which is said.
+void share_memory(Node& pod_spec, Node& container, const Node* size, const Located& asked_by,
+                  PodParts& parts, Findings& findings);
 
 /// A mount of the volume at `path`, which no other mount may have.
 void add_mount(Node& container, const std::string& volume, const Node& path,

@@ -110,6 +110,7 @@ class ServiceReader {
     const Located no_memory = at_.member("sharedMemory").member("disabled");
     service.wants_no_shared_memory =
         no_memory.node != nullptr && as_boolean(*no_memory.node) == true;
+    service.global_namespace = is_true(at_.member("globalDynamoNamespace"));
     check_service(parts_, DgdVersion::kV1Alpha1, service, findings_);
   }
 
@@ -149,10 +150,10 @@ class ServiceReader {
       check_probe(at_.member(probe), main_at_.member("ports"), parts_.pod.more_ports, findings_);
     }
     check_gpu_type();
-    warn_not_carried(at_,
-                     {"checkpoint", "eppConfig", "globalDynamoNamespace", "ingress", "modelRef",
-                      "scalingAdapter", "topologyConstraint"},
-                     findings_);
+    warn_not_carried(
+        at_,
+        {"checkpoint", "eppConfig", "ingress", "modelRef", "scalingAdapter", "topologyConstraint"},
+        findings_);
   }
 
   void check_gpu_type() {
@@ -191,7 +192,7 @@ class ServiceReader {
     Node pod = pod_at_.node != nullptr && pod_at_.node->is_map() ? *pod_at_.node : Node::map();
     pod.remove("mainContainer");
     mount_volumes(pod, main);
-    share_memory(pod, main);
+    mount_shared_memory(pod, main);
     std::vector<Node> containers = {std::move(main)};
     if (const Node* others = pod.find("containers")) {
       containers.insert(containers.end(), others->items().begin(), others->items().end());
@@ -237,13 +238,13 @@ class ServiceReader {
     }
   }
 
-  void share_memory(Node& pod, Node& main) {
+  void mount_shared_memory(Node& pod, Node& main) {
     const Located memory = at_.member("sharedMemory");
     if (memory.node == nullptr) return;
     const Located size = memory.member("size");
     const Located disabled = memory.member("disabled");
     if (disabled.node == nullptr || as_boolean(*disabled.node) != true) {
-      add_shared_memory(pod, main, size.node, memory, parts_.pod, findings_);
+      share_memory(pod, main, size.node, memory, parts_.pod, findings_);
     } else if (size.node != nullptr) {
       refuse(findings_, size, "a size of what is disabled", "leave one of them out");
     }

@@ -52,6 +52,7 @@ class ComponentReader {
     service.pod_template = pod_template();
     const Located size = at_.member("sharedMemorySize");
     service.wants_no_shared_memory = size.node != nullptr && is_zero(*size.node);
+    service.global_namespace = is_true(at_.member("globalDynamoNamespace"));
     check_service(parts_, DgdVersion::kV1Beta1, service, findings_);
   }
 
@@ -95,11 +96,10 @@ class ComponentReader {
     for (const Located& pod : items_of(parts_.gpu_memory_service.member("extraClientPods"))) {
       refuse(findings_, pod, "engines and GMS share one pod here", "leave it out");
     }
-    warn_not_carried(
-        at_,
-        {"eppConfig", "frontendSidecar", "globalDynamoNamespace", "minAvailable", "modelRef",
-         "providerOverride", "roles", "scalingAdapter", "topologyConstraint"},
-        findings_);
+    warn_not_carried(at_,
+                     {"eppConfig", "frontendSidecar", "minAvailable", "modelRef",
+                      "providerOverride", "roles", "scalingAdapter", "topologyConstraint"},
+                     findings_);
     warn_not_carried(experimental, {"checkpoint", "grove"}, findings_);
   }
 
@@ -117,7 +117,7 @@ class ComponentReader {
     mount_cache(pod, main);
     const Located size = at_.member("sharedMemorySize");
     if (size.node != nullptr && !is_zero(*size.node)) {
-      add_shared_memory(pod, main, size.node, size, parts_.pod, findings_);
+      share_memory(pod, main, size.node, size, parts_.pod, findings_);
     }
     pod.find("containers")->items().front() = std::move(main);
     return made;

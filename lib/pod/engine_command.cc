@@ -127,23 +127,32 @@ EngineProgram program_of(std::string_view word, std::string_view next) {
   return name == "fo-refengine" ? EngineProgram::kRefEngine : EngineProgram::kUnknown;
 }
 
+// Of the words, the place of the one behind which the program is known, and which it is.
+struct FoundProgram {
+  EngineProgram program = EngineProgram::kUnknown;
+  std::size_t at = 0;
+};
+FoundProgram find_program_in(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const EngineProgram program =
+        program_of(words[i], i + 1 < words.size() ? std::string_view(words[i + 1]) : "");
+    if (program != EngineProgram::kUnknown) return {program, i};
+  }
+  return {EngineProgram::kUnknown, words.size()};
+}
+
+bool is_engine(const std::vector<std::string>& words) {
+  return find_program_in(words).program != EngineProgram::kUnknown;
+}
+
 }  // namespace
 
-EngineCommand::EngineCommand(const Node& container) {
+EngineCommand::EngineCommand(const Node& container, Environment environment)
+    : environment_(std::make_shared<const Environment>(std::move(environment))) {
   if (const Node* command = container.find("command")) items_ = command->items();
   command_items_ = items_.size();
   if (const Node* args = container.find("args")) {
     items_.insert(items_.end(), args->items().begin(), args->items().end());
-  }
-  if (const Node* env = container.find("env")) {
-    for (const Node& one : env->items()) {
-      const Node* name = one.find("name");
-      if (name == nullptr) continue;
-      const std::string& value = one.text_at({"value"});
-      const bool is_known =
-          one.find("valueFrom") == nullptr && value.find("$(") == std::string::npos;
-      variables_.insert_or_assign(name->text(), is_known ? std::optional(value) : std::nullopt);
-    }
   }
   find_script();
   read_script();
@@ -170,9 +179,7 @@ void EngineCommand::read_script() {
   script_ = ShellScript();
   script_.refusal = unread_;
   if (unread_.empty()) {
-    script_ = read_shell_script(items_[*script_item_].text(), [this](std::string_view name) {
-      return variables_.contains(name);
-    });
+    script_ = read_shell_script(items_[*script_item_].text(), *environment_, is_engine);
     std::vector<std::string_view> words;
     for (const ShellWord& word : script_.words) words.emplace_back(word.value);
     if (const std::optional<FoundScript> inner = first_script(words)) {
@@ -189,12 +196,17 @@ void EngineCommand::read_words() {
   if (script_item_) {
     const Position position = items_[*script_item_].position();
     for (const ShellWord& word : script_.words) {
-      words_.push_back({word.value, word.literal, position, word.splits});
+      const bool is_known = word.literal || word.known;
+      words_.push_back(
+          {word.known ? *word.known : word.value, is_known, position, word.splits && !is_known});
     }
     return;
   }
   for (const Node& item : items_) {
-    words_.push_back({item.text(), item.text().find("$(") == std::string::npos, item.position()});
+    const std::optional<std::string> known = environment_->expanded(item.text());
+    // What is written back would be expanded once more.
+    const bool is_known = known && known->find("$(") == std::string::npos;
+    words_.push_back({is_known ? *known : item.text(), is_known, item.position()});
   }
 }
 
@@ -211,13 +223,12 @@ void EngineCommand::find_program() {
   } else {
     for (const Word& word : words_) rough.push_back(word.value);
   }
-  for (std::size_t i = 0; i < rough.size(); ++i) {
-    const std::string_view next = i + 1 < rough.size() ? std::string_view(rough[i + 1]) : "";
-    program_ = program_of(rough[i], next);
-    if (program_ == EngineProgram::kUnknown) continue;
-    program_word_ = rough[i].starts_with("-m") && rough[i].size() > 2 ? i : i + 1;
-    rough.resize(i);
-    break;
+  const FoundProgram found = find_program_in(rough);
+  program_ = found.program;
+  if (program_ != EngineProgram::kUnknown) {
+    const std::string& word = rough[found.at];
+    program_word_ = word.starts_with("-m") && word.size() > 2 ? found.at : found.at + 1;
+    rough.resize(found.at);
   }
   find_waiter(rough, before_script);
 }
@@ -272,10 +283,9 @@ std::string EngineCommand::open_variable() const {
         std::min(begin, word.value.size()));
     const std::string name =
         begin == std::string::npos ? std::string() : word.value.substr(begin, end - begin);
-    const auto known = variables_.find(name);
-    if (known != variables_.end() && known->second) {
-      const std::string& value = *known->second;
-      if (value.find_first_of(" \t\n") != std::string::npos || value.starts_with('-')) {
+    const std::string* const known = environment_->value(name);
+    if (known != nullptr && !sets_variable(name)) {
+      if (known->find_first_of(" \t\n") != std::string::npos || known->starts_with('-')) {
         return word.value;
       }
     } else if (i > 0 && !words_[i - 1].value.starts_with("--") && word.value.starts_with('$')) {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "pod/environment.h"
 #include "pod/node.h"
 #include "pod/shell_script.h"
 
@@ -49,8 +49,10 @@ struct EngineWaiter {
 
 class EngineCommand {
  public:
-  /// Of a container, whose env says which variables Kubernetes knows.
-  explicit EngineCommand(const Node& container);
+  /// Of a container, whose environment says what variables in the words stand for.
+  EngineCommand(const Node& container, Environment environment);
+  explicit EngineCommand(const Node& container)
+      : EngineCommand(container, Environment(container)) {}
 
   /// Whether the container says what runs; else it is the image's entrypoint, with its arguments.
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
@@ -75,6 +77,8 @@ class EngineCommand {
   /// Adds an option without a value behind the others, unless it is there. As set().
   std::optional<std::string> set_flag(std::string_view option);
 
+  /// What the container's env, and what it takes from ConfigMaps, says.
+  [[nodiscard]] const Environment& environment() const { return *environment_; }
   /// What the command sets this variable to itself, over what the container's env says.
   [[nodiscard]] OptionValue variable(std::string_view name) const;
   [[nodiscard]] bool sets_variable(std::string_view name) const;
@@ -122,8 +126,8 @@ class EngineCommand {
   // Of words_, the last one that says which program it is; 0: unknown.
   std::size_t program_word_ = 0;
   EngineWaiter waiter_;
-  // The variables that Kubernetes sets, with values where those are known.
-  std::map<std::string, std::optional<std::string>, std::less<>> variables_;
+  // Shared by its copies.
+  std::shared_ptr<const Environment> environment_;
 };
 
 }  // namespace fo::pod

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/discovery.h"
 #include "pod/engine_command.h"
 #include "pod/engine_needs.h"
 #include "pod/engine_ports.h"
@@ -63,6 +64,7 @@ Node make_env(const Node* old, int engine, Standby standby, const PodPlan& plan)
   }
   for (Node& entry : rest.items()) env.push_back(std::move(entry));
   add_device_order(env, plan);
+  add_discovery_variables(engine, env, plan);
   return env;
 }
 
@@ -228,8 +230,7 @@ void add_gms_access(Node& container, const PodPlan& plan, const std::string& pat
   add_device_order(env, plan);
 }
 
-Engines make_engines(const Node& main, const PodPlan& plan) {
-  const EngineCommand command(main);
+Engines make_engines(const Node& main, const EngineCommand& command, const PodPlan& plan) {
   const Supervision supervision(main, command, plan);
   const std::optional<PublishedApi>& api = supervision.api();
   check_variables(main, command, plan);

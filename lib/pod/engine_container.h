@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "pod/engine_command.h"
 #include "pod/node.h"
 #include "pod/pod_plan.h"
 
@@ -15,9 +16,9 @@ struct Engines {
   std::vector<PortUse> ports;
 };
 
-/// Clones `main`, which has to be one that says what it runs where it is to be supervised. What
-/// can't be made of it is added to the findings.
-Engines make_engines(const Node& main, const PodPlan& plan);
+/// Clones `main`, whose command that is, and which has to be one that says what it runs where it is
+/// to be supervised. What can't be made of it is added to the findings.
+Engines make_engines(const Node& main, const EngineCommand& command, const PodPlan& plan);
 
 /// Gives a container the GPUs (the claim, or limits of its own), the shared folder and
 /// GMS_SOCKET_DIR. `path` is the container's, for what is wrong in it.

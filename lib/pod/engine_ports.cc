@@ -15,40 +15,87 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Which engines listen there, also where the user says nothing of it: both would on one port.
+enum class Listens {
+  kWhereTold,
+  kVllm,       // any vLLM
+  kDynamo,     // any worker of Dynamo's
+  kHttpPlane,  // the same, where requests come by HTTP
+  kKvbm,       // the same, with its KV block manager
+  kMooncake,   // vLLM with that connector
+};
+
 struct Variable {
   std::string_view name;
-  // What engine 0 gets with --layout dynamo where the user says nothing; 0: nothing.
   int standard = 0;
+  Listens listens = Listens::kWhereTold;
   int stride = 1;
 };
 
 constexpr std::array<Variable, 15> kVariables = {{
     // NIXL's side channel, by which prefill and decode workers meet.
-    {"VLLM_NIXL_SIDE_CHANNEL_PORT", 5600},
+    {"VLLM_NIXL_SIDE_CHANNEL_PORT", 5600, Listens::kVllm},
     // Where Dynamo's vLLM worker publishes events of its KV cache.
-    {"DYN_VLLM_KV_EVENT_PORT", 20080},
+    {"DYN_VLLM_KV_EVENT_PORT", 20080, Listens::kDynamo},
     // Where it publishes metrics of each forward pass.
-    {"DYN_FORWARDPASS_METRIC_PORT", 20380},
+    {"DYN_FORWARDPASS_METRIC_PORT", 20380, Listens::kDynamo},
     // vLLM's own rendezvous, of workers and of data-parallel ranks.
     {"VLLM_PORT"},
     {"VLLM_DP_MASTER_PORT"},
     // The transfer engine of Mooncake in vLLM.
-    {"VLLM_MOONCAKE_BOOTSTRAP_PORT"},
+    {"VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998, Listens::kMooncake},
     // PyTorch's rendezvous; as --master-port.
-    {"MASTER_PORT", 0, 100},
+    {"MASTER_PORT", 0, Listens::kWhereTold, 100},
     // The servers of Dynamo's request planes.
     {"DYN_TCP_RPC_PORT"},
-    {"DYN_HTTP_RPC_PORT"},
-    // Dynamo's KV block manager: metrics, and the sockets of its leader.
-    {"DYN_KVBM_METRICS_PORT"},
-    {"DYN_KVBM_LEADER_ZMQ_PUB_PORT"},
-    {"DYN_KVBM_LEADER_ZMQ_ACK_PORT"},
-    // Telemetry that is scraped.
-    {"NIXL_TELEMETRY_PROMETHEUS_PORT"},
+    {"DYN_HTTP_RPC_PORT", 8888, Listens::kHttpPlane},
+    // Dynamo's KV block manager: metrics, and two sockets of its leader, side by side.
+    {"DYN_KVBM_METRICS_PORT", 6880, Listens::kKvbm},
+    {"DYN_KVBM_LEADER_ZMQ_PUB_PORT", 56001, Listens::kKvbm, 10},
+    {"DYN_KVBM_LEADER_ZMQ_ACK_PORT", 56002, Listens::kKvbm, 10},
+    // Telemetry that is scraped; the port that Dynamo's operator gives it.
+    {"NIXL_TELEMETRY_PROMETHEUS_PORT", 19090, Listens::kDynamo},
     {"OTEL_EXPORTER_PROMETHEUS_PORT"},
     // LMCache's API.
     {"LMCACHE_INTERNAL_API_SERVER_PORT_START"},
 }};
+
+bool sets_any(const Node& main, std::string_view prefix) {
+  const Node* env = main.find("env");
+  return env != nullptr &&
+         std::any_of(env->items().begin(), env->items().end(), [prefix](const Node& entry) {
+           return entry.text_at({"name"}).starts_with(prefix);
+         });
+}
+
+bool listens_anyway(Listens listens, const Node& main, const EngineCommand& command,
+                    const GenerateOptions& options) {
+  const EngineProgram program = command.program();
+  const bool is_dynamo = program == EngineProgram::kDynamoVllm ||
+                         program == EngineProgram::kDynamo ||
+                         (program == EngineProgram::kUnknown && options.engine == "dynamo");
+  const bool is_vllm = program == EngineProgram::kVllm || program == EngineProgram::kDynamoVllm ||
+                       (program == EngineProgram::kUnknown &&
+                        (options.engine == "dynamo" || options.engine == "vllm"));
+  switch (listens) {
+    case Listens::kVllm:
+      return is_vllm;
+    case Listens::kDynamo:
+      return is_dynamo;
+    case Listens::kHttpPlane: {
+      const std::string* plane = command.environment().value("DYN_REQUEST_PLANE");
+      return is_dynamo && plane != nullptr && *plane == "http";
+    }
+    case Listens::kKvbm:
+      return is_dynamo && sets_any(main, "DYN_KVBM_");
+    case Listens::kMooncake:
+      return is_vllm &&
+             command.find("--kv-transfer-config").text.find("Mooncake") != std::string::npos;
+    case Listens::kWhereTold:
+      break;
+  }
+  return false;
+}
 
 struct Argument {
   std::string_view name;
@@ -101,7 +148,7 @@ bool wants_kv_events(const Json& config) {
 
 EnginePorts::EnginePorts(const Node& main, const EngineCommand& command, const PodPlan& plan)
     : plan_(plan) {
-  read_variables(main);
+  read_variables(main, command);
   read_options(command);
   read_json(command);
 }
@@ -116,14 +163,19 @@ void EnginePorts::add(Port port) {
   ports_.push_back(std::move(port));
 }
 
-void EnginePorts::read_variables(const Node& main) {
+void EnginePorts::read_variables(const Node& main, const EngineCommand& command) {
   for (const Variable& variable : kVariables) {
-    const int standard = plan_.is_dynamo() ? variable.standard : 0;
-    read_variable(main, variable.name, standard, variable.stride);
+    // Dynamo's layout has them in every pod.
+    const bool is_of_layout = plan_.is_dynamo() && (variable.listens == Listens::kVllm ||
+                                                    variable.listens == Listens::kDynamo);
+    const bool listens =
+        is_of_layout || listens_anyway(variable.listens, main, command, plan_.options);
+    read_variable(main, command, variable.name, listens ? variable.standard : 0, variable.stride);
   }
 }
 
-void EnginePorts::read_variable(const Node& main, std::string_view name, int standard, int stride) {
+void EnginePorts::read_variable(const Node& main, const EngineCommand& command,
+                                std::string_view name, int standard, int stride) {
   Port port;
   port.name = name;
   port.is_variable = true;
@@ -141,22 +193,22 @@ void EnginePorts::read_variable(const Node& main, std::string_view name, int sta
   }
   port.path = plan_.main_path("env[" + port.name + "]");
   port.position = entry->position();
-  const Node* value = entry->find("value");
+  const std::string* const value = command.environment().value(name);
   if (value == nullptr) {
-    // {name: X} alone is an empty value, which is no port.
-    if (entry->find("valueFrom") == nullptr) return;
     plan_.refuse(port.position, port.path, "a port that is only known in the pod",
                  "give it as a number: engine 1 needs another one");
     return;
   }
-  port.base = port_of(value->text());
+  // An empty one switches off what would listen there.
+  if (value->empty()) return;
+  port.base = port_of(*value);
   if (port.base == 0) {
-    plan_.refuse(value->position(), port.path,
-                 base::quoted(value->text()) + ": no port number, and engine 1 needs another one",
+    plan_.refuse(port.position, port.path,
+                 base::quoted(*value) + ": no port number, and engine 1 needs another one",
                  "give a number from 1 to 65535");
     return;
   }
-  port.text = value->text();
+  port.text = *value;
   add(std::move(port));
 }
 
@@ -170,34 +222,40 @@ void EnginePorts::read_options(const EngineCommand& command) {
     port.path = plan_.main_path("args");
     port.position = value.position;
     if (value.state == OptionValue::State::kAbsent) {
-      const bool is_vllm = command.program() == EngineProgram::kVllm ||
-                           command.program() == EngineProgram::kDynamoVllm;
-      if (port.name != "--master-port" || !plan_.is_dynamo() || !is_vllm) continue;
+      // vLLM by itself knows it in later releases only, and uses it between nodes.
+      const bool wants_it = command.program() == EngineProgram::kDynamoVllm ||
+                            (command.program() == EngineProgram::kVllm && plan_.is_dynamo());
+      const bool has_variable = command.environment().has("MASTER_PORT");
+      if (port.name != "--master-port" || !wants_it || has_variable) continue;
       port.base = kTorchMasterPort;
       port.path = plan_.service.path;
       port.position = plan_.service.position;
     } else {
       port.base = argument.is_endpoint ? port_at_end(value.text) : port_of(value.text);
       port.text = value.text;
-      const bool is_known = value.state == OptionValue::State::kKnown;
-      if (!is_known || port.base == 0) {
-        plan_.refuse(value.position, port.path,
-                     port.name + " can't be changed for engine 1: " +
-                         (is_known ? base::quoted(value.text) + " has no port" : value.reason),
-                     "give a plain number, in a list of arguments or a script of one command");
+      if (value.state == OptionValue::State::kUnknown) {
+        warn_of_unseen(port, value.reason);
         continue;
       }
+      // What names no port is the engine's affair.
+      if (port.base == 0) continue;
     }
     // Whether it can be is the same for both engines, and said once.
     EngineCommand changed = command;
     if (const auto reason = changed.set(port.name, "1")) {
-      plan_.refuse(plan_.service.position, plan_.main_path("command"),
-                   "engine 1 needs " + port.name + ": " + *reason,
-                   "make the command a list, or a script of one command");
+      warn_of_unseen(port, *reason);
       continue;
     }
     add(std::move(port));
   }
+}
+
+// Only the pod knows whether a port is in it.
+void EnginePorts::warn_of_unseen(const Port& port, const std::string& reason) const {
+  plan_.warn(
+      port.position, port.path,
+      port.name + " stays as it is for engine 1, which needs other ports than engine 0: " + reason,
+      "see that no port is in it, or give it in a list of arguments");
 }
 
 void EnginePorts::read_json(const EngineCommand& command) {
@@ -211,12 +269,10 @@ void EnginePorts::read_json(const EngineCommand& command) {
     port.position = value.position;
     port.text = value.text;
     if (value.state == OptionValue::State::kUnknown) {
-      plan_.refuse(value.position, port.path,
-                   port.name + " can't be changed for engine 1: " + value.reason,
-                   "give it in a list of arguments or a script of one command");
+      warn_of_unseen(port, value.reason);
       continue;
     }
-    read_json_members(value, std::move(port));
+    if (!value.text.empty()) read_json_members(value, std::move(port));
   }
 }
 

@@ -39,11 +39,13 @@ class EnginePorts {
     Position position;
   };
 
-  void read_variables(const Node& main);
-  void read_variable(const Node& main, std::string_view name, int standard, int stride);
+  void read_variables(const Node& main, const EngineCommand& command);
+  void read_variable(const Node& main, const EngineCommand& command, std::string_view name,
+                     int standard, int stride);
   void read_options(const EngineCommand& command);
   void read_json(const EngineCommand& command);
   void read_json_members(const OptionValue& value, Port port);
+  void warn_of_unseen(const Port& port, const std::string& reason) const;
   void add(Port port);
 
   const PodPlan& plan_;

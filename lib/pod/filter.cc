@@ -6,9 +6,34 @@
 #include <utility>
 
 #include "pod/dgd.h"
+#include "pod/discovery.h"
 
 namespace fo::pod {
 namespace {
+
+// The source of what is no document of its own.
+const std::string kAsItWas = "as it was";
+
+// The comments and empty lines before the document itself.
+std::string head_of(const std::string& source) {
+  std::size_t end = 0;
+  while (end < source.size() && (source[end] == '#' || source[end] == '\n')) {
+    end = std::min(source.find('\n', end), source.size() - 1) + 1;
+  }
+  return source.substr(0, end);
+}
+
+// By which Helm says of each document where it comes from.
+std::string source_lines_of(const std::string& head) {
+  constexpr std::string_view kMark = "# Source: ";
+  std::string lines;
+  for (std::size_t at = 0; at < head.size();) {
+    const std::size_t end = head.find('\n', at) + 1;
+    if (head.compare(at, kMark.size(), kMark) == 0) lines += head.substr(at, end - at);
+    at = end;
+  }
+  return lines;
+}
 
 // Without the services that `leaves` names; nullopt when none is left.
 std::optional<Node> without(const Node& document, const Dgd& dgd,
@@ -33,8 +58,9 @@ std::optional<Node> without(const Node& document, const Dgd& dgd,
 
 class Filter {
  public:
-  Filter(const GenerateOptions& options, Budget& budget, Filtered& result)
-      : options_(options), budget_(budget), result_(result) {}
+  Filter(const GenerateOptions& options, const ConfigMaps& config_maps, Budget& budget,
+         Filtered& result)
+      : options_(options), config_maps_(config_maps), budget_(budget), result_(result) {}
 
   void add(const Node& root, const std::string& source) {
     if (is_dgd(root)) {
@@ -42,7 +68,7 @@ class Filter {
     } else if (root.text_at({"kind"}) == "List" && root.find("items") != nullptr) {
       add_list(root, source);
     } else {
-      result_.manifests.push_back({root, source, false});
+      result_.manifests.push_back({root, source, false, ""});
     }
   }
 
@@ -50,47 +76,84 @@ class Filter {
   void add_dgd(const Node& root, const std::string& source) {
     if (budget_.is_spent()) return;
     Findings findings;
-    const Dgd dgd = read_dgd(root, findings);
+    Dgd dgd = read_dgd(root, findings);
+    dgd.config_maps = config_maps_;
     std::vector<std::string> leaving;
-    std::vector<Manifest> made;
-    if (!has_error(findings)) {
-      for (const Service& service : dgd.services) {
-        if (!service.failover) continue;
-        leaving.push_back(service.name);
-        add_generated(dgd, service, made, findings);
-      }
+    std::vector<FailoverPod> pods(dgd.services.size());
+    // Where another service is refused, too: what this one would be is explained.
+    const DgdExplanation read = explain(dgd, findings);
+    for (std::size_t i = 0; i < dgd.services.size(); ++i) {
+      const Service& service = dgd.services[i];
+      if (!service.failover || has_error(read.findings) || read.services[i].is_refused()) continue;
+      leaving.push_back(service.name);
+      pods[i] = generated(dgd, service, findings);
     }
+    add_explanation(dgd, pods, findings);
+    add_manifests(root, source, without(root, dgd, leaving), std::move(pods));
     std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
-    if (leaving.empty()) {
-      result_.manifests.push_back({root, source, false});
-    } else if (std::optional<Node> rest = without(root, dgd, leaving)) {
-      result_.manifests.push_back({*std::move(rest), "", false});
-    }
-    std::move(made.begin(), made.end(), std::back_inserter(result_.manifests));
   }
 
-  void add_generated(const Dgd& dgd, const Service& service, std::vector<Manifest>& made,
-                     Findings& findings) {
-    if (budget_.is_spent()) return;
+  void add_explanation(const Dgd& dgd, const std::vector<FailoverPod>& pods,
+                       const Findings& findings) {
+    DgdExplanation explanation = explain(dgd, findings);
+    for (std::size_t i = 0; i < pods.size(); ++i) {
+      ServiceExplanation& service = explanation.services[i];
+      if (service.is_refused()) continue;
+      for (const Node& one : pods[i].manifests) service.writes.push_back(describe(one));
+      service.needs = pods[i].needs;
+    }
+    result_.explanations.push_back(std::move(explanation));
+  }
+
+  // `rest`: what stays of the deployment.
+  void add_manifests(const Node& root, const std::string& source, std::optional<Node> rest,
+                     std::vector<FailoverPod> pods) {
+    if (std::all_of(pods.begin(), pods.end(),
+                    [](const FailoverPod& pod) { return pod.manifests.empty(); })) {
+      result_.manifests.push_back({root, source, false, ""});
+      return;
+    }
+    std::vector<Manifest> all;
+    if (rest) {
+      if (std::any_of(pods.begin(), pods.end(),
+                      [](const FailoverPod& pod) { return pod.registers_by_container; })) {
+        (*rest)["metadata"]["annotations"].set(kDiscoveryMode,
+                                               Node::string(std::string(kDiscoveryByContainer)));
+      }
+      all.push_back({*std::move(rest), "", false, ""});
+    }
+    for (FailoverPod& pod : pods) {
+      for (Node& one : pod.manifests) all.push_back({std::move(one), "", true, ""});
+    }
+    const std::string head = head_of(source);
+    for (Manifest& one : all) one.head = &one == &all.front() ? head : source_lines_of(head);
+    std::move(all.begin(), all.end(), std::back_inserter(result_.manifests));
+  }
+
+  FailoverPod generated(const Dgd& dgd, const Service& service, Findings& findings) {
+    FailoverPod made;
+    if (budget_.is_spent()) return made;
     bool fits = budget_.take(service.pod_template);
     if (fits) {
-      for (Node& one : generate(dgd, service, options_, findings)) {
-        fits = fits && budget_.take(one);
-        made.push_back({std::move(one), "", true});
-      }
+      made = generate(dgd, service, options_, findings);
+      for (const Node& one : made.manifests) fits = fits && budget_.take(one);
     }
-    if (fits) return;
-    findings.push_back({Severity::kError, service.position, service.path,
-                        "too much would be generated at once", "spread it over several runs"});
+    if (!fits) {
+      findings.push_back({Severity::kError, service.position, service.path,
+                          "too much would be generated at once", "spread it over several runs"});
+    }
+    return made;
   }
 
   void add_list(const Node& root, const std::string& source) {
     Filtered inner;
-    Filter filter(options_, budget_, inner);
-    for (const Node& item : root.find("items")->items()) filter.add(item, "as it was");
+    Filter filter(options_, config_maps_, budget_, inner);
+    for (const Node& item : root.find("items")->items()) filter.add(item, kAsItWas);
     std::move(inner.findings.begin(), inner.findings.end(), std::back_inserter(result_.findings));
+    std::move(inner.explanations.begin(), inner.explanations.end(),
+              std::back_inserter(result_.explanations));
     if (inner.untouched()) {
-      result_.manifests.push_back({root, source, false});
+      result_.manifests.push_back({root, source, false, ""});
       return;
     }
     for (Manifest& one : inner.manifests) {
@@ -100,6 +163,7 @@ class Filter {
   }
 
   const GenerateOptions& options_;
+  const ConfigMaps& config_maps_;
   Budget& budget_;
   Filtered& result_;
 };
@@ -115,8 +179,15 @@ bool Filtered::untouched() const {
 
 Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
                 Budget& budget) {
+  ConfigMaps config_maps;
+  for (const Document& document : documents) config_maps.add(document.root);
+  return filter(documents, config_maps, options, budget);
+}
+
+Filtered filter(const std::vector<Document>& documents, const ConfigMaps& config_maps,
+                const GenerateOptions& options, Budget& budget) {
   Filtered result;
-  Filter all(options, budget, result);
+  Filter all(options, config_maps, budget, result);
   for (const Document& document : documents) all.add(document.root, document.source);
   return result;
 }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "pod/budget.h"
+#include "pod/config_maps.h"
+#include "pod/explanation.h"
 #include "pod/finding.h"
 #include "pod/generate.h"
 #include "pod/yaml_reader.h"
@@ -18,6 +20,9 @@ struct Manifest {
   std::string source;
   /// Made here, not passed on.
   bool generated = false;
+  /// Comments of the input's that belong before it where `source` is "": those before the document
+  /// that it comes from, or of them, for what is not the first to come from it, Helm's "# Source:".
+  std::string head;
 };
 
 /// One file.
@@ -26,6 +31,8 @@ struct Filtered {
   /// (kind: List) keep their form as long as nothing in them is replaced, and are taken apart else.
   std::vector<Manifest> manifests;
   Findings findings;
+  /// Of every graph deployment, in order; the findings are those above.
+  std::vector<DgdExplanation> explanations;
 
   /// With an error among the findings the manifests are not to be used.
   [[nodiscard]] bool failed() const;
@@ -38,5 +45,8 @@ struct Filtered {
 /// among the findings says where it was spent.
 Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
                 Budget& budget);
+/// With the ConfigMaps of more than these documents.
+Filtered filter(const std::vector<Document>& documents, const ConfigMaps& config_maps,
+                const GenerateOptions& options, Budget& budget);
 
 }  // namespace fo::pod

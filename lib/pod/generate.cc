@@ -4,10 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
+#include "pod/cluster_needs.h"
+#include "pod/discovery.h"
 #include "pod/engine_command.h"
 #include "pod/engine_container.h"
 #include "pod/engine_needs.h"
 #include "pod/gms_container.h"
+#include "pod/operator_defaults.h"
 #include "pod/pod_check.h"
 #include "pod/pod_plan.h"
 #include "pod/scalar.h"
@@ -16,12 +20,10 @@
 namespace fo::pod {
 namespace {
 
-constexpr int kDrainSeconds = 60;
-constexpr int kLeastDrainSeconds = 40;
-
 // The main container is the first one, the user's others follow the engines in their order.
-void set_containers(Node& spec, const Node& main, const PodPlan& plan) {
-  Engines engines = make_engines(main, plan);
+void set_containers(Node& spec, const Node& main, const EngineCommand& command,
+                    const PodPlan& plan) {
+  Engines engines = make_engines(main, command, plan);
   check_ports(spec, engines.ports, plan);
   Node containers = Node::list().at(spec["containers"].position());
   for (Node& engine : engines.containers) containers.push_back(std::move(engine));
@@ -114,30 +116,47 @@ void add_claim(Node& spec, const PodPlan& plan) {
                  {"resourceClaimTemplateName", Node::string(plan.claim_template_name())}}));
 }
 
-// fo-shadow lets requests in flight finish, which takes it up to 30 s by default, and the engine
-// end, for which it has 5 s.
-void set_grace(Node& spec, const PodPlan& plan) {
-  constexpr std::string_view kField = "terminationGracePeriodSeconds";
-  const Node* own = spec.find(kField);
-  if (own == nullptr) {
-    spec.set(kField, Node::integer(kDrainSeconds));
-  } else if (as_integer(*own).value_or(kDrainSeconds) < kLeastDrainSeconds) {
-    plan.warn(own->position(), plan.spec_path(kField),
-              own->text() + ": fo-shadow takes up to 35 s to let requests finish",
-              "say at least " + std::to_string(kLeastDrainSeconds) + ", or leave it out");
+// A main container that says arguments and no command is a shell's script to Dynamo's operator,
+// which gives it one; what begins as an option does is one of the image's entrypoint.
+void add_operator_shell(Node& main) {
+  const Node* args = main.find("args");
+  const Node* command = main.find("command");
+  if (args == nullptr || args->items().empty()) return;
+  if (command != nullptr && !command->items().empty()) return;
+  const std::string& first = args->items().front().text();
+  if (first.starts_with('-') || first.find_first_of(" \t\n") == std::string::npos) return;
+  main.set("command", Node::strings({"/bin/sh", "-c"}).at(args->position()));
+}
+
+// A script that waits for a GPU without a user waits for the other engine, too.
+void warn_of_guard(const Node& main, const PodPlan& plan) {
+  for (const char* const field : {"command", "args"}) {
+    const Node* words = main.find(field);
+    if (words == nullptr) continue;
+    for (const Node& word : words->items()) {
+      const std::string& text = word.text();
+      if (text.find("nvidia-smi") == std::string::npos) continue;
+      if (text.find("memory.") == std::string::npos &&
+          text.find("compute-apps") == std::string::npos &&
+          text.find("pmon") == std::string::npos) {
+        continue;
+      }
+      plan.warn(word.position(), plan.main_path(field),
+                "it asks nvidia-smi who uses the GPU: the GMS and the other engine do",
+                "see that it does not wait for an empty one");
+    }
   }
 }
 
-void check_shared_memory(const Node& main, const PodPlan& plan) {
-  if (plan.service.gpus < 2 || plan.service.wants_no_shared_memory) return;
-  for (const char* const path : {"/dev/shm", "/dev/shm/"}) {
-    if (find_named(main.find("volumeMounts"), "mountPath", path) != nullptr) return;
+// One that scales a service by its name finds it no more.
+void warn_of_planner(const PodPlan& plan) {
+  for (const Service& other : plan.dgd.services) {
+    if (other.failover || other.component_type != "planner") continue;
+    plan.warn(other.position, other.path,
+              "it scales services of this deployment, which " + base::quoted(plan.service.name) +
+                  " leaves",
+              "scale the Deployment " + plan.workload_name() + " by other means");
   }
-  const bool alpha = plan.dgd.version == DgdVersion::kV1Alpha1;
-  plan.warn(plan.service.position, plan.service.path,
-            "nothing is mounted at /dev/shm, where an engine on several GPUs needs more than the "
-            "64 MiB of any container",
-            alpha ? "say sharedMemory: {size: 8Gi}" : "say sharedMemorySize: 8Gi");
 }
 
 void check_version(const PodPlan& plan) {
@@ -150,8 +169,8 @@ void check_version(const PodPlan& plan) {
 
 }  // namespace
 
-std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
-                           Findings& findings) {
+FailoverPod generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
+                     Findings& findings) {
   PodPlan plan(dgd, service, options, findings);
   Node pod_template = service.pod_template;
   Node& spec = pod_template["spec"];
@@ -160,25 +179,35 @@ std::vector<Node> generate(const Dgd& dgd, const Service& service, const Generat
     plan.refuse("no container 'main', which runs the engine", "add it");
     return {};
   }
-  const Node main = *found;
-  plan.device_order = device_order(main, EngineCommand(main));
+  Node main = *found;
+  add_operator_shell(main);
+  const EngineCommand command(main, plan.environment_of(main));
+  plan.device_order = device_order(main, command);
+  plan.gms = choose_gms(main, command, plan);
+  plan.is_found_by_kubernetes = is_found_by_kubernetes(dgd, service, command, options);
   check_version(plan);
   check_pod_spec(spec, plan);
-  check_shared_memory(main, plan);
+  check_discovery(main, command, plan);
+  warn_of_planner(plan);
+  warn_of_guard(main, plan);
+  add_operator_defaults(spec, main, plan);
+  set_service_account(spec, plan);
   add_clients(spec, main, plan);
-  set_containers(spec, main, plan);
+  set_containers(spec, main, command, plan);
   set_init_containers(spec, main, plan);
   add_volumes(spec, plan);
   add_toleration(spec);
-  if (options.supervise) set_grace(spec, plan);
 
-  std::vector<Node> manifests = make_volume_claims(plan);
+  FailoverPod made{make_volume_claims(plan), {}, plan.is_found_by_kubernetes};
+  std::vector<Node>& manifests = made.manifests;
+  made.needs = cluster_needs(spec, main, manifests, plan);
   if (options.gpu_sharing == GpuSharing::kDra) {
     add_claim(spec, plan);
     manifests.push_back(make_claim_template(plan));
   }
   manifests.push_back(make_workload(std::move(pod_template), plan));
-  return manifests;
+  for (Node& manifest : manifests) manifest.drop_null_members();
+  return made;
 }
 
 }  // namespace fo::pod

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ struct GenerateOptions {
   KubeVersion kube_version;
   GpuSharing gpu_sharing = GpuSharing::kDra;
   LockKind lock = LockKind::kFlock;
-  GmsProgram gms = GmsProgram::kOurs;
+  /// None: gms-serve where it is known to be in the pod, or else, for a worker of Dynamo's that
+  /// waits for the lock by itself, the module.
+  std::optional<GmsProgram> gms;
   WorkloadKind kind = WorkloadKind::kDeployment;
   /// An init container of this image brings our programs; "": they are in the engine's image.
   std::string tools_image;
@@ -40,6 +43,8 @@ struct GenerateOptions {
   /// fo-shadow's --engine; "": by the command. Without `supervise`, "dynamo" says of a program that
   /// is not known that it is a worker dynamo.vllm.
   std::string engine;
+  /// The pod gets what Dynamo's operator gives every pod (operator_defaults.h).
+  bool operator_defaults = true;
 };
 
 /// The names that --layout chooses.
@@ -51,11 +56,19 @@ struct LayoutNames {
 };
 LayoutNames layout_names(PodLayout layout);
 
-/// In the order in which they are to be applied: volume claims that nobody else would make, the
-/// claim template, then the Pod or Deployment.
+struct FailoverPod {
+  /// In the order in which they are to be applied: volume claims that nobody else would make, the
+  /// claim template, then the Pod or Deployment.
+  std::vector<Node> manifests;
+  /// What has to be there beside them (cluster_needs.h).
+  std::vector<std::string> needs;
+  /// Its engines are found by container, which those who look for them have to be told.
+  bool registers_by_container = false;
+};
+
 /// For a service with failover of which read_dgd found nothing wrong. What only shows here (a
 /// shell command that can't be edited, ports that collide) is added to `findings`.
-std::vector<Node> generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
-                           Findings& findings);
+FailoverPod generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
+                     Findings& findings);
 
 }  // namespace fo::pod

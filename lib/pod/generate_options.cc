@@ -73,6 +73,8 @@ const std::vector<Option>& all_options() {
              {{"ours", GmsProgram::kOurs}, {"upstream", GmsProgram::kUpstream}}),
       text("tools-image", &GenerateOptions::tools_image),
       choice("supervise", &GenerateOptions::supervise, {{"true", true}, {"false", false}}),
+      choice("operator-defaults", &GenerateOptions::operator_defaults,
+             {{"true", true}, {"false", false}}),
       choice("engine", &GenerateOptions::engine,
              {{"vllm", "vllm"}, {"sglang", "sglang"}, {"dynamo", "dynamo"}, {"cold", "cold"}}),
   };

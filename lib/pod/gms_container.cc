@@ -63,9 +63,31 @@ Node upstream_check(const PodPlan& plan) {
 
 }  // namespace
 
+GmsProgram choose_gms(const Node& main, const EngineCommand& command, const PodPlan& plan) {
+  const GenerateOptions& options = plan.options;
+  if (options.gms) return *options.gms;
+  const EngineProgram program = command.program();
+  // What runs a program of the toolkit has the others, too.
+  if (plan.has_tools() || program == EngineProgram::kRefEngine ||
+      command.waiter().kind != EngineWaiter::Kind::kNone) {
+    return GmsProgram::kOurs;
+  }
+  const bool needs_ours = options.supervise || options.lock == LockKind::kLockd;
+  const bool is_dynamo = program == EngineProgram::kDynamoVllm ||
+                         program == EngineProgram::kDynamo ||
+                         (program == EngineProgram::kUnknown && options.engine == "dynamo");
+  if (is_dynamo && !needs_ours) return GmsProgram::kUpstream;
+  const Node* image = main.find("image");
+  plan.refuse((image == nullptr ? main : *image).position(), plan.main_path("image"),
+              std::string(options.supervise ? "fo-shadow and gms-serve are" : "gms-serve is") +
+                  " not known to be in it: no image but this toolkit's has it",
+              "say --tools-image IMAGE, or --gms ours where this image has the tools, too");
+  return GmsProgram::kOurs;
+}
+
 Node make_gms_container(const Node& main, const PodPlan& plan) {
   const std::string& folder = plan.names.folder;
-  const bool is_ours = plan.options.gms == GmsProgram::kOurs;
+  const bool is_ours = plan.gms == GmsProgram::kOurs;
   Node container = start_container(plan.names.gms_container, main);
   container.set("restartPolicy", Node::string("Always"));
   if (is_ours) {

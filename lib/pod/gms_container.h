@@ -2,10 +2,16 @@
 // that brings our programs.
 #pragma once
 
+#include "pod/engine_command.h"
 #include "pod/node.h"
 #include "pod/pod_plan.h"
 
 namespace fo::pod {
+
+/// The one of the options; else gms-serve where the toolkit is known to be in the pod, and the
+/// module of Dynamo's images for a worker of Dynamo's that waits for the lock by itself. Where
+/// neither is known to be there, that is added to the findings.
+GmsProgram choose_gms(const Node& main, const EngineCommand& command, const PodPlan& plan);
 
 /// They run as the main container's user: servers and engines only talk to their own.
 Node make_gms_container(const Node& main, const PodPlan& plan);

@@ -92,8 +92,12 @@ FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults, B
     refuse(*given, "items", "wants a list", all.findings);
     results.push_back(result_of(all.findings.back()));
   }
+  ConfigMaps config_maps;
+  if (given != nullptr) {
+    for (const Node& item : given->items()) config_maps.add(item);
+  }
   for (const Node& item : given == nullptr ? std::vector<Node>() : given->items()) {
-    Filtered one = filter({{item, "as it was"}}, options, budget);
+    Filtered one = filter({{item, "as it was"}}, config_maps, options, budget);
     for (Finding& finding : one.findings) {
       Node& result = results.push_back(result_of(finding));
       result.set("resourceRef", reference_to(item));
@@ -101,6 +105,8 @@ FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults, B
       all.findings.push_back(std::move(finding));
     }
     std::move(one.manifests.begin(), one.manifests.end(), std::back_inserter(all.manifests));
+    std::move(one.explanations.begin(), one.explanations.end(),
+              std::back_inserter(all.explanations));
   }
   if (!all.failed() && given != nullptr) {
     Node items = Node::list();

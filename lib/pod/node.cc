@@ -109,6 +109,12 @@ bool Node::remove(std::string_view key) {
   return std::erase_if(members_, [&](const Member& member) { return member.key == key; }) > 0;
 }
 
+void Node::drop_null_members() {
+  std::erase_if(members_, [](const Member& member) { return member.value.is_null(); });
+  for (Member& member : members_) member.value.drop_null_members();
+  for (Node& item : items_) item.drop_null_members();
+}
+
 bool Node::same_as(const Node& other) const {
   if (is_null() || other.is_null()) return is_null() && other.is_null();
   if (kind_ != other.kind_ || text_ != other.text_ || is_string(*this) != is_string(other) ||

@@ -69,6 +69,8 @@ class Node {
   Node& set(std::string_view key, Node value);
   /// Whether there was one.
   bool remove(std::string_view key);
+  /// Of this and all below it, those members that are null, which are as good as none.
+  void drop_null_members();
 
   [[nodiscard]] Position position() const { return position_; }
   Node& at(Position position) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pod/dgd.h"
+#include "pod/environment.h"
 #include "pod/finding.h"
 #include "pod/generate.h"
 #include "pod/node.h"
@@ -48,10 +49,18 @@ struct PodPlan {
   const GenerateOptions& options;
   Findings& findings;
   LayoutNames names = layout_names(options.layout);
+  /// The one of the options, or what fits the engine.
+  GmsProgram gms = GmsProgram::kOurs;
+  /// Whether Dynamo's operator goes on running what finds the engines.
+  bool is_found_by_kubernetes = false;
   /// The entry CUDA_DEVICE_ORDER for the env of all that use the GPUs; a null where they need none.
   Node device_order;
 
   [[nodiscard]] bool is_dynamo() const { return options.layout == PodLayout::kDynamo; }
+  /// What a container is known to have for environment.
+  [[nodiscard]] Environment environment_of(const Node& container) const {
+    return Environment(container, dgd.config_maps, dgd.name_space);
+  }
   [[nodiscard]] bool has_tools() const { return !options.tools_image.empty(); }
   /// "<dgd>-<service, lower case>".
   [[nodiscard]] std::string workload_name() const;

@@ -301,6 +301,16 @@ class PodChecker {
 
 bool is_dns_label(std::string_view text) { return is_label_text(text, 63); }
 
+bool is_dns_subdomain(std::string_view text) {
+  if (text.size() > 253) return false;
+  while (true) {
+    const std::size_t dot = std::min(text.find('.'), text.size());
+    if (!is_dns_label(text.substr(0, dot))) return false;
+    if (dot == text.size()) return true;
+    text.remove_prefix(dot + 1);
+  }
+}
+
 bool is_port_name(std::string_view text) {
   return is_label_text(text, 15) && std::any_of(text.begin(), text.end(), is_lower) &&
          text.find("--") == std::string_view::npos;

@@ -13,7 +13,9 @@ namespace fo::pod {
 
 /// At most 63 of a-z, 0-9 and "-", no "-" at either end.
 bool is_dns_label(std::string_view text);
-/// The same as a remedy.
+/// Those with "." between them, at most 253 characters in all.
+bool is_dns_subdomain(std::string_view text);
+/// The first as a remedy.
 inline constexpr const char* kDnsLabelRule = "at most 63 of a-z, 0-9 and -, no - at either end";
 /// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
 bool is_port_name(std::string_view text);

@@ -224,6 +224,7 @@ class Checker {
   bool wants(bool ok, const Node& node, const std::string& path, std::string_view what,
              std::string_view remedy = {}) {
     if (!ok && wrong_kind_ == WrongKind::kError) {
+      if (node.text().starts_with("${")) remedy = "fill it in first: envsubst < FILE";
       add(findings_, {Severity::kError, node.position(), path,
                       fmt::format("{}, wants {}", described(node), what), std::string(remedy)});
     }

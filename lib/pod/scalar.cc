@@ -286,7 +286,16 @@ std::optional<std::string> as_string(const Node& node) {
 
 std::optional<std::int64_t> as_integer(const Node& node, Quoted quoted) {
   if (!node.is_scalar() || (!node.is_plain() && quoted == Quoted::kNo)) return std::nullopt;
-  const std::optional<Number> number = number_of(node.text());
+  std::string text = node.text();
+  // In quotes it is a quantity of Kubernetes', to which "010" is ten and "0x1" nothing.
+  if (!node.is_plain()) {
+    if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
+    const std::size_t sign = !text.empty() && is_sign(text.front()) ? 1 : 0;
+    while (text.size() > sign + 1 && text[sign] == '0' && is_digit(text[sign + 1])) {
+      text.erase(sign, 1);
+    }
+  }
+  const std::optional<Number> number = number_of(text);
   if (!number) return std::nullopt;
   if (!number->is_integer) {
     // The doubles that are integers of 64 bits end at 2^63, which is none.

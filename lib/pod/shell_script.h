@@ -1,12 +1,15 @@
-// A shell script that prepares and then runs one command, taken apart so far that this command's
+// A shell script that prepares and then runs an engine, taken apart so far that the engine's
 // arguments can be changed. No shell: what could mean anything else than it seems to is refused.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "pod/environment.h"
 
 namespace fo::pod {
 
@@ -14,12 +17,14 @@ struct ShellWord {
   /// Its bytes in the script: from `begin` to before `end`.
   std::size_t begin = 0;
   std::size_t end = 0;
-  /// What the shell makes of it; of one that is not literal, what is known of it.
+  /// What the shell makes of it; of one that is not literal, what is written there.
   std::string value;
-  /// No variable, pattern or brace expansion is in it: it is one word, `value`.
+  /// No variable, substitution, pattern or brace expansion is in it: it is one word, `value`.
   bool literal = true;
-  /// It has a variable that is not quoted, which may become several words.
+  /// It has a variable or a substitution that is not quoted, which may become several words.
   bool splits = false;
+  /// Of one that is not literal: the one word that its variables make of it, where that is known.
+  std::optional<std::string> known;
 };
 
 struct ShellVariable {
@@ -31,7 +36,7 @@ struct ShellVariable {
 };
 
 struct ShellScript {
-  /// Of the command at the end, without variables that are set before it and without exec.
+  /// Of the engine's command, without variables that are set before it and without exec.
   std::vector<ShellWord> words;
   /// Every variable that the script sets, for the command or before it.
   std::vector<ShellVariable> variables;
@@ -39,12 +44,18 @@ struct ShellScript {
   std::string refusal;
 };
 
-/// A script of this kind is lines of comments, assignments, and set, export, cd, source and a few
-/// others that start nothing that goes on running, followed by one simple command, its redirections
-/// included. `is_variable` tells for which names Kubernetes puts a value in place of $(NAME) before
-/// the shell sees the script; any other $(…) is refused.
-ShellScript read_shell_script(std::string_view script,
-                              const std::function<bool(std::string_view)>& is_variable);
+/// Whether a command of these words runs an engine.
+using IsEngine = std::function<bool(const std::vector<std::string>&)>;
+
+/// A script whose last command is the engine: the one that `is_engine` knows, or that takes the
+/// place of the shell (exec), or before which only preparations stand (assignments, set, export, cd
+/// and others that start nothing that goes on running). Other commands may stand before it, also in
+/// conditions, loops and functions, and a filter of its output, such as tee, behind it. Refused are
+/// another engine anywhere, a command in the background, and what comes behind the engine.
+/// `environment` tells for which names Kubernetes puts a value in place of $(NAME) before the shell
+/// sees the script, and what variables say that the script does not set.
+ShellScript read_shell_script(std::string_view script, const Environment& environment,
+                              const IsEngine& is_engine);
 
 /// The text as one word of a script, in single quotes where it needs any.
 std::string shell_word(std::string_view text);

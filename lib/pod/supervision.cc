@@ -114,7 +114,7 @@ void Supervision::find_kind(const Node& main, const EngineCommand& command) {
                  "say the command, or leave out --supervise");
     return;
   }
-  if (plan_.options.gms == GmsProgram::kUpstream) {
+  if (plan_.gms == GmsProgram::kUpstream) {
     plan_.refuse("fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU",
                  "say --gms ours");
     return;
@@ -312,14 +312,6 @@ void Supervision::warn_of_standby(const Node& main, const EngineCommand& command
 }
 
 void Supervision::warn_of_engine(const Node& main, const EngineCommand& command) const {
-  const bool is_dynamo = is_dynamo_worker(command.program());
-  if (is_dynamo && find_named(main.find("env"), "name", "DYN_NAMESPACE") == nullptr &&
-      !command.sets_variable("DYN_NAMESPACE")) {
-    plan_.warn(main.position(), plan_.main_path("env"),
-               "Dynamo's operator would set DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and "
-               "NATS_SERVER, which say where to register",
-               "set them in envs");
-  }
   if (const std::string variable = command.open_variable(); !variable.empty()) {
     plan_.warn(main.position(), plan_.main_path("command"),
                base::quoted(variable) + ": a port in it would be that of both engines",

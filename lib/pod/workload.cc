@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pod/discovery.h"
+#include "pod/operator_defaults.h"
 #include "pod/pod_rules.h"
 
 namespace fo::pod {
@@ -12,7 +14,6 @@ namespace {
 
 constexpr std::string_view kGraphLabel = "nvidia.com/dynamo-graph-deployment-name";
 constexpr std::string_view kComponentLabel = "nvidia.com/dynamo-component";
-constexpr std::string_view kDiscoveryMode = "nvidia.com/dynamo-kube-discovery-mode";
 
 // GMS and engine, as their startup probes allow.
 constexpr int kProgressSeconds = 150 * 2 + 720 * 10;
@@ -35,8 +36,8 @@ Node make_selector(const PodPlan& plan) {
 
 Node make_labels(const Node* own, const PodPlan& plan) {
   Node labels = own == nullptr ? Node::map() : *own;
-  if (!plan.is_dynamo()) {
-    // The engines are found through etcd: Kubernetes knows a pod, not which engine in it serves.
+  if (!plan.is_dynamo() && !plan.is_found_by_kubernetes) {
+    // The engines are found through etcd.
     for (const char* const key : {"dynamo-discovery-backend", "dynamo-discovery-enabled"}) {
       labels.remove(key);
       labels.remove("nvidia.com/" + std::string(key));
@@ -45,20 +46,20 @@ Node make_labels(const Node* own, const PodPlan& plan) {
   const Node selector = make_selector(plan);
   for (const Node::Member& member : selector.members()) labels.set(member.key, member.value);
   const auto add = [&labels](std::string_view key, const std::string& value) {
-    if (!value.empty() && labels.find(key) == nullptr) labels.set(key, Node::string(value));
+    // What is too long for a label is left out.
+    if (!value.empty() && is_label_value(value) && labels.find(key) == nullptr) {
+      labels.set(key, Node::string(value));
+    }
   };
   add("app.kubernetes.io/name", plan.workload_name());
   add("nvidia.com/dynamo-component-type", plan.service.component_type);
   add("nvidia.com/dynamo-sub-component-type", plan.service.sub_component_type);
+  add_discovery_labels(labels, plan);
+  add_operator_labels(labels, plan);
   return labels;
 }
 
 void check_workload(const PodPlan& plan) {
-  if (!is_dns_label(plan.workload_name())) {
-    plan.refuse(base::quoted(plan.workload_name()) +
-                    ": no name for Kubernetes, which wants at most 63 of a-z, 0-9 and '-'",
-                "rename the deployment or the service");
-  }
   const bool is_shared = std::any_of(
       plan.dgd.services.begin(), plan.dgd.services.end(), [&plan](const Service& other) {
         return other.failover && other.name != plan.service.name &&
@@ -164,8 +165,8 @@ Node make_workload(Node pod_template, const PodPlan& plan) {
       pod_template.find("metadata") == nullptr ? Node::map() : *pod_template.find("metadata");
   const Node labels = make_labels(metadata.find("labels"), plan);
   metadata.set("labels", labels);
-  if (plan.is_dynamo()) {
-    metadata["annotations"].set(kDiscoveryMode, Node::string("container"));
+  if (plan.is_dynamo() || plan.is_found_by_kubernetes) {
+    metadata["annotations"].set(kDiscoveryMode, Node::string(std::string(kDiscoveryByContainer)));
   }
   Node spec = std::move(pod_template["spec"]);
 

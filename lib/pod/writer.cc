@@ -14,14 +14,6 @@ constexpr std::size_t kStep = 2;
 // A longer key has to be marked as one; readers look no further than 1024 characters for its colon.
 constexpr std::size_t kLongestKey = 1000;
 
-std::vector<const Node::Member*> members_of(const Node& map) {
-  std::vector<const Node::Member*> members;
-  for (const Node::Member& member : map.members()) {
-    if (!member.value.is_null()) members.push_back(&member);
-  }
-  return members;
-}
-
 bool is_blank_line(std::string_view line) {
   return !line.empty() && line.find_first_not_of(" \t") == std::string_view::npos;
 }
@@ -94,15 +86,15 @@ class YamlWriter {
       }
       return;
     }
-    for (const Node::Member* member : members_of(node)) {
+    for (const Node::Member& member : node.members()) {
       start_line();
-      const std::string key = scalar_on_a_line(member->key, member->plain_key);
+      const std::string key = scalar_on_a_line(member.key, member.plain_key);
       if (key.size() > kLongestKey) {
         out_ += "? " + key + "\n" + std::string(indent, ' ') + ": ";
-        behind_mark(member->value, indent + kStep);
+        behind_mark(member.value, indent + kStep);
       } else {
         out_ += key + ":";
-        behind_key(member->value, indent);
+        behind_key(member.value, indent);
       }
     }
   }
@@ -131,7 +123,7 @@ class YamlWriter {
 
  private:
   static bool is_empty(const Node& node) {
-    return (node.is_list() && node.items().empty()) || (node.is_map() && members_of(node).empty());
+    return (node.is_list() && node.items().empty()) || (node.is_map() && node.members().empty());
   }
 
   // What is plain and has lines was folded: it is a string, whatever it looks like.
@@ -174,10 +166,10 @@ class JsonWriter {
       next();
       value(item, indent + kStep);
     }
-    for (const Node::Member* member : members_of(node)) {
+    for (const Node::Member& member : node.members()) {
       next();
-      out_ += to_json_key(*member) + ": ";
-      value(member->value, indent + kStep);
+      out_ += to_json_key(member) + ": ";
+      value(member.value, indent + kStep);
     }
     if (count > 0) out_ += "\n" + std::string(indent, ' ');
     out_ += node.is_map() ? '}' : ']';

@@ -44,7 +44,7 @@ TEST(Dgd, FindingsHaveTheirPlaceAndTheDocumentsOrder) {
       all,
       ElementsAre(
           "f.yaml:3:18: metadata.name: 'Llm': no name that what is made can have; at most 63 of "
-          "a-z, 0-9 and -, no - at either end",
+          "a-z, 0-9, - and ., a letter or digit at both ends",
           "f.yaml:9:45: spec.services.Worker.failover.numShadows: 2: one shadow is all that is "
           "built; leave it out, or say 1",
           "f.yaml:10:33: spec.services.Worker.resources.limits.gpu: 'half': a string, wants a "
@@ -186,13 +186,21 @@ TEST(Dgd, NamesFitWhatIsMade) {
   alpha.metadata = "{}";
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("metadata.name: no name; what is made is named after it"));
-  alpha.metadata = "{name: " + std::string(52, 'a') + "}";
-  EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  alpha.metadata = "{name: " + std::string(53, 'a') + "}";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker: '" + std::string(53, 'a') +
-                          "-worker-gpu': 64 characters, the claim template's name has at most 63; "
-                          "shorten the name"));
+  // A label's value, and part of names that may have 253 characters.
+  for (const std::string& good :
+       {std::string(63, 'a'), std::string("qwen3-0.6b"), std::string("a.b-c")}) {
+    alpha.metadata = "{name: " + good + "}";
+    EXPECT_THAT(errors(alpha.text()), IsEmpty()) << good;
+  }
+  for (const std::string& bad : {std::string(64, 'a'), std::string("a..b"), std::string("a.-b"),
+                                 std::string("a."), std::string("A"), std::string("a_b")}) {
+    alpha.metadata = "{name: " + bad + "}";
+    EXPECT_THAT(errors(alpha.text()),
+                ElementsAre("metadata.name: '" + bad +
+                            "': no name that what is made can have; at "
+                            "most 63 of a-z, 0-9, - and ., a letter or digit at both ends"));
+  }
+  alpha.metadata = "{name: a}";
   Alpha odd;
   std::string text = odd.text();
   text.replace(text.find("Worker:"), 7, "My_Worker:");

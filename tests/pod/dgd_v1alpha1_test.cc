@@ -202,9 +202,26 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
   alpha.service = "sharedMemory: {}";
   alpha.main = "{image: i, volumeMounts: [{name: v, mountPath: /dev/shm}]}";
   alpha.pod = "volumes: [{name: v, emptyDir: {}}]";
+  // It wins, as with Dynamo's operator.
+  EXPECT_THAT(errors(alpha.text()), IsEmpty());
+  EXPECT_THAT(
+      warnings(alpha.text()),
+      ElementsAre("spec.services.Worker.sharedMemory: wins over the volume 'v' at /dev/shm, "
+                  "which is left out there; leave one of them out"));
+  const Node won = template_of(alpha.text());
+  expect_same(*won.find_path({"spec", "volumes"}),
+              "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 8Gi}}]");
+  expect_same(*won.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
+              "[{name: 'shared-memory', mountPath: '/dev/shm'}]");
+  // What another container mounts stays.
+  alpha.pod =
+      "volumes: [{name: v, emptyDir: {}}]\n"
+      "        containers: [{name: s, image: i, volumeMounts: [{name: v, mountPath: /x}]}]";
+  EXPECT_EQ(template_of(alpha.text()).find_path({"spec", "volumes"})->items().size(), 2U);
+  alpha.pod = "volumes: [{name: v, emptyDir: {}}, {name: shared-memory, emptyDir: {}}]";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.sharedMemory: '/dev/shm': two mounts in one place; "
-                          "leave one of them out"));
+              ElementsAre("spec.services.Worker.sharedMemory: 'shared-memory': a volume of the pod "
+                          "has this name; rename it"));
 }
 
 TEST(DgdV1Alpha1, NullIsAbsent) {

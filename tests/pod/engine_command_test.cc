@@ -182,7 +182,7 @@ TEST(EngineCommand, KnowsWhatItRunsUnder) {
   // Of scripts that are not understood.
   EXPECT_EQ(script("gms-lock acquire -- vllm serve m | tee log"), "lock");
   EXPECT_EQ(script("gms-lock acquire -- bash -c 'cd /w; vllm serve m' 2>&1 | tee log"), "lock");
-  EXPECT_EQ(script("gms-lock acquire \\\\\n  -- vllm serve m | tee log"), "lock");
+  EXPECT_EQ(script("gms-lock acquire \\\\\\n  -- vllm serve m | tee log"), "lock");
   EXPECT_EQ(script("if true; then fo-shadow -- vllm serve m; fi"), "shadow");
   EXPECT_EQ(script("gms-lock acquire -- true; vllm serve m"), "none");
   EXPECT_EQ(script("gms-lock acquire -- true\\nvllm serve m"), "none");

@@ -70,7 +70,7 @@ TEST(EngineNeeds, WhatIsNeverPutToSleepNeedsLess) {
   EXPECT_EQ(cold.env("engine-1", "DYN_GMS_SCRATCH_KV_ENABLED"), "(none)");
   Worker worker;
   const Generated shadow = worker.generate();
-  EXPECT_EQ(args(shadow, 1), "--model|m|--load-format|gms");
+  EXPECT_EQ(args(shadow, 1), "--model|m|--load-format|gms|--master-port|29600");
   EXPECT_EQ(shadow.env("engine-1", "DYN_GMS_SCRATCH_KV_ENABLED"), "(none)");
 }
 
@@ -175,13 +175,17 @@ TEST(EngineNeeds, WhatReadOnlyCannotBeMergedIntoIsWarnedOf) {
 TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
   // Another shell may run it, and does with its words what it likes.
   const std::string piped =
-      R"("command":["sh","-c","python3 -m dynamo.vllm --model m | tee log"],
+      R"("command":["sh","-c","python3 -m dynamo.vllm --model m | next"],
          "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
   Worker worker;
   worker.main = piped;
+  const std::string port =
+      "--master-port stays as it is for engine 1, which needs other ports than engine 0: the "
+      "script has a pipe; see that no port is in it, or give it in a list of arguments";
   EXPECT_EQ(warnings(worker.generate()),
             "args: the engine needs --load-format gms, which can't be added: the script has a "
-            "pipe; see that it has them");
+            "pipe; see that it has them\nf: spec.services.Decode: " +
+                port);
   EXPECT_NE(warnings(supervised(piped, "dynamo"))
                 .find("args: the engine needs --load-format gms and --enable-sleep-mode, which "
                       "can't be added: the script has a pipe; see that it has them\n"
@@ -191,9 +195,9 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
             std::string::npos);
   // What is there is not missing.
   worker.main =
-      R"("command":["sh","-c","python3 -m dynamo.vllm --load-format gms | tee log"],
+      R"("command":["sh","-c","python3 -m dynamo.vllm --load-format gms | next"],
          "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
-  EXPECT_EQ(warnings(worker.generate()), "");
+  EXPECT_EQ(warnings(worker.generate()), "f: spec.services.Decode: " + port);
 }
 
 TEST(EngineNeeds, AnUnknownProgramIsGivenVariablesAlone) {

@@ -44,7 +44,87 @@ TEST(EnginePorts, VariablesThatAUserSetDiffer) {
   EXPECT_EQ(made.env("engine-1", "VLLM_NIXL_SIDE_CHANNEL_PORT"), "7001");
   EXPECT_EQ(made.env("engine-1", "MASTER_PORT"), "29600");
   EXPECT_EQ(made.env("engine-1", "OTHER_PORT"), "1");
-  EXPECT_EQ(made.env("engine-0", "DYN_VLLM_KV_EVENT_PORT"), "(none)");
+}
+
+TEST(EnginePorts, ThoseWithADefaultDifferUntold) {
+  struct Case {
+    std::string main;
+    std::string variable;
+    std::string ports;
+  };
+  const std::string vllm = R"("command":["vllm","serve","m"])";
+  const std::string dynamo = R"("command":["python3","-m","dynamo.vllm"])";
+  const auto with = [](const std::string& command, const std::string& name,
+                       const std::string& value) {
+    return command + R"(,"env":[{"name":")" + name + R"(","value":")" + value + R"("}])";
+  };
+  const Case cases[] = {
+      {vllm, "VLLM_NIXL_SIDE_CHANNEL_PORT", "5600 5601"},
+      {dynamo, "VLLM_NIXL_SIDE_CHANNEL_PORT", "5600 5601"},
+      {R"("command":["python3","-m","dynamo.sglang"])", "VLLM_NIXL_SIDE_CHANNEL_PORT",
+       "(none) (none)"},
+      {vllm, "DYN_VLLM_KV_EVENT_PORT", "(none) (none)"},
+      {dynamo, "DYN_VLLM_KV_EVENT_PORT", "20080 20081"},
+      {dynamo, "DYN_FORWARDPASS_METRIC_PORT", "20380 20381"},
+      {dynamo, "NIXL_TELEMETRY_PROMETHEUS_PORT", "19090 19091"},
+      {dynamo, "DYN_HTTP_RPC_PORT", "(none) (none)"},
+      {with(dynamo, "DYN_REQUEST_PLANE", "http"), "DYN_HTTP_RPC_PORT", "8888 8889"},
+      {dynamo, "DYN_KVBM_LEADER_ZMQ_PUB_PORT", "(none) (none)"},
+      {with(dynamo, "DYN_KVBM_CPU_CACHE_GB", "20"), "DYN_KVBM_LEADER_ZMQ_PUB_PORT", "56001 56011"},
+      {with(dynamo, "DYN_KVBM_CPU_CACHE_GB", "20"), "DYN_KVBM_LEADER_ZMQ_ACK_PORT", "56002 56012"},
+      {with(dynamo, "DYN_KVBM_CPU_CACHE_GB", "20"), "DYN_KVBM_METRICS_PORT", "6880 6881"},
+      {vllm, "VLLM_MOONCAKE_BOOTSTRAP_PORT", "(none) (none)"},
+      {vllm + R"(,"args":["--kv-transfer-config","{\"kv_connector\":\"MooncakeConnector\"}"])",
+       "VLLM_MOONCAKE_BOOTSTRAP_PORT", "8998 8999"},
+      // An empty one is off.
+      {with(dynamo, "DYN_FORWARDPASS_METRIC_PORT", ""), "DYN_FORWARDPASS_METRIC_PORT", " "},
+      {R"("command":["fo-refengine","serve"])", "VLLM_NIXL_SIDE_CHANNEL_PORT", "(none) (none)"},
+  };
+  for (const Case& one : cases) {
+    Worker worker;
+    worker.main = one.main;
+    GenerateOptions options;
+    options.supervise = true;
+    const Generated made = worker.generate(options);
+    EXPECT_EQ(made.errors(), "");
+    EXPECT_EQ(made.env("engine-0", one.variable) + " " + made.env("engine-1", one.variable),
+              one.ports)
+        << one.main << " " << one.variable;
+  }
+}
+
+TEST(EnginePorts, AreSeenThroughVariables) {
+  const std::string env =
+      R"("env":[{"name":"P","value":"7000"},{"name":"KV","valueFrom":{"configMapKeyRef":{
+         "name":"c","key":"kv"}}},{"name":"VLLM_PORT","valueFrom":{"configMapKeyRef":{
+         "name":"c","key":"port"}}},{"name":"S","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}])";
+  const auto made = [&](const std::string& command) {
+    Worker worker;
+    worker.config_maps = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
+      "kv":"{\"kv_connector\":\"x\",\"kv_port\":\"14579\"}","none":"{\"a\":1}","port":"6000"}})";
+    worker.main = R"("command":)" + command + "," + env;
+    return worker.generate();
+  };
+  const Generated list = made(
+      R"j(["python3","-m","dynamo.vllm","--master-port","$(P)","--kv-transfer-config","$(KV)"])j");
+  EXPECT_EQ(list.errors(), "");
+  EXPECT_EQ(words(list.container("engine-0").find("command")),
+            "python3|-m|dynamo.vllm|--master-port|$(P)|--kv-transfer-config|$(KV)");
+  EXPECT_EQ(words(list.container("engine-1").find("command")),
+            R"(python3|-m|dynamo.vllm|--master-port|7100|--kv-transfer-config|)"
+            R"({"kv_connector":"x","kv_port":"14580"})");
+  EXPECT_EQ(list.env("engine-1", "VLLM_PORT"), "6001");
+  const Generated script = made(
+      R"(["sh","-c","exec python3 -m dynamo.vllm --master-port $P --kv-transfer-config \"$KV\""])");
+  EXPECT_EQ(words(script.container("engine-1").find("command")),
+            R"(sh|-c|exec python3 -m dynamo.vllm --master-port 7100 --kv-transfer-config )"
+            R"('{"kv_connector":"x","kv_port":"14580"}' --load-format gms)");
+  // What can't be seen is left alone, with a warning.
+  const Generated unseen =
+      made(R"j(["python3","-m","dynamo.vllm","--kv-transfer-config","$(S)","--master-port=1"])j");
+  EXPECT_EQ(unseen.errors(), "");
+  EXPECT_NE(unseen.warnings().find("--kv-transfer-config stays as it is for engine 1"),
+            std::string::npos);
 }
 
 TEST(EnginePorts, DynamosLayoutSetsThreeAndTakesTheUsersBase) {
@@ -71,7 +151,11 @@ TEST(EnginePorts, ArgumentsThatAUserSetDiffer) {
             "--master-port|29600|--data-parallel-rpc-port=6|--dist-init-addr|h:50100");
 }
 
-TEST(EnginePorts, DynamosLayoutGivesEngine1AMasterPort) {
+TEST(EnginePorts, Engine1OfDynamosVllmGetsAMasterPort) {
+  for (const PodLayout layout : {PodLayout::kPlan, PodLayout::kDynamo}) {
+    const Generated own = generate(with_args(R"(["--model","m"])"), layout);
+    EXPECT_EQ(args_of(own, 1), "--model|m|--master-port|29600");
+  }
   const Generated made = generate(with_args(R"(["--model","m"])"), PodLayout::kDynamo);
   EXPECT_EQ(args_of(made, 0), "--model|m");
   EXPECT_EQ(args_of(made, 1), "--model|m|--master-port|29600");
@@ -103,7 +187,7 @@ TEST(EnginePorts, EndpointsInJsonDiffer) {
   for (const Case& one : cases) {
     const Generated made = generate(with_args(R"(["--kv-events-config",")" + one.json + R"("])"));
     EXPECT_EQ(made.errors(), "");
-    EXPECT_EQ(args_of(made, 1), "--kv-events-config|" + one.engine_1);
+    EXPECT_EQ(args_of(made, 1), "--kv-events-config|" + one.engine_1 + "|--master-port|29600");
   }
 }
 
@@ -117,7 +201,7 @@ TEST(EnginePorts, AreChangedWithinAScript) {
       R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{"endpoint":"tcp://*:5"}')");
   EXPECT_EQ(
       args_of(made, 1),
-      R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{"endpoint":"tcp://*:6"}')");
+      R"(exec python3 -m dynamo.vllm --load-format $M --kv-events-config '{"endpoint":"tcp://*:6"}' --master-port 29600)");
 }
 
 TEST(EnginePorts, WithNothingToChangeAScriptStaysAsItIs) {
@@ -139,26 +223,14 @@ TEST(EnginePorts, WhatCannotDifferIsRefused) {
       {with_env(R"([{"name":"VLLM_PORT","valueFrom":{"fieldRef":{"fieldPath":"x"}}}])"),
        env + "[VLLM_PORT]: a port that is only known in the pod; give it as a number: engine 1 "
              "needs another one"},
-      {with_env(R"j([{"name":"VLLM_PORT","value":"$(X)"}])j"),
-       env + "[VLLM_PORT]: '$(X)': no port number, and engine 1 needs another one; give a number "
+      {with_env(R"([{"name":"VLLM_PORT","value":"x"}])"),
+       env + "[VLLM_PORT]: 'x': no port number, and engine 1 needs another one; give a number "
              "from 1 to 65535"},
       {with_env(R"([{"name":"VLLM_PORT","value":"65535"}])"),
        env + "[VLLM_PORT]: 65535: engine 1 would need a port over 65535; choose a lower one"},
-      {with_args(R"j(["--master-port","$(P)"])j"),
-       std::string(kArgs) +
-           ": --master-port can't be changed for engine 1: a variable is in its value; give a "
-           "plain number, in a list of arguments or a script of one command"},
-      {with_args(R"(["--nccl-port=x"])"),
-       std::string(kArgs) +
-           ": --nccl-port can't be changed for engine 1: 'x' has no port; give a plain number, in "
-           "a list of arguments or a script of one command"},
       {with_args(R"(["--kv-events-config","{"])"),
        std::string(kArgs) + ": --kv-events-config: no JSON object; correct it: engine 1 needs "
                             "other ports in it"},
-      {R"("command":["sh","-c","python3 -m dynamo.vllm --master-port 1 | tee x"])",
-       std::string(kArgs) +
-           ": --master-port can't be changed for engine 1: the script has a pipe; give a plain "
-           "number, in a list of arguments or a script of one command"},
       {R"("command":["sh","-c","VLLM_PORT=1 python3 -m dynamo.vllm"])",
        "spec.services.Decode.extraPodSpec.mainContainer.command: it sets VLLM_PORT, for both "
        "engines alike; leave that out, or set it in env"},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pod/writer.h"
+
 namespace fo::pod {
 namespace {
 
@@ -38,6 +40,54 @@ TEST(Filter, NothingStaysOfADeploymentWhoseServicesAllFailOver) {
   EXPECT_TRUE(result.manifests[0].generated);
 }
 
+std::string with_frontend(std::string text) {
+  text.insert(text.find("    Worker:"), "    Front: {componentType: frontend, envs: }\n");
+  return text;
+}
+
+TEST(Filter, WhatStaysIsToldToLookForContainers) {
+  const Filtered result = filtered(with_frontend(kDgd));
+  ASSERT_EQ(kinds(result), (std::vector<std::string>{"DynamoGraphDeployment",
+                                                     "ResourceClaimTemplate", "Deployment"}));
+  const Node& rest = result.manifests[0].root;
+  EXPECT_EQ(rest.text_at({"metadata", "annotations", "nvidia.com/dynamo-kube-discovery-mode"}),
+            "container");
+  // What was null stays so.
+  EXPECT_NE(to_yaml(rest).find("envs: null"), std::string::npos);
+}
+
+TEST(Filter, CommentsAtTheHeadStay) {
+  const std::string head = "# Of Helm.\n# Source: chart/templates/dgd.yaml\n\n";
+  const Filtered result = filtered(head + with_frontend(kDgd));
+  ASSERT_EQ(result.manifests.size(), 3U);
+  EXPECT_EQ(result.manifests[0].head, head);
+  for (const std::size_t i : {1U, 2U}) {
+    EXPECT_EQ(result.manifests[i].head, "# Source: chart/templates/dgd.yaml\n");
+  }
+  // Where nothing stays, they are the first one's.
+  EXPECT_EQ(filtered(head + kDgd).manifests[0].head, head);
+}
+
+TEST(Filter, EveryDeploymentIsExplained) {
+  const Filtered good = filtered(with_frontend(kDgd));
+  ASSERT_EQ(good.explanations.size(), 1U);
+  const DgdExplanation& explained = good.explanations[0];
+  ASSERT_EQ(explained.services.size(), 2U);
+  EXPECT_FALSE(explained.services[0].failover);
+  EXPECT_TRUE(explained.services[0].writes.empty());
+  EXPECT_EQ(explained.services[1].writes.size(), 2U);
+  EXPECT_FALSE(explained.services[1].needs.empty());
+  // What one service would be is said also where another one is refused.
+  std::string text = with_frontend(kDgd);
+  text += "    Other: {componentType: frontend, failover: {enabled: true}}\n";
+  const Filtered bad = filtered(text);
+  EXPECT_TRUE(bad.failed());
+  ASSERT_EQ(bad.explanations.size(), 1U);
+  EXPECT_EQ(bad.explanations[0].services[1].writes.size(), 2U);
+  EXPECT_FALSE(bad.explanations[0].services[1].is_refused());
+  EXPECT_TRUE(bad.explanations[0].services[2].is_refused());
+}
+
 // A deployment whose services all get an env of that many bytes.
 std::string dgd_with(int services, std::size_t bytes) {
   std::string text = kDgd;
@@ -52,8 +102,11 @@ TEST(Filter, WhatOneRunGeneratesIsLimited) {
   const std::size_t size = std::size_t{1} << 20;
   const std::string text = dgd_with(20, size) + "---\n" + dgd_with(20, size);
   const Filtered result = filtered(text);
-  ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].reason, "too much would be generated at once");
+  std::vector<std::string> errors;
+  for (const Finding& finding : result.findings) {
+    if (finding.severity == Severity::kError) errors.push_back(finding.reason);
+  }
+  EXPECT_EQ(errors, (std::vector<std::string>{"too much would be generated at once"}));
   EXPECT_LT(result.manifests.size(), 50U);
 
   Budget budget;

@@ -65,7 +65,8 @@ TEST(Generate, ThePlansPod) {
   const auto engine = [](const std::string& i) {
     return R"({"name":"engine-)" + i + R"(","image":"img","workingDir":"/w",
       "command":["python3","-m","dynamo.vllm"],
-      "args":["--model","Qwen/Qwen3-0.6B","--load-format","gms"],
+      "args":["--model","Qwen/Qwen3-0.6B","--load-format","gms")" +
+           (i == "0" ? "" : R"(,"--master-port","29600")") + R"(],
       "resources":{"claims":[{"name":"shared-gpu"}]},
       "volumeMounts":[{"name":"failover-shared","mountPath":"/shared"}],
       "env":[{"name":"ENGINE_ID","value":")" +
@@ -75,7 +76,11 @@ TEST(Generate, ThePlansPod) {
         {"name":"DYN_SYSTEM_ENABLED","value":"true"},
         {"name":"DYN_SYSTEM_PORT","value":"909)" +
            i + R"("},{"name":"DYN_VLLM_GMS_SHADOW_MODE","value":"true"},
-        {"name":"CUDA_DEVICE_ORDER","value":"PCI_BUS_ID"}],
+        {"name":"CUDA_DEVICE_ORDER","value":"PCI_BUS_ID"},
+        {"name":"VLLM_NIXL_SIDE_CHANNEL_PORT","value":"560)" +
+           i + R"("},{"name":"DYN_VLLM_KV_EVENT_PORT","value":"2008)" + i +
+           R"("},{"name":"DYN_FORWARDPASS_METRIC_PORT","value":"2038)" + i +
+           R"("},{"name":"NIXL_TELEMETRY_PROMETHEUS_PORT","value":"1909)" + i + R"("}],
       "ports":[{"name":"system-)" +
            i + R"(","containerPort":909)" + i + R"(,"protocol":"TCP"}],
       "startupProbe":{"httpGet":{"path":"/live","port":"system-)" +
@@ -127,7 +132,8 @@ TEST(Generate, DynamosPod) {
     {"name":"CUDA_DEVICE_ORDER","value":"PCI_BUS_ID"},
     {"name":"VLLM_NIXL_SIDE_CHANNEL_PORT","value":"5601"},
     {"name":"DYN_VLLM_KV_EVENT_PORT","value":"20081"},
-    {"name":"DYN_FORWARDPASS_METRIC_PORT","value":"20381"}])"));
+    {"name":"DYN_FORWARDPASS_METRIC_PORT","value":"20381"},
+    {"name":"NIXL_TELEMETRY_PROMETHEUS_PORT","value":"19091"}])"));
   EXPECT_EQ(pretty(*made.workload().find_path({"spec", "template", "metadata", "annotations"})),
             pretty(R"({"nvidia.com/dynamo-kube-discovery-mode":"container"})"));
 }
@@ -159,7 +165,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
     GenerateOptions options;
     if ((bits & 1) != 0) options.layout = PodLayout::kDynamo;
     if ((bits & 2) != 0) options.lock = LockKind::kLockd;
-    if ((bits & 4) != 0) options.gms = GmsProgram::kUpstream;
+    options.gms = (bits & 4) != 0 ? GmsProgram::kUpstream : GmsProgram::kOurs;
     if ((bits & 8) != 0) options.gpu_sharing = GpuSharing::kDevicePlugin;
     if ((bits & 16) != 0) options.tools_image = "tools";
     if ((bits & 32) != 0) options.supervise = true;
@@ -431,7 +437,8 @@ TEST(Generate, VariablesThatWouldMisleadAnEngineGo) {
   EXPECT_EQ(names(made.container("engine-0").find("env")),
             "ENGINE_ID|GMS_SOCKET_DIR|FAILOVER_LOCK_PATH|DYN_SYSTEM_STARTING_HEALTH_STATUS|"
             "DYN_SYSTEM_ENABLED|DYN_SYSTEM_PORT|DYN_VLLM_GMS_SHADOW_MODE|CONTAINER_NAME|Z|"
-            "CUDA_DEVICE_ORDER");
+            "CUDA_DEVICE_ORDER|VLLM_NIXL_SIDE_CHANNEL_PORT|DYN_VLLM_KV_EVENT_PORT|"
+            "DYN_FORWARDPASS_METRIC_PORT|NIXL_TELEMETRY_PROMETHEUS_PORT");
   EXPECT_EQ(made.env("engine-1", "DYN_SYSTEM_PORT"), "9091");
   EXPECT_EQ(made.env("engine-1", "CONTAINER_NAME"), "c");
   options.layout = PodLayout::kDynamo;
@@ -663,12 +670,9 @@ TEST(Refused, EachWithItsReason) {
       {R"("command":["tini","--","sh","-c","vllm serve m"])", "", "", true,
        main + "command: each engine needs a --port of its own: the script has a command before its "
               "shell: 'tini'; make the command a list, or a script of one command"},
-      {R"("command":["sh","-c","./run | tee log"])", "", "", true,
+      {R"("command":["sh","-c","./run | ./next"])", "", "", true,
        main + "command: which engine that is can't be told from it: the script has a pipe; say "
               "--engine"},
-      {R"("args":["bash","-c","python3 -m dynamo.vllm --master-port $P"])", "", "", false,
-       main + "args: --master-port can't be changed for engine 1: a variable is in its value; give "
-              "a plain number, in a list of arguments or a script of one command"},
       {R"("command":["/start.sh"])", "", "", true,
        main + "command: which engine that is can't be told from it; say --engine"},
       {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
@@ -725,6 +729,72 @@ TEST(Refused, EachWithItsReason) {
   }
 }
 
+// Which GMS the pod runs where no option says it: "ours", "upstream", or what is refused.
+std::string chosen_gms(const std::string& main, bool supervise, const std::string& engine = "",
+                       const std::string& tools = "", LockKind lock = LockKind::kFlock) {
+  Worker worker;
+  worker.main = main;
+  worker.gms = std::nullopt;
+  GenerateOptions options;
+  options.supervise = supervise;
+  options.engine = engine;
+  options.tools_image = tools;
+  options.lock = lock;
+  const Generated made = worker.generate(options);
+  if (!made.errors().empty()) return made.errors();
+  const Node gms = made.container("gms-weights");
+  return words(gms.find("command")).find("gms-serve") != std::string::npos ? "ours" : "upstream";
+}
+
+TEST(Gms, IsWhatTheImagesAreKnownToHave) {
+  const std::string dynamo = R"("command":["python3","-m","dynamo.vllm"])";
+  const std::string vllm = R"("command":["vllm","serve","m"])";
+  const std::string refengine = R"("command":["fo-refengine","serve"])";
+  const std::string start = "f: spec.services.Decode.extraPodSpec.mainContainer.image: ";
+  const std::string end =
+      " not known to be in it: no image but this toolkit's has it; say --tools-image IMAGE, or "
+      "--gms ours where this image has the tools, too";
+  EXPECT_EQ(chosen_gms(dynamo, false), "upstream");
+  EXPECT_EQ(chosen_gms(dynamo, false, "", "tools"), "ours");
+  EXPECT_EQ(chosen_gms(R"("command":["/run.sh"])", false, "dynamo"), "upstream");
+  EXPECT_EQ(chosen_gms(dynamo, true), start + "fo-shadow and gms-serve are" + end);
+  EXPECT_EQ(chosen_gms(dynamo, true, "", "tools"), "ours");
+  EXPECT_EQ(chosen_gms(vllm, true), start + "fo-shadow and gms-serve are" + end);
+  EXPECT_EQ(chosen_gms(vllm, true, "", "tools"), "ours");
+  EXPECT_EQ(chosen_gms(refengine, true), "ours");
+  EXPECT_EQ(chosen_gms(R"("command":["gms-lock","acquire","--","vllm","serve","m"])", false),
+            "ours");
+  EXPECT_NE(chosen_gms(dynamo, false, "", "", LockKind::kLockd).find("gms-serve is" + end),
+            std::string::npos);
+}
+
+TEST(Generate, ArgumentsWithoutACommandAreAScriptOfDynamosOperator) {
+  Worker worker;
+  worker.main = R"("args":["python3 -m dynamo.vllm --model m"])";
+  const Generated made = worker.generate();
+  ASSERT_EQ(made.errors(), "");
+  EXPECT_EQ(words(made.container("engine-0").find("command")), "/bin/sh|-c");
+  EXPECT_EQ(words(made.container("engine-0").find("args")),
+            "python3 -m dynamo.vllm --model m --load-format gms");
+  // These are of the image's own entrypoint.
+  worker.main = R"("args":["--model","m"])";
+  GenerateOptions options;
+  options.engine = "dynamo";
+  EXPECT_EQ(words(worker.generate(options).container("engine-0").find("command")), "none");
+}
+
+TEST(Generate, AScriptThatWantsAnEmptyGpuIsWarnedOf) {
+  Worker worker;
+  worker.main =
+      R"("command":["sh","-c","while nvidia-smi --query-gpu=memory.used | grep -v 0; do sleep 1; done; exec python3 -m dynamo.vllm"])";
+  EXPECT_NE(worker.generate().warnings().find(
+                "command: it asks nvidia-smi who uses the GPU: the GMS and the other engine do; "
+                "see that it does not wait for an empty one"),
+            std::string::npos);
+  worker.main = R"("command":["sh","-c","nvidia-smi; exec python3 -m dynamo.vllm"])";
+  EXPECT_EQ(worker.generate().warnings().find("nvidia-smi"), std::string::npos);
+}
+
 TEST(Refused, WhatOnePodCannotBe) {
   Worker worker;
   worker.service.replicas = 2;
@@ -733,9 +803,6 @@ TEST(Refused, WhatOnePodCannotBe) {
   EXPECT_EQ(worker.generate(options).errors(),
             "f: spec.services.Decode: 2 replicas: a Pod is one; say --kind deployment, or 1 "
             "replica");
-  worker = Worker();
-  worker.service.name = std::string(70, 'a');
-  EXPECT_NE(worker.generate().errors().find("no name for Kubernetes"), std::string::npos);
 }
 
 TEST(Refused, TwoServicesOfOneName) {

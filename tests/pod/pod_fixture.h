@@ -1,6 +1,7 @@
 // A service with failover as read_dgd would leave it, and what becomes of it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,13 @@ struct Worker {
   std::string spec;
   std::string others;
   std::string metadata = "{}";
+  /// A ConfigMap of the input's.
+  std::string config_maps = "{}";
   Service service = make_service();
+  /// Where the options say none: of an image that has the tools.
+  std::optional<GmsProgram> gms = GmsProgram::kOurs;
+  /// What they are is said in one place, operator_defaults_test.
+  bool operator_defaults = false;
 
   static Service make_service() {
     Service made;
@@ -78,13 +85,16 @@ struct Worker {
                 "]}}");
   }
 
-  [[nodiscard]] Generated generate(const GenerateOptions& options = {}) const {
+  [[nodiscard]] Generated generate(GenerateOptions options = {}) const {
+    if (!options.gms) options.gms = gms;
+    options.operator_defaults = operator_defaults;
     Service made = service;
     if (made.pod_template.is_null()) made.pod_template = pod_template();
     Dgd dgd;
     dgd.name = "vllm";
+    dgd.config_maps.add(node(config_maps));
     Generated result;
-    result.manifests = pod::generate(dgd, made, options, result.findings);
+    result.manifests = pod::generate(dgd, made, options, result.findings).manifests;
     return result;
   }
 };

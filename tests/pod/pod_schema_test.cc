@@ -81,6 +81,10 @@ TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
                           "\"2\", \"500m\" or \"8Gi\"",
                           "x.limits.d: a list, wants a quantity; quantities are like "
                           "\"2\", \"500m\" or \"8Gi\""));
+  // What envsubst was to fill in.
+  EXPECT_THAT(found("resources: ${RESOURCES}\n", "Container"),
+              ElementsAre("x.resources: '${RESOURCES}': a string, wants a map; fill it in first: "
+                          "envsubst < FILE"));
   EXPECT_THAT(found("port: [1]\n", "HttpGet"),
               ElementsAre("x.port: a list, wants a port's number or name"));
 }

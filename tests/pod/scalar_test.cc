@@ -162,6 +162,24 @@ TEST(Scalar, IsAnIntegerInAnyNotation) {
   for (const auto& [text, value] : kIntegers) {
     EXPECT_EQ(fo::pod::as_integer(Node::plain(text)), value) << text;
     EXPECT_EQ(fo::pod::as_integer(Node::string(text)), std::nullopt) << text;
+  }
+  // In quotes, as Kubernetes reads a quantity.
+  const std::map<std::string, std::optional<std::int64_t>> kQuoted{{"5", 5},
+                                                                   {"+5", 5},
+                                                                   {"-5", -5},
+                                                                   {"010", 10},
+                                                                   {"-010", -10},
+                                                                   {"00", 0},
+                                                                   {"08", 8},
+                                                                   {"1e3", 1000},
+                                                                   {"2.0", 2},
+                                                                   {"0.5e1", 5},
+                                                                   {"0x1F", std::nullopt},
+                                                                   {"0o17", std::nullopt},
+                                                                   {"0b1", std::nullopt},
+                                                                   {"1_000", std::nullopt},
+                                                                   {"", std::nullopt}};
+  for (const auto& [text, value] : kQuoted) {
     EXPECT_EQ(fo::pod::as_integer(Node::string(text), Quoted::kYes), value) << text;
   }
   for (const char* text : {"", "a", "1.5", "true", "9223372036854775808", "1e19", "-1e19", ".inf",

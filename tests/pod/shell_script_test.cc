@@ -2,15 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "pod/json_node.h"
+
 namespace fo::pod {
 namespace {
 
+// In a container that knows two variables; "engine" is one that is known.
 ShellScript read(std::string_view script) {
-  return read_shell_script(script, [](std::string_view name) { return name == "POD_IP"; });
+  static const Environment kEnvironment(test::node(
+      R"({"env":[{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}},
+                 {"name":"MODEL","value":"small"}]})"));
+  return read_shell_script(script, kEnvironment, [](const std::vector<std::string>& words) {
+    return std::find(words.begin(), words.end(), "engine") != words.end();
+  });
 }
 
 // The words with '|' between them, those that are not literal in <>; or why there are none.
@@ -97,7 +106,6 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
       {"cd /x", "no command in it"},
       {"exec", "an 'exec' of nothing"},
       {"exec -a x y", "options of 'exec'"},
-      {"a | tee log", "a pipe"},
       {"a || b", "an alternative: '||'"},
       {"a & wait", "a command in the background: '&'"},
       {"a &", "a command in the background: '&'"},
@@ -106,29 +114,20 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
       {"a\nb", "more than one command: something follows 'a'"},
       {"a; cd x", "more than one command: something follows 'a'"},
       {"pip install x && a", "more than one command: something follows 'pip'"},
-      {"(a)", "parentheses"},
-      {"a)", "parentheses"},
-      {"f() { a; }; f", "parentheses"},
+      {"(a)", "more than plain commands: '('"},
+      {"a)", "a ')' out of place"},
+      {"f() { a; }; f", "more than plain commands: 'f()'"},
       {"{ a; }", "more than plain commands: '{'"},
       {"eval a", "more than plain commands: 'eval'"},
       {"command a", "more than plain commands: 'command'"},
-      {"trap x TERM; a", "more than plain commands: 'trap'"},
+      {"trap x TERM; a", "more than one command: something follows 'trap'"},
       {"if true; then a; fi", "more than plain commands: 'if'"},
       {"while true; do a; done", "more than plain commands: 'while'"},
       {"for i in 1 2; do a; done", "more than plain commands: 'for'"},
       {"case a in b) c;; esac", "more than plain commands: 'case'"},
       {"! a", "more than plain commands: '!'"},
       {"time a", "more than plain commands: 'time'"},
-      {"[[ -n a ]] && a", "more than plain commands: '[['"},
-      {"a $(hostname)", "a command substitution"},
-      {"a \"$(hostname)\"", "a command substitution"},
-      {"a $((1+1))", "a command substitution"},
-      {"a `hostname`", "a command substitution"},
-      {"a \"`hostname`\"", "a command substitution"},
-      {"A=$(hostname) a", "a command substitution"},
-      {"a <<EOF\nEOF", "a here-document"},
-      {"a <<< b", "a here-document"},
-      {"a <(b)", "a process substitution"},
+      {"[[ -n a ]] && a", "more than one command: something follows '[['"},
       {"a >", "a redirection to nowhere"},
       {"a 'b", "a quote that is not closed"},
       {"a \"b", "a quote that is not closed"},
@@ -140,15 +139,109 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
       {"a $?", "a '$?'"},
       {"a $'b'", "a '$''"},
       {"a $\"b\"", "a '$\"'"},
-      {"a ${B:-$(c)}", "a variable that is no plain one"},
-      {"a ${#B}", "a variable that is no plain one"},
       {"a ${B", "a variable that is no plain one"},
       {"$B c", "a command whose name is a variable"},
-      {"a;; b", "a ';;'"},
+      {"a;; b", "a ';' out of place"},
+      // What is refused beside an engine, too.
+      {"a | b", "a pipe"},
+      {"engine | b", "a pipe"},
+      {"engine; sleep 5", "more than one command: something follows 'engine'"},
+      {"engine a\nengine b", "more than one command: something follows 'engine'"},
+      {"engine &\nwait", "a command in the background: '&'"},
+      {"helper & exec engine", "a command in the background: '&'"},
+      {"coproc engine", "a command in the background: 'coproc'"},
+      {"engine || a", "more than one command: something follows 'engine'"},
+      {"a || engine", "an alternative: '||'"},
+      {"if a; then engine 1; else engine 2; fi", "more than plain commands: 'engine' within 'if'"},
+      {"if a; then engine; fi; exec b", "more than plain commands: 'engine' within 'if'"},
+      {"run() { engine \"$@\"; }\nrun --x", "more than plain commands: 'engine' within 'run()'"},
+      {"(engine)", "more than plain commands: 'engine' within '('"},
+      {"! engine", "more than plain commands: '!'"},
+      {"eval engine", "more than plain commands: 'eval'"},
+      {"exec engine \"$@\"", "arguments from behind the script: '$@'"},
+      {"if a; then exec b", "no 'fi' for what it ends"},
+      {"case a in b) c", "no 'esac' for what it ends"},
+      {"case a in b", "a pattern that is not closed"},
+      {"a <<", "a here-document without an end"},
+      {"a $(b", "parentheses that are not closed"},
+      {"A=(b", "parentheses that are not closed"},
   };
   for (const Case& one : cases) {
     EXPECT_EQ(words_of(one.script), "refused: " + std::string(one.words)) << one.script;
   }
+}
+
+TEST(ShellScript, FindsTheEngineBehindWhatPreparesIt) {
+  const Case cases[] = {
+      {"pip install x && exec a", "a"},
+      {"pip install x\nengine --y", "engine|--y"},
+      {"test -f x || exit 1\nengine", "engine"},
+      {"[ -n \"$X\" ] || { echo 'no X'; exit 1; }\nexec python3 -m engine 2>&1",
+       "python3|-m|engine"},
+      {"[[ $X == a* && -n ${Y:-} ]] || exit 1\nengine", "engine"},
+      {"if [ -d /x ]; then\n  cp -r /x /y\nelif z; then\n  :\nelse\n  echo no\nfi\nengine --y",
+       "engine|--y"},
+      {"for i in 1 2 \"$X\"; do nc -z h $i; done; engine", "engine"},
+      {"for ((i=0;i<3;i++)); do echo $i; done; engine", "engine"},
+      {"until curl -sf http://h:1/; do sleep 1; done\nengine", "engine"},
+      {"while read -r line; do echo $line; done < f\nengine", "engine"},
+      {"case $X in\n  a|b) A=1;;\n  (c) case d in e) f; esac ;;\n  *) A=2\nesac\nengine", "engine"},
+      {"log() { echo \"[$(date)] $*\" >&2; }\nlog start\nengine", "engine"},
+      {"function log { echo; }; engine", "engine"},
+      {"cat >/tmp/c <<'EOF'\nengine b; (\nEOF\nengine --c /tmp/c", "engine|--c|/tmp/c"},
+      {"cat <<-A <<B >x\n\t1\n\tA\n2\nB\nengine", "engine"},
+      {"exec > >(tee -a log) 2>&1\nexec engine", "engine"},
+      {"echo 'engine starts' | tee log; engine", "engine"},
+      {"echo engine; engine", "engine"},
+      {"engine --y 2>&1 | tee -a log | sed s/a/b/", "engine|--y"},
+      {"a 2>&1 |& tee log", "a"},
+      {"ulimit -l unlimited || true\nengine", "engine"},
+      {"export X=$(hostname -i)\nengine --host \"$X\"", "engine|--host|<$X>"},
+      {"engine $(hostname -i) `b` $((1+1)) \"`c`\"",
+       "engine|<$(hostname -i)>|<`b`>|<$((1+1))>|<`c`>"},
+      {"engine ${B:-$(c)} ${#B} \"${A[@]}\"", "engine|<${B:-$(c)}>|<${#B}>|<${A[@]}>"},
+      {"A=(--x 1)\nA+=(--y)\nengine \"${A[@]}\"", "engine|<${A[@]}>"},
+      {"a <<EOF\nb\nEOF", "a"},
+      {"a <<< b", "a"},
+      {"a <(b | c) >(d)", "a|<<(b | c)>|<>(d)>"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(words_of(one.script), one.words) << one.script;
+}
+
+TEST(ShellScript, KnowsWhatVariablesStandFor) {
+  const auto known = [](std::string_view script) {
+    const ShellScript read_script = read(script);
+    if (read_script.words.empty()) return "refused: " + read_script.refusal;
+    return read_script.words.back().known.value_or("(unknown)");
+  };
+  const Case cases[] = {
+      {"a $MODEL", "small"},
+      {"a \"x/${MODEL}-1\"", "x/small-1"},
+      {"a '$(MODEL)' ", "small"},
+      {"a --x=$(MODEL)", "--x=small"},
+      {"a \"${MODEL:-big}\"", "small"},
+      {"MODEL=other\na $MODEL", "other"},
+      {"export X='{\"a\": 1}'\na \"$X\"", "{\"a\": 1}"},
+      {"X=\na ${X:-8000}", "8000"},
+      // Not known, or perhaps no one word.
+      {"a $OTHER", "(unknown)"},
+      {"a $POD_IP", "(unknown)"},
+      {"a ${OTHER:-8000}", "(unknown)"},
+      {"X='b c'\na $X", "(unknown)"},
+      {"X=\na $X", "(unknown)"},
+      {"a $MODEL*", "(unknown)"},
+      {"a $MODEL$(b)", "(unknown)"},
+      {"MODEL=x a $MODEL", "small"},
+      {"MODEL=1\nMODEL=2\na $MODEL", "(unknown)"},
+      {"if b; then MODEL=1; fi; exec a $MODEL", "(unknown)"},
+      {"b || MODEL=1\nexec a $MODEL", "(unknown)"},
+      {"read MODEL < f\nexec a $MODEL", "(unknown)"},
+      {". ./env\na $MODEL", "(unknown)"},
+      {"unset MODEL\na $MODEL", "(unknown)"},
+      {"MODEL+=1\na $MODEL", "(unknown)"},
+      {"for MODEL in b; do :; done; exec a $MODEL", "(unknown)"},
+  };
+  for (const Case& one : cases) EXPECT_EQ(known(one.script), one.words) << one.script;
 }
 
 TEST(ShellScript, NamesTheVariablesThatAreSet) {

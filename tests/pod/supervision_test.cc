@@ -140,8 +140,10 @@ TEST(Supervision, OneOfTwoEnginesServesInEveryLayout) {
        "command: fo-shadow" + kTwoLocks},
       // They wait for nothing.
       {R"("command":["sh","-c","gms-lock acquire -- true; vllm serve m"])", kServesToo,
-       "command: each engine needs a --port of its own: the script has more than one command: "
-       "something follows 'gms-lock'; make the command a list, or a script of one command"},
+       api("vllm", 8000) +
+           "sh|-c|gms-lock acquire -- true; vllm serve m --load-format gms --worker-cls "
+           "gpu_memory_service.integrations.vllm.worker.GMSWorker --enable-sleep-mode "
+           "--model-loader-extra-config '{\"gms_read_only\":true}' --host 127.0.0.1 --port 8002"},
       {R"("command":["sh","-c","gms-lock status && python3 -m dynamo.sglang | tee log"])",
        kOtherWorker, kColdWorker + "sh|-c|gms-lock status && python3 -m dynamo.sglang | tee log"},
       {R"("command":["fo-shadow","--no-failover","--","fo-refengine","serve"])", kServesToo,
@@ -239,10 +241,13 @@ TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
             const std::string all = words(made.container(name).find("command"));
             const bool is_ours = all.starts_with("fo-shadow|");
             const bool is_locked = all.starts_with("gms-lock|acquire|");
-            const bool has_mode =
-                made.env(name, kShadowMode) == "true" || mode.argument == R"("--gms-shadow-mode")";
+            // What stands behind a script is none of the engine's arguments.
+            const bool is_argument =
+                !all.starts_with("sh|") && all.find("|sh|") == std::string::npos;
+            const bool has_mode = made.env(name, kShadowMode) == "true" ||
+                                  (is_argument && mode.argument == R"("--gms-shadow-mode")");
             EXPECT_EQ(int{is_ours} + int{is_locked} + int{has_mode}, 1) << all;
-            EXPECT_FALSE(has_mode && mode.argument == R"("--no-gms-shadow-mode")");
+            EXPECT_FALSE(has_mode && is_argument && mode.argument == R"("--no-gms-shadow-mode")");
             // What waits finds its lock and, where it looks, its GMS.
             EXPECT_FALSE(has_mode && options.lock == LockKind::kLockd);
             EXPECT_FALSE(options.supervise && options.gms == GmsProgram::kUpstream);

@@ -37,12 +37,13 @@ TEST(ToYaml, IsStyledAsKubectlDoes) {
             "    ports:\n"
             "    - containerPort: 9090\n"
             "  emptyDir: {}\n"
-            "  tolerations: []\n");
+            "  tolerations: []\n"
+            "  nothing: null\n");
 }
 
 TEST(ToYaml, WritesRootsOfEveryKind) {
   EXPECT_EQ(to_yaml(Node::map()), "{}\n");
-  EXPECT_EQ(to_yaml(Node::map({{"a", Node()}})), "{}\n");
+  EXPECT_EQ(to_yaml(Node::map({{"a", Node()}})), "a: null\n");
   EXPECT_EQ(to_yaml(Node::list()), "[]\n");
   EXPECT_EQ(to_yaml(Node()), "null\n");
   EXPECT_EQ(to_yaml(Node::string("a\nb\n")), "\"a\\nb\\n\"\n");
@@ -51,7 +52,7 @@ TEST(ToYaml, WritesRootsOfEveryKind) {
 
 TEST(ToYaml, ANullItemStays) {
   EXPECT_EQ(to_yaml(Node::list({Node(), Node::plain("~"), Node::map({{"a", Node()}})})),
-            "- null\n- ~\n- {}\n");
+            "- null\n- ~\n- a: null\n");
 }
 
 TEST(ToYaml, NestsListsInLists) {
@@ -64,10 +65,7 @@ TEST(ToYaml, QuotesStringsThatReadAsSomethingElse) {
     EXPECT_EQ(to_yaml(Node::map({{"a", Node::string(text)}})),
               "a: \"" + std::string(text) + "\"\n");
     EXPECT_EQ(to_yaml(Node::map({{"a", Node::plain(text)}})),
-              *text == '\0' ? "{}\n"
-              : fo::pod::type_of(text) == fo::pod::ScalarType::kNull
-                  ? "{}\n"
-                  : "a: " + std::string(text) + "\n");
+              "a: " + std::string(*text == '\0' ? "null" : text) + "\n");
   }
 }
 
@@ -121,7 +119,7 @@ TEST(ToYaml, APlainScalarThatCantStandSoBecomesAString) {
             "a: |-\n  2001-1-1 1:9:4\n  y\n");
 }
 
-TEST(ToJson, IsIndentedAndLeavesNullMembersOut) {
+TEST(ToJson, IsIndented) {
   EXPECT_EQ(to_json(sample()), R"({
   "kind": "Pod",
   "spec": {
@@ -140,11 +138,13 @@ TEST(ToJson, IsIndentedAndLeavesNullMembersOut) {
       }
     ],
     "emptyDir": {},
-    "tolerations": []
+    "tolerations": [],
+    "nothing": null
   }
 }
 )");
-  EXPECT_EQ(to_json(Node::list({Node(), Node::map({{"a", Node()}})})), "[\n  null,\n  {}\n]\n");
+  EXPECT_EQ(to_json(Node::list({Node(), Node::map({{"a", Node()}})})),
+            "[\n  null,\n  {\n    \"a\": null\n  }\n]\n");
 }
 
 TEST(ToJson, SaysWhatAScalarMeans) {

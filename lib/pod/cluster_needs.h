@@ -1,0 +1,18 @@
+// What a failover pod asks of its cluster and images beside what is written, in words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pod/node.h"
+#include "pod/pod_plan.h"
+
+namespace fo::pod {
+
+/// A line each: API versions and feature gates, the GPU driver, what has to be in the images, who
+/// makes the service account, and the Secrets, ConfigMaps and volume claims that the pod names.
+/// What the input brings along, or `made` has, is left out.
+std::vector<std::string> cluster_needs(const Node& pod_spec, const Node& main,
+                                       const std::vector<Node>& made, const PodPlan& plan);
+
+}  // namespace fo::pod

@@ -1,0 +1,40 @@
+// How the workers of a failover pod are found by what Dynamo's operator goes on running: which of
+// the things that it gives its own pods they are given, too.
+#pragma once
+
+#include <string_view>
+
+#include "pod/dgd.h"
+#include "pod/engine_command.h"
+#include "pod/generate.h"
+#include "pod/node.h"
+#include "pod/pod_plan.h"
+
+namespace fo::pod {
+
+/// The annotation by which workers register by container and not by pod, on a deployment and on its
+/// pods.
+inline constexpr std::string_view kDiscoveryMode = "nvidia.com/dynamo-kube-discovery-mode";
+inline constexpr std::string_view kDiscoveryByContainer = "container";
+
+/// Whether the engine may be a worker of Dynamo's.
+bool may_be_dynamo_worker(const EngineCommand& command, const GenerateOptions& options);
+
+/// Whether a service is found through Kubernetes: a worker of Dynamo's whose deployment keeps other
+/// services, and does not say that they use etcd.
+bool is_found_by_kubernetes(const Dgd& dgd, const Service& service, const EngineCommand& command,
+                            const GenerateOptions& options);
+
+/// Refuses a deployment that says another mode, and warns of what only the operator knows.
+void check_discovery(const Node& main, const EngineCommand& command, const PodPlan& plan);
+
+/// To an engine's env, before all others: pod, namespace, component and deployment.
+void add_discovery_variables(int engine, Node& env, const PodPlan& plan);
+
+/// The labels by which workers are looked for; what the user says stays.
+void add_discovery_labels(Node& labels, const PodPlan& plan);
+
+/// The account that may register, unless the pod has another.
+void set_service_account(Node& pod_spec, const PodPlan& plan);
+
+}  // namespace fo::pod

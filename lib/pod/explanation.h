@@ -1,0 +1,41 @@
+// What a graph deployment becomes, service by service, in the order in which a user reads it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pod/dgd.h"
+#include "pod/finding.h"
+#include "pod/node.h"
+
+namespace fo::pod {
+
+struct ServiceExplanation {
+  std::string name;
+  /// "worker", "frontend" …; "" where none is said.
+  std::string component_type;
+  bool failover = false;
+  /// A line for each object: "Deployment chat-worker: engine-0, engine-1, gms-weights".
+  std::vector<std::string> writes;
+  /// What has to be there beside them (cluster_needs.h).
+  std::vector<std::string> needs;
+  Findings findings;
+
+  [[nodiscard]] bool is_refused() const { return has_error(findings); }
+};
+
+struct DgdExplanation {
+  std::string name;
+  std::string name_space;
+  std::vector<ServiceExplanation> services;
+  /// Of no service.
+  Findings findings;
+};
+
+/// "Deployment chat-worker: 2 replicas of engine-0, engine-1, gms-weights".
+std::string describe(const Node& manifest);
+
+/// Everything but what is generated; each finding goes to the service whose path it has.
+DgdExplanation explain(const Dgd& dgd, const Findings& findings);
+
+}  // namespace fo::pod

@@ -1,0 +1,680 @@
+#include "pod/shell_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "pod/ascii.h"
+
+namespace fo::pod {
+namespace {
+
+// Compound commands in each other.
+constexpr int kMostLevels = 50;
+
+constexpr std::array<std::string_view, 5> kDeclarations = {"export", "declare", "typeset", "local",
+                                                           "readonly"};
+constexpr std::array<std::string_view, 3> kOtherScripts = {".", "source", "eval"};
+constexpr std::array<std::string_view, 5> kSetters = {"read", "unset", "mapfile", "readarray",
+                                                      "getopts"};
+// Between the commands of a compound one.
+constexpr std::array<std::string_view, 4> kDividers = {"then", "else", "elif", "do"};
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_name_start(char c) { return is_letter(c) || c == '_'; }
+bool is_name_character(char c) { return is_name_start(c) || is_digit(c); }
+bool ends_word(char c) {
+  return is_blank(c) || std::string_view("\n;&|<>()").find(c) != std::string_view::npos;
+}
+
+// The name in "NAME=…", in which nothing is quoted; "" where that is no assignment.
+std::string_view assigned_name(std::string_view source) {
+  const std::string_view name = shell_name_at(source);
+  const std::string_view rest = source.substr(name.size());
+  return rest.starts_with('=') || rest.starts_with("+=") ? name : std::string_view();
+}
+
+std::string_view closer_of(std::string_view keyword) {
+  if (keyword == "if") return "fi";
+  if (keyword == "{") return "}";
+  if (keyword == "(") return ")";
+  return keyword == "case" ? "esac" : "done";
+}
+
+[[noreturn]] void refuse(std::string reason) { throw ShellRefusal{std::move(reason)}; }
+
+class Reader {
+ public:
+  explicit Reader(const ShellSource& source)
+      : script_(source.text), environment_(source.environment) {}
+
+  std::vector<ShellCommand> read() {
+    std::vector<ShellCommand> commands;
+    read_commands("", commands);
+    return commands;
+  }
+
+ private:
+  [[nodiscard]] bool at_end() const { return at_ >= script_.size(); }
+  [[nodiscard]] std::string_view rest() const {
+    return script_.substr(std::min(at_, script_.size()));
+  }
+  [[nodiscard]] bool sees(std::string_view text) const { return rest().starts_with(text); }
+  [[nodiscard]] char here() const { return at_end() ? '\n' : script_[at_]; }
+
+  void skip_blanks() {
+    while (!at_end()) {
+      if (is_blank(script_[at_])) {
+        ++at_;
+      } else if (sees("\\\n")) {
+        at_ += 2;
+      } else if (script_[at_] == '#') {
+        // At the start of a word, which is where this is called.
+        at_ = std::min(script_.find('\n', at_), script_.size());
+      } else {
+        return;
+      }
+    }
+  }
+
+  void take_line_end() {
+    ++at_;
+    for (const Document& document : std::exchange(documents_, {})) skip_document(document);
+  }
+
+  void skip_between_commands() {
+    skip_blanks();
+    while (!at_end() && script_[at_] == '\n') {
+      take_line_end();
+      skip_blanks();
+    }
+  }
+
+  // What stands there without quotes, up to where a word ends.
+  [[nodiscard]] std::string_view bare_word() const {
+    std::size_t end = at_;
+    while (end < script_.size() && !ends_word(script_[end])) ++end;
+    return script_.substr(at_, end - at_);
+  }
+
+  // Up to `closer`, which is taken, "" being the end of the script. False where the commands of one
+  // pattern of a case end, at ";;".
+  bool read_commands(std::string_view closer, std::vector<ShellCommand>& commands) {
+    while (true) {
+      skip_between_commands();
+      if (at_end()) {
+        if (closer.empty()) return true;
+        refuse("no " + base::quoted(closer) + " for what it ends");
+      }
+      if (closer == ")" && here() == ')') {
+        ++at_;
+        return true;
+      }
+      const std::string_view word = bare_word();
+      if (!closer.empty() && word == closer) {
+        at_ += word.size();
+        return true;
+      }
+      if (!closer.empty() && is_one_of(word, kDividers)) {
+        at_ += word.size();
+        continue;
+      }
+      if (closer == "esac" && sees(";;")) return false;
+      read_one(commands);
+    }
+  }
+
+  void read_one(std::vector<ShellCommand>& commands) {
+    ShellCommand command;
+    const std::string_view word = bare_word();
+    if (word == "!" || word == "time") {
+      at_ += word.size();
+      skip_blanks();
+      command.oddity = "more than plain commands: " + base::quoted(word);
+    }
+    if (!read_compound(command)) read_simple(command);
+    read_end(command);
+    commands.push_back(std::move(command));
+  }
+
+  void read_end(ShellCommand& command) {
+    skip_blanks();
+    if (at_end() || here() == ')' || sees(";;")) return;
+    if (sees("&&") || sees("||")) {
+      command.end = script_.substr(at_, 2);
+      at_ += 2;
+    } else if (here() == '|') {
+      command.end = "|";
+      at_ += sees("|&") ? 2U : 1U;
+    } else if (here() == '&') {
+      command.end = "&";
+      ++at_;
+    } else {
+      command.end = "\n";
+      if (here() == '\n') {
+        take_line_end();
+      } else {
+        ++at_;
+      }
+    }
+  }
+
+  // Whether one begins here.
+  bool read_compound(ShellCommand& command) {
+    constexpr std::array<std::string_view, 6> kKeywords = {"if",  "while",  "until",
+                                                           "for", "select", "{"};
+    const std::string_view word = bare_word();
+    const bool is_group = word.empty() && here() == '(';
+    if (!is_group && word != "case" && word != "function" && word != "coproc" &&
+        !is_one_of(word, kKeywords)) {
+      return false;
+    }
+    command.kind = ShellCommand::Kind::kCompound;
+    command.keyword = is_group ? "(" : std::string(word);
+    at_ += is_group ? std::size_t{1} : word.size();
+    const Level level(*this);
+    if (word == "coproc") refuse("a command in the background: 'coproc'");
+    if (word == "function") {
+      skip_blanks();
+      read_function(command, std::string(bare_word()));
+      return true;
+    }
+    if (word == "case") {
+      read_case(command);
+    } else {
+      if (word == "for" || word == "select") read_loop_variable(command);
+      read_commands(closer_of(command.keyword), command.inner);
+    }
+    flatten(command);
+    read_redirections(command);
+    return true;
+  }
+
+  // "NAME()" or "NAME", then its body; at the name.
+  void read_function(ShellCommand& command, const std::string& name) {
+    at_ += name.size();
+    skip_blanks();
+    if (here() == '(') {
+      ++at_;
+      skip_blanks();
+      if (here() != ')') refuse("parentheses");
+      ++at_;
+    }
+    skip_between_commands();
+    command.kind = ShellCommand::Kind::kCompound;
+    ShellCommand body;
+    if (!read_compound(body)) refuse("a function without a body");
+    command.keyword = name + "()";
+    command.inner = std::move(body.inner);
+    command.variables.clear();
+  }
+
+  void read_loop_variable(ShellCommand& command) {
+    skip_blanks();
+    if (sees("((")) {
+      skip_parentheses();
+    } else {
+      const std::string_view name = shell_name_at(rest());
+      if (name.empty()) refuse("a loop without a variable");
+      command.may_set.emplace_back(name);
+      at_ += name.size();
+      skip_blanks();
+      if (bare_word() == "in") {
+        while (!at_end() && here() != ';' && here() != '\n') {
+          read_word();
+          skip_blanks();
+          if (here() == '(' || here() == ')' || here() == '&' || here() == '|' || here() == '<' ||
+              here() == '>') {
+            refuse("parentheses");
+          }
+        }
+      }
+    }
+    skip_blanks();
+    if (!at_end() && here() == ';') ++at_;
+  }
+
+  void read_case(ShellCommand& command) {
+    skip_blanks();
+    read_word();
+    skip_between_commands();
+    if (bare_word() != "in") refuse("a 'case' without 'in'");
+    at_ += 2;
+    while (true) {
+      skip_between_commands();
+      if (bare_word() == "esac") {
+        at_ += 4;
+        return;
+      }
+      if (here() == '(') ++at_;
+      read_pattern();
+      if (read_commands("esac", command.inner)) return;
+      at_ += 2;
+      if (here() == '&') ++at_;
+    }
+  }
+
+  // "a|b)"
+  void read_pattern() {
+    while (here() != ')') {
+      const std::size_t before = at_;
+      if (here() == '|' || is_blank(here())) {
+        ++at_;
+      } else {
+        read_word();
+      }
+      if (at_ == before) refuse("a pattern that is not closed");
+    }
+    ++at_;
+  }
+
+  static void flatten(ShellCommand& command) {
+    std::vector<ShellCommand> all;
+    for (ShellCommand& one : command.inner) {
+      std::vector<ShellCommand> deeper = std::move(one.inner);
+      one.inner.clear();
+      // What one in it sets itself, such as a loop, counts too.
+      all.push_back(std::move(one));
+      std::move(deeper.begin(), deeper.end(), std::back_inserter(all));
+    }
+    command.inner = std::move(all);
+  }
+
+  void read_redirections(ShellCommand& command) {
+    skip_blanks();
+    while (read_redirection(command)) skip_blanks();
+  }
+
+  // One simple command, up to what ends it.
+  void read_simple(ShellCommand& command) {
+    if (sees("[[") && (script_.size() == at_ + 2 || ends_word(script_[at_ + 2]))) {
+      return read_test(command);
+    }
+    const std::size_t start = at_;
+    while (true) {
+      skip_blanks();
+      if (at_end() || std::string_view("\n;&|)").find(here()) != std::string_view::npos) {
+        if (!sees("&>")) break;
+      }
+      if (read_redirection(command)) continue;
+      if (here() == '(') {
+        if (command.words.size() != 1 || !command.variables.empty()) refuse("parentheses");
+        const Level level(*this);
+        const std::string name = command.words.front().value;
+        at_ = command.words.front().begin;
+        command = {};
+        return read_function(command, name);
+      }
+      oddity_.clear();
+      const std::size_t begin = at_;
+      ShellWord word = read_word();
+      const std::string_view source = script_.substr(begin, at_ - begin);
+      const std::string_view name = assigned_name(source);
+      if (command.words.empty() && !name.empty()) {
+        if (here() == '(' && source.ends_with('=')) {
+          skip_parentheses();
+          word.literal = false;
+        }
+        command.variables.push_back(variable_of(name, word));
+        continue;
+      }
+      if (command.oddity.empty()) command.oddity = oddity_;
+      command.words.push_back(std::move(word));
+    }
+    if (at_ == start) refuse("a " + base::quoted(std::string(1, here())) + " out of place");
+    finish_simple(command);
+  }
+
+  static ShellVariable variable_of(std::string_view name, const ShellWord& word) {
+    const std::string_view rest = std::string_view(word.value).substr(name.size());
+    // What "+=" adds to is not known.
+    if (!word.literal || !rest.starts_with('=')) return {std::string(name), "", false};
+    return {std::string(name), std::string(rest.substr(1)), true};
+  }
+
+  void finish_simple(ShellCommand& command) const {
+    std::vector<ShellWord>& words = command.words;
+    if (!words.empty() && words.front().value == "exec") {
+      words.erase(words.begin());
+      // With redirections alone it starts nothing.
+      command.is_exec = !words.empty();
+      if (words.empty() && !command.redirects) refuse("an 'exec' of nothing");
+    }
+    if (words.empty()) {
+      command.sets_for_the_rest = true;
+      return;
+    }
+    const std::string& first = words.front().value;
+    command.may_set_any = is_one_of(first, kOtherScripts);
+    if (is_one_of(first, kSetters)) {
+      for (const ShellWord& word : words) command.may_set.push_back(word.value);
+    }
+    if (!is_one_of(first, kDeclarations)) return;
+    command.sets_for_the_rest = true;
+    for (const ShellWord& word : words) {
+      const std::string_view name =
+          assigned_name(script_.substr(word.begin, word.end - word.begin));
+      if (!name.empty()) command.variables.push_back(variable_of(name, word));
+    }
+  }
+
+  // "[[ … ]]", in which operators are none of the shell's.
+  void read_test(ShellCommand& command) {
+    ShellWord word;
+    word.begin = at_;
+    word.value = "[[";
+    at_ += 2;
+    while (!at_end() && !(sees("]]") && is_blank(script_[at_ - 1]))) {
+      if (here() == '\n' || is_blank(here()) || ends_word(here())) {
+        ++at_;
+      } else {
+        read_word();
+      }
+    }
+    if (at_end()) refuse("a '[[' that is not closed");
+    at_ += 2;
+    word.end = at_;
+    command.words.push_back(std::move(word));
+  }
+
+  // Of "2>&1", ">log": what is sent where does not matter, only that it is no argument.
+  bool read_redirection(ShellCommand& command) {
+    std::size_t at = at_;
+    while (at < script_.size() && is_digit(script_[at])) ++at;
+    if (at == at_ && sees("&>")) ++at;
+    if (at >= script_.size() || (script_[at] != '<' && script_[at] != '>')) return false;
+    const std::string_view from = script_.substr(at);
+    // An argument, the name of a file that another command writes or reads.
+    if (from.starts_with("<(") || from.starts_with(">(")) return false;
+    command.redirects = true;
+    if (from.starts_with("<<<")) {
+      at_ = at + 3;
+    } else if (from.starts_with("<<")) {
+      at_ = at + 2;
+      read_document();
+      return true;
+    } else {
+      at_ = at + 1;
+      if (!at_end() && (sees(">") || sees("&") || sees("|"))) ++at_;
+    }
+    skip_blanks();
+    const std::size_t before = at_;
+    if (!at_end()) read_word();
+    if (at_ == before) refuse("a redirection to nowhere");
+    return true;
+  }
+
+  struct Document {
+    std::string end;
+    bool strips_tabs = false;
+  };
+
+  // Behind "<<": its body begins with the next line.
+  void read_document() {
+    Document document;
+    document.strips_tabs = sees("-");
+    if (document.strips_tabs) ++at_;
+    skip_blanks();
+    document.end = read_word().value;
+    if (document.end.empty()) refuse("a here-document without an end");
+    documents_.push_back(std::move(document));
+  }
+
+  void skip_document(const Document& document) {
+    while (!at_end()) {
+      const std::size_t end = std::min(script_.find('\n', at_), script_.size());
+      std::string_view line = script_.substr(at_, end - at_);
+      at_ = std::min(end + 1, script_.size());
+      if (document.strips_tabs) {
+        line.remove_prefix(std::min(line.find_first_not_of('\t'), line.size()));
+      }
+      if (line == document.end) return;
+    }
+  }
+
+  // From "(" to behind the ")" that belongs to it.
+  void skip_parentheses() {
+    int open = 0;
+    while (!at_end()) {
+      const char c = script_[at_];
+      if (c == '\'') {
+        at_ = find_closing('\'', at_ + 1) + 1;
+      } else if (c == '"') {
+        ShellWord ignored;
+        read_double_quotes(ignored);
+      } else if (c == '\\') {
+        at_ += 2;
+      } else if (c == '#' && at_ > 0 && (is_blank(script_[at_ - 1]) || script_[at_ - 1] == '\n')) {
+        at_ = std::min(script_.find('\n', at_), script_.size());
+      } else {
+        ++at_;
+        if (c == '(') ++open;
+        if (c == ')' && --open == 0) return;
+      }
+    }
+    refuse("parentheses that are not closed");
+  }
+
+  [[nodiscard]] std::size_t find_closing(char quote, std::size_t from) const {
+    const std::size_t end = script_.find(quote, from);
+    if (end == std::string_view::npos) refuse("a quote that is not closed");
+    return end;
+  }
+
+  ShellWord read_word() {
+    ShellWord word;
+    word.begin = at_;
+    bool brace = false;
+    if (sees("<(") || sees(">(")) {
+      ++at_;
+      skip_parentheses();
+      word.literal = false;
+      word.value = script_.substr(word.begin, at_ - word.begin);
+    }
+    while (!at_end()) {
+      const char c = script_[at_];
+      if (ends_word(c)) break;
+      if (c == '\'') {
+        read_single_quotes(word);
+      } else if (c == '"') {
+        read_double_quotes(word);
+      } else if (c == '\\') {
+        read_escape(word);
+      } else if (c == '$') {
+        word.splits = true;
+        read_dollar(word, false);
+      } else if (c == '`') {
+        word.splits = true;
+        read_backticks(word);
+      } else {
+        // What a pattern, a brace expansion or a '~' becomes is not known here.
+        brace = brace || c == '{';
+        if (c == '*' || c == '?' || c == '[' || (c == '~' && at_ == word.begin) ||
+            (brace && (c == ',' || sees("..")))) {
+          word.literal = false;
+        }
+        word.value += c;
+        ++at_;
+      }
+    }
+    word.end = at_;
+    return word;
+  }
+
+  void read_single_quotes(ShellWord& word) {
+    const std::size_t end = find_closing('\'', at_ + 1);
+    const std::string_view inner = script_.substr(at_ + 1, end - at_ - 1);
+    // Kubernetes does not know of quotes.
+    if (inner.find("$$") != std::string_view::npos || has_kubernetes_variable(inner)) {
+      word.literal = false;
+    }
+    word.value += inner;
+    at_ = end + 1;
+  }
+
+  [[nodiscard]] bool has_kubernetes_variable(std::string_view text) const {
+    // Looked for further, a text of "$(" alone takes quadratic time.
+    constexpr std::size_t kLongestName = 1024;
+    const std::size_t last = text.rfind(')');
+    if (last == std::string_view::npos) return false;
+    for (std::size_t at = 0; (at = text.find("$(", at)) < last; at += 2) {
+      const std::string_view behind = text.substr(at + 2, kLongestName + 1);
+      const std::size_t size = behind.find(')');
+      if (size == std::string_view::npos || environment_.may_have(behind.substr(0, size)))
+        return true;
+    }
+    return false;
+  }
+
+  void read_double_quotes(ShellWord& word) {
+    const Level level(*this);
+    ++at_;
+    while (true) {
+      if (at_end()) refuse("a quote that is not closed");
+      const char c = script_[at_];
+      if (c == '"') break;
+      if (c == '`') {
+        read_backticks(word);
+      } else if (c == '$') {
+        read_dollar(word, true);
+      } else if (c == '\\' && at_ + 1 < script_.size() &&
+                 std::string_view("$`\"\\\n").find(script_[at_ + 1]) != std::string_view::npos) {
+        if (script_[at_ + 1] != '\n') word.value += script_[at_ + 1];
+        at_ += 2;
+      } else {
+        word.value += c;
+        ++at_;
+      }
+    }
+    ++at_;
+  }
+
+  void read_escape(ShellWord& word) {
+    if (at_ + 1 == script_.size()) refuse("a '\\' at the end");
+    if (script_[at_ + 1] != '\n') word.value += script_[at_ + 1];
+    at_ += 2;
+  }
+
+  void read_backticks(ShellWord& word) {
+    const std::size_t begin = at_++;
+    while (!at_end() && script_[at_] != '`') at_ += script_[at_] == '\\' ? 2U : 1U;
+    if (at_end()) refuse("a quote that is not closed");
+    ++at_;
+    word.literal = false;
+    word.value += script_.substr(begin, at_ - begin);
+  }
+
+  // `quoted`: within double quotes.
+  void read_dollar(ShellWord& word, bool quoted) {
+    const std::size_t begin = at_++;
+    if (at_end() || is_blank(script_[at_]) || sees("\n") || (quoted && sees("\""))) {
+      word.value += '$';
+      return;
+    }
+    word.literal = false;
+    if (sees("(")) {
+      skip_parentheses();
+    } else if (sees("{")) {
+      read_braces(word);
+    } else if (const std::string_view name = shell_name_at(rest()); !name.empty()) {
+      at_ += name.size();
+    } else {
+      read_special(word, quoted);
+    }
+    word.value += script_.substr(begin, at_ - begin);
+  }
+
+  // "${NAME}", "${NAME:-plain}", and what is done with a variable else.
+  void read_braces(ShellWord& word) {
+    const Level level(*this);
+    const std::size_t begin = ++at_;
+    while (!at_end() && script_[at_] != '}') {
+      const char c = script_[at_];
+      if (c == '\'') {
+        at_ = find_closing('\'', at_ + 1) + 1;
+      } else if (c == '"') {
+        ShellWord ignored;
+        read_double_quotes(ignored);
+      } else if (c == '\\') {
+        at_ += 2;
+      } else if (c == '$') {
+        ShellWord ignored;
+        read_dollar(ignored, true);
+      } else {
+        ++at_;
+      }
+    }
+    if (at_end()) refuse("a variable that is no plain one");
+    const std::string_view inner = script_.substr(begin, at_ - begin);
+    ++at_;
+    // All the words of an array, also in quotes.
+    if (inner.find("[@]") != std::string_view::npos) word.splits = true;
+    if (inner.starts_with('@') || inner.starts_with('*') ||
+        (!inner.empty() && is_digit(inner[0]))) {
+      oddity_ = "arguments from behind the script: '$" + std::string(1, inner[0]) + "'";
+    }
+  }
+
+  // "$@", "$1", "$?", "$$"; at what is behind the "$".
+  void read_special(ShellWord& word, bool quoted) {
+    const char c = script_[at_];
+    if (!quoted && (c == '\'' || c == '"')) {
+      oddity_ = "a '$" + std::string(1, c) + "'";
+      ShellWord ignored;
+      if (c == '"') return read_double_quotes(ignored);
+      ++at_;
+      while (!at_end() && script_[at_] != '\'') at_ += script_[at_] == '\\' ? 2U : 1U;
+      if (at_end()) refuse("a quote that is not closed");
+      ++at_;
+      return;
+    }
+    oddity_ = "a '$" + std::string(1, c) + "'";
+    if (c == '@' || c == '*' || is_digit(c)) {
+      oddity_ = "arguments from behind the script: '$" + std::string(1, c) + "'";
+      word.splits = true;
+    }
+    if (std::string_view("@*#?-$!").find(c) != std::string_view::npos || is_digit(c)) ++at_;
+  }
+
+  // Counts what is nested.
+  class Level {
+   public:
+    explicit Level(Reader& reader) : reader_(reader) {
+      if (++reader_.levels_ > kMostLevels) refuse("commands nested too deeply");
+    }
+    ~Level() { --reader_.levels_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Reader& reader_;
+  };
+
+  std::string_view script_;
+  const Environment& environment_;
+  std::size_t at_ = 0;
+  int levels_ = 0;
+  // Of the word that is read, where it has any.
+  std::string oddity_;
+  // Whose bodies begin with the next line.
+  std::vector<Document> documents_;
+};
+
+}  // namespace
+
+std::vector<ShellCommand> read_shell_commands(const ShellSource& source) {
+  return Reader(source).read();
+}
+
+bool is_plain_in_shell(char c) {
+  return is_name_character(c) || std::string_view("%+,-./:=@").find(c) != std::string_view::npos;
+}
+
+std::string_view shell_name_at(std::string_view text) {
+  if (text.empty() || !is_name_start(text.front())) return {};
+  const auto* const end = std::find_if_not(text.begin(), text.end(), is_name_character);
+  return text.substr(0, static_cast<std::size_t>(end - text.begin()));
+}
+
+}  // namespace fo::pod

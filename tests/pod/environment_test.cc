@@ -1,0 +1,97 @@
+#include "pod/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "pod/config_maps.h"
+#include "pod/json_node.h"
+
+namespace fo::pod {
+namespace {
+
+using test::node;
+
+ConfigMaps maps_of(const std::string& documents) {
+  ConfigMaps maps;
+  const Node all = node(documents);
+  for (const Node& document : all.items()) maps.add(document);
+  return maps;
+}
+
+std::string value_of(const Environment& environment, std::string_view name) {
+  const std::string* const value = environment.value(name);
+  if (value != nullptr) return *value;
+  return environment.has(name) ? "(unknown)" : "(none)";
+}
+
+TEST(ConfigMaps, AreFoundByNameAndNamespace) {
+  const ConfigMaps maps = maps_of(
+      R"([{"kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1"}},
+          {"kind":"Secret","metadata":{"name":"s"},"data":{"k":"2"}},
+          {"kind":"List","items":[{"kind":"ConfigMap","metadata":{"name":"b","namespace":"n"}}]}])");
+  ASSERT_NE(maps.data("", "a"), nullptr);
+  EXPECT_EQ(maps.data("any", "a")->text_at({"k"}), "1");
+  EXPECT_EQ(maps.data("", "s"), nullptr);
+  EXPECT_NE(maps.data("", "b"), nullptr);
+  EXPECT_NE(maps.data("n", "b"), nullptr);
+  EXPECT_EQ(maps.data("m", "b"), nullptr);
+}
+
+TEST(Environment, IsWhatTheContainerSays) {
+  const ConfigMaps maps = maps_of(
+      R"([{"kind":"ConfigMap","metadata":{"name":"c"},"data":{"k":"from c","A":"of c","B":"of c"}}])");
+  const Environment environment(node(R"j({
+      "envFrom":[{"configMapRef":{"name":"c"},"prefix":"C_"},{"configMapRef":{"name":"c"}}],
+      "env":[{"name":"A","value":"1"},{"name":"E"},
+             {"name":"K","valueFrom":{"configMapKeyRef":{"name":"c","key":"k"}}},
+             {"name":"L","valueFrom":{"configMapKeyRef":{"name":"c","key":"none"}}},
+             {"name":"M","valueFrom":{"configMapKeyRef":{"name":"other","key":"k"}}},
+             {"name":"P","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}},
+             {"name":"X","value":"$(A)-$(K)"},{"name":"Y","value":"$(P)"},
+             {"name":"Z","value":"$(NONE) $$(A)"}]})j"),
+                                maps);
+  EXPECT_EQ(value_of(environment, "A"), "1");
+  EXPECT_EQ(value_of(environment, "B"), "of c");
+  EXPECT_EQ(value_of(environment, "C_B"), "of c");
+  EXPECT_EQ(value_of(environment, "E"), "");
+  EXPECT_EQ(value_of(environment, "K"), "from c");
+  for (const char* const name : {"L", "M", "P", "Y"}) {
+    EXPECT_EQ(value_of(environment, name), "(unknown)") << name;
+  }
+  EXPECT_EQ(value_of(environment, "X"), "1-from c");
+  EXPECT_EQ(value_of(environment, "Z"), "$(NONE) $(A)");
+  EXPECT_EQ(value_of(environment, "NONE"), "(none)");
+  EXPECT_FALSE(environment.may_have("NONE"));
+}
+
+TEST(Environment, ASecretMaySetAnything) {
+  const Environment environment(
+      node(R"({"envFrom":[{"secretRef":{"name":"s"}}],"env":[{"name":"A","value":"1"}]})"));
+  EXPECT_TRUE(environment.may_have("TOKEN"));
+  EXPECT_EQ(environment.expanded("$(A) $"), "1 $");
+  EXPECT_EQ(environment.expanded("$(TOKEN)"), std::nullopt);
+}
+
+TEST(Environment, ExpandsAsKubernetesDoes) {
+  const Environment environment(node(R"({"env":[{"name":"A","value":"1"}]})"));
+  EXPECT_EQ(environment.expanded(""), "");
+  EXPECT_EQ(environment.expanded("$(A)$(A)"), "11");
+  EXPECT_EQ(environment.expanded("$$(A) $$$(A) $A ${A} $(A"), "$(A) $1 $A ${A} $(A");
+  EXPECT_EQ(environment.expanded("$("), "$(");
+  EXPECT_EQ(environment.expanded("$()"), "$()");
+}
+
+TEST(Environment, WhatGrowsWithoutEndIsNotKnown) {
+  std::string env = R"({"name":"V0","value":"xxxxxxxx"})";
+  for (int i = 1; i < 60; ++i) {
+    const std::string before = "$(V" + std::to_string(i - 1) + ")";
+    env += R"(,{"name":"V)" + std::to_string(i) + R"(","value":")" + before + before + "\"}";
+  }
+  const Environment environment(node("{\"env\":[" + env + "]}"));
+  EXPECT_EQ(value_of(environment, "V3").size(), 64U);
+  EXPECT_EQ(value_of(environment, "V59"), "(unknown)");
+}
+
+}  // namespace
+}  // namespace fo::pod
