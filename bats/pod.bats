@@ -13,7 +13,10 @@ setup() {
   fo_setup
   # For containers whose user is another one.
   chmod 755 "$T"
-  chmod 777 "$GMS_SIM_DIR"
+  # The engines have a /dev/shm of their own, which would hide it there.
+  rmdir "$GMS_SIM_DIR"
+  GMS_SIM_DIR=$T/gpu
+  mkdir -m 777 "$GMS_SIM_DIR"
 }
 
 # generate [OPTION]...: the pod of $DGD, in $T/pod.json.
@@ -409,7 +412,8 @@ stop_pod() {
   for change in '.spec.hostNetwork = true' '.spec.containers[0].envFrom = []' '.kind = "Job"' \
     '.spec.containers[0].livenessProbe = {"grpc": {"port": 1}}' 'del(.spec.resourceClaims)' \
     '.spec.volumes[0] = {"name": "x", "hostPath": {"path": "/"}}' 'del(.spec)' \
-    'del(.spec.containers[0].command)' '.spec.securityContext.fsGroup = 1' \
+    'del(.spec.containers[0].command)' '.spec.securityContext.supplementalGroups = [1]' \
+    '.spec.containers[0].env += [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]' \
     '.spec.containers[0].securityContext.capabilities = {"add": ["NET_ADMIN"]}' \
     '.spec.containers[0].livenessProbe.httpGet.scheme = "HTTPS"' \
     '.spec.containers[0].securityContext = {"runAsNonRoot": true}'; do
@@ -426,11 +430,13 @@ stop_pod() {
 
 load stand_in
 
-# use_stand_in NAME [OPTION]...: the pod of bats/pods/NAME.yaml by fo-podgen with these options, its
-# engines' programs the stand-in's; who serves is told in DISCOVERY.
+# use_stand_in NAME [OPTION]...: the pod of bats/pods/NAME.yaml, or of a file by its path, by
+# fo-podgen with these options, its engines' programs the stand-in's; who serves is told in DISCOVERY.
 use_stand_in() {
   need_stand_in
-  fo-podgen -q -f "$FO_ROOT/bats/pods/$1.yaml" --kind pod -o json "${@:2}" >"$T/manifests.json"
+  local file=$1
+  if [[ $file != /* ]]; then file=$FO_ROOT/bats/pods/$1.yaml; fi
+  fo-podgen -q -f "$file" --kind pod -o json "${@:2}" >"$T/manifests.json"
   jq -e '[.. | objects | select(.kind == "Pod")] | first' "$T/manifests.json" >"$T/pod.json"
   local folder volume
   folder=$(dirname "$(jq -r '.spec.containers[0].env[] |
@@ -438,7 +444,7 @@ use_stand_in() {
   volume=$(jq -r --arg folder "$folder" '.spec.containers[0].volumeMounts[] |
     select(.mountPath == $folder).name' "$T/pod.json")
   DISCOVERY=$T/pod/volumes/$volume/discovery
-  edit '(.spec.containers[] | select(.name | startswith("engine-")).env) += [
+  edit '((.spec.containers, .spec.initContainers)[] | select(.name | test("^(engine|gms)-")).env) += [
     {name: "PATH", value: $path}, {name: "STAND_IN_DISCOVERY", value: "\($folder)/discovery"}]' \
     --arg folder "$folder" --arg path "$ENGINES:$FO_BUILD/bin:/usr/bin:/bin"
 }
@@ -494,11 +500,11 @@ kill_worker() {
 }
 
 @test "vLLM under fo-shadow: one serves, and each takes over from the other, in both layouts" {
-  both_layouts play_pair vllm --supervise
+  both_layouts play_pair vllm --supervise --gms ours
 }
 
 @test "SGLang under fo-shadow: one runs, and each takes over from the other, in both layouts" {
-  both_layouts play_pair sglang --supervise
+  both_layouts play_pair sglang --supervise --gms ours
 }
 
 @test "dynamo.vllm by itself: one registers, and each takes over from the other, in both layouts" {
@@ -506,7 +512,198 @@ kill_worker() {
 }
 
 @test "dynamo.vllm under fo-shadow: one runs, and each takes over from the other, in both layouts" {
-  both_layouts play_workers dynamo-vllm --supervise
+  both_layouts play_workers dynamo-vllm --supervise --gms ours
+}
+
+# --- shapes of workers, with a Frontend that Dynamo's operator goes on running --------------------
+
+# graph TYPE MAIN: a deployment whose worker of that type has these fields in its main container, in
+# $T/graph.yaml.
+graph() {
+  cat >"$T/graph.yaml" <<EOF
+# Source: chart/templates/graph.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: prod}
+data:
+  transfer: '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+---
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: qwen3-0.6b, namespace: prod}
+spec:
+  services:
+    Frontend:
+      componentType: frontend
+      extraPodSpec: {mainContainer: {image: registry.example.com/dynamo:1}}
+    Worker:
+      componentType: $1
+      resources: {limits: {gpu: "1"}}
+      gpuMemoryService: {enabled: true}
+      failover: {enabled: true}
+      extraPodSpec:
+        mainContainer:
+          image: registry.example.com/dynamo:1
+          securityContext: {runAsUser: 1000, runAsGroup: 1000}
+          env:
+            - {name: KV, value: "268435456"}
+            - {name: TRANSFER, valueFrom: {configMapKeyRef: {name: settings, key: transfer}}}
+$(sed 's/^/          /' <<<"$2")
+EOF
+}
+
+# use_graph OPTION...: its pod. What a variable takes from the ConfigMap is put in its place, as the
+# kubelet would.
+use_graph() {
+  use_stand_in "$T/graph.yaml" "$@"
+  edit '(.spec.containers[].env[]? | select(.valueFrom.configMapKeyRef)) |=
+    {name, value: $transfer}' --arg transfer '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+}
+
+# the_frontend_finds_one: the worker that serves and no other, in WORKER and WORKER_PORT.
+the_frontend_finds_one() {
+  local -a found
+  mapfile -t found < <(frontend_finds)
+  [ "${#found[@]}" -eq 1 ] && read -r WORKER WORKER_PORT <<<"${found[0]}"
+}
+
+# workers OPTION...: the Frontend finds the one that serves, and when that dies the other one.
+workers() {
+  use_graph "$@"
+  start_pod
+  wait_until .pod.ready
+  wait_for the_frontend_finds_one
+  EXPECTED=$(ask_worker)
+  local killed=$WORKER
+  kill -KILL "$(pid_of "engine-$killed")"
+  wait_for "the_frontend_finds_one && [ \"\$WORKER\" = $((1 - killed)) ]"
+  [ "$(ask_worker)" = "$EXPECTED" ]
+  wait_until ".\"engine-$killed\" | .restarts == 1 and .ready"
+  never_two_served "$DISCOVERY"
+}
+
+# servers OPTION...: engines with an API of their own, of which no Frontend knows.
+servers() {
+  use_graph "$@"
+  start_pair
+  fail_over
+  never_two_served "$DISCOVERY"
+  [ "$(frontend_finds)" = "" ]
+  stop_pod
+}
+
+TOOLS=(--tools-image registry.example.com/fo-tools:1)
+LIST='command: [python3, -m, dynamo.vllm]
+args: [--model, model, --kv-transfer-config, $(TRANSFER), --kv-cache-memory-bytes, $(KV)]'
+# A line of preparations, conditions and a function before it, a filter behind it.
+SCRIPT='command: [/bin/bash, -c]
+args:
+  - |
+    set -Eeuo pipefail
+    log() { echo "[$(date +%T)] $*" >&2; }
+    [ -n "${KV:-}" ] || { log "no KV"; exit 1; }
+    if [ -d /dev/shm ]; then
+      log "shared memory: $(df -h /dev/shm | tail -n 1)"
+    fi
+    ulimit -c 0 || true
+    exec python3 -m dynamo.vllm \
+      --model model \
+      --kv-transfer-config "$TRANSFER" \
+      --kv-cache-memory-bytes ${KV} 2>&1'
+
+@test "a worker by a list, as NVIDIA's image runs it" {
+  graph worker "$LIST"
+  workers
+  stop_pod
+}
+
+# A shell that stays as the first process of its container hears no SIGTERM: these two pods are
+# killed at their end.
+
+@test "a prefill worker by a line of sh" {
+  graph prefill 'command: [sh, -c]
+args: ["python3 -m dynamo.vllm --model model --disaggregation-mode prefill --kv-cache-memory-bytes $KV | tee log"]'
+  workers "${TOOLS[@]}"
+}
+
+@test "a decode worker by a script, in the layout of NVIDIA's operator" {
+  graph decode "$SCRIPT"
+  workers --layout dynamo
+  stop_pod
+}
+
+@test "a worker by arguments alone, which Dynamo's operator gives to a shell" {
+  graph worker 'args: ["python3 -m dynamo.vllm --model model --kv-cache-memory-bytes $KV"]'
+  workers --layout dynamo "${TOOLS[@]}"
+}
+
+@test "a worker by a list, under fo-shadow" {
+  graph worker "$LIST"
+  workers --supervise "${TOOLS[@]}"
+  stop_pod
+}
+
+@test "a decode worker by a script, under fo-shadow, in the layout of NVIDIA's operator" {
+  graph decode "$SCRIPT"
+  workers --layout dynamo --supervise "${TOOLS[@]}"
+  stop_pod
+}
+
+@test "vLLM by a list, under fo-shadow" {
+  graph worker 'command: [vllm, serve]
+args: [model, --kv-transfer-config, $(TRANSFER), --kv-cache-memory-bytes, $(KV)]'
+  servers --supervise "${TOOLS[@]}"
+}
+
+@test "vLLM by a line of sh, under fo-shadow, in the layout of NVIDIA's operator" {
+  graph prefill 'command: [sh, -c, "exec vllm serve model --kv-cache-memory-bytes $KV"]'
+  servers --layout dynamo --supervise "${TOOLS[@]}"
+}
+
+@test "vLLM by a script with a filter of its output, under fo-shadow" {
+  graph decode "$(sed 's/exec python3 -m dynamo.vllm/vllm serve/; s/--model model/model/; s/2>&1/2>\&1 | sed -u s,^,engine:,/' <<<"$SCRIPT")"
+  grep -q 'vllm serve' "$T/graph.yaml"
+  servers --supervise "${TOOLS[@]}"
+}
+
+@test "SGLang by a list, under fo-shadow, in the layout of NVIDIA's operator" {
+  graph worker 'command: [python3, -m, sglang.launch_server]
+args: [--model-path, model, --load-format, gms, --port, "8000", --mem-fraction-static, "0.4"]'
+  servers --layout dynamo --supervise "${TOOLS[@]}"
+}
+
+@test "SGLang by a script, under fo-shadow" {
+  graph decode 'command: [bash, -ec]
+args:
+  - |
+    PORT=8000
+    export NCCL_DEBUG=WARN
+    exec python3 -m sglang.launch_server --model-path model --load-format gms --port $PORT --mem-fraction-static 0.4'
+  servers --supervise "${TOOLS[@]}"
+}
+
+@test "a Frontend does not find what is not made for it" {
+  graph worker "$LIST"
+  use_graph
+  cp "$T/manifests.json" "$T/good.json"
+  start_pod
+  wait_for the_frontend_finds_one
+  local change
+  for change in 'del(.. | .annotations?)' '(.. | .name? | select(. == "qwen3-0.6b")) = "other"' \
+    '(.. | .namespace? | select(. == "prod")) = "test"' 'del(.. | .Frontend?)'; do
+    jq "$change" "$T/good.json" >"$T/manifests.json"
+    [ "$(frontend_finds)" = "" ] || { echo "found after $change"; return 1; }
+  done
+  cp "$T/good.json" "$T/manifests.json"
+  for change in 'del(.metadata.labels)' '.spec.serviceAccountName = "default"' \
+    '.metadata.name = "other"'; do
+    jq "$change" "$T/pod.json" >"$T/other.json"
+    cp "$T/pod.json" "$T/kept.json"
+    mv "$T/other.json" "$T/pod.json"
+    [ "$(frontend_finds)" = "" ] || { echo "found after $change"; return 1; }
+    mv "$T/kept.json" "$T/pod.json"
+  done
+  the_frontend_finds_one
 }
 
 # --- what is there to be applied ------------------------------------------------------------------
@@ -580,9 +777,6 @@ use_folder() {
 @test "the pair of vLLM that is there to be applied serves, and each takes over from the other" {
   use_folder vllm
   need_stand_in
-  # The engines have a /dev/shm of their own, which would hide it.
-  GMS_SIM_DIR=$T/gpu
-  mkdir -m 777 "$GMS_SIM_DIR"
   DISCOVERY=$T/pod/volumes/shared/discovery
   edit '(.spec.containers[].env) += [{name: "PATH", value: $path},
     {name: "STAND_IN_DISCOVERY", value: "/shared/discovery"}]' --arg path "$ENGINES:$FO_BUILD/bin:/usr/bin:/bin"

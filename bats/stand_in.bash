@@ -33,3 +33,38 @@ registered() {
   jq -r 'select(.event == "registered") | "\(.engine) \(.pid) \(.port)"' \
     "${1:-$STAND_IN_DISCOVERY}" | tail -n 1
 }
+
+# frontend_finds: the workers that a Frontend finds which Dynamo's operator runs from what
+# fo-podgen left of the deployment, "ENGINE PORT" each; nothing where it finds none. As Dynamo's
+# runtime does: by container where the deployment says so, else by pod, it looks for ready pods with
+# its labels in its namespace, and for what has registered with Kubernetes under that name, with
+# rights to do so, in a Dynamo namespace that begins with its own.
+frontend_finds() {
+  jq -r -n --slurpfile manifests "$T/manifests.json" --slurpfile pods "$T/pod.json" \
+    --slurpfile states "$T/pod/status.json" --slurpfile events "$DISCOVERY" '
+    ([$manifests[0] | .. | objects | select(.kind? == "DynamoGraphDeployment")] | first) as $graph |
+    $pods[0] as $pod | $states[0] as $state |
+    ($graph.metadata.namespace // "default") as $namespace |
+    ($graph.metadata.name) as $name |
+    (($namespace + "-" + $name) | gsub("[.]"; "-")) as $prefix |
+    ($graph.metadata.annotations["nvidia.com/dynamo-kube-discovery-mode"] // "pod") as $mode |
+    if any($graph.spec.services[]; .componentType == "frontend") and
+      $pod.metadata.labels["nvidia.com/dynamo-discovery-backend"] == "kubernetes" and
+      $pod.metadata.labels["nvidia.com/dynamo-discovery-enabled"] == "true" and
+      ($pod.metadata.namespace // "default") == $namespace and
+      $pod.spec.serviceAccountName == $name + "-k8s-service-discovery" then
+      # The last that each engine said of itself.
+      ([$events[] | select(.event | test("registered"))] | group_by(.engine)[] | last) |
+      select(.event == "registered" and .env.DYN_DISCOVERY_BACKEND == "kubernetes") |
+      # The name under which it has registered, and those that are looked for.
+      (if .env.DYN_KUBE_DISCOVERY_MODE == "container" then .env.POD_NAME + "-" + .env.CONTAINER_NAME
+        else .env.POD_NAME end) as $own |
+      (if $mode == "container"
+        then [$state | to_entries[] | select(.value.ready? == true) | $pod.metadata.name + "-" + .key]
+        else [$pod.metadata.name | select($state.pod.ready)] end) as $wanted |
+      select(IN($own; $wanted[])) |
+      select(.env.POD_NAMESPACE == $namespace and .env.POD_UID != "" and .env.DYN_COMPONENT != "") |
+      select(.env.DYN_NAMESPACE == $prefix or (.env.DYN_NAMESPACE | startswith($prefix + "-"))) |
+      "\(.engine) \(.port)"
+    else empty end'
+}

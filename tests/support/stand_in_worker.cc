@@ -8,8 +8,9 @@
 //   stand_in_worker python3 -m dynamo.vllm …
 //
 // and the same under the name of the real program: tests/engines of the build folder has links
-// vllm, sglang and python3, to be put first in PATH. Any other python3 command is run by the real
-// one. STAND_IN_DISCOVERY: see worker/discovery.h.
+// vllm, sglang and python3, to be put first in PATH. Dynamo's GMS, python3 -m
+// gpu_memory_service.cli.server, is gms-serve; any other python3 command is run by the real one.
+// STAND_IN_DISCOVERY: see worker/discovery.h.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,6 +66,9 @@ int main(int argc, char** argv) {
   try {
     const auto launch = stand_in::parse_launch(words);
     if (launch) return run(*launch);
+    if (words.size() == 3 && words[1] == "-m" && words[2] == "gpu_memory_service.cli.server") {
+      os::exec_command({"gms-serve", "-q", "--tags", "weights,kv_cache"});
+    }
     if (!words.empty() && words[0] == "python3") {
       words[0] = kRealPython;
       os::exec_command(words);

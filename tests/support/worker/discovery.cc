@@ -17,6 +17,19 @@ namespace {
 // Containers that share the file may run as different users.
 constexpr mode_t kForAll = 0666;
 
+// What Dynamo's runtime takes from its environment when it registers.
+constexpr const char* kVariables[] = {
+    "POD_NAME",      "POD_NAMESPACE",         "POD_UID",        "DYN_NAMESPACE",
+    "DYN_COMPONENT", "DYN_DISCOVERY_BACKEND", "CONTAINER_NAME", "DYN_KUBE_DISCOVERY_MODE"};
+
+nlohmann::ordered_json environment() {
+  nlohmann::ordered_json found = nlohmann::ordered_json::object();
+  for (const char* const name : kVariables) {
+    if (const char* value = std::getenv(name)) found[name] = value;
+  }
+  return found;
+}
+
 }  // namespace
 
 Discovery::Discovery(std::string engine_id) : engine_id_(std::move(engine_id)) {
@@ -30,7 +43,10 @@ void Discovery::append(std::string_view event, std::uint16_t port) {
                               {"engine", engine_id_},
                               {"pid", ::getpid()},
                               {"time", os::monotonic_seconds()}};
-  if (port != 0) line["port"] = port;
+  if (port != 0) {
+    line["port"] = port;
+    line["env"] = environment();
+  }
   const base::UniqueFd file = os::open_file(path_, O_WRONLY | O_CREAT | O_APPEND, kForAll);
   os::write_all(file.get(), line.dump() + "\n", "append to the discovery file");
 }

@@ -13,7 +13,8 @@ namespace fo::stand_in {
 /// Events are {"event":NAME,"engine":ENGINE_ID,"pid":N,"time":SECONDS}:
 ///   serving, stopped          requests may come, and may not. Of an engine that is killed there is
 ///                             only the first
-///   registered, unregistered  Dynamo's workers alone; with the "port" of their requests
+///   registered, unregistered  Dynamo's workers alone; with the "port" of their requests, and in
+///                             "env" what they were told of pod and discovery
 ///   two_serve                 in place of serving: another engine serves at this moment
 /// An engine that serves holds a lock on FILE.serving, which the kernel frees when it dies: that
 /// two serve is seen whenever it is so, however short.

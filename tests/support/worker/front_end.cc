@@ -69,6 +69,10 @@ class FrontEnd {
   }
 
   int run() {
+    // While it starts, as the real ones do: where another engine listens there it ends.
+    for (const std::string& port : launch_.side_ports) {
+      listen("127.0.0.1:" + port, [](const Request&, Reply&) { return handle_nothing(); });
+    }
     spawn(launch_.program == Program::kDynamoVllm ? run_dynamo() : run_server());
     spawn(end_with_core());
     spawn(end_with_signal());
@@ -145,7 +149,9 @@ class FrontEnd {
     return server.listen(address);
   }
 
-  // --- vLLM and SGLang: nothing listens before the engine is up.
+  static awaitable<void> handle_nothing() { co_return; }
+
+  // --- vLLM and SGLang: nothing else listens before the engine is up.
 
   awaitable<void> run_server() {
     co_await hear();

@@ -40,7 +40,10 @@ const std::set<std::string_view> kVllmOptions{"--model",
                                               "--served-model-name",
                                               "--dtype",
                                               "--tensor-parallel-size",
-                                              "--master-port"};
+                                              "--master-port",
+                                              "--kv-transfer-config",
+                                              "--kv-events-config",
+                                              "--disaggregation-mode"};
 const std::set<std::string_view> kVllmFlags{"--enable-sleep-mode", "--enforce-eager",
                                             "--trust-remote-code"};
 const std::set<std::string_view> kDynamoOptions{"--namespace", "--discovery-backend"};
@@ -133,7 +136,34 @@ void read_memory(const Arguments& arguments, Launch& launch) {
   read_loader_config(arguments.get("--model-loader-extra-config"), launch);
 }
 
+void read_side_ports(const Arguments& arguments, Launch& launch) {
+  const auto member = [&](const char* option, const char* name) -> std::string {
+    const auto config = nlohmann::json::parse(arguments.get(option, "{}"), nullptr, false);
+    return config.is_object() ? config.value(name, "") : "";
+  };
+  if (member("--kv-transfer-config", "kv_connector") == "NixlConnector") {
+    const std::string port = variable("VLLM_NIXL_SIDE_CHANNEL_PORT");
+    launch.side_ports.push_back(port.empty() ? "5600" : port);
+  }
+  const std::string endpoint = member("--kv-events-config", "endpoint");
+  const std::size_t colon = endpoint.rfind(':');
+  if (endpoint.starts_with("tcp://") && colon > 5) {
+    launch.side_ports.push_back(endpoint.substr(colon + 1));
+  }
+}
+
+// Dynamo's runtime registers with Kubernetes under its pod's name.
+void check_discovery() {
+  if (variable("DYN_DISCOVERY_BACKEND") != "kubernetes") return;
+  for (const char* const name : {"POD_NAME", "POD_UID"}) {
+    if (variable(name).empty()) {
+      throw Refused(1, std::string(name) + " environment variable not set");
+    }
+  }
+}
+
 void read_vllm(const Arguments& arguments, Launch& launch) {
+  read_side_ports(arguments, launch);
   launch.model = arguments.model().empty() ? arguments.get("--model") : arguments.model();
   launch.port = arguments.get("--port", "8000");
   launch.memory_fraction = fraction(arguments.get("--gpu-memory-utilization"), 0.9);
@@ -165,6 +195,7 @@ void read_sglang(const Arguments& arguments, Launch& launch) {
 }
 
 void read_dynamo(const Arguments& arguments, Launch& launch) {
+  check_discovery();
   read_vllm(arguments, launch);
   if (const std::string port = variable("DYN_SYSTEM_PORT"); !port.empty() && port != "-1") {
     launch.system_port = port;

@@ -43,6 +43,9 @@ struct Launch {
   /// Dynamo's shadow mode: it sleeps until it has the lock, which it takes by itself.
   bool shadow_mode = false;
   std::string lock_path;
+  /// Those at which it listens beside its API: NIXL's side channel and the events of its KV cache,
+  /// where connector and publisher are configured.
+  std::vector<std::string> side_ports;
   /// Dynamo's system status server; nullopt: none.
   std::optional<std::string> system_port;
 };
