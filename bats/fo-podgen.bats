@@ -227,10 +227,10 @@ worker() {
 refused() {
   local at="$T/worker.yaml:[0-9]*:[0-9]*: spec.services.Worker"
   local command
-  local -a gms=(--gms ours)
-  if [[ " $* " == *" --gms "* ]]; then gms=(); fi
+  local -a has_tools=(--gms ours)
+  if [[ " $* " == *" --gms "* ]]; then has_tools=(); fi
   for command in "" check; do
-    run --separate-stderr podgen ${command:+"$command"} "${@:2}" "${gms[@]}" -f "$T/worker.yaml"
+    run --separate-stderr podgen ${command:+"$command"} "${@:2}" "${has_tools[@]}" -f "$T/worker.yaml"
     [ "$status" -eq 65 ] || { echo "status $status for: $command ${*:2}"; return 1; }
     if [ -n "$command" ]; then
       # shellcheck disable=SC2053
