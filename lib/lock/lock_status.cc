@@ -168,6 +168,11 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
     status.record = content.record;
     status.holder_state =
         holder_state(content.record, base::Deadline::after(base::Duration::zero()));
+    // It may have ended since its descriptors were looked at.
+    if (status.holder_state == HolderState::kEnded) {
+      std::erase_if(status.open_by,
+                    [&](const OpenBy& by) { return by.pid == status.record->pid; });
+    }
   }
   return status;
 }

@@ -166,8 +166,15 @@ TEST_F(RemapProbed, AnotherLayoutIsANo) {
 TEST_F(RemapProbed, NoServerNothingPublishedASilentOneAndGarbageAreANo) {
   EXPECT_THAT(ask().reason, HasSubstr("No such file or directory"));
   start();
+  // On a loaded machine the shortest may end before the server was asked.
+  std::string reason;
+  for (const int limit : {100, 1000, 10'000}) {
+    timeout_ = std::chrono::milliseconds(limit);
+    reason = ask().reason;
+    if (reason.find("timed out") == std::string::npos) break;
+  }
+  EXPECT_THAT(reason, HasSubstr("Timeout waiting for lock ro"));
   timeout_ = std::chrono::milliseconds(100);
-  EXPECT_THAT(ask().reason, HasSubstr("Timeout waiting for lock ro"));
   EXPECT_EQ(nlohmann::json::parse(to_json(ask()))["memory_layout_hash"], nullptr);
   server_.reset();
   std::filesystem::remove(socket_);
