@@ -89,7 +89,7 @@ stub_missing() {
   run -64 --separate-stderr "$FO_ROOT/tests/k8s/install"
 }
 
-# A checkout whose build always works; CTEST_REPORT, FUZZ_REPORT and BATS_REPORT are what the tests
+# A checkout with three tests, whose build always works; CTEST_REPORT, FUZZ_REPORT and BATS_REPORT are what the tests
 # report.
 fake_checkout() {
   mkdir -p "$T/checkout/packaging" "$T/checkout/.ci"
@@ -99,7 +99,10 @@ fake_checkout() {
   mkdir -p "$T/checkout/tests/k8s"
   # shellcheck disable=SC2016
   printf '#!/bin/sh\necho "types $*"; exit "${TYPES_STATUS:-0}"\n' >"$T/checkout/tests/k8s/install"
-  chmod +x "$T/checkout/packaging/install-deps" "$T/checkout/tests/k8s/install"
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nprintf "%%s\\t%%s\\n" tests/lock/all Lock.Waits bats "a lock" fuzz Fuzz.session\n' \
+    >"$T/checkout/tests/names"
+  chmod +x "$T/checkout/packaging/install-deps" "$T/checkout/tests/k8s/install" "$T/checkout/tests/names"
   stub cmake
   stub ctest 'if [ "$2" = build/fuzz ]; then CTEST_REPORT=$FUZZ_REPORT CTEST_STATUS=$FUZZ_STATUS; fi
     while [ "$1" != --output-junit ]; do shift; done
@@ -158,23 +161,59 @@ fake_checkout() {
   [ "${lines[-1]}" = "15 passed, 0 failed, 2 skipped" ]
 }
 
-@test "test takes a preset and a filter" {
+@test "test takes a preset and a filter, and builds what that needs" {
   fake_checkout
   run -0 --separate-stderr "$T/checkout/packaging/test" --preset asan --only 'Lock.*'
+  [ "${lines[-1]}" = "9 passed, 0 failed, 1 skipped" ]
   run -0 cat "$T/calls"
+  [ "${#lines[@]}" -eq 3 ]
   [ "${lines[0]}" = "cmake --preset asan" ]
-  [[ "${lines[2]}" == *" -R Lock.*" ]]
-  [[ "$output" == *"bats "*" --filter Lock.* bats" ]]
-  [[ "$output" != *fuzz* ]]
+  [ "${lines[1]}" = "cmake --build --preset asan --target tests/lock/all" ]
+  [[ "${lines[2]}" == "ctest --test-dir build/asan "*" -R Lock.* -E _NOT_BUILT$" ]]
+}
+
+@test "test builds the programs for a filter that is for Bats" {
+  fake_checkout
+  run -0 --separate-stderr "$T/checkout/packaging/test" --only 'a lock'
+  [ "${lines[-1]}" = "2 passed, 0 failed, 1 skipped" ]
+  run -0 grep -v '^parallel' "$T/calls"
+  [ "${#lines[@]}" -eq 3 ]
+  [[ "${lines[1]}" == "cmake --build --preset release --target cmd/all "* ]]
+  [[ "${lines[2]}" == "bats "*" --filter a lock bats" ]]
 }
 
 @test "test makes fuzzers for a filter that is for one" {
   fake_checkout
-  mkdir -p "$T/checkout/tests/fuzz"
-  touch "$T/checkout/tests/fuzz/session.cc"
   run -0 --separate-stderr "$T/checkout/packaging/test" --only 'Fuzz.s'
-  run -0 grep '^ctest' "$T/calls"
-  [[ "${lines[1]}" == "ctest --test-dir build/fuzz "*" -R Fuzz.s" ]]
+  run -0 cat "$T/calls"
+  [ "${#lines[@]}" -eq 3 ]
+  [ "${lines[1]}" = "cmake --build --preset fuzz" ]
+  [[ "${lines[2]}" == "ctest --test-dir build/fuzz "*" -R Fuzz.s -E _NOT_BUILT$" ]]
+}
+
+@test "test says when no name matches, and lists the names" {
+  fake_checkout
+  run -1 --separate-stderr "$T/checkout/packaging/test" --only xyzzy
+  [ "$output" = "" ]
+  [ "$stderr" = "test: error: --only 'xyzzy': no test has such a name; packaging/test --list prints them" ]
+  run -0 --separate-stderr "$T/checkout/packaging/test" --list
+  [ "$output" = $'Lock.Waits\na lock\nFuzz.session' ]
+  run -0 --separate-stderr "$T/checkout/packaging/test" --list --only lock
+  [ "$output" = "a lock" ]
+  [ ! -e "$T/calls" ]
+}
+
+@test "the names of tests are those of ctest and Bats" {
+  if [ ! -f "$FO_BUILD/CTestTestfile.cmake" ]; then skip_because ctest "nothing is built in $FO_BUILD"; fi
+  "$FO_ROOT/tests/names" | cut -f 2 | sort -u >"$T/names"
+  # Without what a test runs with.
+  ctest --test-dir "$FO_BUILD" -N | sed -nE 's/^ *Test *#[0-9]+: //p' | grep -v '_NOT_BUILT$' |
+    sed -E 's/^(gpu|unmarked)\.//; s/^(Quirks\.[a-z]*|LockTorture\.).*/\1/
+      s/^([A-Za-z0-9_]+\/)?([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(\/.*)?$/\1\2/' | sort -u >"$T/ctest"
+  [ -s "$T/ctest" ]
+  run -0 comm -13 "$T/names" "$T/ctest"
+  [ "$output" = "" ]
+  [ "$("$FO_ROOT/tests/names" | grep -c '^bats')" -eq "$(bats --count "$FO_ROOT/bats")" ]
 }
 
 @test "test fails when a test failed" {
