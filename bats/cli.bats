@@ -257,7 +257,7 @@ complete_in_bash() {
 completes_its_options() {
   local -a offered listed
   mapfile -t offered < <(complete_in_bash "$@" --)
-  mapfile -t listed < <("$@" --help | grep -oE '^ +(-[A-Za-z],)?--[a-z0-9-]+(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+')
+  mapfile -t listed < <("$@" --help | grep -oE '^ +(-[A-Za-z],)?--[a-z0-9-]+( FILE)?(, (-[A-Za-z],)?--[a-z-]+)?' | grep -oE -- '--[a-z0-9-]+')
   [ "${#listed[@]}" -gt 2 ] && [ "${offered[*]}" = "${listed[*]}" ] || return 1
   [ "$(complete_in_bash "$@" --print-c)" = --print-config ] || return 1
   run "$1" completion bash
@@ -382,4 +382,24 @@ complete_in_zsh() {
   cd "$T/folder"
   [[ $(complete_in_zsh gms-stat --config be) == *belongs* ]]
   [[ $(complete_in_zsh gms-save be) == *below* && $(complete_in_zsh gms-save be) != *belongs* ]]
+}
+
+# --- lines of daemons -----------------------------------------------------------------------------
+
+@test "lines of daemons have a time, but not in a journal, and are JSON on request" {
+  local tool=(gms-serve --socket-dir "$T/absent")
+  unset FO_LOG_FORMAT
+  run -66 --separate-stderr "${tool[@]}"
+  [[ $stderr =~ ^20[0-9-]+T[0-9:]+\.[0-9]{3}Z\ gms-serve:\ error:\  ]]
+  FO_LOG_FORMAT=json run -66 --separate-stderr "${tool[@]}"
+  [ "$(jq -r '[.tool, .level] | join(" ")' <<<"$stderr")" = "gms-serve error" ]
+  FO_LOG_FORMAT=json run -66 --separate-stderr "${tool[@]}" --log-format text
+  [[ $stderr == "gms-serve: error: "* ]]
+  # As systemd tells who writes to its journal.
+  # shellcheck disable=SC2016  # for the shell in there
+  run -66 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
+  [[ $(<"$T/journal") == "gms-serve: error: "* ]]
+  run -64 --separate-stderr gms-serve --log-format xml
+  # What is no daemon has none.
+  run -64 --separate-stderr gms-stat --log-format text
 }

@@ -36,7 +36,7 @@ help_of() {
 
 # Long options that --help lists.
 options_of_help() {
-  help_of "$1" | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*(, (-[A-Za-z],)?--[a-z]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
+  help_of "$1" | grep -oE '^ +(-[A-Za-z],)?--[a-z][a-z0-9-]*( FILE)?(, (-[A-Za-z],)?--[a-z-]+)?' | grep -oE -- '--[a-z0-9-]+' | sort -u
 }
 
 # Long options that a page has an entry for.

@@ -35,7 +35,9 @@ fo_setup() {
   # Whatever a test starts carries this mark in its environment, also once it is an orphan.
   FO_TEST_MARK=$T
   GMS_DRIVER=${FO_TEST_DRIVER:-sim}
-  export T GMS_SIM_DIR GMS_DRIVER FO_TEST_MARK
+  # Lines that are the same each time.
+  FO_LOG_FORMAT=text
+  export T GMS_SIM_DIR GMS_DRIVER FO_TEST_MARK FO_LOG_FORMAT
   BG_PIDS=()
 }
 

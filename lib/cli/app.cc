@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 
 #include "base/error.h"
 #include "cli/completion.h"
@@ -24,6 +25,20 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
+const std::map<std::string, os::LogFormat> kLogFormats{{"text", os::LogFormat::kText},
+                                                       {"timed", os::LogFormat::kTimed},
+                                                       {"json", os::LogFormat::kJson}};
+
+void add_log_format(CLI::App& app, CommonOptions& common) {
+  app.add_option_function<std::string>(
+         "--log-format",
+         [&common](const std::string& name) { common.log_format = kLogFormats.at(name); },
+         "text, timed or json (default: timed, in a journal text)")
+      ->check(CLI::IsMember(kLogFormats))
+      ->envname("FO_LOG_FORMAT")
+      ->type_name("FORMAT");
+}
+
 // Every app and subcommand that does something gets the common options, after its own, and --help
 // and --version last.
 void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
@@ -32,6 +47,7 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
     app.add_flag("--json", common.json, "print JSON instead of text");
     app.add_flag("-v,--verbose", common.verbose, "say more on stderr (twice: debug)");
     app.add_flag("-q,--quiet", common.quiet, "say nothing on stderr but errors");
+    if (tool.is_daemon) add_log_format(app, common);
     // Both are read before CLI11 sees the words: see Settings.
     app.add_option_function<std::string>(
            "--config", [](const std::string&) {}, "read options from this TOML file")
@@ -108,6 +124,11 @@ os::LogLevel threshold(const Tool& tool, const CommonOptions& common) {
       std::min(base + common.verbose, static_cast<int>(os::LogLevel::kDebug)));
 }
 
+os::LogFormat log_format(const Tool& tool, const CommonOptions& common) {
+  if (common.log_format) return *common.log_format;
+  return tool.is_daemon && !os::logs_to_journal() ? os::LogFormat::kTimed : os::LogFormat::kText;
+}
+
 int report(const Tool& tool, const std::string& message, ExitStatus status) {
   os::log_line(os::LogLevel::kError, message);
   if (status == ExitStatus::kUsage) {
@@ -175,7 +196,7 @@ int run(int argc, char** argv, const Tool& tool, CommonOptions& common, const De
       finish_output();
       return base::to_int(ExitStatus::kOk);
     }
-    os::set_log(tool.name, threshold(tool, common));
+    os::set_log(tool.name, threshold(tool, common), log_format(tool, common));
     const int status = body();
     finish_output();
     return status;

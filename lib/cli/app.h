@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/exit_status.h"
+#include "os/log.h"
 
 namespace CLI {
 class App;
@@ -19,6 +21,8 @@ struct CommonOptions {
   bool json = false;
   int verbose = 0;
   bool quiet = false;
+  /// Of daemons; none: with times, where stderr is no journal, which has its own.
+  std::optional<os::LogFormat> log_format;
   /// The words after the first "--", for tools that take a command.
   std::vector<std::string> command;
 };
@@ -31,7 +35,7 @@ struct Tool {
   bool takes_command = false;
   /// The subcommands that take none all the same.
   std::vector<std::string> without_command = {};
-  /// Progress lines (info) without -v: for daemons.
+  /// Progress lines (info) without -v, and --log-format: for daemons.
   bool is_daemon = false;
 };
 

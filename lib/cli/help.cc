@@ -13,14 +13,15 @@ constexpr std::size_t kNamesColumns = 30;
 constexpr std::size_t kColumns = 110;
 constexpr std::ptrdiff_t kLines = 52;
 
-// --quiet and --version share a line with --verbose and --help, which stand before them.
+// --quiet, --print-config and --version share a line with those that stand before them.
 const char* companion_of(const CLI::Option& option) {
   if (option.check_lname("verbose")) return ", -q,--quiet";
   return option.check_lname("help") ? ", --version" : "";
 }
 
 bool is_companion(const CLI::Option& option) {
-  return option.check_lname("quiet") || option.check_lname("version");
+  return option.check_lname("quiet") || option.check_lname("print-config") ||
+         option.check_lname("version");
 }
 
 class HelpFormatter : public CLI::Formatter {
@@ -63,11 +64,13 @@ class HelpFormatter : public CLI::Formatter {
     // Without what a validator adds: the range is told when it is missed, the words stand in the
     // description.
     const std::string type = option->get_type_name();
-    return " " + type.substr(0, std::min(type.find(":INT in ["), type.find(":{")));
+    return " " + type.substr(0, std::min(type.find(":INT in ["), type.find(":{"))) +
+           (option->check_lname("config") ? ", --print-config" : "");
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
     if (option->check_lname("verbose")) return "say more on stderr (twice: debug), or only errors";
+    if (option->check_lname("config")) return "options from a TOML file, or what they are set to";
     if (option->check_lname("help")) return "print this help, or the version, and exit";
     std::string notes;
     if (option->get_required()) notes = "required";

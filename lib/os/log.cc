@@ -1,12 +1,17 @@
 #include "os/log.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/time_text.h"
 
 namespace fo::os {
 namespace {
@@ -17,6 +22,7 @@ constexpr int kErrorPatienceMs = 1000;
 struct LogSettings {
   std::string tool = "fo";
   LogLevel threshold = LogLevel::kWarning;
+  LogFormat format = LogFormat::kText;
 };
 
 LogSettings& settings() {
@@ -24,23 +30,59 @@ LogSettings& settings() {
   return settings;
 }
 
+constexpr std::size_t kMostBytes = PIPE_BUF - 1;
+
+const char* name_of(LogLevel level) {
+  constexpr std::array<const char*, 4> kNames{"error", "warning", "info", "debug"};
+  return kNames[static_cast<std::size_t>(level)];
+}
+
+std::string as_text(LogLevel level, std::string_view text) {
+  std::string line;
+  if (settings().format == LogFormat::kTimed) {
+    line = base::format_time(std::chrono::system_clock::now()) + " ";
+  }
+  line += settings().tool;
+  line += ": ";
+  line += name_of(level);
+  line += ": ";
+  line += text;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line.resize(std::min(line.size(), kMostBytes));
+  return line;
+}
+
+std::string as_json(LogLevel level, std::string_view text) {
+  const std::string time = base::format_time(std::chrono::system_clock::now());
+  // What is escaped takes up to six bytes.
+  for (std::size_t bytes = std::min(text.size(), kMostBytes);; bytes /= 2) {
+    const nlohmann::json object{{"level", name_of(level)},
+                                {"message", text.substr(0, bytes)},
+                                {"time", time},
+                                {"tool", settings().tool}};
+    std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (line.size() <= kMostBytes || bytes == 0) return line;
+  }
+}
+
 }  // namespace
 
-void set_log(std::string_view tool, LogLevel threshold) {
-  settings() = {std::string(tool), threshold};
+void set_log(std::string_view tool, LogLevel threshold, LogFormat format) {
+  settings() = {std::string(tool), threshold, format};
+}
+
+bool logs_to_journal() noexcept {
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat info {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &info) != 0) return false;
+  return stream == std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
 }
 
 bool log_enabled(LogLevel level) noexcept { return level <= settings().threshold; }
 
 void log_line(LogLevel level, std::string_view text) noexcept {
-  constexpr std::array<std::string_view, 4> kNames{"error", "warning", "info", "debug"};
-  std::string line = settings().tool;
-  line += ": ";
-  line += kNames[static_cast<std::size_t>(level)];
-  line += ": ";
-  line += text;
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  line.resize(std::min<std::size_t>(line.size(), PIPE_BUF - 1));
+  std::string line =
+      settings().format == LogFormat::kJson ? as_json(level, text) : as_text(level, text);
   line += '\n';
   // A pipe with room has room for PIPE_BUF bytes, so that the write can't block.
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
