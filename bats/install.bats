@@ -208,6 +208,27 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   run -1 bash -c "readelf -S '$T/root/$TOOLS'/bin/* '$T/root/$TOOLS'/libexec/fo/* | grep -E 'symtab|debug_info'"
 }
 
+@test "the tarball has all pages, a README of its own, and the licences of what is in the tools" {
+  unpack_tarball
+  local page library path
+  for page in "$FO_ROOT"/man/*.[1-8]; do
+    cmp "$page" "$T/root/$TOOLS/share/man/man${page##*.}/${page##*/}"
+  done
+  run -0 ls "$T/root/$TOOLS/share/doc/fo-tools/third-party"
+  for library in boost c-ares c6 cli11 fmt fyaml msgpuck ssl stdc++ tomlplusplus json; do
+    [[ "$output" == *"$library"* ]]
+  done
+  grep -q 'copyright files are in$' "$T/root/$TOOLS/share/doc/fo-tools/copyright"
+  grep -qx 'share/doc/fo-tools/third-party.*' "$T/root/$TOOLS/share/doc/fo-tools/copyright"
+  # What it names is there, and all tools are named.
+  cd "$T/root/$TOOLS"
+  mapfile -t named < <(grep -oE '`[^`]*(bin|libexec|share)/[^` ]*' README.md | tr -d '`')
+  [ "${#named[@]}" -ge 12 ]
+  for path in "${named[@]}"; do ls "${path##* }" >/dev/null; done
+  run -1 grep -E '\]\(' README.md
+  for path in bin/*; do grep -q "\`$path\`" README.md; done
+}
+
 @test "the tarball is the same again" {
   need_release
   run -0 tar -tvf "$TARBALL" --numeric-owner

@@ -35,8 +35,8 @@ endfunction()
 
 # fo_tool(NAME [STATIC] [PRIVATE_HELPER] SOURCES file... LINK target...): the program NAME.
 # STATIC tools go into engine images: one file, no libc needed (release preset). With them, as the
-# component "static", is installed what they need; the rest is "dynamic". Completions and the page
-# come along.
+# component "static", is installed what they need, with the pages of all tools, since pages refer to
+# each other; the rest is "dynamic". Completions come along.
 function(fo_tool name)
   cmake_parse_arguments(arg "STATIC;PRIVATE_HELPER" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -58,7 +58,7 @@ function(fo_tool name)
   foreach(section 1 8)
     set(page ${CMAKE_SOURCE_DIR}/man/${name}.${section})
     if(EXISTS ${page})
-      install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT ${component})
+      install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section} COMPONENT static)
     endif()
   endforeach()
   if(arg_PRIVATE_HELPER)
