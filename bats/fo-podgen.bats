@@ -196,11 +196,21 @@ service.serving.knative.dev-s.json" ]
     "$T/dgd.yaml" >"$T/bad.yaml"
   run -65 --separate-stderr podgen check -f "$T/bad.yaml"
   [ -z "$stderr" ]
-  [ "${lines[1]}" = "Service Frontend: stays with Dynamo's operator" ]
-  [[ ${lines[2]} == "$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)" ]]
+  [[ ${lines[1]} == "$T/bad.yaml:9:7: spec.services.Frontend.componentTyp: "*"componentType"*" (warning)" ]]
+  [ "${lines[2]}" = "Service Frontend: stays with Dynamo's operator" ]
   [ "${lines[3]}" = "Service Worker (worker): refused" ]
   [[ ${lines[4]} == "$T/bad.yaml:"*": spec.services.Worker.failover.numShadows: "*" (error)" ]]
   [ "${#lines[@]}" -eq 5 ]
+}
+
+@test "check --strict fails for warnings, too" {
+  sed 's/gpuMemoryService: /gpuMemoryServce: /' "$T/dgd.yaml" >"$T/misspelt.yaml"
+  run -0 podgen check -f "$T/misspelt.yaml"
+  [[ ${lines[1]} == *".gpuMemoryServce: unknown field; did you mean 'gpuMemoryService'? (warning)" ]]
+  run -65 --separate-stderr podgen check --strict -f "$T/misspelt.yaml"
+  [ -z "$stderr" ]
+  [[ ${lines[1]} == *".gpuMemoryServce: unknown field; "* ]]
+  run -0 podgen check --strict -f "$T/other.yaml"
 }
 
 @test "check --json is a line for each deployment" {

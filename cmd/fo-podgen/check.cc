@@ -22,7 +22,7 @@ void print_findings(const pod::Findings& findings, const std::string& file) {
 
 // What becomes of a service, in a few words.
 std::string outcome(const pod::ServiceExplanation& service) {
-  if (service.is_refused()) return "refused";
+  if (service.refused) return "refused";
   return service.failover ? "becomes a failover pod" : "stays with Dynamo's operator";
 }
 
@@ -59,7 +59,7 @@ void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
     services.push_back(Json{{"name", service.name},
                             {"type", service.component_type},
                             {"failover", service.failover},
-                            {"refused", service.is_refused()},
+                            {"refused", service.refused},
                             {"writes", service.writes},
                             {"needs", service.needs},
                             {"findings", to_json(service.findings)}});
@@ -72,21 +72,12 @@ void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
   cli::print_line(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// What is found outside of any deployment, in the config of a KRM function, comes first.
-void print_rest(const pod::Filtered& filtered, const std::string& file, bool json) {
-  std::size_t explained = 0;
-  for (const pod::DgdExplanation& dgd : filtered.explanations) {
-    explained += dgd.findings.size();
-    for (const pod::ServiceExplanation& service : dgd.services) {
-      explained += service.findings.size();
-    }
-  }
-  const auto end = filtered.findings.end() - static_cast<std::ptrdiff_t>(explained);
-  const pod::Findings rest(filtered.findings.begin(), end);
+// What is found outside of any deployment.
+void print_others(const pod::Findings& findings, const std::string& file, bool json) {
   if (!json) {
-    print_findings(rest, file);
-  } else if (!rest.empty()) {
-    cli::print_line(Json{{"file", file}, {"findings", to_json(rest)}}.dump(
+    print_findings(findings, file);
+  } else if (!findings.empty()) {
+    cli::print_line(Json{{"file", file}, {"findings", to_json(findings)}}.dump(
         -1, ' ', false, Json::error_handler_t::replace));
   }
 }
@@ -96,10 +87,11 @@ void print_rest(const pod::Filtered& filtered, const std::string& file, bool jso
 base::ExitStatus check(const Options& options) {
   bool failed = false;
   pod::Budget budget;
-  for (const std::string& file : options.files) {
-    const Source source = read_source(file);
-    const pod::Filtered filtered = filter(source, options.generate, budget);
-    print_rest(filtered, source.name, options.common.json);
+  const std::vector<Source> sources = read_sources(options.files);
+  const auto objects = objects_of(sources);
+  for (const Source& source : sources) {
+    const pod::Filtered filtered = filter(source, objects, options.generate, budget);
+    print_others(filtered.others, source.name, options.common.json);
     for (const pod::DgdExplanation& dgd : filtered.explanations) {
       if (options.common.json) {
         print_json(dgd, source.name);
@@ -107,7 +99,7 @@ base::ExitStatus check(const Options& options) {
         print_text(dgd, source.name);
       }
     }
-    failed = failed || filtered.failed();
+    failed = failed || filtered.failed() || (options.strict && !filtered.findings.empty());
   }
   return failed ? base::ExitStatus::kBadData : base::ExitStatus::kOk;
 }

@@ -12,9 +12,10 @@ namespace {
 
 // nullopt when any of it is refused, which is said then.
 std::optional<std::vector<pod::Node>> output_of(const std::string& file, const Options& options) {
-  const Source source = read_source(file);
+  const std::vector<Source> sources = read_sources({file});
+  const Source& source = sources.front();
   pod::Budget budget;
-  const pod::Filtered filtered = filter(source, options.generate, budget);
+  const pod::Filtered filtered = filter(source, objects_of(sources), options.generate, budget);
   for (const pod::Finding& finding : filtered.findings) {
     if (finding.severity == pod::Severity::kError) {
       os::log_line(os::LogLevel::kError, pod::format(finding, source.name));

@@ -137,10 +137,11 @@ ExitStatus generate(const Options& options) {
   std::optional<std::string> verbatim;
   bool failed = false;
   pod::Budget budget;
-  for (const std::string& file : options.files) {
-    const Source source = read_source(file);
+  const std::vector<Source> sources = read_sources(options.files);
+  const auto objects = objects_of(sources);
+  for (const Source& source : sources) {
     if (is_function_input(source)) return run_function(source, options, budget);
-    pod::Filtered filtered = filter(source, options.generate, budget);
+    pod::Filtered filtered = filter(source, objects, options.generate, budget);
     say(filtered, source);
     failed = failed || filtered.failed();
     if (filtered.untouched() && options.files.size() == 1) verbatim = source.text;

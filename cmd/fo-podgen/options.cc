@@ -110,6 +110,7 @@ void declare(CLI::App& app, Options& options) {
   CLI::App* check =
       add_command(app, options, kCheck, "check", "say what would be refused, and why");
   add_files(*check, options);
+  check->add_flag("--strict", options.strict, "end with 65 for warnings, too");
   add_pod_options(*check, options);
   CLI::App* diff =
       add_command(app, options, kDiff, "diff", "say how what two files become differs");

@@ -24,6 +24,8 @@ struct Options {
   /// "": to stdout.
   std::string output_dir;
   pod::GenerateOptions generate;
+  /// A warning of check is a failure, too.
+  bool strict = false;
   /// What diff compares.
   std::string before;
   std::string after;

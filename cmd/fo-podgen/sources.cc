@@ -28,11 +28,25 @@ bool is_function_input(const Source& source) {
   return source.documents.size() == 1 && pod::is_resource_list(source.documents[0].root);
 }
 
-pod::Filtered filter(const Source& source, const pod::GenerateOptions& options,
-                     pod::Budget& budget) {
+std::vector<Source> read_sources(const std::vector<std::string>& files) {
+  std::vector<Source> sources;
+  for (const std::string& file : files) sources.push_back(read_source(file));
+  return sources;
+}
+
+std::shared_ptr<const pod::InputObjects> objects_of(const std::vector<Source>& sources) {
+  auto objects = std::make_shared<pod::InputObjects>();
+  for (const Source& source : sources) {
+    for (const pod::Document& document : source.documents) objects->add(document.root);
+  }
+  return objects;
+}
+
+pod::Filtered filter(const Source& source, const std::shared_ptr<const pod::InputObjects>& inputs,
+                     const pod::GenerateOptions& options, pod::Budget& budget) {
   return is_function_input(source)
              ? pod::run_function(source.documents[0].root, options, budget).filtered
-             : pod::filter(source.documents, options, budget);
+             : pod::filter(source.documents, inputs, options, budget);
 }
 
 }  // namespace fo::fo_podgen

@@ -1,6 +1,7 @@
 // The files that fo-podgen reads.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,17 @@ struct Source {
 
 /// "-" is stdin. Throws Error(kNoInput, kBadData …).
 Source read_source(const std::string& file);
+std::vector<Source> read_sources(const std::vector<std::string>& files);
 
 /// Whether it is the input of a KRM function.
 bool is_function_input(const Source& source);
 
-/// What it becomes; of a function's input, what its items become.
-pod::Filtered filter(const Source& source, const pod::GenerateOptions& options,
-                     pod::Budget& budget);
+/// The objects of all of them.
+std::shared_ptr<const pod::InputObjects> objects_of(const std::vector<Source>& sources);
+
+/// What it becomes, beside the objects of all sources; of a function's input, what its items
+/// become, which is answered by itself.
+pod::Filtered filter(const Source& source, const std::shared_ptr<const pod::InputObjects>& inputs,
+                     const pod::GenerateOptions& options, pod::Budget& budget);
 
 }  // namespace fo::fo_podgen

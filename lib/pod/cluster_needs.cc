@@ -1,6 +1,11 @@
 #include "pod/cluster_needs.h"
 
+#include <array>
 #include <set>
+#include <string_view>
+#include <utility>
+
+#include "pod/discovery.h"
 
 namespace fo::pod {
 namespace {
@@ -26,14 +31,28 @@ void add_gpu_needs(Lines& lines, const PodPlan& plan) {
   lines.push_back("NVIDIA's DRA driver for GPUs, and its DeviceClass " + plan.service.device_class);
 }
 
+// The programs of this toolkit that containers of the pod run.
+std::string programs_of(const PodPlan& plan) {
+  const bool is_ours = plan.gms == GmsProgram::kOurs;
+  const bool has_lockd = plan.options.lock == LockKind::kLockd;
+  std::string names;
+  const auto add = [&names](bool is_run, const char* name) {
+    if (is_run) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(is_ours, "gms-serve");
+  add(is_ours || has_lockd || plan.options.supervise, "gms-probe");
+  add(plan.options.supervise, "fo-shadow");
+  add(has_lockd, "gms-lockd");
+  return names;
+}
+
 void add_image_needs(Lines& lines, const Node& main, const PodPlan& plan) {
-  const std::string programs = std::string("gms-serve, gms-probe") +
-                               (plan.options.supervise ? ", fo-shadow" : "") +
-                               (plan.options.lock == LockKind::kLockd ? ", gms-lockd" : "");
+  const std::string programs = programs_of(plan);
   const std::string image = "image " + main.text_at({"image"});
   if (plan.has_tools()) {
-    lines.push_back("image " + plan.options.tools_image + " with fo-podgen, " + programs);
-  } else if (plan.gms == GmsProgram::kOurs) {
+    lines.push_back("image " + plan.options.tools_image + " with fo-podgen" +
+                    (programs.empty() ? "" : ", " + programs));
+  } else if (!programs.empty()) {
     lines.push_back(image + " with " + programs);
   }
   if (plan.gms == GmsProgram::kUpstream) {
@@ -41,33 +60,58 @@ void add_image_needs(Lines& lines, const Node& main, const PodPlan& plan) {
   }
 }
 
-// Of what a pod's env, envFrom, volumes and secrets name.
-void find_references(const Node& node, std::set<std::string>& found) {
+using References = std::set<std::pair<std::string, std::string>>;
+
+void find_reference(const Node& node, const char* name_field, const char* kind, References& found) {
+  const std::string& name = node.text_at({name_field});
+  const Node* optional = node.find("optional");
+  const bool is_optional = optional != nullptr && optional->text() == "true";
+  if (!name.empty() && !is_optional) found.emplace(kind, name);
+}
+
+// What a pod's env, envFrom, volumes and pull secrets name, by kind and name.
+void find_references(const Node& node, References& found) {
   struct Reference {
-    const char* key;
+    std::string_view key;
     const char* name;
     const char* kind;
   };
-  constexpr Reference kReferences[] = {
+  constexpr std::array<Reference, 8> kReferences = {{
       {"secretRef", "name", "Secret"},
       {"secretKeyRef", "name", "Secret"},
       {"secret", "secretName", "Secret"},
+      // Of a projected volume.
+      {"secret", "name", "Secret"},
       {"configMapRef", "name", "ConfigMap"},
       {"configMapKeyRef", "name", "ConfigMap"},
       {"configMap", "name", "ConfigMap"},
       {"persistentVolumeClaim", "claimName", "PersistentVolumeClaim"},
-  };
+  }};
   for (const Node& item : node.items()) find_references(item, found);
   for (const Node::Member& member : node.members()) {
     for (const Reference& reference : kReferences) {
-      if (member.key != reference.key) continue;
-      const std::string& name = member.value.text_at({reference.name});
-      const Node* optional = member.value.find("optional");
-      const bool is_optional = optional != nullptr && optional->text() == "true";
-      if (!name.empty() && !is_optional) found.insert(std::string(reference.kind) + " " + name);
+      if (member.key == reference.key) {
+        find_reference(member.value, reference.name, reference.kind, found);
+      }
+    }
+    if (member.key == "imagePullSecrets") {
+      for (const Node& item : member.value.items()) find_reference(item, "name", "Secret", found);
     }
     find_references(member.value, found);
   }
+}
+
+void add_account_need(Lines& lines, const Node& pod_spec, const PodPlan& plan) {
+  const Node* account = pod_spec.find("serviceAccountName");
+  if (account == nullptr) account = pod_spec.find("serviceAccount");
+  if (account == nullptr ||
+      plan.dgd.inputs->has("ServiceAccount", plan.dgd.name_space, account->text())) {
+    return;
+  }
+  const bool is_operators = account->text() == discovery_account(plan);
+  lines.push_back(
+      (is_operators ? "Dynamo's operator, which makes the service account " : "service account ") +
+      account->text());
 }
 
 }  // namespace
@@ -77,21 +121,14 @@ std::vector<std::string> cluster_needs(const Node& pod_spec, const Node& main,
   Lines lines;
   add_gpu_needs(lines, plan);
   add_image_needs(lines, main, plan);
-  if (plan.is_found_by_kubernetes) {
-    lines.push_back("Dynamo's operator, which makes the service account " +
-                    pod_spec.text_at({"serviceAccountName"}));
-  }
-  std::set<std::string> references;
+  add_account_need(lines, pod_spec, plan);
+  References references;
   find_references(pod_spec, references);
   for (const Node& one : made) {
-    references.erase(one.text_at({"kind"}) + " " + one.text_at({"metadata", "name"}));
+    references.erase({one.text_at({"kind"}), one.text_at({"metadata", "name"})});
   }
-  for (const std::string& reference : references) {
-    constexpr std::string_view kMap = "ConfigMap ";
-    const bool is_here =
-        reference.starts_with(kMap) &&
-        plan.dgd.config_maps.data(plan.dgd.name_space, reference.substr(kMap.size())) != nullptr;
-    if (!is_here) lines.push_back(reference);
+  for (const auto& [kind, name] : references) {
+    if (!plan.dgd.inputs->has(kind, plan.dgd.name_space, name)) lines.push_back(kind + " " + name);
   }
   return lines;
 }

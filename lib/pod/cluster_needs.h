@@ -10,7 +10,7 @@
 namespace fo::pod {
 
 /// A line each: API versions and feature gates, the GPU driver, what has to be in the images, who
-/// makes the service account, and the Secrets, ConfigMaps and volume claims that the pod names.
+/// makes the service account, and the Secrets, InputObjects and volume claims that the pod names.
 /// What the input brings along, or `made` has, is left out.
 std::vector<std::string> cluster_needs(const Node& pod_spec, const Node& main,
                                        const std::vector<Node>& made, const PodPlan& plan);

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "pod/config_maps.h"
 #include "pod/finding.h"
+#include "pod/input_objects.h"
 #include "pod/node.h"
 
 namespace fo::pod {
@@ -61,8 +62,8 @@ struct Dgd {
   Node annotations;
   std::vector<Service> services;
   std::vector<NewVolumeClaim> volume_claims;
-  /// Those of the input that it stands in, which read_dgd does not see.
-  ConfigMaps config_maps;
+  /// What it may refer to, which read_dgd does not see; never null.
+  std::shared_ptr<const InputObjects> inputs = std::make_shared<const InputObjects>();
 };
 
 bool is_main(const Node& container);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "pod/pod_rules.h"
 
 namespace fo::pod {
 namespace {
@@ -50,13 +51,15 @@ bool stands_alone(const Node& entry) {
 
 // What the user says of it, in this place; ours where they say nothing.
 void put(Node& env, Node& front, Node entry) {
-  const std::string& name = entry.text_at({"name"});
-  const Node* own = find_named(&env, "name", name);
-  if (own == nullptr) {
+  const std::string name = entry.text_at({"name"});
+  const auto has_name = [&name](const Node& one) { return one.text_at({"name"}) == name; };
+  // Of several the last one counts.
+  const auto own = std::find_if(env.items().rbegin(), env.items().rend(), has_name);
+  if (own == env.items().rend()) {
     front.push_back(std::move(entry));
   } else if (stands_alone(*own)) {
     front.push_back(*own);
-    std::erase_if(env.items(), [&](const Node& one) { return one.text_at({"name"}) == name; });
+    std::erase_if(env.items(), has_name);
   }
 }
 
@@ -138,19 +141,24 @@ void add_discovery_variables(int engine, Node& env, const PodPlan& plan) {
 
 void add_discovery_labels(Node& labels, const PodPlan& plan) {
   if (!plan.is_found_by_kubernetes) return;
-  const auto add = [&labels](std::string_view key, const std::string& value) {
-    if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
-  };
-  add(kBackend, "kubernetes");
-  add(kEnabled, "true");
-  if (!plan.dgd.name_space.empty() || plan.service.global_namespace) {
-    add(kNamespaceLabel, dynamo_namespace(plan, plan.dgd.name_space));
-  }
+  add_label(labels, kBackend, "kubernetes");
+  add_label(labels, kEnabled, "true");
+  if (plan.dgd.name_space.empty() && !plan.service.global_namespace) return;
+  const std::string value = dynamo_namespace(plan, plan.dgd.name_space);
+  if (add_label(labels, kNamespaceLabel, value)) return;
+  plan.warn(plan.service.position, plan.service.path,
+            std::string(kNamespaceLabel) + ": " + base::quoted(value) +
+                " is longer than the 63 characters of a label, which is left out",
+            "shorten the name of the deployment or of its namespace");
+}
+
+std::string discovery_account(const PodPlan& plan) {
+  return plan.dgd.name + "-k8s-service-discovery";
 }
 
 void set_service_account(Node& pod_spec, const PodPlan& plan) {
   if (!plan.is_found_by_kubernetes) return;
-  const std::string account = plan.dgd.name + "-k8s-service-discovery";
+  const std::string account = discovery_account(plan);
   for (const char* const field : {"serviceAccountName", "serviceAccount"}) {
     const Node* own = pod_spec.find(field);
     if (own == nullptr) continue;

@@ -34,6 +34,8 @@ void add_discovery_variables(int engine, Node& env, const PodPlan& plan);
 /// The labels by which workers are looked for; what the user says stays.
 void add_discovery_labels(Node& labels, const PodPlan& plan);
 
+/// The service account that Dynamo's operator makes for those who register.
+std::string discovery_account(const PodPlan& plan);
 /// The account that may register, unless the pod has another.
 void set_service_account(Node& pod_spec, const PodPlan& plan);
 

@@ -90,6 +90,21 @@ std::vector<std::string> rough_words(std::string_view script) {
   return words;
 }
 
+// With variables put in, all words of a command together.
+constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
+
+// What Kubernetes, which puts values in place of "$(NAME)" and "$" in place of "$$", makes `text`
+// of.
+std::string kubernetes_word(std::string_view text) {
+  std::string word;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    word += text[i];
+    if (text[i] != '$' || i + 1 == text.size()) continue;
+    if (text[i + 1] == '$' || text[i + 1] == '(') word += '$';
+  }
+  return word;
+}
+
 // "--kv_events_config=x" as "--kv-events-config=x".
 std::string with_dashes(std::string_view word) {
   std::string text(word.substr(0, std::min(word.find('='), word.size())));
@@ -139,6 +154,18 @@ FoundProgram find_program_in(const std::vector<std::string>& words) {
     if (program != EngineProgram::kUnknown) return {program, i};
   }
   return {EngineProgram::kUnknown, words.size()};
+}
+
+// Whether a word is an option that may have its value behind it.
+bool takes_value(std::string_view word) {
+  constexpr std::array<std::string_view, 6> kFlags = {
+      "--enforce-eager",    "--trust-remote-code", "--is-prefill-worker",
+      "--is-decode-worker", "--headless",          "--skip-tokenizer-init"};
+  constexpr std::array<std::string_view, 3> kFlagPrefixes = {"--enable-", "--disable-", "--no-"};
+  return word.starts_with("--") && word.find('=') == std::string_view::npos &&
+         !is_one_of(word, kFlags) &&
+         std::none_of(kFlagPrefixes.begin(), kFlagPrefixes.end(),
+                      [word](std::string_view prefix) { return word.starts_with(prefix); });
 }
 
 bool is_engine(const std::vector<std::string>& words) {
@@ -202,10 +229,13 @@ void EngineCommand::read_words() {
     }
     return;
   }
+  std::size_t bytes = 0;
   for (const Node& item : items_) {
     const std::optional<std::string> known = environment_->expanded(item.text());
-    // What is written back would be expanded once more.
-    const bool is_known = known && known->find("$(") == std::string::npos;
+    if (known) bytes += known->size();
+    // A variable that is set nowhere is no value.
+    const bool is_known =
+        known && known->find("$(") == std::string::npos && bytes <= kMaxKnownBytes;
     words_.push_back({is_known ? *known : item.text(), is_known, item.position()});
   }
 }
@@ -268,6 +298,11 @@ void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size
   }
 }
 
+bool EngineCommand::runs(std::string_view module) const {
+  return std::any_of(words_.begin(), words_.end(),
+                     [module](const Word& word) { return word.value == module; });
+}
+
 std::string EngineCommand::refusal() const {
   return is_refused() ? "the script has " + script_.refusal : std::string();
 }
@@ -277,18 +312,17 @@ std::string EngineCommand::open_variable() const {
     const Word& word = words_[i];
     if (!word.splits) continue;
     const std::size_t begin = word.value.find_first_not_of("${(", word.value.find('$'));
-    const std::size_t end = word.value.find_first_not_of(
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-        "0123456789_",
-        std::min(begin, word.value.size()));
-    const std::string name =
-        begin == std::string::npos ? std::string() : word.value.substr(begin, end - begin);
+    const std::string_view name =
+        shell_name_at(std::string_view(word.value).substr(std::min(begin, word.value.size())));
     const std::string* const known = environment_->value(name);
     if (known != nullptr && !sets_variable(name)) {
-      if (known->find_first_of(" \t\n") != std::string::npos || known->starts_with('-')) {
+      // One that is so long is taken for several words, unseen.
+      constexpr std::size_t kMaxWord = 4096;
+      if (known->size() > kMaxWord || known->find_first_of(" \t\n") != std::string::npos ||
+          known->starts_with('-')) {
         return word.value;
       }
-    } else if (i > 0 && !words_[i - 1].value.starts_with("--") && word.value.starts_with('$')) {
+    } else if (i > 0 && !takes_value(words_[i - 1].value) && word.value.starts_with('$')) {
       // Behind an option it is its value; elsewhere it may be anything.
       return word.value;
     }
@@ -308,7 +342,8 @@ std::size_t EngineCommand::options_end() const {
 std::vector<EngineCommand::Place> EngineCommand::places(std::string_view option) const {
   std::vector<Place> found;
   const std::string start = std::string(option) + "=";
-  for (std::size_t i = 0; i < options_end(); ++i) {
+  const std::size_t end = options_end();
+  for (std::size_t i = 0; i < end; ++i) {
     const std::string word = with_dashes(words_[i].value);
     if (word == option) found.push_back({i, 0});
     if (word.starts_with(start)) found.push_back({i, start.size()});
@@ -382,37 +417,45 @@ std::optional<std::string> EngineCommand::add(const std::vector<std::string>& wo
   changed_ = true;
   const std::size_t end = options_end();
   if (!script_item_) {
-    std::vector<Node> added = Node::strings(words).items();
+    std::vector<Node> added;
+    for (const std::string& word : words) added.push_back(Node::string(kubernetes_word(word)));
     items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(end), added.begin(), added.end());
     if (end < command_items_) command_items_ += words.size();
     read_words();
     return std::nullopt;
   }
-  Node& script = items_[*script_item_];
-  std::string text = script.text();
   std::string added;
-  for (const std::string& word : words) added += (added.empty() ? "" : " ") + shell_word(word);
-  if (end < script_.words.size()) {
-    text.insert(script_.words[end].begin, added + " ");
-  } else {
-    text.insert(script_.words.back().end, " " + added);
+  for (const std::string& word : words) {
+    added += (added.empty() ? "" : " ") + kubernetes_word(shell_word(word));
   }
-  script = Node::string(std::move(text)).at(script.position());
-  read_script();
+  if (end < script_.words.size()) {
+    const std::size_t at = script_.words[end].begin;
+    write_in_script(at, at, added + " ");
+  } else {
+    const std::size_t at = script_.words.back().end;
+    write_in_script(at, at, " " + added);
+  }
   return std::nullopt;
+}
+
+void EngineCommand::write_in_script(std::size_t begin, std::size_t end, std::string text) {
+  Node& script = items_[*script_item_];
+  std::string all = script.text();
+  // "8001>log" would be a descriptor and no argument.
+  if (end < all.size() && (all[end] == '<' || all[end] == '>') && is_digit(text.back()))
+    text += ' ';
+  all.replace(begin, end - begin, text);
+  script = Node::string(std::move(all)).at(script.position());
+  read_script();
 }
 
 void EngineCommand::replace_word(std::size_t index, const std::string& value) {
   if (!script_item_) {
-    items_[index] = Node::string(value).at(items_[index].position());
+    items_[index] = Node::string(kubernetes_word(value)).at(items_[index].position());
     return read_words();
   }
-  Node& script = items_[*script_item_];
   const ShellWord& word = script_.words[index];
-  std::string text = script.text();
-  text.replace(word.begin, word.end - word.begin, shell_word(value));
-  script = Node::string(std::move(text)).at(script.position());
-  read_script();
+  write_in_script(word.begin, word.end, kubernetes_word(shell_word(value)));
 }
 
 OptionValue EngineCommand::variable(std::string_view name) const {

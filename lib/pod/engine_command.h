@@ -58,6 +58,8 @@ class EngineCommand {
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
   /// Of a script that is not understood, what its words look like.
   [[nodiscard]] EngineProgram program() const { return program_; }
+  /// Whether one of the words is this: the module of a worker, "dynamo.sglang".
+  [[nodiscard]] bool runs(std::string_view module) const;
   /// Found among the words before the engine's. Of a script that is not understood, one that stands
   /// in another command than the engine does not count.
   [[nodiscard]] const EngineWaiter& waiter() const { return waiter_; }
@@ -77,7 +79,7 @@ class EngineCommand {
   /// Adds an option without a value behind the others, unless it is there. As set().
   std::optional<std::string> set_flag(std::string_view option);
 
-  /// What the container's env, and what it takes from ConfigMaps, says.
+  /// What the container's env, and what it takes from InputObjects, says.
   [[nodiscard]] const Environment& environment() const { return *environment_; }
   /// What the command sets this variable to itself, over what the container's env says.
   [[nodiscard]] OptionValue variable(std::string_view name) const;
@@ -110,6 +112,7 @@ class EngineCommand {
   std::optional<std::string> add(const std::vector<std::string>& words);
   [[nodiscard]] std::vector<Place> places(std::string_view option) const;
   void replace_word(std::size_t index, const std::string& value);
+  void write_in_script(std::size_t begin, std::size_t end, std::string text);
 
   // Command and args as they are, one after the other; the first `command_items_` are the command.
   std::vector<Node> items_;

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 // Which engines listen there, also where the user says nothing of it: both would on one port.
 enum class Listens {
-  kWhereTold,
+  kOnlyIfSet,
   kVllm,       // any vLLM
   kDynamo,     // any worker of Dynamo's
   kHttpPlane,  // the same, where requests come by HTTP
@@ -28,7 +28,7 @@ enum class Listens {
 struct Variable {
   std::string_view name;
   int standard = 0;
-  Listens listens = Listens::kWhereTold;
+  Listens listens = Listens::kOnlyIfSet;
   int stride = 1;
 };
 
@@ -45,7 +45,7 @@ constexpr std::array<Variable, 15> kVariables = {{
     // The transfer engine of Mooncake in vLLM.
     {"VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998, Listens::kMooncake},
     // PyTorch's rendezvous; as --master-port.
-    {"MASTER_PORT", 0, Listens::kWhereTold, 100},
+    {"MASTER_PORT", 0, Listens::kOnlyIfSet, 100},
     // The servers of Dynamo's request planes.
     {"DYN_TCP_RPC_PORT"},
     {"DYN_HTTP_RPC_PORT", 8888, Listens::kHttpPlane},
@@ -60,16 +60,7 @@ constexpr std::array<Variable, 15> kVariables = {{
     {"LMCACHE_INTERNAL_API_SERVER_PORT_START"},
 }};
 
-bool sets_any(const Node& main, std::string_view prefix) {
-  const Node* env = main.find("env");
-  return env != nullptr &&
-         std::any_of(env->items().begin(), env->items().end(), [prefix](const Node& entry) {
-           return entry.text_at({"name"}).starts_with(prefix);
-         });
-}
-
-bool listens_anyway(Listens listens, const Node& main, const EngineCommand& command,
-                    const GenerateOptions& options) {
+bool listens_anyway(Listens listens, const EngineCommand& command, const GenerateOptions& options) {
   const EngineProgram program = command.program();
   const bool is_dynamo = program == EngineProgram::kDynamoVllm ||
                          program == EngineProgram::kDynamo ||
@@ -87,11 +78,11 @@ bool listens_anyway(Listens listens, const Node& main, const EngineCommand& comm
       return is_dynamo && plane != nullptr && *plane == "http";
     }
     case Listens::kKvbm:
-      return is_dynamo && sets_any(main, "DYN_KVBM_");
+      return is_dynamo && command.environment().has_any("DYN_KVBM_");
     case Listens::kMooncake:
       return is_vllm &&
              command.find("--kv-transfer-config").text.find("Mooncake") != std::string::npos;
-    case Listens::kWhereTold:
+    case Listens::kOnlyIfSet:
       break;
   }
   return false;
@@ -118,6 +109,7 @@ constexpr std::array<Argument, 6> kArguments = {{
 }};
 
 constexpr int kTorchMasterPort = 29500;
+constexpr int kSglangBootstrapPort = 8998;
 constexpr std::string_view kKvEvents = "--kv-events-config";
 constexpr std::string_view kKvEventsVariable = "DYN_VLLM_KV_EVENT_PORT";
 // Where vLLM publishes when it is told to, but not where.
@@ -168,8 +160,7 @@ void EnginePorts::read_variables(const Node& main, const EngineCommand& command)
     // Dynamo's layout has them in every pod.
     const bool is_of_layout = plan_.is_dynamo() && (variable.listens == Listens::kVllm ||
                                                     variable.listens == Listens::kDynamo);
-    const bool listens =
-        is_of_layout || listens_anyway(variable.listens, main, command, plan_.options);
+    const bool listens = is_of_layout || listens_anyway(variable.listens, command, plan_.options);
     read_variable(main, command, variable.name, listens ? variable.standard : 0, variable.stride);
   }
 }
@@ -183,16 +174,15 @@ void EnginePorts::read_variable(const Node& main, const EngineCommand& command,
   port.stride = stride;
   port.path = plan_.service.path;
   port.position = plan_.service.position;
-  const Node* env = main.find("env");
-  const Node* entry = find_named(env, "name", name);
   // The layout's own, whatever the user says.
   const bool is_fixed = plan_.is_dynamo() && name == "DYN_FORWARDPASS_METRIC_PORT";
-  if (entry == nullptr || is_fixed) {
+  if (!command.environment().has(name) || is_fixed) {
     if (standard > 0) add(std::move(port));
     return;
   }
-  port.path = plan_.main_path("env[" + port.name + "]");
-  port.position = entry->position();
+  const Node* entry = find_named(main.find("env"), "name", name);
+  port.path = plan_.main_path(entry == nullptr ? "envFrom" : "env[" + port.name + "]");
+  port.position = (entry == nullptr ? main : *entry).position();
   const std::string* const value = command.environment().value(name);
   if (value == nullptr) {
     plan_.refuse(port.position, port.path, "a port that is only known in the pod",
@@ -212,6 +202,23 @@ void EnginePorts::read_variable(const Node& main, const EngineCommand& command,
   add(std::move(port));
 }
 
+// Where the engine listens without the option, and both would; 0: nowhere.
+int EnginePorts::port_without(std::string_view option, const EngineCommand& command) const {
+  const EngineProgram program = command.program();
+  if (option == "--master-port") {
+    // vLLM by itself knows it in later releases only, and uses it between nodes.
+    const bool knows_it = program == EngineProgram::kDynamoVllm ||
+                          (program == EngineProgram::kVllm && plan_.is_dynamo());
+    return knows_it && !command.environment().has("MASTER_PORT") ? kTorchMasterPort : 0;
+  }
+  const bool is_sglang = program == EngineProgram::kSglang || command.runs("dynamo.sglang");
+  if (option == "--disaggregation-bootstrap-port" && is_sglang &&
+      command.find("--disaggregation-mode").text == "prefill") {
+    return kSglangBootstrapPort;
+  }
+  return 0;
+}
+
 void EnginePorts::read_options(const EngineCommand& command) {
   for (const Argument& argument : kArguments) {
     Port port;
@@ -222,12 +229,8 @@ void EnginePorts::read_options(const EngineCommand& command) {
     port.path = plan_.main_path("args");
     port.position = value.position;
     if (value.state == OptionValue::State::kAbsent) {
-      // vLLM by itself knows it in later releases only, and uses it between nodes.
-      const bool wants_it = command.program() == EngineProgram::kDynamoVllm ||
-                            (command.program() == EngineProgram::kVllm && plan_.is_dynamo());
-      const bool has_variable = command.environment().has("MASTER_PORT");
-      if (port.name != "--master-port" || !wants_it || has_variable) continue;
-      port.base = kTorchMasterPort;
+      port.base = port_without(port.name, command);
+      if (port.base == 0) continue;
       port.path = plan_.service.path;
       port.position = plan_.service.position;
     } else {
@@ -237,7 +240,7 @@ void EnginePorts::read_options(const EngineCommand& command) {
         warn_of_unseen(port, value.reason);
         continue;
       }
-      // What names no port is the engine's affair.
+      // A value without a port needs no change.
       if (port.base == 0) continue;
     }
     // Whether it can be is the same for both engines, and said once.
@@ -252,10 +255,10 @@ void EnginePorts::read_options(const EngineCommand& command) {
 
 // Only the pod knows whether a port is in it.
 void EnginePorts::warn_of_unseen(const Port& port, const std::string& reason) const {
-  plan_.warn(
-      port.position, port.path,
-      port.name + " stays as it is for engine 1, which needs other ports than engine 0: " + reason,
-      "see that no port is in it, or give it in a list of arguments");
+  plan_.warn(port.position, port.path,
+             port.name +
+                 " can't be changed for engine 1, which needs other ports than engine 0: " + reason,
+             "see that no port is in it, or give it in a list of arguments");
 }
 
 void EnginePorts::read_json(const EngineCommand& command) {
@@ -307,13 +310,15 @@ void EnginePorts::apply(int engine, Node& env, EngineCommand& command) const {
   for (const Port& port : ports_) {
     const int number = port.base + engine * port.stride;
     if (port.is_variable) {
+      const Node ours = env_entry(port.name, std::to_string(number));
       bool is_set = false;
       for (Node& entry : env.items()) {
         if (entry.text_at({"name"}) != port.name) continue;
         is_set = true;
-        if (engine > 0) entry.set("value", Node::string(std::to_string(number)));
+        // Instead of what it takes from a ConfigMap, too.
+        if (engine > 0) entry = ours;
       }
-      if (!is_set) env.push_back(env_entry(port.name, std::to_string(number)));
+      if (!is_set) env.push_back(ours);
       continue;
     }
     if (engine == 0) continue;

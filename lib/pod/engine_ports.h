@@ -42,6 +42,7 @@ class EnginePorts {
   void read_variables(const Node& main, const EngineCommand& command);
   void read_variable(const Node& main, const EngineCommand& command, std::string_view name,
                      int standard, int stride);
+  [[nodiscard]] int port_without(std::string_view option, const EngineCommand& command) const;
   void read_options(const EngineCommand& command);
   void read_json(const EngineCommand& command);
   void read_json_members(const OptionValue& value, Port port);

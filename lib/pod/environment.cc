@@ -6,10 +6,10 @@
 
 namespace fo::pod {
 
-Environment::Environment(const Node& container, const ConfigMaps& config_maps,
+Environment::Environment(const Node& container, const InputObjects& inputs,
                          std::string_view name_space) {
   if (const Node* sources = container.find("envFrom")) {
-    for (const Node& source : sources->items()) take_source(source, config_maps, name_space);
+    for (const Node& source : sources->items()) take_source(source, inputs, name_space);
   }
   const Node* env = container.find("env");
   if (env == nullptr) return;
@@ -20,26 +20,36 @@ Environment::Environment(const Node& container, const ConfigMaps& config_maps,
     if (entry.find("valueFrom") == nullptr) {
       value = expanded(entry.text_at({"value"}));
     } else if (const Node* reference = entry.find_path({"valueFrom", "configMapKeyRef"})) {
-      const Node* data = config_maps.data(name_space, reference->text_at({"name"}));
+      const Node* data = inputs.config_map(name_space, reference->text_at({"name"}));
       const Node* found = data == nullptr ? nullptr : data->find(reference->text_at({"key"}));
       if (found != nullptr) value = as_string(*found);
     }
-    variables_.insert_or_assign(name->text(), std::move(value));
+    put(name->text(), std::move(value));
   }
 }
 
-void Environment::take_source(const Node& source, const ConfigMaps& config_maps,
+void Environment::take_source(const Node& source, const InputObjects& inputs,
                               std::string_view name_space) {
   const Node* reference = source.find("configMapRef");
   const Node* data =
-      reference == nullptr ? nullptr : config_maps.data(name_space, reference->text_at({"name"}));
+      reference == nullptr ? nullptr : inputs.config_map(name_space, reference->text_at({"name"}));
   if (data == nullptr) {
     has_more_ = true;
+    // It may set those, too, and of two the later one counts.
+    for (auto& [name, value] : variables_) value.reset();
     return;
   }
   for (const Node::Member& member : data->members()) {
-    variables_.insert_or_assign(source.text_at({"prefix"}) + member.key, as_string(member.value));
+    put(source.text_at({"prefix"}) + member.key, as_string(member.value));
   }
+}
+
+void Environment::put(const std::string& name, std::optional<std::string> value) {
+  // Variables that stand for others grow with each of them.
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 22;
+  if (value) bytes_ += value->size();
+  if (bytes_ > kMaxBytes) value.reset();
+  variables_.insert_or_assign(name, std::move(value));
 }
 
 const std::string* Environment::value(std::string_view name) const {
@@ -47,13 +57,14 @@ const std::string* Environment::value(std::string_view name) const {
   return found == variables_.end() || !found->second ? nullptr : &*found->second;
 }
 
+bool Environment::has_any(std::string_view prefix) const {
+  const auto found = variables_.lower_bound(prefix);
+  return found != variables_.end() && found->first.starts_with(prefix);
+}
+
 std::optional<std::string> Environment::expanded(std::string_view text) const {
-  // Variables that stand for others grow twofold with each.
-  constexpr std::size_t kMost = std::size_t{1} << 16;
-  constexpr std::size_t kLongestName = 1024;
   std::string result;
   while (!text.empty()) {
-    if (result.size() > kMost) return std::nullopt;
     const std::size_t dollar = std::min(text.find('$'), text.size());
     result += text.substr(0, dollar);
     text.remove_prefix(dollar);
@@ -63,27 +74,36 @@ std::optional<std::string> Environment::expanded(std::string_view text) const {
       text.remove_prefix(2);
       continue;
     }
-    const std::size_t end =
-        text[1] == '(' ? text.substr(0, kLongestName).find(')') : std::string_view::npos;
-    if (end == std::string_view::npos) {
+    const std::string_view name = kubernetes_variable_at(text);
+    if (name.empty()) {
       result += '$';
       text.remove_prefix(1);
       continue;
     }
-    const std::string_view name = text.substr(2, end - 2);
+    const std::size_t size = name.size() + 3;
     if (has(name)) {
       const std::string* known = value(name);
-      if (known == nullptr) return std::nullopt;
+      if (known == nullptr || result.size() + known->size() > kMaxExpandedBytes) {
+        return std::nullopt;
+      }
       result += *known;
     } else if (has_more_) {
       return std::nullopt;
     } else {
       // What is set nowhere stays as it stands.
-      result += text.substr(0, end + 1);
+      result += text.substr(0, size);
     }
-    text.remove_prefix(end + 1);
+    text.remove_prefix(size);
   }
   return result;
+}
+
+std::string_view kubernetes_variable_at(std::string_view text) {
+  // Looked for further, a text of "$(" alone takes quadratic time.
+  constexpr std::size_t kMaxName = 1024;
+  if (!text.starts_with("$(")) return {};
+  const std::size_t end = text.substr(0, kMaxName).find(')');
+  return end == std::string_view::npos ? std::string_view() : text.substr(2, end - 2);
 }
 
 }  // namespace fo::pod

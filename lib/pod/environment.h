@@ -1,25 +1,34 @@
 // The variables that Kubernetes gives a container, as far as the input tells. Pure.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "pod/config_maps.h"
+#include "pod/input_objects.h"
 #include "pod/node.h"
 
 namespace fo::pod {
 
+/// The name in a "$(NAME)" at the front of a text; "" where none is.
+std::string_view kubernetes_variable_at(std::string_view text);
+
+/// What is longer once its variables are put in is not known.
+inline constexpr std::size_t kMaxExpandedBytes = std::size_t{1} << 16;
+
 class Environment {
  public:
   /// Of a container's envFrom and env; `name_space` is its pod's, "" where none is said.
-  explicit Environment(const Node& container, const ConfigMaps& config_maps = {},
+  explicit Environment(const Node& container, const InputObjects& inputs = {},
                        std::string_view name_space = {});
 
   /// Whether a variable of this name is set, with or without a value that is known.
   [[nodiscard]] bool has(std::string_view name) const { return variables_.contains(name); }
-  /// The same, or a Secret or ConfigMap that is not in the input may set it.
+  /// Whether any is whose name begins so.
+  [[nodiscard]] bool has_any(std::string_view prefix) const;
+  /// As has(), or a Secret or ConfigMap that is not in the input may set it.
   [[nodiscard]] bool may_have(std::string_view name) const { return has_more_ || has(name); }
   /// nullptr where it is not known.
   [[nodiscard]] const std::string* value(std::string_view name) const;
@@ -28,11 +37,13 @@ class Environment {
   [[nodiscard]] std::optional<std::string> expanded(std::string_view text) const;
 
  private:
-  void take_source(const Node& source, const ConfigMaps& config_maps, std::string_view name_space);
+  void put(const std::string& name, std::optional<std::string> value);
+  void take_source(const Node& source, const InputObjects& inputs, std::string_view name_space);
 
   std::map<std::string, std::optional<std::string>, std::less<>> variables_;
   // A Secret, or a ConfigMap that is not in the input, sets others.
   bool has_more_ = false;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace fo::pod

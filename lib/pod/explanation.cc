@@ -56,19 +56,25 @@ DgdExplanation explain(const Dgd& dgd, const Findings& findings) {
   DgdExplanation explanation{dgd.name, dgd.name_space, {}, {}};
   for (const Service& service : dgd.services) {
     explanation.services.push_back(
-        {service.name, service.component_type, service.failover, {}, {}, {}});
+        {service.name, service.component_type, service.failover, false, {}, {}, {}});
   }
   for (const Finding& finding : findings) {
     const auto service =
         std::find_if(dgd.services.begin(), dgd.services.end(),
                      [&](const Service& one) { return is_within(finding.path, one.path); });
-    if (service == dgd.services.end()) {
+    if (service == dgd.services.end() || finding.reason == kUnknownField) {
       explanation.findings.push_back(finding);
     } else {
       const auto index = static_cast<std::size_t>(service - dgd.services.begin());
       explanation.services[index].findings.push_back(finding);
     }
   }
+  const bool is_all_refused = has_error(explanation.findings);
+  for (ServiceExplanation& service : explanation.services) {
+    service.refused = has_error(service.findings) || (service.failover && is_all_refused);
+  }
+  std::stable_partition(explanation.findings.begin(), explanation.findings.end(),
+                        [](const Finding& finding) { return finding.reason == kUnknownField; });
   return explanation;
 }
 

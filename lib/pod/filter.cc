@@ -23,7 +23,7 @@ std::string head_of(const std::string& source) {
   return source.substr(0, end);
 }
 
-// By which Helm says of each document where it comes from.
+// Helm's "# Source:" lines.
 std::string source_lines_of(const std::string& head) {
   constexpr std::string_view kMark = "# Source: ";
   std::string lines;
@@ -35,7 +35,7 @@ std::string source_lines_of(const std::string& head) {
   return lines;
 }
 
-// Without the services that `leaves` names; nullopt when none is left.
+// Without the services that leave; nullopt when none is left.
 std::optional<Node> without(const Node& document, const Dgd& dgd,
                             const std::vector<std::string>& leaving) {
   if (leaving.size() == dgd.services.size()) return std::nullopt;
@@ -58,9 +58,9 @@ std::optional<Node> without(const Node& document, const Dgd& dgd,
 
 class Filter {
  public:
-  Filter(const GenerateOptions& options, const ConfigMaps& config_maps, Budget& budget,
+  Filter(const GenerateOptions& options, std::shared_ptr<const InputObjects> inputs, Budget& budget,
          Filtered& result)
-      : options_(options), config_maps_(config_maps), budget_(budget), result_(result) {}
+      : options_(options), inputs_(std::move(inputs)), budget_(budget), result_(result) {}
 
   void add(const Node& root, const std::string& source) {
     if (is_dgd(root)) {
@@ -77,20 +77,20 @@ class Filter {
     if (budget_.is_spent()) return;
     Findings findings;
     Dgd dgd = read_dgd(root, findings);
-    dgd.config_maps = config_maps_;
+    dgd.inputs = inputs_;
     std::vector<std::string> leaving;
     std::vector<FailoverPod> pods(dgd.services.size());
     // Where another service is refused, too: what this one would be is explained.
     const DgdExplanation read = explain(dgd, findings);
     for (std::size_t i = 0; i < dgd.services.size(); ++i) {
       const Service& service = dgd.services[i];
-      if (!service.failover || has_error(read.findings) || read.services[i].is_refused()) continue;
+      if (!service.failover || read.services[i].refused) continue;
       leaving.push_back(service.name);
       pods[i] = generated(dgd, service, findings);
     }
     add_explanation(dgd, pods, findings);
     add_manifests(root, source, without(root, dgd, leaving), std::move(pods));
-    std::move(findings.begin(), findings.end(), std::back_inserter(result_.findings));
+    for (Finding& finding : findings) pod::add(result_.findings, std::move(finding));
   }
 
   void add_explanation(const Dgd& dgd, const std::vector<FailoverPod>& pods,
@@ -98,7 +98,7 @@ class Filter {
     DgdExplanation explanation = explain(dgd, findings);
     for (std::size_t i = 0; i < pods.size(); ++i) {
       ServiceExplanation& service = explanation.services[i];
-      if (service.is_refused()) continue;
+      if (service.refused) continue;
       for (const Node& one : pods[i].manifests) service.writes.push_back(describe(one));
       service.needs = pods[i].needs;
     }
@@ -147,7 +147,7 @@ class Filter {
 
   void add_list(const Node& root, const std::string& source) {
     Filtered inner;
-    Filter filter(options_, config_maps_, budget_, inner);
+    Filter filter(options_, inputs_, budget_, inner);
     for (const Node& item : root.find("items")->items()) filter.add(item, kAsItWas);
     std::move(inner.findings.begin(), inner.findings.end(), std::back_inserter(result_.findings));
     std::move(inner.explanations.begin(), inner.explanations.end(),
@@ -163,7 +163,7 @@ class Filter {
   }
 
   const GenerateOptions& options_;
-  const ConfigMaps& config_maps_;
+  std::shared_ptr<const InputObjects> inputs_;
   Budget& budget_;
   Filtered& result_;
 };
@@ -177,17 +177,11 @@ bool Filtered::untouched() const {
                       [](const Manifest& one) { return one.source.empty(); });
 }
 
-Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
+Filtered filter(const std::vector<Document>& documents,
+                const std::shared_ptr<const InputObjects>& inputs, const GenerateOptions& options,
                 Budget& budget) {
-  ConfigMaps config_maps;
-  for (const Document& document : documents) config_maps.add(document.root);
-  return filter(documents, config_maps, options, budget);
-}
-
-Filtered filter(const std::vector<Document>& documents, const ConfigMaps& config_maps,
-                const GenerateOptions& options, Budget& budget) {
   Filtered result;
-  Filter all(options, config_maps, budget, result);
+  Filter all(options, inputs, budget, result);
   for (const Document& document : documents) all.add(document.root, document.source);
   return result;
 }

@@ -2,14 +2,15 @@
 // else passes. Pure.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "pod/budget.h"
-#include "pod/config_maps.h"
 #include "pod/explanation.h"
 #include "pod/finding.h"
 #include "pod/generate.h"
+#include "pod/input_objects.h"
 #include "pod/yaml_reader.h"
 
 namespace fo::pod {
@@ -31,6 +32,8 @@ struct Filtered {
   /// (kind: List) keep their form as long as nothing in them is replaced, and are taken apart else.
   std::vector<Manifest> manifests;
   Findings findings;
+  /// Those of them that are outside any graph deployment: in the config of a KRM function.
+  Findings others;
   /// Of every graph deployment, in order; the findings are those above.
   std::vector<DgdExplanation> explanations;
 
@@ -41,12 +44,10 @@ struct Filtered {
 };
 
 /// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
-/// the deployment stays, without those services. `budget` is for all that a run generates: an error
-/// among the findings says where it was spent.
-Filtered filter(const std::vector<Document>& documents, const GenerateOptions& options,
+/// the deployment stays, without those services. `inputs` are what the documents may refer to.
+/// `budget` is for all that a run generates: an error among the findings says where it was spent.
+Filtered filter(const std::vector<Document>& documents,
+                const std::shared_ptr<const InputObjects>& inputs, const GenerateOptions& options,
                 Budget& budget);
-/// With the ConfigMaps of more than these documents.
-Filtered filter(const std::vector<Document>& documents, const ConfigMaps& config_maps,
-                const GenerateOptions& options, Budget& budget);
 
 }  // namespace fo::pod

@@ -26,6 +26,9 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
+/// The reason of those that are about a field that nobody knows.
+inline constexpr std::string_view kUnknownField = "unknown field";
+
 /// As many findings as anyone reads: past them, only a first error is still added.
 inline constexpr std::size_t kMostFindings = 1000;
 void add(Findings& findings, Finding finding);

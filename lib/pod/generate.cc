@@ -1,7 +1,9 @@
 #include "pod/generate.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -49,7 +51,7 @@ void set_init_containers(Node& spec, const Node& main, const PodPlan& plan) {
   spec.set("initContainers", std::move(containers));
 }
 
-// As which a container runs; "" where only its image knows.
+// The user that a container runs as; "" where only its image knows.
 std::string user_of(const Node& container, const Node& spec) {
   for (const Node* one : {&container, &spec}) {
     if (const Node* user = one->find_path({"securityContext", "runAsUser"})) return user->text();
@@ -130,33 +132,38 @@ void add_operator_shell(Node& main) {
 
 // A script that waits for a GPU without a user waits for the other engine, too.
 void warn_of_guard(const Node& main, const PodPlan& plan) {
+  constexpr std::array<std::string_view, 5> kQuestions = {"memory.used", "memory.free",
+                                                          "utilization", "compute-apps", "pmon"};
   for (const char* const field : {"command", "args"}) {
     const Node* words = main.find(field);
     if (words == nullptr) continue;
     for (const Node& word : words->items()) {
       const std::string& text = word.text();
       if (text.find("nvidia-smi") == std::string::npos) continue;
-      if (text.find("memory.") == std::string::npos &&
-          text.find("compute-apps") == std::string::npos &&
-          text.find("pmon") == std::string::npos) {
+      if (std::none_of(kQuestions.begin(), kQuestions.end(), [&](std::string_view question) {
+            return text.find(question) != std::string::npos;
+          })) {
         continue;
       }
       plan.warn(word.position(), plan.main_path(field),
                 "it asks nvidia-smi who uses the GPU: the GMS and the other engine do",
                 "see that it does not wait for an empty one");
+      return;
     }
   }
 }
 
-// One that scales a service by its name finds it no more.
+// It scales services by their names.
 void warn_of_planner(const PodPlan& plan) {
-  for (const Service& other : plan.dgd.services) {
-    if (other.failover || other.component_type != "planner") continue;
-    plan.warn(other.position, other.path,
-              "it scales services of this deployment, which " + base::quoted(plan.service.name) +
-                  " leaves",
-              "scale the Deployment " + plan.workload_name() + " by other means");
-  }
+  const auto& services = plan.dgd.services;
+  const auto planner = std::find_if(services.begin(), services.end(), [](const Service& other) {
+    return !other.failover && other.component_type == "planner";
+  });
+  if (planner == services.end()) return;
+  plan.warn(planner->position, planner->path,
+            "the planner can't scale " + base::quoted(plan.service.name) +
+                " any more, which becomes a Deployment of its own",
+            "scale the Deployment " + plan.workload_name() + " yourself");
 }
 
 void check_version(const PodPlan& plan) {

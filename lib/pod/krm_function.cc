@@ -92,12 +92,13 @@ FunctionAnswer run_function(const Node& list, const GenerateOptions& defaults, B
     refuse(*given, "items", "wants a list", all.findings);
     results.push_back(result_of(all.findings.back()));
   }
-  ConfigMaps config_maps;
+  all.others = all.findings;
+  const auto inputs = std::make_shared<InputObjects>();
   if (given != nullptr) {
-    for (const Node& item : given->items()) config_maps.add(item);
+    for (const Node& item : given->items()) inputs->add(item);
   }
   for (const Node& item : given == nullptr ? std::vector<Node>() : given->items()) {
-    Filtered one = filter({{item, "as it was"}}, config_maps, options, budget);
+    Filtered one = filter({{item, "as it was"}}, inputs, options, budget);
     for (Finding& finding : one.findings) {
       Node& result = results.push_back(result_of(finding));
       result.set("resourceRef", reference_to(item));

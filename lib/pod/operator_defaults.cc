@@ -15,7 +15,7 @@ constexpr int kGraceSeconds = 60;
 constexpr int kGroup = 1000;
 // fo-shadow lets requests in flight finish, which takes it up to 30 s by default, and the engine
 // end, for which it has 5 s.
-constexpr int kLeastDrainSeconds = 40;
+constexpr int kMinDrainSeconds = 40;
 
 void add_memory(Node& pod_spec, Node& main, const PodPlan& plan) {
   const bool wants_none = plan.service.wants_no_shared_memory;
@@ -23,9 +23,10 @@ void add_memory(Node& pod_spec, Node& main, const PodPlan& plan) {
   if (plan.options.operator_defaults) {
     const Node* taken = find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume);
     if (taken == nullptr) return add_shared_memory(pod_spec, main, nullptr);
-    plan.warn(taken->position(), plan.spec_path("volumes"),
-              "'shared-memory': the volume at /dev/shm would have this name, and is left out",
-              "rename it, or mount it there");
+    plan.warn(
+        taken->position(), plan.spec_path("volumes"),
+        "'shared-memory': the volume at /dev/shm would have this name: that mount is left out",
+        "rename it, or mount it there");
   } else if (plan.service.gpus > 1) {
     const bool alpha = plan.dgd.version == DgdVersion::kV1Alpha1;
     plan.warn(plan.service.position, plan.service.path,
@@ -42,10 +43,10 @@ void set_grace(Node& pod_spec, const PodPlan& plan) {
       pod_spec.set(kGrace, Node::integer(kGraceSeconds));
     }
   } else if (plan.options.supervise &&
-             as_integer(*own).value_or(kGraceSeconds) < kLeastDrainSeconds) {
+             as_integer(*own).value_or(kGraceSeconds) < kMinDrainSeconds) {
     plan.warn(own->position(), plan.spec_path(kGrace),
               own->text() + ": fo-shadow takes up to 35 s to let requests finish",
-              "say at least " + std::to_string(kLeastDrainSeconds) + ", or leave it out");
+              "say at least " + std::to_string(kMinDrainSeconds) + ", or leave it out");
   }
 }
 
@@ -61,12 +62,11 @@ void add_operator_defaults(Node& pod_spec, Node& main, const PodPlan& plan) {
 
 void add_operator_labels(Node& labels, const PodPlan& plan) {
   if (!plan.options.operator_defaults) return;
-  const auto add = [&labels](std::string_view key, const std::string& value) {
-    if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
-  };
   const Node* metrics = plan.dgd.annotations.find("nvidia.com/enable-metrics");
-  if (metrics == nullptr || metrics->text() != "false") add("nvidia.com/metrics-enabled", "true");
-  if (is_label_value(plan.workload_name())) add("nvidia.com/selector", plan.workload_name());
+  if (metrics == nullptr || metrics->text() != "false") {
+    add_label(labels, "nvidia.com/metrics-enabled", "true");
+  }
+  add_label(labels, "nvidia.com/selector", plan.workload_name());
 }
 
 }  // namespace fo::pod

@@ -87,13 +87,13 @@ std::string PodPlan::main_path(std::string_view field) const {
 
 void PodPlan::refuse(Position position, std::string path, std::string reason,
                      std::string remedy) const {
-  findings.push_back(
+  add(findings,
       {Severity::kError, position, std::move(path), std::move(reason), std::move(remedy)});
 }
 
 void PodPlan::warn(Position position, std::string path, std::string reason,
                    std::string remedy) const {
-  findings.push_back(
+  add(findings,
       {Severity::kWarning, position, std::move(path), std::move(reason), std::move(remedy)});
 }
 

@@ -59,7 +59,7 @@ struct PodPlan {
   [[nodiscard]] bool is_dynamo() const { return options.layout == PodLayout::kDynamo; }
   /// What a container is known to have for environment.
   [[nodiscard]] Environment environment_of(const Node& container) const {
-    return Environment(container, dgd.config_maps, dgd.name_space);
+    return Environment(container, *dgd.inputs, dgd.name_space);
   }
   [[nodiscard]] bool has_tools() const { return !options.tools_image.empty(); }
   /// "<dgd>-<service, lower case>".

@@ -316,6 +316,12 @@ bool is_port_name(std::string_view text) {
          text.find("--") == std::string_view::npos;
 }
 
+bool add_label(Node& labels, std::string_view key, const std::string& value) {
+  if (!is_label_value(value)) return false;
+  if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
+  return true;
+}
+
 bool is_label_value(std::string_view text) {
   return text.empty() ||
          (text.size() <= 63 && is_letter_or_digit(text.front()) &&

@@ -253,9 +253,9 @@ class Checker {
     names.reserve(fields.size());
     for (const SchemaField& field : fields) names.push_back(field.name);
     const std::optional<std::string_view> near = nearest_name(member.key, names);
-    add(findings_,
-        {Severity::kWarning, member.position, member_path(path, member.key), "unknown field",
-         near ? fmt::format("did you mean {}?", base::quoted(*near)) : std::string()});
+    add(findings_, {Severity::kWarning, member.position, member_path(path, member.key),
+                    std::string(kUnknownField),
+                    near ? fmt::format("did you mean {}?", base::quoted(*near)) : std::string()});
   }
 
   WrongKind wrong_kind_;

@@ -291,9 +291,9 @@ std::optional<std::int64_t> as_integer(const Node& node, Quoted quoted) {
   if (!node.is_plain()) {
     if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
     const std::size_t sign = !text.empty() && is_sign(text.front()) ? 1 : 0;
-    while (text.size() > sign + 1 && text[sign] == '0' && is_digit(text[sign + 1])) {
-      text.erase(sign, 1);
-    }
+    std::size_t digits = sign;
+    while (digits + 1 < text.size() && text[digits] == '0' && is_digit(text[digits + 1])) ++digits;
+    text.erase(sign, digits - sign);
   }
   const std::optional<Number> number = number_of(text);
   if (!number) return std::nullopt;

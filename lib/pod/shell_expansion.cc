@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pod/shell_reader.h"
+#include "pod/shell_word.h"
 
 namespace fo::pod {
 namespace {
@@ -14,7 +14,7 @@ class Expansion {
 
   std::optional<std::string> take() {
     while (!rest_.empty()) {
-      if (!take_next()) return std::nullopt;
+      if (!take_next() || result_.size() > kMaxExpandedBytes) return std::nullopt;
     }
     return std::move(result_);
   }
@@ -36,8 +36,8 @@ class Expansion {
     if (c == '\\') return take_escape();
     if (quotes_ == Quotes::kDouble) return take_character();
     if (c == '\'') return set_quotes(Quotes::kSingle);
-    // A pattern, a brace expansion, somebody's home.
-    if (std::string_view("*?[{~").find(c) != std::string_view::npos) return false;
+    // A pattern, a brace expansion, somebody's home, a substitution.
+    if (std::string_view("*?[{~<>()").find(c) != std::string_view::npos) return false;
     return take_character();
   }
 
@@ -101,9 +101,8 @@ class Expansion {
 
   // The shell reads what it stands for as if it had been written there.
   bool take_kubernetes_variable() {
-    const std::size_t end = rest_.find(')');
-    if (end == std::string_view::npos) return false;
-    const std::string_view name = rest_.substr(2, end - 2);
+    const std::string_view name = kubernetes_variable_at(rest_);
+    if (name.empty()) return quotes_ == Quotes::kSingle && take_character();
     if (!environment_.has(name)) {
       // No variable: a text in single quotes, and else a command.
       return quotes_ == Quotes::kSingle && !environment_.may_have(name) && take_character();
@@ -117,7 +116,7 @@ class Expansion {
             : !known->empty() && std::all_of(known->begin(), known->end(), is_plain_in_shell);
     if (!is_safe) return false;
     result_ += *known;
-    rest_.remove_prefix(end + 1);
+    rest_.remove_prefix(name.size() + 3);
     return true;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -11,19 +12,17 @@ namespace fo::pod {
 namespace {
 
 // Compound commands in each other.
-constexpr int kMostLevels = 50;
+constexpr int kMaxDepth = 50;
 
 constexpr std::array<std::string_view, 5> kDeclarations = {"export", "declare", "typeset", "local",
                                                            "readonly"};
 constexpr std::array<std::string_view, 3> kOtherScripts = {".", "source", "eval"};
-constexpr std::array<std::string_view, 5> kSetters = {"read", "unset", "mapfile", "readarray",
-                                                      "getopts"};
+constexpr std::array<std::string_view, 6> kSetters = {"read",      "unset",   "mapfile",
+                                                      "readarray", "getopts", "let"};
 // Between the commands of a compound one.
 constexpr std::array<std::string_view, 4> kDividers = {"then", "else", "elif", "do"};
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
-bool is_name_start(char c) { return is_letter(c) || c == '_'; }
-bool is_name_character(char c) { return is_name_start(c) || is_digit(c); }
 bool ends_word(char c) {
   return is_blank(c) || std::string_view("\n;&|<>()").find(c) != std::string_view::npos;
 }
@@ -46,8 +45,8 @@ std::string_view closer_of(std::string_view keyword) {
 
 class Reader {
  public:
-  explicit Reader(const ShellSource& source)
-      : script_(source.text), environment_(source.environment) {}
+  Reader(std::string_view script, const Environment& environment)
+      : script_(script), environment_(environment) {}
 
   std::vector<ShellCommand> read() {
     std::vector<ShellCommand> commands;
@@ -105,7 +104,7 @@ class Reader {
       skip_between_commands();
       if (at_end()) {
         if (closer.empty()) return true;
-        refuse("no " + base::quoted(closer) + " for what it ends");
+        refuse("a command without its " + base::quoted(closer));
       }
       if (closer == ")" && here() == ')') {
         ++at_;
@@ -127,6 +126,7 @@ class Reader {
 
   void read_one(std::vector<ShellCommand>& commands) {
     ShellCommand command;
+    std::vector<std::string> outer = std::exchange(assigned_, {});
     const std::string_view word = bare_word();
     if (word == "!" || word == "time") {
       at_ += word.size();
@@ -135,6 +135,8 @@ class Reader {
     }
     if (!read_compound(command)) read_simple(command);
     read_end(command);
+    std::move(assigned_.begin(), assigned_.end(), std::back_inserter(command.may_set));
+    assigned_ = std::move(outer);
     commands.push_back(std::move(command));
   }
 
@@ -154,14 +156,17 @@ class Reader {
       command.end = "\n";
       if (here() == '\n') {
         take_line_end();
-      } else {
+      } else if (here() == ';') {
         ++at_;
+      } else {
+        refuse("a " + base::quoted(std::string(1, here())) + " out of place");
       }
     }
   }
 
   // Whether one begins here.
   bool read_compound(ShellCommand& command) {
+    if (sees("((")) return read_arithmetic(command);
     constexpr std::array<std::string_view, 6> kKeywords = {"if",  "while",  "until",
                                                            "for", "select", "{"};
     const std::string_view word = bare_word();
@@ -191,6 +196,27 @@ class Reader {
     return true;
   }
 
+  // "(( … ))"
+  bool read_arithmetic(ShellCommand& command) {
+    command.kind = ShellCommand::Kind::kCompound;
+    command.keyword = "((";
+    skip_arithmetic();
+    read_redirections(command);
+    return true;
+  }
+
+  // Every variable in it may get another value.
+  void skip_arithmetic() {
+    const std::size_t begin = at_;
+    skip_parentheses(Parentheses::kArithmetic);
+    std::string_view inner = script_.substr(begin, at_ - begin);
+    while (!inner.empty()) {
+      const std::string_view name = shell_name_at(inner);
+      if (!name.empty()) assigned_.emplace_back(name);
+      inner.remove_prefix(std::max<std::size_t>(name.size(), 1));
+    }
+  }
+
   // "NAME()" or "NAME", then its body; at the name.
   void read_function(ShellCommand& command, const std::string& name) {
     at_ += name.size();
@@ -213,7 +239,7 @@ class Reader {
   void read_loop_variable(ShellCommand& command) {
     skip_blanks();
     if (sees("((")) {
-      skip_parentheses();
+      skip_arithmetic();
     } else {
       const std::string_view name = shell_name_at(rest());
       if (name.empty()) refuse("a loop without a variable");
@@ -298,6 +324,11 @@ class Reader {
         if (!sees("&>")) break;
       }
       if (read_redirection(command)) continue;
+      if (here() == '(' && is_array(command)) {
+        skip_parentheses(Parentheses::kCommands);
+        command.words.back().literal = false;
+        continue;
+      }
       if (here() == '(') {
         if (command.words.size() != 1 || !command.variables.empty()) refuse("parentheses");
         const Level level(*this);
@@ -313,10 +344,11 @@ class Reader {
       const std::string_view name = assigned_name(source);
       if (command.words.empty() && !name.empty()) {
         if (here() == '(' && source.ends_with('=')) {
-          skip_parentheses();
-          word.literal = false;
+          skip_parentheses(Parentheses::kCommands);
+          command.variables.push_back({std::string(name), "", false});
+        } else {
+          command.variables.push_back(variable_of(name, word));
         }
-        command.variables.push_back(variable_of(name, word));
         continue;
       }
       if (command.oddity.empty()) command.oddity = oddity_;
@@ -326,11 +358,21 @@ class Reader {
     finish_simple(command);
   }
 
-  static ShellVariable variable_of(std::string_view name, const ShellWord& word) {
+  // Of "declare -a NAME=(…)", at the parenthesis.
+  [[nodiscard]] bool is_array(const ShellCommand& command) const {
+    return command.words.size() > 1 && is_one_of(command.words.front().value, kDeclarations) &&
+           command.words.back().end == at_ && script_[at_ - 1] == '=';
+  }
+
+  [[nodiscard]] ShellVariable variable_of(std::string_view name, const ShellWord& word) const {
     const std::string_view rest = std::string_view(word.value).substr(name.size());
     // What "+=" adds to is not known.
-    if (!word.literal || !rest.starts_with('=')) return {std::string(name), "", false};
-    return {std::string(name), std::string(rest.substr(1)), true};
+    if (!rest.starts_with('=')) return {std::string(name), "", false};
+    if (word.literal) return {std::string(name), std::string(rest.substr(1)), true};
+    // Of an array, what is in parentheses stands behind the word.
+    if (word.end < script_.size() && script_[word.end] == '(')
+      return {std::string(name), "", false};
+    return {std::string(name), "", false, word.begin + name.size() + 1, word.end};
   }
 
   void finish_simple(ShellCommand& command) const {
@@ -348,14 +390,26 @@ class Reader {
     const std::string& first = words.front().value;
     command.may_set_any = is_one_of(first, kOtherScripts);
     if (is_one_of(first, kSetters)) {
-      for (const ShellWord& word : words) command.may_set.push_back(word.value);
+      // Of "P=1", of let, too.
+      for (const ShellWord& word : words) {
+        command.may_set.emplace_back(shell_name_at(word.value));
+      }
+    }
+    if (first == "printf" && words.size() > 2 && words[1].value.starts_with("-v")) {
+      command.may_set.push_back(words[1].value == "-v" ? words[2].value : words[1].value.substr(2));
     }
     if (!is_one_of(first, kDeclarations)) return;
     command.sets_for_the_rest = true;
+    // As numbers, in small or capital letters, or for another name.
+    const bool changes = std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
+      return word.value.starts_with('-') && word.value.find_first_of("ilnu") != std::string::npos;
+    });
     for (const ShellWord& word : words) {
       const std::string_view name =
           assigned_name(script_.substr(word.begin, word.end - word.begin));
-      if (!name.empty()) command.variables.push_back(variable_of(name, word));
+      if (name.empty()) continue;
+      command.variables.push_back(changes ? ShellVariable{std::string(name), "", false}
+                                          : variable_of(name, word));
     }
   }
 
@@ -433,8 +487,10 @@ class Reader {
     }
   }
 
+  enum class Parentheses { kCommands, kArithmetic };
+
   // From "(" to behind the ")" that belongs to it.
-  void skip_parentheses() {
+  void skip_parentheses(Parentheses kind) {
     int open = 0;
     while (!at_end()) {
       const char c = script_[at_];
@@ -448,12 +504,20 @@ class Reader {
       } else if (c == '#' && at_ > 0 && (is_blank(script_[at_ - 1]) || script_[at_ - 1] == '\n')) {
         at_ = std::min(script_.find('\n', at_), script_.size());
       } else {
+        if (kind == Parentheses::kCommands) refuse_hidden_parentheses();
         ++at_;
         if (c == '(') ++open;
         if (c == ')' && --open == 0) return;
       }
     }
     refuse("parentheses that are not closed");
+  }
+
+  // What has some that don't count: the text of a here-document, and the patterns of a case.
+  void refuse_hidden_parentheses() const {
+    if (sees("<<") && !sees("<<<")) refuse("a here-document within parentheses");
+    const bool begins_word = at_ > 0 && ends_word(script_[at_ - 1]);
+    if (begins_word && bare_word() == "case") refuse("a 'case' within parentheses");
   }
 
   [[nodiscard]] std::size_t find_closing(char quote, std::size_t from) const {
@@ -468,7 +532,7 @@ class Reader {
     bool brace = false;
     if (sees("<(") || sees(">(")) {
       ++at_;
-      skip_parentheses();
+      skip_parentheses(Parentheses::kCommands);
       word.literal = false;
       word.value = script_.substr(word.begin, at_ - word.begin);
     }
@@ -514,15 +578,12 @@ class Reader {
   }
 
   [[nodiscard]] bool has_kubernetes_variable(std::string_view text) const {
-    // Looked for further, a text of "$(" alone takes quadratic time.
-    constexpr std::size_t kLongestName = 1024;
     const std::size_t last = text.rfind(')');
     if (last == std::string_view::npos) return false;
     for (std::size_t at = 0; (at = text.find("$(", at)) < last; at += 2) {
-      const std::string_view behind = text.substr(at + 2, kLongestName + 1);
-      const std::size_t size = behind.find(')');
-      if (size == std::string_view::npos || environment_.may_have(behind.substr(0, size)))
-        return true;
+      const std::string_view name = kubernetes_variable_at(text.substr(at));
+      // Of one that is too long it can't be told.
+      if (name.empty() ? text[at + 2] != ')' : environment_.may_have(name)) return true;
     }
     return false;
   }
@@ -573,10 +634,12 @@ class Reader {
       return;
     }
     word.literal = false;
-    if (sees("(")) {
-      skip_parentheses();
+    if (sees("((")) {
+      skip_arithmetic();
+    } else if (sees("(")) {
+      skip_parentheses(Parentheses::kCommands);
     } else if (sees("{")) {
-      read_braces(word);
+      read_braces(word, quoted);
     } else if (const std::string_view name = shell_name_at(rest()); !name.empty()) {
       at_ += name.size();
     } else {
@@ -586,12 +649,13 @@ class Reader {
   }
 
   // "${NAME}", "${NAME:-plain}", and what is done with a variable else.
-  void read_braces(ShellWord& word) {
+  void read_braces(ShellWord& word, bool quoted) {
     const Level level(*this);
     const std::size_t begin = ++at_;
     while (!at_end() && script_[at_] != '}') {
       const char c = script_[at_];
-      if (c == '\'') {
+      // Within double quotes a single one is a character.
+      if (c == '\'' && !quoted) {
         at_ = find_closing('\'', at_ + 1) + 1;
       } else if (c == '"') {
         ShellWord ignored;
@@ -600,7 +664,7 @@ class Reader {
         at_ += 2;
       } else if (c == '$') {
         ShellWord ignored;
-        read_dollar(ignored, true);
+        read_dollar(ignored, quoted);
       } else {
         ++at_;
       }
@@ -608,6 +672,10 @@ class Reader {
     if (at_end()) refuse("a variable that is no plain one");
     const std::string_view inner = script_.substr(begin, at_ - begin);
     ++at_;
+    // "${NAME:=value}"
+    const std::string_view name = shell_name_at(inner);
+    const std::string_view use = inner.substr(name.size());
+    if (use.starts_with(":=") || use.starts_with('=')) assigned_.emplace_back(name);
     // All the words of an array, also in quotes.
     if (inner.find("[@]") != std::string_view::npos) word.splits = true;
     if (inner.starts_with('@') || inner.starts_with('*') ||
@@ -641,7 +709,7 @@ class Reader {
   class Level {
    public:
     explicit Level(Reader& reader) : reader_(reader) {
-      if (++reader_.levels_ > kMostLevels) refuse("commands nested too deeply");
+      if (++reader_.levels_ > kMaxDepth) refuse("commands nested too deeply");
     }
     ~Level() { --reader_.levels_; }
     Level(const Level&) = delete;
@@ -657,24 +725,17 @@ class Reader {
   int levels_ = 0;
   // Of the word that is read, where it has any.
   std::string oddity_;
+  // Variables that words of the command that is read set.
+  std::vector<std::string> assigned_;
   // Whose bodies begin with the next line.
   std::vector<Document> documents_;
 };
 
 }  // namespace
 
-std::vector<ShellCommand> read_shell_commands(const ShellSource& source) {
-  return Reader(source).read();
-}
-
-bool is_plain_in_shell(char c) {
-  return is_name_character(c) || std::string_view("%+,-./:=@").find(c) != std::string_view::npos;
-}
-
-std::string_view shell_name_at(std::string_view text) {
-  if (text.empty() || !is_name_start(text.front())) return {};
-  const auto* const end = std::find_if_not(text.begin(), text.end(), is_name_character);
-  return text.substr(0, static_cast<std::size_t>(end - text.begin()));
+std::vector<ShellCommand> read_shell_commands(std::string_view script,
+                                              const Environment& environment) {
+  return Reader(script, environment).read();
 }
 
 }  // namespace fo::pod

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pod/environment.h"
-#include "pod/shell_script.h"
+#include "pod/shell_word.h"
 
 namespace fo::pod {
 
@@ -16,18 +16,13 @@ struct ShellRefusal {
   std::string reason;
 };
 
-struct ShellSource {
-  std::string_view text;
-  const Environment& environment;
-};
-
 struct ShellCommand {
   enum class Kind {
     kSimple,
     kCompound,  // a condition, a loop, a group, a function
   };
   Kind kind = Kind::kSimple;
-  /// Of what is no simple command: "if", "(", "name()".
+  /// Of a compound command: "if", "(", "name()".
   std::string keyword;
   /// Without variables that are set before it and without exec.
   std::vector<ShellWord> words;
@@ -35,12 +30,13 @@ struct ShellCommand {
   /// Those that it sets, for itself or for the rest of the script.
   std::vector<ShellVariable> variables;
   bool sets_for_the_rest = false;
-  /// What it reads or writes is somewhere else.
+  /// It has a redirection.
   bool redirects = false;
-  /// Others that have another value behind it, and whether any may: it runs another script.
+  /// Variables whose values are not known behind it; `may_set_any`: all, since it runs another
+  /// script.
   std::vector<std::string> may_set;
   bool may_set_any = false;
-  /// Not "": what in it stands against changing its arguments.
+  /// Why its arguments can't be changed; "" where they can.
   std::string oddity;
   /// What stands behind it: "&&", "||", "|", "&", "\n" for a line's end or ";", "" at the end.
   std::string end;
@@ -48,12 +44,8 @@ struct ShellCommand {
   std::vector<ShellCommand> inner;
 };
 
-/// Throws ShellRefusal.
-std::vector<ShellCommand> read_shell_commands(const ShellSource& source);
-
-/// Whether the character stands for itself in a script, also without quotes.
-bool is_plain_in_shell(char c);
-/// The name at the front of a text, "" where none is.
-std::string_view shell_name_at(std::string_view text);
+/// Throws ShellRefusal. `environment` tells for which names Kubernetes puts values in.
+std::vector<ShellCommand> read_shell_commands(std::string_view script,
+                                              const Environment& environment);
 
 }  // namespace fo::pod

@@ -29,6 +29,9 @@ constexpr std::array<std::string_view, 5> kReaders = {"eval", "command", "builti
 // Whose words only look like a command.
 constexpr std::array<std::string_view, 4> kPrinters = {"echo", "printf", "grep", "pkill"};
 
+// With variables put in, all words of a script together.
+constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
+
 [[noreturn]] void refuse(std::string reason) { throw ShellRefusal{std::move(reason)}; }
 
 bool is_preparation(const ShellCommand& command) {
@@ -142,9 +145,14 @@ class Variables {
       if (is_certain && is_first && one.literal && command.sets_for_the_rest) value = one.value;
       own_.insert_or_assign(one.name, std::move(value));
     }
+    forget(command);
+    for (const ShellCommand& inner : command.inner) take(inner, false);
+  }
+
+  // What the words of the command itself may set.
+  void forget(const ShellCommand& command) {
     for (const std::string& name : command.may_set) own_.insert_or_assign(name, std::nullopt);
     sets_any_ = sets_any_ || command.may_set_any;
-    for (const ShellCommand& inner : command.inner) take(inner, false);
   }
 
   [[nodiscard]] const std::string* value(std::string_view name) const {
@@ -167,43 +175,64 @@ void add_variables(const ShellCommand& command, bool is_certain, ShellScript& sc
   for (const ShellCommand& inner : command.inner) add_variables(inner, false, script);
 }
 
+// Whether a command has been run, and its variables are set, when the engine is.
+bool is_certain_to_run(const std::vector<ShellCommand>& commands, std::size_t index,
+                       std::size_t engine) {
+  if (index == engine) return true;
+  const auto ends_with = [&](std::size_t i, std::string_view end) {
+    return commands[i].end == end;
+  };
+  // Those of a pipe, or in the background, are processes of their own.
+  if (index > engine || ends_with(index, "|") || ends_with(index, "&")) return false;
+  if (index > 0 && ends_with(index - 1, "|")) return false;
+  if (index == 0 || ends_with(index - 1, "\n") || ends_with(index - 1, "&")) return true;
+  // Behind "&&": where the engine runs, all before it in its list have succeeded.
+  return std::all_of(commands.begin() + static_cast<std::ptrdiff_t>(index) - 1,
+                     commands.begin() + static_cast<std::ptrdiff_t>(engine),
+                     [](const ShellCommand& one) { return one.end == "&&"; });
+}
+
 }  // namespace
 
 ShellScript read_shell_script(std::string_view script, const Environment& environment,
                               const IsEngine& is_engine) {
   ShellScript result;
   try {
-    const ShellSource source{script, environment};
-    std::vector<ShellCommand> commands = read_shell_commands(source);
+    std::vector<ShellCommand> commands = read_shell_commands(script, environment);
     const std::size_t engine = Judge(is_engine).engine_of(commands);
     if (!commands[engine].oddity.empty()) refuse(commands[engine].oddity);
     Variables variables(environment);
+    std::size_t bytes = 0;
+    const auto expanded = [&](std::size_t begin, std::size_t end) -> std::optional<std::string> {
+      if (begin == end || bytes > kMaxKnownBytes) return std::nullopt;
+      std::optional<std::string> known =
+          expand_shell_word(script.substr(begin, end - begin), environment,
+                            [&variables](std::string_view name) { return variables.value(name); });
+      if (known) bytes += known->size();
+      return known;
+    };
     for (std::size_t i = 0; i < commands.size(); ++i) {
-      const bool is_certain = i == 0 || commands[i - 1].end != "||";
+      const bool is_certain = is_certain_to_run(commands, i, engine);
+      for (ShellVariable& one : commands[i].variables) {
+        if (one.literal || i > engine) continue;
+        if (std::optional<std::string> value = expanded(one.begin, one.end)) {
+          one.value = *std::move(value);
+          one.literal = true;
+        }
+      }
       add_variables(commands[i], is_certain, result);
       if (i < engine) variables.take(commands[i], is_certain);
     }
+    variables.forget(commands[engine]);
     result.words = std::move(commands[engine].words);
     for (ShellWord& word : result.words) {
-      if (word.literal) continue;
-      word.known =
-          expand_shell_word(script.substr(word.begin, word.end - word.begin), environment,
-                            [&variables](std::string_view name) { return variables.value(name); });
+      if (!word.literal) word.known = expanded(word.begin, word.end);
     }
   } catch (const ShellRefusal& refusal) {
     result = ShellScript();
     result.refusal = refusal.reason;
   }
   return result;
-}
-
-std::string shell_word(std::string_view text) {
-  if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain_in_shell)) {
-    return std::string(text);
-  }
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 }  // namespace fo::pod

@@ -2,38 +2,15 @@
 // arguments can be changed. No shell: what could mean anything else than it seems to is refused.
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "pod/environment.h"
+#include "pod/shell_word.h"
 
 namespace fo::pod {
-
-struct ShellWord {
-  /// Its bytes in the script: from `begin` to before `end`.
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  /// What the shell makes of it; of one that is not literal, what is written there.
-  std::string value;
-  /// No variable, substitution, pattern or brace expansion is in it: it is one word, `value`.
-  bool literal = true;
-  /// It has a variable or a substitution that is not quoted, which may become several words.
-  bool splits = false;
-  /// Of one that is not literal: the one word that its variables make of it, where that is known.
-  std::optional<std::string> known;
-};
-
-struct ShellVariable {
-  std::string name;
-  /// Of a literal one.
-  std::string value;
-  /// What it is set to is known.
-  bool literal = true;
-};
 
 struct ShellScript {
   /// Of the engine's command, without variables that are set before it and without exec.
@@ -56,8 +33,5 @@ using IsEngine = std::function<bool(const std::vector<std::string>&)>;
 /// sees the script, and what variables say that the script does not set.
 ShellScript read_shell_script(std::string_view script, const Environment& environment,
                               const IsEngine& is_engine);
-
-/// The text as one word of a script, in single quotes where it needs any.
-std::string shell_word(std::string_view text);
 
 }  // namespace fo::pod

@@ -183,16 +183,27 @@ void Supervision::check_shadow_mode(const Node& main, const EngineCommand& comma
   }
 }
 
+// Of a variable that env, envFrom or the command sets.
+std::pair<Position, std::string> Supervision::place_of_variable(const Node& main,
+                                                                const EngineCommand& command,
+                                                                std::string_view name) const {
+  const Node* entry = find_named(main.find("env"), "name", name);
+  const bool is_from_elsewhere = entry == nullptr && command.environment().has(name);
+  return {(entry == nullptr ? main : *entry).position(),
+          plan_.main_path((is_from_elsewhere ? "envFrom[" : "env[") + std::string(name) + "]")};
+}
+
 void Supervision::refuse_shadow_mode(const Node& main, const EngineCommand& command,
                                      const std::string& holder) const {
   const std::string reason = "the engine would wait for the lock that " + holder + " holds for it";
   const std::string name(kShadowMode);
-  const Node* entry = find_named(main.find("env"), "name", kShadowMode);
-  const bool is_off = entry == nullptr ||
-                      (entry->find("valueFrom") == nullptr && is_false(entry->text_at({"value"})));
+  const std::string* value = command.environment().value(kShadowMode);
+  const bool is_off =
+      !command.environment().has(kShadowMode) || (value != nullptr && is_false(*value));
   const OptionValue set = command.variable(kShadowMode);
   if (set.state == OptionValue::State::kAbsent && !is_off) {
-    plan_.refuse(entry->position(), plan_.main_path("env[" + name + "]"), reason, "leave it out");
+    const auto [position, path] = place_of_variable(main, command, kShadowMode);
+    plan_.refuse(position, path, reason, "leave it out");
   }
   if (set.state == OptionValue::State::kUnknown ||
       (set.state == OptionValue::State::kKnown && !is_false(set.text))) {
@@ -210,11 +221,10 @@ void Supervision::require_shadow_mode(const Node& main, const EngineCommand& com
   const std::string reason = "without its shadow mode the engine does not wait for the lock";
   const std::string name(kShadowMode);
   // What else env says of it is replaced.
-  const Node* entry = find_named(main.find("env"), "name", kShadowMode);
-  const Node* value = entry == nullptr ? nullptr : entry->find("value");
-  if (value != nullptr && is_false(value->text())) {
-    plan_.refuse(entry->position(), plan_.main_path("env[" + name + "]"),
-                 base::quoted(value->text()) + ": " + reason, "leave it out");
+  const std::string* value = command.environment().value(kShadowMode);
+  if (value != nullptr && is_false(*value)) {
+    const auto [position, path] = place_of_variable(main, command, kShadowMode);
+    plan_.refuse(position, path, base::quoted(*value) + ": " + reason, "leave it out");
   }
   const OptionValue set = command.variable(kShadowMode);
   if (set.state == OptionValue::State::kUnknown) {
@@ -266,12 +276,12 @@ void Supervision::check_clients(const Node& main, const EngineCommand& command) 
                  "outside of the pod");
   }
   if (kind_ == "sglang" || command.program() == EngineProgram::kSglang) return;
-  const Node* key = find_named(main.find("env"), "name", "VLLM_API_KEY");
+  const std::string* key = command.environment().value("VLLM_API_KEY");
   const bool is_empty =
-      key == nullptr || (key->find("valueFrom") == nullptr && key->text_at({"value"}).empty());
+      !command.environment().has("VLLM_API_KEY") || (key != nullptr && key->empty());
   if (is_empty && !command.sets_variable("VLLM_API_KEY")) return;
-  plan_.refuse(key == nullptr ? main.position() : key->position(),
-               plan_.main_path("env[VLLM_API_KEY]"), "fo-shadow asks the engine without it",
+  const auto [position, path] = place_of_variable(main, command, "VLLM_API_KEY");
+  plan_.refuse(position, path, "fo-shadow asks the engine without it",
                "leave it out, and guard what is published outside of the pod");
 }
 

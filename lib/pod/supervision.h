@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "pod/engine_command.h"
@@ -51,6 +52,9 @@ class Supervision {
   void find_kind(const Node& main, const EngineCommand& command);
   void find_unsupervised(const Node& main, const EngineCommand& command);
   void check_shadow_mode(const Node& main, const EngineCommand& command) const;
+  [[nodiscard]] std::pair<Position, std::string> place_of_variable(const Node& main,
+                                                                   const EngineCommand& command,
+                                                                   std::string_view name) const;
   void refuse_shadow_mode(const Node& main, const EngineCommand& command,
                           const std::string& holder) const;
   void require_shadow_mode(const Node& main, const EngineCommand& command) const;

@@ -47,9 +47,7 @@ Node make_labels(const Node* own, const PodPlan& plan) {
   for (const Node::Member& member : selector.members()) labels.set(member.key, member.value);
   const auto add = [&labels](std::string_view key, const std::string& value) {
     // What is too long for a label is left out.
-    if (!value.empty() && is_label_value(value) && labels.find(key) == nullptr) {
-      labels.set(key, Node::string(value));
-    }
+    if (!value.empty()) add_label(labels, key, value);
   };
   add("app.kubernetes.io/name", plan.workload_name());
   add("nvidia.com/dynamo-component-type", plan.service.component_type);

@@ -38,7 +38,9 @@ std::string text_of(const Filtered& filtered) {
 
 void check(const std::vector<Document>& documents, const GenerateOptions& options) {
   Budget budget;
-  const Filtered filtered = filter(documents, options, budget);
+  const auto inputs = std::make_shared<InputObjects>();
+  for (const Document& document : documents) inputs->add(document.root);
+  const Filtered filtered = filter(documents, inputs, options, budget);
   for (const Finding& finding : filtered.findings) {
     require(format(finding, "f").find('\n') == std::string::npos, "a finding is one line");
   }
@@ -49,7 +51,7 @@ void check(const std::vector<Document>& documents, const GenerateOptions& option
   if (filtered.failed()) return;
   const std::string text = text_of(filtered);
   Budget same;
-  require(text_of(filter(documents, options, same)) == text, "the same input, the same output");
+  require(text_of(filter(documents, inputs, options, same)) == text, "the same input, the same output");
   std::vector<Node> nodes;
   for (const Manifest& one : filtered.manifests) nodes.push_back(one.root);
   std::vector<Node> again;

@@ -19,7 +19,9 @@ std::string needs_of(const Worker& worker, GenerateOptions options = {}) {
   service.pod_template = worker.pod_template();
   Dgd dgd;
   dgd.name = "chat";
-  dgd.config_maps.add(node(worker.config_maps));
+  auto objects = std::make_shared<InputObjects>();
+  objects->add(node(worker.inputs));
+  dgd.inputs = std::move(objects);
   Findings findings;
   std::string text;
   for (const std::string& line : generate(dgd, service, options, findings).needs) {
@@ -59,10 +61,39 @@ TEST(ClusterNeeds, NamesWhatThePodRefersTo) {
                 {"name":"B","valueFrom":{"configMapKeyRef":{"name":"elsewhere","key":"k"}}}])";
   worker.spec = R"("volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"models"}},
                               {"name":"w","secret":{"secretName":"tls"}}])";
-  worker.config_maps = R"({"kind":"ConfigMap","metadata":{"name":"here"},"data":{"k":"1"}})";
+  worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"here"},"data":{"k":"1"}})";
   const std::string needs = needs_of(worker);
   EXPECT_EQ(needs.substr(needs.find("ConfigMap")),
             "ConfigMap elsewhere\nPersistentVolumeClaim models\nSecret tls\nSecret token");
+}
+
+TEST(ClusterNeeds, LeaveOutWhatTheInputHas) {
+  Worker worker;
+  worker.spec = R"("serviceAccountName":"own","imagePullSecrets":[{"name":"pull"}],"volumes":[
+      {"name":"v","persistentVolumeClaim":{"claimName":"models"}},
+      {"name":"w","projected":{"sources":[{"secret":{"name":"tls"}}]}}])";
+  const auto needs = [&worker](const char* inputs) {
+    worker.inputs = inputs;
+    const std::string text = needs_of(worker);
+    return text.substr(text.find('\n', text.find("image img")) + 1);
+  };
+  EXPECT_EQ(needs("{}"),
+            "service account own\nPersistentVolumeClaim models\nSecret pull\nSecret tls");
+  EXPECT_EQ(needs(R"({"kind":"List","items":[
+      {"kind":"PersistentVolumeClaim","metadata":{"name":"models"}},
+      {"kind":"Secret","metadata":{"name":"tls"}},
+      {"kind":"ServiceAccount","metadata":{"name":"own"}}]})"),
+            "Secret pull");
+}
+
+TEST(ClusterNeeds, NameTheProgramsThatThePodRuns) {
+  GenerateOptions options;
+  options.gms = GmsProgram::kUpstream;
+  options.tools_image = "tools";
+  const std::string needs = needs_of(Worker(), options);
+  EXPECT_EQ(needs.substr(needs.find("image tools")),
+            "image tools with fo-podgen\nimage img with the module gpu_memory_service, which "
+            "Dynamo's have");
 }
 
 }  // namespace

@@ -169,8 +169,8 @@ TEST(Discovery, APlannerIsWarnedOf) {
   Graph graph;
   graph.kept_type = "planner";
   EXPECT_NE(graph.generate().warnings().find(
-                "f: spec.services.Frontend: it scales services of this deployment, which 'Decode' "
-                "leaves; scale the Deployment qwen3-0.6b-decode by other means"),
+                "f: spec.services.Frontend: the planner can't scale 'Decode' any more, which becomes a "
+ "Deployment of its own; scale the Deployment qwen3-0.6b-decode yourself"),
             std::string::npos);
 }
 

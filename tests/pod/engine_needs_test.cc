@@ -180,7 +180,7 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
   Worker worker;
   worker.main = piped;
   const std::string port =
-      "--master-port stays as it is for engine 1, which needs other ports than engine 0: the "
+      "--master-port can't be changed for engine 1, which needs other ports than engine 0: the "
       "script has a pipe; see that no port is in it, or give it in a list of arguments";
   EXPECT_EQ(warnings(worker.generate()),
             "args: the engine needs --load-format gms, which can't be added: the script has a "

@@ -100,7 +100,7 @@ TEST(EnginePorts, AreSeenThroughVariables) {
          "name":"c","key":"port"}}},{"name":"S","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}])";
   const auto made = [&](const std::string& command) {
     Worker worker;
-    worker.config_maps = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
+    worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
       "kv":"{\"kv_connector\":\"x\",\"kv_port\":\"14579\"}","none":"{\"a\":1}","port":"6000"}})";
     worker.main = R"("command":)" + command + "," + env;
     return worker.generate();
@@ -123,7 +123,48 @@ TEST(EnginePorts, AreSeenThroughVariables) {
   const Generated unseen =
       made(R"j(["python3","-m","dynamo.vllm","--kv-transfer-config","$(S)","--master-port=1"])j");
   EXPECT_EQ(unseen.errors(), "");
-  EXPECT_NE(unseen.warnings().find("--kv-transfer-config stays as it is for engine 1"),
+  EXPECT_NE(unseen.warnings().find("--kv-transfer-config can't be changed for engine 1"),
+            std::string::npos);
+}
+
+TEST(EnginePorts, AreSeenInWhatAConfigMapSets) {
+  Worker worker;
+  worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{
+      "VLLM_NIXL_SIDE_CHANNEL_PORT":"7777","VLLM_PORT":"6000","MASTER_PORT":"29000",
+      "DYN_KVBM_CPU_CACHE_GB":"4"}})";
+  worker.main += R"(,"envFrom":[{"configMapRef":{"name":"c"}}])";
+  const Generated made = worker.generate();
+  EXPECT_EQ(made.errors(), "");
+  EXPECT_EQ(made.env("engine-0", "VLLM_NIXL_SIDE_CHANNEL_PORT"), "7777");
+  EXPECT_EQ(made.env("engine-1", "VLLM_NIXL_SIDE_CHANNEL_PORT"), "7778");
+  EXPECT_EQ(made.env("engine-1", "VLLM_PORT"), "6001");
+  EXPECT_EQ(made.env("engine-1", "MASTER_PORT"), "29100");
+  EXPECT_EQ(made.env("engine-1", "DYN_KVBM_METRICS_PORT"), "6881");
+}
+
+TEST(EnginePorts, AreWrittenAsKubernetesAndAShellReadThem) {
+  Worker worker;
+  worker.main = R"j("command":["python3","-m","dynamo.vllm","--kv-transfer-config",
+      "{\"kv_port\":5,\"k\":\"a$$$$b\"}"])j";
+  EXPECT_EQ(words(worker.generate().container("engine-1").find("command")),
+            R"j(python3|-m|dynamo.vllm|--kv-transfer-config|{"kv_port":6,"k":"a$$$b"})j");
+  // "29600>log" would be a descriptor.
+  worker.main = R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms>log 2>&1"])";
+  EXPECT_EQ(words(worker.generate().container("engine-1").find("command")),
+            "sh|-c|exec python3 -m dynamo.vllm --load-format gms --master-port 29600 >log 2>&1");
+}
+
+TEST(EnginePorts, OfSglangsPrefillWorkersAreGivenToEach) {
+  Worker worker;
+  worker.main = R"("command":["python3","-m","dynamo.sglang","--disaggregation-mode","prefill"])";
+  GenerateOptions options;
+  options.supervise = true;
+  const Generated made = worker.generate(options);
+  EXPECT_EQ(made.errors(), "");
+  EXPECT_NE(words(made.container("engine-1").find("args"))
+                .find("--disaggregation-bootstrap-port|8999"),
+            std::string::npos);
+  EXPECT_EQ(words(made.container("engine-0").find("args")).find("bootstrap-port"),
             std::string::npos);
 }
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "pod/config_maps.h"
+#include "pod/input_objects.h"
 #include "pod/json_node.h"
 
 namespace fo::pod {
@@ -12,8 +12,8 @@ namespace {
 
 using test::node;
 
-ConfigMaps maps_of(const std::string& documents) {
-  ConfigMaps maps;
+InputObjects maps_of(const std::string& documents) {
+  InputObjects maps;
   const Node all = node(documents);
   for (const Node& document : all.items()) maps.add(document);
   return maps;
@@ -25,21 +25,33 @@ std::string value_of(const Environment& environment, std::string_view name) {
   return environment.has(name) ? "(unknown)" : "(none)";
 }
 
-TEST(ConfigMaps, AreFoundByNameAndNamespace) {
-  const ConfigMaps maps = maps_of(
+TEST(InputObjects, AreFoundByNameAndNamespace) {
+  const InputObjects maps = maps_of(
       R"([{"kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1"}},
           {"kind":"Secret","metadata":{"name":"s"},"data":{"k":"2"}},
           {"kind":"List","items":[{"kind":"ConfigMap","metadata":{"name":"b","namespace":"n"}}]}])");
-  ASSERT_NE(maps.data("", "a"), nullptr);
-  EXPECT_EQ(maps.data("any", "a")->text_at({"k"}), "1");
-  EXPECT_EQ(maps.data("", "s"), nullptr);
-  EXPECT_NE(maps.data("", "b"), nullptr);
-  EXPECT_NE(maps.data("n", "b"), nullptr);
-  EXPECT_EQ(maps.data("m", "b"), nullptr);
+  ASSERT_NE(maps.config_map("", "a"), nullptr);
+  EXPECT_EQ(maps.config_map("any", "a")->text_at({"k"}), "1");
+  EXPECT_EQ(maps.config_map("", "s"), nullptr);
+  EXPECT_NE(maps.config_map("", "b"), nullptr);
+  EXPECT_NE(maps.config_map("n", "b"), nullptr);
+  EXPECT_EQ(maps.config_map("m", "b"), nullptr);
+  EXPECT_TRUE(maps.has("Secret", "any", "s"));
+  EXPECT_FALSE(maps.has("Secret", "", "a"));
+}
+
+TEST(InputObjects, OfSeveralNamespacesAreToldApart) {
+  const InputObjects maps = maps_of(
+      R"([{"kind":"ConfigMap","metadata":{"name":"c","namespace":"prod"},"data":{"k":"1"}},
+          {"kind":"ConfigMap","metadata":{"name":"c","namespace":"test"},"data":{"k":"2"}}])");
+  EXPECT_EQ(maps.config_map("prod", "c")->text_at({"k"}), "1");
+  EXPECT_EQ(maps.config_map("test", "c")->text_at({"k"}), "2");
+  EXPECT_EQ(maps.config_map("", "c"), nullptr);
+  EXPECT_EQ(maps.config_map("other", "c"), nullptr);
 }
 
 TEST(Environment, IsWhatTheContainerSays) {
-  const ConfigMaps maps = maps_of(
+  const InputObjects maps = maps_of(
       R"([{"kind":"ConfigMap","metadata":{"name":"c"},"data":{"k":"from c","A":"of c","B":"of c"}}])");
   const Environment environment(node(R"j({
       "envFrom":[{"configMapRef":{"name":"c"},"prefix":"C_"},{"configMapRef":{"name":"c"}}],
@@ -73,6 +85,18 @@ TEST(Environment, ASecretMaySetAnything) {
   EXPECT_EQ(environment.expanded("$(TOKEN)"), std::nullopt);
 }
 
+TEST(Environment, ALaterSecretMaySetWhatAConfigMapSets) {
+  const InputObjects maps =
+      maps_of(R"([{"kind":"ConfigMap","metadata":{"name":"c"},"data":{"P":"6000"}}])");
+  const char* const kMap = R"({"configMapRef":{"name":"c"}})";
+  const char* const kSecret = R"({"secretRef":{"name":"s"}})";
+  const auto of = [&](const std::string& first, const std::string& second) {
+    return value_of(Environment(node(R"({"envFrom":[)" + first + "," + second + "]}"), maps), "P");
+  };
+  EXPECT_EQ(of(kSecret, kMap), "6000");
+  EXPECT_EQ(of(kMap, kSecret), "(unknown)");
+}
+
 TEST(Environment, ExpandsAsKubernetesDoes) {
   const Environment environment(node(R"({"env":[{"name":"A","value":"1"}]})"));
   EXPECT_EQ(environment.expanded(""), "");
@@ -91,6 +115,16 @@ TEST(Environment, WhatGrowsWithoutEndIsNotKnown) {
   const Environment environment(node("{\"env\":[" + env + "]}"));
   EXPECT_EQ(value_of(environment, "V3").size(), 64U);
   EXPECT_EQ(value_of(environment, "V59"), "(unknown)");
+}
+
+TEST(Environment, WhatGrowsSlowlyIsLimitedInAll) {
+  std::string env = R"({"name":"V0","value":")" + std::string(30'000, 'x') + "\"}";
+  for (int i = 1; i < 1000; ++i) {
+    env += R"(,{"name":"V)" + std::to_string(i) + R"x(","value":"$(V0)$(V0)"})x";
+  }
+  const Environment environment(node("{\"env\":[" + env + "]}"));
+  EXPECT_EQ(value_of(environment, "V1").size(), 60'000U);
+  EXPECT_EQ(value_of(environment, "V999"), "(unknown)");
 }
 
 }  // namespace

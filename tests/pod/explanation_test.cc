@@ -44,10 +44,24 @@ TEST(Explanation, GivesEachServiceItsFindings) {
   const DgdExplanation explained = explain(dgd, findings);
   ASSERT_EQ(explained.services.size(), 2U);
   ASSERT_EQ(explained.services[0].findings.size(), 1U);
-  EXPECT_TRUE(explained.services[0].is_refused());
+  EXPECT_TRUE(explained.services[0].refused);
   ASSERT_EQ(explained.services[1].findings.size(), 1U);
-  EXPECT_FALSE(explained.services[1].is_refused());
+  EXPECT_FALSE(explained.services[1].refused);
   EXPECT_EQ(explained.findings.size(), 1U);
+}
+
+TEST(Explanation, UnknownFieldsComeFirst) {
+  Dgd dgd;
+  Service service;
+  service.path = "spec.services.A";
+  dgd.services = {service};
+  const Findings findings = {
+      {Severity::kWarning, {}, "metadata.name", "c", ""},
+      {Severity::kWarning, {}, "spec.services.A.failovr", std::string(kUnknownField), ""}};
+  const DgdExplanation explained = explain(dgd, findings);
+  ASSERT_EQ(explained.findings.size(), 2U);
+  EXPECT_EQ(explained.findings[0].reason, kUnknownField);
+  EXPECT_TRUE(explained.services[0].findings.empty());
 }
 
 }  // namespace

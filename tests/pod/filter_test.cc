@@ -23,7 +23,7 @@ spec:
 
 Filtered filtered(const std::string& text) {
   Budget budget;
-  return filter(read_yaml(text, "test"), {}, budget);
+  return filter(read_yaml(text, "test"), std::make_shared<InputObjects>(), {}, budget);
 }
 
 std::vector<std::string> kinds(const Filtered& filtered) {
@@ -84,8 +84,8 @@ TEST(Filter, EveryDeploymentIsExplained) {
   EXPECT_TRUE(bad.failed());
   ASSERT_EQ(bad.explanations.size(), 1U);
   EXPECT_EQ(bad.explanations[0].services[1].writes.size(), 2U);
-  EXPECT_FALSE(bad.explanations[0].services[1].is_refused());
-  EXPECT_TRUE(bad.explanations[0].services[2].is_refused());
+  EXPECT_FALSE(bad.explanations[0].services[1].refused);
+  EXPECT_TRUE(bad.explanations[0].services[2].refused);
 }
 
 // A deployment whose services all get an env of that many bytes.
@@ -96,6 +96,18 @@ std::string dgd_with(int services, std::size_t bytes) {
               "  envs: [{name: A, value: " + std::string(bytes, 'x') + "}]\n");
   for (int i = 1; i < services; ++i) text += "    W" + std::to_string(i) + ": *worker\n";
   return text;
+}
+
+TEST(Filter, AnErrorOfTheDeploymentRefusesWhatWouldFailOver) {
+  std::string text = with_frontend(kDgd);
+  text.replace(text.find("name: chat}"), 11, "name: Chat_x}");
+  const Filtered result = filtered(text);
+  ASSERT_EQ(result.explanations.size(), 1U);
+  const auto& services = result.explanations[0].services;
+  ASSERT_EQ(services.size(), 2U);
+  EXPECT_FALSE(services[0].refused);
+  EXPECT_TRUE(services[1].refused);
+  EXPECT_TRUE(services[1].writes.empty());
 }
 
 TEST(Filter, WhatOneRunGeneratesIsLimited) {
@@ -111,8 +123,8 @@ TEST(Filter, WhatOneRunGeneratesIsLimited) {
 
   Budget budget;
   const std::vector<Document> one = read_yaml(dgd_with(12, size), "test");
-  EXPECT_FALSE(filter(one, {}, budget).failed());
-  EXPECT_TRUE(filter(one, {}, budget).failed());
+  EXPECT_FALSE(filter(one, std::make_shared<InputObjects>(), {}, budget).failed());
+  EXPECT_TRUE(filter(one, std::make_shared<InputObjects>(), {}, budget).failed());
 }
 
 TEST(Filter, ManyPortsOfManyContainersAreCheap) {

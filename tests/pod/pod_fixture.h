@@ -35,7 +35,12 @@ struct Generated {
   [[nodiscard]] std::string env(std::string_view name, std::string_view variable) const {
     const Node made = container(name);
     const Node* entry = find_named(made.find("env"), "name", variable);
-    return entry == nullptr ? "(none)" : entry->find("value")->text();
+    if (entry == nullptr) return "(none)";
+    const Node* value = entry->find("value");
+    const Node* source = entry->find("valueFrom");
+    // Kubernetes takes one of both.
+    if (value != nullptr && source != nullptr) return "(value and valueFrom)";
+    return value == nullptr ? "(no value)" : value->text();
   }
   /// Errors alone, as one text with a line each, without places.
   [[nodiscard]] std::string errors() const { return lines(Severity::kError); }
@@ -60,8 +65,8 @@ struct Worker {
   std::string spec;
   std::string others;
   std::string metadata = "{}";
-  /// A ConfigMap of the input's.
-  std::string config_maps = "{}";
+  /// An object of the input, or a List of them.
+  std::string inputs = "{}";
   Service service = make_service();
   /// Where the options say none: of an image that has the tools.
   std::optional<GmsProgram> gms = GmsProgram::kOurs;
@@ -92,7 +97,9 @@ struct Worker {
     if (made.pod_template.is_null()) made.pod_template = pod_template();
     Dgd dgd;
     dgd.name = "vllm";
-    dgd.config_maps.add(node(config_maps));
+    auto objects = std::make_shared<InputObjects>();
+    objects->add(node(inputs));
+    dgd.inputs = std::move(objects);
     Generated result;
     result.manifests = pod::generate(dgd, made, options, result.findings).manifests;
     return result;

@@ -159,12 +159,14 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
       {"! engine", "more than plain commands: '!'"},
       {"eval engine", "more than plain commands: 'eval'"},
       {"exec engine \"$@\"", "arguments from behind the script: '$@'"},
-      {"if a; then exec b", "no 'fi' for what it ends"},
-      {"case a in b) c", "no 'esac' for what it ends"},
+      {"if a; then exec b", "a command without its 'fi'"},
+      {"case a in b) c", "a command without its 'esac'"},
       {"case a in b", "a pattern that is not closed"},
       {"a <<", "a here-document without an end"},
       {"a $(b", "parentheses that are not closed"},
       {"A=(b", "parentheses that are not closed"},
+      {"exec a $(cat <<E\n)\nE\n)", "a here-document within parentheses"},
+      {"exec a $(case x in x) b;; esac)", "a 'case' within parentheses"},
   };
   for (const Case& one : cases) {
     EXPECT_EQ(words_of(one.script), "refused: " + std::string(one.words)) << one.script;
@@ -204,6 +206,9 @@ TEST(ShellScript, FindsTheEngineBehindWhatPreparesIt) {
       {"a <<EOF\nb\nEOF", "a"},
       {"a <<< b", "a"},
       {"a <(b | c) >(d)", "a|<<(b | c)>|<>(d)>"},
+      {"(( N = 1 << 2 ))\nexec engine", "engine"},
+      {"declare -a A=(x y)\nexec engine", "engine"},
+      {"exec engine \"${X:-it's}\" b", "engine|<${X:-it's}>|b"},
   };
   for (const Case& one : cases) EXPECT_EQ(words_of(one.script), one.words) << one.script;
 }
@@ -240,6 +245,26 @@ TEST(ShellScript, KnowsWhatVariablesStandFor) {
       {"unset MODEL\na $MODEL", "(unknown)"},
       {"MODEL+=1\na $MODEL", "(unknown)"},
       {"for MODEL in b; do :; done; exec a $MODEL", "(unknown)"},
+      // Only in a list that ends with the engine is it certain.
+      {"b && MODEL=1\nexec a $MODEL", "(unknown)"},
+      {"b && N=1 && exec a $N", "1"},
+      {"b || c && N=1 && exec a $N", "1"},
+      {"b && N=1 || exec a $N", "refused: an alternative: '||'"},
+      {"echo x | N=1\nexec a $N", "(unknown)"},
+      {"export PORT=${PORT:-8000}\nexec a $PORT", "(unknown)"},
+      {"export M=${MODEL:-big}\nexec a $M", "small"},
+      {"N=\"$MODEL-1\"\nexec a $N", "small-1"},
+      // Other ways to set a variable.
+      {"let MODEL=1\nexec a $MODEL", "(unknown)"},
+      {"(( MODEL = 1 ))\nexec a $MODEL", "(unknown)"},
+      {"echo $(( MODEL += 1 ))\nexec a $MODEL", "(unknown)"},
+      {"printf -v MODEL x\nexec a $MODEL", "(unknown)"},
+      {"printf 'MODEL %s' x\nexec a $MODEL", "small"},
+      {": ${MODEL:=x}\nexec a $MODEL", "(unknown)"},
+      {"exec a ${MODEL:=x} $MODEL", "(unknown)"},
+      {"declare -i N=1+1\nexec a $N", "(unknown)"},
+      {"declare -a MODEL=(x y)\nexec a $MODEL", "(unknown)"},
+      {"exec a <(cat x)", "(unknown)"},
   };
   for (const Case& one : cases) EXPECT_EQ(known(one.script), one.words) << one.script;
 }

@@ -415,5 +415,21 @@ TEST(Supervision, AColdEngineIsAskedWithoutAKeyToo) {
             "engine listens at 127.0.0.1 only; guard what is published outside of the pod");
 }
 
+TEST(Supervision, SeesWhatAConfigMapSets) {
+  Worker worker;
+  worker.main = R"("command":["vllm","serve","m"],"envFrom":[{"configMapRef":{"name":"c"}}])";
+  GenerateOptions options;
+  options.supervise = true;
+  worker.inputs = R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{"VLLM_API_KEY":"k"}})";
+  EXPECT_NE(worker.generate(options).errors().find(
+                "envFrom[VLLM_API_KEY]: fo-shadow asks the engine without it"),
+            std::string::npos);
+  worker.inputs =
+      R"({"kind":"ConfigMap","metadata":{"name":"c"},"data":{"DYN_VLLM_GMS_SHADOW_MODE":"true"}})";
+  EXPECT_NE(worker.generate(options).errors().find("envFrom[DYN_VLLM_GMS_SHADOW_MODE]: the engine "
+                                                   "would wait for the lock"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace fo::pod

@@ -1,0 +1,40 @@
+#include "pod/input_objects.h"
+
+namespace fo::pod {
+
+void InputObjects::add(const Node& document) {
+  const std::string& kind = document.text_at({"kind"});
+  if (kind == "List") {
+    const Node* items = document.find("items");
+    if (items == nullptr) return;
+    for (const Node& item : items->items()) add(item);
+    return;
+  }
+  const Node* data = kind == "ConfigMap" ? document.find("data") : nullptr;
+  objects_[{kind, document.text_at({"metadata", "name"})}].insert_or_assign(
+      document.text_at({"metadata", "namespace"}), data == nullptr ? Node::map() : *data);
+}
+
+const InputObjects::Namespaces* InputObjects::find(std::string_view kind,
+                                                   std::string_view name) const {
+  const auto found = objects_.find({std::string(kind), std::string(name)});
+  return found == objects_.end() ? nullptr : &found->second;
+}
+
+bool InputObjects::has(std::string_view kind, std::string_view name_space,
+                       std::string_view name) const {
+  const Namespaces* found = find(kind, name);
+  return found != nullptr &&
+         (name_space.empty() || found->contains(name_space) || found->contains(""));
+}
+
+const Node* InputObjects::config_map(std::string_view name_space, std::string_view name) const {
+  const Namespaces* found = find("ConfigMap", name);
+  if (found == nullptr) return nullptr;
+  if (name_space.empty()) return found->size() == 1 ? &found->begin()->second : nullptr;
+  auto one = found->find(name_space);
+  if (one == found->end()) one = found->find("");
+  return one == found->end() ? nullptr : &one->second;
+}
+
+}  // namespace fo::pod
