@@ -169,10 +169,12 @@ prints_its_variables() {
     default=$("$@" --print-config --json | jq -r ".options[\"$option\"].value")
     value=9
     if [ "$default" = 9 ]; then value=8; fi
+    if [ "$variable" = FO_LOG_FORMAT ]; then value=json; fi
     run --separate-stderr env "$variable=$value" "$@" --print-config
     [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?$value(ms)?[\"]?\ +\#\ environment\ $variable ]] || return 1
     flag=7
     if [[ "$variable" == *_MS ]]; then flag=7ms; fi
+    if [ "$variable" = FO_LOG_FORMAT ]; then flag=timed; fi
     run --separate-stderr env "$variable=$value" "$@" --print-config "--$option" "$flag"
     [ "$status" -eq 0 ] && [[ "$output" =~ (^|$'\n')$option\ =\ [\"]?${flag}[\"]?\ +\#\ flag ]] || return 1
     options=$((options + 1))
@@ -389,15 +391,15 @@ complete_in_zsh() {
 @test "lines of daemons have a time, but not in a journal, and are JSON on request" {
   local tool=(gms-serve --socket-dir "$T/absent")
   unset FO_LOG_FORMAT
-  run -66 --separate-stderr "${tool[@]}"
+  run -73 --separate-stderr "${tool[@]}"
   [[ $stderr =~ ^20[0-9-]+T[0-9:]+\.[0-9]{3}Z\ gms-serve:\ error:\  ]]
-  FO_LOG_FORMAT=json run -66 --separate-stderr "${tool[@]}"
+  FO_LOG_FORMAT=json run -73 --separate-stderr "${tool[@]}"
   [ "$(jq -r '[.tool, .level] | join(" ")' <<<"$stderr")" = "gms-serve error" ]
-  FO_LOG_FORMAT=json run -66 --separate-stderr "${tool[@]}" --log-format text
+  FO_LOG_FORMAT=json run -73 --separate-stderr "${tool[@]}" --log-format text
   [[ $stderr == "gms-serve: error: "* ]]
   # As systemd tells who writes to its journal.
   # shellcheck disable=SC2016  # for the shell in there
-  run -66 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
+  run -73 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
   [[ $(<"$T/journal") == "gms-serve: error: "* ]]
   run -64 --separate-stderr gms-serve --log-format xml
   # What is no daemon has none.
