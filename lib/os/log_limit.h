@@ -1,0 +1,62 @@
+// Log lines that peers can cause as often as they like: so many for each peer, so many for all of
+// them together, and one line that says how many were left out.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/units.h"
+#include "os/log.h"
+
+namespace fo::os {
+
+class LogLimit {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// So many lines at once, and one more each time that `refill` has passed.
+  struct Budget {
+    int burst = 0;
+    base::Duration refill{};
+  };
+  struct Budgets {
+    Budget peer{5, std::chrono::seconds(5)};
+    Budget all{50, std::chrono::milliseconds(500)};
+  };
+  /// Those beyond share the budget of one.
+  static constexpr std::size_t kMostPeers = 256;
+
+  explicit LogLimit(const Budgets& budgets) : budgets_(budgets) {}
+  LogLimit() : LogLimit(Budgets{}) {}
+
+  /// Logs `text`, which `peer` (an address, a process, a user) is the cause of; or counts it, where
+  /// the budget of this peer or of all is used up.
+  void log(LogLevel level, const std::string& peer, std::string_view text,
+           Time now = std::chrono::steady_clock::now());
+
+  /// Whether a line of `peer` may be written: how many were left out before, to be said with it;
+  /// nullopt for one that is left out, and counted.
+  std::optional<std::uint64_t> admit(const std::string& peer, Time now);
+
+ private:
+  struct Bucket {
+    /// When the whole burst is there again.
+    Time full_at{};
+    std::uint64_t left_out = 0;
+  };
+  static bool has_room(const Bucket& bucket, const Budget& budget, Time now);
+  static void take(Bucket& bucket, const Budget& budget, Time now);
+  Bucket& bucket_of(const std::string& peer, Time now);
+
+  Budgets budgets_;
+  std::map<std::string, Bucket> peers_;
+  Bucket others_;
+  Bucket all_;
+};
+
+}  // namespace fo::os
