@@ -44,6 +44,12 @@ std::optional<std::uint64_t> parse_uint(std::string_view text) {
   return value;
 }
 
+std::optional<std::uint32_t> parse_id(std::string_view text) {
+  const std::optional<std::uint64_t> value = parse_uint(text);
+  if (!value || *value >= std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  return static_cast<std::uint32_t>(*value);
+}
+
 std::optional<Duration> parse_duration(std::string_view text) {
   if (text == "0") return Duration::zero();
   if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;

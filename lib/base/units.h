@@ -29,4 +29,7 @@ std::string format_size(ByteCount size);
 /// A non-negative decimal integer that fits and nothing else. nullopt otherwise.
 std::optional<std::uint64_t> parse_uint(std::string_view text);
 
+/// The id of a user or a group, as a number. nullopt for anything else: 2^32-1 means nobody.
+std::optional<std::uint32_t> parse_id(std::string_view text);
+
 }  // namespace fo::base

@@ -170,7 +170,7 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
   try {
     app.parse(settings.reversed());
   } catch (const CLI::ParseError& error) {
-    settings.blame_file(one_line(error.what()));
+    settings.blame_origin(one_line(error.what()));
     return {ParseResult::Kind::kUsageError, explained(app, error, arguments)};
   }
   if (!common.command.empty() && !takes_command(settings.app(), tool)) {

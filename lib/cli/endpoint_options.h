@@ -1,6 +1,10 @@
-// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`.
+// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and
+// whom it accepts as its server.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 namespace fo::cli {
@@ -10,6 +14,8 @@ struct EndpointOptions {
   std::string socket_dir;
   int device = 0;
   std::string tag = "weights";
+  /// Whose servers are accepted besides root's and our own user's.
+  std::optional<uid_t> server_uid;
 };
 
 }  // namespace fo::cli

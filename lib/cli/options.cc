@@ -5,21 +5,25 @@
 namespace fo::cli {
 namespace {
 
-// An option whose text `read` turns into a value; nullopt from it is a usage error.
-template <typename Value, typename Store>
+constexpr const char* kDuration = "DURATION";
+constexpr const char* kSize = "SIZE";
+
+base::ByteCount read_size(const std::string& name, const std::string& text) {
+  const std::optional<base::ByteCount> size = base::parse_size(text);
+  if (!size) {
+    throw CLI::ValidationError(name, "'" + text + "' is not a size such as 4GiB or 4096");
+  }
+  return *size;
+}
+
+// An option whose text `read` turns into a value, or refuses.
+template <typename Read, typename Store>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& description,
-                        const std::string& type, std::optional<Value> (*read)(std::string_view),
-                        Store store) {
+                        const char* type, Read read, Store store) {
   return app
       .add_option_function<std::string>(
-          name,
-          [=](const std::string& text) {
-            const std::optional<Value> value = read(text);
-            if (!value) throw CLI::ValidationError(name, "'" + text + "' is not a " + type);
-            store(*value);
-          },
-          description)
-      ->type_name(type == "duration" ? "DURATION" : "SIZE");
+          name, [=](const std::string& text) { store(read(name, text)); }, description)
+      ->type_name(type);
 }
 
 // As parse_size reads it back.
@@ -43,7 +47,7 @@ std::vector<std::string> split_list(const std::string& text) {
 // Part of a file's name. Empty, or why not: as CLI11 has its validators.
 std::string is_tag(const std::string& text) {
   const bool good = !text.empty() && text.find('/') == std::string::npos;
-  return good ? std::string() : "'" + text + "' is not a tag";
+  return good ? std::string() : "'" + text + "' is not a tag: a word without '/'";
 }
 
 CLI::Option* describe_lock(CLI::Option* option, const std::string& uri) {
@@ -56,32 +60,39 @@ CLI::Validator example_words(const std::vector<std::string>& words) {
   return {[](const std::string&) { return std::string(); }, CLI::detail::generate_set(words)};
 }
 
+base::Duration read_duration(const std::string& name, const std::string& text) {
+  const std::optional<base::Duration> duration = base::parse_duration(text);
+  if (duration) return *duration;
+  const bool wants_unit = base::parse_duration(text + "s").has_value();
+  throw CLI::ValidationError(
+      name, wants_unit ? "'" + text + "': a duration needs a unit, for example " + text + "s"
+                       : "'" + text + "' is not a duration such as 500ms, 30s or 2m");
+}
+
 CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
                           const std::string& description) {
-  CLI::Option* option =
-      add_parsed<base::Duration>(app, name, description, "duration", base::parse_duration,
-                                 [&value](base::Duration parsed) { value = parsed; });
+  CLI::Option* option = add_parsed(app, name, description, kDuration, read_duration,
+                                   [&value](base::Duration parsed) { value = parsed; });
   return option->default_str(base::format_duration(value));
 }
 
 CLI::Option* add_duration(CLI::App& app, const std::string& name,
                           std::optional<base::Duration>& value, const std::string& description) {
-  return add_parsed<base::Duration>(app, name, description, "duration", base::parse_duration,
-                                    [&value](base::Duration parsed) { value = parsed; });
+  return add_parsed(app, name, description, kDuration, read_duration,
+                    [&value](base::Duration parsed) { value = parsed; });
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, base::ByteCount& value,
                       const std::string& description) {
-  CLI::Option* option =
-      add_parsed<base::ByteCount>(app, name, description, "size", base::parse_size,
-                                  [&value](base::ByteCount parsed) { value = parsed; });
+  CLI::Option* option = add_parsed(app, name, description, kSize, read_size,
+                                   [&value](base::ByteCount parsed) { value = parsed; });
   return option->default_str(size_text(value));
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::optional<base::ByteCount>& value,
                       const std::string& description) {
-  return add_parsed<base::ByteCount>(app, name, description, "size", base::parse_size,
-                                     [&value](base::ByteCount parsed) { value = parsed; });
+  return add_parsed(app, name, description, kSize, read_size,
+                    [&value](base::ByteCount parsed) { value = parsed; });
 }
 
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
@@ -90,6 +101,21 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir) {
                   "folder of the GMS sockets (default: $TMPDIR, else /tmp)")
       ->envname("GMS_SOCKET_DIR")
       ->type_name("DIR");
+}
+
+CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
+  return app
+      .add_option_function<std::string>(
+          "--server-uid",
+          [&server_uid](const std::string& text) {
+            server_uid = base::parse_id(text);
+            if (!server_uid) {
+              throw CLI::ValidationError("--server-uid", "'" + text + "' is not a user's number");
+            }
+          },
+          "accept a server of this user, too, not only root's and our own")
+      ->envname("GMS_SERVER_UID")
+      ->type_name("UID");
 }
 
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint, DeviceOfSocket device_of_socket) {
@@ -106,6 +132,7 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint, DeviceOfSocket devic
                          ->type_name("T");
   socket->excludes(tag);
   if (device_of_socket == DeviceOfSocket::kRefused) socket->excludes(device);
+  add_server_uid(app, endpoint.server_uid);
 }
 
 CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Duration& value,
@@ -146,7 +173,8 @@ CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::st
             for (const std::string& part : split_list(text)) {
               const std::optional<std::uint64_t> number = base::parse_uint(part);
               if (!number || *number > 1023) {
-                throw CLI::ValidationError("--devices", "'" + part + "' is not a device number");
+                throw CLI::ValidationError("--devices",
+                                           "'" + part + "' is not a device number, 0 to 1023");
               }
               const int device = static_cast<int>(*number);
               if (std::find(devices.begin(), devices.end(), device) != devices.end()) {

@@ -2,6 +2,8 @@
 // not know. Only included by options.cc files and tests: CLI11 is slow to compile.
 #pragma once
 
+#include <sys/types.h>
+
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
@@ -11,6 +13,10 @@
 #include "cli/endpoint_options.h"
 
 namespace fo::cli {
+
+/// The duration that the text given to an option says. Throws CLI::ValidationError, which says what
+/// would be one.
+base::Duration read_duration(const std::string& name, const std::string& text);
 
 /// A duration such as 500ms or 30s; the value it has now is shown as the default.
 CLI::Option* add_duration(CLI::App& app, const std::string& name, base::Duration& value,
@@ -37,13 +43,17 @@ CLI::Validator example_words(const std::vector<std::string>& words);
 /// socket is to be mapped.
 enum class DeviceOfSocket { kRefused, kWhereToMap };
 
-/// `--socket`, or `--socket-dir`, `--device` and `--tag`.
+/// `--socket`, or `--socket-dir`, `--device` and `--tag`; and `--server-uid`.
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint,
                   DeviceOfSocket device_of_socket = DeviceOfSocket::kRefused);
 
 /// `--socket-dir DIR`, default $GMS_SOCKET_DIR; where it stays empty, the default of
 /// gms::socket_dir_or_default is meant.
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
+
+/// `--server-uid UID`, default $GMS_SERVER_UID: whose servers are accepted besides root's and our own
+/// user's.
+CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.
 CLI::Option* add_lock(CLI::App& app, std::string& uri);

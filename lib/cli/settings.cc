@@ -196,13 +196,14 @@ bool Settings::ask_for_themselves() {
   return true;
 }
 
-void Settings::blame_file(const std::string& message) const {
+void Settings::blame_origin(const std::string& message) const {
   for (const auto& [option, origin] : origins_) {
-    if (origin != Origin::kFile) continue;
     const std::string name = "--" + option->get_lnames().front();
-    if (message.starts_with(name + ":") || message.starts_with(name + " ")) {
-      refuse(file_, message.substr(2));
-    }
+    const bool is_value = message.starts_with(name + ": ");
+    if (!is_value && !message.starts_with(name + " ")) continue;
+    if (origin == Origin::kFile) refuse(file_, message.substr(2));
+    if (!is_value) continue;
+    throw Error(ExitStatus::kConfig, "read " + option->get_envname() + message.substr(name.size()));
   }
 }
 

@@ -53,8 +53,8 @@ class Settings {
     return {words_.rbegin(), words_.rend()};
   }
 
-  /// Throws Error(kConfig) when it was the file that CLI11 complains about.
-  void blame_file(const std::string& message) const;
+  /// Throws Error(kConfig) when it was the file or a variable that CLI11 complains about.
+  void blame_origin(const std::string& message) const;
 
   /// All options that a file may set. For when CLI11 is done.
   [[nodiscard]] std::vector<Setting> effective() const;

@@ -100,5 +100,13 @@ TEST(ParseUint, TakesDigitsOnly) {
   }
 }
 
+TEST(Units, IdsAreNumbersThatAUserCanHave) {
+  EXPECT_EQ(parse_id("0"), 0U);
+  EXPECT_EQ(parse_id("4294967294"), 4294967294U);
+  for (const char* text : {"", "-1", "root", "4294967295", "4294967296"}) {
+    EXPECT_EQ(parse_id(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace fo::base

@@ -85,8 +85,8 @@ TEST_F(Parse, ABadValueInTheFileIsAConfigurationError) {
   const std::string file = config("timeout = \"soon\"\n");
   const Failure failure = failure_of([&] { parse_words({"--config", file}); });
   EXPECT_EQ(failure.status, ExitStatus::kConfig);
-  EXPECT_EQ(failure.message,
-            "read configuration '" + file + "': timeout: 'soon' is not a duration");
+  EXPECT_EQ(failure.message, "read configuration '" + file +
+                                 "': timeout: 'soon' is not a duration such as 500ms, 30s or 2m");
   EXPECT_EQ(failure_of([&] {
               parse_words({"--config", config("number = 10")});
             }).status,

@@ -13,9 +13,13 @@ namespace {
 using Kind = ParseResult::Kind;
 using Words = std::vector<std::string>;
 
-Kind parse_words(const Declare& declare, const Words& words) {
+ParseResult result_of(const Declare& declare, const Words& words) {
   CommonOptions common;
-  return parse({.name = "x", .summary = "x", .version = "1"}, common, declare, words).kind;
+  return parse({.name = "x", .summary = "x", .version = "1"}, common, declare, words);
+}
+
+Kind parse_words(const Declare& declare, const Words& words) {
+  return result_of(declare, words).kind;
 }
 
 TEST(SharedOptions, DurationsAndSizes) {
@@ -36,6 +40,41 @@ TEST(SharedOptions, DurationsAndSizes) {
   EXPECT_EQ(parse_words(declare, {"--duration", "-1s"}), Kind::kUsageError);
   EXPECT_EQ(parse_words(declare, {"--duration="}), Kind::kUsageError);
   EXPECT_EQ(parse_words(declare, {"--size", "1.5GiB"}), Kind::kUsageError);
+}
+
+TEST(SharedOptions, ARefusalSaysWhatIsTaken) {
+  base::Duration duration{};
+  base::ByteCount size = 0;
+  std::vector<int> devices;
+  std::vector<std::string> tags;
+  const auto declare = [&](CLI::App& app) {
+    add_duration(app, "--duration", duration, "d");
+    add_size(app, "--size", size, "s");
+    add_devices(app, devices, "d");
+    add_tags(app, tags, "t");
+  };
+  const auto reason = [&](const std::string& word) { return result_of(declare, {word}).text; };
+  EXPECT_EQ(reason("--duration=5"), "--duration: '5': a duration needs a unit, for example 5s");
+  EXPECT_EQ(reason("--duration=0.5"),
+            "--duration: '0.5': a duration needs a unit, for example 0.5s");
+  EXPECT_EQ(reason("--duration=5 s"),
+            "--duration: '5 s' is not a duration such as 500ms, 30s or 2m");
+  EXPECT_EQ(reason("--size=4G"), "--size: '4G' is not a size such as 4GiB or 4096");
+  EXPECT_EQ(reason("--devices=x"), "--devices: 'x' is not a device number, 0 to 1023");
+  EXPECT_EQ(reason("--tags=a/b"), "--tags: 'a/b' is not a tag: a word without '/'");
+}
+
+TEST(SharedOptions, ABadVariableIsBlamedAndNotItsOption) {
+  EndpointOptions endpoint;
+  const auto declare = [&](CLI::App& app) { add_endpoint(app, endpoint); };
+  EXPECT_EQ(result_of(declare, {"--server-uid", "me"}).text,
+            "--server-uid: 'me' is not a user's number");
+  const ScopedVariable variable("GMS_SERVER_UID", "me");
+  const Failure failure = failure_of([&] { parse_words(declare, {}); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kConfig);
+  EXPECT_EQ(failure.message, "read GMS_SERVER_UID: 'me' is not a user's number");
+  EXPECT_EQ(parse_words(declare, {"--server-uid", "7"}), Kind::kRun);
+  EXPECT_EQ(endpoint.server_uid, 7U);
 }
 
 TEST(SharedOptions, DefaultsOfSizesCanBeTypedBackIn) {
