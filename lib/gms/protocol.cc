@@ -106,7 +106,8 @@ class Writer {
 
 class Reader {
  public:
-  explicit Reader(const char* at) : at_(at) {}
+  explicit Reader(const char* at, std::size_t max_elements = kMaxListSize)
+      : at_(at), max_elements_(max_elements) {}
   [[nodiscard]] mp_type kind() const { return mp_typeof(*at_); }
   void skip() { mp_next(&at_); }
   std::uint32_t map_size(std::string_view what) {
@@ -164,6 +165,11 @@ class Reader {
     expect(name, MP_ARRAY, "a list");
     const std::uint32_t count = mp_decode_array(&at_);
     if (count > kMaxListSize) fail("field " + base::quoted(name) + " is too long a list");
+    if (count > max_elements_) {
+      throw Error(ExitStatus::kBadData, "a list of " + std::to_string(count) + " " +
+                                            std::string(name) + ": at most " +
+                                            std::to_string(max_elements_) + " are possible");
+    }
     list.clear();
     for (std::uint32_t i = 0; i < count; ++i) get(name, list.emplace_back());
   }
@@ -187,6 +193,7 @@ class Reader {
     if (kind() != want) fail("field " + base::quoted(name) + " is not " + wanted);
   }
   const char* at_;
+  std::size_t max_elements_;
 };
 
 // Moves `at` past one value with all that is in it; false when that goes past `end`. mp_check can't
@@ -224,7 +231,9 @@ void check_body(std::string_view body) {
 template <typename Message>
 Message read_fields(std::string_view body) {
   Message message;
-  Reader(body.data()).get("message", message);
+  std::size_t max_elements = kMaxListSize;
+  if constexpr (requires { Message::kMaxElements; }) max_elements = Message::kMaxElements;
+  Reader(body.data(), max_elements).get("message", message);
   return message;
 }
 

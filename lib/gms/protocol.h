@@ -23,7 +23,7 @@ inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
 inline constexpr std::size_t kMaxListSize = 1u << 20;
 /// About the most bytes that one page of a metadata dump has, unless one entry alone has more.
 inline constexpr std::size_t kMetadataPage = 4u << 20;
-/// The most allocations that one batch may ask for.
+/// The most allocations that one batch may ask for, and the most keys that it may put.
 inline constexpr std::size_t kMaxBatch = 65536;
 
 /// The names by which a server offers what Dynamo's has not, in its answer to a handshake.
@@ -400,6 +400,7 @@ struct AllocationWish {
 /// The extension kAllocateMany: all of them or none, answered in their order.
 struct AllocateManyRequest {
   static constexpr std::string_view kType = "allocate_many_request";
+  static constexpr std::size_t kMaxElements = kMaxBatch;
   std::vector<AllocationWish> allocations;
   static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
 };
@@ -413,6 +414,7 @@ struct AllocateManyResponse {
 /// The extension kMetadataPutMany: all of them or none.
 struct MetadataPutManyRequest {
   static constexpr std::string_view kType = "metadata_put_many_request";
+  static constexpr std::size_t kMaxElements = kMaxBatch;
   std::vector<MetadataRecord> entries;
   static void each_field(auto& self, auto&& visit) { visit("entries", self.entries); }
 };
@@ -468,7 +470,8 @@ std::string encode_frame(const Message& message, std::size_t limit = kMaxRespons
 
 /// The message in `body` (a frame without its prefix). Unknown keys are ignored, missing ones keep
 /// their defaults. Throws Error(kProtocol): not one msgpack map, no or unknown type, or a field of
-/// another kind. Integers beyond 64 bits signed are taken as the nearest that fits.
+/// another kind; Error(kBadData) for a list of more elements than its request may have, none of
+/// which has been looked at. Integers beyond 64 bits signed are taken as the nearest that fits.
 Request decode_request(std::string_view body);
 
 /// The `type` of the message in `body`. Throws Error(kProtocol).
@@ -479,7 +482,7 @@ std::string message_type(std::string_view body);
 /// 'get_checkpoint_state_request'". nullopt for every other message. Throws Error(kProtocol).
 std::optional<std::string> other_protocol(std::string_view body);
 
-/// The message in `body`, which must be of this type. Throws Error(kProtocol).
+/// The message in `body`, which must be of this type. Throws what decode_request throws.
 template <typename Message>
 Message decode_message(std::string_view body);
 

@@ -1,5 +1,6 @@
 #include "gms/server.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,9 +20,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cuda/memory.h"
 #include "gms/answers.h"
 #include "gms/connection.h"
+#include "gms/layout_hash.h"
 #include "gms/layout_record.h"
 #include "gms/memory_pool.h"
 #include "gms/protocol.h"
@@ -31,6 +34,7 @@
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/log_limit.h"
 #include "os/random.h"
 #include "os/unix_socket.h"
 
@@ -47,7 +51,9 @@ using os::LogLevel;
 // A client that connects and says nothing, stops within a request, or does not take its answer, is
 // dropped after this.
 constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
-constexpr base::ByteCount kMaxRecord = 4 * base::kGiB;
+// Of hashing and writing down a layout, what is done before other clients have their turn: a
+// millisecond or so.
+constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
 // After so many new clients the others have their turn.
 constexpr unsigned kMostAccepted = 64;
 
@@ -138,13 +144,12 @@ class Server {
 
   // Changes nothing where it throws.
   void restore(Deposit deposit) {
-    const std::string file = "/proc/self/fd/" + std::to_string(deposit.record.get());
-    LayoutRecord record = decode_record(os::read_file(file, kMaxRecord));
+    LayoutRecord record = read_record(deposit.record.get());
     const auto& allocations = record.layout.allocations();
     if (allocations.size() != deposit.memory.size()) {
       throw Error(ExitStatus::kSoftware, "restore a layout: descriptors for " +
                                              std::to_string(deposit.memory.size()) + " of " +
-                                             std::to_string(allocations.size()) + " allocations");
+                                             base::counted(allocations.size(), "allocation"));
     }
     std::size_t next = 0;
     for (const auto& [slot, allocation] : allocations) {
@@ -154,8 +159,8 @@ class Server {
       bytes_ += allocation.aligned_size;
     }
     is_protected_ = true;
-    os::log(LogLevel::kInfo, "restored {} allocations, layout {}: {}", allocations.size(),
-            record.hash, label_);
+    os::log(LogLevel::kInfo, "restored {}, layout {}: {}",
+            base::counted(allocations.size(), "allocation"), record.hash, label_);
     model_.restore(std::move(record.layout), std::move(record.hash), record.published);
     memory_epoch_ = model_.layout_epoch();
   }
@@ -191,15 +196,17 @@ class Server {
       if (const auto reason = admission_.enter(peer, groups)) {
         counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
                                                               : DropReason::kRefusedUser);
-        os::log(LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}", *reason, label_,
-                peer.pid, peer.uid);
+        // By its user: it may be a new process each time.
+        log_of({0, peer.uid, peer.gid}, LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}",
+               *reason, label_, peer.pid, peer.uid);
         return;
       }
       entered = peer;
       start_session(std::move(socket), peer);
     } catch (const std::exception& error) {
       if (entered) admission_.leave(*entered);
-      os::log(LogLevel::kWarning, "admit a client: {}: {}", error.what(), label_);
+      log_of(entered.value_or(os::PeerCredentials{}), LogLevel::kWarning, "admit a client: {}: {}",
+             error.what(), label_);
     }
   }
 
@@ -231,7 +238,8 @@ class Server {
       } else {
         const bool too_big = session->connection.fault() == Connection::Fault::kFrameTooBig;
         counters_.dropped(too_big ? DropReason::kFrameTooBig : DropReason::kMalformed);
-        os::log(LogLevel::kWarning, "end a session: {}: {}", error.what(), label(*session));
+        log_of(session->peer, LogLevel::kWarning, "end a session: {}: {}", error.what(),
+               label(*session));
       }
     } catch (const std::exception&) {
       fail(std::current_exception());
@@ -252,17 +260,17 @@ class Server {
   void count_faults(const Session& session) {
     if (const std::size_t count = session.connection.messages_with_fds(); count > 0) {
       counters_.unwanted_fds.add(count);
-      os::log(LogLevel::kWarning, "dropped the descriptors of {} messages: {}", count,
-              label(session));
+      log_of(session.peer, LogLevel::kWarning, "dropped the descriptors of {}: {}",
+             base::counted(count, "message"), label(session));
     }
     using Fault = Connection::Fault;
     const Fault fault = session.connection.fault();
     if (fault != Fault::kSilent && fault != Fault::kSlowReader) return;
     const bool is_silent = fault == Fault::kSilent;
     counters_.dropped(is_silent ? DropReason::kSilent : DropReason::kSlowReader);
-    os::log(LogLevel::kWarning, "let a client go that {}: {}",
-            is_silent ? "sent no whole message in time" : "does not read its answers",
-            label(session));
+    log_of(session.peer, LogLevel::kWarning, "let a client go that {}: {}",
+           is_silent ? "sent no whole message in time" : "does not read its answers",
+           label(session));
   }
 
   awaitable<void> talk(SessionPtr session) {
@@ -271,8 +279,8 @@ class Server {
     if (!body) co_return;
     if (const std::optional<std::string> mark = other_protocol(*body)) {
       counters_.dropped(DropReason::kOtherProtocol);
-      os::log(LogLevel::kWarning, "turn away a client of another protocol, by its {}: {}", *mark,
-              label(*session));
+      log_of(session->peer, LogLevel::kWarning,
+             "turn away a client of another protocol, by its {}: {}", *mark, label(*session));
       Reply refusal = refuse_other_protocol(*mark);
       co_await send(session, std::move(refusal));
       co_return;
@@ -290,12 +298,19 @@ class Server {
       body = co_await session->connection.read_frame(std::nullopt, kPeerTimeout);
       if (!body) co_return;
       const auto start = Clock::now();
-      Request request = decode_request(*body);
-      if (has_long_answer(request)) {
+      Request request;
+      std::optional<Reply> answer;
+      try {
+        request = decode_request(*body);
+      } catch (const Error& error) {
+        if (error.status() != ExitStatus::kBadData) throw;
+        answer = refuse({error.what(), error.status()});
+      }
+      if (!answer && has_long_answer(request)) {
         const bool has_room = co_await session->connection.make_room(0, kPeerTimeout);
         if (!has_room) co_return;
       }
-      std::optional<Reply> answer = answer_at_once(*session, request);
+      if (!answer) answer = answer_at_once(*session, request);
       if (!answer) answer = co_await answer_in_time(session, request);
       if (!answer) co_return;
       const bool last = answer->last;
@@ -387,9 +402,9 @@ class Server {
       Session& session = *by_id_.at(granted->session);
       const base::Duration waited = Clock::now() - session.arrived;
       counters_.granted(granted->grant, waited);
-      os::log(LogLevel::kInfo, "granted {}: {} waited_ms={}", to_string(granted->grant),
-              label(session),
-              std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
+      log_of(session.peer, LogLevel::kInfo, "granted {}: {} waited_ms={}",
+             to_string(granted->grant), label(session),
+             std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       session.wake.cancel();
     }
     if (model_.layout_epoch() != memory_epoch_) {
@@ -417,6 +432,15 @@ class Server {
     counters_.allocated_bytes.set(bytes_);
     counters_.committed.set(model_.published() ? 1 : 0);
     counters_.is_protected.set(is_protected_ ? 1 : 0);
+  }
+
+  // A line that a client can be the cause of as often as it likes: each has so many, and all of
+  // them together.
+  template <typename... Args>
+  void log_of(const os::PeerCredentials& peer, LogLevel level, fmt::format_string<Args...> format,
+              Args&&... args) {
+    log_limit_.log(level, fmt::format("pid={} uid={}", peer.pid, peer.uid),
+                   fmt::format(format, std::forward<Args>(args)...));
   }
 
   // Which session a log line is about.
@@ -530,10 +554,7 @@ class Server {
   awaitable<std::optional<Reply>> answer_allocate_many(SessionPtr session,
                                                        const AllocateManyRequest& request) {
     const auto& wishes = request.allocations;
-    if (wishes.empty() || wishes.size() > kMaxBatch) {
-      throw Refusal{"allocate " + std::to_string(wishes.size()) + " at once: 1 to " +
-                    std::to_string(kMaxBatch) + " are possible"};
-    }
+    if (wishes.empty()) throw Refusal{"an empty list of allocations"};
     check_room(model_.layout(), wishes);
     std::vector<base::ByteCount> sizes;
     base::ByteCount sum = 0;
@@ -571,7 +592,7 @@ class Server {
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
         // Nobody waits for it.
-        asio::co_spawn(io_, log_shortage(size, label(*session)), asio::detached);
+        asio::co_spawn(io_, log_shortage(size, session->peer, label(*session)), asio::detached);
       }
       const bool in_time = !deadline.expired();
       if (in_time) {
@@ -597,18 +618,18 @@ class Server {
   }
 
   // Says who has the device's memory.
-  awaitable<void> log_shortage(base::ByteCount size, std::string client) {
+  awaitable<void> log_shortage(base::ByteCount size, os::PeerCredentials peer, std::string client) {
     const base::ByteCount ours = bytes_;
-    std::string use = fmt::format("this layout has {} in {} allocations", base::format_size(ours),
-                                  memory_.size());
+    std::string use = fmt::format("this layout has {} in {}", base::format_size(ours),
+                                  base::counted(memory_.size(), "allocation"));
     const std::optional<cuda::MemoryInfo> info = co_await pool_.memory_info();
     if (info) {
       const base::ByteCount used = info->total - info->free;
       use += fmt::format(", others {}, of {}", base::format_size(used > ours ? used - ours : 0),
                          base::format_size(info->total));
     }
-    os::log(LogLevel::kWarning, "no room for {}, trying again: {}: {}", base::format_size(size),
-            use, client);
+    log_of(peer, LogLevel::kWarning, "no room for {}, trying again: {}: {}",
+           base::format_size(size), use, client);
   }
 
   awaitable<std::optional<Reply>> answer_export(SessionPtr session,
@@ -645,14 +666,37 @@ class Server {
     co_return answer;
   }
 
+  // The layout stays as it is while others have their turn: it is the writer's, who waits for the
+  // answer.
+  awaitable<std::string> hash_layout() {
+    LayoutHasher hasher(std::as_const(model_).layout());
+    while (hasher.step(kHashedAtOnce)) co_await asio::post(io_, use_awaitable);
+    co_return hasher.finish();
+  }
+
+  // A file with the layout's record; none where there is no descriptor or memory for it.
+  awaitable<base::UniqueFd> write_record(const std::string& hash, bool published) {
+    base::UniqueFd file(::memfd_create("gms-layout", MFD_CLOEXEC));
+    RecordWriter writer(std::as_const(model_).layout(), hash, published);
+    for (std::string part = writer.next(); file && !part.empty(); part = writer.next()) {
+      try {
+        os::write_all(file.get(), part, "write a layout's record");
+      } catch (const Error&) {
+        file.reset();
+      }
+      co_await asio::post(io_, use_awaitable);
+    }
+    co_return file;
+  }
+
   // Publishes the layout, or seals it. Kept by the parent before anybody hears of it.
   awaitable<std::optional<Reply>> answer_commit(SessionPtr session, bool publish) {
-    std::string hash = layout_hash(model_.layout());
+    std::string hash = co_await hash_layout();
     const std::string label = this->label(*session);
-    if (vault_) co_await keep_layout(hash, publish);
+    if (vault_) co_await keep_layout(*session, hash, publish);
     const std::size_t count = model_.layout().allocations().size();
-    os::log(LogLevel::kInfo, "{} {} allocations, layout {}: {}", publish ? "published" : "sealed",
-            count, hash, label);
+    log_of(session->peer, LogLevel::kInfo, "{} {}, layout {}: {}", publish ? "published" : "sealed",
+           base::counted(count, "allocation"), hash, label);
     (publish ? counters_.commits : counters_.seals).add();
     if (publish) {
       model_.publish(std::move(hash));
@@ -666,13 +710,14 @@ class Server {
     co_return reply(response);
   }
 
-  awaitable<void> keep_layout(const std::string& hash, bool published) {
+  awaitable<void> keep_layout(const Session& session, const std::string& hash, bool published) {
     std::vector<Memory> memory;
     for (const auto& [slot, allocation] : model_.layout().allocations()) {
       memory.push_back(memory_.at(allocation.allocation_id));
     }
-    const std::string record = encode_record(model_.layout(), hash, published);
-    VaultClient::Answer answer = co_await vault_->begin(record, memory.size());
+    base::UniqueFd record = co_await write_record(hash, published);
+    VaultClient::Answer answer;
+    if (record) answer = co_await vault_->begin(std::move(record), memory.size());
     const std::size_t most = std::min(os::kMaxFdsPerMessage, config_.max_unread_fds);
     for (std::size_t at = 0; answer.accepted && at < memory.size();) {
       const std::size_t end = std::min(at + most, memory.size());
@@ -692,10 +737,10 @@ class Server {
     if (answer.accepted) answer = co_await vault_->keep();
     is_protected_ = answer.accepted;
     if (is_protected_) co_return;
-    os::log(LogLevel::kWarning,
-            "layout {} is not protected against a crash of this server: it takes {} descriptors, "
-            "there is room for {} (raise the limit on open files): {}",
-            hash, memory.size() + 1, answer.room, label_);
+    log_of(session.peer, LogLevel::kWarning,
+           "layout {} is not protected against a crash of this server: it takes {}, "
+           "there is room for {} (raise the limit on open files): {}",
+           hash, base::counted(memory.size() + 1, "descriptor"), answer.room, label_);
   }
 
   ServerConfig config_;
@@ -703,6 +748,7 @@ class Server {
   Admission admission_;
   UnreadAnswers unread_;
   ServerModel model_;
+  os::LogLimit log_limit_;
   std::uint64_t memory_epoch_ = 0;
   /// Of `memory_`.
   base::ByteCount bytes_ = 0;

@@ -1,7 +1,5 @@
 #include "gms/vault_client.h"
 
-#include <sys/mman.h>
-
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
@@ -13,7 +11,6 @@
 #include "base/units.h"
 #include "http/adopt.h"
 #include "os/fd_passing.h"
-#include "os/file.h"
 
 namespace fo::gms {
 
@@ -78,16 +75,10 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   co_return result;
 }
 
-awaitable<VaultClient::Answer> VaultClient::begin(std::string_view record, std::size_t count) {
+awaitable<VaultClient::Answer> VaultClient::begin(UniqueFd record, std::size_t count) {
   std::vector<UniqueFd> fds;
-  fds.emplace_back(::memfd_create("gms-layout", MFD_CLOEXEC));
-  if (!fds.front()) co_return Answer();
-  try {
-    os::write_all(fds.front().get(), record, "write a layout's record");
-  } catch (const base::Error&) {
-    co_return Answer();
-  }
-  co_return co_await ask(Kind::kBegin, count, std::move(fds));
+  fds.push_back(std::move(record));
+  return ask(Kind::kBegin, count, std::move(fds));
 }
 
 awaitable<VaultClient::Answer> VaultClient::add(std::vector<UniqueFd> fds) {

@@ -7,7 +7,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
-#include <string_view>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -25,9 +24,8 @@ class VaultClient {
     /// Of what was refused: how many descriptors there is room for.
     std::size_t room = 0;
   };
-  /// Begins a deposit of `count` descriptors. The record is copied; refused where there is no
-  /// descriptor or memory for that. `record` must live until it is answered.
-  boost::asio::awaitable<Answer> begin(std::string_view record, std::size_t count);
+  /// Begins a deposit of `count` descriptors, of which `record`, a file, tells the rest.
+  boost::asio::awaitable<Answer> begin(base::UniqueFd record, std::size_t count);
   /// At most os::kMaxFdsPerMessage.
   boost::asio::awaitable<Answer> add(std::vector<base::UniqueFd> fds);
   /// What was begun is whole.

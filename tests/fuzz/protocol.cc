@@ -53,8 +53,8 @@ void check_round_trip(std::string_view body) {
 
 void check_request(std::string_view body) {
   unless_refused({ExitStatus::kProtocol}, [&] { return other_protocol(body); });
-  const auto request =
-      unless_refused({ExitStatus::kProtocol}, [&] { return decode_request(body); });
+  const auto request = unless_refused({ExitStatus::kProtocol, ExitStatus::kBadData},
+                                      [&] { return decode_request(body); });
   if (!request) return;
   const auto encode = [](const auto& message) { return encode_frame(message); };
   const std::string frame = std::visit(encode, *request);

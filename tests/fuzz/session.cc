@@ -375,7 +375,12 @@ class Server {
       drop_layout();
     } else {
       const bool published = stage_ == Stage::kPublished;
-      LayoutRecord record = decode_record(encode_record(model_.layout(), hash_, published));
+      RecordWriter writer(model_.layout(), hash_, published);
+      RecordReader reader;
+      for (std::string part = writer.next(); !part.empty(); part = writer.next()) {
+        reader.add(std::string_view(part).substr(kPrefixSize));
+      }
+      LayoutRecord record = reader.finish();
       require(record.hash == hash_ && record.published == published, "a record is faithful");
       next.restore(std::move(record.layout), std::move(record.hash), published);
     }

@@ -3,11 +3,20 @@
 #include "gms/server.h"
 
 #include <gmock/gmock.h>
+#include <msgpuck.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "gms/gms_process.h"
 #include "gms/raw_client.h"
+#include "gms/server_counters.h"
+#include "os/file.h"
 #include "support/failure.h"
 
 namespace fo::gms {
@@ -18,6 +27,35 @@ using base::ExitStatus;
 using test::status_of;
 using testing::ElementsAre;
 using testing::IsEmpty;
+
+// A request with a list of so many nils.
+std::string list_of_nothings(std::string_view type, std::string_view list, std::uint32_t count) {
+  std::array<char, 256> head;
+  char* at = mp_encode_map(head.data(), 2);
+  const auto put = [&at](std::string_view text) {
+    at = mp_encode_str(at, text.data(), static_cast<std::uint32_t>(text.size()));
+  };
+  put("type");
+  put(type);
+  put(list);
+  at = mp_encode_array(at, count);
+  std::string body(head.data(), static_cast<std::size_t>(at - head.data()));
+  body.append(count, '\xc0');
+  std::string frame;
+  for (const unsigned shift : {24U, 16U, 8U, 0U}) {
+    frame += static_cast<char>(body.size() >> shift & 0xff);
+  }
+  return frame + body;
+}
+
+void wait_until_stopped(pid_t pid) {
+  const Deadline deadline = soon();
+  const auto is_stopped = [pid] {
+    return os::read_file("/proc/" + std::to_string(pid) + "/stat", 4096).find(") T ") !=
+           std::string::npos;
+  };
+  while (!is_stopped()) ASSERT_FALSE(deadline.expired());
+}
 
 class Server : public OneServer {
  protected:
@@ -409,6 +447,63 @@ TEST_F(SimulatedServer, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
   EXPECT_EQ(status_of([&] { writer.allocate(1, "t"); }), ExitStatus::kTryAgain);
   EXPECT_EQ(state().state, "RW");
   EXPECT_EQ(connect().event_history().size(), 1u);
+}
+
+// How long it takes would tell nothing of a machine: the server finds both requests at once, and
+// answers the short one while it is busy with the long one. It has no vault, for whose answers it
+// would wait in any case.
+TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
+  const os::Pipe never;
+  const os::Child child = os::fork_child([&] {
+    ServerCounters counters;
+    ServerConfig config;
+    config.driver = cuda::Driver::open("sim");
+    config.device = cuda::device_info(*config.driver, base::DeviceOrdinal(0));
+    config.listener = os::listen_unix(socket_, 0600);
+    config.stop_fd = never.reader.get();
+    config.counters = &counters;
+    run_server(std::move(config), [] {});
+    return 0;
+  });
+  static_cast<void>(state());  // waits until it is there
+  const RawClient writer(socket_);
+  ASSERT_TRUE(writer.ask<HandshakeResponse>(HandshakeRequest{"rw", std::nullopt}).success);
+  const std::string id = writer.ask<AllocateResponse>(AllocateRequest{kGranule, "t"}).allocation_id;
+  MetadataPutManyRequest put;
+  for (int i = 0; i < 100; ++i) {
+    MetadataRecord& one = put.entries.emplace_back();
+    one.key = std::to_string(i);
+    one.allocation_id = id;
+    one.value.data.assign(100'000, 'v');
+  }
+  ASSERT_TRUE(writer.ask<MetadataPutManyResponse>(put).success);
+  const RawClient other(socket_);
+  ASSERT_EQ(::kill(child.pid(), SIGSTOP), 0);
+  wait_until_stopped(child.pid());
+  writer.say(encode_frame(CommitRequest{}));
+  other.say(encode_frame(GetRuntimeStateRequest{}));
+  ASSERT_EQ(::kill(child.pid(), SIGCONT), 0);
+  EXPECT_EQ(decode_message<GetRuntimeStateResponse>(other.hear()).state, "RW");
+  EXPECT_TRUE(decode_message<CommitResponse>(writer.hear()).success);
+  EXPECT_EQ(state().state, "COMMITTED");
+  child.signal(SIGKILL);
+  ASSERT_TRUE(child.wait(soon()));
+}
+
+// Elements that are none would end the connection, if they were looked at.
+TEST_F(Server, ABatchThatIsTooLongIsRefusedByItsCount) {
+  start();
+  const RawClient writer(socket_);
+  ASSERT_TRUE(writer.ask<HandshakeResponse>(HandshakeRequest{"rw", std::nullopt}).success);
+  for (const auto& [type, list] : {std::pair("allocate_many_request", "allocations"),
+                                   std::pair("metadata_put_many_request", "entries")}) {
+    writer.say(list_of_nothings(type, list, 65537));
+    const auto refused = decode_message<ErrorResponse>(writer.hear());
+    EXPECT_EQ(refused.error,
+              "a list of 65537 " + std::string(list) + ": at most 65536 are possible");
+    EXPECT_EQ(refused.code, base::to_int(ExitStatus::kBadData));
+  }
+  EXPECT_TRUE(writer.ask<CommitResponse>(CommitRequest{}).success);
 }
 
 TEST_F(Server, TerminationLetsClientsGoAndExitsWith0) {
