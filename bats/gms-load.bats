@@ -69,9 +69,9 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   hash=$(sed 's/.*hash": "\([0-9a-f]*\)".*/\1/' <<<"$output")
   state | grep -q "\"memory_layout_hash\": *\"$hash\""
   run -0 --separate-stderr gload "$T/m"
-  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocations, in "*" s ("*"/s), layout $hash" ]]
+  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocation, in "*" s ("*"/s), layout $hash" ]]
   run -0 --separate-stderr gload --role rw "$T/m"
-  [[ $output == "published 3 tensors, 3.4 MiB in 1 allocations, in "*", layout $hash" ]]
+  [[ $output == "published 3 tensors, 3.4 MiB in 1 allocation, in "*", layout $hash" ]]
 }
 
 @test "a server is found by folder, device and tag" {
@@ -182,13 +182,20 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   layout=${output##* }
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   run -0 --separate-stderr gload --snapshot "$T/snap"
-  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocations, "*", layout $layout" ]]
+  [[ $output == "imported 3 tensors, 3.4 MiB in 1 allocation, "*", layout $layout" ]]
   run -0 --separate-stderr gload --role rw --snapshot "$T/snap" --verify
-  [[ $output == "published 3 tensors, 4 MiB in 1 allocations, "*", layout $layout" ]]
+  [[ $output == "published 3 tensors, 4 MiB in 1 allocation, "*", layout $layout" ]]
   [ -z "$stderr" ]
   printf '\xff' | dd of="$T/snap/shards/shard_0000.bin" bs=1 seek=2000000 conv=notrunc status=none
+  damaged="gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 is not that in checksums.sha256"
   run -65 --separate-stderr gload --role rw --snapshot "$T/snap"
-  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 is not that in checksums.sha256" ]
+  [ "$stderr" = "$damaged" ]
+  state | grep -q "\"memory_layout_hash\": *\"$layout\""
+  run -65 --separate-stderr gload --role rw --snapshot "$T/snap" --replace-first
+  [ "$stderr" = "$damaged" ]
+  expect_nothing_published
+  run -65 --separate-stderr gload --role rw --snapshot "$T/snap"
+  [ "$stderr" = "$damaged" ]
   expect_nothing_published
   run -0 gload --role rw --snapshot "$T/snap" --no-verify
   [[ $output == *"layout $layout" ]]
@@ -237,7 +244,49 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   run -69 --separate-stderr gms-load --socket "$T/absent" --unpublish
   run -0 gload "$T/m"
   run -0 gload --unpublish --timeout 20s
-  [ "$output" = "unpublished 1 allocations, layout $layout" ]
+  [ "$output" = "unpublished 1 allocation, layout $layout" ]
+}
+
+@test "what is published is imported as nothing but the model that it is" {
+  make_model "$T/m"
+  serve
+  run -0 gload "$T/m"
+  make_file "$T/other.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
+  for role in ro rw_or_ro; do
+    run -65 --separate-stderr gload --role "$role" "$T/other.safetensors"
+    [ "$output" = "" ]
+    [ "$stderr" = "gms-load: error: import what '$SOCKET' published: tensor 't': not there" ]
+    run -0 gload --role "$role" "$T/m"
+    [[ $output == "imported 3 tensors, "* ]]
+  done
+  gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
+  run -0 gload --role rw "$T/other.safetensors"
+  run -65 --separate-stderr gload --role ro --snapshot "$T/snap"
+  [[ $stderr == "gms-load: error: import what '$SOCKET' published: tensor '"*"': not there" ]]
+}
+
+@test "files of a model may be links to anywhere, those of a snapshot may not" {
+  make_model "$T/m"
+  mkdir "$T/blobs"
+  for file in "$T/m"/*; do
+    mv "$file" "$T/blobs/"
+    ln -s "../blobs/${file##*/}" "$file"
+  done
+  serve
+  run -0 gload "$T/m"
+  gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
+  mv "$T/snap/shards/shard_0000.bin" "$T/blobs/"
+  ln -s ../../blobs/shard_0000.bin "$T/snap/shards/"
+  run -65 --separate-stderr gload --snapshot "$T/snap"
+  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': a link out of the snapshot" ]
+}
+
+@test "what is not there is 66 also where no driver is" {
+  run -66 --separate-stderr gms-load --driver /nonexistent "$T/m"
+  [ "$stderr" = "gms-load: error: open '$T/m': No such file or directory" ]
+  run -66 --separate-stderr gms-load --driver /nonexistent --role ro "$T/m"
+  run -66 --separate-stderr gms-load --driver /nonexistent --snapshot "$T/m"
+  [ "$stderr" = "gms-load: error: open '$T/m': No such file or directory" ]
 }
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -69,13 +69,13 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   head -c 3000000 "$SNAP/shards/shard_0000.bin" | cmp - <(seq 1 3000020 | head -c 3000000)
   run -0 gms-load --socket "$SOCKET" --unpublish 3>&-
   run -0 gms-load --socket "$SOCKET" --snapshot "$SNAP" 3>&-
-  [[ $output == "published 2 tensors, 4 MiB in 1 allocations, in "*", layout $HASH" ]]
+  [[ $output == "published 2 tensors, 4 MiB in 1 allocation, in "*", layout $HASH" ]]
 }
 
 @test "a snapshot that is there is replaced only where told to" {
   serve
   run -0 gsave "$SNAP"
-  [[ $output == "saved 2 tensors, 4 MiB in 1 allocations and 1 shards, in "*" s ("*"/s), layout $HASH" ]]
+  [[ $output == "saved 2 tensors, 4 MiB in 1 allocation and 1 shard, in "*" s ("*"/s), layout $HASH" ]]
   run -73 --separate-stderr gsave "$SNAP"
   [ "$stderr" = "gms-save: error: save to '$SNAP': it is there already" ]
   run -0 gsave --replace "$SNAP"
@@ -94,6 +94,11 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
     run -73 --separate-stderr gsave "$place"
     [ "$stderr" = "gms-save: error: save to '$place': not the name of a folder" ]
   done
+}
+
+@test "a folder that the snapshot can't be in is refused, also where no driver is" {
+  run -73 --separate-stderr gms-save --driver /nonexistent "$T/absent/snap"
+  [ "$stderr" = "gms-save: error: save to '$T/absent/snap': No such file or directory" ]
 }
 
 @test "what takes the place of a folder has its mode" {

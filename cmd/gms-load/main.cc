@@ -1,5 +1,7 @@
 // gms-load: publish a model's weights or a snapshot into a GMS, import what is published there, or
 // drop it.
+#include <utility>
+
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "cli/output.h"
@@ -39,7 +41,7 @@ ExitStatus unpublish(const gms_load::Options& options) {
     std::shared_ptr<const cuda::Driver> driver;
     socket = socket_path(options, open_device(options, driver));
   }
-  const auto report = weights::unpublish(socket, options.load.timeout);
+  const auto report = weights::unpublish(socket, options.load.timeout, options.endpoint.server_uid);
   if (!report) return timed_out(gms::LockType::kRw, socket);
   cli::print_line(options.common.json ? weights::format_json(*report)
                                       : weights::format_text(*report));
@@ -49,8 +51,10 @@ ExitStatus unpublish(const gms_load::Options& options) {
 ExitStatus load(gms_load::Options& options) {
   weights::LoadOptions& load = options.load;
   load.role = gms_load::role(options);
+  load.server_uid = options.endpoint.server_uid;
   os::raise_fd_limit();  // a file or two for each shard
   if (options.no_verify) load.checksums = weights::Checksums::kIgnore;
+  weights::LoadSource source = weights::open_source(load);
   std::shared_ptr<const cuda::Driver> driver;
   const auto device = open_device(options, driver);
   const std::string socket =
@@ -61,7 +65,7 @@ ExitStatus load(gms_load::Options& options) {
     load.on_progress = [&](base::ByteCount done, base::ByteCount total) {
       progress.show(done, total);
     };
-    report = weights::load(driver, device, socket, load);
+    report = weights::load(std::move(source), driver, device, socket, load);
   }
   if (!report) return timed_out(load.role, socket);
   cli::print_line(options.common.json ? weights::format_json(*report)

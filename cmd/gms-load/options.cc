@@ -33,6 +33,9 @@ void declare(CLI::App& app, Options& options) {
                                      "read device memory back and compare it with the files");
   CLI::Option* no_verify =
       app.add_flag("--no-verify", options.no_verify, "don't check the snapshot's SHA-256");
+  CLI::Option* replace_first =
+      app.add_flag("--replace-first", load.replace_first,
+                   "drop what is published before the snapshot's SHA-256 is checked");
   CLI::Option* pin_content =
       app.add_flag("--pin-content", load.pin_content, "put each tensor's SHA-256 into the layout");
   CLI::Option* unpublish =
@@ -41,9 +44,10 @@ void declare(CLI::App& app, Options& options) {
   cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "ENGINE_ID", "GMS_SIM_*", "TMPDIR"});
 
   no_verify->needs(snapshot);
+  replace_first->needs(snapshot)->excludes(no_verify);
   for (CLI::Option* other : {model, slab, pin_content}) snapshot->excludes(other);
-  for (CLI::Option* other :
-       {model, snapshot, role, slab, threads, ring, verify, no_verify, pin_content}) {
+  for (CLI::Option* other : {model, snapshot, role, slab, threads, ring, verify, no_verify,
+                             replace_first, pin_content}) {
     unpublish->excludes(other);
   }
 }

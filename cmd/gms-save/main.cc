@@ -23,8 +23,10 @@ struct Interrupted {
 
 int save(gms_save::Options& options) {
   weights::SaveOptions& save = options.save;
+  save.server_uid = options.endpoint.server_uid;
   save.replace = options.replace ? weights::Replace::kYes : weights::Replace::kNo;
   os::raise_fd_limit();  // two files for each shard
+  weights::check_snapshot_place(save.folder, save.replace);
   // Else a file size limit would kill, and not be a failure to write.
   std::signal(SIGXFSZ, SIG_IGN);
   // Blocked here, hence in the threads that the driver starts; but until there is something to

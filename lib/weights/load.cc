@@ -7,12 +7,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cuda/memory.h"
 #include "gms/layout.h"
 #include "gms/memory_manager.h"
@@ -81,21 +83,23 @@ std::string read_back(Lane& lane, ByteCount chunk, const WeightFile& file, const
 // before what they work on goes.
 class Loading {
  public:
-  Loading(const std::shared_ptr<const cuda::Driver>& driver, const cuda::DeviceInfo& device,
-          const std::string& socket_path, const LoadOptions& options)
+  Loading(LoadSource source, const std::shared_ptr<const cuda::Driver>& driver,
+          const cuda::DeviceInfo& device, const std::string& socket_path,
+          const LoadOptions& options)
       : options_(options),
-        name_(options.snapshot.empty() ? options.model : options.snapshot),
+        name_(std::move(source.name)),
+        model_(std::move(source.model)),
+        snapshot_(std::move(source.snapshot)),
         lanes_(lane_config(driver, options.copy_threads, options.ring)),
-        manager_(driver, device, socket_path),
+        manager_(driver, device, socket_path, options.server_uid),
         socket_path_(socket_path) {}
 
   std::optional<LoadReport> run() {
-    if (options_.role != gms::LockType::kRo || options_.verify) open();
+    if (options_.role != gms::LockType::kRo || options_.verify) plan();
     if (options_.role != gms::LockType::kRo) check_room();
+    if (checks_first()) check_files();
     const auto deadline = base::Deadline::after(options_.timeout);
-    const auto grant = manager_.connect(options_.role, deadline,
-                                        options_.timeout ? gms::RpcClient::Retry::kUntilTheDeadline
-                                                         : gms::RpcClient::Retry::kNever);
+    const auto grant = manager_.connect(options_.role, deadline, retry());
     if (!grant) return std::nullopt;
     report_.granted_lock_type = *grant;
     const auto start = Clock::now();
@@ -110,18 +114,22 @@ class Loading {
   }
 
  private:
-  void open() {
-    if (options_.snapshot.empty()) {
-      open_tensors();
+  [[nodiscard]] gms::RpcClient::Retry retry() const {
+    return options_.timeout ? gms::RpcClient::Retry::kUntilTheDeadline
+                            : gms::RpcClient::Retry::kNever;
+  }
+
+  void plan() {
+    if (snapshot_) {
+      plan_allocations();
     } else {
-      open_allocations();
+      plan_tensors();
     }
     addresses_.resize(parts_.size());
     digests_.resize(parts_.size());
   }
 
-  void open_tensors() {
-    model_ = open_model(options_.model);
+  void plan_tensors() {
     bytes_ = model_.bytes;
     std::vector<ByteCount> sizes;
     for (const ModelTensor& one : model_.tensors) sizes.push_back(one.tensor.size);
@@ -135,8 +143,7 @@ class Loading {
     files_ = std::move(model_.files);
   }
 
-  void open_allocations() {
-    snapshot_ = open_snapshot(options_.snapshot, options_.checksums);
+  void plan_allocations() {
     for (std::size_t i = 0; i < snapshot_->manifest.allocations.size(); ++i) {
       const SnapshotAllocation& one = snapshot_->manifest.allocations[i];
       check_granularity(one);
@@ -158,6 +165,48 @@ class Loading {
                     "it was saved: a device of another granularity",
                     quoted(name_), one.size, here, manager_.device().ordinal.value(),
                     one.aligned_size));
+  }
+
+  // What is to be dropped can't be brought back.
+  [[nodiscard]] bool checks_first() const {
+    if (options_.role != gms::LockType::kRw || options_.replace_first || !snapshot_ ||
+        snapshot_->checksums.empty()) {
+      return false;
+    }
+    const auto deadline = base::Deadline::after(options_.timeout);
+    const auto state = gms::RpcClient::connect(socket_path_, deadline, retry(), options_.server_uid)
+                           .runtime_state();
+    return state.committed || state.layout_committed || state.has_rw_session;
+  }
+
+  // Through the page cache, from which they are loaded next.
+  void check_files() {
+    LaneConfig lanes = lanes_;
+    lanes.buffers = 0;  // host memory is all that it takes: there is no context yet
+    bytes_to_check_ = bytes_;
+    Workers workers(lanes, context_);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      workers.submit([this, i, chunk = lanes.chunk](Lane& lane) { check_file(lane, chunk, i); }, i);
+    }
+    workers.wait([this] { show_progress(); });
+  }
+
+  void check_file(Lane& lane, ByteCount chunk, std::size_t i) {
+    const WeightFile& file = files_[i];
+    gms::Sha256 hash;
+    for (ByteCount at = 0; at < file.size(); at += chunk) {
+      const auto bytes = lane.scratch().first(std::min(chunk, file.size() - at));
+      file.read(bytes, at);
+      hash.add(bytes);
+      checked_ += bytes.size();
+    }
+    check_checksum(i, hash.finish());
+  }
+
+  void check_checksum(std::size_t file, const std::string& sum) const {
+    if (sum == snapshot_->checksums[file]) return;
+    throw Error(ExitStatus::kBadData, "read " + quoted(files_[file].path()) +
+                                          ": its SHA-256 is not that in " + kChecksumFile);
   }
 
   void check_room() const {
@@ -270,14 +319,11 @@ class Loading {
       throw;
     }
     if (!hashed || run.offset + run.size() < file.size()) return;
-    if (hash.finish() != snapshot_->checksums[run.file]) {
-      throw Error(ExitStatus::kBadData,
-                  "read " + quoted(file.path()) + ": its SHA-256 is not that in " + kChecksumFile);
-    }
+    check_checksum(run.file, hash.finish());
   }
 
   void show_progress() const {
-    if (options_.on_progress) options_.on_progress(loaded_, bytes_);
+    if (options_.on_progress) options_.on_progress(checked_ + loaded_, bytes_to_check_ + bytes_);
   }
 
   void read_back_all(const ReadBack& what) {
@@ -350,6 +396,7 @@ class Loading {
     report_.tensors = metadata.size();
     report_.allocations = manager_.allocations().size();
     for (const auto& [name, entry] : metadata) report_.bytes += bytes_of(name, entry.value);
+    if (!name_.empty()) compare_tensors(metadata);
     if (!options_.verify) return;
     if (snapshot_) {
       find_allocations();
@@ -392,47 +439,82 @@ class Loading {
     }
   }
 
-  // Where the published tensors are that the model has.
+  using Tensors = std::map<std::string, std::optional<gms::TensorMetadata>>;
+
+  static Tensors tensors_in(const gms::Metadata& metadata) {
+    Tensors tensors;
+    for (const auto& [name, entry] : metadata) {
+      tensors.emplace(name, gms::parse_tensor_metadata(entry.value));
+    }
+    return tensors;
+  }
+
+  [[nodiscard]] Tensors wanted_tensors() const {
+    if (snapshot_) return tensors_in(snapshot_->metadata);
+    Tensors tensors;
+    for (const auto& [tensor, file] : model_.tensors) {
+      tensors[tensor.name] = {std::string(tensor.dtype->torch_name),
+                              tensor.shape,
+                              gms::contiguous_stride(tensor.shape),
+                              {}};
+    }
+    return tensors;
+  }
+
+  static std::string kind_of(const std::optional<gms::TensorMetadata>& tensor) {
+    if (!tensor) return "of no known kind";
+    return fmt::format("{} [{}]", tensor->dtype, fmt::join(tensor->shape, ", "));
+  }
+
+  [[noreturn]] void refuse_tensor(const std::string& name, const std::string& reason) const {
+    throw Error(ExitStatus::kBadData, fmt::format("import what {} published: tensor {}: {}",
+                                                  quoted(socket_path_), quoted(name), reason));
+  }
+
+  // Is it what was to be imported, but for the bytes?
+  void compare_tensors(const gms::Metadata& metadata) const {
+    const Tensors published = tensors_in(metadata);
+    const Tensors wanted = wanted_tensors();
+    for (const auto& [name, tensor] : wanted) {
+      const auto found = published.find(name);
+      if (found == published.end()) refuse_tensor(name, "not there");
+      const std::string kind = kind_of(found->second);
+      if (kind != kind_of(tensor)) {
+        refuse_tensor(name, kind + ", and " + kind_of(tensor) + " in " + quoted(name_));
+      }
+    }
+    for (const auto& [name, tensor] : published) {
+      if (!wanted.contains(name)) refuse_tensor(name, "not in " + quoted(name_));
+    }
+  }
+
+  // Where the published tensors are. They are the model's: see compare_tensors().
   void find_tensors(const gms::Metadata& metadata) {
-    const auto refuse = [this](const std::string& tensor, const std::string& reason) {
-      throw Error(ExitStatus::kBadData, "verify what " + quoted(socket_path_) + " published: " +
-                                            "tensor " + quoted(tensor) + ": " + reason);
-    };
     std::unordered_map<std::string_view, const gms::MappedAllocation*> by_id;
     for (const auto& one : manager_.allocations()) by_id[one.allocation.allocation_id] = &one;
     for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
       const Tensor& tensor = model_.tensors[i].tensor;
-      const auto entry = metadata.find(tensor.name);
-      if (entry == metadata.end()) refuse(tensor.name, "not there");
-      auto found = gms::parse_tensor_metadata(entry->second.value);
-      if (found) found->digest.clear();
-      const gms::TensorMetadata wanted{std::string(tensor.dtype->torch_name),
-                                       tensor.shape,
-                                       gms::contiguous_stride(tensor.shape),
-                                       {}};
-      if (found != wanted) refuse(tensor.name, "of another dtype, shape or stride");
-      const auto holder = by_id.find(entry->second.allocation_id);
-      const ByteCount offset = entry->second.offset_bytes;
+      const gms::MetadataEntry& entry = metadata.at(tensor.name);
+      const auto found = gms::parse_tensor_metadata(entry.value);
+      if (!found || found->stride != gms::contiguous_stride(tensor.shape)) {
+        refuse_tensor(tensor.name, "not contiguous");
+      }
+      const auto holder = by_id.find(entry.allocation_id);
+      const ByteCount offset = entry.offset_bytes;
       if (holder == by_id.end() || offset > holder->second->allocation.aligned_size ||
           tensor.size > holder->second->allocation.aligned_size - offset) {
-        refuse(tensor.name, "not within an allocation");
+        refuse_tensor(tensor.name, "not within an allocation");
       }
       addresses_[i] = holder->second->address + offset;
-    }
-    if (metadata.size() != model_.tensors.size()) {
-      throw Error(
-          ExitStatus::kBadData,
-          fmt::format("verify what {} published: {} tensors, {} has {}", quoted(socket_path_),
-                      metadata.size(), quoted(name_), model_.tensors.size()));
     }
   }
 
   const LoadOptions& options_;
-  const std::string& name_;
-  const LaneConfig lanes_;
+  const std::string name_;
   // One of the two, without its files.
   Model model_;
   std::optional<Snapshot> snapshot_;
+  const LaneConfig lanes_;
   std::vector<WeightFile> files_;
   std::vector<Part> parts_;
   std::vector<AllocationPlan> allocations_;
@@ -443,6 +525,8 @@ class Loading {
   // One for each file, where checksums are checked.
   std::vector<OrderedHash> hashes_;
   std::atomic<ByteCount> loaded_ = 0;
+  std::atomic<ByteCount> checked_ = 0;
+  ByteCount bytes_to_check_ = 0;
   LoadReport report_;
   cuda::PrimaryContext context_;
   gms::MemoryManager manager_;
@@ -456,18 +540,31 @@ gms::LockType role_from_env() {
   return os::engine_id_from_environment() == 0 ? gms::LockType::kRwOrRo : gms::LockType::kRo;
 }
 
-std::optional<LoadReport> load(const std::shared_ptr<const cuda::Driver>& driver,
+LoadSource open_source(const LoadOptions& options) {
+  LoadSource source;
+  if (!options.snapshot.empty()) {
+    source.name = options.snapshot;
+    source.snapshot = open_snapshot(options.snapshot, options.checksums);
+  } else if (!options.model.empty()) {
+    source.name = options.model;
+    source.model = open_model(options.model);
+  }
+  return source;
+}
+
+std::optional<LoadReport> load(LoadSource source, const std::shared_ptr<const cuda::Driver>& driver,
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const LoadOptions& options) {
-  return Loading(driver, device, socket_path, options).run();
+  return Loading(std::move(source), driver, device, socket_path, options).run();
 }
 
 std::string format_text(const LoadReport& report) {
   const bool wrote = report.granted_lock_type == gms::Grant::kRw;
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds : 0;
-  return fmt::format("{} {} tensors, {} in {} allocations, in {:.3f} s ({}/s), layout {}",
-                     wrote ? "published" : "imported", report.tensors,
-                     base::format_size(report.bytes), report.allocations, report.seconds,
+  return fmt::format("{} {}, {} in {}, in {:.3f} s ({}/s), layout {}",
+                     wrote ? "published" : "imported", base::counted(report.tensors, "tensor"),
+                     base::format_size(report.bytes),
+                     base::counted(report.allocations, "allocation"), report.seconds,
                      base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
 }
 

@@ -2,6 +2,8 @@
 // another writer published.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/types.h"
+#include "weights/model.h"
 #include "weights/snapshot.h"
 
 namespace fo::weights {
@@ -23,8 +26,13 @@ struct LoadOptions {
   /// `pin_content`, counts for nothing then.
   std::string snapshot;
   Checksums checksums = Checksums::kCheck;
+  /// Of a writer that replaces something: don't read the snapshot's files once more, to find a
+  /// wrong checksum before that is dropped.
+  bool replace_first = false;
   /// kRw replaces what is published, kRwOrRo publishes only where nothing is, kRo imports.
   gms::LockType role = gms::LockType::kRwOrRo;
+  /// As gms::RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   /// For the lock; and for the server's socket, which must be there at once where there is no
   /// limit.
   std::optional<base::Duration> timeout;
@@ -55,15 +63,28 @@ struct LoadReport {
 /// Error(kConfig) for what is not a number.
 gms::LockType role_from_env();
 
+/// What is to be loaded, opened and checked, but for the bytes of the weights.
+struct LoadSource {
+  /// Of the model or the snapshot, for messages; empty for nothing, which a reader may have.
+  std::string name;
+  /// One of the two.
+  Model model;
+  std::optional<Snapshot> snapshot;
+};
+
+/// Opens what the options name. Errors: those of open_model and open_snapshot.
+LoadSource open_source(const LoadOptions& options);
+
 /// Publishes or imports, for the role asked for; nullopt when the lock was not to be had in time.
 /// Nothing is published, and nothing that was published dropped, for a model or snapshot that is
-/// refused or does not fit the device; nothing is published when anything fails later. A reader
-/// reads it only to verify.
-/// Errors: those of open_model, open_snapshot and RpcClient; kTryAgain for what the device has no
-/// room for; kUsage for a ring of 0 on a real device; kBadData for a shard with another checksum,
-/// and for a snapshot whose layout hash does not come back; kSoftware when the writer verifies and
-/// finds other bytes in device memory, kBadData when a reader does.
-std::optional<LoadReport> load(const std::shared_ptr<const cuda::Driver>& driver,
+/// refused or does not fit the device, and for a snapshot with a wrong checksum (but see
+/// replace_first); nothing is published when anything fails later. A reader compares the names,
+/// types and shapes of the tensors, and reads the bytes only to verify.
+/// Errors: those of RpcClient; kTryAgain for what the device has no room for; kUsage for a ring of
+/// 0 on a real device; kBadData for a shard with another checksum, for a snapshot whose layout hash
+/// does not come back, and for a reader that finds other tensors than the source's; kSoftware when
+/// the writer verifies and finds other bytes in device memory, kBadData when a reader does.
+std::optional<LoadReport> load(LoadSource source, const std::shared_ptr<const cuda::Driver>& driver,
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const LoadOptions& options);
 

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "gms/tensor_metadata.h"
 #include "weights/json_reader.h"
 
@@ -144,7 +145,7 @@ ByteCount header_end(std::string_view prefix, ByteCount file_size, const std::st
     length = length << 8 | static_cast<unsigned char>(prefix[i]);
   }
   if (length > kMaxHeader) {
-    fail(file, "a header of " + std::to_string(length) + " bytes: not a safetensors file");
+    fail(file, "a header of " + base::counted(length, "byte") + ": not a safetensors file");
   }
   if (length > file_size - kPrefixSize) fail(file, "the file ends within its header");
   return kPrefixSize + length;
@@ -174,7 +175,7 @@ std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
     tensor.offset += data;
   }
   if (data + end != file_size) {
-    fail(file, std::to_string(file_size - data - end) + " bytes after the last tensor");
+    fail(file, base::counted(file_size - data - end, "byte") + " after the last tensor");
   }
   return tensors;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cuda/memory.h"
 #include "gms/layout.h"
 #include "gms/memory_manager.h"
@@ -53,7 +54,7 @@ class Saving {
          const std::string& socket_path, const SaveOptions& options)
       : options_(options),
         lanes_(lane_config(driver, options.copy_threads, options.ring)),
-        manager_(driver, device, socket_path),
+        manager_(driver, device, socket_path, options.server_uid),
         socket_path_(socket_path) {}
 
   std::optional<SaveReport> run() {
@@ -222,11 +223,11 @@ std::optional<SaveReport> save(const std::shared_ptr<const cuda::Driver>& driver
 
 std::string format_text(const SaveReport& report) {
   const double rate = report.seconds > 0 ? static_cast<double>(report.bytes) / report.seconds : 0;
-  return fmt::format(
-      "saved {} tensors, {} in {} allocations and {} shards, in {:.3f} s ({}/s), "
-      "layout {}",
-      report.tensors, base::format_size(report.bytes), report.allocations, report.shards,
-      report.seconds, base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
+  return fmt::format("saved {}, {} in {} and {}, in {:.3f} s ({}/s), layout {}",
+                     base::counted(report.tensors, "tensor"), base::format_size(report.bytes),
+                     base::counted(report.allocations, "allocation"),
+                     base::counted(report.shards, "shard"), report.seconds,
+                     base::format_size(static_cast<ByteCount>(rate)), report.memory_layout_hash);
 }
 
 std::string format_json(const SaveReport& report) {

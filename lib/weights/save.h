@@ -1,6 +1,8 @@
 // A published layout, written to a snapshot directory.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -17,6 +19,8 @@ namespace fo::weights {
 struct SaveOptions {
   std::string folder;
   Replace replace = Replace::kNo;
+  /// As gms::RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   /// For the lock; and for the server's socket, which must be there at once where there is no
   /// limit.
   std::optional<base::Duration> timeout;

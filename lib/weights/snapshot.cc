@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "gms/layout.h"
@@ -178,10 +179,11 @@ class Opening {
       }
       const WeightFile& file = snapshot_.files[i];
       if (!is_packed || end != file.size()) {
-        throw Error(ExitStatus::kBadData,
-                    fmt::format("read {}: {} bytes, which are not the {} of its allocations, "
-                                "packed front to back",
-                                base::quoted(file.path()), file.size(), end));
+        throw Error(
+            ExitStatus::kBadData,
+            fmt::format("read {}: {}, which are not the {} of its allocations, "
+                        "packed front to back",
+                        base::quoted(file.path()), base::counted(file.size(), "byte"), end));
       }
     }
   }

@@ -181,8 +181,8 @@ void check_snapshot_place(const std::string& path, Replace replace) {
   if (name.empty() || name == "." || name == "..") refuse(place, "not the name of a folder");
   struct stat info {};
   if (::lstat(place.c_str(), &info) != 0) {
-    if (errno == ENOENT) return;
     const int err = errno;
+    if (err == ENOENT && ::stat(folder_of(place).c_str(), &info) == 0) return;
     throw_errno(err, status_of_creation(err), "save to " + base::quoted(place));
   }
   if (!S_ISDIR(info.st_mode)) refuse(place, "it is there and no folder");

@@ -4,24 +4,29 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "gms/rpc_client.h"
 #include "gms/types.h"
 
 namespace fo::weights {
 
 std::optional<UnpublishReport> unpublish(const std::string& socket_path,
-                                         std::optional<base::Duration> timeout) {
+                                         std::optional<base::Duration> timeout,
+                                         std::optional<uid_t> server_uid) {
   const auto deadline = base::Deadline::after(timeout);
   const auto retry =
       timeout ? gms::RpcClient::Retry::kUntilTheDeadline : gms::RpcClient::Retry::kNever;
-  const auto before = gms::RpcClient::connect(socket_path, deadline, retry).runtime_state();
+  const auto connect = [&](gms::RpcClient::Retry when_absent) {
+    return gms::RpcClient::connect(socket_path, deadline, when_absent, server_uid);
+  };
+  const auto before = connect(retry).runtime_state();
   const std::string& hash = before.memory_layout_hash;
   if (!hash.empty() && !gms::is_layout_hash(hash)) {
     throw base::Error(base::ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path) +
                                                        ": a layout hash " + base::quoted(hash));
   }
   {
-    auto rpc = gms::RpcClient::connect(socket_path, deadline);
+    auto rpc = connect(gms::RpcClient::Retry::kNever);
     if (!rpc.shake_hands(gms::LockType::kRw, deadline).grant) return std::nullopt;
   }
   if (!before.committed && !before.layout_committed) return UnpublishReport{};
@@ -31,7 +36,8 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
 std::string format_text(const UnpublishReport& report) {
   if (!report.dropped) return "nothing was published";
   const std::string& hash = report.memory_layout_hash;
-  return fmt::format("unpublished {} allocations, layout {}", report.allocations,
+  return fmt::format("unpublished {}, layout {}",
+                     base::counted(static_cast<std::uint64_t>(report.allocations), "allocation"),
                      hash.empty() ? "unknown" : hash);
 }
 

@@ -1,6 +1,8 @@
 // A published layout, dropped without a restart of its server. Needs no driver.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,10 +20,12 @@ struct UnpublishReport {
 };
 
 /// Takes the writer's place and leaves it again, which drops what is published or sealed. nullopt
-/// when the lock was not to be had in time: somebody reads it, or writes. Errors: those of
-/// RpcClient; kProtocol for a hash that is none, before anything is dropped.
+/// when the lock was not to be had in time: somebody reads it, or writes. `server_uid` as
+/// RpcClient::connect takes it. Errors: those of RpcClient; kProtocol for a hash that is none,
+/// before anything is dropped.
 std::optional<UnpublishReport> unpublish(const std::string& socket_path,
-                                         std::optional<base::Duration> timeout);
+                                         std::optional<base::Duration> timeout,
+                                         std::optional<uid_t> server_uid = std::nullopt);
 
 /// For people, and as one JSON object.
 std::string format_text(const UnpublishReport& report);

@@ -382,7 +382,8 @@ class Bench {
     options.checksums = checksums;
     options.role = gms::LockType::kRw;
     options.timeout = std::chrono::seconds(60);
-    return seconds_of([&] { weights::load(driver_, *device_, socket_, options); });
+    return seconds_of(
+        [&] { weights::load(weights::open_source(options), driver_, *device_, socket_, options); });
   }
 
   void measure(const std::string& what, const std::string& folder) {

@@ -170,8 +170,8 @@ std::vector<Bad> bad_files() {
        one(R"({"dtype":"U8","shape":[4],)"
            R"("data_offsets":[18446744073709551611,18446744073709551615]})"),
        "tensor 't': a gap before its bytes"},
-      {"BytesAfterTheLast", one(good, 5), "1 bytes after the last tensor"},
-      {"DataWithoutTensors", make_file("{}", "x"), "1 bytes after the last tensor"},
+      {"BytesAfterTheLast", one(good, 5), "1 byte after the last tensor"},
+      {"DataWithoutTensors", make_file("{}", "x"), "1 byte after the last tensor"},
       {"Gap", two(R"([1],"data_offsets":[0,1])", R"([1],"data_offsets":[2,3])", 3),
        "tensor 'u': a gap"},
       {"GapAtTheStart", one(R"({"dtype":"U8","shape":[1],"data_offsets":[1,2]})", 2),

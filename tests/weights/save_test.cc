@@ -263,7 +263,7 @@ TEST(SaveReport, IsOneLineForPeopleAndForPrograms) {
   report.shards = 1;
   report.memory_layout_hash = "abc";
   EXPECT_EQ(format_text(report),
-            "saved 7 tensors, 3 GiB in 3 allocations and 1 shards, in 1.500 s (2 GiB/s), layout "
+            "saved 7 tensors, 3 GiB in 3 allocations and 1 shard, in 1.500 s (2 GiB/s), layout "
             "abc");
   EXPECT_EQ(format_json(report),
             R"({"bytes": 3221225472, "seconds": 1.500000, "tensors": 7, "allocations": 3, )"

@@ -31,7 +31,7 @@ class SnapshotDirectory : public Served {
     return made;
   }
   std::optional<LoadReport> run(const LoadOptions& options) {
-    return load(driver(), device(), socket_, options);
+    return load(open_source(options), driver(), device(), socket_, options);
   }
 
   // Several allocations, none a multiple of the granularity long.

@@ -138,11 +138,12 @@ TEST_F(SnapshotDirectory, KeepsTagsAndOrder) {
   EXPECT_EQ(state().memory_layout_hash, hash);
 }
 
-TEST_F(SnapshotDirectory, IsOnlyReadByAReaderThatVerifies) {
+TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
   start();
   const LoadReport report = publish_model();
   ASSERT_TRUE(run(saving(snap_)));
-  const auto imported = run(loading("/nonexistent", LockType::kRo));
+  const LoadOptions plain = loading(snap_, LockType::kRo);
+  const auto imported = run(plain);
   ASSERT_TRUE(imported);
   EXPECT_EQ(imported->memory_layout_hash, report.memory_layout_hash);
   LoadOptions verifying = loading(snap_, LockType::kRo);
@@ -150,11 +151,17 @@ TEST_F(SnapshotDirectory, IsOnlyReadByAReaderThatVerifies) {
   EXPECT_EQ(run(verifying)->granted_lock_type, Grant::kRo);
   corrupt();
   expect_refused(verifying, ExitStatus::kBadData, ": device memory differs from");
+  EXPECT_TRUE(run(plain));
+  // The same tensors at other places.
   LoadOptions other;
-  other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
+  other.model = dir_.path("m.safetensors");
   other.role = LockType::kRw;
   ASSERT_TRUE(run(other));
+  EXPECT_TRUE(run(plain));
   expect_refused(verifying, ExitStatus::kBadData, "has " + report.memory_layout_hash);
+  other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
+  ASSERT_TRUE(run(other));
+  expect_refused(plain, ExitStatus::kBadData, "tensor 'lm_head': not there");
 }
 
 TEST_F(SnapshotDirectory, IsPublishedOnlyWhereNothingIs) {
@@ -415,7 +422,7 @@ TEST_F(DynamoSnapshot, MayHaveItsAllocationsInAnyOrderOfItsFile) {
 
 // --- checksums
 
-TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundAndNothingPublished) {
+TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
   start();
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
@@ -427,8 +434,15 @@ TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundAndNothingPublished) {
       LoadOptions options = loading(snap_);
       options.ring = ring;
       options.copy_threads = 3;
-      expect_refused(options, ExitStatus::kBadData,
-                     "shard_0000.bin': its SHA-256 is not that in checksums.sha256");
+      const std::string reason = "shard_0000.bin': its SHA-256 is not that in checksums.sha256";
+      const std::string before = state().memory_layout_hash;
+      expect_refused(options, ExitStatus::kBadData, reason);
+      EXPECT_EQ(state().memory_layout_hash, before);
+      options.replace_first = true;
+      expect_refused(options, ExitStatus::kBadData, reason);
+      expect_nothing_published();
+      options.replace_first = false;
+      expect_refused(options, ExitStatus::kBadData, reason);
       expect_nothing_published();
       options.checksums = Checksums::kIgnore;
       EXPECT_TRUE(run(options));

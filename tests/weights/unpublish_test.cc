@@ -39,7 +39,7 @@ TEST_F(SnapshotDirectory, UnpublishDropsASealedLayoutToo) {
   const auto report = unpublish(socket_, std::chrono::seconds(20));
   ASSERT_TRUE(report);
   EXPECT_EQ(report->allocations, 1);
-  EXPECT_THAT(format_text(*report), StartsWith("unpublished 1 allocations, layout "));
+  EXPECT_THAT(format_text(*report), StartsWith("unpublished 1 allocation, layout "));
   ASSERT_TRUE(until([&] { return !state().has_rw_session; }));
   EXPECT_FALSE(state().layout_committed);
 }
