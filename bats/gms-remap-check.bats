@@ -146,7 +146,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$T/gms_1_weights.sock" 5000000
   run -0 --separate-stderr gms-remap-check --devices all --map --save-hash "$T/hash"
   [ "${#lines[@]}" -eq 2 ]
-  [[ ${lines[1]} == "$T/gms_1_weights.sock: could wake: 1 allocations, 6 MiB, mapped and read, "* ]]
+  [[ ${lines[1]} == "$T/gms_1_weights.sock: could wake: 1 allocation, 6 MiB, mapped and read, "* ]]
   [ "$(wc -l <"$T/hash")" -eq 2 ]
   run -0 --separate-stderr gms-remap-check --devices 0,1 --hash-file "$T/hash"
   run -65 --separate-stderr gms-remap-check --devices 1 --hash-file "$T/hash"

@@ -62,7 +62,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 @test "--devices garbage and a ready descriptor that is not open: 64, and what is wrong with them" {
   run --separate-stderr serve --devices garbage
   [ "$status" -eq 64 ]
-  [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number" ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number, 0 to 1023" ]
   run --separate-stderr serve --socket-dir "$D" --ready-fd 99
   [ "$status" -eq 64 ]
   [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
@@ -115,7 +115,7 @@ END
   echo 'devices = "some"' >"$T/config.toml"
   run --separate-stderr serve --config "$T/config.toml"
   [ "$status" -eq 78 ]
-  [ "$stderr" = "gms-serve: error: read configuration '$T/config.toml': devices: 'some' is not a device number" ]
+  [ "$stderr" = "gms-serve: error: read configuration '$T/config.toml': devices: 'some' is not a device number, 0 to 1023" ]
 }
 
 # --- the driver -----------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ END
   publish "$S" 2097152 4194304 2097152
   [ "$(stat_field allocation_count --socket "$S")" = 2 ]
   [ "$(stat_field state --socket "$S")" = COMMITTED ]
-  [ "$(grep -c '^gms-serve: warning: no room for 4 MiB, trying again: this layout has 2 MiB in 1 allocations, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
+  [ "$(grep -c '^gms-serve: warning: no room for 4 MiB, trying again: this layout has 2 MiB in 1 allocation, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
 }
 
 @test "a host without memory for the simulated device is a device without memory" {
@@ -410,8 +410,8 @@ END
   kill -KILL "$(children_of "$BG_PID")"
   after=$(gms-stat --socket "$S" --list --json)
   [ "$before" = "$after" ]
-  grep -qx "gms-serve: warning: server died of signal 9, starting it again with 1 allocations: device=0 tag=weights" "$T/gms.err"
-  grep -q "^gms-serve: info: restored 1 allocations, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
+  grep -qx "gms-serve: warning: server died of signal 9, starting it again with 1 allocation: device=0 tag=weights" "$T/gms.err"
+  grep -q "^gms-serve: info: restored 1 allocation, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
   kill "$BG_PID"
   wait_exit "$BG_PID"
   [ "$status" -eq 0 ]
@@ -555,7 +555,7 @@ end_bg() {
     [ "${stderr_lines[1]}" = "Try 'gms-serve --help'" ]
   done
   run --separate-stderr serve --allow-uid 0,nobody
-  [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not a number of one" ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not the number of one" ]
   run --separate-stderr serve --socket-mode 0999
   [ "${stderr_lines[0]}" = "gms-serve: error: --socket-mode: '0999' is not octal, 0 to 0777" ]
   [ "$(left)" = "" ]
@@ -583,4 +583,67 @@ end_bg() {
   end_bg
   start_one --allow-uid 65534
   run -77 --separate-stderr as_nobody 776
+}
+
+@test "a client accepts no server of another user, unless it is told to" {
+  need_root
+  mkdir -m 777 "$T/nobody"
+  make_file "$T/m.safetensors" '{"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}' 4
+  chmod 711 "$T" "$GMS_SIM_DIR"
+  cd "$T"
+  S=$T/nobody/gms_0_weights.sock
+  start_bg gms setpriv --reuid 65534 --regid 65534 --clear-groups env GMS_SIM_DIR="$T/nobody/sim" \
+    gms-serve --socket-path "$S" --ready-fd 9 --socket-mode 0666 9>"$T/ready"
+  wait_for "[ -s $T/ready ]"
+  local -a clients=(
+    "gms-stat --socket $S"
+    "gms-stat --socket-dir $T/nobody --all"
+    "gms-probe sockets --socket-dir $T/nobody --devices 0 --tags weights"
+    "gms-probe remap --socket $S"
+    "gms-remap-check --socket $S"
+    "gms-load --socket $S --role rw $T/m.safetensors"
+    "gms-load --socket $S --unpublish"
+    "gms-save --socket $S $T/snapshot"
+    "$FO_BUILD/libexec/fo/fo-gpu map-check --socket $S"
+  )
+  local client
+  for client in "${clients[@]}"; do
+    # shellcheck disable=SC2086
+    run -77 --separate-stderr $client
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    [[ ${stderr_lines[0]} == *": error: connect to socket '$S': it is served by user 65534, not by root "* ]]
+    # shellcheck disable=SC2086
+    GMS_SERVER_UID=65533 run -77 --separate-stderr $client
+  done
+  run -0 --separate-stderr gms-stat --socket "$S" --server-uid 65534
+  GMS_SERVER_UID=65534 run -0 gms-probe sockets --socket-dir "$T/nobody" --devices 0 --tags weights
+  # The memory of the server, too, is that of its user.
+  export GMS_SIM_DIR=$T/nobody/sim
+  run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --role rw "$T/m.safetensors"
+  run -0 --separate-stderr gms-remap-check --socket "$S" --server-uid 65534 --map
+  run -0 --separate-stderr gms-save --socket "$S" --server-uid 65534 "$T/snapshot"
+  run -0 --separate-stderr gms-load --socket "$S" --server-uid 65534 --unpublish
+}
+
+@test "the number of an accepted server's user is one" {
+  for text in nobody -1 4294967295 ""; do
+    run -64 --separate-stderr gms-stat --socket "$T/s" --server-uid "$text"
+    [ "${stderr_lines[0]}" = "gms-stat: error: --server-uid: '$text' is not a user's number" ]
+  done
+  GMS_SERVER_UID=nobody run -78 --separate-stderr gms-stat --socket "$T/s"
+  [ "${stderr_lines[0]}" = "gms-stat: error: read GMS_SERVER_UID: 'nobody' is not a user's number" ]
+}
+
+@test "clients that come again and again do not fill the log" {
+  need_root
+  chmod 711 "$T"
+  start_one --socket-mode 0666
+  for _ in {1..60}; do
+    setpriv --reuid 65534 --regid 65534 --clear-groups socat -u OPEN:/dev/null "UNIX-CONNECT:$S"
+  done
+  run -0 gms-stat --socket "$S" # after all of them
+  local -i lines
+  lines=$(grep -c "^gms-serve: warning: refuse a client: it is not allowed: .* uid=65534$" "$T/gms.err")
+  [ "$lines" -ge 5 ]
+  [ "$lines" -lt 40 ]
 }

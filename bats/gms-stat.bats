@@ -45,7 +45,7 @@ setup() {
   [ "${#lines[@]}" -eq 11 ]
   [ "${lines[0]}" = "socket            $S" ]
   [ "${lines[1]}" = "state             EMPTY" ]
-  [[ ${lines[9]} =~ ^"allocated         0 "B ]]
+  [ "${lines[9]}" = "allocated         0 bytes" ]
   [ "${lines[10]}" = "layout hash       none" ]
 }
 
@@ -71,10 +71,10 @@ setup() {
   run --separate-stderr gms-stat --list --events
   [ "$status" -eq 0 ]
   [[ $output == *$'\nevents (2, oldest first, with allocations)\n  rw_connected '*$'\n  committed '* ]]
-  [[ $output =~ allocations\ \(2\) ]]
-  [[ $output =~ 1000\ B\ +2\ MiB\ +test\ +[0-9a-f-]{36} ]]
-  [[ $output =~ 4\.8\ MiB\ +6\ MiB\ +test ]]
-  [[ $output == *"tensors (0)"* ]]
+  [[ $output =~ allocations\ \(2,\ sizes\ in\ bytes\) ]]
+  [[ $output =~ 1000\ +2097152\ +test\ +[0-9a-f-]{36} ]]
+  [[ $output =~ 5000000\ +6291456\ +test ]]
+  [[ $output == *"tensors (0, offsets in bytes)"* ]]
   [ "$(stat_field ro_session_count)" = 0 ]
 }
 

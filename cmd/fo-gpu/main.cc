@@ -26,8 +26,11 @@ ExitStatus map_check(const fo_gpu::Options& options) {
   const auto driver = cuda::Driver::open(driver_choice(options));
   const auto deadline = base::Deadline::after(options.map_timeout);
   const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.device));
-  const gms::RemapCheck check =
-      gms::map_and_read(driver, device, options.socket, options.expect_hash, deadline);
+  gms::RemapCheckRequest request;
+  request.socket = options.socket;
+  request.server_uid = options.server_uid;
+  request.expect_hash = options.expect_hash;
+  const gms::RemapCheck check = gms::map_and_read(driver, device, request, deadline);
   cli::print_line(gms::to_json(check));
   const ExitStatus status = gms::exit_status(check.outcome.result);
   if (status != ExitStatus::kOk) os::log_line(os::LogLevel::kError, check.outcome.reason);

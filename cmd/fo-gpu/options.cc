@@ -42,6 +42,7 @@ void declare(CLI::App& app, Options& options) {
   map_check->add_option("--socket", options.socket, "socket of the GMS")
       ->required()
       ->type_name("PATH");
+  cli::add_server_uid(*map_check, options.server_uid);
   map_check->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
       ->type_name("HASH");
   cli::add_duration(*map_check, "--timeout", options.map_timeout, "for everything");

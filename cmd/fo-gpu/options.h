@@ -1,6 +1,8 @@
 // fo-gpu's options.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@ struct Options {
   int device = 0;
   // map-check
   std::string socket;
+  std::optional<uid_t> server_uid;
   std::string expect_hash;
   base::Duration map_timeout = std::chrono::seconds(30);
   // free

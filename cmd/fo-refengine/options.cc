@@ -111,7 +111,7 @@ refengine::EngineOptions to_engine_options(const Options& options) {
     const int device = endpoint.device + static_cast<int>(rank);
     engine.ranks.push_back(
         {endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket,
-         device});
+         device, endpoint.server_uid});
   }
   if (engine.driver.empty()) engine.driver = "auto";
   return engine;

@@ -1,5 +1,6 @@
 // gms-probe: answer one probe with an exit status.
 #include "base/exit_status.h"
+#include "base/text.h"
 #include "cli/app.h"
 #include "cli/output.h"
 #include "options.h"
@@ -13,7 +14,7 @@ using gms_probe::Options;
 
 // One line for a yes.
 std::string to_text(const gms::SocketsAnswer& answer) {
-  return std::to_string(answer.sockets) + " sockets answer";
+  return base::counted(answer.sockets, "socket") + (answer.sockets == 1 ? " answers" : " answer");
 }
 
 std::string to_text(const http::HttpAnswer& answer) {

@@ -44,6 +44,7 @@ void declare_sockets(CLI::App& app, Options& options) {
   cli::add_devices(*sockets, probe.devices, "devices to expect; all: those found in the folder");
   cli::add_tags(*sockets, probe.tags, "tags to expect, on each device");
   sockets->add_flag("--committed", probe.committed, "each must have a layout published, too");
+  cli::add_server_uid(*sockets, probe.server_uid);
   add_wait(*sockets, probe.wait);
   cli::add_variables(*sockets, {"TMPDIR"});
 }
@@ -169,6 +170,7 @@ void settle_remap(Options& options) {
                      ? gms::socket_link(gms::socket_dir_or_default(endpoint.socket_dir),
                                         endpoint.device, endpoint.tag)
                      : endpoint.socket;
+  probe.server_uid = endpoint.server_uid;
   if (!options.expect_hash) return;
   probe.expect_hash = *options.expect_hash;
   if (!gms::is_layout_hash(probe.expect_hash)) {

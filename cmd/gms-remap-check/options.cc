@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/options.h"
 #include "cli/variables.h"
 #include "gms/discover.h"
@@ -59,6 +60,7 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
     gms::RemapCheckRequest request;
     request.socket =
         endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket;
+    request.server_uid = endpoint.server_uid;
     request.map = options.map;
     request.device = device;
     request.driver = options.driver;
@@ -76,9 +78,8 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
   }
   if (hashes.empty()) return requests;
   if (hashes.size() != requests.size()) {
-    throw Error(ExitStatus::kUsage, "--expect-hash: " + std::to_string(hashes.size()) +
-                                        " hashes for " + std::to_string(requests.size()) +
-                                        " sockets");
+    throw Error(ExitStatus::kUsage, "--expect-hash: " + base::counted(hashes.size(), "hash") +
+                                        " for " + base::counted(requests.size(), "socket"));
   }
   for (std::size_t i = 0; i < hashes.size(); ++i) requests[i].expect_hash = hashes[i];
   return requests;

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "base/units.h"
@@ -24,12 +23,11 @@ void add_ids(CLI::App& app, const std::string& name, std::vector<std::uint32_t>&
            for (std::size_t at = 0; at <= text.size();) {
              const std::size_t end = std::min(text.find(',', at), text.size());
              const std::string part = text.substr(at, end - at);
-             const std::optional<std::uint64_t> id = base::parse_uint(part);
-             // The last number means nobody.
-             if (!id || *id >= std::numeric_limits<std::uint32_t>::max()) {
-               throw CLI::ValidationError(name, "'" + part + "' is not a number of one");
+             const std::optional<std::uint32_t> id = base::parse_id(part);
+             if (!id) {
+               throw CLI::ValidationError(name, "'" + part + "' is not the number of one");
              }
-             ids.push_back(static_cast<std::uint32_t>(*id));
+             ids.push_back(*id);
              at = end + 1;
            }
          },

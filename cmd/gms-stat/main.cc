@@ -20,7 +20,7 @@ using base::Deadline;
 using base::ExitStatus;
 
 ExitStatus show_all(const gms_stat::Options& options, const std::string& dir) {
-  const auto rows = gms::read_all_stats(dir, Deadline::after(options.timeout));
+  const auto rows = gms::read_all_stats(dir, options.stat, Deadline::after(options.timeout));
   if (!options.common.json) cli::print(gms::to_text(rows));
   ExitStatus status = ExitStatus::kOk;
   for (const gms::StatRow& row : rows) {
@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
                        .version = FO_VERSION};
   const auto body = [&] {
     const cli::EndpointOptions& endpoint = options.endpoint;
+    options.stat.server_uid = endpoint.server_uid;
     const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
     const std::string socket = !endpoint.socket.empty()
                                    ? endpoint.socket

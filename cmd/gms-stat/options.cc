@@ -12,13 +12,12 @@ namespace {
 base::Duration interval(const std::string& text) {
   constexpr base::Duration kLeast = std::chrono::milliseconds(100);
   if (text.empty()) return std::chrono::seconds(1);
-  const std::optional<base::Duration> read = base::parse_duration(text);
-  if (!read) throw CLI::ValidationError("--watch", "'" + text + "' is not a duration");
-  if (*read < kLeast) {
+  const base::Duration read = cli::read_duration("--watch", text);
+  if (read < kLeast) {
     throw CLI::ValidationError("--watch",
                                "'" + text + "' is less than " + base::format_duration(kLeast));
   }
-  return *read;
+  return read;
 }
 
 }  // namespace
@@ -40,7 +39,8 @@ void declare(CLI::App& app, Options& options) {
   watch->excludes(events)->excludes(list);
   CLI::Option* holders =
       app.add_flag("--holders", options.holders, "show which processes hold the device's memory");
-  for (const char* one : {"--socket", "--tag"}) holders->excludes(app.get_option(one));
+  for (const char* one : {"--socket", "--tag", "--server-uid"})
+    holders->excludes(app.get_option(one));
   holders->excludes(all)->excludes(events)->excludes(list)->excludes(watch);
   app.add_option("--server", options.servers, "for --holders: a server outside the folder, too")
       ->delimiter(',')

@@ -77,8 +77,8 @@ class Watcher {
       take_signals();
       if (redraw_) draw();
       if (ended_) break;
-      rows.push_back(
-          gms::read_row(std::move(socket), Deadline::after(*deadline.remaining() / left--)));
+      rows.push_back(gms::read_row(std::move(socket), options_.stat,
+                                   Deadline::after(*deadline.remaining() / left--)));
     }
     return rows;
   }

@@ -113,7 +113,7 @@ CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
               throw CLI::ValidationError("--server-uid", "'" + text + "' is not a user's number");
             }
           },
-          "accept a server of this user, too, not only root's and our own")
+          "accept a server that is this user's, too")
       ->envname("GMS_SERVER_UID")
       ->type_name("UID");
 }

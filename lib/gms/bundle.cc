@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
 #include "gms/crash_history.h"
@@ -397,7 +398,7 @@ class Bundle {
     const Deposit* kept = server.vault.deposit();
     os::log(LogLevel::kWarning, "{}, starting it again with {}: {}", what,
             kept == nullptr ? std::string("nothing published")
-                            : std::to_string(kept->memory.size()) + " allocations",
+                            : base::counted(kept->memory.size(), "allocation"),
             server.name());
     server.counters->restarts.add();
     server.start_at = Deadline::after(*pause);
@@ -465,7 +466,7 @@ class Bundle {
     if (ready_fd_) os::write_all(ready_fd_.get(), "\n", "write to the ready descriptor");
     ready_fd_.reset();
     notifier_.ready();
-    os::log(LogLevel::kInfo, "ready: {} servers", servers_.size());
+    os::log(LogLevel::kInfo, "ready: {}", base::counted(servers_.size(), "server"));
   }
 
   void stop() {

@@ -2,6 +2,9 @@
 
 #include <cstdlib>
 
+#include "base/error.h"
+#include "base/units.h"
+
 namespace fo::gms {
 
 std::string socket_dir_or_default(const std::string& dir) {
@@ -23,6 +26,17 @@ std::string socket_link(const std::string& dir, int device, std::string_view tag
 
 std::string weights_link(const std::string& dir, int device) {
   return dir + "/gms_" + std::to_string(device) + ".sock";
+}
+
+std::optional<uid_t> server_uid_from_environment() {
+  const char* value = std::getenv("GMS_SERVER_UID");
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  const std::optional<uid_t> uid = base::parse_id(value);
+  if (!uid) {
+    throw base::Error(base::ExitStatus::kConfig,
+                      "read GMS_SERVER_UID: " + base::quoted(value) + " is not a user's number");
+  }
+  return uid;
 }
 
 std::string ready_path(const std::string& dir) { return dir + "/gms-ready"; }

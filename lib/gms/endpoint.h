@@ -1,6 +1,10 @@
-// Where a GMS is found: the paths of its socket, and the names it goes by.
+// Where a GMS is found: the paths of its socket, and the names it goes by; and by whom a client
+// lets itself be served.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +22,10 @@ std::string socket_link(const std::string& dir, int device, std::string_view tag
 
 /// The shorter link DIR/gms_<device>.sock, which only the tag "weights" has.
 std::string weights_link(const std::string& dir, int device);
+
+/// Whose servers a client accepts besides root's and its own user's where it is told nothing:
+/// $GMS_SERVER_UID. Throws Error(kConfig) for what is not the number of a user.
+std::optional<uid_t> server_uid_from_environment();
 
 /// The file that stands while a bundle of servers is ready: DIR/gms-ready.
 std::string ready_path(const std::string& dir);

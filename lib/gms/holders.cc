@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "gms/discover.h"
@@ -290,14 +291,12 @@ json to_object(const ProcessName& process) {
 }
 
 std::string amount(const Held& held) {
-  return fmt::format("{} in {} allocation{}", base::format_size(held.bytes), held.allocations,
-                     held.allocations == 1 ? "" : "s");
+  return base::format_size(held.bytes) + " in " + base::counted(held.allocations, "allocation");
 }
 
 std::string unreadable_text(std::size_t count) {
   if (count == 0) return {};
-  return fmt::format("not looked into, for want of permission: {} process{}\n", count,
-                     count == 1 ? "" : "es");
+  return "not looked into, for want of permission: " + base::counted(count, "process") + "\n";
 }
 
 }  // namespace

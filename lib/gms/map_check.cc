@@ -48,16 +48,16 @@ RemapOutcome check(MemoryManager& manager, const std::string& expect_hash, const
 }  // namespace
 
 RemapCheck map_and_read(const std::shared_ptr<const cuda::Driver>& driver,
-                        const cuda::DeviceInfo& device, const std::string& socket,
-                        const std::string& expect_hash, const Deadline& deadline) {
+                        const cuda::DeviceInfo& device, const RemapCheckRequest& request,
+                        const Deadline& deadline) {
   const auto start = Deadline::Clock::now();
   const auto context = cuda::PrimaryContext::retain(driver, device.ordinal);
-  MemoryManager manager(driver, device, socket);
+  MemoryManager manager(driver, device, request.socket, request.server_uid);
   RemapCheck result;
-  result.socket = socket;
+  result.socket = request.socket;
   try {
-    result.outcome = check(manager, expect_hash, deadline,
-                           "map the layout of the GMS at " + base::quoted(socket));
+    result.outcome = check(manager, request.expect_hash, deadline,
+                           "map the layout of the GMS at " + base::quoted(request.socket));
   } catch (const cuda::CudaError&) {
     throw;
   } catch (const Error& error) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/deadline.h"
 #include "cuda/device.h"
@@ -12,12 +11,13 @@
 
 namespace fo::gms {
 
-/// Takes a reader's lock, checks the layout's hash (empty: any will do), maps every allocation and
-/// reads a byte of each of its granules and its last one. Makes a primary context for the copies.
+/// Takes a reader's lock, checks the layout's hash, maps every allocation on `device` and reads a
+/// byte of each of its granules and its last one. Makes a primary context for the copies. Of the
+/// request, socket, server_uid and expect_hash count.
 /// Outcomes as check_remap has them. Throws CudaError when the device fails, OutOfMemory when there
 /// is no room for the context.
 RemapCheck map_and_read(const std::shared_ptr<const cuda::Driver>& driver,
-                        const cuda::DeviceInfo& device, const std::string& socket,
-                        const std::string& expect_hash, const base::Deadline& deadline);
+                        const cuda::DeviceInfo& device, const RemapCheckRequest& request,
+                        const base::Deadline& deadline);
 
 }  // namespace fo::gms

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace fo::gms {
 
@@ -11,14 +12,15 @@ using base::Error;
 using base::ExitStatus;
 
 MemoryManager::MemoryManager(std::shared_ptr<const cuda::Driver> driver, cuda::DeviceInfo device,
-                             std::string socket_path)
+                             std::string socket_path, std::optional<uid_t> server_uid)
     : driver_(std::move(driver)),
       device_(std::move(device)),
-      socket_path_(std::move(socket_path)) {}
+      socket_path_(std::move(socket_path)),
+      server_uid_(server_uid) {}
 
 std::optional<Grant> MemoryManager::connect(LockType type, const Deadline& deadline,
                                             RpcClient::Retry retry) {
-  RpcClient rpc = RpcClient::connect(socket_path_, deadline, retry);
+  RpcClient rpc = RpcClient::connect(socket_path_, deadline, retry, server_uid_);
   const Handshake handshake = rpc.shake_hands(type, deadline);
   if (handshake.grant) {
     rpc.set_deadline(Deadline::never());
@@ -131,7 +133,7 @@ void MemoryManager::unmap_all() {
 std::optional<std::string> MemoryManager::difference_from(
     const std::vector<Allocation>& found) const {
   if (found.size() != allocations_.size()) {
-    return std::to_string(found.size()) + " allocations instead of " +
+    return base::counted(found.size(), "allocation") + " instead of " +
            std::to_string(allocations_.size());
   }
   for (std::size_t rank = 0; rank < found.size(); ++rank) {

@@ -28,8 +28,9 @@ struct MappedAllocation {
 
 class MemoryManager {
  public:
+  /// `server_uid` as RpcClient::connect takes it.
   MemoryManager(std::shared_ptr<const cuda::Driver> driver, cuda::DeviceInfo device,
-                std::string socket_path);
+                std::string socket_path, std::optional<uid_t> server_uid = std::nullopt);
 
   /// Connects and asks for a lock; nullopt when it was not to be had by `deadline`. Throws Error
   /// (kUnavailable) when there is no server.
@@ -90,6 +91,7 @@ class MemoryManager {
   std::shared_ptr<const cuda::Driver> driver_;
   cuda::DeviceInfo device_;
   std::string socket_path_;
+  std::optional<uid_t> server_uid_;
   std::optional<RpcClient> rpc_;
   std::string layout_hash_;
   std::vector<MappedAllocation> allocations_;

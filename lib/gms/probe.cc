@@ -1,7 +1,6 @@
 #include "gms/probe.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/deadline.h"
 #include "base/error.h"
@@ -18,10 +17,11 @@ namespace {
 using base::Deadline;
 
 // Why the server at `path` does not do; nullopt when it does.
-std::optional<std::string> failure_of(const std::string& path, bool committed) {
+std::optional<std::string> failure_of(const std::string& path, const SocketsProbe& probe) {
   try {
-    RpcClient rpc = RpcClient::connect(path, Deadline::after(os::kProbeTime));
-    if (rpc.runtime_state().committed || !committed) return std::nullopt;
+    RpcClient rpc = RpcClient::connect(path, Deadline::after(os::kProbeTime),
+                                       RpcClient::Retry::kNever, probe.server_uid);
+    if (rpc.runtime_state().committed || !probe.committed) return std::nullopt;
     return "GMS at " + base::quoted(path) + ": nothing is published";
   } catch (const RequestRefused& refusal) {
     return refusal.what();
@@ -41,7 +41,7 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
   for (const int device : devices) {
     for (const std::string& tag : probe.tags) {
       ++answer.sockets;
-      const auto failure = failure_of(socket_link(probe.socket_dir, device, tag), probe.committed);
+      const auto failure = failure_of(socket_link(probe.socket_dir, device, tag), probe);
       if (!failure) continue;
       answer.reason = *failure;
       return answer;
@@ -62,6 +62,7 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
 RemapAnswer check_once(const RemapProbe& probe) {
   RemapCheckRequest request;
   request.socket = probe.socket;
+  request.server_uid = probe.server_uid;
   request.expect_hash = probe.expect_hash;
   RemapAnswer answer;
   try {

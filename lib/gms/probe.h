@@ -1,7 +1,10 @@
 // Probes of GMS servers: a question with the answer yes or no, for startup probes and entrypoints.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +14,8 @@ namespace fo::gms {
 
 struct SocketsProbe {
   std::string socket_dir;
+  /// As RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   /// Empty: those that have a link with one of the tags in `socket_dir`, at least one.
   std::vector<int> devices;
   std::vector<std::string> tags;
@@ -37,6 +42,8 @@ std::string to_json(const SocketsAnswer& answer);
 
 struct RemapProbe {
   std::string socket;
+  /// As RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   /// Another layout is a no; empty: any layout will do.
   std::string expect_hash;
   /// For the server's answers and for a reader's lock.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "gms/rpc_client.h"
 #include "http/json.h"
@@ -48,7 +49,8 @@ Deadline lock_deadline(const Deadline& deadline) {
 RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& deadline,
                           RemapCheck& check) {
   const std::string what = "GMS at " + base::quoted(request.socket);
-  RpcClient rpc = RpcClient::connect(request.socket, deadline);
+  RpcClient rpc =
+      RpcClient::connect(request.socket, deadline, RpcClient::Retry::kNever, request.server_uid);
   if (!rpc.shake_hands(LockType::kRo, lock_deadline(deadline)).grant) {
     return no_lock_in_time(what);
   }
@@ -87,6 +89,9 @@ RemapOutcome check_mapping(const RemapCheckRequest& request, const Deadline& dea
                                 base::format_duration(left),
                                 "--expect-hash",
                                 check.memory_layout_hash};
+  if (request.server_uid) {
+    argv.insert(argv.end(), {"--server-uid", std::to_string(*request.server_uid)});
+  }
   if (!request.driver.empty()) argv.insert(argv.end(), {"--driver", request.driver});
   const std::optional<os::Captured> helper = os::run_captured(argv, deadline);
   if (!helper) {
@@ -149,9 +154,9 @@ std::string to_json(const RemapCheck& check) {
 }
 
 std::string to_text(const RemapCheck& check) {
-  return check.socket + ": could wake: " + std::to_string(check.allocation_count) +
-         " allocations, " + base::format_size(check.bytes) +
-         (check.mapped ? ", mapped and read" : "") + ", layout " + check.memory_layout_hash;
+  return check.socket + ": could wake: " + base::counted(check.allocation_count, "allocation") +
+         ", " + base::format_size(check.bytes) + (check.mapped ? ", mapped and read" : "") +
+         ", layout " + check.memory_layout_hash;
 }
 
 std::vector<std::string> read_hash_file(const std::string& path, std::size_t count) {
@@ -168,7 +173,7 @@ std::vector<std::string> read_hash_file(const std::string& path, std::size_t cou
     hashes.emplace_back(line);
   }
   if (hashes.size() != count) {
-    refuse(std::to_string(hashes.size()) + " hashes for " + std::to_string(count) + " sockets");
+    refuse(base::counted(hashes.size(), "hash") + " for " + base::counted(count, "socket"));
   }
   return hashes;
 }

@@ -3,6 +3,8 @@
 // mapping and reading, is done by the private helper fo-gpu (map_check.h).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -17,6 +19,8 @@ namespace fo::gms {
 
 struct RemapCheckRequest {
   std::string socket;
+  /// As RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   /// Another layout than this is a stale one; empty: any layout will do.
   std::string expect_hash;
   /// Map every allocation, on this device, and read through the mapping.

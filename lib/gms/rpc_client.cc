@@ -10,6 +10,8 @@
 #include <span>
 #include <utility>
 
+#include "base/text.h"
+#include "gms/endpoint.h"
 #include "gms/text_table.h"
 #include "os/fd_passing.h"
 #include "os/pause.h"
@@ -53,13 +55,27 @@ ExitStatus status_of_code(std::int64_t code) {
   return ExitStatus::kBadData;
 }
 
+// The kernel tells who has made the socket listen.
+void check_server(int socket, const std::string& path, std::optional<uid_t> accepted) {
+  const uid_t uid = os::peer_credentials(socket).uid;
+  const uid_t own = ::geteuid();
+  if (uid == 0 || uid == own || uid == accepted) return;
+  const std::string or_own = own == 0 ? "" : " or user " + std::to_string(own);
+  throw Error(ExitStatus::kNotPermitted,
+              "connect to socket " + quoted(path) + ": it is served by user " +
+                  std::to_string(uid) + ", not by root" + or_own +
+                  " (--server-uid or GMS_SERVER_UID accepts another user)");
+}
+
 }  // namespace
 
-RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& deadline,
-                             Retry retry) {
+RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& deadline, Retry retry,
+                             std::optional<uid_t> server_uid) {
+  if (!server_uid) server_uid = server_uid_from_environment();
   for (;;) {
     try {
       UniqueFd socket = os::connect_unix(socket_path, deadline);
+      check_server(socket.get(), socket_path, server_uid);
       if (::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0) {
         base::throw_errno(errno, "use socket " + quoted(socket_path));
       }
@@ -186,7 +202,7 @@ Response RpcClient::hear(std::vector<UniqueFd>* fds) {
 
 void RpcClient::came_with(std::string_view type, std::size_t fds) const {
   throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": " + std::string(type) +
-                                         " came with " + std::to_string(fds) + " descriptors");
+                                         " came with " + base::counted(fds, "descriptor"));
 }
 
 bool RpcClient::offers(std::string_view extension) const {
@@ -243,8 +259,9 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
     auto response = call<AllocateManyResponse>(request);
     if (response.allocations.size() != request.allocations.size()) {
       throw Error(ExitStatus::kProtocol,
-                  "GMS at " + quoted(path_) + ": " + std::to_string(response.allocations.size()) +
-                      " allocations instead of " + std::to_string(request.allocations.size()));
+                  "GMS at " + quoted(path_) + ": " +
+                      base::counted(response.allocations.size(), "allocation") + " instead of " +
+                      std::to_string(request.allocations.size()));
     }
     for (const AllocateResponse& one : response.allocations) {
       check_sizes(one);

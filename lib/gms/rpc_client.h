@@ -6,6 +6,8 @@
 // RequestRefused with the server's reason, after which the connection lives on.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,9 +44,11 @@ class RpcClient {
     kUntilTheDeadline,  // for a first connect: look again every 50 ms
   };
   /// Connects without shaking hands. `deadline` is also that of the calls that follow, until
-  /// set_deadline.
+  /// set_deadline. Anybody may have made the socket: a server that runs neither as root nor as our
+  /// own user nor as `server_uid` (by default $GMS_SERVER_UID) is refused with kNotPermitted.
   static RpcClient connect(const std::string& socket_path, const base::Deadline& deadline,
-                           Retry retry = Retry::kNever);
+                           Retry retry = Retry::kNever,
+                           std::optional<uid_t> server_uid = std::nullopt);
 
   /// What a server tells without a handshake. The connection is over afterwards.
   GetRuntimeStateResponse runtime_state();

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "gms/rpc_client.h"
 #include "gms/tensor_metadata.h"
@@ -30,9 +32,13 @@ const char* why_no_reader(const GetRuntimeStateResponse& state) {
   return nullptr;
 }
 
-std::optional<Listing> read_listing(const std::string& socket, const Deadline& deadline,
-                                    std::string& reason) {
-  RpcClient rpc = RpcClient::connect(socket, deadline);
+RpcClient connect(const std::string& socket, const StatRequest& request, const Deadline& deadline) {
+  return RpcClient::connect(socket, deadline, RpcClient::Retry::kNever, request.server_uid);
+}
+
+std::optional<Listing> read_listing(const std::string& socket, const StatRequest& request,
+                                    const Deadline& deadline, std::string& reason) {
+  RpcClient rpc = connect(socket, request, deadline);
   if (!rpc.shake_hands(LockType::kRo, Deadline::after(base::Duration::zero())).grant) {
     reason = "a writer came first";
     return std::nullopt;
@@ -131,9 +137,8 @@ std::string listing_text(const Listing& listing) {
   TextTable allocations("rrrll");
   allocations.add({"slot", "size", "aligned", "tag", "id"});
   for (const Allocation& one : listing.allocations) {
-    allocations.add({std::to_string(one.layout_slot), base::format_size(one.size),
-                     base::format_size(one.aligned_size), shown(one.tag),
-                     shown(one.allocation_id)});
+    allocations.add({std::to_string(one.layout_slot), std::to_string(one.size),
+                     std::to_string(one.aligned_size), shown(one.tag), shown(one.allocation_id)});
   }
   TextTable tensors("lllrr");
   tensors.add({"name", "dtype", "shape", "allocation", "offset"});
@@ -143,8 +148,9 @@ std::string listing_text(const Listing& listing) {
                  tensor.rank ? std::to_string(*tensor.rank) : "?",
                  std::to_string(tensor.offset_bytes)});
   }
-  return fmt::format("allocations ({})\n{}tensors ({})\n{}", listing.allocations.size(),
-                     allocations.text("  "), listing.tensors.size(), tensors.text("  "));
+  return fmt::format("allocations ({}, sizes in bytes)\n{}tensors ({}, offsets in bytes)\n{}",
+                     listing.allocations.size(), allocations.text("  "), listing.tensors.size(),
+                     tensors.text("  "));
 }
 
 }  // namespace
@@ -153,17 +159,17 @@ Stat read_stat(const std::string& socket, const StatRequest& request, const Dead
   Stat stat;
   stat.socket = socket;
   do {
-    stat.state = RpcClient::connect(socket, deadline).runtime_state();
+    stat.state = connect(socket, request, deadline).runtime_state();
     if (!request.list) break;
     const char* reason = why_no_reader(stat.state);
     stat.not_listed = reason == nullptr ? "" : reason;
     stat.listing.reset();
-    if (reason == nullptr) stat.listing = read_listing(socket, deadline, stat.not_listed);
+    if (reason == nullptr) stat.listing = read_listing(socket, request, deadline, stat.not_listed);
     // Another layout may have been published between the two; then the state is an old one.
     // Servers of the older protocol tell no hash there.
   } while (stat.listing && !stat.state.memory_layout_hash.empty() &&
            stat.listing->memory_layout_hash != stat.state.memory_layout_hash);
-  if (request.events) stat.events = RpcClient::connect(socket, deadline).event_history();
+  if (request.events) stat.events = connect(socket, request, deadline).event_history();
   return stat;
 }
 
@@ -183,7 +189,9 @@ std::string to_text(const Stat& stat) {
   table.add({"allocations", std::to_string(state.allocation_count)});
   if (state.allocated_bytes) {
     const auto bytes = static_cast<base::ByteCount>(*state.allocated_bytes);
-    table.add({"allocated", base::format_size(bytes)});
+    std::string text = base::counted(bytes, "byte");
+    if (bytes >= base::kKiB) text += " (" + base::format_size(bytes) + ")";
+    table.add({"allocated", std::move(text)});
   }
   table.add(
       {"layout hash", state.memory_layout_hash.empty() ? "none" : shown(state.memory_layout_hash)});
@@ -194,11 +202,11 @@ std::string to_text(const Stat& stat) {
   return out;
 }
 
-StatRow read_row(FoundSocket socket, const Deadline& deadline) {
+StatRow read_row(FoundSocket socket, const StatRequest& request, const Deadline& deadline) {
   StatRow row;
   row.socket = std::move(socket);
   try {
-    row.stat = read_stat(row.socket.path, {}, deadline);
+    row.stat = read_stat(row.socket.path, request, deadline);
   } catch (const Error& error) {
     row.error = error.what();
     row.status = error.status();
@@ -206,7 +214,8 @@ StatRow read_row(FoundSocket socket, const Deadline& deadline) {
   return row;
 }
 
-std::vector<StatRow> read_all_stats(const std::string& dir, const Deadline& deadline) {
+std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& request,
+                                    const Deadline& deadline) {
   std::vector<FoundSocket> sockets = find_sockets(dir);
   if (sockets.empty()) {
     throw Error(base::ExitStatus::kUnavailable,
@@ -218,7 +227,7 @@ std::vector<StatRow> read_all_stats(const std::string& dir, const Deadline& dead
     const auto time = deadline.remaining();
     const Deadline share = time ? Deadline::after(*time / left) : Deadline::never();
     --left;
-    rows.push_back(read_row(std::move(socket), share));
+    rows.push_back(read_row(std::move(socket), request, share));
   }
   return rows;
 }
@@ -235,7 +244,7 @@ std::vector<std::string> cells_of(const StatRow& row, const std::string& absence
   const std::string device = row.socket.device ? std::to_string(*row.socket.device) : "?";
   const std::string tag = shown(row.socket.tag);
   const std::string socket = shown(row.socket.path);
-  if (!row.stat) return {device, tag, absence, "", "", "", "", "", socket};
+  if (!row.stat) return {device, tag, absence, "", "", "", "", "", "", socket};
   const GetRuntimeStateResponse& state = row.stat->state;
   return {device,
           tag,
@@ -244,14 +253,17 @@ std::vector<std::string> cells_of(const StatRow& row, const std::string& absence
           std::to_string(state.waiting_writers),
           std::to_string(state.ro_session_count),
           std::to_string(state.allocation_count),
+          state.allocated_bytes
+              ? base::format_size(static_cast<base::ByteCount>(*state.allocated_bytes))
+              : "?",
           shown(std::string_view(state.memory_layout_hash).substr(0, kShortHash)),
           socket};
 }
 
 std::string to_text(const std::vector<StatRow>& rows) {
-  TextTable table("rllrrrrll");
-  table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "layout hash",
-             "socket"});
+  TextTable table("rllrrrrrll");
+  table.add({"device", "tag", "state", "writer", "waiting", "readers", "allocations", "allocated",
+             "layout hash", "socket"});
   for (const StatRow& row : rows) table.add(cells_of(row, "no answer"));
   return table.text("");
 }

@@ -2,6 +2,8 @@
 // people and for programs.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,6 +46,8 @@ struct Stat {
 };
 
 struct StatRequest {
+  /// As RpcClient::connect takes it.
+  std::optional<uid_t> server_uid;
   bool events = false;
   /// Allocations and tensors too, if a reader's lock is free at once. It is given back as soon as a
   /// writer waits, whatever has been read by then.
@@ -68,17 +72,18 @@ struct StatRow {
 };
 
 /// Asks one of them.
-StatRow read_row(FoundSocket socket, const base::Deadline& deadline);
+StatRow read_row(FoundSocket socket, const StatRequest& request, const base::Deadline& deadline);
 
 /// The state of every socket in `dir`, each with its share of the time. Errors of find_sockets;
 /// kUnavailable when it finds none.
-std::vector<StatRow> read_all_stats(const std::string& dir, const base::Deadline& deadline);
+std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& request,
+                                    const base::Deadline& deadline);
 
 /// How much of a layout's hash people are shown.
 inline constexpr std::size_t kShortHash = 12;
 
 /// For a table: device, tag, state (in its place `absence` where there is none), writer, waiting
-/// writers, readers, allocations, layout hash, socket.
+/// writers, readers, allocations, what they take of the device, layout hash, socket.
 std::vector<std::string> cells_of(const StatRow& row, const std::string& absence);
 
 std::string to_json(const StatRow& row);

@@ -219,7 +219,7 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
 
 std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time marked_since) const {
   // Which field a column shows; none for what does not change.
-  constexpr std::array<std::string_view, 10> kFields{"",
+  constexpr std::array<std::string_view, 11> kFields{"",
                                                      "",
                                                      "state",
                                                      "",
@@ -227,12 +227,14 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
                                                      "waiting_writers",
                                                      "ro_session_count",
                                                      "allocation_count",
+                                                     "",
                                                      "memory_layout_hash",
                                                      ""};
-  TextTable cells("rllrrrrrll");
+  TextTable cells("rllrrrrrrll");
   // As wide as the widest that may come, so that nothing moves.
   cells.add({"device", "tag", fmt::format("{:<16}", "state"), " for", "writer", "waiting",
-             "readers", "allocations", fmt::format("{:<{}}", "layout hash", kShortHash), "socket"});
+             "readers", "allocations", " allocated",
+             fmt::format("{:<{}}", "layout hash", kShortHash), "socket"});
   for (const Server& server : servers_) {
     std::vector<std::string> row = cells_of(server.row, absence_of(server));
     row.insert(row.begin() + 3, (server.saw_begin ? "" : ">") + age_text(now - server.since));

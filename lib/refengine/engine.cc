@@ -50,6 +50,7 @@ std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelC
     rank.driver = options.driver;
     rank.socket = place.socket;
     rank.device = place.device;
+    rank.server_uid = place.server_uid;
     rank.kv_bytes = options.kv_bytes;
     rank.load_timeout = options.load_timeout;
     rank.remap_timeout = options.remap_timeout;

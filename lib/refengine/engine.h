@@ -2,8 +2,11 @@
 // it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,8 @@ namespace fo::refengine {
 struct RankPlace {
   std::string socket;
   int device = 0;
+  /// As gms::RpcClient::connect takes it.
+  std::optional<uid_t> server_uid = {};
 };
 
 struct EngineOptions {

@@ -58,6 +58,7 @@ std::string encode_setup(const RankOptions& options) {
                      {"driver", options.driver},
                      {"socket", options.socket},
                      {"device", options.device},
+                     {"server_uid", options.server_uid ? json(*options.server_uid) : json()},
                      {"kv_bytes", options.kv_bytes},
                      {"load_timeout", options.load_timeout.count()},
                      {"remap_timeout", options.remap_timeout.count()},
@@ -75,6 +76,8 @@ RankOptions decode_setup(std::string_view payload) {
     options.driver = setup.at("driver");
     options.socket = setup.at("socket");
     options.device = setup.at("device");
+    const json& server_uid = setup.at("server_uid");
+    if (!server_uid.is_null()) options.server_uid = server_uid.get<uid_t>();
     options.kv_bytes = setup.at("kv_bytes");
     options.load_timeout = base::Duration(setup.at("load_timeout").get<std::int64_t>());
     options.remap_timeout = base::Duration(setup.at("remap_timeout").get<std::int64_t>());

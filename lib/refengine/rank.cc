@@ -32,7 +32,7 @@ Rank::Rank(RankOptions options)
       driver_(cuda::Driver::open(options_.driver)),
       copies_(options_.host_copies || !driver_->simulated()),
       weights_(driver_, cuda::device_info(*driver_, base::DeviceOrdinal(options_.device)),
-               options_.socket),
+               options_.socket, options_.server_uid),
       kv_(driver_, weights_.device(), layout_, options_.kv_bytes, copies_),
       logits_(options_.config.vocab_size) {
   if (copies_) {

@@ -1,7 +1,10 @@
 // What one rank of the engine is to do, as the engine tells its process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/units.h"
@@ -18,6 +21,8 @@ struct RankOptions {
   /// The GMS that has the weights.
   std::string socket;
   int device = 0;
+  /// As gms::RpcClient::connect takes it.
+  std::optional<uid_t> server_uid = {};
   base::ByteCount kv_bytes = 0;
   /// For the weights to be published, at start.
   base::Duration load_timeout{};

@@ -199,19 +199,22 @@ TEST_F(RemapChecked, MapAndReadHasTheOutcomesOfTheCheck) {
   publish({5 << 20});
   const auto driver = cuda::Driver::open(test::driver());
   const auto device = cuda::device_info(*driver, base::DeviceOrdinal(0));
-  const RemapCheck read = map_and_read(driver, device, socket_, {}, soon());
+  RemapCheckRequest any;
+  any.socket = socket_;
+  RemapCheckRequest other = any;
+  other.expect_hash = kHash;
+  const RemapCheck read = map_and_read(driver, device, any, soon());
   EXPECT_EQ(read.outcome.result, RemapResult::kOk) << read.outcome.reason;
   EXPECT_TRUE(read.mapped);
   EXPECT_EQ(read.bytes, 6u << 20);
-  EXPECT_EQ(map_and_read(driver, device, socket_, kHash, soon()).outcome.result,
-            RemapResult::kStaleLayout);
+  EXPECT_EQ(map_and_read(driver, device, other, soon()).outcome.result, RemapResult::kStaleLayout);
   {
     const RpcClient holder = enter(LockType::kRw);
-    EXPECT_EQ(map_and_read(driver, device, socket_, {}, in_a_moment()).outcome.result,
+    EXPECT_EQ(map_and_read(driver, device, any, in_a_moment()).outcome.result,
               RemapResult::kTimedOut);
   }
   server_.reset();
-  EXPECT_EQ(map_and_read(driver, device, socket_, {}, soon()).outcome.result,
+  EXPECT_EQ(map_and_read(driver, device, any, soon()).outcome.result,
             RemapResult::kConnectionFailed);
 }
 

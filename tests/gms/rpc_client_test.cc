@@ -98,7 +98,7 @@ TEST_F(LyingServer, SizesAndSlotsThatCanNotBeAreRefused) {
   expect_lie(AllocateManyRequest::kType,
              AllocateManyResponse{{allocated(8, 8), allocated(8, 8, -1)}}, many, reason);
   expect_lie(AllocateManyRequest::kType, AllocateManyResponse{{allocated(8, 8)}}, many,
-             of_server(": 1 allocations instead of 2"));
+             of_server(": 1 allocation instead of 2"));
 }
 
 TEST_F(LyingServer, AGrantOfNothingKnownIsRefused) {

@@ -80,8 +80,10 @@ TEST_F(StatOfServer, ListsAllocationsAndTensorsAndGivesTheLockBack) {
 
   const std::string text = to_text(stat);
   EXPECT_THAT(text, HasSubstr("\nstate             COMMITTED\n"));
-  EXPECT_THAT(text, HasSubstr("\nallocations (2)\n  slot    size  aligned  tag"));
-  EXPECT_THAT(text, HasSubstr("\n     2   3 MiB    4 MiB  last   " + id));
+  EXPECT_THAT(text, HasSubstr("\nallocations (2, sizes in bytes)\n  slot     size  aligned  tag"));
+  EXPECT_THAT(text, HasSubstr("\n     2  3145728  4194304  last   " + id));
+  EXPECT_THAT(text, HasSubstr("\nallocated         6291456 bytes (6 MiB)\n"));
+  EXPECT_EQ(cells_of(read_row({socket_, 0, "weights"}, {}, soon()), "")[7], "6 MiB");
   EXPECT_THAT(text, HasSubstr("torch.bfloat16  [2, 3]"));
   EXPECT_THAT(text, HasSubstr("odd\\x1b[31m"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
@@ -190,7 +192,7 @@ TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
   static_cast<void>(os::listen_unix(dir_.path("gms_1_weights.sock")));
   const FakeServer silent(dir_.path("gms_2_weights.sock"), {});
   const FakeServer last(dir_.path("gms_3_weights.sock"), script_);
-  const auto rows = read_all_stats(dir_.path(), Deadline::after(std::chrono::seconds(2)));
+  const auto rows = read_all_stats(dir_.path(), {}, Deadline::after(std::chrono::seconds(2)));
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0].status, ExitStatus::kOk);
   EXPECT_EQ(rows[1].status, ExitStatus::kUnavailable);
@@ -203,7 +205,7 @@ TEST_F(StatOfFake, AllShowsTheLivingAndTheDeadInTheTimeThereIs) {
 }
 
 TEST_F(StatOfFake, AllOfNothingIsUnavailable) {
-  EXPECT_EQ(status_of([&] { read_all_stats(dir_.path(), soon()); }), ExitStatus::kUnavailable);
+  EXPECT_EQ(status_of([&] { read_all_stats(dir_.path(), {}, soon()); }), ExitStatus::kUnavailable);
 }
 
 }  // namespace
