@@ -508,7 +508,8 @@ PYTHON
   kill -KILL "$(cat "/proc/$SERVER/task/$SERVER/children")"
   {
     frame type handshake_request lock_type rw timeout_ms nil
-    frame type allocate_request size 10000000 tag test
+    frame type allocate_request size 4000000 tag test
+    frame type allocate_request size 4000000 tag test
     frame type allocate_request size 10000000 tag test
   } >"$T/writer.request"
   wait_for "inside gms-probe sockets --tags weights"
