@@ -51,8 +51,8 @@ void add_endpoint(CLI::App& app, EndpointOptions& endpoint,
 /// gms::socket_dir_or_default is meant.
 CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 
-/// `--server-uid UID`, default $GMS_SERVER_UID: whose servers are accepted besides root's and our own
-/// user's.
+/// `--server-uid UID`, default $GMS_SERVER_UID: whose servers are accepted besides root's and our
+/// own user's.
 CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the value it has now.

@@ -11,8 +11,8 @@ namespace fo::weights {
 enum class Replace { kNo, kYes };
 
 /// Throws Error(kCannotCreate) when a snapshot can't take this place: it has no name, no
-/// folder to be in, is a mount point, or something is there that is neither an empty folder nor, with kYes, one that holds a
-/// snapshot and nothing else.
+/// folder to be in, is a mount point, or something is there that is neither an empty folder nor,
+/// with kYes, one that holds a snapshot and nothing else.
 void check_snapshot_place(const std::string& place, Replace replace);
 
 class SnapshotFolder {

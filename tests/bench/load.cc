@@ -416,7 +416,7 @@ class Bench {
       loading.model = folder;
       loading.role = gms::LockType::kRw;
       loading.timeout = std::chrono::seconds(60);
-      weights::load(driver_, *device_, socket_, loading);
+      weights::load(weights::open_source(loading), driver_, *device_, socket_, loading);
       weights::SaveOptions saving;
       saving.folder = snapshot;
       saving.replace = weights::Replace::kYes;
