@@ -32,9 +32,9 @@
 #include "lock/lockd_model.h"
 #include "lock/lockd_session.h"
 #include "lock/lockd_state.h"
-#include "lock/peer_warnings.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/log_limit.h"
 #include "os/process.h"
 #include "os/random.h"
 #include "os/server_socket.h"
@@ -194,7 +194,8 @@ class Server {
       const os::PeerCredentials peer = os::peer_credentials(socket.get());
       auto session = std::make_shared<Session>(io_.get_executor(), std::move(socket));
       if (peer.uid != ::geteuid() && peer.uid != 0) {
-        os::log(LogLevel::kWarning, "refuse process {}: user {} is not ours", peer.pid, peer.uid);
+        const std::string user = "user " + std::to_string(peer.uid);
+        warn(user, "refuse process " + std::to_string(peer.pid) + ": " + user + " is not ours");
         session->send(RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
         return;
       }
@@ -204,7 +205,7 @@ class Server {
       sessions_.emplace(session->id, session);
       start(run_session(session));
     } catch (const std::exception& error) {
-      os::log(LogLevel::kWarning, "admit a client: {}", error.what());
+      warn("", std::string("admit a client: ") + error.what());
     }
   }
 
@@ -221,7 +222,7 @@ class Server {
       start(run_session(session));
     } catch (const std::exception& error) {
       // The same for all of them, as a rule: a file for TLS.
-      warnings_.warn("", std::string("admit a client: ") + error.what());
+      warn("", std::string("admit a client: ") + error.what());
     }
   }
 
@@ -259,7 +260,7 @@ class Server {
       if (is_ready) {
         refuse(*session, error.status(), error.what());
       } else if (!session->was_dropped()) {
-        warnings_.warn(session->host, error.what());
+        warn(session->host, error.what());
       }
     } catch (const std::exception& error) {
       refuse(*session, ExitStatus::kSoftware, error.what());
@@ -267,9 +268,14 @@ class Server {
     end(session);
   }
 
+  // Of what a peer can cause as often as it likes.
+  void warn(const std::string& peer, const std::string& text) {
+    warnings_.log(LogLevel::kWarning, peer, text);
+  }
+
   void refuse(Session& session, ExitStatus status, const std::string& reason) {
-    const std::string text = "connection of " + session.name + ": " + reason;
-    session.is_tcp() ? warnings_.warn(session.host, text) : os::log(LogLevel::kWarning, "{}", text);
+    warn(session.is_tcp() ? session.host : session.name,
+         "connection of " + session.name + ": " + reason);
     session.send(RefusedAnswer{status, reason});
   }
 
@@ -287,8 +293,8 @@ class Server {
       if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
         return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
       }
-      os::log(LogLevel::kWarning, "{}: nothing was heard of it for {}", silent->name,
-              base::format_duration(keeper_.model().expiry_of(silent->id)));
+      warn(silent->host, silent->name + ": nothing was heard of it for " +
+                             base::format_duration(keeper_.model().expiry_of(silent->id)));
       end_lease(silent);
       keeper_.apply();
     });
@@ -457,7 +463,7 @@ class Server {
   asio::io_context io_{1};
   LockdKeeper keeper_;
   http::ServerTls tls_;
-  PeerWarnings warnings_;
+  os::LogLimit warnings_;
   Acceptor unix_;
   std::optional<Acceptor> tcp_;
   stream_descriptor signals_;
