@@ -65,6 +65,7 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
   member.process = peer.process;
   member.name = peer.name.empty() ? describe(peer.process) : peer.name;
   member.token = peer.token;
+  member.origin = peer.origin;
   member.is_lease = peer.tie == LockdTie::kLease;
   member.has_lifeline = peer.tie != LockdTie::kConnection;
   judge(id, member, request, now);
@@ -86,7 +87,7 @@ void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& re
       return hold && hold->engine_id == member.engine_id && hold->generation == *claim &&
              (!member.is_lease || (!hold->token.empty() && hold->token == request.token));
     };
-    if (is_this(hold_)) return come_back(member);
+    if (is_this(hold_)) return come_back(id, member);
     const bool has_token = !member.is_lease || !request.token.empty();
     const bool unknown_holder = !hold_ && recovery_ && has_token;
     const bool had_it_last = is_this(last_hold_);
@@ -97,35 +98,66 @@ void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& re
         had_it_last ? *last_hold_ : Hold{member.engine_id, *claim, now.wall, true, request.token};
     last_generation_ = std::max(last_generation_, *claim);
     last_known_generation_ = *claim;
-    return come_back(member);
+    return come_back(id, member);
   }
   if (is_holder && recovery_ && member.process && contains(on_file_.processes, *member.process)) {
-    return come_back(member);
+    return come_back(id, member);
   }
-  if (is_holder && !member.is_lease && can_be_joined()) return join(member);
-  queue_.push_back(id);
+  if (is_holder && !member.is_lease && !joinable_.empty()) return join(id, member);
+  if (has_place_for(member)) return enqueue(id, member);
+  refuse(id, "too many connections of " + member.origin +
+                 " wait: " + std::to_string(places_.at(member.origin)));
 }
 
-void LockdModel::come_back(Member& member) {
+bool LockdModel::has_place_for(const Member& member) const {
+  const auto taken = places_.find(member.origin);
+  return taken == places_.end() ||
+         taken->second < (member.process ? kMostPlacesOfProcess : kMostPlaces);
+}
+
+void LockdModel::enqueue(ConnectionId id, Member& member) {
+  member.ticket = ++last_ticket_;
+  queue_.emplace(member.ticket, id);
+  if (!member.is_lease) tickets_[member.engine_id].insert(member.ticket);
+  if (!member.origin.empty()) ++places_[member.origin];
+}
+
+void LockdModel::dequeue(const Member& member) {
+  if (queue_.erase(member.ticket) == 0) return;
+  const auto same = tickets_.find(member.engine_id);
+  if (!member.is_lease && same->second.erase(member.ticket) == 1 && same->second.empty()) {
+    tickets_.erase(same);
+  }
+  const auto place = places_.find(member.origin);
+  if (place != places_.end() && --place->second == 0) places_.erase(place);
+}
+
+void LockdModel::come_back(ConnectionId id, Member& member) {
   member.returned = true;
+  if (member.is_lease) unheard_.insert(id);
   if (recovery_) {
     if (member.process) std::erase(recovery_->running, *member.process);
     // A process may ask again before the end of its first connection is seen.
     const bool again = (member.process || member.is_lease) &&
-                       std::any_of(members_.begin(), members_.end(), [&](auto& m) {
-                         return m.second.counted && m.second.process == member.process &&
-                                m.second.is_lease == member.is_lease;
+                       std::any_of(parts_.begin(), parts_.end(), [&](ConnectionId part) {
+                         const Member& other = members_.at(part);
+                         return other.counted && other.process == member.process &&
+                                other.is_lease == member.is_lease;
                        });
     if (recovery_->connections.value_or(0) > 0 && !again) {
       --*recovery_->connections;
       member.counted = true;
     }
   }
-  join(member);
+  join(id, member);
 }
 
-void LockdModel::join(Member& member) {
+void LockdModel::join(ConnectionId id, Member& member) {
+  dequeue(member);
   member.waits = false;
+  parts_.insert(id);
+  untold_.insert(id);
+  if (member.connected && !member.is_lease) joinable_.insert(id);
   stale_ = true;
 }
 
@@ -135,11 +167,13 @@ void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
     last_generation_ = generation;
     stale_ = true;
   }
+  refuse(id, "the grant of generation " + std::to_string(generation) + " is over");
+}
+
+void LockdModel::refuse(ConnectionId id, const std::string& reason) {
   note("refuse " + quoted(members_.at(id).engine_id) + " (" + members_.at(id).name +
-       "): the grant of generation " + std::to_string(generation) + " is over");
-  effects_.answers.emplace_back(
-      id, RefusedAnswer{ExitStatus::kTryAgain,
-                        "the grant of generation " + std::to_string(generation) + " is over"});
+       "): " + reason);
+  effects_.answers.emplace_back(id, RefusedAnswer{ExitStatus::kTryAgain, reason});
   members_.erase(id);
 }
 
@@ -148,6 +182,7 @@ bool LockdModel::closed(ConnectionId id, const LockdTime& now) {
   if (found == members_.end()) return false;
   Member& member = found->second;
   member.connected = false;
+  joinable_.erase(id);
   if (member.counted && recovery_) ++*recovery_->connections;
   member.counted = false;
   // Who never heard of his grant has done nothing under it.
@@ -166,8 +201,10 @@ void LockdModel::lifeline_ended(ConnectionId id, const LockdTime& now) {
 }
 
 void LockdModel::leave(ConnectionId id) {
-  if (!members_.at(id).waits) stale_ = true;
-  std::erase(queue_, id);
+  const Member& member = members_.at(id);
+  if (!member.waits) stale_ = true;
+  dequeue(member);
+  for (auto* const index : {&parts_, &untold_, &joinable_, &unheard_}) index->erase(id);
   members_.erase(id);
 }
 
@@ -175,7 +212,7 @@ void LockdModel::heartbeat(ConnectionId id, const LockdTime& now) {
   const auto found = members_.find(id);
   if (found == members_.end() || !found->second.told || found->second.heartbeats == kHeardBy)
     return;
-  ++found->second.heartbeats;
+  if (++found->second.heartbeats == kHeardBy) unheard_.erase(id);
   settle(now);
 }
 
@@ -244,7 +281,7 @@ std::optional<SteadyTime> LockdModel::wake_at() const {
 void LockdModel::settle(const LockdTime& now) {
   if (record_again_at_ && now.steady >= *record_again_at_) record_again_at_.reset();
   settle_recovery(now);
-  if (last_expiry_ && !recovery_ && !has_unheard()) {
+  if (last_expiry_ && !recovery_ && unheard_.empty()) {
     last_expiry_.reset();
     stale_ = true;
   }
@@ -298,30 +335,35 @@ void LockdModel::let_go() {
 
 void LockdModel::grant_next(const LockdTime& now) {
   if (hold_ || recovery_ || queue_.empty()) return;
-  const ConnectionId first = queue_.front();
-  queue_.pop_front();
+  const ConnectionId first = queue_.begin()->second;
   Member& member = members_.at(first);
   hold_ = Hold{member.engine_id, ++last_generation_, now.wall, false, member.token};
-  join(member);
+  join(first, member);
 }
 
 // The holder's other connections, wherever they stand.
 void LockdModel::join_from_queue() {
-  if (!hold_ || !can_be_joined()) return;
-  std::erase_if(queue_, [&](ConnectionId id) {
-    Member& member = members_.at(id);
-    if (member.engine_id != hold_->engine_id || member.is_lease) return false;
-    join(member);
-    return true;
-  });
+  if (!hold_ || joinable_.empty()) return;
+  for (auto same = tickets_.find(hold_->engine_id); same != tickets_.end();
+       same = tickets_.find(hold_->engine_id)) {
+    const ConnectionId id = queue_.at(*same->second.begin());
+    join(id, members_.at(id));
+  }
 }
 
 void LockdModel::tell_granted() {
-  if (!hold_) return;
+  if (!hold_ || untold_.empty()) return;
   const auto wanted = connections();
   const bool all_counted = !on_file_.connections || (wanted && *wanted <= *on_file_.connections);
-  for (auto& [id, member] : members_) {
-    if (member.waits || member.told || !is_on_file(member, all_counted)) continue;
+  const std::set<RecordedProcess> processes(on_file_.processes.begin(), on_file_.processes.end());
+  for (auto each = untold_.begin(); each != untold_.end();) {
+    const ConnectionId id = *each;
+    Member& member = members_.at(id);
+    if (!is_on_file(member, all_counted, processes)) {
+      ++each;
+      continue;
+    }
+    each = untold_.erase(each);
     member.told = true;
     hold_->known = true;
     last_known_generation_ = hold_->generation;
@@ -335,7 +377,7 @@ void LockdModel::tell_granted() {
 }
 
 void LockdModel::start_record() {
-  const bool is_wanted = somebody_untold() || stale_;
+  const bool is_wanted = !untold_.empty() || stale_;
   const bool is_recovering = recovery_ && !has_part();
   if (!is_wanted || is_recovering || record_again_at_) return;
   stale_ = false;
@@ -349,47 +391,23 @@ void LockdModel::start_record() {
 void LockdModel::tell_holder() {
   if (!hold_ || !hold_->known || announced_ == hold_->generation) return;
   announced_ = hold_->generation;
-  for (const ConnectionId id : queue_) effects_.answers.emplace_back(id, waiting_answer());
-}
-
-bool LockdModel::has_part() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const auto& each) { return !each.second.waits; });
-}
-
-bool LockdModel::has_unheard() const {
-  return std::any_of(members_.begin(), members_.end(), [](const auto& each) {
-    const Member& member = each.second;
-    return member.is_lease && member.returned && member.heartbeats < kHeardBy;
-  });
-}
-
-bool LockdModel::can_be_joined() const {
-  return std::any_of(members_.begin(), members_.end(), [](const auto& each) {
-    return !each.second.waits && each.second.connected && !each.second.is_lease;
-  });
+  for (const auto& [ticket, id] : queue_) effects_.answers.emplace_back(id, waiting_answer());
 }
 
 // One that came back was counted by the last server. The next one has to outwait the leases that
 // this one gives.
-bool LockdModel::is_on_file(const Member& member, bool all_counted) const {
+bool LockdModel::is_on_file(const Member& member, bool all_counted,
+                            const std::set<RecordedProcess>& processes) const {
   if (member.is_lease && (!on_file_.expiry || *on_file_.expiry < *expiry_)) return false;
   return on_file_.holder == hold_->engine_id && on_file_.generation == hold_->generation &&
          (member.returned || all_counted) &&
-         (!member.process || contains(on_file_.processes, *member.process));
+         (!member.process || processes.contains(*member.process));
 }
 
 // Of the holder, those still to come back included.
 std::optional<std::size_t> LockdModel::connections() const {
   if (recovery_ && !recovery_->connections) return std::nullopt;
-  const auto here = std::count_if(members_.begin(), members_.end(),
-                                  [](auto& each) { return !each.second.waits; });
-  return static_cast<std::size_t>(here) + (recovery_ ? *recovery_->connections : 0);
-}
-
-bool LockdModel::somebody_untold() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const auto& each) { return !each.second.waits && !each.second.told; });
+  return parts_.size() + (recovery_ ? *recovery_->connections : 0);
 }
 
 LockdState LockdModel::state() const {
@@ -408,15 +426,16 @@ LockdState LockdModel::state() const {
   state.holder = hold_->engine_id;
   state.generation = hold_->generation;
   state.granted_at = hold_->granted_at;
+  std::set<RecordedProcess> added;
   const auto add = [&](const RecordedProcess& process) {
-    if (!contains(state.processes, process)) state.processes.push_back(process);
+    if (added.insert(process).second) state.processes.push_back(process);
   };
   state.connections = connections();
   state.token = hold_->token;
   state.expiry =
       last_expiry_ ? std::max(*last_expiry_, expiry_.value_or(milliseconds(0))) : expiry_;
-  for (const auto& [id, member] : members_) {
-    if (!member.waits && member.process) add(*member.process);
+  for (const ConnectionId id : parts_) {
+    if (members_.at(id).process) add(*members_.at(id).process);
   }
   if (recovery_) std::for_each(recovery_->running.begin(), recovery_->running.end(), add);
   return state;
@@ -428,6 +447,10 @@ WaitingAnswer LockdModel::waiting_answer() const {
   // A file of another make has none.
   if (answer.generation == 0U) answer.generation.reset();
   return answer;
+}
+
+std::optional<ConnectionId> LockdModel::find_joinable() const {
+  return joinable_.empty() ? std::nullopt : std::optional(*joinable_.begin());
 }
 
 LockdPhase LockdModel::phase() const {
@@ -446,19 +469,21 @@ StatusAnswer LockdModel::status(const LockdTime& now) const {
   const auto pid_of = [](const Member& member) {
     return member.process ? std::optional(member.process->pid) : std::nullopt;
   };
-  for (const auto& [id, member] : members_) {
-    if (!member.waits && member.told) {
-      answer.connections.push_back({pid_of(member), member.connected});
-    }
+  for (const ConnectionId id : parts_) {
+    if (answer.connections.size() == kMostListed) break;
+    const Member& member = members_.at(id);
+    if (member.told) answer.connections.push_back({pid_of(member), member.connected});
   }
+  const auto add_waiter = [&](ConnectionId id) {
+    const Member& member = members_.at(id);
+    answer.waiters.push_back({member.engine_id, pid_of(member)});
+    return answer.waiters.size() < kMostListed;
+  };
   // Who was chosen and is not on file yet still waits, before all others.
-  for (const auto& [id, member] : members_) {
-    if (!member.waits && !member.told) {
-      answer.waiters.push_back({member.engine_id, pid_of(member)});
-    }
-  }
-  for (const ConnectionId id : queue_) {
-    answer.waiters.push_back({members_.at(id).engine_id, pid_of(members_.at(id))});
+  bool has_room = true;
+  for (auto id = untold_.begin(); has_room && id != untold_.end(); ++id) has_room = add_waiter(*id);
+  for (auto each = queue_.begin(); has_room && each != queue_.end(); ++each) {
+    has_room = add_waiter(each->second);
   }
   if (phase() == LockdPhase::kRecovering) {
     const auto left = std::chrono::ceil<milliseconds>(recovery_->window_end - now.steady);

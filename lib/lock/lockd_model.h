@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +43,14 @@ struct LockdPeer {
   std::string name = {};
   /// Of a lease: what comes with its grant, and has to come with a claim of that.
   std::string token = {};
+  /// Whose place in the queue it is, of whom no more than kMostPlaces wait: a process, an address,
+  /// or all processes that are not visible. Empty: nobody counts it.
+  std::string origin = {};
 };
+
+/// How many connections of one process, and of anything else that is counted as one, may wait.
+inline constexpr std::size_t kMostPlacesOfProcess = 64;
+inline constexpr std::size_t kMostPlaces = 256;
 
 /// How long after a record that failed the next one is tried.
 inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};
@@ -125,6 +132,10 @@ class LockdModel {
   /// What happened since it was called last.
   LockdEffects take_effects() { return std::exchange(effects_, {}); }
 
+  /// One of the connections whose hold another of the same id may join, if any: its end may be
+  /// there to be seen.
+  [[nodiscard]] std::optional<ConnectionId> find_joinable() const;
+
   [[nodiscard]] LockdPhase phase() const;
   [[nodiscard]] StatusAnswer status(const LockdTime& now) const;
 
@@ -143,6 +154,9 @@ class LockdModel {
     std::optional<RecordedProcess> process;
     std::string name;
     std::string token;
+    std::string origin;
+    /// Of its place in the queue, while it waits.
+    std::uint64_t ticket = 0;
     bool is_lease = false;
     bool connected = true;
     bool has_lifeline = false;
@@ -166,8 +180,11 @@ class LockdModel {
   };
 
   void judge(ConnectionId id, Member& member, const AcquireRequest& request, const LockdTime& now);
-  void come_back(Member& member);
-  void join(Member& member);
+  void come_back(ConnectionId id, Member& member);
+  void join(ConnectionId id, Member& member);
+  void enqueue(ConnectionId id, Member& member);
+  void dequeue(const Member& member);
+  void refuse(ConnectionId id, const std::string& reason);
   void refuse_claim(ConnectionId id, std::uint64_t generation);
   void leave(ConnectionId id);
   void not_recorded(const LockdState& wanted, const std::string& error, const LockdTime& now);
@@ -180,14 +197,11 @@ class LockdModel {
   void tell_granted();
   void start_record();
   void tell_holder();
-  [[nodiscard]] bool has_part() const;
-  // Somebody may still reckon with a lease of the last server.
-  [[nodiscard]] bool has_unheard() const;
-  // By a connection of the holder's id that names no generation.
-  [[nodiscard]] bool can_be_joined() const;
-  [[nodiscard]] bool is_on_file(const Member& member, bool all_counted) const;
+  [[nodiscard]] bool has_part() const { return !parts_.empty(); }
+  [[nodiscard]] bool has_place_for(const Member& member) const;
+  [[nodiscard]] bool is_on_file(const Member& member, bool all_counted,
+                                const std::set<RecordedProcess>& processes) const;
   [[nodiscard]] std::optional<std::size_t> connections() const;
-  [[nodiscard]] bool somebody_untold() const;
   [[nodiscard]] LockdState state() const;
   [[nodiscard]] WaitingAnswer waiting_answer() const;
   void note(std::string text) { effects_.notes.push_back({false, std::move(text)}); }
@@ -198,7 +212,20 @@ class LockdModel {
   /// Of the last server's leases, while some of them may last.
   std::optional<std::chrono::milliseconds> last_expiry_;
   std::map<ConnectionId, Member> members_;
-  std::deque<ConnectionId> queue_;
+  // What follows is looked up and not searched for, however many wait.
+  /// By ticket.
+  std::map<std::uint64_t, ConnectionId> queue_;
+  std::uint64_t last_ticket_ = 0;
+  /// Of those in the queue: the tickets by engine id, without leases; and how many by origin.
+  std::map<std::string, std::set<std::uint64_t>> tickets_;
+  std::map<std::string, std::size_t> places_;
+  /// Those that do not wait. Of them: those that were not told yet, and those by which a connection
+  /// of the holder's id that names no generation joins the hold.
+  std::set<ConnectionId> parts_;
+  std::set<ConnectionId> untold_;
+  std::set<ConnectionId> joinable_;
+  /// Those that may still reckon with a lease of the last server.
+  std::set<ConnectionId> unheard_;
   std::optional<Hold> hold_;
   /// The last of which somebody was told.
   std::optional<Hold> last_hold_;

@@ -335,7 +335,14 @@ class Server {
       if (session->is_tcp()) return acquire_lease(*session, *acquire);
       const bool has_lifeline = session->has_lifeline();
       const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-      keeper_.model().acquire(session->id, *acquire, {session->process, tie}, LockdKeeper::now());
+      // Those that are not visible are told apart by nothing.
+      const LockdPeer peer{
+          session->process,
+          tie,
+          {},
+          {},
+          session->process ? session->name : "processes that are not visible to the server"};
+      keeper_.model().acquire(session->id, *acquire, peer, LockdKeeper::now());
       if (has_lifeline) start(watch_lifeline(session));
       keeper_.apply();
       return;
@@ -357,9 +364,10 @@ class Server {
   }
 
   void acquire_lease(Session& session, const AcquireRequest& request) {
-    keeper_.model().acquire(session.id, request,
-                            {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16)},
-                            LockdKeeper::now());
+    keeper_.model().acquire(
+        session.id, request,
+        {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16), session.host},
+        LockdKeeper::now());
     await_heartbeat(session, keeper_.model().expiry_of(session.id));
     keeper_.apply();
     if (!request.generation || session.is_closing()) return;
@@ -407,15 +415,14 @@ class Server {
     keeper_.apply();
   }
 
-  // The ends of connections that nobody has read yet: whoever asks now must not join the dead.
+  // The ends of holders' connections that nobody has read yet: whoever asks now must not join the
+  // dead. One that lives is enough.
   void notice_ends() {
-    std::vector<SessionPtr> ended;
-    for (const auto& [id, session] : sessions_) {
-      if (session->talk == Session::Talk::kAcquire && session->is_closed_by_peer()) {
-        ended.push_back(session);
-      }
+    while (const std::optional<ConnectionId> id = keeper_.model().find_joinable()) {
+      const auto found = sessions_.find(*id);
+      if (found == sessions_.end() || !found->second->is_closed_by_peer()) return;
+      end(SessionPtr(found->second));
     }
-    for (const SessionPtr& session : ended) end(session);
   }
 
   void end(const SessionPtr& session) {

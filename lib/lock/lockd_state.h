@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,7 +23,7 @@ struct RecordedProcess {
   pid_t pid = 0;
   std::uint64_t start_time = 0;
   std::uint64_t pid_ns = 0;
-  friend bool operator==(const RecordedProcess&, const RecordedProcess&) = default;
+  friend auto operator<=>(const RecordedProcess&, const RecordedProcess&) = default;
 };
 
 struct LockdState {

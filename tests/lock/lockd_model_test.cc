@@ -290,6 +290,77 @@ TEST(LockdModel, AWaiterThatLeavesIsPassedOver) {
   EXPECT_EQ(desk.status().waiters.size(), 0U);
 }
 
+void ask(LockdModel& model, ConnectionId id, const LockdPeer& peer) {
+  model.acquire(id, {"engine-" + std::to_string(id)}, peer, kStart);
+}
+
+// The words of the answers since the last time, of one connection.
+std::vector<std::string> words(LockdModel& model, ConnectionId id) {
+  std::vector<std::string> all;
+  const LockdEffects effects = model.take_effects();
+  for (const auto& [to, answer] : effects.answers) {
+    const auto* refused = std::get_if<RefusedAnswer>(&answer);
+    if (to == id) all.push_back(refused != nullptr ? refused->reason : "waits");
+  }
+  return all;
+}
+
+TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
+  LockdModel model(kWindow, held_by_a(), {}, kStart);
+  const LockdPeer peer{kNew, LockdTie::kConnection, {}, {}, "process 200"};
+  for (ConnectionId id = 1; id <= kMostPlacesOfProcess; ++id) ask(model, id, peer);
+  EXPECT_THAT(words(model, kMostPlacesOfProcess), ElementsAre("waits"));
+  const std::string reason = "too many connections of process 200 wait: 64";
+  ask(model, 1000, peer);
+  EXPECT_THAT(words(model, 1000), ElementsAre(reason));
+  EXPECT_FALSE(model.closed(1000, kStart));
+  // Others have places of their own, and one that left makes room.
+  ask(model, 1001, {kOld, LockdTie::kConnection, {}, {}, "process 100"});
+  EXPECT_THAT(words(model, 1001), ElementsAre("waits"));
+  model.closed(7, kStart);
+  ask(model, 1002, peer);
+  EXPECT_THAT(words(model, 1002), ElementsAre("waits"));
+  ask(model, 1003, peer);
+  EXPECT_THAT(words(model, 1003), ElementsAre(reason));
+}
+
+TEST(LockdModel, OneAddressHasMorePlacesAndWhoIsGrantedTheLockLeavesOne) {
+  Desk desk;
+  const auto lease = [&](ConnectionId id) {
+    desk.model.acquire(id, {"engine-" + std::to_string(id)},
+                       {std::nullopt, LockdTie::kLease, "10.0.0.7:1", {}, "10.0.0.7"}, desk.now);
+  };
+  desk = Desk({}, {}, kStart, milliseconds(1000));
+  desk.pass(kWindow);
+  desk.slow_disk = true;
+  for (ConnectionId id = 1; id <= kMostPlaces + 1; ++id) lease(id);
+  desk.pass(milliseconds(0));
+  // The first does not wait.
+  EXPECT_THAT(desk.heard(kMostPlaces + 1), ElementsAre("waiting for nobody"));
+  lease(1000);
+  desk.pass(milliseconds(0));
+  EXPECT_THAT(desk.heard(1000), ElementsAre("refused 75"));
+}
+
+// Where each of them is looked for among all, this takes hours.
+TEST(LockdModel, AHundredThousandWaitersComeAndGo) {
+  constexpr ConnectionId kMany = 100'000;
+  LockdModel model(kWindow, {}, {}, kStart);
+  ask(model, kMany + 1, {});
+  model.take_effects();
+  model.recorded(std::nullopt, kStart);
+  for (ConnectionId id = 1; id <= kMany; ++id) {
+    ask(model, id, {kNew, LockdTie::kConnection, {}, {}, {}});
+    model.take_effects();
+  }
+  EXPECT_EQ(model.status(kStart).waiters.size(), kMostListed);
+  for (ConnectionId id = kMany; id > 1; --id) {
+    model.closed(id, kStart);
+    model.take_effects();
+  }
+  EXPECT_EQ(model.status(kStart).waiters.size(), 1U);
+}
+
 TEST(LockdModel, AGrantIsToldAfterItIsOnFile) {
   Desk desk;
   desk.slow_disk = true;

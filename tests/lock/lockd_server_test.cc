@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -39,6 +41,8 @@ const char* unwatched_sockets = nullptr;
 const char* unwatched = nullptr;
 // While it exists, the disk does not answer.
 const char* stalled_disk = nullptr;
+// How often a socket was looked at for its end, in memory that the server shares.
+std::atomic<int>* looks = nullptr;
 
 bool is_on(const char* switch_file) {
   return switch_file != nullptr && ::access(switch_file, F_OK) == 0;
@@ -55,6 +59,11 @@ extern "C" int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) n
     return -1;
   }
   return static_cast<int>(::syscall(SYS_epoll_ctl, epoll, operation, fd, event));
+}
+
+extern "C" ssize_t recv(int fd, void* buffer, size_t size, int flags) {
+  if (looks != nullptr && (flags & MSG_PEEK) != 0) ++*looks;
+  return ::syscall(SYS_recvfrom, fd, buffer, size, flags, nullptr, nullptr);
 }
 
 extern "C" int fsync(int fd) {
@@ -624,6 +633,39 @@ TEST_F(LockdServer, GrantsInTheOrderOfTheQueue) {
     clients[i].close();
     EXPECT_EQ(clients[i + 1].hear_verdict(), "granted " + std::to_string(i + 2));
   }
+}
+
+TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
+  void* const shared =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  looks = new (shared) std::atomic<int>(0);
+  start();
+  std::vector<Client> clients;
+  const int count = static_cast<int>(kMostPlacesOfProcess) + 1;
+  for (int i = 0; i < count; ++i) {
+    clients.push_back(acquire("engine-" + std::to_string(i)));
+    EXPECT_EQ(clients.back().hear_word(), i == 0 ? "granted 1" : "waiting for engine-0");
+  }
+  // Each newcomer is, and so is the holder whose lock it might share.
+  EXPECT_LE(*looks, 2 * count);
+  // One process has no more places than that; another has.
+  Client refused = acquire("engine-x");
+  const auto answer = refused.hear();
+  ASSERT_TRUE(answer && std::holds_alternative<RefusedAnswer>(*answer));
+  EXPECT_EQ(std::get<RefusedAnswer>(*answer).status, ExitStatus::kTryAgain);
+  EXPECT_EQ(std::get<RefusedAnswer>(*answer).reason,
+            "too many connections of process " + std::to_string(::getpid()) + " wait: 64");
+  EXPECT_EQ(refused.hear_word(), "");
+  Forked other([this](int ready) {
+    Client client = acquire("engine-y");
+    test::say(ready, client.hear_word() == "waiting for engine-0" ? 1 : 0);
+    return 0;
+  });
+  EXPECT_EQ(other.read(), 1U);
+  kill_server();
+  looks = nullptr;
+  ::munmap(shared, 4096);
 }
 
 TEST_F(LockdServer, ConnectionsOfOneEngineShareTheLock) {
