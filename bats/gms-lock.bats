@@ -66,7 +66,7 @@ field() { sed -n "s/^$1: //p"; }
 @test "a lock that can't be opened: 73, or 77 where it is not permitted" {
   run --separate-stderr lock acquire --lock "$T/absent/lock" -- true
   [ "$status" -eq 73 ]
-  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': No such file or directory" ]]
+  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]]
   run --separate-stderr lock acquire --lock "$T" -- true
   [ "$status" -eq 73 ]
   need_root
@@ -76,6 +76,37 @@ field() { sed -n "s/^$1: //p"; }
   run --separate-stderr setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
   [ "$status" -eq 77 ]
   [[ $stderr == "gms-lock: error: open lock file '$T/lock': Permission denied" ]]
+}
+
+@test "links at the lock file and at its record are not followed, and other files are left alone" {
+  echo '{"port": 8000}' >"$T/config.json"
+  cp "$T/config.json" "$T/as-it-was"
+  run -65 --separate-stderr lock acquire --lock "$T/config.json" -- true
+  [ "$stderr" = "gms-lock: error: open lock file '$T/config.json': no lock file, which is empty or one line with a holder's id" ]
+  for link in lock lock.grant; do
+    ln -s config.json "$T/$link"
+    run --separate-stderr lock acquire -- true
+    [ "$status" -eq 73 ] || [ "$status" -eq 65 ]
+    [[ $stderr == "gms-lock: error: open "*" '$T/$link': a symbolic link, which is not followed" ]]
+    rm -f "$T/$link" "$T/lock"
+    ln "$T/config.json" "$T/$link"
+    run -73 --separate-stderr lock acquire -- true
+    [[ $stderr == *" '$T/$link': the file has other names, too (hard links)" ]]
+    rm -f "$T/$link" "$T/lock"
+  done
+  cmp "$T/config.json" "$T/as-it-was"
+  [ ! -e "$T/config.json.grant" ]
+}
+
+@test "a mistyped path is no free lock: 66, and the folder that is missing" {
+  for command in status owner; do
+    run -66 --separate-stderr lock "$command" --lock "$T/absent/lock"
+    [ "$output" = "" ]
+    [ "$stderr" = "gms-lock: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]
+  done
+  run -66 --separate-stderr gms-probe lock --lock "$T/absent/lock"
+  [ "$stderr" = "gms-probe: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]
+  run -1 lock owner
 }
 
 # --- identity -------------------------------------------------------------------------------------

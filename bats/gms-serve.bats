@@ -284,6 +284,25 @@ END
   [ ! -e "$D/gms-ready" ]
 }
 
+@test "a link in place of the ready file is not followed" {
+  echo precious >"$T/target"
+  # Planted again as soon as it is removed.
+  # shellcheck disable=SC2016
+  start_bg planter sh -c 'while :; do ln -s "$0/target" "$1/gms-ready" 2>/dev/null; done' "$T" "$D"
+  planter=$BG_PID
+  wait_for "[ -L $D/gms-ready ]"
+  start_bg gms gms-serve --socket-dir "$D" --devices 0 --ready-fd 9 9>"$T/ready"
+  # It ends where the link was there first, and is ready where it was not.
+  wait_for "[ -s $T/ready ] || ! kill -0 $BG_PID"
+  kill -KILL "$planter"
+  [ "$(cat "$T/target")" = precious ]
+  if [ ! -s "$T/ready" ]; then
+    wait_exit "$BG_PID"
+    [ "$status" -eq 73 ]
+    grep -q "make ready file '$D/gms-ready': a symbolic link, which is not followed" "$T/gms.err"
+  fi
+}
+
 @test "a second bundle in a folder is refused, 73, and harms nothing" {
   start_bundle --devices 0
   local before

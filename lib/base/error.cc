@@ -28,6 +28,8 @@ ExitStatus status_of_errno(int err) noexcept {
       return ExitStatus::kNotPermitted;
     case ENOENT:
     case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
       return ExitStatus::kNoInput;
     case ENOSPC:
     case EDQUOT:

@@ -29,8 +29,8 @@ class Error : public std::runtime_error {
 };
 
 /// The exit status that an errno stands for where nothing more is known: EACCES, EPERM, EROFS are
-/// kNotPermitted; ENOENT, ENOTDIR are kNoInput; ENOSPC, EDQUOT, EIO, EFBIG, EPIPE are kIoError; the
-/// rest kOsError.
+/// kNotPermitted; ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG are kNoInput; ENOSPC, EDQUOT, EIO, EFBIG,
+/// EPIPE are kIoError; the rest kOsError.
 ExitStatus status_of_errno(int err) noexcept;
 
 /// Throws Error with the reason and the status of `err`.

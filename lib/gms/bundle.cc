@@ -54,10 +54,7 @@ constexpr const char* kWeightsTag = "weights";
 constexpr base::Duration kLastResort = std::chrono::minutes(1);
 
 OwnedPath make_ready_file(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd) {
-    throw_errno(errno, ExitStatus::kCannotCreate, "make ready file " + base::quoted(path));
-  }
+  os::open_plain_file(path, O_WRONLY | O_CREAT, "make ready file " + base::quoted(path));
   return OwnedPath(path);
 }
 

@@ -13,11 +13,12 @@
 #include <system_error>
 #include <utility>
 
-#include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/time_text.h"
 #include "base/units.h"
 #include "lock/grant.h"
+#include "lock/lock_status.h"
+#include "os/file.h"
 #include "os/log.h"
 #include "os/process.h"
 
@@ -38,23 +39,39 @@ constexpr off_t kLockFileSpace = 4096;
 // A dying process lets go of its locks before it counts as dead.
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 
+// Others may be able to write to the folder, and containers of several users share one lock: so a
+// link is refused, and another owner's file is not.
 UniqueFd open_regular(const std::string& path, const std::string& what) {
-  UniqueFd opened(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666));
-  if (!opened) base::throw_cannot_create(errno, what);
-  struct stat info {};
-  if (::fstat(opened.get(), &info) != 0) throw_errno(errno, what);
-  if (!S_ISREG(info.st_mode)) {
-    throw Error(ExitStatus::kCannotCreate, what + ": not a regular file");
-  }
+  UniqueFd opened = os::open_plain_file(path, O_RDWR | O_CREAT, what, 0666);
   if (opened.get() >= kLowestFd) return opened;
   UniqueFd moved(::fcntl(opened.get(), F_DUPFD_CLOEXEC, kLowestFd));
   if (!moved) throw_errno(errno, what);
   return moved;
 }
 
+std::string read_start(int fd, const std::string& what) {
+  std::array<char, kGrantFileSize + 1> bytes;
+  const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) throw_errno(errno, what);
+  return {bytes.data(), static_cast<std::size_t>(got)};
+}
+
+// A grant would overwrite it.
+void refuse_other_content(int fd, const std::string& path, const std::string& what) {
+  // Whoever is granted the lock meanwhile writes the record first: what is seen of a newer name
+  // with an older record is looked at again.
+  for (int tries = 0; !can_be_lock_file(read_start(fd, what), read_grant(path)); ++tries) {
+    if (tries == 3) {
+      throw Error(ExitStatus::kBadData,
+                  what + ": no lock file, which is empty or one line with a holder's id");
+    }
+  }
+}
+
 UniqueFd open_lock_file(const std::string& path) {
   const std::string what = "open lock file " + base::quoted(path);
   UniqueFd fd = open_regular(path, what);
+  refuse_other_content(fd.get(), path, what);
   // The id must fit later, on a disk that is full by then, without the file growing now.
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, kLockFileSpace) != 0 && errno != EOPNOTSUPP) {
     throw_errno(errno, ExitStatus::kCannotCreate, what);
@@ -67,7 +84,7 @@ bool is_at(const std::string& path, int fd) {
   struct stat here {};
   if (::fstat(fd, &here) != 0) throw_errno(errno, "look at lock file " + base::quoted(path));
   // What can't be looked at has not been seen to be replaced.
-  if (::stat(path.c_str(), &at_path) != 0) return errno != ENOENT && errno != ENOTDIR;
+  if (::lstat(path.c_str(), &at_path) != 0) return errno != ENOENT && errno != ENOTDIR;
   return at_path.st_dev == here.st_dev && at_path.st_ino == here.st_ino;
 }
 
@@ -152,6 +169,10 @@ void FlockLock::open_record() {
   if (record_fd_ && is_at(record_path(), record_fd_.get())) return;
   const std::string what = "open grant record " + base::quoted(record_path());
   record_fd_ = open_regular(record_path(), what);
+  if (read_start(record_fd_.get(), what).size() > kGrantFileSize) {
+    record_fd_.reset();
+    throw Error(ExitStatus::kBadData, what + ": longer than a record");
+  }
   if (const int err = ::posix_fallocate(record_fd_.get(), 0, kGrantFileSize); err != 0) {
     throw_errno(err, ExitStatus::kCannotCreate, what);
   }
@@ -207,10 +228,7 @@ void FlockLock::prepare() {
 }
 
 std::string FlockLock::read_record() const {
-  std::array<char, kGrantFileSize + 1> bytes;
-  const ssize_t got = ::pread(record_fd_.get(), bytes.data(), bytes.size(), 0);
-  if (got < 0) throw_errno(errno, "read grant record " + base::quoted(record_path()));
-  return {bytes.data(), static_cast<std::size_t>(got)};
+  return read_start(record_fd_.get(), "read grant record " + base::quoted(record_path()));
 }
 
 Grant FlockLock::record_grant(base::Duration waited) {

@@ -22,6 +22,10 @@ using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 
+bool is_blank(std::string_view bytes) {
+  return bytes.find_first_not_of(std::string_view("\0 \n", 3)) == std::string_view::npos;
+}
+
 bool is_utf8(std::string_view text) {
   try {
     static_cast<void>(json(text).dump());
@@ -73,8 +77,7 @@ std::string encode_grant(const GrantRecord& record) {
 
 GrantContent decode_grant(std::string_view bytes) {
   GrantContent content;
-  const auto is_blank = [](char c) { return c == '\0' || c == ' ' || c == '\n'; };
-  if (std::all_of(bytes.begin(), bytes.end(), is_blank)) return content;
+  if (is_blank(bytes)) return content;
   content.kind = GrantContent::Kind::kDamaged;
   if (bytes.size() > kGrantFileSize) return content;
   try {
@@ -96,6 +99,22 @@ GrantContent decode_grant(std::string_view bytes) {
     content.record = {};
   }
   return content;
+}
+
+bool can_be_lock_file(std::string_view content, const GrantContent& record) {
+  if (is_blank(content)) return true;
+  if (content.size() > kMostIdBytes + 1) return false;
+  // Whoever wrote it was killed before the rest of the id before was cut off.
+  const bool is_recorded = record.kind == GrantContent::Kind::kRecord;
+  if (is_recorded && content.starts_with(record.record.holder + "\n")) return true;
+  if (content.ends_with('\n')) content.remove_suffix(1);
+  if (content.starts_with('{') || content.starts_with('[')) return false;
+  try {
+    check_lock_id(content);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::uint64_t next_generation(const GrantContent& previous, bool lock_file_is_empty,

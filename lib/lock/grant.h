@@ -60,6 +60,11 @@ struct GrantContent {
 /// exactly a record with a generation of 1 to kMostGeneration is damaged.
 GrantContent decode_grant(std::string_view bytes);
 
+/// Whether a file with this content may be a lock file: empty or blank, or one line that can be an
+/// id, which a JSON object or list is only where `record`, the grant file's, names it. What is left
+/// of a longer id may follow the one in the record.
+bool can_be_lock_file(std::string_view content, const GrantContent& record);
+
 /// The generation of the next grant: one more than the recorded one; 1 where there is neither a
 /// record nor a holder's name in the lock file. Where a record was and can't be read, the time in
 /// milliseconds since 1970: more than were ever counted, so that no generation comes twice.

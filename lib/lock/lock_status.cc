@@ -28,12 +28,23 @@ namespace {
 using base::UniqueFd;
 using nlohmann::json;
 
-// A reader's own description of the lock file; invalid when there is no such file.
-UniqueFd open_to_look(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd && errno != ENOENT && errno != ENOTDIR) {
-    base::throw_errno(errno, "open lock file " + base::quoted(path));
+// A reader's own description of the lock file; invalid when there is no such file in its folder.
+UniqueFd open_to_look(const std::string& path, const std::string& name) {
+  const std::string what = "open " + name + " " + base::quoted(path);
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  UniqueFd fd(::open(path.c_str(), kFlags | O_NOFOLLOW));
+  if (fd) return fd;
+  const int err = errno;
+  if (err == ELOOP && std::filesystem::is_symlink(path)) {
+    throw base::Error(base::ExitStatus::kBadData,
+                      what + ": a symbolic link, which is not followed");
   }
+  // A path that was mistyped must not look like a lock that is free.
+  if (const auto folder = os::find_missing_folder(path)) {
+    throw base::Error(base::ExitStatus::kNoInput,
+                      what + ": there is no folder " + base::quoted(*folder));
+  }
+  if (err != ENOENT) base::throw_errno(err, what);
   return fd;
 }
 
@@ -42,17 +53,6 @@ std::string read_start(int fd, const std::string& path) {
   const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
   if (got < 0) base::throw_errno(errno, "read " + base::quoted(path));
   return {bytes.data(), static_cast<std::size_t>(got)};
-}
-
-// Read again when it is found half written by a holder that has just been granted the lock.
-GrantContent read_grant(const std::string& path) {
-  const UniqueFd fd = open_to_look(path + ".grant");
-  GrantContent content;
-  for (int tries = 0; fd && tries < 3; ++tries) {
-    content = decode_grant(read_start(fd.get(), path + ".grant"));
-    if (content.kind != GrantContent::Kind::kDamaged) break;
-  }
-  return content;
 }
 
 // Processes may end while they are looked at, and most belong to others: what can't be read is
@@ -93,6 +93,17 @@ std::string process_name(const OpenBy& by) {
 
 }  // namespace
 
+// Read again when it is found half written by a holder that has just been granted the lock.
+GrantContent read_grant(const std::string& path) {
+  const UniqueFd fd = open_to_look(path + ".grant", "grant record");
+  GrantContent content;
+  for (int tries = 0; fd && tries < 3; ++tries) {
+    content = decode_grant(read_start(fd.get(), path + ".grant"));
+    if (content.kind != GrantContent::Kind::kDamaged) break;
+  }
+  return content;
+}
+
 std::string command_of(pid_t pid) {
   try {
     // A line without control characters is what an id is, too.
@@ -129,7 +140,7 @@ std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit)
     return status.held ? std::optional(status.holder) : std::nullopt;
   }
   const std::string& path = lock.path;
-  const UniqueFd fd = open_to_look(path);
+  const UniqueFd fd = open_to_look(path, "lock file");
   if (!fd) return std::nullopt;
   if (!os::is_file_locked(fd.get(), os::visible_file_locks(os::file_key(fd.get())))) {
     return std::nullopt;
@@ -148,10 +159,10 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
   const std::string& path = lock.path;
   LockStatus status;
   status.path = path;
+  const UniqueFd fd = open_to_look(path, "lock file");
   const GrantContent content = read_grant(path);
   const bool recorded = content.kind == GrantContent::Kind::kRecord;
   if (recorded) status.last_generation = content.record.generation;
-  const UniqueFd fd = open_to_look(path);
   if (!fd) return status;
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) base::throw_errno(errno, "look at " + base::quoted(path));
@@ -170,8 +181,7 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
         holder_state(content.record, base::Deadline::after(base::Duration::zero()));
     // It may have ended since its descriptors were looked at.
     if (status.holder_state == HolderState::kEnded) {
-      std::erase_if(status.open_by,
-                    [&](const OpenBy& by) { return by.pid == status.record->pid; });
+      std::erase_if(status.open_by, [&](const OpenBy& by) { return by.pid == status.record->pid; });
     }
   }
   return status;

@@ -27,6 +27,10 @@ struct OpenBy {
 /// seen.
 std::string command_of(pid_t pid);
 
+/// The content of the grant file beside the lock file at `path`. Throws kNotPermitted and others
+/// for one that can't be read.
+GrantContent read_grant(const std::string& path);
+
 struct Waiter {
   /// 0 where it is not visible.
   pid_t pid = 0;
@@ -58,8 +62,9 @@ struct LockStatus {
 inline constexpr base::Duration kAskTime = std::chrono::seconds(5);
 
 /// The holder's id, or nullopt when nobody holds the lock, whatever a file says. Empty for a holder
-/// that writes no name. A file that is not there is held by nobody. Throws kNotPermitted; for a
-/// server kUnavailable, kTryAgain when it does not answer within `limit`, kProtocol.
+/// that writes no name. A file that is not there is held by nobody. Throws kNotPermitted, kNoInput
+/// for a file whose folder is not there, kBadData for a symbolic link; for a server kUnavailable,
+/// kTryAgain when it does not answer within `limit`, kProtocol.
 std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit = kAskTime);
 
 /// {"holder": id or null}.

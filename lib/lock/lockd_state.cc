@@ -1,5 +1,6 @@
 #include "lock/lockd_state.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "http/json.h"
 #include "lock/grant.h"
 #include "os/file.h"
+#include "os/input.h"
 #include "os/process.h"
 
 namespace fo::lock {
@@ -139,7 +141,9 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
 LoadedState load_state(const std::string& path) {
   std::string bytes;
   try {
-    bytes = os::read_file(path, kMostStateBytes);
+    const std::string what = "read " + base::quoted(path);
+    const base::UniqueFd file = os::open_plain_file(path, O_RDONLY, what);
+    bytes = os::read_all(file.get(), what, kMostStateBytes);
   } catch (const base::Error& error) {
     if (error.code() == std::errc::no_such_file_or_directory) return {};
     if (error.status() != base::ExitStatus::kBadData) throw;

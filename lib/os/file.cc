@@ -21,10 +21,50 @@ using base::quoted;
 using base::throw_errno;
 using base::UniqueFd;
 
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
 UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
   if (!fd) throw_errno(errno, "open " + quoted(path));
   return fd;
+}
+
+UniqueFd open_plain_file(const std::string& path, int flags, const std::string& what, mode_t mode) {
+  const auto refuse = [&](const std::string& reason) -> Error {
+    return {ExitStatus::kCannotCreate, what + ": " + reason};
+  };
+  UniqueFd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
+  struct stat info {};
+  if (!fd) {
+    const int err = errno;
+    const bool is_there = ::lstat(path.c_str(), &info) == 0;
+    if (is_there && S_ISLNK(info.st_mode)) throw refuse("a symbolic link, which is not followed");
+    if (is_there && !S_ISREG(info.st_mode)) throw refuse("not a regular file");
+    if ((flags & O_CREAT) == 0) throw_errno(err, what);
+    const std::optional<std::string> folder = find_missing_folder(path);
+    if (folder) throw refuse("there is no folder " + quoted(*folder));
+    base::throw_cannot_create(err, what);
+  }
+  if (::fstat(fd.get(), &info) != 0) throw_errno(errno, what);
+  if (!S_ISREG(info.st_mode)) throw refuse("not a regular file");
+  if (info.st_nlink > 1) throw refuse("the file has other names, too (hard links)");
+  return fd;
+}
+
+std::optional<std::string> find_missing_folder(const std::string& path) {
+  const std::string folder = folder_of(path);
+  struct stat info {};
+  const bool is_there = ::stat(folder.c_str(), &info) == 0;
+  const bool is_missing = is_there ? !S_ISDIR(info.st_mode) : errno == ENOENT || errno == ENOTDIR;
+  return is_missing ? std::optional(folder) : std::nullopt;
 }
 
 std::string read_file(const std::string& path, base::ByteCount limit) {
@@ -75,9 +115,7 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
     throw;
   }
   // Else a power failure may bring the old file back.
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const UniqueFd parent = open_file(folder, O_RDONLY | O_DIRECTORY);
+  const UniqueFd parent = open_file(folder_of(path), O_RDONLY | O_DIRECTORY);
   if (::fsync(parent.get()) != 0) throw_errno(errno, ExitStatus::kIoError, what);
 }
 

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +14,17 @@ namespace fo::os {
 
 /// open(2) with CLOEXEC added. Throws with the errno's status: "open 'path': reason".
 base::UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0644);
+
+/// Opens a file that others must not be able to replace by a link to one that they may not write
+/// to: `path` must lead to a regular file, be it created here (O_CREAT in `flags`), that has no
+/// other name, and not by a symbolic link as its last part. Never blocks. Throws "`what`: reason",
+/// which says so where the folder is missing: kNotPermitted, or kCannotCreate; without O_CREAT the
+/// errno's status, and kCannotCreate for a file that is refused.
+base::UniqueFd open_plain_file(const std::string& path, int flags, const std::string& what,
+                               mode_t mode = 0644);
+
+/// The folder of `path` where that is missing, or no folder.
+std::optional<std::string> find_missing_folder(const std::string& path);
 
 /// The file's content. Throws kNoInput, kNotPermitted …; kBadData when it is longer than `limit`.
 std::string read_file(const std::string& path, base::ByteCount limit);

@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
-#include "base/cannot_create.h"
 #include "base/deadline.h"
 #include "base/error.h"
+#include "os/file.h"
 #include "os/file_lock.h"
 #include "os/pause.h"
 #include "os/unix_socket.h"
@@ -31,8 +31,7 @@ OwnedPath::~OwnedPath() {
 }
 
 std::optional<UniqueFd> try_lock_path(const std::string& path) {
-  UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) base::throw_cannot_create(errno, "open lock file " + quoted(path));
+  UniqueFd lock = open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + quoted(path), 0600);
   if (!try_lock_file(lock.get())) return std::nullopt;
   return lock;
 }

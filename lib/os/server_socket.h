@@ -26,7 +26,7 @@ class OwnedPath {
 };
 
 /// The open lock file, locked until it is closed; nullopt when somebody else has it locked. It is
-/// created where it is missing, and never removed. Throws kNotPermitted or kCannotCreate.
+/// created where it is missing, and never removed. Throws what open_plain_file throws.
 std::optional<base::UniqueFd> try_lock_path(const std::string& path);
 
 /// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
@@ -38,8 +38,8 @@ struct ServerSocket {
 
 /// A listening socket as listen_unix makes it, in place of a dead one; by its mode for our own user
 /// only. Who answers there without the lock may be dying, and gets a second for it.
-/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket; and
-/// what try_lock_path and listen_unix throw.
+/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket;
+/// and what try_lock_path and listen_unix throw.
 ServerSocket open_server_socket(const std::string& path, mode_t mode = 0600);
 
 }  // namespace fo::os

@@ -46,6 +46,8 @@ TEST(StatusOfErrno, FollowsTheTable) {
   EXPECT_EQ(status_of_errno(EROFS), ExitStatus::kNotPermitted);
   EXPECT_EQ(status_of_errno(ENOENT), ExitStatus::kNoInput);
   EXPECT_EQ(status_of_errno(ENOTDIR), ExitStatus::kNoInput);
+  EXPECT_EQ(status_of_errno(ELOOP), ExitStatus::kNoInput);
+  EXPECT_EQ(status_of_errno(ENAMETOOLONG), ExitStatus::kNoInput);
   EXPECT_EQ(status_of_errno(ENOSPC), ExitStatus::kIoError);
   EXPECT_EQ(status_of_errno(EIO), ExitStatus::kIoError);
   EXPECT_EQ(status_of_errno(EMFILE), ExitStatus::kOsError);

@@ -170,7 +170,7 @@ TEST_F(FlockLockTest, RefusesBesideALiveHolderOfAReplacedFile) {
 
 TEST_F(FlockLockTest, DamagedRecordNeverLowersTheGeneration) {
   int count = 0;
-  for (const std::string& junk : {std::string("junk"), std::string(5000, '{'), std::string()}) {
+  for (const std::string& junk : {std::string("junk"), std::string(1024, '{'), std::string()}) {
     const std::string path = path_ + std::to_string(++count);
     { FlockLock(path, "engine-0").acquire(soon()); }
     spill(path + ".grant", junk);
@@ -259,6 +259,66 @@ TEST_F(FlockLockTest, CanNotBeOpened) {
             ::geteuid() == 0 ? ExitStatus::kCannotCreate : ExitStatus::kNotPermitted);
   fs::create_directory(path_ + ".grant");
   EXPECT_EQ(opening(path_), ExitStatus::kCannotCreate);
+}
+
+TEST_F(FlockLockTest, PlantedLinksAreNotFollowed) {
+  const std::string precious = dir_.path("precious");
+  const auto expect_refused = [&](const std::string& reason) {
+    EXPECT_EQ(test::failure_of([&] { FlockLock(path_, "engine-0"); }).message, reason);
+    EXPECT_EQ(slurp(precious), "");
+  };
+  spill(precious, "");
+  for (const std::string& target : {precious, dir_.path("absent")}) {
+    for (const char* which : {"", ".grant"}) {
+      fs::create_symlink(target, path_ + which);
+      const std::string what = *which == '\0' ? "lock file" : "grant record";
+      expect_refused("open " + what + " '" + path_ + which +
+                     "': a symbolic link, which is not followed");
+      EXPECT_FALSE(fs::exists(dir_.path("absent")));
+      fs::remove(path_ + which);
+    }
+  }
+  for (const char* which : {"", ".grant"}) {
+    fs::remove(path_);
+    fs::create_hard_link(precious, path_ + which);
+    EXPECT_EQ(status_of([&] { FlockLock(path_, "engine-0"); }), ExitStatus::kCannotCreate);
+    fs::remove(path_ + which);
+  }
+  FlockLock(path_, "engine-0").acquire(soon());
+  // A holder takes a link that was put in its file's place for another file, wherever it leads.
+  FlockLock lock(path_, "engine-0");
+  ASSERT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
+  fs::rename(path_, dir_.path("aside"));
+  fs::create_symlink(dir_.path("aside"), path_);
+  EXPECT_TRUE(lock.check());
+}
+
+TEST_F(FlockLockTest, AFileThatIsNoLocksIsLeftAlone) {
+  for (const std::string& text :
+       {std::string("{\"model\": \"x\"}\n"), std::string("a\nb\n"), std::string(300, 'x'),
+        std::string("\x7f"
+                    "ELF")}) {
+    spill(path_, text);
+    const auto failure = test::failure_of([&] { FlockLock(path_, "engine-0"); });
+    EXPECT_EQ(failure.status, ExitStatus::kBadData);
+    EXPECT_EQ(failure.message,
+              "open lock file '" + path_ +
+                  "': no lock file, which is empty or one line with a holder's id");
+    EXPECT_EQ(slurp(path_), text);
+    EXPECT_FALSE(fs::exists(path_ + ".grant"));
+  }
+  spill(path_, "engine-0");
+  spill(path_ + ".grant", std::string(kGrantFileSize + 1, ' '));
+  EXPECT_EQ(status_of([&] { FlockLock(path_, "engine-0"); }), ExitStatus::kBadData);
+  EXPECT_EQ(slurp(path_ + ".grant"), std::string(kGrantFileSize + 1, ' '));
+}
+
+TEST_F(FlockLockTest, WhatAKilledHolderLeftHalfWrittenIsALockFile) {
+  { FlockLock(path_, "{odd}").acquire(soon()); }
+  EXPECT_EQ(FlockLock(path_, "{odd}").acquire(soon()).grant.generation, 2U);
+  spill(path_, "{odd}\ngine-with-a-long-name\n");
+  EXPECT_EQ(FlockLock(path_, "b").acquire(soon()).grant.generation, 3U);
+  EXPECT_EQ(slurp(path_), "b\n");
 }
 
 TEST_F(FlockLockTest, IsNotPermittedToOthers) {

@@ -52,6 +52,26 @@ TEST(Grant, HoldsTheLongestIdThatGrowsInJson) {
   EXPECT_EQ(decode_grant(encode_grant(record)).record, record);
 }
 
+TEST(Grant, ALockFileIsEmptyOrNamesAHolder) {
+  const GrantContent none;
+  GrantContent record{Kind::kRecord, sample()};
+  for (const std::string& text :
+       {std::string(), std::string(7, '\0'), std::string("engine-0\n"), std::string("engine-0"),
+        std::string("4711\n"), std::string("Motor N\xc2\xba 1\n"), std::string(255, 'x') + "\n"}) {
+    EXPECT_TRUE(can_be_lock_file(text, none)) << text;
+  }
+  for (const std::string& text : {std::string("{}"), std::string("[1]\n"), std::string("a\nb"),
+                                  std::string("a\n\n"), std::string("\xff"), std::string("a\tb"),
+                                  std::string(256, 'x'), std::string(256, 'x') + "\n"}) {
+    EXPECT_FALSE(can_be_lock_file(text, none)) << text;
+    EXPECT_FALSE(can_be_lock_file(text, record)) << text;
+  }
+  EXPECT_TRUE(can_be_lock_file("engine-1\nlonger\n", record));
+  EXPECT_FALSE(can_be_lock_file("engine-1longer\nx", record));
+  record.record.holder = "{}";
+  EXPECT_TRUE(can_be_lock_file("{}\n", record));
+}
+
 TEST(Grant, IsNeverReadFromATruncatedRecord) {
   const std::string bytes = encode_grant(sample());
   const std::size_t end = bytes.find('}');

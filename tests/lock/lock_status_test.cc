@@ -51,6 +51,30 @@ TEST_F(LockStatusTest, OfAnAbsentFileIsFree) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
+TEST_F(LockStatusTest, OfAFileWhoseFolderIsMissingIsAnError) {
+  const LockUri mistyped{LockUri::Kind::kFlock, dir_.path("shraed/lock")};
+  const auto failure = test::failure_of([&] { read_lock_status(mistyped); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kNoInput);
+  EXPECT_EQ(failure.message, "open lock file '" + mistyped.path + "': there is no folder '" +
+                                 dir_.path("shraed") + "'");
+  EXPECT_EQ(test::status_of([&] { find_owner(mistyped); }), base::ExitStatus::kNoInput);
+  spill(path_, "");
+  EXPECT_EQ(test::status_of([&] {
+              find_owner({LockUri::Kind::kFlock, path_ + "/lock"});
+            }),
+            base::ExitStatus::kNoInput);
+}
+
+TEST_F(LockStatusTest, OfASymbolicLinkIsAnError) {
+  spill(dir_.path("secret"), "first line\n");
+  std::filesystem::create_symlink(dir_.path("secret"), path_);
+  const auto failure = test::failure_of([&] { read_lock_status(lock_); });
+  EXPECT_EQ(failure.status, base::ExitStatus::kBadData);
+  EXPECT_EQ(failure.message,
+            "open lock file '" + path_ + "': a symbolic link, which is not followed");
+  EXPECT_EQ(test::status_of([&] { find_owner(lock_); }), base::ExitStatus::kBadData);
+}
+
 TEST_F(LockStatusTest, StaleNameInAFreeLockIsNobody) {
   spill(path_, "engine-0\n");
   EXPECT_FALSE(find_owner(lock_));

@@ -610,9 +610,16 @@ TEST_F(LockdServer, ADiskThatDoesNotAnswerDoesNotKeepItFromEnding) {
   }
 }
 
-TEST_F(LockdServer, AStateFileThatCannotBeReadEndsItAtOnce) {
+TEST_F(LockdServer, AStateFileThatIsNoneEndsItAtOnce) {
   ASSERT_EQ(::mkdir(state_path().c_str(), 0700), 0);
-  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kOsError);
+  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
+  std::filesystem::remove(state_path());
+  ASSERT_EQ(::mkfifo(state_path().c_str(), 0600), 0);
+  EXPECT_EQ(test::failure_of([&] { serve_lock(config_); }).message,
+            "read '" + state_path() + "': not a regular file");
+  std::filesystem::remove(state_path());
+  std::filesystem::create_symlink(state_path(), state_path());
+  EXPECT_EQ(test::status_of([&] { serve_lock(config_); }), ExitStatus::kCannotCreate);
   EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
 }
 

@@ -82,6 +82,68 @@ TEST_F(File, WhatIsNoRegularFileIsNotReplaced) {
   EXPECT_EQ(entries(), 2);
 }
 
+TEST_F(File, APlainFileIsCreatedAndOpened) {
+  const std::string path = folder_.path("f");
+  EXPECT_TRUE(open_plain_file(path, O_RDWR | O_CREAT, "open it", 0600).valid());
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+  EXPECT_TRUE(open_plain_file(path, O_RDWR | O_CREAT, "open it").valid());
+  EXPECT_TRUE(open_plain_file(path, O_RDONLY, "open it").valid());
+}
+
+TEST_F(File, LinksAreNotFollowedWhereAPlainFileIsWanted) {
+  const std::string precious = folder_.path("precious");
+  write_file_atomic(precious, "x");
+  std::filesystem::create_symlink(precious, folder_.path("soft"));
+  std::filesystem::create_symlink(folder_.path("absent"), folder_.path("dangling"));
+  std::filesystem::create_symlink(folder_.path("loop"), folder_.path("loop"));
+  for (const char* name : {"soft", "dangling", "loop"}) {
+    for (const int flags : {O_RDONLY, O_RDWR | O_CREAT, O_WRONLY | O_CREAT | O_TRUNC}) {
+      const auto failure =
+          failure_of([&] { open_plain_file(folder_.path(name), flags, "open it"); });
+      EXPECT_EQ(failure.status, ExitStatus::kCannotCreate) << name;
+      EXPECT_EQ(failure.message, "open it: a symbolic link, which is not followed");
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("absent")));
+  std::filesystem::create_hard_link(precious, folder_.path("hard"));
+  const auto failure = failure_of([&] { open_plain_file(precious, O_RDWR | O_CREAT, "open it"); });
+  EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+  EXPECT_EQ(failure.message, "open it: the file has other names, too (hard links)");
+  EXPECT_EQ(read_file(precious, 10), "x");
+}
+
+TEST_F(File, WhatIsNoPlainFileIsRefusedWithoutWaiting) {
+  ASSERT_EQ(::mkfifo(folder_.path("fifo").c_str(), 0600), 0);
+  std::filesystem::create_directory(folder_.path("d"));
+  for (const char* name : {"fifo", "d"}) {
+    for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR | O_CREAT}) {
+      const auto failure =
+          failure_of([&] { open_plain_file(folder_.path(name), flags, "open it"); });
+      EXPECT_EQ(failure.status, ExitStatus::kCannotCreate) << name;
+      EXPECT_EQ(failure.message, "open it: not a regular file");
+    }
+  }
+}
+
+TEST_F(File, AMissingFolderIsSaid) {
+  write_file_atomic(folder_.path("f"), "x");
+  for (const std::string& folder : {folder_.path("no"), folder_.path("f")}) {
+    const auto failure =
+        failure_of([&] { open_plain_file(folder + "/file", O_RDWR | O_CREAT, "open it"); });
+    EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
+    EXPECT_EQ(failure.message, "open it: there is no folder '" + folder + "'");
+    EXPECT_EQ(find_missing_folder(folder + "/file"), folder);
+  }
+  EXPECT_EQ(
+      failure_of([&] { open_plain_file(folder_.path("absent"), O_RDONLY, "open it"); }).status,
+      ExitStatus::kNoInput);
+  EXPECT_EQ(find_missing_folder(folder_.path("absent")), std::nullopt);
+  EXPECT_EQ(find_missing_folder("/absent"), std::nullopt);
+  EXPECT_EQ(find_missing_folder("absent"), std::nullopt);
+}
+
 TEST_F(File, AFailedWriteLeavesNothingBehind) {
   EXPECT_EQ(failure_of([&] { write_file_atomic(folder_.path("no/f"), "x"); }).status,
             ExitStatus::kCannotCreate);

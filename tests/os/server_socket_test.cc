@@ -64,6 +64,13 @@ TEST_F(ServerSocketTest, ADeadOneIsReplacedAndAFileIsNot) {
   EXPECT_EQ(std::filesystem::file_size(path_), 8U);
 }
 
+TEST_F(ServerSocketTest, ALinkInPlaceOfTheLockFileIsNotFollowed) {
+  std::filesystem::create_symlink(folder_.path("target"), path_ + ".lock");
+  EXPECT_EQ(failure_of([&] { open_server_socket(path_); }).message,
+            "open lock file '" + path_ + ".lock': a symbolic link, which is not followed");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("target")));
+}
+
 TEST_F(ServerSocketTest, WithoutAFolderItCannotBeMade) {
   EXPECT_EQ(failure_of([&] { open_server_socket(folder_.path("none/s")); }).status,
             ExitStatus::kCannotCreate);
