@@ -32,7 +32,7 @@ field() { sed -n "s/^$1: //p"; }
 
 @test "no subcommand, an unknown one, unknown options and misplaced commands are usage errors" {
   for args in "" "steal" "acquire --unknown" "owner -- true" "status -- true" "acquire --exec" \
-    "acquire --timeout 5" "acquire --timeout 1s --nonblock -- true" "acquire -E 256 -- true" \
+    "acquire --timeout 5x" "acquire -w -1" "acquire --timeout 1s --nonblock -- true" "acquire -w 1 -n -- true" "acquire -E 256 -- true" \
     "acquire -E -1 -- true" "acquire -E x -- true" "acquire --fd 2 -- true" "acquire --"; do
     # shellcheck disable=SC2086
     run --separate-stderr lock $args
@@ -227,6 +227,20 @@ engine-0" ]
   run -0 lock acquire --timeout 0 -E 0 --exec -- touch "$T/ran"
   run -9 lock acquire --nonblock -E 9
   [ ! -e "$T/ran" ]
+}
+
+@test "-n, -w SECONDS and -E are those of flock" {
+  start_holder engine-7
+  local args
+  for args in "-n -E 9" "-w 0.01 -E 9" "-w 0 -E 9" "--timeout 0.01 -E 9"; do
+    # shellcheck disable=SC2086
+    run -9 flock $args "$T/lock" touch "$T/ran"
+    # shellcheck disable=SC2086
+    run -9 lock acquire $args -- touch "$T/ran"
+  done
+  [ ! -e "$T/ran" ]
+  run -0 lock acquire -n --lock "$T/other" -- true
+  run -0 lock acquire -w 20 --lock "$T/other" -- true
 }
 
 @test "SIGKILL of the holder hands the lock to the waiter, with the next generation" {

@@ -193,9 +193,9 @@ END
   [ "$stderr" = "gms-lockd: error: serve socket '$S': not a socket" ]
   [ "$(cat "$S")" = precious ]
   run -73 --separate-stderr lockd --socket "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': No such file or directory" ]
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': there is no folder '$T/none'" ]
   run -73 --separate-stderr lockd --socket "$T/s" --state "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': No such file or directory" ]
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': there is no folder '$T/none'" ]
 }
 
 @test "a ready descriptor that can't be written is 74, and the socket goes" {
@@ -204,11 +204,18 @@ END
   [ ! -e "$S" ]
 }
 
-@test "a state file that can't be replaced ends it before it is ready" {
+@test "a state file that is a link, a loop of links or a FIFO ends it before it is ready" {
   echo '{"holder":null,"granted_at":null}' >"$T/real"
-  ln -s real "$S.state"
+  local target
+  for target in real lock.sock.state; do
+    ln -s "$target" "$S.state"
+    run -73 --separate-stderr lockd --socket "$S" --ready-fd 9 9>"$T/ready"
+    [ "$stderr" = "gms-lockd: error: read '$S.state': a symbolic link, which is not followed" ]
+    rm "$S.state"
+  done
+  mkfifo "$S.state"
   run -73 --separate-stderr lockd --socket "$S" --ready-fd 9 9>"$T/ready"
-  [ "$stderr" = "gms-lockd: error: write '$S.state': not a regular file" ]
+  [ "$stderr" = "gms-lockd: error: read '$S.state': not a regular file" ]
   [ ! -s "$T/ready" ]
   [ ! -e "$S" ]
 }

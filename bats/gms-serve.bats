@@ -320,7 +320,7 @@ END
 @test "a folder that is not there, and a file in a link's place, are 73" {
   run --separate-stderr serve --socket-dir "$T/none"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': No such file or directory" ]
+  [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': there is no folder '$T/none'" ]
   echo precious >"$D/gms_0.sock"
   run --separate-stderr serve --socket-dir "$D"
   [ "$status" -eq 73 ]

@@ -311,6 +311,19 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:[0-9]*: no answer in time" "$T/lockd.err"
 }
 
+@test "who speaks in the clear to a port with TLS is told so, 78" {
+  make_pki
+  use_tls server
+  start_tcp 10s "${serve_tls[@]}"
+  local command
+  for command in "acquire --nonblock -- true" "acquire -- true" status owner; do
+    # shellcheck disable=SC2086
+    run -78 --separate-stderr timeout 20 gms-lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"} 3>&-
+    [[ $stderr == "gms-lock: error: ask lock server '$LOCK': this port speaks TLS: name a ca, a cert and a key" ]]
+  done
+  grep -q "gms-lockd: warning: TLS with 127.0.0.1:" "$T/lockd.err"
+}
+
 @test "a server whose certificate is over is not talked to, 69, and waited for" {
   make_pki
   make_cert old ca 0

@@ -1,8 +1,11 @@
 #include "options.h"
 
 #include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "cli/options.h"
 #include "cli/variables.h"
 #include "lock/lock_uri.h"
@@ -23,6 +26,17 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   return sub;
 }
 
+// A number alone is seconds, as flock(1) takes it.
+CLI::Option* add_timeout(CLI::App& app, std::optional<base::Duration>& timeout) {
+  const auto read = [&timeout](const std::string& text) {
+    timeout = base::parse_duration(text);
+    if (!timeout) timeout = base::parse_duration(text + "s");
+    if (!timeout) throw CLI::ValidationError("--timeout", "'" + text + "' is not a duration");
+  };
+  return app.add_option_function<std::string>("-w,--timeout", read, "give up after this time")
+      ->type_name("DURATION");
+}
+
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
@@ -33,9 +47,8 @@ void declare(CLI::App& app, Options& options) {
   lock::AcquireOptions& wanted = options.acquire;
   acquire->add_option("--id", options.id, "who we are (default: engine-$ENGINE_ID)")
       ->type_name("ID");
-  CLI::Option* timeout =
-      cli::add_duration(*acquire, "--timeout", wanted.timeout, "give up after this time");
-  acquire->add_flag("--nonblock", options.nonblock, "give up at once")->excludes(timeout);
+  CLI::Option* timeout = add_timeout(*acquire, wanted.timeout);
+  acquire->add_flag("-n,--nonblock", options.nonblock, "give up at once")->excludes(timeout);
   acquire
       ->add_option("-E,--conflict-exit-code", wanted.busy_status,
                    "status when it was not granted in time")

@@ -72,6 +72,13 @@ bool is_tls_error(const error_code& error) {
   return error.category() == asio::error::get_ssl_category();
 }
 
+// What the peer sent is no TLS at all.
+bool is_plain_text(const error_code& error) {
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  return is_tls_error(error) &&
+         (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST);
+}
+
 // The common name in the peer's certificate.
 std::optional<std::string> common_name(SSL* ssl) {
   const std::unique_ptr<X509, decltype(&::X509_free)> certificate(::SSL_get1_peer_certificate(ssl),
@@ -123,7 +130,7 @@ awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, h
   co_return stream;
 }
 
-awaitable<void> LineStream::handshake(Side side, Deadline deadline) {
+awaitable<void> LineStream::handshake(Side side, Deadline deadline, std::string to_plain) {
   if (!tls_) co_return;
   auto operation = [this, side](auto&& token) {
     return tls_->async_handshake(
@@ -139,8 +146,17 @@ awaitable<void> LineStream::handshake(Side side, Deadline deadline) {
     throw Error(ExitStatus::kTryAgain, "TLS with " + peer_ + ": no answer in time");
   }
   const Error failure = http::tls_error("TLS with " + peer_, outcome.error, tls_->native_handle());
-  // The client gets to read why.
-  if (side == Side::kServer) co_await drain(deadline);
+  // The client gets to read why. One that speaks in the clear is sent no alert.
+  if (side == Side::kServer) {
+    if (is_plain_text(outcome.error) && !to_plain.empty()) {
+      auto write = [this, &to_plain](auto&& token) {
+        return asio::async_write(socket_, asio::buffer(to_plain),
+                                 std::forward<decltype(token)>(token));
+      };
+      co_await until(socket_, write, deadline);
+    }
+    co_await drain(deadline);
+  }
   throw failure;
 }
 

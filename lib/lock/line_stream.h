@@ -34,9 +34,11 @@ class LineStream {
                                                                      std::size_t most_bytes,
                                                                      base::Deadline deadline);
 
-  /// Nothing in the clear. Throws what http::tls_error() makes of its failure: kConfig where a
-  /// certificate is not accepted, by either side, kProtocol, kUnavailable; and kTryAgain.
-  boost::asio::awaitable<void> handshake(Side side, base::Deadline deadline);
+  /// Nothing where there is no TLS. A client that speaks in the clear is told `to_plain`, in the
+  /// clear. Throws what http::tls_error() makes of its failure: kConfig where a certificate is not
+  /// accepted, by either side, kProtocol, kUnavailable; and kTryAgain.
+  boost::asio::awaitable<void> handshake(Side side, base::Deadline deadline,
+                                         std::string to_plain = {});
 
   struct Heard {
     enum class Kind { kLine, kNothingYet, kEnd };

@@ -85,7 +85,10 @@ void LockdSession::drop() {
 
 awaitable<void> LockdSession::handshake() {
   if (!stream_) co_return;
-  co_await stream_->handshake(LineStream::Side::kServer, Deadline::after(kHandshakeLimit));
+  std::string to_plain = encode_answer(
+      RefusedAnswer{ExitStatus::kConfig, "this port speaks TLS: name a ca, a cert and a key"});
+  co_await stream_->handshake(LineStream::Side::kServer, Deadline::after(kHandshakeLimit),
+                              std::move(to_plain));
   name = stream_->peer();
 }
 

@@ -15,6 +15,8 @@ constexpr int kMostNesting = 64;
 
 json parse_object(std::string_view text, std::size_t most_bytes) {
   if (text.size() > most_bytes) throw Misfit("too long");
+  // The parser takes one for the end of the text.
+  if (text.find('\0') != text.npos) throw Misfit("a NUL byte");
   const auto check_depth = [](int depth, json::parse_event_t, const json&) {
     if (depth > kMostNesting) throw Misfit("nested too deep");
     return true;

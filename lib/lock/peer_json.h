@@ -19,8 +19,8 @@ struct Misfit : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws Misfit for more than `most_bytes` and what is no object, or one that nests so deep that
-/// it can't be written out again.
+/// Throws Misfit for more than `most_bytes`, a NUL byte and what is no object, or one that nests so
+/// deep that it can't be written out again.
 nlohmann::json parse_object(std::string_view text, std::size_t most_bytes);
 
 /// Calls `read` with parse_object's. A Misfit becomes Error(kProtocol): "`what()`: reason"; what

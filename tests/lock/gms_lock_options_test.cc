@@ -52,7 +52,9 @@ TEST(GmsLockOptions, RefusesWhatMakesNoSense) {
                                                     {"steal"},
                                                     {"acquire", "-E", "256"},
                                                     {"acquire", "-E", "-1"},
-                                                    {"acquire", "--timeout", "5"},
+                                                    {"acquire", "--timeout", "5x"},
+                                                    {"acquire", "-w", "-1"},
+                                                    {"acquire", "-n", "-w", "1"},
                                                     {"acquire", "--nonblock", "--timeout", "5s"},
                                                     {"acquire", "--fd", "x"},
                                                     {"acquire", "true"},
@@ -63,6 +65,19 @@ TEST(GmsLockOptions, RefusesWhatMakesNoSense) {
                                                     {"acquire", "--status-fd", "-2"}}) {
     EXPECT_EQ(parse(arguments).result.kind, ParseResult::Kind::kUsageError);
   }
+}
+
+TEST(GmsLockOptions, TakesWhatFlockTakes) {
+  using std::chrono::milliseconds;
+  const auto timeout = [](const std::vector<std::string>& arguments) {
+    return parse(arguments).options.acquire.timeout;
+  };
+  EXPECT_EQ(timeout({"acquire", "-w", "5"}), milliseconds(5000));
+  EXPECT_EQ(timeout({"acquire", "-w", "0.25"}), milliseconds(250));
+  EXPECT_EQ(timeout({"acquire", "-w0"}), milliseconds(0));
+  EXPECT_EQ(timeout({"acquire", "--timeout", "3"}), milliseconds(3000));
+  EXPECT_EQ(timeout({"acquire", "--timeout", "3ms"}), milliseconds(3));
+  EXPECT_TRUE(parse({"acquire", "-n", "-E", "1"}).options.nonblock);
 }
 
 TEST(GmsLockOptions, ExecNeedsACommand) {

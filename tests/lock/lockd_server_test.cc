@@ -506,6 +506,16 @@ TEST_F(LockdServer, AFileCutAtAnyLengthIsOneWindowWithoutGrants) {
   }
 }
 
+TEST_F(LockdServer, AGenerationThatLeavesNoRoomForOthersIsDamage) {
+  test::spill(state_path(), R"({"holder":null,"granted_at":null,"generation":9007199254740992})");
+  config_.reconnect_window = milliseconds(20);
+  start();
+  EXPECT_TRUE(acquire("a").hear_verdict().starts_with("granted "));
+  kill_server();
+  start();
+  EXPECT_TRUE(acquire("b").hear_verdict().starts_with("granted "));
+}
+
 TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
   test::spill(state_path(), "{");
   config_.reconnect_window = milliseconds(20);

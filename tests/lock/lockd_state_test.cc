@@ -78,7 +78,9 @@ TEST(LockdState, EveryTruncationIsDamage) {
 TEST(LockdState, WhatDoesNotFitIsDamage) {
   for (
       const char* bytes :
-      {"null", "[]", R"({"generation":1})",
+      {"null",
+       "[]",
+       R"({"generation":1})",
        R"({"holder":null,"last_holder":"e","granted_at":null})",
        R"({"holder":null,"last_holder":"e","granted_at":null,"generation":7})",
        R"({"holder":null,"last_holder":7,"granted_at":"2026-02-17T10:05:30.000Z","generation":7})",
@@ -90,6 +92,8 @@ TEST(LockdState, WhatDoesNotFitIsDamage) {
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":0})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":-7})",
        R"({"holder":null,"generation":9007199254740993})",
+       R"({"holder":null,"generation":9007199254740992})",
+       R"({"holder":null,"generation":7,"last_generation":9007199254740990})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"token":""})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"token":7})",
        R"({"holder":"e","granted_at":"2026-02-17T10:05:30.000Z","generation":7,"processes":{"a":1}})",

@@ -24,6 +24,8 @@ TEST(PeerJson, WhatIsWrongWithItIsAnError) {
   EXPECT_EQ(reason(""), "read it: no JSON");
   EXPECT_EQ(reason("{\"a\":\"\xff\"}"), "read it: no JSON");
   EXPECT_EQ(reason("{} {}"), "read it: no JSON");
+  EXPECT_EQ(reason(std::string("{}\0", 3)), "read it: a NUL byte");
+  EXPECT_EQ(reason(std::string("{}\0{", 4)), "read it: a NUL byte");
   EXPECT_EQ(reason("[]"), "read it: want an object");
   EXPECT_EQ(reason("{\"a\":" + std::string(80, '[') + std::string(80, ']') + "}"),
             "read it: nested too deep");
