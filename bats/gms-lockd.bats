@@ -220,6 +220,33 @@ END
   [ ! -e "$S" ]
 }
 
+# --- metrics --------------------------------------------------------------------------------------
+
+@test "--metrics: who has the lock, who waits, and who was refused" {
+  pick_port
+  start_lockd --metrics "127.0.0.1:$PORT"
+  start_client a engine-0
+  hears a granted 1
+  start_client b engine-1
+  hears b waiting 1
+  echo nonsense | socat -t 5 - "UNIX-CONNECT:$S" | grep -q '"status":76'
+  curl -sf "http://127.0.0.1:$PORT/metrics" >"$T/metrics"
+  grep -qx 'gms_lockd_held 1' "$T/metrics"
+  grep -qx 'gms_lockd_generation 1' "$T/metrics"
+  grep -qx 'gms_lockd_waiting_connections 1' "$T/metrics"
+  grep -qx 'gms_lockd_grants_total 1' "$T/metrics"
+  grep -qx 'gms_lockd_refusals_total{status="76"} 1' "$T/metrics"
+  run -22 curl -sf "http://127.0.0.1:$PORT/nothing"
+}
+
+@test "an address for metrics that is in use is 73" {
+  pick_port
+  start_lockd --metrics "127.0.0.1:$PORT"
+  run -73 --separate-stderr lockd --socket "$T/other" --metrics "127.0.0.1:$PORT"
+  [[ $stderr == "gms-lockd: error: listen on '127.0.0.1:$PORT': "* ]]
+  run -64 lockd --socket "$T/other" --metrics garbage
+}
+
 # --- ends -----------------------------------------------------------------------------------------
 
 @test "SIGTERM, SIGINT and SIGHUP: 0, the socket goes, the state stays" {

@@ -33,6 +33,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--tls-ca", serve.tls.ca, "the authority of the clients' certificates")
       ->type_name("FILE");
   cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
+  app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
+      ->type_name("HOST:PORT");
   app.add_option("--ready-fd", serve.ready_fd, "write a newline here once connections are taken")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");

@@ -71,7 +71,12 @@ asio::awaitable<void> LockdKeeper::wait_for_end(std::size_t index) {
 void LockdKeeper::apply() {
   LockdEffects effects = model_.take_effects();
   for (const LockdEffects::Note& note : effects.notes) {
-    os::log(note.is_warning ? LogLevel::kWarning : LogLevel::kInfo, "{}", note.text);
+    const LogLevel level = note.is_warning ? LogLevel::kWarning : LogLevel::kInfo;
+    if (note.origin.empty()) {
+      os::log(level, "{}", note.text);
+    } else {
+      notes_.log(level, note.origin, note.text);
+    }
   }
   for (const auto& [id, answer] : effects.answers) callbacks_.on_answer(id, answer);
   if (effects.record) record(*effects.record);

@@ -17,6 +17,7 @@
 
 #include "lock/lockd_model.h"
 #include "lock/lockd_state.h"
+#include "os/log_limit.h"
 
 namespace fo::lock {
 
@@ -61,6 +62,7 @@ class LockdKeeper {
   boost::asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, boost::asio::posix::stream_descriptor>> running_;
   LockdModel model_;
+  os::LogLimit notes_;
   boost::asio::steady_timer timer_;
 };
 

@@ -154,6 +154,7 @@ void LockdModel::come_back(ConnectionId id, Member& member) {
 
 void LockdModel::join(ConnectionId id, Member& member) {
   dequeue(member);
+  hold_->origin = member.origin;
   member.waits = false;
   parts_.insert(id);
   untold_.insert(id);
@@ -171,8 +172,8 @@ void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
 }
 
 void LockdModel::refuse(ConnectionId id, const std::string& reason) {
-  note("refuse " + quoted(members_.at(id).engine_id) + " (" + members_.at(id).name +
-       "): " + reason);
+  const Member& member = members_.at(id);
+  note("refuse " + quoted(member.engine_id) + " (" + member.name + "): " + reason, member.origin);
   effects_.answers.emplace_back(id, RefusedAnswer{ExitStatus::kTryAgain, reason});
   members_.erase(id);
 }
@@ -227,6 +228,7 @@ void LockdModel::recorded(const std::optional<std::string>& error, const LockdTi
   LockdState wanted = std::move(*writing_);
   writing_.reset();
   if (error) {
+    ++record_failures_;
     not_recorded(wanted, *error, now);
   } else {
     if (failing_) note("the lock's state can be recorded again");
@@ -326,7 +328,8 @@ void LockdModel::settle_recovery(const LockdTime& now) {
 void LockdModel::let_go() {
   if (hold_->known) {
     note(quoted(hold_->engine_id) + " let go of the lock, generation " +
-         std::to_string(hold_->generation));
+             std::to_string(hold_->generation),
+         hold_->origin);
     last_hold_ = hold_;
   }
   hold_.reset();
@@ -365,11 +368,13 @@ void LockdModel::tell_granted() {
     }
     each = untold_.erase(each);
     member.told = true;
+    if (!hold_->known) ++grants_;
     hold_->known = true;
     last_known_generation_ = hold_->generation;
     if (!member.connected) continue;
     note((member.returned ? "given back to " : "granted to ") + quoted(member.engine_id) + " (" +
-         member.name + "): generation " + std::to_string(hold_->generation));
+             member.name + "): generation " + std::to_string(hold_->generation),
+         member.origin);
     effects_.answers.emplace_back(
         id, GrantedAnswer{hold_->engine_id, hold_->generation, hold_->granted_at, reconnect_window_,
                           member.is_lease ? hold_->token : std::string()});
@@ -456,6 +461,16 @@ std::optional<ConnectionId> LockdModel::find_joinable() const {
 LockdPhase LockdModel::phase() const {
   if (!has_part()) return recovery_ ? LockdPhase::kRecovering : LockdPhase::kFree;
   return hold_->known ? LockdPhase::kHeld : LockdPhase::kRecording;
+}
+
+LockdCounts LockdModel::counts() const {
+  return {hold_ && hold_->known,
+          phase() == LockdPhase::kRecovering,
+          last_known_generation_,
+          parts_.size() - untold_.size(),
+          queue_.size() + untold_.size(),
+          grants_,
+          record_failures_};
 }
 
 StatusAnswer LockdModel::status(const LockdTime& now) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/time_text.h"
+#include "lock/lockd_metrics.h"
 #include "lock/lockd_protocol.h"
 #include "lock/lockd_state.h"
 
@@ -64,6 +65,8 @@ struct LockdEffects {
   struct Note {
     bool is_warning = false;
     std::string text;
+    /// LockdPeer::origin of the client that is the cause, which may be so as often as it likes.
+    std::string origin = {};
   };
   std::vector<Note> notes = {};
   /// A RefusedAnswer is the last of its connection, which the model has forgotten.
@@ -138,6 +141,7 @@ class LockdModel {
 
   [[nodiscard]] LockdPhase phase() const;
   [[nodiscard]] StatusAnswer status(const LockdTime& now) const;
+  [[nodiscard]] LockdCounts counts() const;
 
  private:
   struct Hold {
@@ -147,6 +151,8 @@ class LockdModel {
     /// Somebody believes that he has it.
     bool known = false;
     std::string token = {};
+    /// Of the client that joined it last.
+    std::string origin = {};
   };
   /// One connection that waits, or has a part in the hold.
   struct Member {
@@ -204,7 +210,9 @@ class LockdModel {
   [[nodiscard]] std::optional<std::size_t> connections() const;
   [[nodiscard]] LockdState state() const;
   [[nodiscard]] WaitingAnswer waiting_answer() const;
-  void note(std::string text) { effects_.notes.push_back({false, std::move(text)}); }
+  void note(std::string text, std::string origin = {}) {
+    effects_.notes.push_back({false, std::move(text), std::move(origin)});
+  }
   void warn(std::string text) { effects_.notes.push_back({true, std::move(text)}); }
 
   std::chrono::milliseconds reconnect_window_;
@@ -244,6 +252,8 @@ class LockdModel {
   std::optional<std::chrono::steady_clock::time_point> record_again_at_;
   /// What the queue was told last.
   std::optional<std::uint64_t> announced_;
+  std::uint64_t grants_ = 0;
+  std::uint64_t record_failures_ = 0;
   LockdEffects effects_;
 };
 

@@ -24,11 +24,13 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "http/address.h"
+#include "http/metrics_page.h"
 #include "http/resolve.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "lock/descriptor.h"
 #include "lock/lockd_keeper.h"
+#include "lock/lockd_metrics.h"
 #include "lock/lockd_model.h"
 #include "lock/lockd_session.h"
 #include "lock/lockd_state.h"
@@ -59,11 +61,12 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
+constexpr std::size_t kMostScrapers = 16;
 
 class Server {
  public:
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
-         UniqueFd listener, UniqueFd tcp_listener, UniqueFd signals)
+         UniqueFd listener, UniqueFd tcp_listener, UniqueFd metrics_listener, UniqueFd signals)
       : config_(config),
         keeper_(io_, std::move(state_path), loaded,
                 std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
@@ -75,6 +78,13 @@ class Server {
         unix_(io_.get_executor(), std::move(listener)),
         signals_(watched(io_.get_executor(), std::move(signals))) {
     if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
+    if (!metrics_listener) return;
+    http::ServerLimits limits = http::metrics_limits();
+    // They share this process's descriptors with those who want the lock.
+    limits.connections = kMostScrapers;
+    metrics_.emplace(io_.get_executor(),
+                     http::metrics_handler([this] { return metrics_text(metrics()); }), limits);
+    metrics_->listen(std::move(metrics_listener));
   }
 
   // `ready` is what the ready descriptor gets.
@@ -196,6 +206,7 @@ class Server {
       if (peer.uid != ::geteuid() && peer.uid != 0) {
         const std::string user = "user " + std::to_string(peer.uid);
         warn(user, "refuse process " + std::to_string(peer.pid) + ": " + user + " is not ours");
+        ++refusals_[to_int(ExitStatus::kNotPermitted)];
         session->send(RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
         return;
       }
@@ -268,6 +279,11 @@ class Server {
     end(session);
   }
 
+  [[nodiscard]] LockdMetrics metrics() {
+    return {keeper_.model().counts(), sessions_.size() - tcp_sessions_, tcp_sessions_, refusals_,
+            expired_leases_};
+  }
+
   // Of what a peer can cause as often as it likes.
   void warn(const std::string& peer, const std::string& text) {
     warnings_.log(LogLevel::kWarning, peer, text);
@@ -276,6 +292,7 @@ class Server {
   void refuse(Session& session, ExitStatus status, const std::string& reason) {
     warn(session.is_tcp() ? session.host : session.name,
          "connection of " + session.name + ": " + reason);
+    ++refusals_[to_int(status)];
     session.send(RefusedAnswer{status, reason});
   }
 
@@ -295,6 +312,7 @@ class Server {
       }
       warn(silent->host, silent->name + ": nothing was heard of it for " +
                              base::format_duration(keeper_.model().expiry_of(silent->id)));
+      ++expired_leases_;
       end_lease(silent);
       keeper_.apply();
     });
@@ -457,7 +475,11 @@ class Server {
 
   void tell(ConnectionId id, const LockdAnswer& answer) {
     const auto found = sessions_.find(id);
-    if (found != sessions_.end()) found->second->send(answer);
+    if (found == sessions_.end()) return;
+    if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
+      ++refusals_[to_int(refused->status)];
+    }
+    found->second->send(answer);
   }
 
   const LockdConfig config_;
@@ -479,6 +501,9 @@ class Server {
   // Of those, over TCP; and the connections that are no session any more and say their last word.
   std::size_t tcp_sessions_ = 0;
   std::size_t closing_ = 0;
+  std::map<int, std::uint64_t> refusals_ = LockdMetrics().refusals;
+  std::uint64_t expired_leases_ = 0;
+  std::optional<http::Server> metrics_;
 };
 
 void check_listen(const LockdConfig& config) {
@@ -539,13 +564,15 @@ int serve_lock(const LockdConfig& given) {
     os::log(LogLevel::kInfo, "listening on {}", address);
     ready = address + "\n";
   }
+  http::Listener metrics;
+  if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics);
   const LoadedState loaded = load_state(state_path);
   // A server that is killed before the first grant must not leave a file that says that all is
   // well.
   const bool is_lost = tcp.fd && loaded.kind == LoadedState::Kind::kNone;
   prepare_state(state_path, is_lost ? LoadedState{LoadedState::Kind::kDamaged} : loaded);
   Server(config, state_path, loaded, std::move(socket.listener), std::move(tcp.fd),
-         std::move(signals))
+         std::move(metrics.fd), std::move(signals))
       .run(std::move(ready_fd), ready);
   return 0;
 }

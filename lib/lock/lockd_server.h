@@ -25,6 +25,8 @@ struct LockdConfig {
   /// A client over TCP that says nothing for this long has no part in the lock any more;
   /// kShortestExpiry to kLongestExpiry, and no longer than the reconnect window.
   base::Duration expiry = std::chrono::seconds(10);
+  /// HOST:PORT to serve Prometheus' metrics on; empty for none.
+  std::string metrics;
   /// Gets a newline, and is closed, once connections are accepted; with `listen`, the address with
   /// its port stands before it. -1 for none. Taken over.
   int ready_fd = -1;

@@ -377,6 +377,32 @@ TEST(LockdModel, AGrantIsToldAfterItIsOnFile) {
   EXPECT_THAT(desk.status().connections, ElementsAre(StatusAnswer::Connection{200, true}));
 }
 
+TEST(LockdModel, CountsWhatItHas) {
+  Desk desk;
+  EXPECT_FALSE(desk.model.counts().is_held);
+  desk.slow_disk = true;
+  desk.acquire(1, "a");
+  desk.acquire(2, "b");
+  desk.fail_record();
+  LockdCounts counts = desk.model.counts();
+  EXPECT_FALSE(counts.is_held);
+  EXPECT_EQ(counts.waiting, 2U);
+  EXPECT_EQ(counts.holding, 0U);
+  EXPECT_EQ(counts.grants, 0U);
+  EXPECT_EQ(counts.record_failures, 1U);
+  desk.pass(kRecordAgainAfter);
+  desk.finish_record();
+  desk.slow_disk = false;
+  desk.acquire(3, "a");
+  counts = desk.model.counts();
+  EXPECT_TRUE(counts.is_held);
+  EXPECT_EQ(counts.waiting, 1U);
+  EXPECT_EQ(counts.holding, 2U);
+  EXPECT_EQ(counts.grants, 1U);
+  EXPECT_EQ(counts.generation, 1U);
+  EXPECT_TRUE(Desk(held_by_a()).model.counts().is_recovering);
+}
+
 TEST(LockdModel, WhatCannotBeRecordedIsNotGrantedAndTriedAgain) {
   Desk desk;
   desk.slow_disk = true;

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -26,10 +27,12 @@
 #include "lock/grant.h"
 #include "lock/line_buffer.h"
 #include "lock/lockd.h"
+#include "lock/lockd_model.h"
 #include "lock/lockd_state.h"
 #include "lock/support.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "os/pipe.h"
 #include "os/unix_socket.h"
 #include "support/must_run.h"
@@ -513,7 +516,7 @@ TEST_F(LockdServer, AGenerationThatLeavesNoRoomForOthersIsDamage) {
   EXPECT_TRUE(acquire("a").hear_verdict().starts_with("granted "));
   kill_server();
   start();
-  EXPECT_TRUE(acquire("b").hear_verdict().starts_with("granted "));
+  EXPECT_TRUE(acquire("a").hear_verdict().starts_with("granted "));
 }
 
 TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
@@ -874,6 +877,26 @@ TEST_F(LockdServer, ADescriptorWithAnyOtherMessageIsRefused) {
   }
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
   expect_no_fd_left(before);
+}
+
+TEST_F(LockdServer, WhoComesAndGoesDoesNotFillTheLog) {
+  const std::string log = dir_.path("log");
+  start([&](UniqueFd&) {
+    const UniqueFd file = os::open_file(log, O_WRONLY | O_CREAT | O_APPEND);
+    if (::dup2(file.get(), STDERR_FILENO) < 0) _exit(100);
+    os::set_log("gms-lockd", os::LogLevel::kInfo);
+  });
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(acquire("a").hear_verdict(), "granted " + std::to_string(i + 1));
+    EXPECT_EQ(acquire("b", 1).hear_word(), "refused 75");
+    Client client = connect();
+    client.send("nonsense\n");
+    EXPECT_EQ(client.hear_word(), "refused 76");
+  }
+  const std::string text = test::slurp(log);
+  EXPECT_GT(text.size(), 0U);
+  // Of more than a thousand, where nothing is left out.
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 200) << text;
 }
 
 TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {

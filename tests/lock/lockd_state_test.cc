@@ -123,7 +123,7 @@ TEST(LockdState, EmptyGarbageAndHugeFilesAreDamaged) {
 TEST(LockdState, AFileThatCannotBeReadIsAnError) {
   const TempDir dir;
   ASSERT_EQ(::mkdir(dir.path("state").c_str(), 0700), 0);
-  EXPECT_EQ(failure_of([&] { load_state(dir.path("state")); }).status, ExitStatus::kOsError);
+  EXPECT_EQ(failure_of([&] { load_state(dir.path("state")); }).status, ExitStatus::kCannotCreate);
 }
 
 TEST(LockdState, IsWrittenBackAsItWasRead) {

@@ -1,0 +1,49 @@
+#include "http/metrics_page.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "http/prometheus_text.h"
+
+namespace fo::http {
+namespace {
+
+using boost::asio::awaitable;
+
+Response answer(const Request& request, const std::function<std::string()>& text) {
+  if (request.path != "/metrics") return error_response(404, "no such path");
+  if (request.method != "GET" && request.method != "HEAD") {
+    Response refusal = error_response(405, "method not allowed");
+    refusal.headers.emplace_back("Allow", "GET, HEAD");
+    return refusal;
+  }
+  return {200, std::string(kPrometheusTextType), text(), {}};
+}
+
+awaitable<void> respond(std::shared_ptr<const std::function<std::string()>> text,
+                        const Request& request, Reply& reply) {
+  reply.answer(answer(request, *text));
+  co_return;
+}
+
+}  // namespace
+
+Handler metrics_handler(std::function<std::string()> text) {
+  return [shared = std::make_shared<const std::function<std::string()>>(std::move(text))](
+             const Request& request, Reply& reply) { return respond(shared, request, reply); };
+}
+
+ServerLimits metrics_limits() {
+  ServerLimits limits;
+  limits.header_bytes = 8 * 1024;
+  limits.body_bytes = 4 * base::kKiB;
+  limits.connections = 1024;
+  limits.header_timeout = std::chrono::seconds(5);
+  limits.body_timeout = std::chrono::seconds(5);
+  limits.idle_timeout = std::chrono::seconds(5);
+  limits.write_timeout = std::chrono::seconds(5);
+  return limits;
+}
+
+}  // namespace fo::http

@@ -1,0 +1,18 @@
+// GET /metrics, and nothing else: what a daemon's --metrics serves.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "http/server.h"
+
+namespace fo::http {
+
+/// Answers GET and HEAD of /metrics with what `text` returns, in Prometheus' format; 404 and 405 to
+/// anything else.
+Handler metrics_handler(std::function<std::string()> text);
+
+/// For few clients, who ask briefly.
+ServerLimits metrics_limits();
+
+}  // namespace fo::http
