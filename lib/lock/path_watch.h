@@ -1,5 +1,5 @@
-// Wakes a holder when something happens in the folder of its lock file, so that a replaced file is
-// noticed at once and not at the next look.
+// Wakes a holder when something happens in the folder of its lock file, or to what is mounted, so
+// that a replaced file is noticed at once and not at the next look.
 #pragma once
 
 #include <string>
@@ -10,16 +10,19 @@ namespace fo::lock {
 
 class PathWatch {
  public:
-  /// Watches the folder of `path`. Where the kernel refuses (inotify limits), fd() is -1 and the
-  /// holder has its periodic look alone.
+  /// Watches the folder of `path`, and the mounts of this mount namespace. Where the kernel refuses
+  /// (inotify limits, no /proc), fd() stays silent or is -1, and the holder has its periodic look.
   explicit PathWatch(const std::string& path);
-  /// Readable when a file was created, removed or renamed there.
-  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Readable when a file was created, removed or renamed there, or something was mounted or
+  /// unmounted anywhere.
+  [[nodiscard]] int fd() const { return either_.get(); }
   /// Takes the events; what they say does not matter, the path itself is looked at.
   void drain() const;
 
  private:
-  base::UniqueFd fd_;
+  base::UniqueFd folder_;
+  base::UniqueFd mounts_;
+  base::UniqueFd either_;
 };
 
 }  // namespace fo::lock
