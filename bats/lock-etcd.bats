@@ -163,6 +163,25 @@ null" ]
   # At the latest the lease was renewed when etcd was killed.
   [ "$(last_beat first)" -lt $((killed + 2000000)) ]
   [[ $(cat "$T/first.err") == *"hold lock 'etcd:http://127.0.0.1:$PORT/locks/x': the lease could not be renewed: "* ]]
+  # Nobody can say whether it was freed by hand meanwhile.
+  [ "$(jq -s 'map(select(.event == "lost"))[0] | has("overlap") and .overlap == null' "$T/events")" = true ]
+}
+
+@test "etcd: a key without a lease is no contender's, and deleting it frees the lock" {
+  etcdctl put locks/x/left here
+  local reason="ask etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease, so that it is no contender's and stays until it is deleted"
+  local command
+  for command in "owner" "status" "acquire -n"; do
+    # shellcheck disable=SC2086
+    run -65 --separate-stderr lock $command --lock "$URI"
+    [ "$output" = "" ]
+    [ "$stderr" = "gms-lock: error: $reason" ]
+  done
+  start_bg waiter gms-lock acquire --lock "$URI" --warn-after 20ms -- true
+  wait_for "grep -qF \"waiting for lock 'etcd:http://127.0.0.1:$PORT/locks/x': $reason\" $T/waiter.err"
+  etcdctl del locks/x/left
+  wait_exit "$BG_PID"
+  [ "$status" -eq 0 ]
 }
 
 @test "etcd: a stopped one is as good as gone" {

@@ -55,8 +55,10 @@ std::string holder_name(const std::vector<LockUri>& locks, const std::string& id
       const std::string owner = find_owner(lock, glance_time(lock)).value_or("");
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
     } catch (const Error& error) {
-      // Nobody holds what nobody can reach.
-      if (!is_local(lock) && error.status() == ExitStatus::kUnavailable) throw;
+      // Nobody holds what nobody can reach, nor what is no contender's.
+      const bool is_nobodys =
+          error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kBadData;
+      if (!is_local(lock) && is_nobodys) throw;
     }
   }
   return "another process";

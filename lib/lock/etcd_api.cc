@@ -366,8 +366,8 @@ std::vector<Listed> decode_list(std::string_view answer) {
     if (found.size() > kMostListed) throw Misfit("more keys than asked for");
     std::vector<Listed> listed;
     for (const json& one : found) {
-      listed.push_back(
-          {positive_in(one, "create_revision"), read_contender(bytes_in(one, "value"))});
+      listed.push_back({bytes_in(one, "key"), positive_in(one, "create_revision"),
+                        number_in(one, "lease"), read_contender(bytes_in(one, "value"))});
     }
     return listed;
   });

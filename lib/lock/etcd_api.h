@@ -109,7 +109,10 @@ Event decode_event(std::string_view line);
 
 Request list(const std::string& key);
 struct Listed {
+  std::string name;
   Revision created = 0;
+  /// 0: of none, so that it stays until somebody deletes it. No contender's is so.
+  LeaseId lease = 0;
   /// All empty for one that somebody else queues by.
   Contender who;
 };

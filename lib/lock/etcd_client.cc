@@ -472,6 +472,12 @@ LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
   status.held = !queue.empty();
   if (queue.empty()) return status;
   const etcd::Listed& first = queue.front();
+  if (first.lease == 0) {
+    throw Error(ExitStatus::kBadData,
+                "ask etcd for lock " + base::quoted(uri.path) + ": the oldest key " +
+                    base::quoted(first.name) +
+                    " has no lease, so that it is no contender's and stays until it is deleted");
+  }
   status.holder = first.who.id;
   status.last_generation = first.created;
   GrantRecord& record = status.record.emplace();

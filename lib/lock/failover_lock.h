@@ -42,6 +42,9 @@ struct Loss {
   base::Deadline end_by = base::Deadline::never();
   /// For how long another may have been active, at most.
   base::Duration overlap{};
+  /// False: whoever keeps the lock could not be asked, and may have given it to another at any time
+  /// since it was last heard of.
+  bool is_overlap_known = true;
 };
 
 /// Destroying it gives this process's share of the lock up. Single thread only.

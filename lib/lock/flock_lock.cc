@@ -60,7 +60,9 @@ std::string read_start(int fd, const std::string& what) {
 void refuse_other_content(int fd, const std::string& path, const std::string& what) {
   // Whoever is granted the lock meanwhile writes the record first: what is seen of a newer name
   // with an older record is looked at again.
-  for (int tries = 0; !can_be_lock_file(read_start(fd, what), read_grant(path)); ++tries) {
+  for (int tries = 0;; ++tries) {
+    const std::string content = read_start(fd, what);
+    if (can_be_lock_file(content, {}) || can_be_lock_file(content, read_grant(path))) return;
     if (tries == 3) {
       throw Error(ExitStatus::kBadData,
                   what + ": no lock file, which is empty or one line with a holder's id");
@@ -151,8 +153,13 @@ FailoverLock::Watch FlockLock::watch() {
 
 std::optional<Loss> FlockLock::check() {
   if (path_watch_) path_watch_->drain();
-  if (!is_replaced()) return std::nullopt;
-  return Loss{ExitStatus::kProtocol, "the file was replaced", Deadline::after(Duration::zero())};
+  const base::BootClock::time_point now = base::BootClock::now();
+  if (is_replaced()) {
+    return Loss{ExitStatus::kProtocol, "the file was replaced", Deadline::after(Duration::zero()),
+                now - seen_at_};
+  }
+  seen_at_ = now;
+  return std::nullopt;
 }
 
 void FlockLock::release() { unlock(fd_.get()); }
@@ -202,6 +209,7 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
         grant = record_grant(Clock::now() - begin);
       }
       unlock(record_fd_.get());
+      seen_at_ = base::BootClock::now();
       if (grant) return {os::LockWait::kLocked, *grant, reopened};
       reopen();
       reopened = true;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/boot_clock.h"
 #include "base/unique_fd.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
@@ -60,6 +61,8 @@ class FlockLock final : public FailoverLock {
   std::string before_bytes_;
   GrantContent before_;
   std::optional<PathWatch> path_watch_;
+  // When the path last led to the file that is open here.
+  base::BootClock::time_point seen_at_;
 };
 
 }  // namespace fo::lock

@@ -42,14 +42,23 @@ class HolderReport::State {
   }
 
  private:
+  static void say(const LockUri& lock, std::string text, std::string& last) {
+    if (text == last) return;
+    os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
+    last = std::move(text);
+  }
+
   void report(const LockUri& lock, std::string& last) const noexcept {
     try {
       const LockStatus status = read_lock_status(lock, glance_time(lock));
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
-      std::string text = describe_holders(status);
-      if (text == last) return;
-      os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
-      last = std::move(text);
+      say(lock, describe_holders(status), last);
+    } catch (const base::Error& error) {
+      // What holds it is nobody's, and the wait may have no end.
+      const bool is_bad = error.status() == base::ExitStatus::kBadData;
+      if (is_bad) return say(lock, error.what(), last);
+      os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),
+              error.what());
     } catch (const std::exception& error) {
       os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),
               error.what());

@@ -133,6 +133,8 @@ class KubeClient final : public LeaseClient {
   struct Seen {
     KubeLease lease;
     BootClock::time_point since;
+    // The longest time that was seen there for this holder, who may reckon with it still.
+    seconds longest{0};
     // It was deleted, which was seen at `since`: whoever held it may not know yet.
     bool is_deleted = false;
   };
@@ -264,12 +266,17 @@ awaitable<http::Response> KubeClient::put(KubeLease seen, KubeClaim claim, Deadl
 
 // Whatever else is changed in a Lease, by whomever, does not renew it.
 void KubeClient::note(const KubeLease& lease) {
-  most_transitions_ = std::max(most_transitions_, lease.transitions);
+  // Where there is no room for another, somebody is to write a lower number there.
+  const bool is_full = most_transitions_ >= kMostTransitions;
+  most_transitions_ = is_full ? lease.transitions : std::max(most_transitions_, lease.transitions);
   const auto claim = [](const KubeLease& of) {
     return std::tie(of.holder, of.renew_time, of.acquire_time, of.transitions, of.duration);
   };
   const bool is_known = seen_ && !seen_->is_deleted && claim(seen_->lease) == claim(lease);
-  seen_ = Seen{lease, is_known ? seen_->since : BootClock::now()};
+  const bool is_same_hold = seen_ && seen_->lease.holder == lease.holder;
+  const seconds longest =
+      std::max(is_same_hold ? seen_->longest : seconds(0), lease.duration.value_or(duration_));
+  seen_ = Seen{lease, is_known ? seen_->since : BootClock::now(), longest};
 }
 
 // It may have been renewed just before, and not been seen then.
@@ -282,7 +289,7 @@ void KubeClient::note_absence() {
 BootClock::time_point KubeClient::free_at(const Seen& seen) const {
   const std::string& holder = seen.lease.holder;
   if (holder.empty() || holder == identity_) return seen.since;
-  return seen.since + seen.lease.duration.value_or(duration_);
+  return seen.since + seen.longest;
 }
 
 Deadline KubeClient::request_deadline() const {
@@ -299,8 +306,10 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   const auto granted_at = system_clock::now();
   const std::uint64_t generation = most_transitions_ + 1;
   if (generation > kMostTransitions) {
-    throw Error(ExitStatus::kProtocol,
-                "update Lease " + quoted(name_) + ": leaseTransitions can't be counted on");
+    throw Error(ExitStatus::kUnavailable,
+                "update Lease " + quoted(name_) + ": leaseTransitions is " +
+                    std::to_string(most_transitions_) +
+                    ", the highest there is: somebody has to set it to a lower number");
   }
   const KubeClaim claim{identity_, duration_, generation, granted_at, granted_at};
   // An answer that takes longer than that comes too late to hold anything by it.
@@ -344,7 +353,7 @@ Duration KubeClient::ttl_of(const KubeLease& lease) const {
 }
 
 awaitable<void> KubeClient::wait_until_free() {
-  // It is looked at again now and then, for it is sooner where the holder's time was cut short.
+  // It is looked at again now and then, for it is later where somebody wrote into it meanwhile.
   for (;;) {
     const Duration left = base::time_until(free_at(*seen_));
     if (left <= Duration::zero()) co_return;

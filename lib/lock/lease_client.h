@@ -58,6 +58,10 @@ class LeaseClient {
   virtual boost::asio::awaitable<std::variant<Renewal, LeaseEnded>> renew(
       base::Deadline deadline) = 0;
 
+  /// Whether the lock may be given to another before the lease ends, by whoever may write where it
+  /// is kept.
+  [[nodiscard]] virtual bool can_be_freed_early() const { return true; }
+
   /// Gives up what there is, the lock or the place in the queue, so that others need not wait for
   /// its end; nothing to do is no error. Throws when the keeper could not be told by `deadline`.
   virtual boost::asio::awaitable<void> release(base::Deadline deadline) = 0;

@@ -145,6 +145,7 @@ std::optional<Loss> LockSet::check() {
     if (!loss) loss = one;
     loss->end_by = loss->end_by.sooner(one->end_by);
     loss->overlap = std::max(loss->overlap, one->overlap);
+    loss->is_overlap_known = loss->is_overlap_known && one->is_overlap_known;
   }
   return loss;
 }

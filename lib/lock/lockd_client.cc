@@ -105,6 +105,8 @@ class LockdClient final : public LeaseClient {
     co_return *verdict;
   }
 
+  [[nodiscard]] bool can_be_freed_early() const override { return false; }
+
   awaitable<void> release(Deadline deadline) override {
     const std::optional<std::uint64_t> generation = generation_;
     if (!stream_ && !generation) co_return;

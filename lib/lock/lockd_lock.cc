@@ -22,6 +22,7 @@
 namespace fo::lock {
 namespace {
 
+using base::BootClock;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
@@ -30,6 +31,9 @@ using base::UniqueFd;
 
 // Between tries to reach a server.
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
+// Between looks at a connection by which the lock is held: its end is seen at once, but not by a
+// process that was stopped, which is to know since when.
+constexpr base::Duration kLookInterval = std::chrono::seconds(1);
 
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,
                   const std::string& what) {
@@ -134,6 +138,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
       }
       const auto& granted = std::get<GrantedAnswer>(*verdict);
       generation_ = granted.generation;
+      seen_at_ = BootClock::now();
       return {os::LockWait::kLocked,
               {id(), granted.generation, granted.granted_at, Clock::now() - begin}};
     }
@@ -164,7 +169,8 @@ FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
 
 FailoverLock::Watch LockdLock::watch() {
   if (loss_) return {};
-  const Deadline at = socket_ ? give_up_at_ : give_up_at_.sooner(Deadline::after(kRetryInterval));
+  const base::Duration next = socket_ ? kLookInterval : kRetryInterval;
+  const Deadline at = give_up_at_.sooner(Deadline::after(next));
   return {socket_.get(), POLLIN, at};
 }
 
@@ -178,18 +184,18 @@ std::optional<Loss> LockdLock::check_connection() {
     const bool confirmed = give_up_at_.is_never();
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
-        return Loss{refused->status, refused->reason, Deadline::after(base::Duration::zero())};
+        return taken(refused->status, refused->reason);
       }
       // Somebody may have had the lock in between, and the command knows the old number.
       const std::uint64_t generation = std::get<GrantedAnswer>(*verdict).generation;
       if (generation != generation_) {
-        return Loss{ExitStatus::kTryAgain,
-                    "it was granted anew, as generation " + std::to_string(generation),
-                    Deadline::after(base::Duration::zero())};
+        return taken(ExitStatus::kTryAgain,
+                     "it was granted anew, as generation " + std::to_string(generation));
       }
       if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: held again", base::quoted(path()));
       give_up_at_ = Deadline::never();
     }
+    if (is_confirmed()) seen_at_ = BootClock::now();
     if (socket_) {
       if (!give_up_at_.expired()) return std::nullopt;
     } else if (confirmed) {
@@ -198,12 +204,12 @@ std::optional<Loss> LockdLock::check_connection() {
       give_up_at_ = Deadline::after(window_ + kBeyondWindow);
     }
     if (give_up_at_.expired()) {
-      return Loss{ExitStatus::kProtocol, "the lock server is out of reach", end_by()};
+      return out_of_reach("the lock server is out of reach");
     }
     connect();
     return std::nullopt;
   } catch (const Error& error) {
-    return Loss{ExitStatus::kProtocol, error.what(), end_by()};
+    return out_of_reach(error.what());
   }
 }
 
@@ -217,8 +223,17 @@ void LockdLock::release() {
   generation_.reset();
 }
 
-// A server that starts now gives the lock to another when its window is over.
-Deadline LockdLock::end_by() const { return Deadline::after(window_ / 2); }
+Loss LockdLock::taken(ExitStatus status, std::string reason) const {
+  return {status, std::move(reason), Deadline::after(base::Duration::zero()),
+          BootClock::now() - seen_at_};
+}
+
+Loss LockdLock::out_of_reach(std::string reason) const {
+  // A server that starts now gives the lock to another when its window is over.
+  Loss loss{ExitStatus::kProtocol, std::move(reason), Deadline::after(window_ / 2)};
+  loss.is_overlap_known = false;
+  return loss;
+}
 
 LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
   const std::string what = "ask lock server " + base::quoted(path);

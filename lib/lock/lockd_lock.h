@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/boot_clock.h"
 #include "base/unique_fd.h"
 #include "lock/failover_lock.h"
 #include "lock/line_buffer.h"
@@ -49,7 +50,10 @@ class LockdLock final : public FailoverLock {
   // A grant or a refusal, when one has come.
   std::optional<LockdAnswer> take_verdict();
   std::optional<Loss> check_connection();
-  [[nodiscard]] base::Deadline end_by() const;
+  // The server has given the lock to another, some time since it was last seen to be ours.
+  [[nodiscard]] Loss taken(base::ExitStatus status, std::string reason) const;
+  // Nobody says whether another has it.
+  [[nodiscard]] Loss out_of_reach(std::string reason) const;
 
   base::Duration first_contact_;
   base::UniqueFd lifeline_writer_;
@@ -65,6 +69,8 @@ class LockdLock final : public FailoverLock {
   // While the lock is held: without a connection that was confirmed, when it is given up.
   base::Deadline give_up_at_ = base::Deadline::never();
   std::optional<Loss> loss_;
+  // When the connection by which it is held was last there.
+  base::BootClock::time_point seen_at_;
 };
 
 /// What the server at `path` says. Throws kUnavailable, kNotPermitted, kTryAgain when there is no

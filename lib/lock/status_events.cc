@@ -13,6 +13,11 @@ namespace fo::lock {
 
 using nlohmann::json;
 
+std::string overlap_json(const Loss& loss) {
+  if (!loss.is_overlap_known) return "null";
+  return fmt::format("{:.6f}", std::chrono::duration<double>(loss.overlap).count());
+}
+
 void StatusEvents::waiting() { fd_.write("waiting"); }
 
 void StatusEvents::granted(const Grant& grant) {
@@ -37,8 +42,8 @@ void StatusEvents::child_ended(int status) {
 }
 
 void StatusEvents::lost(const Loss& loss) {
-  fd_.write("lost", fmt::format(R"("reason":{},"overlap":{:.6f})", http::dump(loss.reason),
-                                std::chrono::duration<double>(loss.overlap).count()));
+  fd_.write("lost", fmt::format(R"("reason":{},"overlap":{})", http::dump(loss.reason),
+                                overlap_json(loss)));
 }
 
 }  // namespace fo::lock

@@ -1,13 +1,16 @@
 // What happens to a lock and its command, told on --status-fd.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 #include "base/strong.h"
 #include "lock/failover_lock.h"
 #include "os/status_fd.h"
 
 namespace fo::lock {
+
+/// The seconds, or null where they are not known.
+std::string overlap_json(const Loss& loss);
 
 class StatusEvents {
  public:

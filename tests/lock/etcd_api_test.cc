@@ -205,6 +205,12 @@ TEST(EtcdApi, ListedKeysOfOthersHaveNoName) {
   EXPECT_EQ(body["key"], encode_base64("locks/x/"));
   EXPECT_EQ(body["range_end"], encode_base64("locks/x0"));
   EXPECT_TRUE(decode_list("{" + kHeader + "}").empty());
+  const auto left = decode_list("{" + kHeader + R"(,"kvs":[{"key":"YS9i","create_revision":"7"},)" +
+                                R"({"key":"YS9j","create_revision":"8","lease":"9"}]})");
+  ASSERT_EQ(left.size(), 2U);
+  EXPECT_EQ(left[0].name, "a/b");
+  EXPECT_EQ(left[0].lease, 0U);
+  EXPECT_EQ(left[1].lease, 9U);
   const auto who = [](const std::string& value) {
     const auto listed = decode_list("{" + kHeader + R"(,"kvs":[{"create_revision":"7","value":")" +
                                     encode_base64(value) + R"("}]})");

@@ -579,6 +579,7 @@ TEST_F(EtcdClient, LockIsLostBeforeAnotherCanHaveIt) {
     }
     EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
     EXPECT_EQ(loss->overlap, Duration::zero());
+    EXPECT_FALSE(loss->is_overlap_known);
     EXPECT_FALSE(loss->end_by.expired());
     EXPECT_THAT(loss->reason, HasSubstr(etcd().url()));
     if (stopped) etcd().signal(SIGCONT);

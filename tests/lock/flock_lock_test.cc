@@ -1,6 +1,7 @@
 #include "lock/flock_lock.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -147,7 +148,10 @@ TEST_F(FlockLockTest, HolderSeesItsFileReplaced) {
   FlockLock lock(path_, "engine-0");
   lock.acquire(soon());
   fs::rename(path_, dir_.path("aside"));
-  EXPECT_TRUE(lock.check());
+  const std::optional<Loss> loss = lock.check();
+  ASSERT_TRUE(loss);
+  EXPECT_TRUE(loss->is_overlap_known);
+  EXPECT_GT(loss->overlap, base::Duration::zero());
   spill(path_, "");
   EXPECT_TRUE(lock.check());
   fs::rename(dir_.path("aside"), path_);
@@ -247,6 +251,29 @@ TEST_F(FlockLockTest, FullDiskCanNotStopAGrant) {
   EXPECT_EQ(answer, kDone);
 }
 
+TEST_F(FlockLockTest, WhatIsMountedOverItsFolderWakesTheHolder) {
+  enum Answer { kDone = 0, kNoMount = 1, kNotWoken, kNotLost };
+  Forked attempt([&](int) {
+    const std::string root = dir_.path("disk");
+    fs::create_directory(root);
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+      return kNoMount;
+    }
+    FlockLock lock(root + "/lock", "engine-0");
+    lock.acquire(soon());
+    const int watch = lock.watch().fd;
+    if (lock.check()) return kNotLost;
+    if (::mount("fo-test", root.c_str(), "tmpfs", 0, "size=64k") != 0) return kNoMount;
+    pollfd ready{watch, POLLIN, 0};
+    if (::poll(&ready, 1, soon().poll_timeout()) != 1) return kNotWoken;
+    return lock.check() ? kDone : kNotLost;
+  });
+  const int answer = attempt.wait();
+  if (answer == kNoMount) FO_SKIP("root", "mounting a tmpfs is not permitted here");
+  EXPECT_EQ(answer, kDone);
+}
+
 TEST_F(FlockLockTest, CanNotBeOpened) {
   const auto opening = [&](const std::string& path) {
     return status_of([&] { FlockLock(path, "engine-0"); });
@@ -276,6 +303,7 @@ TEST_F(FlockLockTest, PlantedLinksAreNotFollowed) {
                      "': a symbolic link, which is not followed");
       EXPECT_FALSE(fs::exists(dir_.path("absent")));
       fs::remove(path_ + which);
+      fs::remove(path_);
     }
   }
   for (const char* which : {"", ".grant"}) {

@@ -210,6 +210,22 @@ TEST(KubeClient, DeletedLeaseIsNotFreeBeforeItsHoldersTimeIsOver) {
   }
 }
 
+TEST(KubeClient, ShortenedLeaseIsNotFreeBeforeItsHoldersTimeIsOver) {
+  const KubeApi api;
+  api.create(foreign_lease("another", 3));
+  BootClock::time_point shortened;
+  std::thread other([&] {
+    await([&] { return api.count("watch") >= 1; });
+    shortened = BootClock::now();
+    api.edit([](json& lease) { lease["spec"]["leaseDurationSeconds"] = 1; });
+  });
+  const auto lock = open_lock(api.uri(), "engine-0");
+  EXPECT_EQ(acquire(*lock), 7U);
+  const BootClock::time_point granted = BootClock::now();
+  other.join();
+  EXPECT_GE(granted - shortened, seconds(3));
+}
+
 TEST(KubeClient, DeletedLeaseThatIsCreatedAgainIsLookedAtAnew) {
   const KubeApi api;
   api.create(foreign_lease("another", 3600));
@@ -396,6 +412,8 @@ TEST(KubeClient, ServerThatHangsForGoodIsALossInTime) {
   EXPECT_EQ(loss.status, ExitStatus::kTryAgain);
   EXPECT_THAT(loss.reason, testing::HasSubstr("the lease could not be renewed: "));
   EXPECT_EQ(loss.overlap, base::Duration::zero());
+  // Somebody may have freed it by hand meanwhile.
+  EXPECT_FALSE(loss.is_overlap_known);
   EXPECT_NO_THROW(lock->release());
 }
 
@@ -566,7 +584,16 @@ TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
   lease["spec"]["leaseTransitions"] = 0x7fffffff;
   api.create(lease);
   const auto lock = open_lock(api.uri(), "engine-0");
-  EXPECT_EQ(status_of([&] { lock->acquire(soon()); }), ExitStatus::kProtocol);
+  EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(300))).outcome, LockWait::kDeadline);
+  EXPECT_EQ(api.lease()["spec"]["leaseTransitions"], 0x7fffffff);
+  // Nobody has to be started anew when somebody has mended it.
+  std::thread mender([&] {
+    const int before = api.count("get");
+    await([&] { return api.count("get") > before + 1; });
+    api.edit([](json& one) { one["spec"]["leaseTransitions"] = 7; });
+  });
+  EXPECT_EQ(acquire(*lock), 8U);
+  mender.join();
 }
 
 TEST(KubeClient, TokenIsReadForEachRequest) {

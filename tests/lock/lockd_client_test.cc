@@ -325,8 +325,9 @@ TEST_F(LockdClientTest, AHolderThatIsCutOffEndsBeforeTheOther) {
   const std::optional<Loss> loss = hold(lock, kLong);
   ASSERT_TRUE(loss);
   EXPECT_EQ(loss->status, ExitStatus::kTryAgain);
-  // It knew before the other could have the lock.
+  // It knew before the other could have the lock, which nobody else can take from it.
   EXPECT_EQ(loss->overlap, base::Duration::zero());
+  EXPECT_TRUE(loss->is_overlap_known);
   EXPECT_EQ(status().holder, "a");
   EXPECT_EQ(other.acquire(soon()).grant.generation, 2U);
   network.cut(false);
