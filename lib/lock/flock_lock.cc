@@ -39,8 +39,7 @@ constexpr off_t kLockFileSpace = 4096;
 // A dying process lets go of its locks before it counts as dead.
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 
-// Others may be able to write to the folder, and containers of several users share one lock: so a
-// link is refused, and another owner's file is not.
+// Another owner's file is not refused: containers of several users may share one lock.
 UniqueFd open_regular(const std::string& path, const std::string& what) {
   UniqueFd opened = os::open_plain_file(path, O_RDWR | O_CREAT, what, 0666);
   if (opened.get() >= kLowestFd) return opened;
@@ -56,10 +55,10 @@ std::string read_start(int fd, const std::string& what) {
   return {bytes.data(), static_cast<std::size_t>(got)};
 }
 
-// A grant would overwrite it.
+// Throws for a file with other content than a lock file's, which a grant would overwrite.
 void refuse_other_content(int fd, const std::string& path, const std::string& what) {
-  // Whoever is granted the lock meanwhile writes the record first: what is seen of a newer name
-  // with an older record is looked at again.
+  // A holder that is granted the lock between the two reads writes its record before its name, so
+  // that the next look finds both.
   for (int tries = 0;; ++tries) {
     const std::string content = read_start(fd, what);
     if (can_be_lock_file(content, {}) || can_be_lock_file(content, read_grant(path))) return;

@@ -112,7 +112,7 @@ void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& re
 bool LockdModel::has_place_for(const Member& member) const {
   const auto taken = places_.find(member.origin);
   return taken == places_.end() ||
-         taken->second < (member.process ? kMostPlacesOfProcess : kMostPlaces);
+         taken->second < (member.process ? kMaxPlacesOfProcess : kMaxPlaces);
 }
 
 void LockdModel::enqueue(ConnectionId id, Member& member) {

@@ -44,14 +44,14 @@ struct LockdPeer {
   std::string name = {};
   /// Of a lease: what comes with its grant, and has to come with a claim of that.
   std::string token = {};
-  /// Whose place in the queue it is, of whom no more than kMostPlaces wait: a process, an address,
+  /// Whose place in the queue it is, of whom no more than kMaxPlaces wait: a process, an address,
   /// or all processes that are not visible. Empty: nobody counts it.
   std::string origin = {};
 };
 
 /// How many connections of one process, and of anything else that is counted as one, may wait.
-inline constexpr std::size_t kMostPlacesOfProcess = 64;
-inline constexpr std::size_t kMostPlaces = 256;
+inline constexpr std::size_t kMaxPlacesOfProcess = 64;
+inline constexpr std::size_t kMaxPlaces = 256;
 
 /// How long after a record that failed the next one is tried.
 inline constexpr std::chrono::milliseconds kRecordAgainAfter{500};

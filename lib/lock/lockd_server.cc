@@ -61,7 +61,7 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
-constexpr std::size_t kMostScrapers = 16;
+constexpr std::size_t kMaxScrapers = 16;
 
 class Server {
  public:
@@ -80,8 +80,8 @@ class Server {
     if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
     if (!metrics_listener) return;
     http::ServerLimits limits = http::metrics_limits();
-    // They share this process's descriptors with those who want the lock.
-    limits.connections = kMostScrapers;
+    // Clients of the lock need the descriptors.
+    limits.connections = kMaxScrapers;
     metrics_.emplace(io_.get_executor(),
                      http::metrics_handler([this] { return metrics_text(metrics()); }), limits);
     metrics_->listen(std::move(metrics_listener));
@@ -284,7 +284,7 @@ class Server {
             expired_leases_};
   }
 
-  // Of what a peer can cause as often as it likes.
+  // A peer can cause these as often as it likes.
   void warn(const std::string& peer, const std::string& text) {
     warnings_.log(LogLevel::kWarning, peer, text);
   }
@@ -353,7 +353,7 @@ class Server {
       if (session->is_tcp()) return acquire_lease(*session, *acquire);
       const bool has_lifeline = session->has_lifeline();
       const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-      // Those that are not visible are told apart by nothing.
+      // Processes that are not visible can't be told apart.
       const LockdPeer peer{
           session->process,
           tie,

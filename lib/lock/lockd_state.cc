@@ -29,7 +29,7 @@ constexpr base::ByteCount kMostStateBytes = base::kMiB;
 
 // Nobody has counted that far, starting from a claim or from the time: a higher generation, which
 // somebody wrote there, would leave no room for those that follow.
-constexpr std::uint64_t kMostCounted = kMostClaim + kMostClaim / 2;
+constexpr std::uint64_t kMaxRecordedGeneration = kMostClaim + kMostClaim / 2;
 
 std::uint64_t number(const json& value, std::uint64_t most) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
@@ -108,9 +108,9 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
     const json object = json::parse(bytes);
     LockdState state;
     const json nothing(std::uint64_t{0});
-    state.generation = number(object.value("generation", nothing), kMostCounted);
-    state.last_generation =
-        std::max(state.generation, number(object.value("last_generation", nothing), kMostCounted));
+    state.generation = number(object.value("generation", nothing), kMaxRecordedGeneration);
+    state.last_generation = std::max(
+        state.generation, number(object.value("last_generation", nothing), kMaxRecordedGeneration));
     const json& holder = object.at("holder");
     const bool has_last = holder.is_null() && object.contains("last_holder");
     if (holder.is_null() && !has_last) return state;

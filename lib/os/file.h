@@ -15,15 +15,15 @@ namespace fo::os {
 /// open(2) with CLOEXEC added. Throws with the errno's status: "open 'path': reason".
 base::UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0644);
 
-/// Opens a file that others must not be able to replace by a link to one that they may not write
-/// to: `path` must lead to a regular file, be it created here (O_CREAT in `flags`), that has no
-/// other name, and not by a symbolic link as its last part. Never blocks. Throws "`what`: reason",
-/// which says so where the folder is missing: kNotPermitted, or kCannotCreate; without O_CREAT the
-/// errno's status, and kCannotCreate for a file that is refused.
+/// Opens, or with O_CREAT in `flags` creates, a regular file that has no other name. Refuses a
+/// symbolic link at the end of `path`, and a file with further hard links: another user may have
+/// put it there to have a file overwritten. Never waits for the other end of a FIFO. Throws
+/// "`what`: reason": kCannotCreate for what it refuses; with O_CREAT kNotPermitted or
+/// kCannotCreate, with a reason that names a missing folder; without it the status of the errno.
 base::UniqueFd open_plain_file(const std::string& path, int flags, const std::string& what,
                                mode_t mode = 0644);
 
-/// The folder of `path` where that is missing, or no folder.
+/// The folder that the file `path` would be in, if there is no such folder.
 std::optional<std::string> find_missing_folder(const std::string& path);
 
 /// The file's content. Throws kNoInput, kNotPermitted …; kBadData when it is longer than `limit`.

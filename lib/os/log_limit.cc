@@ -39,7 +39,7 @@ void LogLimit::take(Bucket& bucket, const Budget& budget, Time now) {
 LogLimit::Bucket& LogLimit::bucket_of(const std::string& peer, Time now) {
   const auto found = peers_.find(peer);
   if (found != peers_.end()) return found->second;
-  if (peers_.size() >= kMostPeers) {
+  if (peers_.size() >= kMaxPeers) {
     // Those whose whole burst is there again are as good as new.
     std::erase_if(peers_, [&](const auto& each) {
       const Bucket& bucket = each.second;
@@ -48,7 +48,7 @@ LogLimit::Bucket& LogLimit::bucket_of(const std::string& peer, Time now) {
       return true;
     });
   }
-  return peers_.size() < kMostPeers ? peers_[peer] : others_;
+  return peers_.size() < kMaxPeers ? peers_[peer] : others_;
 }
 
 }  // namespace fo::os

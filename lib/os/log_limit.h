@@ -19,7 +19,7 @@ class LogLimit {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// So many lines at once, and one more each time that `refill` has passed.
+  /// `burst` lines at once, and one more each time that `refill` has passed.
   struct Budget {
     int burst = 0;
     base::Duration refill{};
@@ -28,19 +28,19 @@ class LogLimit {
     Budget peer{5, std::chrono::seconds(5)};
     Budget all{50, std::chrono::milliseconds(500)};
   };
-  /// Those beyond share the budget of one.
-  static constexpr std::size_t kMostPeers = 256;
+  /// Further peers share the budget of one.
+  static constexpr std::size_t kMaxPeers = 256;
 
   explicit LogLimit(const Budgets& budgets) : budgets_(budgets) {}
   LogLimit() : LogLimit(Budgets{}) {}
 
-  /// Logs `text`, which `peer` (an address, a process, a user) is the cause of; or counts it, where
-  /// the budget of this peer or of all is used up.
+  /// Logs `text`, which `peer` (an address, a process, a user) has caused. Counts it instead where
+  /// the budget of this peer, or that of all peers, is used up.
   void log(LogLevel level, const std::string& peer, std::string_view text,
            Time now = std::chrono::steady_clock::now());
 
-  /// Whether a line of `peer` may be written: how many were left out before, to be said with it;
-  /// nullopt for one that is left out, and counted.
+  /// How many lines were left out before, if one that `peer` has caused may be written now. Nullopt
+  /// if it is to be left out; it is counted then.
   std::optional<std::uint64_t> admit(const std::string& peer, Time now);
 
  private:

@@ -308,8 +308,8 @@ std::vector<std::string> words(LockdModel& model, ConnectionId id) {
 TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
   LockdModel model(kWindow, held_by_a(), {}, kStart);
   const LockdPeer peer{kNew, LockdTie::kConnection, {}, {}, "process 200"};
-  for (ConnectionId id = 1; id <= kMostPlacesOfProcess; ++id) ask(model, id, peer);
-  EXPECT_THAT(words(model, kMostPlacesOfProcess), ElementsAre("waits"));
+  for (ConnectionId id = 1; id <= kMaxPlacesOfProcess; ++id) ask(model, id, peer);
+  EXPECT_THAT(words(model, kMaxPlacesOfProcess), ElementsAre("waits"));
   const std::string reason = "too many connections of process 200 wait: 64";
   ask(model, 1000, peer);
   EXPECT_THAT(words(model, 1000), ElementsAre(reason));
@@ -333,10 +333,10 @@ TEST(LockdModel, OneAddressHasMorePlacesAndWhoIsGrantedTheLockLeavesOne) {
   desk = Desk({}, {}, kStart, milliseconds(1000));
   desk.pass(kWindow);
   desk.slow_disk = true;
-  for (ConnectionId id = 1; id <= kMostPlaces + 1; ++id) lease(id);
+  for (ConnectionId id = 1; id <= kMaxPlaces + 1; ++id) lease(id);
   desk.pass(milliseconds(0));
   // The first does not wait.
-  EXPECT_THAT(desk.heard(kMostPlaces + 1), ElementsAre("waiting for nobody"));
+  EXPECT_THAT(desk.heard(kMaxPlaces + 1), ElementsAre("waiting for nobody"));
   lease(1000);
   desk.pass(milliseconds(0));
   EXPECT_THAT(desk.heard(1000), ElementsAre("refused 75"));

@@ -662,7 +662,7 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
   looks = new (shared) std::atomic<int>(0);
   start();
   std::vector<Client> clients;
-  const int count = static_cast<int>(kMostPlacesOfProcess) + 1;
+  const int count = static_cast<int>(kMaxPlacesOfProcess) + 1;
   for (int i = 0; i < count; ++i) {
     clients.push_back(acquire("engine-" + std::to_string(i)));
     EXPECT_EQ(clients.back().hear_word(), i == 0 ? "granted 1" : "waiting for engine-0");

@@ -62,7 +62,7 @@ TEST_F(LogLimitTest, PeersWithoutEndShareABudgetAndNothingIsForgotten) {
   LogLimit limit({{1, seconds(5)}, {1'000'000, milliseconds(1)}});
   std::uint64_t lines = 0;
   for (int i = 0; i < 1000; ++i) lines += limit.admit(std::to_string(i), now_) ? 1 : 0;
-  EXPECT_EQ(lines, LogLimit::kMostPeers + 1);
+  EXPECT_EQ(lines, LogLimit::kMaxPeers + 1);
   // Those that were quiet long enough make room for others.
   now_ += seconds(5);
   EXPECT_TRUE(limit.admit("1000", now_));
