@@ -55,7 +55,7 @@ std::string holder_name(const std::vector<LockUri>& locks, const std::string& id
       const std::string owner = find_owner(lock, glance_time(lock)).value_or("");
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
     } catch (const Error& error) {
-      // Nobody holds what nobody can reach, nor what is no contender's.
+      // An unreachable keeper, or a key that is no contender's, is the reason itself.
       const bool is_nobodys =
           error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kBadData;
       if (!is_local(lock) && is_nobodys) throw;

@@ -111,7 +111,7 @@ Request list(const std::string& key);
 struct Listed {
   std::string name;
   Revision created = 0;
-  /// 0: of none, so that it stays until somebody deletes it. No contender's is so.
+  /// 0: the key has no lease, unlike a contender's, and stays until it is deleted.
   LeaseId lease = 0;
   /// All empty for one that somebody else queues by.
   Contender who;

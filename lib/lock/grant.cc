@@ -104,7 +104,7 @@ GrantContent decode_grant(std::string_view bytes) {
 bool can_be_lock_file(std::string_view content, const GrantContent& record) {
   if (is_blank(content)) return true;
   if (content.size() > kMostIdBytes + 1) return false;
-  // Whoever wrote it was killed before the rest of the id before was cut off.
+  // A holder that was killed while it wrote its id leaves the end of a longer one behind it.
   const bool is_recorded = record.kind == GrantContent::Kind::kRecord;
   if (is_recorded && content.starts_with(record.record.holder + "\n")) return true;
   if (content.ends_with('\n')) content.remove_suffix(1);

@@ -60,9 +60,9 @@ struct GrantContent {
 /// exactly a record with a generation of 1 to kMostGeneration is damaged.
 GrantContent decode_grant(std::string_view bytes);
 
-/// Whether a file with this content may be a lock file: empty or blank, or one line that can be an
-/// id, which a JSON object or list is only where `record`, the grant file's, names it. What is left
-/// of a longer id may follow the one in the record.
+/// Whether a file with this content may be a lock file: blank, or one line that can be an id. A
+/// line that begins as a JSON object or list does must name the holder in `record`, the content of
+/// the grant file; behind that holder's line the end of a longer id may be left.
 bool can_be_lock_file(std::string_view content, const GrantContent& record);
 
 /// The generation of the next grant: one more than the recorded one; 1 where there is neither a

@@ -54,7 +54,7 @@ class HolderReport::State {
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
       say(lock, describe_holders(status), last);
     } catch (const base::Error& error) {
-      // What holds it is nobody's, and the wait may have no end.
+      // The wait has no end unless somebody acts.
       const bool is_bad = error.status() == base::ExitStatus::kBadData;
       if (is_bad) return say(lock, error.what(), last);
       os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),

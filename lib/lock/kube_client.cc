@@ -133,7 +133,7 @@ class KubeClient final : public LeaseClient {
   struct Seen {
     KubeLease lease;
     BootClock::time_point since;
-    // The longest time that was seen there for this holder, who may reckon with it still.
+    // The longest duration that was seen for this holder, which may not know of a shorter one.
     seconds longest{0};
     // It was deleted, which was seen at `since`: whoever held it may not know yet.
     bool is_deleted = false;
@@ -266,7 +266,7 @@ awaitable<http::Response> KubeClient::put(KubeLease seen, KubeClaim claim, Deadl
 
 // Whatever else is changed in a Lease, by whomever, does not renew it.
 void KubeClient::note(const KubeLease& lease) {
-  // Where there is no room for another, somebody is to write a lower number there.
+  // At the highest number there is, it is counted on from what somebody has set it to.
   const bool is_full = most_transitions_ >= kMostTransitions;
   most_transitions_ = is_full ? lease.transitions : std::max(most_transitions_, lease.transitions);
   const auto claim = [](const KubeLease& of) {
@@ -353,7 +353,7 @@ Duration KubeClient::ttl_of(const KubeLease& lease) const {
 }
 
 awaitable<void> KubeClient::wait_until_free() {
-  // It is looked at again now and then, for it is later where somebody wrote into it meanwhile.
+  // Looked at again now and then: it is later where somebody has edited the Lease meanwhile.
   for (;;) {
     const Duration left = base::time_until(free_at(*seen_));
     if (left <= Duration::zero()) co_return;

@@ -58,8 +58,7 @@ class LeaseClient {
   virtual boost::asio::awaitable<std::variant<Renewal, LeaseEnded>> renew(
       base::Deadline deadline) = 0;
 
-  /// Whether the lock may be given to another before the lease ends, by whoever may write where it
-  /// is kept.
+  /// Whether somebody who may write where the lock is kept can free it before the lease ends.
   [[nodiscard]] virtual bool can_be_freed_early() const { return true; }
 
   /// Gives up what there is, the lock or the place in the queue, so that others need not wait for

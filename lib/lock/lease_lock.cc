@@ -218,7 +218,7 @@ std::optional<Loss> LeaseLock::check() {
   const auto active_since = lost_->is_ended ? lost_->times.sent() : lost_->times.end();
   Loss loss{lost_->status, lost_->reason, Deadline::after(time_until(lost_->end_by)),
             std::max(base::Duration::zero(), -time_until(active_since))};
-  // Before the lease's end it is for the keeper to say.
+  // While the lease lasts, only the keeper knows whether somebody has freed the lock by hand.
   loss.is_overlap_known =
       lost_->is_ended || loss.overlap > base::Duration::zero() || !client_->can_be_freed_early();
   if (loss.overlap > base::Duration::zero()) {

@@ -31,8 +31,8 @@ using base::UniqueFd;
 
 // Between tries to reach a server.
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
-// Between looks at a connection by which the lock is held: its end is seen at once, but not by a
-// process that was stopped, which is to know since when.
+// How often a holder notes that its connection is there: after a stop of this process it knows
+// since when that may not have been so.
 constexpr base::Duration kLookInterval = std::chrono::seconds(1);
 
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,

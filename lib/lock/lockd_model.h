@@ -44,12 +44,12 @@ struct LockdPeer {
   std::string name = {};
   /// Of a lease: what comes with its grant, and has to come with a claim of that.
   std::string token = {};
-  /// Whose place in the queue it is, of whom no more than kMaxPlaces wait: a process, an address,
-  /// or all processes that are not visible. Empty: nobody counts it.
+  /// What its places in the queue are counted by: its process, its address, or one name for all
+  /// processes that are not visible. Empty: they are not counted.
   std::string origin = {};
 };
 
-/// How many connections of one process, and of anything else that is counted as one, may wait.
+/// How many connections of one process, and of one other origin, may wait.
 inline constexpr std::size_t kMaxPlacesOfProcess = 64;
 inline constexpr std::size_t kMaxPlaces = 256;
 
@@ -65,7 +65,7 @@ struct LockdEffects {
   struct Note {
     bool is_warning = false;
     std::string text;
-    /// LockdPeer::origin of the client that is the cause, which may be so as often as it likes.
+    /// LockdPeer::origin of the client that caused it, which can do that as often as it likes.
     std::string origin = {};
   };
   std::vector<Note> notes = {};
@@ -135,8 +135,8 @@ class LockdModel {
   /// What happened since it was called last.
   LockdEffects take_effects() { return std::exchange(effects_, {}); }
 
-  /// One of the connections whose hold another of the same id may join, if any: its end may be
-  /// there to be seen.
+  /// One of the holder's connections that others of the same id may join, if any. Its peer may have
+  /// closed it, unread yet.
   [[nodiscard]] std::optional<ConnectionId> find_joinable() const;
 
   [[nodiscard]] LockdPhase phase() const;
@@ -220,7 +220,7 @@ class LockdModel {
   /// Of the last server's leases, while some of them may last.
   std::optional<std::chrono::milliseconds> last_expiry_;
   std::map<ConnectionId, Member> members_;
-  // What follows is looked up and not searched for, however many wait.
+  // Indexes of members_, so that no event costs more because many wait.
   /// By ticket.
   std::map<std::uint64_t, ConnectionId> queue_;
   std::uint64_t last_ticket_ = 0;
