@@ -508,18 +508,33 @@ start_sleeper() {
   await_state b standby
 }
 
-@test "no GMS: 69 at the start, and when it is time to wake" {
-  fails 69 "*'$T/none.sock'*" \
-    shadow --gms "$T/none.sock" "${BY_COMMANDS[@]}" -- sleep 1000
-  fails 69 "look for sockets in '$T': none there" \
-    shadow --socket-dir "$T" "${BY_COMMANDS[@]}" -- sleep 1000
-  start_sleeper
+# end_gms: it is killed, and nobody answers at its sockets.
+end_gms() {
   kill -KILL "$GMS_PID"
   wait_for "! gms-probe sockets -q --devices 0 --tags weights"
+}
+
+@test "no GMS for all of --remap-timeout: 69 at the start, and when it is time to wake" {
+  fails 69 "*'$T/none.sock'*" \
+    shadow --gms "$T/none.sock" --remap-timeout 200ms "${BY_COMMANDS[@]}" -- sleep 1000
+  fails 69 "look for sockets in '$T': none there" \
+    shadow --socket-dir "$T" "${BY_COMMANDS[@]}" -- sleep 1000
+  start_sleeper --remap-timeout 200ms
+  end_gms
   free_lock
   ended "$SHADOW" 69
   said b "*'$SOCKET'*"
   run -1 gms-lock owner
+}
+
+@test "a GMS that is away when it is time to wake is waited for" {
+  start_sleeper
+  end_gms
+  free_lock
+  await_state b waking
+  start_weights
+  publish "$SOCKET" 4096
+  await_state b active
 }
 
 @test "a writer that holds the GMS: 75 after --remap-timeout, at the start and when it is time to wake" {
@@ -560,17 +575,15 @@ start_sleeper() {
   start_shadow a "${BY_COMMANDS[@]}" --gms-grace 3s -- sleep 1000
   await_state a active
   local up='fo_gms_connection_up{device="0",tag="weights"}'
-  kill -KILL "$GMS_PID"
+  end_gms
   wait_for "page a /metrics | grep -qx '$up 0'"
   [ "$(health a)" = "200 active" ]
-  wait_for "! gms-probe sockets -q --devices 0 --tags weights"
   serve_model
   wait_for "page a /metrics | grep -qx '$up 1'"
   [ "$(page a /status | jq -c '.gms[0].connected')" = true ]
   kill -0 "$SHADOW"
-  kill -KILL "$GMS_PID"
+  end_gms
   wait_for "page a /metrics | grep -qx '$up 0'"
-  wait_for "! gms-probe sockets -q --devices 0 --tags weights"
   start_weights
   publish "$SOCKET" 4096
   ended "$SHADOW" 69
@@ -634,6 +647,29 @@ END
   [ "$(sort -u "$T/client.out")" = 200 ]
   [ ! -s "$T/client.err" ]
   [[ $(events_of a) == *" active asleep released standby waiting granted "*" active " ]]
+}
+
+@test "a switchover is refused while the GMS is away or has no layout, and nobody ends" {
+  start_model
+  local options=("${BY_COMMANDS[@]}" --gms-grace 1000s)
+  start_shadow a "${options[@]}" -- sleep 1000
+  local a=$SHADOW
+  await_state a active
+  start_shadow b "${options[@]}" -- sleep 1000
+  await_state b standby
+  end_gms
+  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: *'$SOCKET'*" \
+    fo-shadow switchover
+  start_weights
+  fails 75 "*: 'a' refuses: switch over: GMS at '$SOCKET': Timeout waiting for lock ro" \
+    fo-shadow switchover
+  [ "$(health a)" = "200 active" ]
+  [ "$(health b)" = "200 standby" ]
+  publish_model
+  wait_for '[ "$(page a /status | jq .gms[0].connected)" = true ]'
+  run -0 fo-shadow switchover
+  [ "$output" = b ]
+  kill -0 "$a"
 }
 
 @test "SIGTERM lets a stream in flight finish within --drain, and cuts it at the end of that" {

@@ -47,13 +47,20 @@ ExitStatus status_of(RemapResult result) {
   }
 }
 
+// What is waited for, beside the lock.
+enum class Patience { kNone, kForServer, kForServerAndLayout };
+
 struct Wanted {
   std::string socket;
   /// Empty: any layout.
   std::string hash;
   Deadline deadline = Deadline::never();
-  /// A server that is away is waited for, and so is the layout.
-  bool patient = false;
+  Patience patience = Patience::kForServer;
+
+  [[nodiscard]] bool waits_out(RemapResult result) const {
+    if (result == RemapResult::kConnectionFailed) return patience != Patience::kNone;
+    return result == RemapResult::kTimedOut || patience == Patience::kForServerAndLayout;
+  }
 };
 
 // One try; the reason why not otherwise.
@@ -78,15 +85,18 @@ std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome
 
 // nullopt when it was called off.
 std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& called_off) {
-  for (;;) {
+  for (bool is_reported = false;;) {
     gms::RemapOutcome outcome;
     if (std::optional<Held> held = try_to_hold(wanted, outcome)) return held;
     if (called_off) return std::nullopt;
-    const bool goes_on = outcome.result == RemapResult::kTimedOut || wanted.patient;
-    if (!goes_on || wanted.deadline.expired()) {
+    if (!wanted.waits_out(outcome.result) || wanted.deadline.expired()) {
       throw Error(status_of(outcome.result), outcome.reason);
     }
-    if (outcome.result != RemapResult::kTimedOut) std::this_thread::sleep_for(kRetryInterval);
+    if (outcome.result == RemapResult::kTimedOut) continue;
+    if (!std::exchange(is_reported, true)) {
+      os::log(os::LogLevel::kWarning, "{}; waiting for it", outcome.reason);
+    }
+    std::this_thread::sleep_for(kRetryInterval);
   }
 }
 
@@ -161,7 +171,8 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
             base::quoted(place.where.socket));
     std::optional<Error> failure;
     try {
-      const Wanted wanted{place.where.socket, place.hash, Deadline::after(state->grace), true};
+      const Wanted wanted{place.where.socket, place.hash, Deadline::after(state->grace),
+                          Patience::kForServerAndLayout};
       std::optional<Held> back = co_await state->take(wanted);
       if (!back || holding != state->holding) co_return;
       state->adopt(i, std::move(*back));
@@ -202,7 +213,7 @@ GmsWatch::~GmsWatch() {
 awaitable<void> GmsWatch::learn(Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   for (auto& place : state->held) {
-    const Wanted wanted{place.where.socket, {}, deadline, false};
+    const Wanted wanted{place.where.socket, {}, deadline, Patience::kForServer};
     std::optional<Held> got = co_await state->take(wanted);
     if (got) place.hash = std::move(got->hash);
   }
@@ -212,13 +223,22 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   const unsigned holding = state->holding;
   for (std::size_t i = 0; i < state->held.size(); ++i) {
-    const Wanted wanted{state->held[i].where.socket, state->held[i].hash, deadline, false};
+    const Wanted wanted{state->held[i].where.socket, state->held[i].hash, deadline,
+                        Patience::kForServer};
     std::optional<Held> got = co_await state->take(wanted);
     if (!got || holding != state->holding) co_return;
     state->adopt(i, std::move(*got));
     asio::co_spawn(state->executor, watch(state, i), [state](const std::exception_ptr& failure) {
       if (failure) state->on_lost(Error(ExitStatus::kSoftware, "watch a GMS: it failed"));
     });
+  }
+}
+
+awaitable<void> GmsWatch::check(Deadline deadline) {
+  const std::shared_ptr<State> state = state_;
+  for (const auto& place : state->held) {
+    const Wanted wanted{place.where.socket, place.hash, deadline, Patience::kNone};
+    co_await state->take(wanted);
   }
 }
 

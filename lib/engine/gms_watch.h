@@ -38,10 +38,15 @@ class GmsWatch {
   /// Learns the layouts that the engine sleeps on. Throws as hold().
   boost::asio::awaitable<void> learn(base::Deadline deadline);
 
-  /// Takes a reader's lock of each layout and keeps it: no writer comes in between. Throws
-  /// kUnavailable (no server), kTryAgain (no lock in time) or kBadData (another layout than was
-  /// learned; where nothing was learned, any will do, and is learned).
+  /// Takes a reader's lock of each layout and keeps it: no writer comes in between. A server that
+  /// is away is waited for, as the lock is. Throws kUnavailable (no server in time), kTryAgain (no
+  /// lock in time) or kBadData (another layout than was learned; where nothing was learned, any
+  /// will do, and is learned).
   boost::asio::awaitable<void> hold(base::Deadline deadline);
+
+  /// Whether an engine could take the locks now, beside those that are held: returns when it could,
+  /// and throws as hold() otherwise, at once where a server is away.
+  boost::asio::awaitable<void> check(base::Deadline deadline);
 
   /// Gives the locks up. The layouts stay known.
   void let_go();

@@ -68,6 +68,8 @@ constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 // After a hand-over, the other engine's to take the lock before we want it again.
 constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
 // For a thread that was called back from the lock.
+// Before a hand-over, for the memory servers to show that they have the layouts.
+constexpr base::Duration kTimeToAnswer = std::chrono::seconds(5);
 constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
 // For what is left of a fo-shadow that was killed, which has its status socket until it is gone.
 constexpr base::Duration kTimeToGo = std::chrono::seconds(2);
@@ -292,17 +294,30 @@ class Shadow {
     const Deadline drain_by = Deadline::after(options_.drain);
     co_await drain(drain_by, Successor::kFollows);
     check_alive();
-    const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+    const std::string obstacle = co_await find_obstacle();
     check_alive();
-    if (can_be_taken && lock_->is_confirmed()) co_return true;
-    os::log(os::LogLevel::kWarning, "not handing over: {}",
-            can_be_taken ? "the lock server is away" : "no other engine stands by");
+    if (obstacle.empty()) co_return true;
+    os::log(os::LogLevel::kWarning, "not handing over: {}", obstacle);
     if (publisher_) publisher_->resume();
     co_await enroll();
     co_return false;
   }
 
   // The planned way: nothing is lost on it.
+  // Why nobody could take over now; empty where somebody can.
+  awaitable<std::string> find_obstacle() {
+    const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+    if (!can_be_taken) co_return "no other engine stands by";
+    if (!lock_->is_confirmed()) co_return "the lock server is away";
+    try {
+      const Deadline answer_by = Deadline::after(kTimeToAnswer);
+      co_await gms_.check(answer_by);
+    } catch (const Error& error) {
+      co_return error.what();
+    }
+    co_return "";
+  }
+
   awaitable<void> hand_over() {
     co_await monitor_.stop();
     check_alive();
@@ -865,9 +880,9 @@ class Shadow {
       }
     };
     check();
-    const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
+    const std::string obstacle = co_await find_obstacle();
     check();
-    if (!can_be_taken) refuse("no other engine stands by");
+    if (!obstacle.empty()) refuse(obstacle);
     switching_ = true;
     changed_.notify();
     co_return http::dump({{"id", options_.id}, {"generation", grant_->generation}});

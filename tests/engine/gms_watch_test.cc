@@ -142,15 +142,58 @@ TEST_F(GmsWatchTest, TheSameLayoutPublishedAnewIsTheSame) {
   EXPECT_TRUE(watch_->is_up(0));
 }
 
-TEST_F(GmsWatchTest, NoServerIsUnavailableAtOnce) {
-  EXPECT_EQ(failure_of([&] { learn(Deadline::never()); }).status, ExitStatus::kUnavailable);
+TEST_F(GmsWatchTest, AServerThatStaysAwayIsUnavailableAtTheDeadline) {
+  EXPECT_EQ(failure_of([&] { learn(in_ms(100)); }).status, ExitStatus::kUnavailable);
   start();
   publish(4096);
   learn();
   server_.reset();
-  const auto failure = failure_of([&] { hold(Deadline::never()); });
+  const auto failure = failure_of([&] { hold(in_ms(100)); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_THAT(failure.message, HasSubstr(socket_));
+}
+
+TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
+  start();
+  publish(4096);
+  learn();
+  server_.reset();
+  bool held = false;
+  boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
+                        [&](const std::exception_ptr& error) { held = !error; });
+  loop_.run(http::pause_for(100ms));
+  EXPECT_FALSE(held);
+  start();
+  publish(4096);
+  loop_.run_until([&] { return held; });
+  EXPECT_TRUE(watch_->is_up(0));
+}
+
+TEST_F(GmsWatchTest, AnotherLayoutIsNotWaitedFor) {
+  start();
+  publish(4096);
+  learn();
+  restart();
+  publish(8 << 20);
+  EXPECT_EQ(failure_of([&] { hold(Deadline::never()); }).status, ExitStatus::kBadData);
+}
+
+TEST_F(GmsWatchTest, TheCheckAsksAndHoldsNothing) {
+  start();
+  publish(4096);
+  hold();
+  loop_.run(watch_->check(soon()));
+  let_go();
+  loop_.run(watch_->check(soon()));
+  EXPECT_TRUE(can_write());
+  restart();
+  EXPECT_EQ(failure_of([&] { loop_.run(watch_->check(in_ms(100))); }).status,
+            ExitStatus::kTryAgain);
+  publish(8 << 20);
+  EXPECT_EQ(failure_of([&] { loop_.run(watch_->check(soon())); }).status, ExitStatus::kBadData);
+  server_.reset();
+  EXPECT_EQ(failure_of([&] { loop_.run(watch_->check(Deadline::never())); }).status,
+            ExitStatus::kUnavailable);
 }
 
 TEST_F(GmsWatchTest, NothingPublishedAndAWriterAtWorkAreTryAgain) {
@@ -194,7 +237,7 @@ TEST_F(GmsWatchTest, ASecondServerThatIsAwayFailsTheHold) {
   start();
   publish(4096);
   make(10s, {socket_, path("none.sock")});
-  EXPECT_EQ(failure_of([&] { hold(); }).status, ExitStatus::kUnavailable);
+  EXPECT_EQ(failure_of([&] { hold(in_ms(500)); }).status, ExitStatus::kUnavailable);
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_FALSE(watch_->is_up(1));
   let_go();
