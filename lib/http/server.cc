@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -20,7 +21,6 @@
 #include <boost/beast/http/string_body.hpp>
 #include <cerrno>
 #include <list>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -83,6 +83,14 @@ bool is_parse_error(const error_code& error) {
          error != beast::http::error::end_of_stream && error != beast::http::error::partial_message;
 }
 
+// Of descriptors or memory.
+bool is_want_of_room(const error_code& error) {
+  return error == boost::system::errc::too_many_files_open ||
+         error == boost::system::errc::too_many_files_open_in_system ||
+         error == boost::system::errc::no_buffer_space ||
+         error == boost::system::errc::not_enough_memory;
+}
+
 // The next connection, which no child inherits: asio's own accept would not see to that. None, and
 // no error, where it went away again.
 Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
@@ -123,6 +131,11 @@ Listener listen_tcp(const std::string& address) {
   return listener;
 }
 
+// Where a session stands, in the order in which one is given up for a new one. One that the handler
+// has, which may be streaming its answer, is not.
+enum class Stage { kIdle, kReading, kSending, kHandling };
+constexpr std::size_t kStages = 4;
+
 struct Server::State {
   State(asio::any_io_executor on, Handler with, const ServerLimits& within)
       : executor(std::move(on)), handler(std::move(with)), limits(within), all_gone(executor) {
@@ -133,7 +146,8 @@ struct Server::State {
   Handler handler;
   ServerLimits limits;
   std::list<Acceptor> acceptors;
-  std::set<Session*> sessions;
+  /// By stage; the one that has been there for longest comes first.
+  std::array<std::list<Session*>, kStages> sessions;
   bool stopping = false;
   /// Cancelled when the last session has ended.
   asio::steady_timer all_gone;
@@ -142,6 +156,9 @@ struct Server::State {
                     const Protocol& protocol);
   void stop_accepting();
   void close_sessions(bool idle_only);
+  [[nodiscard]] std::size_t count() const;
+  /// Closes the session that is missed least. False when there is none.
+  bool make_room();
 };
 
 class Session {
@@ -150,14 +167,12 @@ class Session {
 
   Session(Socket socket, std::shared_ptr<State> state)
       : stream_(std::move(socket)), state_(std::move(state)) {
-    state_->sessions.insert(this);
+    std::list<Session*>& idle = sessions_in(Stage::kIdle);
+    place_ = idle.insert(idle.end(), this);
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() {
-    state_->sessions.erase(this);
-    if (state_->sessions.empty()) state_->all_gone.cancel();
-  }
+  ~Session() { leave(); }
 
   static awaitable<void> run(std::shared_ptr<Session> self) {
     try {
@@ -197,9 +212,24 @@ class Session {
     error_code ignored;
     stream_.socket().close(ignored);
   }
-  [[nodiscard]] bool is_idle() const { return is_idle_; }
+  /// It is counted no more.
+  void leave() {
+    if (std::exchange(has_left_, true)) return;
+    sessions_in(stage_).erase(place_);
+    if (state_->count() == 0) state_->all_gone.cancel();
+  }
 
  private:
+  std::list<Session*>& sessions_in(Stage stage) {
+    return state_->sessions[static_cast<std::size_t>(stage)];
+  }
+
+  void enter(Stage stage) {
+    std::list<Session*>& to = sessions_in(stage);
+    if (!has_left_) to.splice(to.end(), sessions_in(stage_), place_);
+    stage_ = stage;
+  }
+
   void add_connection(std::string& head) const {
     add_field(head, "Connection", keep_alive_ && !state_->stopping ? "keep-alive" : "close");
   }
@@ -232,12 +262,13 @@ class Session {
   awaitable<bool> read(Request& request) {
     error_code error;
     auto result = asio::redirect_error(asio::use_awaitable, error);
+    enter(Stage::kReading);
     if (buffer_.size() == 0) {
-      is_idle_ = true;
+      enter(Stage::kIdle);
       stream_.expires_after(state_->limits.idle_timeout);
       const auto room = buffer_.prepare(4096);
       const std::size_t got = co_await stream_.async_read_some(room, result);
-      is_idle_ = false;
+      enter(Stage::kReading);
       if (error) co_return false;
       buffer_.commit(got);
     }
@@ -299,6 +330,7 @@ class Session {
       if (!is_read) co_return;
       Reply reply(*this);
       bool failed = false;
+      enter(Stage::kHandling);
       try {
         co_await state_->handler(request, reply);
       } catch (const std::exception& error) {
@@ -311,6 +343,7 @@ class Session {
         if (failed) co_return;
         if (chunked_ && !is_head_) co_await write_all("0\r\n\r\n");
       } else {
+        enter(Stage::kSending);
         const Response response = failed ? error_response(500, "internal error") : reply.response();
         co_await write_response(response);
       }
@@ -322,7 +355,9 @@ class Session {
   Stream stream_;
   std::shared_ptr<State> state_;
   beast::flat_buffer buffer_;
-  bool is_idle_ = true;
+  Stage stage_ = Stage::kIdle;
+  std::list<Session*>::iterator place_;
+  bool has_left_ = false;
   bool is_http11_ = true;
   bool is_head_ = false;
   bool keep_alive_ = true;
@@ -346,6 +381,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     if (state->stopping) co_return;
     Socket socket(state->executor);
     if (!error) socket = take(acceptor, protocol, error);
+    if (error && is_want_of_room(error) && state->make_room()) continue;
     if (error) {
       os::log(os::LogLevel::kWarning, "accept an HTTP connection: {}", error.message());
       co_await pause_for(kAcceptAgain);
@@ -354,7 +390,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     if (!socket.is_open()) continue;
     // Of TCP alone; elsewhere it fails and does nothing.
     socket.set_option(tcp::no_delay(true), error);
-    if (state->sessions.size() >= state->limits.connections) {
+    if (state->count() >= state->limits.connections && !state->make_room()) {
       constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
       // Fits any new socket's buffer, so it can't block.
@@ -385,9 +421,27 @@ void Server::State::stop_accepting() {
 }
 
 void Server::State::close_sessions(bool idle_only) {
-  for (Session* session : sessions) {
-    if (!idle_only || session->is_idle()) session->close();
+  const std::size_t stages = idle_only ? 1 : kStages;
+  for (std::size_t i = 0; i < stages; ++i) {
+    for (Session* session : sessions[i]) session->close();
   }
+}
+
+std::size_t Server::State::count() const {
+  std::size_t sum = 0;
+  for (const auto& stage : sessions) sum += stage.size();
+  return sum;
+}
+
+bool Server::State::make_room() {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Stage::kHandling); ++i) {
+    if (sessions[i].empty()) continue;
+    Session& session = *sessions[i].front();
+    session.leave();
+    session.close();
+    return true;
+  }
+  return false;
 }
 
 Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits)
@@ -409,19 +463,19 @@ void Server::listen(base::UniqueFd listener) {
   State::start(state_, std::move(listener), Protocol(family, 0));
 }
 
-std::size_t Server::connections() const { return state_->sessions.size(); }
+std::size_t Server::connections() const { return state_->count(); }
 
 awaitable<bool> Server::stop(base::Deadline deadline) {
   // Held for the case that the server is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   state->stop_accepting();
   state->close_sessions(true);
-  if (!state->sessions.empty()) {
+  if (state->count() > 0) {
     if (deadline.at()) state->all_gone.expires_at(*deadline.at());
     error_code ignored;
     co_await state->all_gone.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
-  const bool finished = state->sessions.empty();
+  const bool finished = state->count() == 0;
   state->close_sessions(false);
   co_return finished;
 }

@@ -26,7 +26,9 @@ struct ServerLimits {
   std::uint32_t header_bytes = 16 * 1024;
   /// More is answered with 413.
   base::ByteCount body_bytes = 16 * base::kMiB;
-  /// Further ones are answered with 503 and closed.
+  /// At a time. A further one takes the place of one that waits for its client: the one that has
+  /// been idle for longest, else that is in the middle of a request, else that does not take its
+  /// answer. While the handler has all of them, further ones are answered with 503 and closed.
   std::size_t connections = 4096;
   /// From a request's first byte to the end of its headers; then the connection is closed.
   base::Duration header_timeout = std::chrono::seconds(10);

@@ -207,10 +207,12 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
 class PatientStatus : public Status {
  protected:
   PatientStatus() : Status(limits()) {}
+  explicit PatientStatus(std::size_t connections) : Status(limits(connections)) {}
 
  private:
-  static http::ServerLimits limits() {
+  static http::ServerLimits limits(std::size_t connections = status_limits().connections) {
     http::ServerLimits limits = status_limits();
+    limits.connections = connections;
     limits.header_timeout = 1h;
     limits.body_timeout = 1h;
     limits.idle_timeout = 1h;
@@ -246,6 +248,27 @@ TEST_F(PatientStatus, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
     RawClient(port_).send("POST /live HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
   }
   probe();
+}
+
+/// It has few places, and puts up with everything.
+class CrowdedStatus : public PatientStatus {
+ protected:
+  CrowdedStatus() : PatientStatus(20) {}
+};
+
+TEST_F(CrowdedStatus, MoreConnectionsThanItHasPlacesForDisturbNoProbe) {
+  std::list<RawClient> clients;
+  std::list<base::UniqueFd> local_clients;
+  for (const char* said :
+       {"", "GET /live HTTP/1.1\r\nX: ", "POST /live HTTP/1.1\r\nContent-Length: 9\r\n\r\n"}) {
+    for (int i = 0; i < 60; ++i) {
+      clients.emplace_back(port_);
+      clients.back().send(said);
+      local_clients.push_back(os::connect_unix(socket(), soon()));
+    }
+    EXPECT_EQ(fetch("GET", tcp("/live"), soon()).status, 200) << said;
+    EXPECT_EQ(fetch("GET", local("/health"), soon()).status, 200) << said;
+  }
 }
 
 TEST_F(Status, AnIdleConnectionIsClosedAndSoIsADribblingOne) {

@@ -289,17 +289,55 @@ TEST(HttpServer, HundredsOfIdleAndSlowConnectionsDisturbNobody) {
   EXPECT_GE(server.connections(), 400U);
 }
 
-TEST(HttpServer, ConnectionsOverTheLimitAre503) {
+TEST(HttpServer, AConnectionOverTheLimitTakesTheOldestIdleOnesPlace) {
+  ServerLimits limits;
+  limits.connections = 2;
+  TestServer server(echo(), limits);
+  RawClient oldest(server.port());
+  RawClient newer(server.port());
+  // It is the one that has been idle for longest now.
+  newer.send(get("/newer"));
+  newer.read_until("GET /newer ");
+  oldest.send(get("/oldest"));
+  oldest.read_until("GET /oldest ");
+  for (int i = 0; i < 3; ++i) {
+    RawClient another(server.port());
+    another.send(get("/another", "Connection: close\r\n"));
+    EXPECT_THAT(another.read_to_end(), HasSubstr("GET /another "));
+    if (i == 0) {
+      EXPECT_EQ(newer.read_to_end(), "");
+    }
+  }
+  oldest.send(get("/again"));
+  oldest.read_until("GET /again ");
+  EXPECT_LE(server.connections(), 2U);
+}
+
+TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
+  ServerLimits limits;
+  limits.connections = 20;
+  TestServer server(echo(), limits);
+  std::list<RawClient> slow;
+  for (int i = 0; i < 200; ++i) {
+    slow.emplace_back(server.port());
+    slow.back().send(i % 2 == 0 ? "GET / HTTP/1.1\r\nX: "
+                                : "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf");
+    EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+  }
+  EXPECT_LE(server.connections(), 20U);
+}
+
+TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {
   ServerLimits limits;
   limits.connections = 1;
-  TestServer server(echo(), limits);
+  Gate gate;
+  TestServer server(gate.handler(), limits);
   RawClient first(server.port());
   first.send(get("/"));
-  first.read_until("GET / ");
-  RawClient second(server.port());
-  EXPECT_THAT(second.read_to_end(), StartsWith("HTTP/1.1 503 "));
-  first.send(get("/again"));
-  first.read_until("GET /again ");
+  gate.wait_until_entered();
+  EXPECT_THAT(RawClient(server.port()).read_to_end(), StartsWith("HTTP/1.1 503 "));
+  gate.open();
+  first.read_until("through");
 }
 
 TEST(HttpServer, ConnectionsAreGivenBack) {
