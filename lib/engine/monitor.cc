@@ -135,13 +135,17 @@ awaitable<void> Monitor::look_at_targets() {
 
 void Monitor::tell(HealthFacts& facts) const {
   const auto fresh = 2 * options_.prove_interval + options_.prove_timeout;
-  facts.endpoints["generate"] = unproven_ == 0 && proven_at_ && Clock::now() - *proven_at_ <= fresh;
+  const bool generates = unproven_ == 0 && proven_at_ && Clock::now() - *proven_at_ <= fresh;
+  facts.endpoints["generate"] = generates;
   for (const auto& [name, ready] : targets_) {
     facts.endpoints[name] = ready;
     facts.targets.push_back(name);
   }
-  facts.engine_ready = trouble_.empty();
+  facts.engine_ready = trouble_.empty() && generates;
   facts.trouble = trouble_;
+  if (trouble_.empty() && !generates) {
+    facts.trouble = "no generation was proven for " + base::format_duration(fresh);
+  }
 }
 
 }  // namespace fo::engine

@@ -708,11 +708,16 @@ class Shadow {
   void lose(const lock::Loss& loss) {
     // Another may be active already: nothing comes before that.
     if (loss.end_by.expired()) kill_engine();
-    if (std::exchange(lost_, true)) return;
+    // It may turn out later for how long another was active.
+    const bool is_worse = loss.overlap > overlap_;
+    if (lost_ && !is_worse) return;
+    const bool is_known = std::exchange(lost_, true);
+    overlap_ = loss.overlap;
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
     events_.write(
         "lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" + http::dump(overlap));
     if (ending_) return kill_all();
+    if (is_known) return;
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});
   }
@@ -1009,6 +1014,7 @@ class Shadow {
 
 }  // namespace
 
+  base::Duration overlap_{};
 int run_shadow(const ShadowOptions& options) {
   os::limit_core_dumps();
   for (const std::string& warning : options.warnings) {

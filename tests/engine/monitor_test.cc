@@ -244,6 +244,22 @@ TEST_F(MonitorTest, AHealthyCheckDoesNotHideThatNothingIsGenerated) {
   EXPECT_TRUE(facts().endpoints.at("generate"));
 }
 
+// As after a process was stopped for long.
+TEST_F(MonitorTest, AnEngineThatWasNotProvenForLongIsNotReady) {
+  options_.prove_interval = 10ms;
+  options_.prove_timeout = 10ms;
+  driver_.hangs = true;
+  start();
+  loop_.run(http::pause_for(40ms));
+  EXPECT_FALSE(facts().endpoints.at("generate"));
+  EXPECT_FALSE(facts().engine_ready);
+  EXPECT_EQ(facts().trouble, "no generation was proven for 30ms");
+  driver_.hangs = false;
+  driver_.released.notify();
+  loop_.run_until([&] { return facts().engine_ready; });
+  EXPECT_TRUE(facts().endpoints.at("generate"));
+}
+
 TEST_F(MonitorTest, TargetsAreReadyWhenTheyAnswer200) {
   test::StandIn target(loop_);
   target.on("GET /ok", 200, "");
