@@ -610,6 +610,57 @@ end_gms() {
   [ "$(complete)" = "$answer" ]
 }
 
+# asked PATH [CURL-OPTION]...: the status that the published address answers with.
+asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "http://$PUBLISHED$1" "${@:2}"; }
+
+@test "clients of the published address can't control the engine, unless --publish-control lets them" {
+  start_model
+  pick_address
+  start_engine a
+  await_state a active
+  local path
+  for path in '/sleep?level=1' //sleep /./sleep /x/../sleep /%73leep /sleep/ /SLEEP /wake_up; do
+    [ "$(asked "$path" -X POST)" = 403 ] || { echo "$path"; return 1; }
+  done
+  [ "$(asked /is_sleeping)" = 403 ]
+  [ "$(jq -r .error.message "$T/answer")" = "this path is for the engine's operator" ]
+  # An absolute form, a request behind another one, and what is no HTTP.
+  [ "$(asked / --request-target 'http://x/sleep' -X POST)" = 403 ]
+  printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\nPOST /sleep HTTP/1.1\r\nHost: x\r\n\r\n' |
+    socat -t 20 - "TCP:$PUBLISHED" >"$T/two"
+  [ "$(grep -a -c '^HTTP/1.1 [24]0' "$T/two")" -eq 2 ]
+  [ "$(grep -a '^HTTP/1.1 ' "$T/two" | tail -n 1 | tr -d '\r')" = "HTTP/1.1 403 Forbidden" ]
+  [[ "$(printf 'POST /sleep HTTP/1.1\n\n' | socat -t 20 - "TCP:$PUBLISHED")" == "HTTP/1.1 400 "* ]]
+  for path in /health /v1/models /metrics /version; do
+    [ "$(asked "$path")" = "$(curl -sS -o /dev/null -w '%{http_code}' "$(page a /status | jq -r .url)$path")" ] || { echo "$path"; return 1; }
+  done
+  complete
+  kill "$SHADOW"
+  ended "$SHADOW" 0
+  start_engine a --publish-control
+  await_state a active
+  [ "$(asked /is_sleeping)" = 200 ]
+}
+
+@test "connections that say nothing keep no probe and no client out" {
+  start_model
+  pick_address
+  local url
+  # Few descriptors: two places of the status server for each of these, five for clients.
+  start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
+    --host 127.0.0.1 --publish "$PUBLISHED" "${BY_COMMANDS[@]}" --engine-url "http://127.0.0.1:$((PORT + 1))" -- \
+    fo-refengine serve -q --model "$T/model" --port "$((PORT + 1))" --kv-bytes 64MiB
+  await_state a active
+  wait_for 'complete'
+  url=$(page a /status | jq .port)
+  local i
+  for i in {1..60}; do
+    eval "exec $((100 + i))<>/dev/tcp/127.0.0.1/$url $((200 + i))<>/dev/tcp/${PUBLISHED/://}"
+  done
+  run -0 gms-probe http "http://127.0.0.1:$url/health" --field state=active
+  complete
+}
+
 @test "a switchover turns no request away, and a stream in flight finishes" {
   start_model
   pick_address

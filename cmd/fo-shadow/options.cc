@@ -65,9 +65,10 @@ void declare_engine(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("N");
   add_text(app, "--sleep", shadow.driver.sleep_command, "CMD", "for this step, run a command");
-  add_text(app, "--wake", shadow.driver.wake_command, "CMD", "the same");
-  add_text(app, "--health", shadow.driver.health_command, "CMD", "the same; status 0: healthy");
-  add_text(app, "--prove", shadow.driver.prove_command, "CMD", "the same, to generate a token");
+  add_text(app, "--wake", shadow.driver.wake_command, "CMD", "");
+  add_text(app, "--health", shadow.driver.health_command, "CMD",
+           "to ask for its health, to generate a token: a command");
+  add_text(app, "--prove", shadow.driver.prove_command, "CMD", "");
   app.add_flag("--no-failover", options.no_failover, "start, register, serve: no lock, no sleep");
 }
 
@@ -89,9 +90,11 @@ void declare_place(CLI::App& app, Options& options) {
   add_text(app, "--host", options.shadow.host, "HOST", "numeric address of --port")
       ->capture_default_str();
   add_text(app, "--publish", options.shadow.publish, "HOST:PORT", "the active engine, for clients");
-  add_text(app, "--register", options.shadow.register_command, "CMD", "run when it serves");
-  add_text(app, "--deregister", options.shadow.deregister_command, "CMD",
-           "run before it stops serving");
+  app.add_flag("--publish-control", options.shadow.publish_control,
+               "there too: the paths that control the engine");
+  add_text(app, "--register", options.shadow.register_command, "CMD",
+           "run when it serves, and before it stops serving");
+  add_text(app, "--deregister", options.shadow.deregister_command, "CMD", "");
   app.add_option("--health-target", options.targets, "what /health asks while active")
       ->type_name("NAME=URL");
 }
@@ -118,6 +121,15 @@ void declare_limits(CLI::App& app, Options& options) {
   app.add_option("--status-fd", shadow.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
+}
+
+// What `declare` adds stands under a heading of its own in --help.
+void declare_group(CLI::App& app, Options& options, const char* heading,
+                   void (*declare)(CLI::App&, Options&)) {
+  const std::size_t before = app.get_options().size();
+  declare(app, options);
+  const std::vector<CLI::Option*> all = app.get_options();
+  for (std::size_t i = before; i < all.size(); ++i) all[i]->group(heading);
 }
 
 void declare_pair(CLI::App& app, Options& options) {
@@ -207,13 +219,13 @@ void set_locks(const Options& options, engine::ShadowOptions& shadow) {
 }  // namespace
 
 void declare(CLI::App& app, Options& options) {
-  declare_engine(app, options);
-  declare_place(app, options);
-  declare_limits(app, options);
+  declare_group(app, options, "The engine", declare_engine);
+  declare_group(app, options, "The pair and its place", declare_place);
+  declare_group(app, options, "Limits", declare_limits);
   declare_pair(app, options);
-  cli::add_variables(app, {"DYN_GMS_SCRATCH_KV_ENABLED", "DYN_SYSTEM_*", "DYN_VLLM_GMS_SHADOW_MODE",
-                           "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*",
-                           "NOTIFY_SOCKET", "VLLM_SERVER_DEV_MODE", "WATCHDOG_*"});
+  cli::add_variables(app,
+                     {"DYN_*", "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*",
+                      "NOTIFY_SOCKET", "VLLM_SERVER_DEV_MODE", "WATCHDOG_*"});
 }
 
 engine::ShadowOptions to_shadow_options(const Options& options) {

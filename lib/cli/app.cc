@@ -102,6 +102,20 @@ std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
   return did_you_mean(word, known);
 }
 
+// A first word that is no subcommand, where one is expected: those that are. Else nothing.
+std::string unknown_subcommand(const CLI::App& app, const std::string& word) {
+  std::string names;
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    if (!sub->get_group().empty()) names += (names.empty() ? "" : ", ") + sub->get_name();
+  }
+  if (word.starts_with('-') || names.empty() ||
+      !app.get_options([](const CLI::Option* option) { return option->get_positional(); })
+           .empty()) {
+    return {};
+  }
+  return "unknown subcommand " + base::quoted(word) + "; the subcommands are: " + names;
+}
+
 // `error` of CLI11, or, where the first word that was not expected is nearly one that is known,
 // that: whatever else is wrong may come of it. As may what else was not expected.
 std::string explained(CLI::App& app, const CLI::ParseError& error,
@@ -112,6 +126,10 @@ std::string explained(CLI::App& app, const CLI::ParseError& error,
   const std::string& word = unexpected.front();
   const std::string meant =
       suggestion(app, word.substr(0, word.find('=')), word == arguments.front());
+  if (meant.empty() && word == arguments.front()) {
+    std::string unknown = unknown_subcommand(app, one_line(word));
+    if (!unknown.empty()) return unknown;
+  }
   const bool is_all = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (meant.empty() && !is_all) return one_line(error.what());
   return "The following argument was not expected: " + one_line(word) + meant;

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "cli/variables.h"
 
@@ -51,12 +53,25 @@ class HelpFormatter : public CLI::Formatter {
     return usage + "\n";
   }
 
+  // An option without a description shares the line, and what it says, of the one before it.
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    for (std::size_t i = 1; i < options.size(); ++i) {
+      if (!options[i]->get_description().empty()) continue;
+      companions_[options[i - 1]] = ", " + options[i]->get_name();
+      options.erase(options.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return CLI::Formatter::make_group(std::move(group), is_positional, std::move(options));
+  }
+
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     return is_companion(*option) ? "" : CLI::Formatter::make_option(option, is_positional);
   }
 
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
-    return CLI::Formatter::make_option_name(option, is_positional) + companion_of(*option);
+    const auto companion = companions_.find(option);
+    return CLI::Formatter::make_option_name(option, is_positional) + companion_of(*option) +
+           (companion == companions_.end() ? "" : companion->second);
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -102,6 +117,8 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   const Tool tool_;
+  // The names that stand beside an option's; known when its group is made.
+  mutable std::map<const CLI::Option*, std::string> companions_;
 };
 
 }  // namespace

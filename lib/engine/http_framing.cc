@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
 #include "base/units.h"
 
 namespace fo::engine {
@@ -42,6 +43,12 @@ bool has_word(std::string_view list, std::string_view lower_case) {
   }
 }
 
+// Where two readers may see different lines.
+bool has_control(std::string_view line) {
+  return std::any_of(line.begin(), line.end(),
+                     [](char c) { return base::is_control(c) && c != '\t'; });
+}
+
 std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
   constexpr std::size_t kMostDigits = 15;
   std::uint64_t size = 0;
@@ -70,6 +77,10 @@ std::optional<bool> parse_version(std::string_view text) {
 std::size_t HttpFraming::see(Side side, std::string_view bytes) {
   Direction& now = of(side);
   std::size_t at = 0;
+  if (side == Side::kClient && is_over()) {
+    withheld_ = bytes.size();
+    return bytes.size();
+  }
   while (at < bytes.size()) {
     const std::uint64_t skip = std::min<std::uint64_t>(unseen(side), bytes.size() - at);
     if (skip > 0) {
@@ -83,27 +94,43 @@ std::size_t HttpFraming::see(Side side, std::string_view bytes) {
         bytes.substr(at, newline == std::string_view::npos ? newline : newline + 1 - at);
     at += piece.size();
     now.head_bytes += piece.size();
-    if (now.head_bytes > kMostHeadBytes) {
-      give_up();
-      continue;
+    if (judges(side)) withheld_ += piece.size();
+    const bool is_end = see_piece(side, piece);
+    if (judges(side)) {
+      if (refusal_) {
+        withheld_ += bytes.size() - at;
+        return bytes.size();
+      }
+      if (!is_in_head(side)) withheld_ = 0;
     }
-    if (newline == std::string_view::npos || !now.line.empty()) now.line += piece;
-    if (newline == std::string_view::npos) break;
-    const std::string joined = std::exchange(now.line, {});
-    const std::string_view line = joined.empty() ? piece : joined;
-    if (!line.ends_with("\r\n")) {
-      give_up();
-    } else if (take_line(side, line.substr(0, line.size() - 2))) {
-      break;
-    }
+    if (is_end) break;
   }
   return at;
 }
 
-std::uint64_t HttpFraming::unseen(Side side) const { return opaque_ ? kEverything : of(side).left; }
+bool HttpFraming::see_piece(Side side, std::string_view piece) {
+  Direction& now = of(side);
+  if (now.head_bytes > kMostHeadBytes) return give_up(side);
+  const bool is_line = piece.ends_with('\n');
+  if (!is_line || !now.line.empty()) now.line += piece;
+  if (!is_line) return false;
+  const std::string joined = std::exchange(now.line, {});
+  const std::string_view line = joined.empty() ? piece : joined;
+  if (!line.ends_with("\r\n")) return give_up(side);
+  return take_line(side, line.substr(0, line.size() - 2));
+}
+
+bool HttpFraming::is_in_head(Side side) const {
+  const Direction& now = of(side);
+  return now.step == Step::kFields || (now.step == Step::kStart && !now.line.empty());
+}
+
+std::uint64_t HttpFraming::unseen(Side side) const {
+  return opaque_[static_cast<std::size_t>(side)] ? kEverything : of(side).left;
+}
 
 void HttpFraming::pass(Side side, std::uint64_t count) {
-  if (opaque_) return;
+  if (opaque_[static_cast<std::size_t>(side)]) return;
   Direction& now = of(side);
   now.left -= count;
   if (now.left > 0) return;
@@ -112,15 +139,28 @@ void HttpFraming::pass(Side side, std::uint64_t count) {
 }
 
 bool HttpFraming::is_between_requests() const {
-  return requests_.empty() && !is_in_message(Side::kClient) && !is_in_message(Side::kEngine);
+  return requests_.empty() && !is_in_message(Side::kClient) && !is_in_message(Side::kEngine) &&
+         !is_over();
+}
+
+bool HttpFraming::awaits_answer() const {
+  if (is_in_message(Side::kEngine)) return true;
+  return requests_.size() > (is_in_body() ? 1U : 0U);
+}
+
+bool HttpFraming::is_in_body() const {
+  const Step step = of(Side::kClient).step;
+  return step != Step::kStart && step != Step::kFields;
 }
 
 bool HttpFraming::is_in_message(Side side) const {
-  return opaque_ || of(side).step != Step::kStart || !of(side).line.empty();
+  return opaque_[static_cast<std::size_t>(side)] || of(side).step != Step::kStart ||
+         !of(side).line.empty();
 }
 
 bool HttpFraming::take_line(Side side, std::string_view line) {
   Direction& now = of(side);
+  if (judges(side) && has_control(line)) return give_up(side);
   switch (now.step) {
     case Step::kStart: {
       const bool is_request = side == Side::kClient;
@@ -130,20 +170,20 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
       }
       now.step = Step::kFields;
       const bool is_known = is_request ? read_request_line(now, line) : read_status_line(now, line);
-      return is_known ? false : give_up();
+      return is_known ? false : give_up(side);
     }
     case Step::kFields: {
       if (line.empty()) return end_head(side);
       const std::size_t colon = line.find(':');
       const std::string_view name = line.substr(0, colon);
-      if (colon == std::string_view::npos || !is_token(name)) return give_up();
+      if (colon == std::string_view::npos || !is_token(name)) return give_up(side);
       const std::string_view value = trimmed(line.substr(colon + 1));
       if (same_word(name, "content-length")) {
-        if (now.length) return give_up();
+        if (now.length) return give_up(side);
         now.length = base::parse_uint(value);
-        if (!now.length || *now.length == kEverything) return give_up();
+        if (!now.length || *now.length == kEverything) return give_up(side);
       } else if (same_word(name, "transfer-encoding")) {
-        if (now.is_chunked || !same_word(value, "chunked")) return give_up();
+        if (now.is_chunked || !same_word(value, "chunked")) return give_up(side);
         now.is_chunked = true;
       } else if (same_word(name, "connection")) {
         now.closes |= has_word(value, "close");
@@ -153,14 +193,14 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
     }
     case Step::kChunkSize: {
       const std::optional<std::uint64_t> size = parse_chunk_size(line);
-      if (!size) return give_up();
+      if (!size) return give_up(side);
       now.head_bytes = 0;
       now.left = *size;
       now.step = *size == 0 ? Step::kTrailers : Step::kChunkData;
       return false;
     }
     case Step::kChunkEnd:
-      if (!line.empty()) return give_up();
+      if (!line.empty()) return give_up(side);
       now.head_bytes = 0;
       now.step = Step::kChunkSize;
       return false;
@@ -170,7 +210,7 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
     case Step::kChunkData:
       break;  // these have no lines
   }
-  return give_up();
+  return give_up(side);
 }
 
 bool HttpFraming::read_request_line(Direction& head, std::string_view line) {
@@ -180,6 +220,11 @@ bool HttpFraming::read_request_line(Direction& head, std::string_view line) {
   const std::optional<bool> is_http10 = parse_version(line.substr(last + 1));
   if (!is_http10) return false;
   head.is_http10 = *is_http10;
+  const int status = judge_ ? (*judge_)(line.substr(first + 1, last - first - 1)) : 0;
+  if (status != 0) {
+    refuse(status);
+    return true;
+  }
   if (line.starts_with("HEAD ")) head.request = Request::kHead;
   if (line.starts_with("CONNECT ")) head.request = Request::kConnect;
   return true;
@@ -201,16 +246,17 @@ bool HttpFraming::read_status_line(Direction& head, std::string_view line) {
 
 bool HttpFraming::end_head(Side side) {
   Direction& head = of(side);
-  const bool is_last = head.closes || (head.is_http10 && !head.keeps_alive);
-  if (is_last || (head.is_chunked && (head.length || head.is_http10))) return give_up();
+  head.is_last = head.closes || (head.is_http10 && !head.keeps_alive);
+  if (head.is_last && !judges(side)) return give_up(side);
+  if (head.is_chunked && (head.length || head.is_http10)) return give_up(side);
   if (side == Side::kClient) {
-    if (requests_.size() == kMostPipelined) return give_up();
+    if (requests_.size() == kMostPipelined) return give_up(side);
     requests_.push_back(head.request);
     return begin_body(side);
   }
   const Request request = requests_.front();
   const bool is_success = head.status >= 200 && head.status < 300;
-  if (head.status == 101 || (request == Request::kConnect && is_success)) return give_up();
+  if (head.status == 101 || (request == Request::kConnect && is_success)) return give_up_both();
   if (head.status < 200) {
     head = {};  // the response itself is still to come
     return false;
@@ -218,7 +264,7 @@ bool HttpFraming::end_head(Side side) {
   if (request == Request::kHead || head.status == 204 || head.status == 304) {
     return end_message(side);
   }
-  if (!head.is_chunked && !head.length) return give_up();  // it ends with the connection
+  if (!head.is_chunked && !head.length) return give_up(side);  // it ends with the connection
   return begin_body(side);
 }
 
@@ -232,14 +278,32 @@ bool HttpFraming::begin_body(Side side) {
 
 bool HttpFraming::end_message(Side side) {
   if (side == Side::kEngine) requests_.pop_front();
+  if (judges(side)) is_ended_ = of(side).is_last;
   of(side) = {};
   return true;
 }
 
-bool HttpFraming::give_up() {
-  opaque_ = true;
+bool HttpFraming::give_up(Side side) {
+  if (judge_ == nullptr) return give_up_both();
+  if (side == Side::kClient) return refuse(400);
+  opaque_[static_cast<std::size_t>(side)] = true;
+  of(side) = {};
+  return false;
+}
+
+bool HttpFraming::give_up_both() {
+  opaque_ = {true, true};
   directions_ = {};
   requests_ = {};
+  withheld_ = 0;
+  return false;
+}
+
+bool HttpFraming::refuse(int status) {
+  refusal_ = status;
+  // What the engine has of it is no whole request.
+  if (is_in_body() && !requests_.empty()) requests_.pop_back();
+  of(Side::kClient) = {};
   return false;
 }
 

@@ -26,8 +26,10 @@
 #include "engine/loop.h"
 #include "engine/stream_socket.h"
 #include "http/adopt.h"
+#include "http/message.h"
 #include "http/pause.h"
 #include "os/log.h"
+#include "os/log_limit.h"
 
 // What the framing must see is read into one buffer and sent on: for pieces of the size of a token
 // that costs less than splice(2) does. Bodies and opaque streams are spliced while they fill that
@@ -78,8 +80,9 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 using Connections = std::list<ConnectionPtr>;
 
 struct Connection {
-  Connection(const asio::any_io_executor& executor, UniqueFd accepted)
-      : client(executor), engine(executor), limit(executor) {
+  Connection(const asio::any_io_executor& executor, UniqueFd accepted,
+             const HttpFraming::Judge& judge)
+      : client(executor), engine(executor), framing(judge), limit(executor) {
     set_option(accepted.get(), IPPROTO_TCP, TCP_NODELAY);
     set_option(accepted.get(), SOL_SOCKET, SO_KEEPALIVE);  // a client's machine may vanish
     http::adopt(client, std::move(accepted), kWatch);
@@ -89,17 +92,38 @@ struct Connection {
     return !engine_ended && (is_unread || held > 0 || !framing.is_between_requests());
   }
 
+  /// It has no answer to wait for, nor one that is on its way.
+  [[nodiscard]] bool is_expendable() const {
+    return engine_ended || (!is_unread && held == 0 && !framing.awaits_answer());
+  }
+
+  /// Of what the client said, and of what was withheld before, what may be passed on. `joined`
+  /// keeps it where it is more than was said now.
+  std::string_view passable(std::string_view said, std::string& joined) {
+    const std::size_t kept = framing.withheld();
+    if (withheld.empty() && kept == 0) return said;
+    withheld += said;
+    joined = withheld.substr(0, withheld.size() - kept);
+    withheld.erase(0, joined.size());
+    if (framing.is_over()) withheld = {};
+    return joined;
+  }
+
   WatchedSocket& of(Side side) { return side == Side::kClient ? client : engine; }
 
   WatchedSocket client;
   WatchedSocket engine;
   HttpFraming framing;
+  /// The beginning of a request's head.
+  std::string withheld;
   /// Bytes that were read from one side and not yet taken by the other.
   std::size_t held = 0;
   int open_directions = 2;
   /// The client has begun a request of which nothing was read yet.
   bool is_unread = false;
   bool engine_reset = false;
+  /// The client was told that a request is refused.
+  bool is_refused = false;
   /// The engine has said its last, and all of it was passed on.
   bool engine_ended = false;
   /// Where the publisher has it; none once it was dropped.
@@ -114,13 +138,15 @@ struct Connection {
 struct Publisher::State : std::enable_shared_from_this<State> {
   using Ptr = std::shared_ptr<State>;
 
-  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits most)
+  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits most,
+        HttpFraming::Judge by)
       : executor(std::move(on)),
         address(std::move(at)),
         target_name(to),
         endpoint(tcp_endpoint(address)),
         target(stream_endpoint(to)),
         limits(most),
+        judge(std::move(by)),
         listener(executor),
         room(executor),
         settled(executor) {}
@@ -131,8 +157,9 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   StreamEndpoint endpoint;
   StreamEndpoint target;
   PublisherLimits limits;
+  HttpFraming::Judge judge;
   WatchedSocket listener;
-  /// The one that has been so for longest comes first.
+  /// By whether they are expendable; the one that has been silent for longest comes first.
   Connections idle;
   Connections busy;
   /// Clients that were taken away from the engine.
@@ -149,13 +176,14 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   std::size_t cut = 0;
   /// The last one has gone, or a drain's deadline expired.
   Event settled;
-  std::chrono::steady_clock::time_point last_complaint{};
+  os::LogLimit log_limit;
   std::array<char, kBufferBytes> buffer{};
 
   static awaitable<void> accept(Ptr self, unsigned loop);
   static awaitable<void> serve(Ptr self, ConnectionPtr connection);
   static awaitable<bool> connect(Ptr self, ConnectionPtr connection);
   static awaitable<void> pass_on(Ptr self, ConnectionPtr connection, Side side);
+  static awaitable<void> throw_away(Ptr self, ConnectionPtr connection);
 
   void begin();
   void stop(Successor follows);
@@ -167,18 +195,16 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   static ssize_t splice(Connection& connection, Side side, const Pipe& pipe);
   void limit(const ConnectionPtr& connection, base::Duration duration, bool reset);
   void settle(const ConnectionPtr& connection);
+  void answer_refusal(const ConnectionPtr& connection);
   void end_direction(const ConnectionPtr& connection, Side side);
   void drop(const ConnectionPtr& connection, bool reset);
   void discard_unread(int client);
   void complain(const std::string& what, int err);
 };
 
-// At most one line a second.
+// Clients can cause it as often as they like.
 void Publisher::State::complain(const std::string& what, int err) {
-  const auto now = std::chrono::steady_clock::now();
-  if (now - last_complaint < std::chrono::seconds(1)) return;
-  last_complaint = now;
-  os::log(os::LogLevel::kWarning, "{}: {}", what, std::generic_category().message(err));
+  log_limit.log(os::LogLevel::kWarning, what, what + ": " + std::generic_category().message(err));
 }
 
 void Publisher::State::begin() {
@@ -244,7 +270,7 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
 
 void Publisher::State::add(UniqueFd client) {
   try {
-    const auto connection = std::make_shared<Connection>(executor, std::move(client));
+    const auto connection = std::make_shared<Connection>(executor, std::move(client), judge);
     connection->list = &idle;
     connection->place = idle.insert(idle.end(), connection);
     asio::co_spawn(executor, serve(shared_from_this(), connection), asio::detached);
@@ -259,10 +285,10 @@ Connections Publisher::State::all() const {
   return both;
 }
 
-// To be called when a connection may have become busy, or is so no more.
+// To be called when something was said on a connection.
 void Publisher::State::sort(const ConnectionPtr& connection) {
-  Connections& list = connection->is_busy() ? busy : idle;
-  if (connection->list == nullptr || connection->list == &list) return;
+  Connections& list = connection->is_expendable() ? idle : busy;
+  if (connection->list == nullptr) return;
   list.splice(list.end(), *connection->list, connection->place);
   connection->list = &list;
   if (&list == &idle && count() >= limits.connections) room.cancel();
@@ -358,11 +384,13 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
       ::shutdown(to.native_handle(), SHUT_WR);
       co_return self->end_direction(connection, side);
     }
-    auto left = static_cast<std::size_t>(got);
+    std::string_view passed(self->buffer.data(), static_cast<std::size_t>(got));
+    if (is_request && !splices) passed = connection->passable(passed, rest);
+    const char* data = passed.data();
+    std::size_t left = passed.size();
     connection->held += left;
     if (is_request) connection->is_unread = false;
     self->sort(connection);
-    const char* data = self->buffer.data();
     while (left > 0) {
       const ssize_t sent = splices ? ::splice(pipe.reader.get(), nullptr, to.native_handle(),
                                               nullptr, left, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)
@@ -390,6 +418,51 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
     rest = {};
     self->sort(connection);
     if (self->is_draining) self->settle(connection);
+    if (framing.refusal()) self->answer_refusal(connection);
+    if (is_request && framing.refusal()) co_return co_await throw_away(self, connection);
+  }
+}
+
+// In the engine's place, once it has answered what came before.
+void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
+  const bool is_due = connection->held == 0 && connection->framing.is_answered();
+  if (!is_due || !connection->client.is_open() || std::exchange(connection->is_refused, true)) {
+    return;
+  }
+  const int status = *connection->framing.refusal();
+  const bool is_control = status == 403;
+  log_limit.log(os::LogLevel::kWarning, std::to_string(status),
+                "refuse a request on " + quoted(address) +
+                    (is_control ? ": it would control the engine" : ": it can't be understood"));
+  const std::string body =
+      http::error_response(status, is_control ? "this path is for the engine's operator"
+                                              : "not a request of HTTP/1.1")
+          .body;
+  const std::string answer =
+      std::string("HTTP/1.1 ") + (is_control ? "403 Forbidden" : "400 Bad Request") +
+      "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+      "\r\nConnection: close\r\n\r\n" + body;
+  // A client that has so much to read already gets no more.
+  ::send(connection->client.native_handle(), answer.data(), answer.size(),
+         MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::shutdown(connection->client.native_handle(), SHUT_WR);
+  close(connection->engine, false);
+  limit(connection, limits.refusal, false);
+}
+
+// What the client goes on to say, until it has read all: closing on that would take the answer
+// away.
+awaitable<void> Publisher::State::throw_away(Ptr self, ConnectionPtr connection) {
+  for (;;) {
+    const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
+    if (!open) co_return;
+    const int client = connection->client.native_handle();
+    const ssize_t got = ::recv(client, self->buffer.data(), self->buffer.size(), 0);
+    if (got < 0 && is_passing(errno)) continue;
+    if (got > 0) continue;
+    // Where it is not yet answered, what it asked for before is on its way.
+    if (got < 0 || connection->is_refused) self->drop(connection, got < 0);
+    co_return;
   }
 }
 
@@ -454,8 +527,9 @@ void Publisher::State::discard_unread(int client) {
 }
 
 Publisher::Publisher(asio::any_io_executor executor, std::string address, const std::string& target,
-                     PublisherLimits limits)
-    : state_(std::make_shared<State>(std::move(executor), std::move(address), target, limits)) {}
+                     PublisherLimits limits, HttpFraming::Judge judge)
+    : state_(std::make_shared<State>(std::move(executor), std::move(address), target, limits,
+                                     std::move(judge))) {}
 
 Publisher::~Publisher() {
   ++state_->accept_loop;

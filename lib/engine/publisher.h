@@ -1,7 +1,8 @@
 // One address for the active engine (--publish): a TCP listener whose connections are spliced to
 // the engine, both ways, byte for byte. It understands just enough HTTP/1.1 to know when a
 // connection is between two requests, so that it can be taken away from the engine without anybody
-// noticing: drained, and handed over to the engine that follows.
+// noticing: drained, and handed over to the engine that follows; and to judge requests before the
+// engine gets them.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,18 +15,21 @@
 
 #include "base/deadline.h"
 #include "base/units.h"
+#include "engine/http_framing.h"
 #include "engine/socket_handover.h"
 
 namespace fo::engine {
 
 struct PublisherLimits {
-  /// Clients at a time. One more takes the place of the one that has been between two requests, or
-  /// silent since it came, for longest; where there is none such, it waits.
+  /// Clients at a time. One more takes the place of the one that has been silent for longest, of
+  /// those that wait for no answer; where there is none such, it waits.
   std::size_t connections = 4096;
   /// To reach the engine, also while descriptors or ports run out.
   base::Duration connect = std::chrono::seconds(5);
   /// For a client to close a connection that the engine has closed.
   base::Duration half_open = std::chrono::seconds(60);
+  /// For a client to read why a request was refused.
+  base::Duration refusal = std::chrono::seconds(2);
 };
 
 /// Whether somebody takes over what a drain leaves.
@@ -37,9 +41,10 @@ enum class Successor { kNone, kFollows };
 class Publisher {
  public:
   /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
-  /// Throws kUsage. Binds nothing yet.
+  /// Each request passes `judge`, and one that is refused is answered here and ends its connection;
+  /// where there is none, whatever comes is passed on. Throws kUsage. Binds nothing yet.
   Publisher(boost::asio::any_io_executor executor, std::string address, const std::string& target,
-            PublisherLimits limits = {});
+            PublisherLimits limits = {}, HttpFraming::Judge judge = {});
   /// Closes everything at once.
   ~Publisher();
   Publisher(const Publisher&) = delete;

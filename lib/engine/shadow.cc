@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "engine/blocking.h"
 #include "engine/children.h"
+#include "engine/control_paths.h"
 #include "engine/device_gate.h"
 #include "engine/engine_api.h"
 #include "engine/health.h"
@@ -67,9 +68,9 @@ constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 // After a hand-over, the other engine's to take the lock before we want it again.
 constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
-// For a thread that was called back from the lock.
 // Before a hand-over, for the memory servers to show that they have the layouts.
 constexpr base::Duration kTimeToAnswer = std::chrono::seconds(5);
+// For a thread that was called back from the lock.
 constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
 // For what is left of a fo-shadow that was killed, which has its status socket until it is gone.
 constexpr base::Duration kTimeToGo = std::chrono::seconds(2);
@@ -137,7 +138,7 @@ class Shadow {
     if (!options.publish.empty()) {
       publisher_ = std::make_unique<Publisher>(io_.get_executor(), options.publish,
                                                address_of(options.driver.url),
-                                               publisher_limits_of(most_fds));
+                                               publisher_limits_of(most_fds), judge_of(options));
     }
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
@@ -303,7 +304,6 @@ class Shadow {
     co_return false;
   }
 
-  // The planned way: nothing is lost on it.
   // Why nobody could take over now; empty where somebody can.
   awaitable<std::string> find_obstacle() {
     const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
@@ -318,6 +318,7 @@ class Shadow {
     co_return "";
   }
 
+  // The planned way: nothing is lost on it.
   awaitable<void> hand_over() {
     co_await monitor_.stop();
     check_alive();
@@ -716,8 +717,8 @@ class Shadow {
     const double overlap = std::chrono::duration<double>(loss.overlap).count();
     events_.write(
         "lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" + http::dump(overlap));
-    if (ending_) return kill_all();
     if (is_known) return;
+    if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);
     end({base::to_int(loss.status), std::move(error), false, loss.end_by});
   }
@@ -960,6 +961,15 @@ class Shadow {
     return limits;
   }
 
+  static HttpFraming::Judge judge_of(const ShadowOptions& options) {
+    if (options.publish_control) return {};
+    return [kind = options.driver.kind](std::string_view target) {
+      const std::optional<std::string> path = plain_path(target);
+      if (!path) return 400;
+      return is_control_path(kind, *path) ? 403 : 0;
+    };
+  }
+
   static std::string address_of(const std::string& url) {
     const http::Url parsed = http::parse_url(url);
     return parsed.socket_path.empty() ? http::to_string(parsed.address) : parsed.socket_path;
@@ -1004,6 +1014,7 @@ class Shadow {
   // Those for registration that run now.
   int commands_ = 0;
   bool lost_ = false;
+  base::Duration overlap_{};
   bool hurry_ = false;
   // Ends the watch of the lock.
   asio::cancellation_signal lock_watch_;
@@ -1014,7 +1025,6 @@ class Shadow {
 
 }  // namespace
 
-  base::Duration overlap_{};
 int run_shadow(const ShadowOptions& options) {
   os::limit_core_dumps();
   for (const std::string& warning : options.warnings) {

@@ -47,6 +47,8 @@ struct ShadowOptions {
   std::uint16_t engine_port = 0;
   /// "HOST:PORT"; empty: nothing is published.
   std::string publish;
+  /// Clients of that address reach the engine's control paths, too, by whatever protocol.
+  bool publish_control = false;
   /// Run by sh -c; empty: none.
   std::string register_command;
   std::string deregister_command;

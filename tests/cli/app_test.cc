@@ -179,6 +179,20 @@ TEST_F(ParseSubcommands, HaveHelpOfTheirOwn) {
   EXPECT_EQ(parse_words({"get", "--version"}).text, "gms-x 1\n");
 }
 
+TEST(Help, AnOptionWithoutADescriptionSharesTheLineOfTheOneBeforeIt) {
+  const Tool tool{.name = "gms-x", .summary = "Do x", .version = "1"};
+  CommonOptions common;
+  std::string value;
+  const auto declare = [&](CLI::App& app) {
+    app.add_option("--first", value, "either")->group("Some");
+    app.add_option("--second", value)->group("Some");
+    app.add_option("--third", value, "another")->group("Others");
+  };
+  const std::string help = parse(tool, common, declare, {"--help"}).text;
+  EXPECT_THAT(help, testing::ContainsRegex("\nSome:\n  --first, --second TEXT +either\n"));
+  EXPECT_THAT(help, testing::ContainsRegex("\nOthers:\n  --third TEXT +another\n"));
+}
+
 TEST_F(ParseSubcommands, TakeACommandOrRefuseIt) {
   EXPECT_EQ(parse_words({"get", "--", "true"}).kind, Kind::kRun);
   EXPECT_EQ(common_.command, Words{"true"});
@@ -191,6 +205,8 @@ TEST_F(ParseSubcommands, TakeACommandOrRefuseIt) {
 TEST_F(ParseSubcommands, OneIsNeeded) {
   EXPECT_EQ(parse_words({}).kind, Kind::kUsageError);
   EXPECT_EQ(parse_words({"drop"}).kind, Kind::kUsageError);
+  EXPECT_EQ(parse_words({"drop"}).text, "unknown subcommand 'drop'; the subcommands are: get, put");
+  EXPECT_THAT(parse_words({"gte"}).text, HasSubstr("did you mean 'get'?"));
   EXPECT_EQ(parse_words({"get", "put"}).kind, Kind::kUsageError);
 }
 

@@ -248,6 +248,148 @@ TEST(HttpFraming, BoundsHeadsTrailersAndPipelines) {
   EXPECT_TRUE(is_opaque(many));
 }
 
+/// Refuses what has "no" in its target.
+const HttpFraming::Judge kJudge = [](std::string_view target) {
+  return target.find("no") == std::string_view::npos ? 0 : 403;
+};
+
+/// What a passer-on lets through of a client's words, in pieces of `size`.
+struct Passed {
+  std::string bytes;
+  std::optional<int> refusal;
+  bool is_over = false;
+};
+Passed pass_through(std::string_view said, std::size_t size = std::string::npos) {
+  HttpFraming framing(kJudge);
+  Passed passed;
+  std::string kept;
+  while (!said.empty()) {
+    const std::string_view piece = said.substr(0, size);
+    said.remove_prefix(piece.size());
+    show(framing, kClient, piece);
+    kept += piece;
+    EXPECT_LE(framing.withheld(), kept.size());
+    passed.bytes += kept.substr(0, kept.size() - framing.withheld());
+    kept = framing.is_over() ? "" : kept.substr(kept.size() - framing.withheld());
+    EXPECT_FALSE(framing.is_over() && framing.is_between_requests());
+  }
+  passed.refusal = framing.refusal();
+  passed.is_over = framing.is_over();
+  return passed;
+}
+
+TEST(HttpFraming, AJudgeChangesNothingForRequestsThatPass) {
+  for (const auto* talks : {&kComplete, &kUnderWay}) {
+    for (std::size_t i = 0; i < talks->size(); ++i) {
+      HttpFraming framing(kJudge);
+      for (const Said& said : (*talks)[i]) show(framing, said.side, said.bytes);
+      EXPECT_EQ(state_of(framing), state_after((*talks)[i])) << i;
+      EXPECT_FALSE(framing.is_over()) << i;
+    }
+  }
+}
+
+TEST(HttpFraming, ARequestThatIsRefusedIsWithheldWhole) {
+  const std::string one = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc";
+  const std::string chunked =
+      "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+  for (const std::string& before : {std::string(), "\r\n" + one, one + chunked + one}) {
+    for (const char* refused : {"POST /no HTTP/1.1\r\nHost: x\r\n\r\n", "GET /no HTTP/1.0\r\n"}) {
+      const std::string said = before + refused + one;
+      for (std::size_t size = 1; size <= said.size(); ++size) {
+        const Passed passed = pass_through(said, size);
+        ASSERT_EQ(passed.bytes, before) << size;
+        ASSERT_EQ(passed.refusal, 403) << size;
+      }
+    }
+  }
+}
+
+// Where an engine might see a request that was not judged.
+TEST(HttpFraming, WhatCannotBeUnderstoodIsRefusedAndNothingAfterItPasses) {
+  const std::string hidden = "POST /no HTTP/1.1\r\n\r\n";
+  for (const std::string& head :
+       {std::string("GET / HTTP/1.1\n\n"), std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        std::string("\x16\x03\x01 hello\r\n"),
+        std::string("GET / HTTP/1.1\r\nContent-Length : 30\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 30\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nContent-Length: 30\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nA: b\rContent-Length: 30\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nA: \0\r\n\r\n", 28), std::string(70000, 'x')}) {
+    for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::string::npos}) {
+      const Passed passed = pass_through(head + hidden, size);
+      EXPECT_EQ(passed.bytes, "") << head;
+      EXPECT_EQ(passed.refusal, 400) << head;
+    }
+  }
+  const std::string chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char* body : {"0\n\r\n", "3\r\nabcd\r\n", "0;a=\rb\r\n\r\n", "0\r\nA: b\n\r\n"}) {
+    const Passed passed = pass_through(chunked + body + hidden);
+    EXPECT_TRUE((chunked + body).starts_with(passed.bytes)) << body;
+    EXPECT_EQ(passed.refusal, 400) << body;
+  }
+}
+
+TEST(HttpFraming, NothingPassesAfterALastRequest) {
+  for (const std::string& last :
+       {std::string("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"),
+        std::string("GET / HTTP/1.0\r\n\r\n")}) {
+    for (std::size_t size = 1; size < 80; ++size) {
+      const Passed passed = pass_through(last + "POST /no HTTP/1.1\r\n\r\n" + last, size);
+      ASSERT_EQ(passed.bytes, last) << size;
+      ASSERT_EQ(passed.refusal, std::nullopt) << size;
+      ASSERT_TRUE(passed.is_over) << size;
+    }
+  }
+}
+
+TEST(HttpFraming, ARefusalComesAfterTheAnswersBeforeIt) {
+  HttpFraming framing(kJudge);
+  show(framing, kClient, get().bytes + get().bytes + "GET /no HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(framing.refusal(), 403);
+  EXPECT_FALSE(framing.is_answered());
+  show(framing, kEngine, ok().bytes);
+  EXPECT_FALSE(framing.is_answered());
+  show(framing, kEngine, ok().bytes);
+  EXPECT_TRUE(framing.is_answered());
+  EXPECT_FALSE(framing.is_between_requests());
+}
+
+TEST(HttpFraming, AnAnswerThatEndsWithTheConnectionFreesNoClient) {
+  HttpFraming framing(kJudge);
+  show(framing, kClient, get().bytes);
+  show(framing, kEngine, head("Connection: close\r\n").bytes + "to the end");
+  EXPECT_FALSE(framing.is_between_requests());
+  show(framing, kClient, "POST /no HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(framing.refusal(), 403);
+}
+
+TEST(HttpFraming, AConnectionThatWasUpgradedIsJudgedNoMore) {
+  HttpFraming framing(kJudge);
+  show(framing, kClient, get("Upgrade: websocket\r\n").bytes);
+  show(framing, kEngine, head("Upgrade: websocket\r\n", "101 Switching Protocols").bytes);
+  show(framing, kClient, "POST /no HTTP/1.1\n\n");
+  EXPECT_TRUE(framing.is_opaque());
+  EXPECT_EQ(framing.refusal(), std::nullopt);
+  EXPECT_EQ(framing.withheld(), 0U);
+}
+
+TEST(HttpFraming, AwaitsAnAnswerToAWholeRequestAlone) {
+  HttpFraming framing;
+  const std::string request = "POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na";
+  for (const char& c : request) {
+    EXPECT_FALSE(framing.awaits_answer());
+    show(framing, kClient, std::string_view(&c, 1));
+  }
+  EXPECT_TRUE(framing.awaits_answer());
+  show(framing, kClient, "POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\n");
+  show(framing, kEngine, ok().bytes.substr(0, ok().bytes.size() - 1));
+  EXPECT_TRUE(framing.awaits_answer());
+  show(framing, kEngine, "k");
+  EXPECT_FALSE(framing.awaits_answer());
+}
+
 TEST(HttpFraming, TakesAllGarbage) {
   std::mt19937 random(20);
   const std::vector<std::string> words{"GET",
@@ -285,6 +427,31 @@ TEST(HttpFraming, TakesAllGarbage) {
       EXPECT_FALSE(framing.is_between_requests() && framing.is_opaque());
       framing.pass(side, std::min<std::uint64_t>(framing.unseen(side), random() % 4));
     }
+  }
+}
+
+TEST(HttpFraming, WhatPassesOfGarbageHasNoRequestThatIsRefused) {
+  std::mt19937 random(21);
+  const std::vector<std::string> words{"GET / HTTP/1.1\r\n",
+                                       "POST /no HTTP/1.1\r\n",
+                                       "GET / HTTP/1.0\r\n",
+                                       "\r\n",
+                                       "\n",
+                                       "\r",
+                                       "3\r\nabc\r\n",
+                                       "0\r\n\r\n",
+                                       "abc",
+                                       "Content-Length: 3\r\n",
+                                       "Transfer-Encoding: chunked\r\n",
+                                       "Connection: close\r\n",
+                                       "A: b\r\n"};
+  for (int round = 0; round < 20000; ++round) {
+    std::string said;
+    for (auto count = random() % 12; count > 0; --count) said += words[random() % words.size()];
+    const Passed whole = pass_through(said);
+    EXPECT_EQ(pass_through(said, 1 + random() % 9).refusal, whole.refusal) << said;
+    EXPECT_EQ(pass_through(whole.bytes).bytes, whole.bytes) << said;
+    EXPECT_NE(pass_through(whole.bytes).refusal, 403) << said;
   }
 }
 

@@ -65,14 +65,16 @@ class TestPublisher {
   }
 
   explicit TestPublisher(const std::string& target, PublishedSockets inherited = {},
-                         PublisherLimits limits = {})
-      : publisher_(
-            std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target, limits)),
+                         PublisherLimits limits = {}, HttpFraming::Judge judge = {})
+      : publisher_(std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target, limits,
+                                               std::move(judge))),
         thread_([this] { loop_.run(); }) {
     call([&] { publisher_->start(std::move(inherited)); });
   }
   TestPublisher(const std::string& target, PublisherLimits limits)
       : TestPublisher(target, PublishedSockets(), limits) {}
+  TestPublisher(const std::string& target, HttpFraming::Judge judge, PublisherLimits limits = {})
+      : TestPublisher(target, PublishedSockets(), limits, std::move(judge)) {}
   ~TestPublisher() {
     call([this] {
       publisher_.reset();
@@ -153,6 +155,11 @@ class Peer {
     socklen_t size = sizeof info;
     EXPECT_EQ(::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
     return info.tcpi_state == TCP_FIN_WAIT2;
+  }
+  /// The other end has said its last.
+  [[nodiscard]] bool is_end_received() const {
+    pollfd ended{fd_.get(), POLLRDHUP, 0};
+    return ::poll(&ended, 1, 0) == 1;
   }
   void close() { fd_.reset(); }
   /// With a reset.
@@ -532,6 +539,165 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   EXPECT_EQ(busy.read(kOk.size()), kOk);
   EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
       "fo: warning: keep an idle client on '127.0.0.1:0': "));
+}
+
+// A crowd of them can keep nobody out, and nobody's answer is cut for them.
+TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.connections = 20;
+  TestPublisher publisher(raw.target(), limits);
+  testing::internal::CaptureStderr();
+  Peer streams = Peer::connect(publisher.port());
+  streams.send(kGet);
+  Peer engine = raw.accept();
+  engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+  streams.read_until("a\r\n");
+  std::vector<Peer> crowd;
+  std::vector<Peer> engines;
+  for (const char* said : {"", "GET / HTT", "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"}) {
+    for (int i = 0; i < 40; ++i) {
+      crowd.push_back(Peer::connect(publisher.port()));
+      crowd.back().send(said);
+      if (*said != '\0') engines.push_back(raw.accept());
+    }
+    await([&] { return publisher.connections() == 20; });
+  }
+  Peer asks = Peer::connect(publisher.port());
+  asks.send(kGet);
+  Peer asked = raw.accept();
+  EXPECT_EQ(asked.read(kGet.size()), kGet);
+  asked.send(kOk);
+  EXPECT_EQ(asks.read(kOk.size()), kOk);
+  engine.send("0\r\n\r\n");
+  EXPECT_EQ(streams.read(5), "0\r\n\r\n");
+  // Of which few lines tell.
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 40) << log;
+}
+
+/// Refuses what has "no" in its target.
+const HttpFraming::Judge kJudge = [](std::string_view target) {
+  return target.find("no") == std::string_view::npos ? 0 : 403;
+};
+
+std::string body_of(const std::string& response) {
+  const std::size_t end = response.find("\r\n\r\n");
+  return end == std::string::npos ? "" : response.substr(end + 4);
+}
+
+TEST_F(Publishing, ARequestThatIsRefusedIsAnsweredAndTheEngineHearsNothingOfIt) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target(), kJudge);
+  testing::internal::CaptureStderr();
+  const std::string request = "POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+  for (const std::size_t size : {request.size(), std::size_t{10}, std::size_t{1}}) {
+    Peer client = Peer::connect(publisher.port());
+    for (std::size_t at = 0; at < request.size(); at += size) client.send(request.substr(at, size));
+    Peer engine = raw.accept();
+    EXPECT_EQ(engine.read_to_end(), "");
+    const std::string answer = client.read_to_end();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 403 Forbidden\r\n")) << answer;
+    EXPECT_TRUE(body_of(answer).starts_with(R"({"error":{"code":403,"message":")")) << answer;
+    EXPECT_EQ(client.end(), 0);
+    client.close();
+    await([&] { return publisher.connections() == 0; });
+  }
+  EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
+      "fo: warning: refuse a request on '127.0.0.1:0': it would control the engine\n"));
+}
+
+TEST_F(Publishing, WhatIsNoHttpIsRefusedWhereRequestsAreJudged) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target(), kJudge);
+  testing::internal::CaptureStderr();
+  Peer client = Peer::connect(publisher.port());
+  client.send("\x16\x03\x01 hello\n" + random_bytes(base::kMiB));
+  Peer engine = raw.accept();
+  EXPECT_EQ(engine.read_to_end(), "");
+  EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 400 Bad Request\r\n"));
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Publishing, RequestsBeforeOneThatIsRefusedAreAnsweredFirst) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target(), kJudge);
+  testing::internal::CaptureStderr();
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet + kGet + "POST /no HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n");
+  client.send(random_bytes(1000000));
+  Peer engine = raw.accept();
+  EXPECT_EQ(engine.read(2 * kGet.size()), kGet + kGet);
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 403 "));
+  EXPECT_EQ(client.end(), 0);
+  EXPECT_EQ(engine.read_to_end(), "");
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Publishing, AClientThatWasRefusedAndStaysIsCut) {
+  const RawEngine raw;
+  PublisherLimits limits;
+  limits.refusal = milliseconds(20);
+  TestPublisher publisher(raw.target(), kJudge, limits);
+  testing::internal::CaptureStderr();
+  Peer client = Peer::connect(publisher.port());
+  client.send("GET /no HTTP/1.1\r\n\r\n");
+  await([&] { return client.is_end_received(); });
+  await([&] { return publisher.connections() == 0; });
+  EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 403 "));
+  testing::internal::GetCapturedStderr();
+}
+
+TEST_F(Publishing, RequestsThatPassTheJudgeAreCarriedAsTheyCame) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target(), kJudge);
+  Peer client = Peer::connect(publisher.port());
+  client.send("POST / HTTP/1.1\r\nTrans");
+  Peer engine = raw.accept();
+  client.send("fer-Encoding: chunked\r\n\r\n");
+  EXPECT_EQ(engine.read_until("\r\n\r\n"), "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string big = random_bytes(5 * base::kMiB);
+  std::thread sender([&] { client.send("500000\r\n" + big + "\r\n0\r\n\r\n"); });
+  EXPECT_TRUE(engine.read(8 + big.size() + 7) == "500000\r\n" + big + "\r\n0\r\n\r\n");
+  sender.join();
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  // A last one, half closed, whose answer ends with the connection.
+  client.send("GET / HTTP/1.0\r\n\r\nGET /no HTTP/1.1\r\n\r\n");
+  client.finish();
+  EXPECT_EQ(engine.read_to_end(), "GET / HTTP/1.0\r\n\r\n");
+  engine.send("HTTP/1.0 200 OK\r\n\r\nto the end");
+  engine.close();
+  EXPECT_EQ(client.read_to_end(), "HTTP/1.0 200 OK\r\n\r\nto the end");
+}
+
+TEST_F(Publishing, ADrainWaitsForAHeadThatHasBegunAndNotForARefusal) {
+  const RawEngine raw;
+  TestPublisher publisher(raw.target(), kJudge);
+  testing::internal::CaptureStderr();
+  Peer client = Peer::connect(publisher.port());
+  client.send(kGet.substr(0, 10));
+  Peer engine = raw.accept();
+  Peer refused = Peer::connect(publisher.port());
+  refused.send("GET /no HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(refused.read_to_end().starts_with("HTTP/1.1 403 "));
+  std::future<bool> drained = publisher.drain();
+  refused.close();
+  EXPECT_FALSE(is_done(drained));
+  client.send(kGet.substr(10) + kGet);
+  EXPECT_EQ(engine.read(kGet.size()), kGet);
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+  EXPECT_TRUE(drained.get());
+  EXPECT_EQ(engine.read_to_end(), "");
+  const HttpEngine next("B");
+  TestPublisher heir(next.target(), publisher.take());
+  EXPECT_TRUE(client.read_until("\r\n\r\nB").ends_with("\r\n\r\nB"));
+  testing::internal::GetCapturedStderr();
 }
 
 TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {

@@ -2,6 +2,7 @@
 // how it was cut, nor on whether bodies were looked at or passed over.
 #include "engine/http_framing.h"
 
+#include <string>
 #include <tuple>
 
 #include "fuzz.h"
@@ -37,7 +38,29 @@ void show_unknown(HttpFraming& framing, Side side, std::string_view bytes) {
   }
 }
 
+// What is passed on of a client's words has no request in it that is refused, however it was cut.
+void judge_one(fuzz::Input input) {
+  const HttpFraming::Judge judge = [](std::string_view target) {
+    return target.size() % 3 == 0 ? 403 : 0;
+  };
+  HttpFraming framing(judge);
+  std::string passed;
+  std::string kept;
+  while (!input.empty()) {
+    const std::string_view bytes = input.text(input.byte() + 1u);
+    show(framing, Side::kClient, bytes);
+    kept += bytes;
+    require(framing.withheld() <= kept.size(), "no more is withheld than was said");
+    passed += kept.substr(0, kept.size() - framing.withheld());
+    kept = framing.is_over() ? "" : kept.substr(kept.size() - framing.withheld());
+  }
+  HttpFraming again(judge);
+  show(again, Side::kClient, passed);
+  require(again.refusal() != 403, "no request passes that is refused");
+}
+
 void fuzz_one(fuzz::Input input) {
+  judge_one(input);
   HttpFraming whole;
   HttpFraming cut;
   HttpFraming passed_over;
