@@ -42,6 +42,30 @@ setup() {
   [ "$status" -eq 143 ]
 }
 
+@test "the demo, told to keep the pair, says how to kill and start engines, and ends all on Ctrl-C" {
+  # Signals that the shell of this test has ignored can't be trapped.
+  start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER --default-signal=INT "$FO_ROOT/packaging/demo" --keep
+  local demo=$BG_PID start url folder
+  wait_for "grep -q '^Ctrl-C here' $T/demo.out || ! kill -0 $demo" 120
+  # What it says, typed in another shell.
+  eval "$(grep '^  export ' "$T/demo.out")"
+  start=$(sed -n 's/^  \(.*start-engine 1\) &$/\1/p' "$T/demo.out")
+  url=$(grep -o 'http://[^ ]*/v1/completions' "$T/demo.out")
+  folder=${start%/start-engine 1}
+  [ "$(fo-shadow status --json | jq '.engines[] | select(.state == "active").engine_pid')" = \
+    "$(sed -n 's/^Engine 1 is active: process \([0-9]*\),.*/\1/p' "$T/demo.out")" ]
+  eval "$(grep '^  kill -KILL ' "$T/demo.out")"
+  wait_for "curl -sS --fail -d '{\"prompt\":\"Hello\",\"max_tokens\":8}' $url"
+  # shellcheck disable=SC2086
+  start_bg again $start
+  gms-probe engine -q --id engine-1 --state standby --wait 30s
+  kill -INT "$demo"
+  wait_exit "$demo" 60
+  [ "$status" -eq 0 ]
+  [ ! -e "$folder" ]
+  [ ! -e "$GMS_SIM_DIR" ]
+}
+
 @test "the demo names what it does not know" {
   run -64 "$FO_ROOT/packaging/demo" --kepp
   [ "$output" = "demo: error: unknown argument '--kepp'" ]
