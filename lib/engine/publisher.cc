@@ -275,7 +275,7 @@ void Publisher::State::add(UniqueFd client) {
     connection->place = idle.insert(idle.end(), connection);
     asio::co_spawn(executor, serve(shared_from_this(), connection), asio::detached);
   } catch (const Error& error) {
-    os::log(os::LogLevel::kWarning, "{}", error.what());
+    log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
   }
 }
 

@@ -31,6 +31,7 @@
 #include "http/adopt.h"
 #include "http/pause.h"
 #include "os/log.h"
+#include "os/log_limit.h"
 
 namespace fo::http {
 namespace {
@@ -148,6 +149,7 @@ struct Server::State {
   std::list<Acceptor> acceptors;
   /// By stage; the one that has been there for longest comes first.
   std::array<std::list<Session*>, kStages> sessions;
+  os::LogLimit log_limit;
   bool stopping = false;
   /// Cancelled when the last session has ended.
   asio::steady_timer all_gone;
@@ -383,7 +385,8 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     if (!error) socket = take(acceptor, protocol, error);
     if (error && is_want_of_room(error) && state->make_room()) continue;
     if (error) {
-      os::log(os::LogLevel::kWarning, "accept an HTTP connection: {}", error.message());
+      state->log_limit.log(os::LogLevel::kWarning, error.message(),
+                           "accept an HTTP connection: " + error.message());
       co_await pause_for(kAcceptAgain);
       continue;
     }

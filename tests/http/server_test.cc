@@ -1,7 +1,9 @@
 #include "http/server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
@@ -325,6 +327,24 @@ TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
     EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
   }
   EXPECT_LE(server.connections(), 20U);
+}
+
+TEST(HttpServer, AnIdleConnectionMakesRoomWhereDescriptorsRunOut) {
+  TestServer server(echo());
+  RawClient idle(server.port());
+  idle.send(get("/"));
+  idle.read_until("GET / ");
+  RawClient late;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const base::UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+  const rlimit none{static_cast<rlim_t>(next.get()), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  late.connect(server.port());
+  late.send(get("/late"));
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_THAT(late.read_until("GET /late "), HasSubstr("200 OK"));
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(HttpServer, ConnectionsOverTheLimitAre503WhileTheHandlerHasAll) {
