@@ -645,19 +645,18 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
 @test "connections that say nothing keep no probe and no client out" {
   start_model
   pick_address
-  local url
-  # Few descriptors: two places of the status server for each of these, five for clients.
+  pick_port
+  # Few descriptors: seven places for probes, twenty for clients.
   start_bg a bash -c 'ulimit -n 120; exec "$@"' - fo-shadow -q --id a --gpu-free 0 --port 0 \
-    --host 127.0.0.1 --publish "$PUBLISHED" "${BY_COMMANDS[@]}" --engine-url "http://127.0.0.1:$((PORT + 1))" -- \
-    fo-refengine serve -q --model "$T/model" --port "$((PORT + 1))" --kv-bytes 64MiB
+    --host 127.0.0.1 --publish "$PUBLISHED" --engine-url "http://127.0.0.1:$PORT" -- \
+    fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
   await_state a active
-  wait_for 'complete'
-  url=$(page a /status | jq .port)
-  local i
+  local probes i
+  probes=$(page a /status | jq .port)
   for i in {1..60}; do
-    eval "exec $((100 + i))<>/dev/tcp/127.0.0.1/$url $((200 + i))<>/dev/tcp/${PUBLISHED/://}"
+    eval "exec $((100 + i))<>/dev/tcp/127.0.0.1/$probes $((200 + i))<>/dev/tcp/${PUBLISHED/://}"
   done
-  run -0 gms-probe http "http://127.0.0.1:$url/health" --field state=active
+  run -0 gms-probe http "http://127.0.0.1:$probes/health" --field state=active
   complete
 }
 

@@ -131,7 +131,7 @@ variables_of_page() {
 
 # One name per line; families by their prefix.
 by_name() {
-  tr ' ' '\n' | grep . | sed -E 's/^(DYN|GMS_SIM|KUBERNETES_SERVICE|WATCHDOG)_.*/\1_*/' | sort -u
+  tr ' ' '\n' | grep . | sed -E 's/^(DYN|GMS_SIM|KUBERNETES_SERVICE|VLLM|WATCHDOG)_.*/\1_*/' | sort -u
 }
 
 @test "pages and --help name the same variables" {

@@ -221,11 +221,10 @@ void set_locks(const Options& options, engine::ShadowOptions& shadow) {
 void declare(CLI::App& app, Options& options) {
   declare_group(app, options, "The engine", declare_engine);
   declare_group(app, options, "The pair and its place", declare_place);
-  declare_group(app, options, "Limits", declare_limits);
+  declare_limits(app, options);
   declare_pair(app, options);
-  cli::add_variables(app,
-                     {"DYN_*", "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER", "KUBERNETES_SERVICE_*",
-                      "NOTIFY_SOCKET", "VLLM_SERVER_DEV_MODE", "WATCHDOG_*"});
+  cli::add_variables(app, {"DYN_*", "ENGINE_ID", "FO_LIBEXEC_DIR", "GMS_DRIVER",
+                           "KUBERNETES_SERVICE_*", "NOTIFY_SOCKET", "VLLM_*", "WATCHDOG_*"});
 }
 
 engine::ShadowOptions to_shadow_options(const Options& options) {

@@ -35,6 +35,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     text.erase(text.find_last_not_of('\n') + 1);
     text += '\n';
+    text = CLI::detail::find_and_replace(std::move(text), "\n\n\n", "\n\n");  // between groups
     // Blank lines have to go where the screen is too small for them.
     if (std::count(text.begin(), text.end(), '\n') > kLines) {
       text = CLI::detail::find_and_replace(std::move(text), "\n\n", "\n");
