@@ -46,7 +46,7 @@ setup() {
   # Signals that the shell of this test has ignored can't be trapped.
   start_bg demo env -u GMS_SIM_DIR -u GMS_DRIVER --default-signal=INT "$FO_ROOT/packaging/demo" --keep
   local demo=$BG_PID start url folder
-  wait_for "grep -q '^Ctrl-C here' $T/demo.out || ! kill -0 $demo" 120
+  wait_for "grep -q '^Ctrl-C here' $T/demo.out || ! kill -0 $demo" 300
   # What it says, typed in another shell.
   eval "$(grep '^  export ' "$T/demo.out")"
   start=$(sed -n 's/^  \(.*start-engine 1\) &$/\1/p' "$T/demo.out")
