@@ -128,10 +128,10 @@ TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
   for (int i = 0; i < 60; ++i) {
     UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    // Is in flight from now on, so that no other takes its place.
-    constexpr std::string_view kBegin = "POST / HTTP/1.1\r\n";
-    ASSERT_EQ(::send(client.get(), kBegin.data(), kBegin.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(kBegin.size()));
+    // It waits for its answer from now on, so that no other takes its place.
+    constexpr std::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
+    ASSERT_EQ(::send(client.get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(kRequest.size()));
     clients.push_back(std::move(client));
   }
   std::vector<UniqueFd> served;
