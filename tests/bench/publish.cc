@@ -20,6 +20,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,6 +28,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/control_paths.h"
 #include "engine/publisher.h"
 #include "os/process.h"
 #include "report.h"
@@ -204,8 +206,13 @@ os::Child start_publisher(const Listener& listener, std::uint16_t engine) {
       [&] {
         std::signal(SIGPIPE, SIG_IGN);
         boost::asio::io_context io{1};
+        // As fo-shadow does where nothing else is said.
+        const auto judge = [](std::string_view target) {
+          const std::optional<std::string> path = engine::plain_path(target);
+          return path && !engine::is_control_path(engine::EngineKind::kVllm, *path) ? 0 : 403;
+        };
         engine::Publisher publisher(io.get_executor(), "127.0.0.1:0",
-                                    "127.0.0.1:" + std::to_string(engine));
+                                    "127.0.0.1:" + std::to_string(engine), {}, judge);
         engine::PublishedSockets sockets;
         sockets.listener.reset(::fcntl(listener.fd.get(), F_DUPFD_CLOEXEC, 0));
         check(::fcntl(sockets.listener.get(), F_SETFL, O_NONBLOCK) == 0, "set a socket's mode");
