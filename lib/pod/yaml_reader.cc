@@ -306,7 +306,10 @@ class Reader {
 
   void take(fy_event& event) {
     if (starts_bare_ && event.type != FYET_DOCUMENT_START) {
-      sources_.begin_at_content(content_of(event));
+      const std::size_t content = content_of(event);
+      sources_.begin_at_content(content);
+      // Of an anchor alone the event tells no end.
+      content_end_ = std::max(content_end_, content);
       starts_bare_ = false;
     }
     if (const fy_mark* mark = fy_event_end_mark(&event)) {
@@ -353,6 +356,7 @@ class Reader {
     if (mark != nullptr) {
       position_of(mark);
       sources_.begin_at_marker(mark->input_pos);
+      content_end_ = std::max(content_end_, mark->input_pos);
     }
   }
 

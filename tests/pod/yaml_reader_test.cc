@@ -420,7 +420,9 @@ TEST(Source, StandsForItsDocument) {
                            "...\n &a\n",
                            "a: |\n  x",
                            "a: 1\n---\nb: |+\n  x\n  y",
-                           "a: >\n  x\n    "}) {
+                           "a: >\n  x\n    ",
+                           // Of an anchor alone nothing tells the end.
+                           "...\n&#\n...\n&r\n\\\n"}) {
     SCOPED_TRACE(text);
     expect_sources_to_stand_for(text);
   }
