@@ -797,6 +797,8 @@ END
   [ "$output" = "lock: $T/lock
 holder: -
 generation: -" ]
+  run -66 --separate-stderr fo-shadow status --lock "$T/no/lock"
+  [[ $stderr == "fo-shadow: error: "*"there is no folder '$T/no'"* ]]
   start_model
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active

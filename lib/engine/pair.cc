@@ -213,6 +213,8 @@ PairStatus read_pair(const lock::LockUri& lock) {
     if (held.held) pair["holder"] = held.holder;
     if (held.last_generation) pair["generation"] = *held.last_generation;
   } catch (const Error& error) {
+    // Of a path that nobody can mean, nothing else is to be found either.
+    if (error.status() == ExitStatus::kNoInput) throw;
     pair["reason"] = error.what();
   }
   pair["engines"] = json::array();

@@ -41,6 +41,7 @@
 #include "lock/grant.h"
 #include "lock/holder_report.h"
 #include "lock/lock_status.h"
+#include "lock/status_events.h"
 #include "os/core_dump.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -714,9 +715,8 @@ class Shadow {
     if (lost_ && !is_worse) return;
     const bool is_known = std::exchange(lost_, true);
     overlap_ = loss.overlap;
-    const double overlap = std::chrono::duration<double>(loss.overlap).count();
-    events_.write(
-        "lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" + http::dump(overlap));
+    events_.write("lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" +
+                              lock::overlap_json(loss));
     if (is_known) return;
     if (ending_) return kill_all();
     Error error(loss.status, "hold lock " + base::quoted(lock_->path()) + ": " + loss.reason);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,6 +141,16 @@ awaitable<bool> receive_mark(Peer& peer) {
   co_return received;
 }
 
+// Of a giver that was killed. Who offers holds the lock beside the socket.
+void remove_dead_offer(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  try {
+    if (os::try_lock_path(path + ".lock")) ::unlink(path.c_str());
+  } catch (const Error&) {  // what is left over harms nobody
+  }
+}
+
 awaitable<bool> give(Peer& peer, const PublishedSockets& sockets) {
   check_user(peer.fd());
   std::vector<int> fds{sockets.listener.get()};
@@ -198,6 +209,7 @@ awaitable<PublishedSockets> take_sockets(std::string path, Deadline deadline) {
     fd = os::connect_unix(path, Deadline::after(base::Duration::zero()));
   } catch (const Error& error) {
     if (error.status() != ExitStatus::kUnavailable) throw;
+    remove_dead_offer(path);
     co_return PublishedSockets{};
   }
   check_user(fd.get());

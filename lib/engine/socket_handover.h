@@ -25,7 +25,8 @@ struct PublishedSockets {
 boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets,
                                            base::Deadline deadline);
 
-/// Takes what is offered at `path`; nothing where nobody offers, or where the giver went away
+/// Takes what is offered at `path`, and removes what a dead process offered there; nothing where
+/// nobody offers, or where the giver went away
 /// before all of it was ours. Throws kUsage for the path, kNotPermitted for somebody else's socket,
 /// kTryAgain at the deadline, kProtocol, and kOsError when we have no room for so many descriptors.
 boost::asio::awaitable<PublishedSockets> take_sockets(std::string path, base::Deadline deadline);

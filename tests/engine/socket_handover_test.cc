@@ -13,6 +13,7 @@
 #include <boost/asio/use_future.hpp>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "os/fd_passing.h"
 #include "os/process.h"
+#include "os/server_socket.h"
 #include "os/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
@@ -125,6 +127,18 @@ TEST_F(SocketHandover, TakesNothingWhereNobodyOffers) {
   { const UniqueFd left_behind = os::listen_unix(path_); }
   EXPECT_FALSE(take().listener);
   EXPECT_TRUE(take().clients.empty());
+}
+
+TEST_F(SocketHandover, WhatADeadGiverLeftIsRemoved) {
+  static_cast<void>(os::listen_unix(path_));
+  ASSERT_TRUE(std::filesystem::is_socket(path_));
+  EXPECT_FALSE(take().listener);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  // Not beside a giver that is not there yet with its socket.
+  static_cast<void>(os::listen_unix(path_));
+  const auto giver = os::try_lock_path(path_ + ".lock");
+  EXPECT_FALSE(take().listener);
+  EXPECT_TRUE(std::filesystem::is_socket(path_));
 }
 
 TEST_F(SocketHandover, KeepsAllWhenNobodyComes) {
