@@ -146,6 +146,33 @@ by_name() {
   [ "$bad" -eq 0 ]
 }
 
+# The variables that options have by the tool's name: those that no other is shown for.
+variables_of_options() {
+  local tool=$1 sub prefix=${1//-/_}_
+  for sub in "" $(subcommands_of "$tool"); do
+    "$tool" ${sub:+"$sub"} --print-config --json 2>/dev/null >"$T/options" || continue
+    "$tool" ${sub:+"$sub"} --help | awk '
+      match($0, /^ +(-[A-Za-z],)?--[a-z0-9-]+/) { option = $0; sub(/^ +(-[A-Za-z],)?--/, "", option); sub(/[^a-z0-9-].*/, "", option) }
+      /env: / { print option }' | sort -u >"$T/own"
+    jq -r '.options | keys[]' "$T/options" | sort -u | comm -23 - "$T/own"
+  done | cat - <(echo config) | sort -u | tr a-z- A-Z_ | sed "s/^/${prefix^^}/"
+}
+
+@test "pages list the variable of each option" {
+  local tool page bad=0
+  fo_setup
+  for tool in $(all_programs); do
+    page=$(page_of "$tool") || continue
+    if ! diff <(variables_of_options "$tool") \
+      <(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.Ev //p' "$page" | tr -d ' .' | tr ',' '\n' | grep . | sort -u); then
+      echo "$tool: < has an option, > only in $page"
+      bad=1
+    fi
+  done
+  fo_teardown
+  [ "$bad" -eq 0 ]
+}
+
 @test "every exit status in a page is one of fo-exit-status(7)" {
   local page status bad=0
   for page in man/*.[18]; do

@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "cli/settings.h"
 #include "cli/variables.h"
 
 namespace fo::cli {
 namespace {
 
-constexpr std::size_t kNamesColumns = 30;
+constexpr std::size_t kNamesColumns = 32;
 constexpr std::size_t kColumns = 110;
 constexpr std::ptrdiff_t kLines = 52;
 
@@ -106,7 +107,9 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_footer(const CLI::App* app) const override {
     std::string text;
     std::string line = "Environment:";
-    for (const std::string& name : variables_of(*app)) {
+    std::vector<std::string> names = variables_of(*app);
+    if (runs_itself(*app)) names.insert(names.begin(), option_variable(tool_.name, "*"));
+    for (const std::string& name : names) {
       if (line.size() + name.size() + 2 > kColumns) {
         text += line + "\n";
         line = " ";

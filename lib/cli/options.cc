@@ -145,7 +145,7 @@ CLI::Option* add_lock(CLI::App& app, std::string& uri) {
 }
 
 CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris) {
-  return describe_lock(app.add_option("--lock", uris, "hold it; several: all"), uris.front())
+  return describe_lock(app.add_option("--lock", uris, "hold it, or several"), uris.front())
       ->allow_extra_args(false);
 }
 

@@ -39,14 +39,10 @@ bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& 
 // A variable named so has a bare number, where the option wants a duration.
 bool is_in_milliseconds(const std::string& variable) { return variable.ends_with("_MS"); }
 
-// Empty, too, where the option has no variable.
-std::string environment_of(const CLI::Option& option) {
-  if (option.get_envname().empty()) return {};
-  const char* value = std::getenv(option.get_envname().c_str());
-  return value == nullptr ? std::string() : value;
+// Kubernetes gives containers one for each Service: NAME_PORT=tcp://10.0.0.1:80.
+bool is_service_link(const std::string& variable, std::string_view value) {
+  return variable.ends_with("_PORT") && value.find("://") != std::string_view::npos;
 }
-
-bool in_environment(const CLI::Option& option) { return !environment_of(option).empty(); }
 
 std::string duration_from_environment(const std::string& variable, const std::string& text) {
   const auto value = base::parse_uint(text);
@@ -59,8 +55,17 @@ std::string duration_from_environment(const std::string& variable, const std::st
 
 }  // namespace
 
+std::string option_variable(const std::string& tool, std::string_view option) {
+  std::string variable = tool + "_" + std::string(option);
+  std::replace(variable.begin(), variable.end(), '-', '_');
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return variable;
+}
+
 Settings::Settings(CLI::App& app, std::vector<std::string> words)
-    : words_(std::move(words)), app_(&app) {
+    : words_(std::move(words)), app_(&app), tool_(app.get_name()) {
   const std::size_t at = read_words();
   if (at == words_.size()) return;
   const auto named = [&](const CLI::App* sub) { return sub->check_name(words_[at]); };
@@ -129,18 +134,34 @@ void Settings::settle() {
   words_.insert(words_.begin() + insert_at_, inserted_.begin(), inserted_.end());
 }
 
+std::string Settings::variable_of(const CLI::Option& option) const {
+  if (!option.get_envname().empty()) return option.get_envname();
+  const bool has_one = option.get_configurable() && option.nonpositional();
+  return has_one ? option_variable(tool_, option.get_lnames().front()) : std::string();
+}
+
+// Empty, too, where the option has no variable.
+std::string Settings::environment_of(const CLI::Option& option) const {
+  const std::string variable = variable_of(option);
+  const char* value = variable.empty() ? nullptr : std::getenv(variable.c_str());
+  return value == nullptr || is_service_link(variable, value) ? std::string() : value;
+}
+
+bool Settings::in_environment(const CLI::Option& option) const {
+  return variables_.contains(&option);
+}
+
 void Settings::settle_environment() {
   for (CLI::Option* option : app_->get_options()) {
+    const std::string variable = variable_of(*option);
     const std::string value = environment_of(*option);
-    if (value.empty() || is_given(*option)) continue;
-    if (has_rival(*option, false)) {
-      option->envname("");
-      continue;
-    }
-    origins_[option] = Origin::kEnvironment;
-    if (is_in_milliseconds(option->get_envname())) {
-      insert(*option, {duration_from_environment(option->get_envname(), value)});
-    }
+    // CLI11 is not to read it: its value is a word like others.
+    option->envname("");
+    if (value.empty()) continue;
+    variables_.insert_or_assign(option, variable);
+    if (is_given(*option) || has_rival(*option, false)) continue;
+    take(*option, Origin::kEnvironment,
+         {is_in_milliseconds(variable) ? duration_from_environment(variable, value) : value});
   }
 }
 
@@ -164,21 +185,27 @@ void Settings::settle_file() {
       if (kind_of(*option) == Kind::kSeveral) continue;
       refuse(file_, setting.option + ": wants a value");
     }
-    origins_[option] = Origin::kFile;
-    // To say what is so anyway is no conflict with anything.
-    if (is_switched_off(*option, setting.values)) continue;
-    const std::string preset = option->get_default_str();
-    if (!preset.empty() && CLI::detail::join(setting.values) == preset) continue;
-    insert(*option, setting.values);
+    take(*option, Origin::kFile, setting.values);
   }
 }
 
-// Where a value is wanted it is a word of its own: "--name=" would take the next word.
+void Settings::take(const CLI::Option& option, Setting::Origin origin,
+                    const std::vector<std::string>& values) {
+  origins_[&option] = origin;
+  // To say what is so anyway is no conflict with anything.
+  if (is_switched_off(option, values)) return;
+  const std::string preset = option.get_default_str();
+  if (!preset.empty() && CLI::detail::join(values) == preset) return;
+  insert(option, values);
+}
+
+// Where a value is wanted it is a word of its own: "--name=" would take the next word. What looks
+// like an option is none then.
 void Settings::insert(const CLI::Option& option, const std::vector<std::string>& values) {
   const std::string name = "--" + option.get_lnames().front();
   const Kind kind = kind_of(option);
   const auto insert_one = [&](const std::string& value) {
-    if (option.get_items_expected_min() == 0) {
+    if (option.get_items_expected_min() == 0 || value.starts_with('-')) {
       inserted_.push_back(name + "=" + value);
     } else {
       inserted_.push_back(name);
@@ -197,13 +224,20 @@ bool Settings::ask_for_themselves() {
 }
 
 void Settings::blame_origin(const std::string& message) const {
+  constexpr std::string_view kNoValue = "Could not convert: ";
+  if (message.starts_with(kNoValue)) {
+    // "--name = value"
+    const std::size_t sign = std::min(message.find(" = "), message.size());
+    const std::string name = message.substr(kNoValue.size(), sign - kNoValue.size());
+    return blame_origin(name + ": not what it takes" + message.substr(sign));
+  }
   for (const auto& [option, origin] : origins_) {
     const std::string name = "--" + option->get_lnames().front();
     const bool is_value = message.starts_with(name + ": ");
     if (!is_value && !message.starts_with(name + " ")) continue;
     if (origin == Origin::kFile) refuse(file_, message.substr(2));
     if (!is_value) continue;
-    throw Error(ExitStatus::kConfig, "read " + option->get_envname() + message.substr(name.size()));
+    throw Error(ExitStatus::kConfig, "read " + variables_.at(option) + message.substr(name.size()));
   }
 }
 
@@ -225,7 +259,7 @@ Setting Settings::effective(const CLI::Option& option) const {
   setting.description = option.get_description();
   if (const auto found = origins_.find(&option); found != origins_.end()) {
     setting.origin = found->second;
-    setting.source = found->second == Origin::kFile ? file_ : option.get_envname();
+    setting.source = found->second == Origin::kFile ? file_ : variables_.at(&option);
   } else if (option.count() > 0) {
     setting.origin = Origin::kFlag;
   }
@@ -263,7 +297,9 @@ std::string Settings::config_file() const {
     if (given.value->empty()) throw Error(ExitStatus::kUsage, "--config: wants a file");
     file = *given.value;
   }
-  return file;
+  if (!file.empty()) return file;
+  const char* const variable = std::getenv(option_variable(tool_, "config").c_str());
+  return variable == nullptr ? std::string() : variable;
 }
 
 }  // namespace fo::cli

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -30,6 +31,10 @@ struct Setting {
   std::string source;
   std::string description;
 };
+
+/// "GMS_LOCK_WARN_AFTER" for the option "warn-after" of gms-lock: the variable of an option that
+/// has none that tools share (CLI11's envname).
+std::string option_variable(const std::string& tool, std::string_view option);
 
 /// The words of a command line before CLI11 takes them, and what came of them afterwards.
 class Settings {
@@ -74,18 +79,26 @@ class Settings {
   [[nodiscard]] std::string config_file() const;
   std::size_t read_words();
   bool read_option(const std::string& word);
+  [[nodiscard]] std::string variable_of(const CLI::Option& option) const;
+  [[nodiscard]] std::string environment_of(const CLI::Option& option) const;
+  [[nodiscard]] bool in_environment(const CLI::Option& option) const;
   void settle_environment();
   void settle_file();
+  void take(const CLI::Option& option, Setting::Origin origin,
+            const std::vector<std::string>& values);
   void insert(const CLI::Option& option, const std::vector<std::string>& values);
   [[nodiscard]] Setting effective(const CLI::Option& option) const;
 
   std::vector<std::string> words_;
   CLI::App* app_;
+  std::string tool_;
   std::vector<Given> given_;
   std::ptrdiff_t insert_at_ = 0;
   /// What the environment and the file say, as words.
   std::vector<std::string> inserted_;
   std::string file_;
+  /// The variable of each option that the environment sets.
+  std::map<const CLI::Option*, std::string> variables_;
   /// Who set an option, where it is no flag of the command line.
   std::map<const CLI::Option*, Setting::Origin> origins_;
 };

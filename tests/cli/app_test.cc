@@ -147,7 +147,8 @@ TEST_F(Parse, HelpNamesDefaultsAndEnvironmentAndEndsWithHelpAndVersion) {
   EXPECT_THAT(result.text, Not(HasSubstr("Excludes")));
   EXPECT_THAT(
       result.text,
-      EndsWith("\n  -h,--help, --version        print this help, or the version, and exit\n"));
+      EndsWith("\n  -h,--help, --version          print this help, or the version, and exit\n\n"
+               "Environment: GMS_X_*\n"));
   EXPECT_EQ(parse_words({"--version"}).text, "gms-x 1.2.3\n");
 }
 

@@ -17,6 +17,7 @@ using base::ExitStatus;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 using Kind = ParseResult::Kind;
 
@@ -133,6 +134,55 @@ TEST_F(SettingsTest, AVariableThatCountsNothingIsAConfigurationError) {
   }
 }
 
+TEST_F(SettingsTest, EachOptionHasAVariable) {
+  const ScopedVariable place("GMS_X_PLACE", "here");
+  const ScopedVariable status("GMS_X_EXIT_CODE", "-3");
+  const ScopedVariable loud("GMS_X_LOUD", "true");
+  EXPECT_EQ(parse_words({}).kind, Kind::kRun);
+  EXPECT_EQ(places_, std::vector<std::string>{"here"});
+  EXPECT_EQ(status_, -3);
+  EXPECT_TRUE(loud_);
+  // Flags win, and files don't.
+  EXPECT_EQ(parse_words({"--place", "there", "--config", config("exit-code = 5")}).kind,
+            Kind::kRun);
+  EXPECT_EQ(places_, std::vector<std::string>{"there"});
+  EXPECT_EQ(status_, -3);
+  // What excludes the variable's option, too.
+  loud_ = false;
+  EXPECT_EQ(parse_words({"--name", "n"}).kind, Kind::kRun);
+  EXPECT_FALSE(loud_);
+}
+
+TEST_F(SettingsTest, AVariableThatIsWrongIsBlamed) {
+  const ScopedVariable status("GMS_X_EXIT_CODE", "many");
+  const auto failure = failure_of([&] { parse_words({}); });
+  EXPECT_EQ(failure.status, ExitStatus::kConfig);
+  EXPECT_THAT(failure.message, StartsWith("read GMS_X_EXIT_CODE: "));
+}
+
+TEST_F(SettingsTest, AFileMayBeNamedByAVariable) {
+  const ScopedVariable file("GMS_X_CONFIG", config("exit-code = 5"));
+  EXPECT_EQ(parse_words({}).kind, Kind::kRun);
+  EXPECT_EQ(status_, 5);
+  EXPECT_EQ(parse_words({"--config", config("exit-code = 6")}).kind, Kind::kRun);
+  EXPECT_EQ(status_, 6);
+}
+
+// Kubernetes sets them for a Service that has the tool's name.
+TEST_F(SettingsTest, LinksToServicesAreNoSettings) {
+  CLI::App app("", "gms-x");
+  app.add_option("--port");
+  const auto words = [&app] {
+    Settings settings(app, {});
+    settings.settle();
+    return settings.reversed();
+  };
+  const ScopedVariable link("GMS_X_PORT", "tcp://10.0.0.1:80");
+  EXPECT_EQ(words(), Words());
+  const ScopedVariable port("GMS_X_PORT", "80");
+  EXPECT_EQ(words(), (Words{"80", "--port"}));
+}
+
 TEST_F(SettingsTest, ArePrintedWithWhoSetThem) {
   const std::string file = config("number = 7\nplace = [\"a\", \"b\"]\ntags = \"weights\"\n");
   const ScopedVariable variable("FO_TEST_NAME", "some \"name\"");
@@ -223,7 +273,7 @@ TEST_F(SettingsTest, AreCheckedBeforeTheyArePrinted) {
 
 TEST_F(SettingsTest, HelpNamesVariablesThatNoOptionStandsFor) {
   EXPECT_THAT(parse_words({"--help"}).text,
-              EndsWith("\n\nEnvironment: FO_TEST_ID FO_TEST_SIM_*\n"));
+              EndsWith("\n\nEnvironment: GMS_X_* FO_TEST_ID FO_TEST_SIM_*\n"));
 }
 
 using SettingsOfSubcommands = SomeSubcommands;
