@@ -195,7 +195,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [ "$(ls "$T/root/$TOOLS/bin" | sort | xargs)" = "$tools" ]
   [ "$(ls "$T/root/$TOOLS/libexec/fo")" = fo-gpu ]
   for tool in $tools; do
-    if [ "$(stat -c %s "$T/root/$TOOLS/bin/$tool")" -ge $((8 * 1024 * 1024)) ]; then
+    if [ "$(stat -c %s "$T/root/$TOOLS/bin/$tool")" -ge $((9 * 1024 * 1024)) ]; then
       echo "$tool has $(stat -c %s "$T/root/$TOOLS/bin/$tool") bytes"
       bad=1
     fi
