@@ -106,7 +106,8 @@ wait_for() {
 
 # wait_exit PID [SECONDS]: until that child of ours has ended; its exit status is in $status.
 wait_exit() {
-  wait_for "! kill -0 $1" "${2:-30}" || return 1
+  # Not by kill -0: another process may have got its number by then.
+  wait_for "! grep -qx $1 <<<\"\$(jobs -rp)\"" "${2:-30}" || return 1
   status=0
   # shellcheck disable=SC2034  # for the test, as after run
   wait "$1" || status=$?
