@@ -402,6 +402,6 @@ complete_in_zsh() {
   run -73 --separate-stderr bash -c 'exec 2>"$0"; JOURNAL_STREAM=$(stat -c %d:%i "$0") exec "$@"' "$T/journal" "${tool[@]}"
   [[ $(<"$T/journal") == "gms-serve: error: "* ]]
   run -64 --separate-stderr gms-serve --log-format xml
-  # What is no daemon has none.
+  # Other tools do not have the option.
   run -64 --separate-stderr gms-stat --log-format text
 }

@@ -508,7 +508,7 @@ start_sleeper() {
   await_state b standby
 }
 
-# end_gms: it is killed, and nobody answers at its sockets.
+# end_gms: kills the memory server, and returns once its sockets refuse connections.
 end_gms() {
   kill -KILL "$GMS_PID"
   wait_for "! gms-probe sockets -q --devices 0 --tags weights"
@@ -624,7 +624,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   done
   [ "$(asked /is_sleeping)" = 403 ]
   [ "$(jq -r .error.message "$T/answer")" = "this path is for the engine's operator" ]
-  # An absolute form, a request behind another one, and what is no HTTP.
+  # A request in absolute form, one behind another request, and bytes that are not HTTP.
   [ "$(asked / --request-target 'http://x/sleep' -X POST)" = 403 ]
   printf 'GET /health HTTP/1.1\r\nHost: x\r\n\r\nPOST /sleep HTTP/1.1\r\nHost: x\r\n\r\n' |
     socat -t 20 - "TCP:$PUBLISHED" >"$T/two"
@@ -699,7 +699,7 @@ END
   [[ $(events_of a) == *" active asleep released standby waiting granted "*" active " ]]
 }
 
-@test "a switchover is refused while the GMS is away or has no layout, and nobody ends" {
+@test "a switchover is refused while the GMS is away or has no layout, and both engines go on" {
   start_model
   local options=("${BY_COMMANDS[@]}" --gms-grace 1000s)
   start_shadow a "${options[@]}" -- sleep 1000

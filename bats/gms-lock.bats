@@ -97,7 +97,7 @@ field() { sed -n "s/^$1: //p"; }
   [ ! -e "$T/config.json.grant" ]
 }
 
-@test "a mistyped path is no free lock: 66, and the folder that is missing" {
+@test "a mistyped path is not reported as a free lock: 66, and the missing folder is named" {
   for command in status owner; do
     run -66 --separate-stderr lock "$command" --lock "$T/absent/lock"
     [ "$output" = "" ]

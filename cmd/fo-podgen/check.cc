@@ -40,6 +40,10 @@ void print_text(const pod::DgdExplanation& dgd, const std::string& file) {
   }
 }
 
+void print_json_line(const Json& object) {
+  cli::print_line(object.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 Json to_json(const pod::Findings& findings) {
   Json all = Json::array();
   for (const pod::Finding& finding : findings) {
@@ -69,7 +73,7 @@ void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
                   {"namespace", dgd.name_space},
                   {"services", std::move(services)},
                   {"findings", to_json(dgd.findings)}};
-  cli::print_line(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_json_line(line);
 }
 
 // What is found outside of any deployment.
@@ -77,8 +81,7 @@ void print_others(const pod::Findings& findings, const std::string& file, bool j
   if (!json) {
     print_findings(findings, file);
   } else if (!findings.empty()) {
-    cli::print_line(Json{{"file", file}, {"findings", to_json(findings)}}.dump(
-        -1, ' ', false, Json::error_handler_t::replace));
+    print_json_line(Json{{"file", file}, {"findings", to_json(findings)}});
   }
 }
 

@@ -1,5 +1,7 @@
 #include "base/hex.h"
 
+#include "base/text.h"
+
 namespace fo::base {
 namespace {
 
@@ -14,6 +16,12 @@ std::string to_hex(std::span<const std::byte> bytes) {
     text += kDigits[std::to_integer<std::size_t>(byte & std::byte{15})];
   }
   return text;
+}
+
+int hex_value(char digit) {
+  const char c = lower(digit);
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 bool is_hex(std::string_view text) { return text.find_first_not_of(kDigits) == text.npos; }

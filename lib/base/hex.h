@@ -13,6 +13,9 @@ std::string to_hex(std::span<const std::byte> bytes);
 /// Whether there is nothing else in `text`.
 bool is_hex(std::string_view text);
 
+/// Of one digit, capital or not; -1 for anything else.
+int hex_value(char digit);
+
 /// The digits in groups of 8, 4, 4, 4 and 12.
 std::string uuid_text(std::span<const std::byte, 16> bytes);
 

@@ -14,6 +14,9 @@ constexpr bool is_control(char c) {
   return byte < 0x20 || byte == 0x7f;
 }
 
+/// Of ASCII alone, whatever the locale.
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 /// ASCII that prints, blanks apart: what can't end a line of a request's head early.
 constexpr bool is_graphic(char c) { return c > ' ' && c < 0x7f; }
 

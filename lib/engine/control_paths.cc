@@ -5,10 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/hex.h"
 #include "base/text.h"
 
 namespace fo::engine {
 namespace {
+
+using base::hex_value;
 
 // Each stands for itself and for what is below it; with a '*' at its end, for all that begins so.
 // fo-shadow(1) has the same lists.
@@ -93,14 +96,6 @@ constexpr auto kDynamoPaths = std::to_array<std::string_view>({
     "/busy_threshold",
 });
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-int hex_value(char c) {
-  c = lower(c);
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // Until none is left: an engine behind another server may see it decoded twice. What is no escape
 // stays as it is.
 std::string without_escapes(std::string_view text) {
@@ -177,7 +172,7 @@ std::optional<std::string> plain_path(std::string_view target) {
   std::string path;
   for (const std::string_view segment : segments) {
     path += '/';
-    std::transform(segment.begin(), segment.end(), std::back_inserter(path), lower);
+    std::transform(segment.begin(), segment.end(), std::back_inserter(path), base::lower);
   }
   return path.empty() ? "/" : path;
 }

@@ -10,9 +10,9 @@
 namespace fo::engine {
 namespace {
 
-constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
+using base::lower;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
 
 bool same_word(std::string_view text, std::string_view lower_case) {
   return std::equal(text.begin(), text.end(), lower_case.begin(), lower_case.end(),

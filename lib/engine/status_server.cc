@@ -77,17 +77,7 @@ http::Handler handler(std::shared_ptr<const StatusSource> source, Way way) {
 
 }  // namespace
 
-http::ServerLimits status_limits() {
-  http::ServerLimits limits;
-  limits.header_bytes = 8 * 1024;
-  limits.body_bytes = 4 * base::kKiB;
-  limits.connections = 8192;
-  limits.header_timeout = std::chrono::seconds(5);
-  limits.body_timeout = std::chrono::seconds(5);
-  limits.idle_timeout = std::chrono::seconds(5);
-  limits.write_timeout = std::chrono::seconds(5);
-  return limits;
-}
+http::ServerLimits status_limits() { return http::limits_for_probes(8192); }
 
 struct StatusServer::State {
   State(const boost::asio::any_io_executor& executor,

@@ -22,6 +22,7 @@ namespace asio = boost::asio;
 using asio::awaitable;
 
 // For answers under way when we are asked to end.
+constexpr std::size_t kMaxScrapers = 1024;
 constexpr base::Duration kGrace = std::chrono::seconds(2);
 
 awaitable<void> stop_when_readable(asio::posix::stream_descriptor& stop, http::Server& server) {
@@ -42,7 +43,7 @@ void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer
   http::adopt(stop, http::duplicate(stop_fd, what), what);
   http::Server server(io.get_executor(),
                       http::metrics_handler([&servers] { return metrics_text(servers); }),
-                      http::metrics_limits());
+                      http::limits_for_probes(kMaxScrapers));
   server.listen(std::move(listener));
   std::exception_ptr failure;
   asio::co_spawn(io, stop_when_readable(stop, server), [&](std::exception_ptr error) {

@@ -3,22 +3,19 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/hex.h"
+#include "base/text.h"
 #include "http/json.h"
 
 namespace fo::http {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+using base::hex_value;
+using base::lower;
 
 bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return lower(x) == lower(y); });
-}
-
-int hex_value(char c) {
-  c = lower(c);
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {

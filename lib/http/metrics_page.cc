@@ -34,16 +34,4 @@ Handler metrics_handler(std::function<std::string()> text) {
              const Request& request, Reply& reply) { return respond(shared, request, reply); };
 }
 
-ServerLimits metrics_limits() {
-  ServerLimits limits;
-  limits.header_bytes = 8 * 1024;
-  limits.body_bytes = 4 * base::kKiB;
-  limits.connections = 1024;
-  limits.header_timeout = std::chrono::seconds(5);
-  limits.body_timeout = std::chrono::seconds(5);
-  limits.idle_timeout = std::chrono::seconds(5);
-  limits.write_timeout = std::chrono::seconds(5);
-  return limits;
-}
-
 }  // namespace fo::http

@@ -12,7 +12,4 @@ namespace fo::http {
 /// anything else.
 Handler metrics_handler(std::function<std::string()> text);
 
-/// For few clients, who ask briefly.
-ServerLimits metrics_limits();
-
 }  // namespace fo::http

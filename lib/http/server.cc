@@ -447,6 +447,18 @@ bool Server::State::make_room() {
   return false;
 }
 
+ServerLimits limits_for_probes(std::size_t connections) {
+  ServerLimits limits;
+  limits.header_bytes = 8 * 1024;
+  limits.body_bytes = 4 * base::kKiB;
+  limits.connections = connections;
+  limits.header_timeout = std::chrono::seconds(5);
+  limits.body_timeout = std::chrono::seconds(5);
+  limits.idle_timeout = std::chrono::seconds(5);
+  limits.write_timeout = std::chrono::seconds(5);
+  return limits;
+}
+
 Server::Server(asio::any_io_executor executor, Handler handler, const ServerLimits& limits)
     : state_(std::make_shared<State>(std::move(executor), std::move(handler), limits)) {}
 

@@ -40,6 +40,9 @@ struct ServerLimits {
   base::Duration write_timeout = std::chrono::seconds(30);
 };
 
+/// For clients who ask and are answered briefly: probes, and who scrapes metrics.
+ServerLimits limits_for_probes(std::size_t connections);
+
 struct Listener {
   /// Non-blocking.
   base::UniqueFd fd;

@@ -48,13 +48,6 @@ UniqueFd open_regular(const std::string& path, const std::string& what) {
   return moved;
 }
 
-std::string read_start(int fd, const std::string& what) {
-  std::array<char, kGrantFileSize + 1> bytes;
-  const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) throw_errno(errno, what);
-  return {bytes.data(), static_cast<std::size_t>(got)};
-}
-
 // Throws for a file with other content than a lock file's, which a grant would overwrite.
 void refuse_other_content(int fd, const std::string& path, const std::string& what) {
   // A holder that is granted the lock between the two reads writes its record before its name, so

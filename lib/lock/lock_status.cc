@@ -48,13 +48,6 @@ UniqueFd open_to_look(const std::string& path, const std::string& name) {
   return fd;
 }
 
-std::string read_start(int fd, const std::string& path) {
-  std::array<char, kGrantFileSize + 1> bytes{};
-  const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
-  if (got < 0) base::throw_errno(errno, "read " + base::quoted(path));
-  return {bytes.data(), static_cast<std::size_t>(got)};
-}
-
 // Processes may end while they are looked at, and most belong to others: what can't be read is
 // passed over.
 std::vector<OpenBy> find_open(const struct stat& file) {
@@ -93,12 +86,19 @@ std::string process_name(const OpenBy& by) {
 
 }  // namespace
 
+std::string read_start(int fd, const std::string& what) {
+  std::array<char, kGrantFileSize + 1> bytes{};
+  const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), 0);
+  if (got < 0) base::throw_errno(errno, what);
+  return {bytes.data(), static_cast<std::size_t>(got)};
+}
+
 // Read again when it is found half written by a holder that has just been granted the lock.
 GrantContent read_grant(const std::string& path) {
   const UniqueFd fd = open_to_look(path + ".grant", "grant record");
   GrantContent content;
   for (int tries = 0; fd && tries < 3; ++tries) {
-    content = decode_grant(read_start(fd.get(), path + ".grant"));
+    content = decode_grant(read_start(fd.get(), "read " + base::quoted(path + ".grant")));
     if (content.kind != GrantContent::Kind::kDamaged) break;
   }
   return content;
@@ -145,7 +145,7 @@ std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit)
   if (!os::is_file_locked(fd.get(), os::visible_file_locks(os::file_key(fd.get())))) {
     return std::nullopt;
   }
-  return id_of_lock_file(read_start(fd.get(), path));
+  return id_of_lock_file(read_start(fd.get(), "read " + base::quoted(path)));
 }
 
 std::string owner_json(const std::optional<std::string>& id) {
@@ -171,7 +171,7 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
   for (const pid_t pid : locks.waiters) status.waiters.push_back({pid, {}});
   status.open_by = find_open(info);
   if (!status.held) return status;
-  const std::string text = read_start(fd.get(), path);
+  const std::string text = read_start(fd.get(), "read " + base::quoted(path));
   status.holder = id_of_lock_file(text);
   // Holders that keep no record end the name without a newline: that tells their "engine-0" from
   // the one in the record of somebody before them.

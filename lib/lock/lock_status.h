@@ -27,6 +27,9 @@ struct OpenBy {
 /// seen.
 std::string command_of(pid_t pid);
 
+/// The first kGrantFileSize + 1 bytes of a lock file or of a grant file. Throws "`what`: reason".
+std::string read_start(int fd, const std::string& what);
+
 /// The content of the grant file beside the lock file at `path`. Throws kNotPermitted and others
 /// for one that can't be read.
 GrantContent read_grant(const std::string& path);

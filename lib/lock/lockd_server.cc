@@ -61,6 +61,7 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
 constexpr int kMostAcceptedAtOnce = 16;
+// Few, since clients of the lock need the descriptors.
 constexpr std::size_t kMaxScrapers = 16;
 
 class Server {
@@ -79,11 +80,9 @@ class Server {
         signals_(watched(io_.get_executor(), std::move(signals))) {
     if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
     if (!metrics_listener) return;
-    http::ServerLimits limits = http::metrics_limits();
-    // Clients of the lock need the descriptors.
-    limits.connections = kMaxScrapers;
     metrics_.emplace(io_.get_executor(),
-                     http::metrics_handler([this] { return metrics_text(metrics()); }), limits);
+                     http::metrics_handler([this] { return metrics_text(metrics()); }),
+                     http::limits_for_probes(kMaxScrapers));
     metrics_->listen(std::move(metrics_listener));
   }
 

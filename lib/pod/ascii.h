@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace fo::pod {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -16,11 +18,11 @@ constexpr bool is_letter(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z');
 
 constexpr bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
 
-constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+using base::lower;
 
 inline std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return lower(c); });
+  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return base::lower(c); });
   return out;
 }
 

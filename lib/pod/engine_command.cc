@@ -90,9 +90,6 @@ std::vector<std::string> rough_words(std::string_view script) {
   return words;
 }
 
-// With variables put in, all words of a command together.
-constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
-
 // What Kubernetes, which puts values in place of "$(NAME)" and "$" in place of "$$", makes `text`
 // of.
 std::string kubernetes_word(std::string_view text) {

@@ -46,9 +46,8 @@ void Environment::take_source(const Node& source, const InputObjects& inputs,
 
 void Environment::put(const std::string& name, std::optional<std::string> value) {
   // Variables that stand for others grow with each of them.
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 22;
   if (value) bytes_ += value->size();
-  if (bytes_ > kMaxBytes) value.reset();
+  if (bytes_ > kMaxKnownBytes) value.reset();
   variables_.insert_or_assign(name, std::move(value));
 }
 

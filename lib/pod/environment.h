@@ -17,6 +17,8 @@ std::string_view kubernetes_variable_at(std::string_view text);
 
 /// What is longer once its variables are put in is not known.
 inline constexpr std::size_t kMaxExpandedBytes = std::size_t{1} << 16;
+/// And what is beyond this, of all variables of a container or all words of a command together.
+inline constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
 
 class Environment {
  public:

@@ -29,9 +29,6 @@ constexpr std::array<std::string_view, 5> kReaders = {"eval", "command", "builti
 // Whose words only look like a command.
 constexpr std::array<std::string_view, 4> kPrinters = {"echo", "printf", "grep", "pkill"};
 
-// With variables put in, all words of a script together.
-constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
-
 [[noreturn]] void refuse(std::string reason) { throw ShellRefusal{std::move(reason)}; }
 
 bool is_preparation(const ShellCommand& command) {

@@ -24,5 +24,13 @@ TEST(Hex, NothingElseIsHex) {
   for (const char* text : {"A", "0g", "0 ", "-1"}) EXPECT_FALSE(is_hex(text)) << text;
 }
 
+TEST(Hex, AValueIsThatOfOneDigit) {
+  EXPECT_EQ(hex_value('0'), 0);
+  EXPECT_EQ(hex_value('9'), 9);
+  EXPECT_EQ(hex_value('a'), 10);
+  EXPECT_EQ(hex_value('F'), 15);
+  for (const char c : {'g', '/', ':', '@', '`', '\0'}) EXPECT_EQ(hex_value(c), -1);
+}
+
 }  // namespace
 }  // namespace fo::base
