@@ -330,6 +330,9 @@ TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
 }
 
 TEST(HttpServer, AnIdleConnectionMakesRoomWhereDescriptorsRunOut) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan's check of a vptr needs a pipe, and here no descriptor is left";
+#endif
   TestServer server(echo());
   RawClient idle(server.port());
   idle.send(get("/"));
