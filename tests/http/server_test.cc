@@ -18,6 +18,8 @@
 #include "support.h"
 #include "support/failure.h"
 #include "support/inherited_fds.h"
+#include "support/must_run.h"
+#include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
@@ -330,9 +332,7 @@ TEST(HttpServer, ConnectionsInTheMiddleOfARequestMakeRoomWhereNoneIsIdle) {
 }
 
 TEST(HttpServer, AnIdleConnectionMakesRoomWhereDescriptorsRunOut) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "UBSan's check of a vptr needs a pipe, and here no descriptor is left";
-#endif
+  if (fo::test::kHasSanitizers) FO_SKIP("release", fo::test::kSanitizersOpenPipes);
   TestServer server(echo());
   RawClient idle(server.port());
   idle.send(get("/"));
