@@ -139,8 +139,9 @@ start_stream() {
 
 @test "a life, step by step: events, health, and the lock" {
   hold_lock
+  mkfifo "$T/wake"
   start_shadow a --port 0 --host 127.0.0.1 --engine command --health "test -e $T/healthy" --sleep : \
-    --wake "until [ -e $T/wake ]; do sleep 0.01; done" --deregister : --register : -- \
+    --wake "cat $T/wake" --deregister : --register : -- \
     bash -c "exec 2>/dev/null; trap 'gms-lock owner >$T/owner; exit 3' TERM; while :; do sleep 0.01; done"
   wait_for '[ -n "$(page a /status)" ]'
   [ "$(health a)" = "503 init" ]
@@ -160,7 +161,7 @@ start_stream() {
   free_lock
   await_state a waking
   [ "$(health a)" = "200 waking" ]
-  touch "$T/wake"
+  timeout 30 tee "$T/wake" </dev/null
   await_state a active
   [ "$(health a)" = "200 active" ]
   [ "$(gms-lock owner)" = a ]
