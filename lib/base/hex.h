@@ -13,7 +13,7 @@ std::string to_hex(std::span<const std::byte> bytes);
 /// Whether there is nothing else in `text`.
 bool is_hex(std::string_view text);
 
-/// Of one digit, capital or not; -1 for anything else.
+/// The value of one hexadecimal digit of either case; -1 for any other character.
 int hex_value(char digit);
 
 /// The digits in groups of 8, 4, 4, 4 and 12.

@@ -1,7 +1,8 @@
 // Words of messages: which characters may stand where (of UTF-8, the bytes beyond ASCII are
-// neither), and how many there are of something.
+// neither), letters of either case, and how many there are of something.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,8 +15,14 @@ constexpr bool is_control(char c) {
   return byte < 0x20 || byte == 0x7f;
 }
 
-/// Of ASCII alone, whatever the locale.
+/// The small letter for a capital one of ASCII, whatever the locale; any other character as it is.
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+/// Whether `a` and `b` are equal once lower() is applied to each character.
+inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
 
 /// ASCII that prints, blanks apart: what can't end a line of a request's head early.
 constexpr bool is_graphic(char c) { return c > ' ' && c < 0x7f; }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -13,11 +14,6 @@ namespace {
 using base::lower;
 
 constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
-
-bool same_word(std::string_view text, std::string_view lower_case) {
-  return std::equal(text.begin(), text.end(), lower_case.begin(), lower_case.end(),
-                    [](char a, char b) { return lower(a) == b; });
-}
 
 bool is_token(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
@@ -37,7 +33,7 @@ std::string_view trimmed(std::string_view text) {
 bool has_word(std::string_view list, std::string_view lower_case) {
   for (;;) {
     const std::size_t comma = list.find(',');
-    if (same_word(trimmed(list.substr(0, comma)), lower_case)) return true;
+    if (base::equal_ignoring_case(trimmed(list.substr(0, comma)), lower_case)) return true;
     if (comma == std::string_view::npos) return false;
     list.remove_prefix(comma + 1);
   }
@@ -54,10 +50,9 @@ std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
   std::uint64_t size = 0;
   std::size_t digits = 0;
   for (; digits < line.size(); ++digits) {
-    const char c = lower(line[digits]);
-    const bool is_digit = c >= '0' && c <= '9';
-    if (!is_digit && (c < 'a' || c > 'f')) break;
-    size = size * 16 + static_cast<std::uint64_t>(is_digit ? c - '0' : c - 'a' + 10);
+    const int value = base::hex_value(line[digits]);
+    if (value < 0) break;
+    size = size * 16 + static_cast<std::uint64_t>(value);
     if (digits == kMostDigits) return std::nullopt;
   }
   const std::string_view rest = trimmed(line.substr(digits));
@@ -178,14 +173,14 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
       const std::string_view name = line.substr(0, colon);
       if (colon == std::string_view::npos || !is_token(name)) return give_up(side);
       const std::string_view value = trimmed(line.substr(colon + 1));
-      if (same_word(name, "content-length")) {
+      if (base::equal_ignoring_case(name, "content-length")) {
         if (now.length) return give_up(side);
         now.length = base::parse_uint(value);
         if (!now.length || *now.length == kEverything) return give_up(side);
-      } else if (same_word(name, "transfer-encoding")) {
-        if (now.is_chunked || !same_word(value, "chunked")) return give_up(side);
+      } else if (base::equal_ignoring_case(name, "transfer-encoding")) {
+        if (now.is_chunked || !base::equal_ignoring_case(value, "chunked")) return give_up(side);
         now.is_chunked = true;
-      } else if (same_word(name, "connection")) {
+      } else if (base::equal_ignoring_case(name, "connection")) {
         now.closes |= has_word(value, "close");
         now.keeps_alive |= has_word(value, "keep-alive");
       }

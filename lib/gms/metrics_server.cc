@@ -21,8 +21,8 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 
-// For answers under way when we are asked to end.
 constexpr std::size_t kMaxScrapers = 1024;
+// For answers under way when we are asked to end.
 constexpr base::Duration kGrace = std::chrono::seconds(2);
 
 awaitable<void> stop_when_readable(asio::posix::stream_descriptor& stop, http::Server& server) {

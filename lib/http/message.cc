@@ -11,12 +11,6 @@ namespace fo::http {
 namespace {
 
 using base::hex_value;
-using base::lower;
-
-bool same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
 
 std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
   std::string out;
@@ -40,7 +34,7 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
 
 std::optional<std::string_view> find_field(const Fields& fields, std::string_view name) {
   for (const auto& [key, value] : fields) {
-    if (same_name(key, name)) return value;
+    if (base::equal_ignoring_case(key, name)) return value;
   }
   return std::nullopt;
 }

@@ -1,6 +1,5 @@
 #include "http/metrics_page.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 

@@ -40,7 +40,7 @@ struct ServerLimits {
   base::Duration write_timeout = std::chrono::seconds(30);
 };
 
-/// For clients who ask and are answered briefly: probes, and who scrapes metrics.
+/// Limits of a server whose requests and answers are short, such as probes and metrics.
 ServerLimits limits_for_probes(std::size_t connections);
 
 struct Listener {

@@ -15,9 +15,10 @@ namespace fo::pod {
 /// The name in a "$(NAME)" at the front of a text; "" where none is.
 std::string_view kubernetes_variable_at(std::string_view text);
 
-/// What is longer once its variables are put in is not known.
+/// A text that is longer once its variables are put in counts as unknown.
 inline constexpr std::size_t kMaxExpandedBytes = std::size_t{1} << 16;
-/// And what is beyond this, of all variables of a container or all words of a command together.
+/// So does each further text once all variables of a container, or all words of a command, have
+/// this many bytes.
 inline constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
 
 class Environment {

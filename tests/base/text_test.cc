@@ -14,5 +14,15 @@ TEST(Text, NumbersAgreeWithTheirNouns) {
   EXPECT_EQ(counted(2, "process"), "2 processes");
 }
 
+TEST(Text, LettersOfEitherCaseAreEqualAndOnlyInAscii) {
+  EXPECT_TRUE(equal_ignoring_case("Content-Length", "content-LENGTH"));
+  EXPECT_TRUE(equal_ignoring_case("", ""));
+  EXPECT_FALSE(equal_ignoring_case("chunked", "chunke"));
+  EXPECT_FALSE(equal_ignoring_case("chunke", "chunked"));
+  EXPECT_FALSE(equal_ignoring_case("@", "`"));
+  EXPECT_FALSE(equal_ignoring_case("[", "{"));
+  EXPECT_FALSE(equal_ignoring_case("\xc4", "\xe4"));
+}
+
 }  // namespace
 }  // namespace fo::base
