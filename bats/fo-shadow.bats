@@ -643,6 +643,21 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   [ "$(asked /is_sleeping)" = 200 ]
 }
 
+@test "refused requests to the published address do not fill the log" {
+  start_model
+  pick_address
+  pick_port
+  start_bg a fo-shadow --id a --gpu-free 0 --engine-url "http://127.0.0.1:$PORT" --publish "$PUBLISHED" -- \
+    fo-refengine serve -q --model "$T/model" --port "$PORT" --kv-bytes 64MiB
+  await_state a active
+  # One connection each, since a refusal ends it.
+  curl -sS --max-time 60 -X POST -o /dev/null "http://$PUBLISHED/sleep?[1-100]"
+  local -i lines
+  lines=$(grep -c "^fo-shadow: warning: refuse a request on '$PUBLISHED': it would control the engine$" "$T/a.err")
+  [ "$lines" -ge 5 ]
+  [ "$lines" -lt 50 ]
+}
+
 @test "connections that say nothing keep no probe and no client out" {
   start_model
   pick_address
