@@ -9,7 +9,7 @@
 #include "cuda/device_memory.h"
 #include "cuda/driver.h"
 #include "cuda/nvml.h"
-#include "gms/map_check.h"
+#include "gms/client/map_check.h"
 #include "options.h"
 #include "os/log.h"
 

@@ -11,7 +11,7 @@ namespace fo::fo_podgen {
 namespace {
 
 // nullopt when any of it is refused, which is said then.
-std::optional<std::vector<pod::Node>> output_of(const std::string& file, const Options& options) {
+std::optional<std::vector<yaml::Node>> output_of(const std::string& file, const Options& options) {
   const std::vector<Source> sources = read_sources({file});
   const Source& source = sources.front();
   pod::Budget budget;
@@ -22,7 +22,7 @@ std::optional<std::vector<pod::Node>> output_of(const std::string& file, const O
     }
   }
   if (filtered.failed()) return std::nullopt;
-  std::vector<pod::Node> nodes;
+  std::vector<yaml::Node> nodes;
   for (const pod::Manifest& one : filtered.manifests) nodes.push_back(one.root);
   return nodes;
 }

@@ -15,8 +15,8 @@
 #include "pod/filter.h"
 #include "pod/krm_function.h"
 #include "pod/manifest.h"
-#include "pod/writer.h"
 #include "sources.h"
+#include "yaml/writer.h"
 
 namespace fo::fo_podgen {
 namespace {
@@ -44,7 +44,7 @@ void check_selectors(const std::vector<pod::Manifest>& manifests, const Options&
 }
 
 std::string to_text(const pod::Manifest& manifest) {
-  return manifest.source.empty() ? manifest.head + pod::to_yaml(manifest.root) : manifest.source;
+  return manifest.source.empty() ? manifest.head + yaml::to_yaml(manifest.root) : manifest.source;
 }
 
 // Every document but the first of all after a line that divides.
@@ -60,14 +60,14 @@ std::string format(const std::vector<pod::Manifest>& manifests, Format format) {
   } else if (format == Format::kYaml) {
     for (const pod::Manifest& one : manifests) append(text, to_text(one));
   } else if (manifests.size() == 1) {
-    text = pod::to_json(manifests[0].root);
+    text = yaml::to_json(manifests[0].root);
   } else {
-    pod::Node list = pod::Node::map();
-    list.set("apiVersion", pod::Node::string("v1"));
-    list.set("kind", pod::Node::string("List"));
-    pod::Node& items = list.set("items", pod::Node::list());
+    yaml::Node list = yaml::Node::map();
+    list.set("apiVersion", yaml::Node::string("v1"));
+    list.set("kind", yaml::Node::string("List"));
+    yaml::Node& items = list.set("items", yaml::Node::list());
     for (const pod::Manifest& one : manifests) items.push_back(one.root);
-    text = pod::to_json(list);
+    text = yaml::to_json(list);
   }
   return text;
 }
@@ -100,7 +100,7 @@ void write_files(const std::vector<pod::Manifest>& manifests, const Options& opt
   }
   for (const auto& [path, manifest] : files) {
     os::write_file_atomic(
-        path, options.format == Format::kJson ? pod::to_json(manifest->root) : to_text(*manifest));
+        path, options.format == Format::kJson ? yaml::to_json(manifest->root) : to_text(*manifest));
     if (options.format == Format::kName) cli::print(pod::kubectl_name(manifest->root) + "\n");
   }
 }
@@ -124,8 +124,8 @@ ExitStatus run_function(const Source& source, const Options& options, pod::Budge
   const pod::FunctionAnswer answer =
       pod::run_function(source.documents[0].root, options.generate, budget);
   say(answer.filtered, source);
-  cli::print(options.format == Format::kJson ? pod::to_json(answer.list)
-                                             : pod::to_yaml(answer.list));
+  cli::print(options.format == Format::kJson ? yaml::to_json(answer.list)
+                                             : yaml::to_yaml(answer.list));
   return answer.filtered.failed() ? ExitStatus::kBadData : ExitStatus::kOk;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
-#include "pod/generate_options.h"
+#include "pod/generate/generate_options.h"
 
 namespace fo::fo_podgen {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/app.h"
-#include "pod/generate.h"
+#include "pod/generate/generate.h"
 
 namespace fo::fo_podgen {
 

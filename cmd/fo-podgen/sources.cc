@@ -11,7 +11,7 @@
 namespace fo::fo_podgen {
 
 Source read_source(const std::string& file) {
-  constexpr pod::ReadLimits kLimits;
+  constexpr yaml::ReadLimits kLimits;
   Source source;
   if (file == "-") {
     source.name = "standard input";
@@ -20,7 +20,7 @@ Source read_source(const std::string& file) {
     source.name = file;
     source.text = os::read_file(file, kLimits.bytes);
   }
-  source.documents = pod::read_yaml(source.text, source.name, kLimits);
+  source.documents = yaml::read_yaml(source.text, source.name, kLimits);
   return source;
 }
 
@@ -37,7 +37,7 @@ std::vector<Source> read_sources(const std::vector<std::string>& files) {
 std::shared_ptr<const pod::InputObjects> objects_of(const std::vector<Source>& sources) {
   auto objects = std::make_shared<pod::InputObjects>();
   for (const Source& source : sources) {
-    for (const pod::Document& document : source.documents) objects->add(document.root);
+    for (const yaml::Document& document : source.documents) objects->add(document.root);
   }
   return objects;
 }

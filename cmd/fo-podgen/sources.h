@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "pod/filter.h"
-#include "pod/generate.h"
-#include "pod/yaml_reader.h"
+#include "pod/generate/generate.h"
+#include "yaml/reader.h"
 
 namespace fo::fo_podgen {
 
@@ -15,7 +15,7 @@ struct Source {
   /// For messages.
   std::string name;
   std::string text;
-  std::vector<pod::Document> documents;
+  std::vector<yaml::Document> documents;
 };
 
 /// "-" is stdin. Throws Error(kNoInput, kBadData …).

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "cli/options.h"
 #include "cli/variables.h"
-#include "gms/endpoint.h"
+#include "gms/protocol/endpoint.h"
 
 namespace fo::refengine_tool {
 namespace {

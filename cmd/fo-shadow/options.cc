@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "cli/options.h"
 #include "cli/variables.h"
-#include "engine/recipe.h"
-#include "gms/discover.h"
-#include "gms/endpoint.h"
-#include "http/address.h"
+#include "engine/drivers/recipe.h"
+#include "gms/client/discover.h"
+#include "gms/protocol/endpoint.h"
 #include "lock/grant.h"
+#include "net/address.h"
 
 namespace fo::fo_shadow {
 namespace {
@@ -251,14 +251,14 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
   if (shadow.driver.kind == EngineKind::kDynamo && engine_port == 0) {
     refuse("--engine dynamo needs --engine-port");
   }
-  if (!shadow.publish.empty()) http::parse_address(shadow.publish);
+  if (!shadow.publish.empty()) net::parse_address(shadow.publish);
   for (const std::string& target : options.targets) {
     const std::size_t sign = target.find('=');
     if (sign == 0 || sign == std::string::npos) {
       refuse("--health-target " + base::quoted(target) + ": not NAME=URL");
     }
     const std::string url = target.substr(sign + 1);
-    if (http::parse_url(url).is_tls) {
+    if (net::parse_url(url).is_tls) {
       refuse("--health-target " + base::quoted(target) + ": https is not for these");
     }
     shadow.targets.emplace_back(target.substr(0, sign), url);

@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cuda/device.h"
-#include "gms/endpoint.h"
+#include "gms/protocol/endpoint.h"
 #include "options.h"
 #include "os/log.h"
 #include "os/process.h"

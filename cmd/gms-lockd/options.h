@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/app.h"
-#include "lock/lockd_server.h"
+#include "lock/lockd/lockd_server.h"
 
 namespace fo::gms_lockd {
 

@@ -34,7 +34,7 @@ std::string to_text(const gms::RemapAnswer& answer) {
   return "could wake: layout " + answer.memory_layout_hash;
 }
 
-std::string to_text(const lock::GpuAnswer& answer) {
+std::string to_text(const device::GpuAnswer& answer) {
   return base::format_size(answer.free) + " free";
 }
 
@@ -67,7 +67,7 @@ ExitStatus probe(Options& options) {
     case Options::Probe::kGpu:
       break;
   }
-  return tell(lock::probe_gpu(options.gpu), common);
+  return tell(device::probe_gpu(options.gpu), common);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "cli/options.h"
 #include "cli/variables.h"
 #include "engine/status_socket.h"
-#include "gms/endpoint.h"
-#include "gms/remap_check.h"
+#include "gms/client/remap_check.h"
+#include "gms/protocol/endpoint.h"
 #include "lock/grant.h"
 #include "lock/lock_uri.h"
 #include "os/probe.h"
@@ -140,7 +140,7 @@ void declare_remap(CLI::App& app, Options& options) {
 }
 
 void declare_gpu(CLI::App& app, Options& options) {
-  lock::GpuProbe& probe = options.gpu;
+  device::GpuProbe& probe = options.gpu;
   CLI::App* gpu =
       add_probe(app, options, Options::Probe::kGpu, "gpu", "has the device so much memory free?");
   cli::add_size(*gpu, "--free", probe.wanted, "how much")->required()->default_str("");

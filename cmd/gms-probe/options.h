@@ -6,10 +6,10 @@
 
 #include "cli/app.h"
 #include "cli/endpoint_options.h"
-#include "engine/engine_probe.h"
-#include "gms/probe.h"
+#include "device/gpu_probe.h"
+#include "engine/drivers/engine_probe.h"
+#include "gms/client/probe.h"
 #include "http/http_probe.h"
-#include "lock/gpu_probe.h"
 #include "lock/lock_probe.h"
 
 namespace fo::gms_probe {
@@ -31,7 +31,7 @@ struct Options {
   gms::RemapProbe remap;
   cli::EndpointOptions endpoint;
   std::optional<std::string> expect_hash;
-  lock::GpuProbe gpu;
+  device::GpuProbe gpu;
 };
 
 void declare(CLI::App& app, Options& options);

@@ -2,7 +2,7 @@
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"
-#include "gms/remap_check.h"
+#include "gms/client/remap_check.h"
 #include "options.h"
 #include "os/exec.h"
 #include "os/log.h"

@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/variables.h"
-#include "gms/discover.h"
-#include "gms/endpoint.h"
+#include "gms/client/discover.h"
+#include "gms/protocol/endpoint.h"
 
 namespace fo::gms_remap_check {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "cli/app.h"
 #include "cli/endpoint_options.h"
-#include "gms/remap_check.h"
+#include "gms/client/remap_check.h"
 
 namespace fo::gms_remap_check {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/app.h"
-#include "gms/serve.h"
+#include "gms/bundle/serve.h"
 
 namespace fo::gms_serve {
 

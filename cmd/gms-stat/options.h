@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "cli/app.h"
 #include "cli/endpoint_options.h"
-#include "gms/stat.h"
+#include "gms/stat/stat.h"
 
 namespace fo::gms_stat {
 

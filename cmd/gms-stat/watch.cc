@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "cli/screen.h"
-#include "gms/discover.h"
-#include "gms/stat_watch.h"
+#include "gms/client/discover.h"
+#include "gms/stat/stat_watch.h"
 #include "os/signals.h"
 #include "os/unix_socket.h"
 #include "patient_output.h"

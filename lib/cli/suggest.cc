@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/edit_distance.h"
 #include "base/error.h"
+#include "text/edit_distance.h"
 
 namespace fo::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   std::size_t least = 0;
   for (const std::string& one : known) {
     const std::string_view name = without_dashes(one);
-    const std::size_t distance = base::edit_distance(typed, name);
+    const std::size_t distance = text::edit_distance(typed, name);
     const std::size_t most = std::max({std::size_t{3}, typed.size(), name.size()}) / 3;
     if (distance > most || (nearest != nullptr && distance >= least)) continue;
     nearest = &one;

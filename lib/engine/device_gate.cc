@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/children.h"
-#include "http/pause.h"
+#include "loop/children.h"
+#include "loop/pause.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -22,18 +22,19 @@ using boost::asio::awaitable;
 constexpr base::Duration kTimeToSettle = std::chrono::seconds(2);
 constexpr base::Duration kBetweenLooks = std::chrono::milliseconds(50);
 
-awaitable<std::optional<os::Captured>> run_helper(Children& children, std::vector<std::string> argv,
+awaitable<std::optional<os::Captured>> run_helper(loop::Children& children,
+                                                  std::vector<std::string> argv,
                                                   Deadline deadline) {
   try {
     co_return co_await children.run_captured(std::move(argv), deadline);
   } catch (const base::Error& error) {
-    throw lock::GpuMemory::unavailable(error.what());
+    throw device::GpuMemory::unavailable(error.what());
   }
 }
 
 }  // namespace
 
-DeviceGate::DeviceGate(Children& children, const std::vector<int>& devices,
+DeviceGate::DeviceGate(loop::Children& children, const std::vector<int>& devices,
                        std::optional<ByteCount> wanted, std::vector<GmsPlace> kv)
     : children_(children),
       devices_(devices),
@@ -44,7 +45,7 @@ DeviceGate::DeviceGate(Children& children, const std::vector<int>& devices,
 }
 
 awaitable<void> DeviceGate::ask_all() {
-  for (lock::GpuMemory& memory : memory_) {
+  for (device::GpuMemory& memory : memory_) {
     const Deadline answer_by = memory.answer_by(base::Duration::zero());
     std::vector<std::string> argv = memory.question(base::Duration::zero());
     const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
@@ -59,14 +60,14 @@ awaitable<void> DeviceGate::check() {
 
 awaitable<std::optional<std::vector<ByteCount>>> DeviceGate::measure() {
   try {
-    for (lock::GpuMemory& memory : memory_) memory.want(0);
+    for (device::GpuMemory& memory : memory_) memory.want(0);
     co_await ask_all();
   } catch (const base::Error& error) {
     os::log(os::LogLevel::kWarning, "no memory gate: {}", error.what());
     co_return std::nullopt;
   }
   std::vector<ByteCount> free;
-  for (const lock::GpuMemory& memory : memory_) free.push_back(memory.free());
+  for (const device::GpuMemory& memory : memory_) free.push_back(memory.free());
   co_return free;
 }
 
@@ -80,7 +81,7 @@ awaitable<void> DeviceGate::after_sleep() {
   const Deadline settled_by = Deadline::after(kTimeToSettle);
   auto free = co_await measure();
   for (bool is_settled = false; free && !is_settled && !settled_by.expired();) {
-    co_await http::pause_for(kBetweenLooks);
+    co_await loop::pause_for(kBetweenLooks);
     auto again = co_await measure();
     is_settled = again == free;
     free = std::move(again);
@@ -99,7 +100,7 @@ bool DeviceGate::is_gated() const {
 bool DeviceGate::is_known() const { return is_given_ || is_gated(); }
 
 awaitable<bool> DeviceGate::wait(Deadline deadline) {
-  constexpr base::Duration kSlice = lock::GpuMemory::kSlice;
+  constexpr base::Duration kSlice = device::GpuMemory::kSlice;
   if (!is_given_) {
     const std::map<int, ByteCount> kv = co_await kv_.settle(deadline);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -108,7 +109,7 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
     }
   }
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
-    lock::GpuMemory& memory = memory_[i];
+    device::GpuMemory& memory = memory_[i];
     memory.want(wanted_[i]);
     bool enough = wanted_[i] == 0;
     while (!enough) {

@@ -9,22 +9,24 @@
 
 #include "base/deadline.h"
 #include "base/strong.h"
+#include "device/gpu_memory.h"
 #include "engine/kv_gate.h"
-#include "lock/gpu_memory.h"
+
+namespace fo::loop {
+class Children;
+}
 
 namespace fo::engine {
-
-class Children;
 
 class DeviceGate {
  public:
   /// `wanted` on each device; nullopt: what the engine gives back, and what the servers of KV
   /// memory gave back. 0: no gate at all.
-  DeviceGate(Children& children, const std::vector<int>& devices,
+  DeviceGate(loop::Children& children, const std::vector<int>& devices,
              std::optional<base::ByteCount> wanted, std::vector<GmsPlace> kv = {});
 
   /// Where the size was given: whether the devices can be asked for it, so that what can't work
-  /// fails before the wait for the lock. Throws what lock::GpuMemory::ask throws.
+  /// fails before the wait for the lock. Throws what device::GpuMemory::ask throws.
   boost::asio::awaitable<void> check();
 
   /// To be called before the engine is put to sleep, and after, unless is_known(). Where the
@@ -35,7 +37,7 @@ class DeviceGate {
 
   /// Waits until no engine holds KV memory in a GMS, unless the size was given, and every device
   /// has what is wanted free. False when nothing is waited for. Throws kTryAgain when `deadline`
-  /// passes, kUnavailable when a device did not answer by then, and what lock::GpuMemory::ask
+  /// passes, kUnavailable when a device did not answer by then, and what device::GpuMemory::ask
   /// throws.
   boost::asio::awaitable<bool> wait(base::Deadline deadline);
 
@@ -54,14 +56,14 @@ class DeviceGate {
   // What each device has free; nullopt where it can't be told.
   boost::asio::awaitable<std::optional<std::vector<base::ByteCount>>> measure();
 
-  Children& children_;
+  loop::Children& children_;
   std::vector<int> devices_;
   KvGate kv_;
   bool is_given_;
   std::vector<base::ByteCount> wanted_;
   std::vector<base::ByteCount> free_before_;
   // Device by device. Their uuids, once known, make the later answers fast.
-  std::vector<lock::GpuMemory> memory_;
+  std::vector<device::GpuMemory> memory_;
 };
 
 }  // namespace fo::engine

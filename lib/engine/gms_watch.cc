@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "engine/blocking.h"
-#include "gms/remap_outcome.h"
-#include "gms/rpc_client.h"
-#include "http/adopt.h"
+#include "gms/client/remap_outcome.h"
+#include "gms/client/rpc_client.h"
+#include "loop/adopt.h"
+#include "loop/blocking.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -126,14 +126,14 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
     std::function<std::optional<Held>()> body = [self, wanted = std::move(wanted)] {
       return take_hold(wanted, self->called_off);
     };
-    co_return co_await run_blocking<std::optional<Held>>(std::move(body));
+    co_return co_await loop::run_blocking<std::optional<Held>>(std::move(body));
   }
 
   void adopt(std::size_t i, Held got) {
     Place& place = held[i];
     const std::string what = "watch the GMS at " + base::quoted(place.where.socket);
     place.end.emplace(executor);
-    http::adopt(*place.end, http::duplicate(got.rpc.fd(), what), what);
+    loop::adopt(*place.end, loop::duplicate(got.rpc.fd(), what), what);
     place.hash = std::move(got.hash);
     place.rpc.emplace(std::move(got.rpc));
     on_change(i, true);

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "http/json.h"
+#include "json/dump.h"
 
 namespace fo::engine {
 namespace {
@@ -122,7 +122,7 @@ HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
                       {"since", facts.since},
                       {"endpoints", std::move(endpoints)}};
   if (!answer.ready) body["reason"] = trouble;
-  answer.body = http::dump(body);
+  answer.body = json::dump(body);
   return answer;
 }
 

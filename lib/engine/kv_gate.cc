@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/blocking.h"
-#include "gms/rpc_client.h"
-#include "http/pause.h"
+#include "gms/client/rpc_client.h"
+#include "loop/blocking.h"
+#include "loop/pause.h"
 #include "os/log.h"
 
 namespace fo::engine {
@@ -33,7 +33,7 @@ awaitable<State> ask(std::string socket) {
       return std::nullopt;
     }
   };
-  State state = co_await run_blocking<State>(std::move(body));
+  State state = co_await loop::run_blocking<State>(std::move(body));
   co_return state;
 }
 
@@ -57,7 +57,7 @@ awaitable<std::map<int, base::ByteCount>> KvGate::settle(Deadline deadline) {
                                                            base::quoted(place.socket) +
                                                            ": an engine still holds it");
       }
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
       state = co_await ask(place.socket);
     }
     // What is sealed stays, for the next engine to adopt.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "http/prometheus_text.h"
+#include "metrics/prometheus_text.h"
 
 namespace fo::engine {
 namespace {
@@ -66,7 +66,7 @@ void Metrics::set_gms_up(int device, const std::string& tag, bool up) {
 }
 
 std::string Metrics::text() const {
-  http::PrometheusText out;
+  metrics::PrometheusText out;
   out.begin("fo_engine_state", "gauge", "Whether the engine is in this state.");
   for (const EngineState state : kAllStates) {
     out.add({{"engine_id", engine_id_}, {"state", state_name(state)}}, state == state_ ? 1 : 0);

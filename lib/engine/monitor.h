@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "engine/driver.h"
+#include "engine/drivers/driver.h"
 #include "engine/health.h"
-#include "engine/loop.h"
+#include "loop/event.h"
 
 namespace fo::engine {
 
@@ -60,7 +60,7 @@ class Monitor {
 
   EngineDriver& driver_;
   MonitorOptions options_;
-  Event changed_;
+  loop::Event changed_;
   bool running_ = false;
   bool stopping_ = false;
   int unhealthy_ = 0;

@@ -12,15 +12,15 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "base/time_text.h"
 #include "engine/metrics.h"
 #include "engine/status_socket.h"
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
 #include "http/client.h"
-#include "http/json.h"
+#include "json/dump.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 #include "os/pause.h"
+#include "text/time_text.h"
 
 namespace fo::engine {
 namespace {
@@ -107,7 +107,7 @@ json ask_gms(const std::string& socket) {
 std::string member_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || found->is_null()) return "-";
-  std::string text = found->is_string() ? found->get<std::string>() : http::dump(*found);
+  std::string text = found->is_string() ? found->get<std::string>() : fo::json::dump(*found);
   // Of a peer: it is shown on a terminal.
   std::erase_if(text, base::is_control);
   return text;
@@ -118,7 +118,7 @@ std::string time_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return "-";
   const std::chrono::duration<double> since(std::clamp(found->get<double>(), 0.0, kLatestTime));
-  return base::format_time(std::chrono::system_clock::time_point(
+  return text::format_time(std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(since)));
 }
 
@@ -233,7 +233,7 @@ PairStatus read_pair(const lock::LockUri& lock) {
   pair["gms"] = json::array();
   for (const auto& [socket, known] : sockets) pair["gms"].push_back(ask_gms(socket));
   status.text = to_text(lock, pair);
-  status.json = http::dump(pair);
+  status.json = fo::json::dump(pair);
   return status;
 }
 

@@ -20,28 +20,28 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/blocking.h"
-#include "engine/children.h"
-#include "engine/control_paths.h"
 #include "engine/device_gate.h"
-#include "engine/engine_api.h"
+#include "engine/drivers/engine_api.h"
 #include "engine/health.h"
-#include "engine/loop.h"
 #include "engine/metrics.h"
 #include "engine/monitor.h"
 #include "engine/pair.h"
-#include "engine/publisher.h"
+#include "engine/publish/control_paths.h"
+#include "engine/publish/publisher.h"
 #include "engine/state.h"
 #include "engine/status_server.h"
 #include "engine/status_socket.h"
-#include "http/address.h"
-#include "http/json.h"
-#include "http/pause.h"
+#include "json/dump.h"
 #include "lock/failover_lock.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
 #include "lock/lock_status.h"
 #include "lock/status_events.h"
+#include "loop/blocking.h"
+#include "loop/children.h"
+#include "loop/event.h"
+#include "loop/pause.h"
+#include "net/address.h"
 #include "os/core_dump.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -340,7 +340,7 @@ class Shadow {
       lock_->release();
       return true;
     };
-    co_await run_blocking<bool>(std::move(release));
+    co_await loop::run_blocking<bool>(std::move(release));
     check_alive();
     grant_.reset();
     serving_ = false;
@@ -359,7 +359,7 @@ class Shadow {
           return std::optional<std::string>();
         }
       };
-      const auto owner = co_await run_blocking<std::optional<std::string>>(std::move(ask));
+      const auto owner = co_await loop::run_blocking<std::optional<std::string>>(std::move(ask));
       check_alive();
       if (owner.value_or(options_.id) != options_.id) break;
       if (!owner) {
@@ -367,7 +367,7 @@ class Shadow {
         check_alive();
         if (!may_be_taken) break;
       }
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
       check_alive();
     }
     switching_ = false;
@@ -413,7 +413,7 @@ class Shadow {
       if (!trouble) co_return;
       // A question that the deadline cut off tells less than one before.
       if (!reason || !deadline.expired()) reason = trouble;
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
       check_alive();
     }
     throw Error(ExitStatus::kTryAgain,
@@ -433,7 +433,7 @@ class Shadow {
     const Deadline turn_by = Deadline::after(options_.sleep_timeout);
     std::optional<base::UniqueFd> turn = os::try_lock_path(gate_path());
     while (!turn && !turn_by.expired()) {
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
       check_alive();
       turn = os::try_lock_path(gate_path());
     }
@@ -470,7 +470,7 @@ class Shadow {
     std::exception_ptr failure;
     lock::FailoverLock::Result result;
     try {
-      result = co_await run_blocking<lock::FailoverLock::Result>(std::move(body));
+      result = co_await loop::run_blocking<lock::FailoverLock::Result>(std::move(body));
     } catch (...) {
       failure = std::current_exception();
     }
@@ -542,7 +542,7 @@ class Shadow {
         if (deadline.expired() || ending_) throw;
         os::log(os::LogLevel::kWarning, "{}", error.what());
       }
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
     }
   }
 
@@ -598,7 +598,7 @@ class Shadow {
         os::log(os::LogLevel::kInfo, "drain: {}", error.what());
       }
       if (idle.value_or(true)) break;
-      co_await http::pause_for(kAskAgain);
+      co_await loop::pause_for(kAskAgain);
     }
   }
 
@@ -642,7 +642,7 @@ class Shadow {
       }
       // Where there is time left there may be less of it soon.
       if (loss && (loss->end_by.expired() || (wait.fd < 0 && wait.at.is_never()))) co_return;
-      co_await until_ready(wait.fd, wait.events, wait.at);
+      co_await loop::until_ready(wait.fd, wait.events, wait.at);
       const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
       if (state.cancelled() != asio::cancellation_type::none) co_return;
     }
@@ -669,7 +669,7 @@ class Shadow {
 
   awaitable<void> wait_for_signals() {
     for (;;) {
-      co_await until_ready(signals_.get(), POLLIN, Deadline::never());
+      co_await loop::until_ready(signals_.get(), POLLIN, Deadline::never());
       while (const int signal = os::read_signal(signals_.get())) {
         os::log(os::LogLevel::kInfo, "signal {}: ending", signal);
         if (ending_) {
@@ -686,7 +686,7 @@ class Shadow {
     const std::optional<base::Duration> interval = notifier_.watchdog_interval();
     while (interval) {
       notifier_.alive();
-      co_await http::pause_for(*interval);
+      co_await loop::pause_for(*interval);
     }
   }
 
@@ -715,7 +715,7 @@ class Shadow {
     if (lost_ && !is_worse) return;
     const bool is_known = std::exchange(lost_, true);
     overlap_ = loss.overlap;
-    events_.write("lost", R"("reason":)" + http::dump(loss.reason) + R"(,"overlap":)" +
+    events_.write("lost", R"("reason":)" + fo::json::dump(loss.reason) + R"(,"overlap":)" +
                               lock::overlap_json(loss));
     if (is_known) return;
     if (ending_) return kill_all();
@@ -740,7 +740,7 @@ class Shadow {
   awaitable<void> keep_killing() {
     for (;;) {
       os::signal_left(SIGKILL);
-      co_await http::pause_for(os::kAgainAfter);
+      co_await loop::pause_for(os::kAgainAfter);
     }
   }
 
@@ -811,7 +811,7 @@ class Shadow {
   awaitable<void> end_engine() {
     const Deadline grace = Deadline::after(hurry_ ? base::Duration::zero() : options_.grace);
     const Deadline kill_at = ending_->kill_at.sooner(grace);
-    while (stopping_engine_) co_await http::pause_for(kAskAgain);
+    while (stopping_engine_) co_await loop::pause_for(kAskAgain);
     co_await children_.end_all(kill_at);
   }
 
@@ -872,7 +872,7 @@ class Shadow {
                                  {"active_at", last_failover_->active_at},
                                  {"phases", std::move(phases)}};
     }
-    return http::dump(object);
+    return fo::json::dump(object);
   }
 
   awaitable<std::string> switch_over() {
@@ -891,7 +891,7 @@ class Shadow {
     if (!obstacle.empty()) refuse(obstacle);
     switching_ = true;
     changed_.notify();
-    co_return http::dump({{"id", options_.id}, {"generation", grant_->generation}});
+    co_return fo::json::dump({{"id", options_.id}, {"generation", grant_->generation}});
   }
 
   // --- Small change.
@@ -971,8 +971,8 @@ class Shadow {
   }
 
   static std::string address_of(const std::string& url) {
-    const http::Url parsed = http::parse_url(url);
-    return parsed.socket_path.empty() ? http::to_string(parsed.address) : parsed.socket_path;
+    const net::Url parsed = net::parse_url(url);
+    return parsed.socket_path.empty() ? net::to_string(parsed.address) : parsed.socket_path;
   }
 
   const ShadowOptions& options_;
@@ -984,14 +984,14 @@ class Shadow {
   base::UniqueFd signals_;
   base::UniqueFd interrupt_;
   asio::io_context io_{1};
-  Children children_;
+  loop::Children children_;
   std::unique_ptr<EngineDriver> driver_;
   DeviceGate gate_;
   Monitor monitor_;
   Metrics metrics_;
   HealthRules rules_;
   GmsWatch gms_;
-  Event changed_;
+  loop::Event changed_;
   std::unique_ptr<Publisher> publisher_;
   PublishedSockets left_;
   os::Notifier notifier_;

@@ -11,7 +11,7 @@
 
 #include "base/strong.h"
 #include "base/units.h"
-#include "engine/driver.h"
+#include "engine/drivers/driver.h"
 #include "engine/gms_watch.h"
 #include "lock/lock_uri.h"
 

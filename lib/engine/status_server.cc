@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/prometheus_text.h"
+#include "metrics/prometheus_text.h"
 #include "os/server_socket.h"
 
 namespace fo::engine {
@@ -32,7 +32,7 @@ Response wrong_method(std::string_view allowed) {
 
 Response get(const StatusSource& source, std::string_view path) {
   if (path == "/metrics")
-    return {200, std::string(http::kPrometheusTextType), source.metrics(), {}};
+    return {200, std::string(metrics::kPrometheusTextType), source.metrics(), {}};
   if (path == "/status") return json(200, source.status());
   HealthAnswer answer = source.health();
   return json(answer.ready ? 200 : 503, std::move(answer.body));

@@ -24,13 +24,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "http/address.h"
-#include "http/adopt.h"
-#include "http/alarm.h"
-#include "http/connect.h"
-#include "http/pause.h"
-#include "http/resolve.h"
-#include "http/tls.h"
+#include "loop/adopt.h"
+#include "loop/alarm.h"
+#include "loop/pause.h"
+#include "net/address.h"
+#include "net/connect.h"
+#include "net/resolve.h"
+#include "net/tls.h"
 #include "os/unix_socket.h"
 
 namespace fo::http {
@@ -59,7 +59,7 @@ class Fetch {
         const base::Deadline& deadline, const FetchOptions& options)
       : socket_(loop),
         method_(method),
-        url_(parse_url(url)),
+        url_(net::parse_url(url)),
         deadline_(deadline),
         options_(options),
         what_("fetch " + base::quoted(url)) {
@@ -67,7 +67,7 @@ class Fetch {
     if (!options_.tls) {
       throw Error(ExitStatus::kUsage, what_ + ": https needs the file of an authority to trust");
     }
-    tls_context_.emplace(make_tls_client(*options_.tls, url_.address.host));
+    tls_context_.emplace(net::make_tls_client(*options_.tls, url_.address.host));
   }
 
   awaitable<Response> run() {
@@ -105,14 +105,14 @@ class Fetch {
     if (error.category() == make_error_code(HttpError::bad_method).category()) {
       throw Error(ExitStatus::kProtocol, what_, error);
     }
-    if (tls_) throw tls_error(what_, error, tls_->native_handle());
+    if (tls_) throw net::tls_error(what_, error, tls_->native_handle());
     throw Error(ExitStatus::kUnavailable, what_, error);
   }
 
   awaitable<void> connect_tcp() {
-    std::vector<tcp::endpoint> endpoints =
-        co_await resolve(url_.address.host, url_.address.port, deadline_, options_.name_servers);
-    tcp::socket connected = co_await connect(std::move(endpoints), deadline_, what_);
+    std::vector<tcp::endpoint> endpoints = co_await net::resolve(
+        url_.address.host, url_.address.port, deadline_, options_.name_servers);
+    tcp::socket connected = co_await net::connect(std::move(endpoints), deadline_, what_);
     socket_ = std::move(connected);
   }
 
@@ -120,11 +120,11 @@ class Fetch {
     for (;;) {
       std::optional<base::UniqueFd> fd = try_connect_unix();
       if (fd) {
-        adopt(socket_, *std::move(fd), what_, Protocol(AF_UNIX, 0));
+        loop::adopt(socket_, *std::move(fd), what_, Protocol(AF_UNIX, 0));
         co_return;
       }
       // The backlog is full, and Linux offers nothing to wait on for that.
-      co_await pause_for(kConnectAgain);
+      co_await loop::pause_for(kConnectAgain);
     }
   }
 
@@ -140,7 +140,7 @@ class Fetch {
 
   awaitable<void> shake_hands() {
     tls_.emplace(socket_, *tls_context_);
-    name_server(tls_->native_handle(), url_.address.host);
+    net::name_server(tls_->native_handle(), url_.address.host);
     error_code error;
     co_await tls_->async_handshake(TlsStream::client,
                                    asio::redirect_error(asio::use_awaitable, error));
@@ -240,13 +240,13 @@ class Fetch {
 
   Socket socket_;
   std::string method_;
-  Url url_;
+  net::Url url_;
   base::Deadline deadline_;
   const FetchOptions& options_;
   std::string what_;
   std::optional<asio::ssl::context> tls_context_;
   std::optional<TlsStream> tls_;
-  std::optional<Alarm<Socket>> alarm_;
+  std::optional<loop::Alarm<Socket>> alarm_;
   // What has come and was not parsed.
   beast::flat_buffer unread_;
 };

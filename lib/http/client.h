@@ -12,7 +12,7 @@
 #include "base/deadline.h"
 #include "base/strong.h"
 #include "http/message.h"
-#include "http/tls_files.h"
+#include "net/tls_files.h"
 
 namespace fo::http {
 
@@ -22,7 +22,7 @@ struct FetchOptions {
   /// Sent as they are, beside Host, Content-Type, Content-Length and Connection.
   Fields headers;
   /// For https URLs, which need it.
-  std::optional<TlsFiles> tls;
+  std::optional<net::TlsFiles> tls;
   /// As resolve() takes them.
   std::string name_servers;
   base::ByteCount response_limit = 16 * base::kMiB;

@@ -6,7 +6,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "http/client.h"
-#include "http/json.h"
+#include "json/dump.h"
 #include "os/probe.h"
 
 namespace fo::http {
@@ -45,7 +45,8 @@ std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
     if (value == nullptr || value->is_structured()) {
       return "no value at field " + base::quoted(path);
     }
-    const std::string text = value->is_string() ? value->get<std::string>() : dump(*value);
+    const std::string text =
+        value->is_string() ? value->get<std::string>() : fo::json::dump(*value);
     if (text != wanted) {
       return "field " + base::quoted(path) + " is " + base::quoted(text) + " instead of " +
              base::quoted(wanted);
@@ -90,7 +91,7 @@ std::string to_json(const HttpAnswer& answer) {
   json out{{"result", answer.yes ? "yes" : "no"}, {"status", nullptr}};
   if (answer.status) out["status"] = *answer.status;
   if (!answer.yes) out["reason"] = answer.reason;
-  return dump(out);
+  return fo::json::dump(out);
 }
 
 }  // namespace fo::http

@@ -5,7 +5,7 @@
 
 #include "base/hex.h"
 #include "base/text.h"
-#include "http/json.h"
+#include "json/dump.h"
 
 namespace fo::http {
 namespace {
@@ -54,7 +54,7 @@ Response error_response(int status, std::string_view message) {
         {"type", status >= 400 && status < 500 ? "invalid_request_error" : "server_error"}}}};
   Response response;
   response.status = status;
-  response.body = dump(body);
+  response.body = json::dump(body);
   return response;
 }
 

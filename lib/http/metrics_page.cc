@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "http/prometheus_text.h"
+#include "metrics/prometheus_text.h"
 
 namespace fo::http {
 namespace {
@@ -17,7 +17,7 @@ Response answer(const Request& request, const std::function<std::string()>& text
     refusal.headers.emplace_back("Allow", "GET, HEAD");
     return refusal;
   }
-  return {200, std::string(kPrometheusTextType), text(), {}};
+  return {200, std::string(metrics::kPrometheusTextType), text(), {}};
 }
 
 awaitable<void> respond(std::shared_ptr<const std::function<std::string()>> text,

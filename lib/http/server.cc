@@ -27,9 +27,9 @@
 #include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "http/address.h"
-#include "http/adopt.h"
-#include "http/pause.h"
+#include "loop/adopt.h"
+#include "loop/pause.h"
+#include "net/address.h"
 #include "os/log.h"
 #include "os/log_limit.h"
 
@@ -99,7 +99,7 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   base::UniqueFd fd(
       ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
-    adopt(socket, std::move(fd), error, protocol);
+    loop::adopt(socket, std::move(fd), error, protocol);
     return socket;
   }
   const int err = errno;
@@ -111,7 +111,7 @@ Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
 }  // namespace
 
 Listener listen_tcp(const std::string& address) {
-  const Address parsed = parse_address(address);
+  const net::Address parsed = net::parse_address(address);
   const auto check = [&](bool succeeded) {
     if (!succeeded) base::throw_cannot_create(errno, "listen on " + base::quoted(address));
   };
@@ -387,7 +387,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     if (error) {
       state->log_limit.log(os::LogLevel::kWarning, error.message(),
                            "accept an HTTP connection: " + error.message());
-      co_await pause_for(kAcceptAgain);
+      co_await loop::pause_for(kAcceptAgain);
       continue;
     }
     if (!socket.is_open()) continue;
@@ -409,7 +409,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                           const Protocol& protocol) {
   Acceptor acceptor(state->executor);
-  adopt(acceptor, std::move(listener), "watch a socket that listens", protocol);
+  loop::adopt(acceptor, std::move(listener), "watch a socket that listens", protocol);
   // Others may share it and take what it was ready for.
   acceptor.native_non_blocking(true);
   state->acceptors.push_back(std::move(acceptor));
@@ -474,7 +474,7 @@ std::uint16_t Server::listen(const std::string& address) {
 }
 
 void Server::listen(base::UniqueFd listener) {
-  const int family = family_of(listener.get(), "ask for a socket's address");
+  const int family = loop::family_of(listener.get(), "ask for a socket's address");
   State::start(state_, std::move(listener), Protocol(family, 0));
 }
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/time_text.h"
 #include "lock/gpu_gate.h"
 #include "lock/grant.h"
 #include "lock/holder_report.h"
@@ -24,6 +23,7 @@
 #include "os/exec.h"
 #include "os/log.h"
 #include "os/signals.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -189,14 +189,14 @@ AcquireEnd acquire(const AcquireOptions& options,
 std::string to_json(const Grant& grant) {
   return nlohmann::json{{"id", grant.id},
                         {"generation", grant.generation},
-                        {"granted_at", base::format_time(grant.granted_at)},
+                        {"granted_at", text::format_time(grant.granted_at)},
                         {"waited", std::chrono::duration<double>(grant.waited).count()}}
       .dump();
 }
 
 std::string to_text(const Grant& grant) {
   return "id: " + grant.id + "\ngeneration: " + std::to_string(grant.generation) +
-         "\ngranted_at: " + base::format_time(grant.granted_at) +
+         "\ngranted_at: " + text::format_time(grant.granted_at) +
          "\nwaited: " + base::format_duration(grant.waited) + "\n";
 }
 

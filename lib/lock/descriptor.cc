@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/adopt.h"
+#include "loop/adopt.h"
 
 namespace fo::lock {
 
@@ -15,7 +15,7 @@ using asio::posix::stream_descriptor;
 
 stream_descriptor watched(const asio::any_io_executor& executor, base::UniqueFd fd) {
   stream_descriptor descriptor(executor);
-  http::adopt(descriptor, std::move(fd), "watch a descriptor");
+  loop::adopt(descriptor, std::move(fd), "watch a descriptor");
   return descriptor;
 }
 

@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "lock/etcd_client.h"
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "lock/grant.h"
-#include "lock/kube_client.h"
-#include "lock/lease_lock.h"
+#include "lock/lease/etcd_client.h"
+#include "lock/lease/kube_client.h"
+#include "lock/lease/lease_lock.h"
 #include "lock/lock_set.h"
-#include "lock/lockd_client.h"
-#include "lock/lockd_lock.h"
+#include "lock/lockd/lockd_client.h"
+#include "lock/lockd/lockd_lock.h"
 
 namespace fo::lock {
 

@@ -35,7 +35,7 @@ bool GpuGate::ask(base::Duration time, int interrupt_fd) {
 
 GpuGate::Outcome GpuGate::wait(FailoverLock& lock, const base::Deadline& deadline,
                                int interrupt_fd) {
-  constexpr base::Duration kSlice = GpuMemory::kSlice;
+  constexpr base::Duration kSlice = device::GpuMemory::kSlice;
   for (;;) {
     const base::Duration left = deadline.remaining().value_or(kSlice);
     const bool enough = ask(std::min(left, kSlice), interrupt_fd);

@@ -6,8 +6,8 @@
 
 #include "base/deadline.h"
 #include "base/strong.h"
+#include "device/gpu_memory.h"
 #include "lock/failover_lock.h"
-#include "lock/gpu_memory.h"
 
 namespace fo::lock {
 
@@ -34,7 +34,7 @@ class GpuGate {
   // Waits up to `time`; false when there is still too little, or nobody answered.
   bool ask(base::Duration time, int interrupt_fd);
 
-  GpuMemory memory_;
+  device::GpuMemory memory_;
 };
 
 }  // namespace fo::lock

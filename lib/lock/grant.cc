@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "http/json.h"
+#include "json/dump.h"
 #include "os/engine_id.h"
 #include "os/process.h"
 
@@ -66,7 +66,7 @@ std::string encode_grant(const GrantRecord& record) {
                     {"inode", record.inode},
                     {"granted_at", record.granted_at},
                     {"host", record.host}};
-  std::string text = http::dump(object);
+  std::string text = fo::json::dump(object);
   if (text.size() >= kGrantFileSize) {
     throw Error(ExitStatus::kSoftware, "record the grant to " + base::quoted(record.holder) +
                                            ": longer than " + std::to_string(kGrantFileSize));

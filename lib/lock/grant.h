@@ -32,7 +32,7 @@ struct GrantRecord {
   std::uint64_t start_time = 0;
   /// Of the lock file that was locked.
   std::uint64_t inode = 0;
-  /// As base::format_time writes it.
+  /// As text::format_time writes it.
   std::string granted_at;
   std::string host;
   friend bool operator==(const GrantRecord&, const GrantRecord&) = default;

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "http/json.h"
+#include "json/dump.h"
 #include "lock/lock_status.h"
 #include "os/probe.h"
 
@@ -41,7 +41,7 @@ std::string to_json(const LockAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"holder", nullptr}};
   if (answer.holder) out["holder"] = *answer.holder;
   if (!answer.yes) out["reason"] = answer.reason;
-  return http::dump(out);
+  return json::dump(out);
 }
 
 }  // namespace fo::lock

@@ -14,11 +14,11 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "http/json.h"
-#include "lock/etcd_client.h"
-#include "lock/kube_client.h"
-#include "lock/lockd_client.h"
-#include "lock/lockd_lock.h"
+#include "json/dump.h"
+#include "lock/lease/etcd_client.h"
+#include "lock/lease/kube_client.h"
+#include "lock/lockd/lockd_client.h"
+#include "lock/lockd/lockd_lock.h"
 #include "os/file.h"
 #include "os/file_lock.h"
 
@@ -151,7 +151,7 @@ std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit)
 std::string owner_json(const std::optional<std::string>& id) {
   json object{{"holder", nullptr}};
   if (id) object["holder"] = *id;
-  return http::dump(object);
+  return fo::json::dump(object);
 }
 
 LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
@@ -229,7 +229,7 @@ std::string to_json(const LockStatus& status) {
   if (status.window_left) {
     object["window_left"] = std::chrono::duration<double>(*status.window_left).count();
   }
-  return http::dump(object);
+  return fo::json::dump(object);
 }
 
 std::string to_text(const LockStatus& status) {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "http/address.h"
+#include "net/address.h"
 
 namespace fo::lock {
 namespace {
@@ -68,7 +68,7 @@ class Parser {
 
   void check_server(std::string_view server) const {
     try {
-      static_cast<void>(http::parse_server(server));
+      static_cast<void>(net::parse_server(server));
     } catch (const base::Error&) {
       refuse("want HOST:PORT, not " + base::quoted(server));
     }
@@ -189,12 +189,12 @@ class Parser {
   }
 
   void check_tls() const {
-    const http::TlsFiles& tls = uri_.network.tls;
+    const net::TlsFiles& tls = uri_.network.tls;
     if (tls.certificate.empty() != tls.key.empty()) refuse("cert and key belong together");
     const auto& servers = uri_.network.servers;
     const bool is_https = !servers.empty() && servers.front().starts_with("https://");
     const bool is_http = !servers.empty() && servers.front().starts_with("http://");
-    if (is_http && tls != http::TlsFiles{}) refuse("ca, cert and key are for https");
+    if (is_http && tls != net::TlsFiles{}) refuse("ca, cert and key are for https");
     // In a pod the authority of the API server is known.
     if (is_https && uri_.kind == LockUri::Kind::kEtcd && tls.ca.empty()) {
       refuse("https wants ca=FILE, the authority to trust");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "http/tls_files.h"
+#include "net/tls_files.h"
 
 namespace fo::lock {
 
@@ -43,7 +43,7 @@ struct LockUri {
     /// etcd: ttl; k8s: duration. nullopt where the URI says nothing.
     std::optional<base::Duration> ttl;
     /// Of a URI that says https, or of tcp with a ca.
-    http::TlsFiles tls;
+    net::TlsFiles tls;
     /// etcd.
     std::string user;
     std::string password_file;

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "base/time_text.h"
-#include "http/json.h"
+#include "json/dump.h"
 #include "lock/grant.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 
@@ -24,7 +24,7 @@ void StatusEvents::granted(const Grant& grant) {
   // Its id may hold anything that is no control character; the rest is made here.
   fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
                                    json(grant.id).dump(), grant.generation,
-                                   base::format_time(grant.granted_at),
+                                   text::format_time(grant.granted_at),
                                    std::chrono::duration<double>(grant.waited).count()));
 }
 
@@ -42,7 +42,7 @@ void StatusEvents::child_ended(int status) {
 }
 
 void StatusEvents::lost(const Loss& loss) {
-  fd_.write("lost", fmt::format(R"("reason":{},"overlap":{})", http::dump(loss.reason),
+  fd_.write("lost", fmt::format(R"("reason":{},"overlap":{})", fo::json::dump(loss.reason),
                                 overlap_json(loss)));
 }
 

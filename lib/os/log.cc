@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/time_text.h"
+#include "text/time_text.h"
 
 namespace fo::os {
 namespace {
@@ -40,7 +40,7 @@ const char* name_of(LogLevel level) {
 std::string as_text(LogLevel level, std::string_view text) {
   std::string line;
   if (settings().format == LogFormat::kTimed) {
-    line = base::format_time(std::chrono::system_clock::now()) + " ";
+    line = text::format_time(std::chrono::system_clock::now()) + " ";
   }
   line += settings().tool;
   line += ": ";
@@ -53,7 +53,7 @@ std::string as_text(LogLevel level, std::string_view text) {
 }
 
 std::string as_json(LogLevel level, std::string_view text) {
-  const std::string time = base::format_time(std::chrono::system_clock::now());
+  const std::string time = text::format_time(std::chrono::system_clock::now());
   // What is escaped takes up to six bytes.
   for (std::size_t bytes = std::min(text.size(), kMostBytes);; bytes /= 2) {
     const nlohmann::json object{{"level", name_of(level)},

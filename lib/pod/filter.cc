@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "pod/dgd.h"
-#include "pod/discovery.h"
+#include "pod/dgd/dgd.h"
+#include "pod/dgd/discovery.h"
 
 namespace fo::pod {
 namespace {
@@ -36,20 +36,20 @@ std::string source_lines_of(const std::string& head) {
 }
 
 // Without the services that leave; nullopt when none is left.
-std::optional<Node> without(const Node& document, const Dgd& dgd,
-                            const std::vector<std::string>& leaving) {
+std::optional<yaml::Node> without(const yaml::Node& document, const Dgd& dgd,
+                                  const std::vector<std::string>& leaving) {
   if (leaving.size() == dgd.services.size()) return std::nullopt;
   const auto leaves = [&](const std::string& name) {
     return std::find(leaving.begin(), leaving.end(), name) != leaving.end();
   };
-  Node rest = document;
-  Node& spec = rest["spec"];
+  yaml::Node rest = document;
+  yaml::Node& spec = rest["spec"];
   if (dgd.version == DgdVersion::kV1Alpha1) {
     std::erase_if(spec["services"].members(),
-                  [&](const Node::Member& member) { return leaves(member.key); });
+                  [&](const yaml::Node::Member& member) { return leaves(member.key); });
   } else {
-    std::erase_if(spec["components"].items(), [&](const Node& component) {
-      const Node* name = component.find("name");
+    std::erase_if(spec["components"].items(), [&](const yaml::Node& component) {
+      const yaml::Node* name = component.find("name");
       return name != nullptr && leaves(name->text());
     });
   }
@@ -62,7 +62,7 @@ class Filter {
          Filtered& result)
       : options_(options), inputs_(std::move(inputs)), budget_(budget), result_(result) {}
 
-  void add(const Node& root, const std::string& source) {
+  void add(const yaml::Node& root, const std::string& source) {
     if (is_dgd(root)) {
       add_dgd(root, source);
     } else if (root.text_at({"kind"}) == "List" && root.find("items") != nullptr) {
@@ -73,7 +73,7 @@ class Filter {
   }
 
  private:
-  void add_dgd(const Node& root, const std::string& source) {
+  void add_dgd(const yaml::Node& root, const std::string& source) {
     if (budget_.is_spent()) return;
     Findings findings;
     Dgd dgd = read_dgd(root, findings);
@@ -99,15 +99,15 @@ class Filter {
     for (std::size_t i = 0; i < pods.size(); ++i) {
       ServiceExplanation& service = explanation.services[i];
       if (service.refused) continue;
-      for (const Node& one : pods[i].manifests) service.writes.push_back(describe(one));
+      for (const yaml::Node& one : pods[i].manifests) service.writes.push_back(describe(one));
       service.needs = pods[i].needs;
     }
     result_.explanations.push_back(std::move(explanation));
   }
 
   // `rest`: what stays of the deployment.
-  void add_manifests(const Node& root, const std::string& source, std::optional<Node> rest,
-                     std::vector<FailoverPod> pods) {
+  void add_manifests(const yaml::Node& root, const std::string& source,
+                     std::optional<yaml::Node> rest, std::vector<FailoverPod> pods) {
     if (std::all_of(pods.begin(), pods.end(),
                     [](const FailoverPod& pod) { return pod.manifests.empty(); })) {
       result_.manifests.push_back({root, source, false, ""});
@@ -117,13 +117,13 @@ class Filter {
     if (rest) {
       if (std::any_of(pods.begin(), pods.end(),
                       [](const FailoverPod& pod) { return pod.registers_by_container; })) {
-        (*rest)["metadata"]["annotations"].set(kDiscoveryMode,
-                                               Node::string(std::string(kDiscoveryByContainer)));
+        (*rest)["metadata"]["annotations"].set(
+            kDiscoveryMode, yaml::Node::string(std::string(kDiscoveryByContainer)));
       }
       all.push_back({*std::move(rest), "", false, ""});
     }
     for (FailoverPod& pod : pods) {
-      for (Node& one : pod.manifests) all.push_back({std::move(one), "", true, ""});
+      for (yaml::Node& one : pod.manifests) all.push_back({std::move(one), "", true, ""});
     }
     const std::string head = head_of(source);
     for (Manifest& one : all) one.head = &one == &all.front() ? head : source_lines_of(head);
@@ -136,7 +136,7 @@ class Filter {
     bool fits = budget_.take(service.pod_template);
     if (fits) {
       made = generate(dgd, service, options_, findings);
-      for (const Node& one : made.manifests) fits = fits && budget_.take(one);
+      for (const yaml::Node& one : made.manifests) fits = fits && budget_.take(one);
     }
     if (!fits) {
       findings.push_back({Severity::kError, service.position, service.path,
@@ -145,10 +145,10 @@ class Filter {
     return made;
   }
 
-  void add_list(const Node& root, const std::string& source) {
+  void add_list(const yaml::Node& root, const std::string& source) {
     Filtered inner;
     Filter filter(options_, inputs_, budget_, inner);
-    for (const Node& item : root.find("items")->items()) filter.add(item, kAsItWas);
+    for (const yaml::Node& item : root.find("items")->items()) filter.add(item, kAsItWas);
     std::move(inner.findings.begin(), inner.findings.end(), std::back_inserter(result_.findings));
     std::move(inner.explanations.begin(), inner.explanations.end(),
               std::back_inserter(result_.explanations));
@@ -177,12 +177,12 @@ bool Filtered::untouched() const {
                       [](const Manifest& one) { return one.source.empty(); });
 }
 
-Filtered filter(const std::vector<Document>& documents,
+Filtered filter(const std::vector<yaml::Document>& documents,
                 const std::shared_ptr<const InputObjects>& inputs, const GenerateOptions& options,
                 Budget& budget) {
   Filtered result;
   Filter all(options, inputs, budget, result);
-  for (const Document& document : documents) all.add(document.root, document.source);
+  for (const yaml::Document& document : documents) all.add(document.root, document.source);
   return result;
 }
 

@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "pod/budget.h"
-#include "pod/explanation.h"
+#include "pod/dgd/budget.h"
 #include "pod/finding.h"
-#include "pod/generate.h"
+#include "pod/generate/explanation.h"
+#include "pod/generate/generate.h"
 #include "pod/input_objects.h"
-#include "pod/yaml_reader.h"
+#include "yaml/reader.h"
 
 namespace fo::pod {
 
 struct Manifest {
-  Node root;
+  yaml::Node root;
   /// As it stood in the input; "" for what was made or changed.
   std::string source;
   /// Made here, not passed on.
@@ -46,7 +46,7 @@ struct Filtered {
 /// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
 /// the deployment stays, without those services. `inputs` are what the documents may refer to.
 /// `budget` is for all that a run generates: an error among the findings says where it was spent.
-Filtered filter(const std::vector<Document>& documents,
+Filtered filter(const std::vector<yaml::Document>& documents,
                 const std::shared_ptr<const InputObjects>& inputs, const GenerateOptions& options,
                 Budget& budget);
 

@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "base/error.h"
-#include "pod/ascii.h"
-#include "pod/utf8.h"
+#include "text/ascii.h"
+#include "yaml/printable.h"
 
 namespace fo::pod {
 namespace {
 
 bool is_simple(std::string_view key) {
   return !key.empty() && key.size() <= 256 && std::all_of(key.begin(), key.end(), [](char c) {
-    return is_letter_or_digit(c) || c == '-' || c == '_';
+    return text::is_letter_or_digit(c) || c == '-' || c == '_';
   });
 }
 
@@ -23,7 +23,7 @@ bool is_simple(std::string_view key) {
 bool is_shown(char32_t code) {
   const bool turns_text = code == 0x61c || code == 0x200e || code == 0x200f ||
                           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-  return code < 0x80 || (is_printable(code) && !turns_text);
+  return code < 0x80 || (yaml::is_printable(code) && !turns_text);
 }
 
 // On one line, and shown as it is written.
@@ -33,7 +33,7 @@ std::string quoted_key(std::string_view key) {
   key = key.substr(0, kMost);
   std::string shown;
   while (!key.empty()) {
-    const Character character = first_character(key);
+    const yaml::Character character = yaml::first_character(key);
     const std::size_t size = std::max<std::size_t>(character.size, 1);
     if (character.size == 0 || is_shown(character.code)) {
       shown += key.substr(0, size);

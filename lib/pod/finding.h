@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pod/node.h"
+#include "yaml/node.h"
 
 namespace fo::pod {
 
@@ -15,7 +15,7 @@ enum class Severity { kError, kWarning };
 
 struct Finding {
   Severity severity = Severity::kError;
-  Position position;
+  yaml::Position position;
   /// Of the field: "spec.services.VllmWorker.failover.numShadows", lists as "containers[1]".
   std::string path;
   /// "2: one shadow is all that is built": the reason, the value in front where there is one.

@@ -2,17 +2,17 @@
 
 namespace fo::pod {
 
-void InputObjects::add(const Node& document) {
+void InputObjects::add(const yaml::Node& document) {
   const std::string& kind = document.text_at({"kind"});
   if (kind == "List") {
-    const Node* items = document.find("items");
+    const yaml::Node* items = document.find("items");
     if (items == nullptr) return;
-    for (const Node& item : items->items()) add(item);
+    for (const yaml::Node& item : items->items()) add(item);
     return;
   }
-  const Node* data = kind == "ConfigMap" ? document.find("data") : nullptr;
+  const yaml::Node* data = kind == "ConfigMap" ? document.find("data") : nullptr;
   objects_[{kind, document.text_at({"metadata", "name"})}].insert_or_assign(
-      document.text_at({"metadata", "namespace"}), data == nullptr ? Node::map() : *data);
+      document.text_at({"metadata", "namespace"}), data == nullptr ? yaml::Node::map() : *data);
 }
 
 const InputObjects::Namespaces* InputObjects::find(std::string_view kind,
@@ -28,7 +28,8 @@ bool InputObjects::has(std::string_view kind, std::string_view name_space,
          (name_space.empty() || found->contains(name_space) || found->contains(""));
 }
 
-const Node* InputObjects::config_map(std::string_view name_space, std::string_view name) const {
+const yaml::Node* InputObjects::config_map(std::string_view name_space,
+                                           std::string_view name) const {
   const Namespaces* found = find("ConfigMap", name);
   if (found == nullptr) return nullptr;
   if (name_space.empty()) return found->size() == 1 ? &found->begin()->second : nullptr;

@@ -3,23 +3,23 @@
 #pragma once
 
 #include "pod/filter.h"
-#include "pod/generate.h"
-#include "pod/node.h"
+#include "pod/generate/generate.h"
+#include "yaml/node.h"
 
 namespace fo::pod {
 
-bool is_resource_list(const Node& document);
+bool is_resource_list(const yaml::Node& document);
 
 struct FunctionAnswer {
   /// The list with its items filtered, and `results` that say what was found. With an error among
   /// them the items are those of the input.
-  Node list;
+  yaml::Node list;
   /// The same, item by item.
   Filtered filtered;
 };
 
 /// `options` are what the function's config (members of its `data` or `spec`, by the names of
 /// generate_options.h) does not say. `budget` as in filter.h.
-FunctionAnswer run_function(const Node& list, const GenerateOptions& options, Budget& budget);
+FunctionAnswer run_function(const yaml::Node& list, const GenerateOptions& options, Budget& budget);
 
 }  // namespace fo::pod

@@ -8,8 +8,8 @@ namespace {
 
 void report(Findings& findings, Severity severity, const Located& where, std::string reason,
             std::string remedy) {
-  add(findings, {severity, where.node == nullptr ? Position{} : where.node->position(), where.path,
-                 std::move(reason), std::move(remedy)});
+  add(findings, {severity, where.node == nullptr ? yaml::Position{} : where.node->position(),
+                 where.path, std::move(reason), std::move(remedy)});
 }
 
 }  // namespace

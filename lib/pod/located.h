@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "pod/finding.h"
-#include "pod/node.h"
+#include "yaml/node.h"
 
 namespace fo::pod {
 
 /// Where no value is, the node is none.
 struct Located {
-  const Node* node = nullptr;
+  const yaml::Node* node = nullptr;
   std::string path;
 
   /// The member of that name, or none at the path that it would have.

@@ -8,42 +8,42 @@
 #include <utility>
 
 #include "base/error.h"
-#include "pod/ascii.h"
-#include "pod/scalar.h"
+#include "text/ascii.h"
+#include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {
 
-std::string kind_of(const Node& manifest) { return manifest.text_at({"kind"}); }
-std::string name_of(const Node& manifest) { return manifest.text_at({"metadata", "name"}); }
-std::string name_space_of(const Node& manifest) {
+std::string kind_of(const yaml::Node& manifest) { return manifest.text_at({"kind"}); }
+std::string name_of(const yaml::Node& manifest) { return manifest.text_at({"metadata", "name"}); }
+std::string name_space_of(const yaml::Node& manifest) {
   return manifest.text_at({"metadata", "namespace"});
 }
 
 // As it is where it is made of what names are made of, which does nothing to a line or a terminal.
 std::string shown(const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char one) {
-    return is_letter_or_digit(one) || one == '.' || one == '-' || one == '_' || one == '/' ||
+    return text::is_letter_or_digit(one) || one == '.' || one == '-' || one == '_' || one == '/' ||
            one == ':';
   });
   return is_plain && !name.empty() ? name : base::quoted(name);
 }
 
-std::string group_of(const Node& manifest) {
+std::string group_of(const yaml::Node& manifest) {
   const std::string version = manifest.text_at({"apiVersion"});
   const std::size_t slash = version.find('/');
   return slash == std::string::npos ? "" : version.substr(0, slash);
 }
 
 // By which its items are told apart, where there is such a member.
-std::optional<std::string_view> key_of(const Node& list) {
+std::optional<std::string_view> key_of(const yaml::Node& list) {
   constexpr std::array<std::string_view, 5> kKeys = {"name", "mountPath", "key", "containerPort",
                                                      "ip"};
   for (const std::string_view key : kKeys) {
     std::set<std::string> seen;
     const bool tells_apart =
-        std::all_of(list.items().begin(), list.items().end(), [&](const Node& item) {
-          const Node* value = item.find(key);
+        std::all_of(list.items().begin(), list.items().end(), [&](const yaml::Node& item) {
+          const yaml::Node* value = item.find(key);
           return value != nullptr && value->is_scalar() && seen.insert(value->text()).second;
         });
     if (tells_apart) return key;
@@ -52,13 +52,14 @@ std::optional<std::string_view> key_of(const Node& list) {
 }
 
 // One level's members or items under names that tell them apart.
-std::map<std::string, const Node*> parts(const Node& node, std::optional<std::string_view> key) {
-  std::map<std::string, const Node*> result;
-  for (const Node::Member& member : node.members()) {
+std::map<std::string, const yaml::Node*> parts(const yaml::Node& node,
+                                               std::optional<std::string_view> key) {
+  std::map<std::string, const yaml::Node*> result;
+  for (const yaml::Node::Member& member : node.members()) {
     if (!member.value.is_null()) result["." + shown(member.key)] = &member.value;
   }
   for (std::size_t i = 0; i < node.items().size(); ++i) {
-    const Node& item = node.items()[i];
+    const yaml::Node& item = node.items()[i];
     result["[" + (key ? shown(item.find(*key)->text()) : std::to_string(i)) + "]"] = &item;
   }
   return result;
@@ -69,11 +70,11 @@ class Comparison {
   Comparison(std::string object, std::vector<std::string>& lines)
       : object_(std::move(object)), lines_(lines) {}
 
-  void compare(const Node& before, const Node& after, const std::string& path) {
+  void compare(const yaml::Node& before, const yaml::Node& after, const std::string& path) {
     if (before.same_as(after)) return;
     if (before.kind() != after.kind() || before.is_scalar()) {
       if (before.is_scalar() && after.is_scalar()) {
-        say('~', path, to_json_scalar(before) + " -> " + to_json_scalar(after));
+        say('~', path, yaml::to_json_scalar(before) + " -> " + yaml::to_json_scalar(after));
       } else {
         say_all('-', before, path);
         say_all('+', after, path);
@@ -100,13 +101,13 @@ class Comparison {
 
  private:
   // Of what has names, containers above all, the order means something too.
-  void compare_order(const Node& before, const Node& after, std::optional<std::string_view> key,
-                     const std::string& path) {
+  void compare_order(const yaml::Node& before, const yaml::Node& after,
+                     std::optional<std::string_view> key, const std::string& path) {
     if (!key) return;
-    const auto common = [&](const Node& list, const Node& other) {
+    const auto common = [&](const yaml::Node& list, const yaml::Node& other) {
       const auto others = parts(other, key);
       std::string order;
-      for (const Node& item : list.items()) {
+      for (const yaml::Node& item : list.items()) {
         const std::string name = shown(item.find(*key)->text());
         if (others.contains("[" + name + "]")) order += (order.empty() ? "" : ", ") + name;
       }
@@ -117,8 +118,8 @@ class Comparison {
     if (old_order != new_order) say('~', path, "order " + old_order + " -> " + new_order);
   }
 
-  void say_all(char sign, const Node& node, const std::string& path) {
-    if (node.is_scalar()) return say(sign, path, to_json_scalar(node));
+  void say_all(char sign, const yaml::Node& node, const std::string& path) {
+    if (node.is_scalar()) return say(sign, path, yaml::to_json_scalar(node));
     if (node.items().empty() && node.members().empty()) {
       return say(sign, path, node.is_map() ? "{}" : "[]");
     }
@@ -135,10 +136,10 @@ class Comparison {
 };
 
 // Several that have one name, or none, stay apart.
-std::map<std::string, const Node*> by_name(const std::vector<Node>& manifests) {
-  std::map<std::string, const Node*> result;
+std::map<std::string, const yaml::Node*> by_name(const std::vector<yaml::Node>& manifests) {
+  std::map<std::string, const yaml::Node*> result;
   std::map<std::string, int> count;
-  for (const Node& manifest : manifests) {
+  for (const yaml::Node& manifest : manifests) {
     std::string name = kind_of(manifest).empty()
                            ? "unnamed"
                            : shown(kind_of(manifest)) + "/" + shown(name_of(manifest));
@@ -160,40 +161,41 @@ std::map<std::string, const Node*> by_name(const std::vector<Node>& manifests) {
 
 }  // namespace
 
-std::string manifest_name(const Node& manifest) {
+std::string manifest_name(const yaml::Node& manifest) {
   const std::string kind = kind_of(manifest);
   return kind.empty() ? kind : kind + "/" + name_of(manifest);
 }
 
-std::string kubectl_name(const Node& manifest) {
+std::string kubectl_name(const yaml::Node& manifest) {
   if (kind_of(manifest).empty()) return "unnamed";
   const std::string group = group_of(manifest);
-  return shown(lower(kind_of(manifest)) + (group.empty() ? "" : "." + group)) + "/" +
+  return shown(text::lower(kind_of(manifest)) + (group.empty() ? "" : "." + group)) + "/" +
          shown(name_of(manifest));
 }
 
-std::string manifest_file_name(const Node& manifest, GroupInName group) {
-  std::string name = lower(kind_of(manifest).empty() ? "unnamed" : kind_of(manifest));
+std::string manifest_file_name(const yaml::Node& manifest, GroupInName group) {
+  std::string name = text::lower(kind_of(manifest).empty() ? "unnamed" : kind_of(manifest));
   if (group == GroupInName::kYes && !group_of(manifest).empty()) name += "." + group_of(manifest);
   name += "-" + name_of(manifest);
   if (const std::string space = name_space_of(manifest); !space.empty()) name = space + "-" + name;
   for (char& one : name) {
-    if (!is_letter_or_digit(one) && one != '.') one = '-';
+    if (!text::is_letter_or_digit(one) && one != '.') one = '-';
   }
   if (name.starts_with('.')) name[0] = '-';
   return name.substr(0, 200);
 }
 
-bool matches(const Node& manifest, std::string_view selector) {
-  const std::string wanted = lower(selector);
+bool matches(const yaml::Node& manifest, std::string_view selector) {
+  const std::string wanted = text::lower(selector);
   if (wanted.empty() || kind_of(manifest).empty()) return false;
-  const std::string kubectls = lower(kubectl_name(manifest));
-  return wanted == lower(kind_of(manifest)) || wanted == lower(manifest_name(manifest)) ||
-         wanted == kubectls || wanted == kubectls.substr(0, kubectls.find('/'));
+  const std::string kubectls = text::lower(kubectl_name(manifest));
+  return wanted == text::lower(kind_of(manifest)) ||
+         wanted == text::lower(manifest_name(manifest)) || wanted == kubectls ||
+         wanted == kubectls.substr(0, kubectls.find('/'));
 }
 
-std::vector<std::string> differences(const std::vector<Node>& before,
-                                     const std::vector<Node>& after) {
+std::vector<std::string> differences(const std::vector<yaml::Node>& before,
+                                     const std::vector<yaml::Node>& after) {
   std::vector<std::string> lines;
   const auto old_ones = by_name(before);
   const auto new_ones = by_name(after);

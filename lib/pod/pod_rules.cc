@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "pod/ascii.h"
-#include "pod/scalar.h"
+#include "text/ascii.h"
+#include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -22,7 +22,7 @@ using base::quoted;
 bool is_label_text(std::string_view text, std::size_t longest) {
   return !text.empty() && text.size() <= longest && text.front() != '-' && text.back() != '-' &&
          std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
+                     [](char c) { return text::is_lower(c) || text::is_digit(c) || c == '-'; });
 }
 
 bool is_label_key(std::string_view key) {
@@ -30,8 +30,9 @@ bool is_label_key(std::string_view key) {
   if (slash != std::string_view::npos) {
     const std::string_view domain = key.substr(0, slash);
     if (domain.empty() || domain.size() > 253 ||
-        !std::all_of(domain.begin(), domain.end(),
-                     [](char c) { return is_lower(c) || is_digit(c) || c == '-' || c == '.'; })) {
+        !std::all_of(domain.begin(), domain.end(), [](char c) {
+          return text::is_lower(c) || text::is_digit(c) || c == '-' || c == '.';
+        })) {
       return false;
     }
     key.remove_prefix(slash + 1);
@@ -50,7 +51,7 @@ std::optional<std::string_view> past_decimal(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, end);
   if (std::count(number.begin(), number.end(), '.') > 1 ||
-      std::none_of(number.begin(), number.end(), is_digit)) {
+      std::none_of(number.begin(), number.end(), text::is_digit)) {
     return std::nullopt;
   }
   return text.substr(end);
@@ -89,7 +90,7 @@ class PodChecker {
 
   void check_labels(const Located& labels) {
     if (labels.node == nullptr) return;
-    for (const Node::Member& member : labels.node->members()) {
+    for (const yaml::Node::Member& member : labels.node->members()) {
       const Located label{&member.value, member_path(labels.path, member.key)};
       if (!is_label_key(member.key)) {
         add(findings_, {Severity::kError, member.position, label.path, "no name of a label",
@@ -163,9 +164,9 @@ class PodChecker {
 
   void check_volume(const Located& volume) {
     check_name(volume, "volume", is_dns_label, volumes_);
-    const std::vector<Node::Member>& members = volume.node->members();
+    const std::vector<yaml::Node::Member>& members = volume.node->members();
     if (volume.node->is_map() &&
-        std::none_of(members.begin(), members.end(), [](const Node::Member& member) {
+        std::none_of(members.begin(), members.end(), [](const yaml::Node::Member& member) {
           return member.key != "name" && !member.value.is_null();
         })) {
       refuse(volume, "a volume of nothing", "say what it is: emptyDir: {}, for one");
@@ -240,7 +241,7 @@ class PodChecker {
       refuse(where, "a port without a number", "say containerPort");
       return;
     }
-    const std::optional<std::int64_t> number = as_integer(*port.node);
+    const std::optional<std::int64_t> number = yaml::as_integer(*port.node);
     // What is no number at all is a wrong kind, and said there.
     if (number && (*number < 1 || *number > 65535)) {
       refuse(where, fmt::format("{}: no port", *number), "1 to 65535");
@@ -254,7 +255,7 @@ class PodChecker {
       refuse(handler, "no port to ask", "say port");
       return;
     }
-    if (as_integer(*port.node)) {
+    if (yaml::as_integer(*port.node)) {
       check_port_number(port, port);
       return;
     }
@@ -265,7 +266,7 @@ class PodChecker {
           const Located name = one.member("name");
           return name.node != nullptr && text_of(name) == text_of(port);
         });
-    if (as_string(*port.node) && !known) {
+    if (yaml::as_string(*port.node) && !known) {
       refuse(port, quoted(text_of(port)) + ": no port of this container has this name",
              "name one of its ports, or say a number");
     }
@@ -312,22 +313,22 @@ bool is_dns_subdomain(std::string_view text) {
 }
 
 bool is_port_name(std::string_view text) {
-  return is_label_text(text, 15) && std::any_of(text.begin(), text.end(), is_lower) &&
+  return is_label_text(text, 15) && std::any_of(text.begin(), text.end(), text::is_lower) &&
          text.find("--") == std::string_view::npos;
 }
 
-bool add_label(Node& labels, std::string_view key, const std::string& value) {
+bool add_label(yaml::Node& labels, std::string_view key, const std::string& value) {
   if (!is_label_value(value)) return false;
-  if (labels.find(key) == nullptr) labels.set(key, Node::string(value));
+  if (labels.find(key) == nullptr) labels.set(key, yaml::Node::string(value));
   return true;
 }
 
 bool is_label_value(std::string_view text) {
-  return text.empty() ||
-         (text.size() <= 63 && is_letter_or_digit(text.front()) &&
-          is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [](char c) {
-            return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
-          }));
+  return text.empty() || (text.size() <= 63 && text::is_letter_or_digit(text.front()) &&
+                          text::is_letter_or_digit(text.back()) &&
+                          std::all_of(text.begin(), text.end(), [](char c) {
+                            return text::is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
+                          }));
 }
 
 bool is_quantity(std::string_view text) {
@@ -342,7 +343,8 @@ bool is_quantity(std::string_view text) {
   if (unit->front() != 'e' && unit->front() != 'E') return false;
   std::string_view power = unit->substr(1);
   if (power.starts_with('+') || power.starts_with('-')) power.remove_prefix(1);
-  return !power.empty() && power.size() <= 3 && std::all_of(power.begin(), power.end(), is_digit);
+  return !power.empty() && power.size() <= 3 &&
+         std::all_of(power.begin(), power.end(), text::is_digit);
 }
 
 void check_pod(const PodParts& pod, Findings& findings) { PodChecker(findings).check(pod); }

@@ -23,7 +23,7 @@ bool is_port_name(std::string_view text);
 /// first two kinds.
 bool is_label_value(std::string_view text);
 /// Sets a label that is not there. False, and nothing is done, for what is no value of a label.
-bool add_label(Node& labels, std::string_view key, const std::string& value);
+bool add_label(yaml::Node& labels, std::string_view key, const std::string& value);
 /// "2", "500m", "8Gi", "1e3"; not below nothing.
 bool is_quantity(std::string_view text);
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/prometheus_text.h"
+#include "metrics/prometheus_text.h"
 #include "os/random.h"
 #include "refengine/completion_answer.h"
 #include "refengine/metrics.h"
@@ -204,7 +204,7 @@ awaitable<void> version(const ApiContext& context, const Request&, Reply& reply)
 
 awaitable<void> metrics(const ApiContext& context, const Request&, Reply& reply) {
   std::string text = format_metrics(context.model_name, context.scheduler->load());
-  reply.answer({200, std::string(http::kPrometheusTextType), std::move(text), {}});
+  reply.answer({200, std::string(metrics::kPrometheusTextType), std::move(text), {}});
   co_return;
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "refengine/json_object.h"
+#include "json/object.h"
 #include "refengine/tokens.h"
 
 namespace fo::refengine {
@@ -21,12 +21,12 @@ using nlohmann::json;
 }
 
 json parse_body(std::string_view text) {
-  return parse_object(
+  return fo::json::parse_object(
       text, [](const std::string& reason) { throw ApiError(400, "the body is " + reason); });
 }
 
 bool read_flag(const json& object, const char* key) {
-  const json* value = find(object, key);
+  const json* value = fo::json::find(object, key);
   if (value == nullptr) return false;
   if (!value->is_boolean()) refuse(key, "is not true or false");
   return value->get<bool>();
@@ -34,7 +34,7 @@ bool read_flag(const json& object, const char* key) {
 
 std::optional<std::uint64_t> read_count(const json& object, const char* key, std::uint64_t least,
                                         std::uint64_t most) {
-  const json* value = find(object, key);
+  const json* value = fo::json::find(object, key);
   if (value == nullptr) return std::nullopt;
   const bool fits = value->is_number_unsigned() && value->get<std::uint64_t>() >= least &&
                     value->get<std::uint64_t>() <= most;
@@ -77,7 +77,7 @@ constexpr std::array kUnsupported{
 
 void refuse_unsupported(const json& body) {
   for (const Unsupported& one : kUnsupported) {
-    const json* value = find(body, one.parameter);
+    const json* value = fo::json::find(body, one.parameter);
     if (value == nullptr) continue;
     const json neutral = json::parse(one.neutral);
     if (std::find(neutral.begin(), neutral.end(), *value) != neutral.end()) continue;
@@ -87,7 +87,7 @@ void refuse_unsupported(const json& body) {
 }
 
 void check_model(const json& body, const std::string& model_name) {
-  const json* model = find(body, "model");
+  const json* model = fo::json::find(body, "model");
   if (model == nullptr) return;
   if (!model->is_string()) refuse("model", "is not a string");
   const std::string& name = model->get_ref<const std::string&>();
@@ -118,7 +118,7 @@ std::vector<TokenId> encode_prompt(std::string_view text, const char* parameter,
 }
 
 std::vector<TokenId> read_prompt(const json& body, const ModelConfig& config) {
-  const json* prompt = find(body, "prompt");
+  const json* prompt = fo::json::find(body, "prompt");
   if (prompt == nullptr) refuse("prompt", "is missing");
   if (prompt->is_string()) {
     return encode_prompt(prompt->get_ref<const std::string&>(), "prompt", config);
@@ -128,7 +128,7 @@ std::vector<TokenId> read_prompt(const json& body, const ModelConfig& config) {
 }
 
 const std::string& read_string(const json& object, const char* key, const std::string& where) {
-  const json* value = find(object, key);
+  const json* value = fo::json::find(object, key);
   if (value == nullptr || !value->is_string()) {
     throw ApiError(400, where + ": " + key + " is not a string", "messages");
   }
@@ -136,7 +136,7 @@ const std::string& read_string(const json& object, const char* key, const std::s
 }
 
 std::string read_content(const json& message, const std::string& where) {
-  const json* content = find(message, "content");
+  const json* content = fo::json::find(message, "content");
   if (content == nullptr || !content->is_array()) return read_string(message, "content", where);
   if (content->size() > kMaxParts) {
     throw ApiError(400, where + ": content has over " + std::to_string(kMaxParts) + " parts",
@@ -154,7 +154,7 @@ std::string read_content(const json& message, const std::string& where) {
 
 // The template of the page.
 std::vector<TokenId> read_messages(const json& body, const ModelConfig& config) {
-  const json* messages = find(body, "messages");
+  const json* messages = fo::json::find(body, "messages");
   if (messages == nullptr) refuse("messages", "is missing");
   if (!messages->is_array() || messages->empty() || messages->size() > kMaxMessages) {
     refuse("messages", "is not a list of 1 to " + std::to_string(kMaxMessages) + " messages");
@@ -184,14 +184,14 @@ std::optional<std::uint64_t> read_max_tokens(Endpoint endpoint, const json& body
 
 double read_number(const json& body, const char* key, double absent, bool valid(double),
                    const char* wanted) {
-  const json* value = find(body, key);
+  const json* value = fo::json::find(body, key);
   if (value == nullptr) return absent;
   if (!value->is_number() || !valid(value->get<double>())) refuse(key, wanted);
   return value->get<double>();
 }
 
 std::uint64_t read_seed(const json& body, std::uint64_t absent) {
-  const json* value = find(body, "seed");
+  const json* value = fo::json::find(body, "seed");
   if (value == nullptr) return absent;
   const bool fits = value->is_number_integer() &&
                     (!value->is_number_unsigned() ||
@@ -225,7 +225,7 @@ Sampling read_sampling(Endpoint endpoint, const json& body, std::uint64_t random
 }
 
 std::vector<std::string> read_stops(const json& body) {
-  const json* value = find(body, "stop");
+  const json* value = fo::json::find(body, "stop");
   if (value == nullptr) return {};
   const json list = value->is_array() ? *value : json::array({*value});
   if (list.size() > kMaxStops) {
@@ -245,7 +245,7 @@ std::vector<std::string> read_stops(const json& body) {
 }
 
 std::vector<TokenId> read_stop_tokens(const json& body, const ModelConfig& config) {
-  const json* list = find(body, "stop_token_ids");
+  const json* list = fo::json::find(body, "stop_token_ids");
   if (list == nullptr) return {};
   if (!list->is_array() || list->size() > kMaxStopTokens) {
     refuse("stop_token_ids",
@@ -273,7 +273,7 @@ CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
   request.stops = read_stops(body);
   request.stream = read_flag(body, "stream");
   request.return_token_ids = read_flag(body, "return_token_ids");
-  if (const json* options = find(body, "stream_options"); options != nullptr) {
+  if (const json* options = fo::json::find(body, "stream_options"); options != nullptr) {
     if (!options->is_object()) refuse("stream_options", "is not an object");
     request.include_usage = read_flag(*options, "include_usage");
   }
@@ -282,7 +282,7 @@ CompletionRequest parse_completion(Endpoint endpoint, std::string_view text,
 
 std::string parse_rpc_method(std::string_view text) {
   const json body = parse_body(text);
-  const json* method = find(body, "method");
+  const json* method = fo::json::find(body, "method");
   return method != nullptr && method->is_string() ? method->get<std::string>() : std::string();
 }
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "http/address.h"
+#include "net/address.h"
 #include "os/log.h"
 #include "os/signals.h"
 #include "refengine/api.h"
@@ -120,10 +120,10 @@ class Engine {
     http::ServerLimits limits;
     limits.body_bytes = kMostBody;
     server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
-    http::Address address{options_.host, options_.port};
-    ready_.port = server_->listen(http::to_string(address));
+    net::Address address{options_.host, options_.port};
+    ready_.port = server_->listen(net::to_string(address));
     address.port = ready_.port;
-    ready_.address = http::to_string(address);
+    ready_.address = net::to_string(address);
     ready_.listening_seconds = since_start(os::monotonic_seconds());
     json event = make_event("listening");
     event["address"] = ready_.address;

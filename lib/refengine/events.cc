@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "http/json.h"
+#include "json/dump.h"
 
 namespace fo::refengine {
 
@@ -13,7 +13,7 @@ json make_event(std::string_view name) {
 }
 
 void EventLog::write(const json& event) const {
-  if (fd_.wanted()) fd_.write_line(http::dump(event));
+  if (fd_.wanted()) fd_.write_line(fo::json::dump(event));
 }
 
 }  // namespace fo::refengine

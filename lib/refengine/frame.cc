@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "http/json.h"
+#include "json/dump.h"
 #include "os/file.h"
 
 namespace fo::refengine {
@@ -52,18 +52,18 @@ FrameHeader check_header(const FrameHeader& header) {
 }
 
 std::string encode_setup(const RankOptions& options) {
-  return http::dump({{"rank", options.rank},
-                     {"ranks", options.ranks},
-                     {"config", format_model_config(options.config)},
-                     {"driver", options.driver},
-                     {"socket", options.socket},
-                     {"device", options.device},
-                     {"server_uid", options.server_uid ? json(*options.server_uid) : json()},
-                     {"kv_bytes", options.kv_bytes},
-                     {"load_timeout", options.load_timeout.count()},
-                     {"remap_timeout", options.remap_timeout.count()},
-                     {"kv_retry", options.kv_retry.count()},
-                     {"start_asleep", options.start_asleep}});
+  return fo::json::dump({{"rank", options.rank},
+                         {"ranks", options.ranks},
+                         {"config", format_model_config(options.config)},
+                         {"driver", options.driver},
+                         {"socket", options.socket},
+                         {"device", options.device},
+                         {"server_uid", options.server_uid ? json(*options.server_uid) : json()},
+                         {"kv_bytes", options.kv_bytes},
+                         {"load_timeout", options.load_timeout.count()},
+                         {"remap_timeout", options.remap_timeout.count()},
+                         {"kv_retry", options.kv_retry.count()},
+                         {"start_asleep", options.start_asleep}});
 }
 
 RankOptions decode_setup(std::string_view payload) {

@@ -2,12 +2,12 @@
 
 #include <string_view>
 
-#include "http/prometheus_text.h"
+#include "metrics/prometheus_text.h"
 
 namespace fo::refengine {
 
 std::string format_metrics(const std::string& model_name, const Scheduler::Load& load) {
-  http::PrometheusText out;
+  metrics::PrometheusText out;
   const auto add = [&](std::string_view name, std::string_view type, std::string_view help,
                        std::uint64_t value) {
     out.begin(name, type, help);

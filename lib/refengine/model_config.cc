@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "json/object.h"
 #include "os/file.h"
-#include "refengine/json_object.h"
 
 namespace fo::refengine {
 namespace {
@@ -33,7 +33,7 @@ class Reader {
  public:
   Reader(const json& object, const std::string& name) : object_(object), name_(name) {}
 
-  [[nodiscard]] const json* find(const char* key) const { return refengine::find(object_, key); }
+  [[nodiscard]] const json* find(const char* key) const { return fo::json::find(object_, key); }
 
   [[nodiscard]] std::uint32_t count(const char* key, std::optional<std::uint32_t> fallback,
                                     std::uint32_t most) const {
@@ -103,7 +103,8 @@ void refuse_unsupported(const Reader& reader, const std::string& name) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, const std::string& name) {
-  const json object = parse_object(text, [&](const std::string& reason) { refuse(name, reason); });
+  const json object =
+      fo::json::parse_object(text, [&](const std::string& reason) { refuse(name, reason); });
   const Reader reader(object, name);
   refuse_unsupported(reader, name);
   ModelConfig config;

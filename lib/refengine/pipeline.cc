@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "loop/condition.h"
 #include "os/file.h"
 #include "os/process.h"
-#include "refengine/condition.h"
 
 namespace fo::refengine {
 namespace {
@@ -47,7 +47,7 @@ struct Pipeline::RankProcess {
   std::optional<os::WaitStatus> ended;
   Socket socket;
   std::optional<Frame> answer;
-  Condition answered;
+  loop::Condition answered;
 };
 
 Pipeline::Pipeline(OnEvent on_event, OnDeath on_death)

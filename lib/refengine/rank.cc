@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "gms/remap_check.h"
+#include "gms/client/remap_check.h"
 
 namespace fo::refengine {
 namespace {

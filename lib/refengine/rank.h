@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/memory.h"
-#include "gms/memory_manager.h"
+#include "gms/client/memory_manager.h"
 #include "refengine/kv_memory.h"
 #include "refengine/rank_options.h"
 #include "refengine/sampler.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "gms/tensor_metadata.h"
+#include "gms/protocol/tensor_metadata.h"
 
 namespace fo::refengine {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "gms/types.h"
+#include "gms/protocol/types.h"
 #include "refengine/transformer.h"
 
 namespace fo::refengine {

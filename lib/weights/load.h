@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
-#include "gms/types.h"
+#include "gms/protocol/types.h"
 #include "weights/model.h"
 #include "weights/snapshot.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "weights/json_reader.h"
+#include "json/reader.h"
 
 namespace fo::weights {
 namespace {
@@ -14,31 +14,33 @@ bool is_plain_name(std::string_view name) {
 }
 
 // Passes over everything but {"weight_map": {"tensor": "file", ..}}.
-class IndexReader final : public JsonReader {
+class IndexReader final : public json::JsonReader {
  public:
-  using JsonReader::JsonReader;
+  using json::JsonReader::JsonReader;
 
   std::map<std::string, std::string> take() {
-    if (!seen_) fail(file(), "no weight_map");
+    if (!seen_) json::refuse_file(file(), "no weight_map");
     return std::move(files_);
   }
 
  protected:
-  bool on_value(JsonValue value) override {
+  bool on_value(json::JsonValue value) override {
     if (depth() == 0) return value.kind == Kind::kObject;
     if (depth() == 1) {
       if (last_key() != "weight_map") return false;
-      if (std::exchange(seen_, true)) fail(file(), "weight_map is there twice");
-      if (value.kind != Kind::kObject) fail(file(), std::string("weight_map is ") + value.name);
+      if (std::exchange(seen_, true)) json::refuse_file(file(), "weight_map is there twice");
+      if (value.kind != Kind::kObject)
+        json::refuse_file(file(), std::string("weight_map is ") + value.name);
       return true;
     }
     const std::string tensor = "tensor " + base::quoted(last_key()) + ": ";
-    if (value.kind != Kind::kText) fail(file(), tensor + "its file is " + value.name);
+    if (value.kind != Kind::kText) json::refuse_file(file(), tensor + "its file is " + value.name);
     if (!is_plain_name(value.text)) {
-      fail(file(), tensor + "its file " + base::quoted(value.text) + " is not a plain name");
+      json::refuse_file(file(),
+                        tensor + "its file " + base::quoted(value.text) + " is not a plain name");
     }
     if (!files_.emplace(last_key(), std::move(value.text)).second) {
-      fail(file(), tensor + "it is there twice");
+      json::refuse_file(file(), tensor + "it is there twice");
     }
     return false;
   }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/strong.h"
-#include "gms/sha256.h"
+#include "gms/protocol/sha256.h"
 
 namespace fo::weights {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "gms/tensor_metadata.h"
-#include "weights/json_reader.h"
+#include "gms/protocol/tensor_metadata.h"
+#include "json/reader.h"
 
 namespace fo::weights {
 namespace {
@@ -18,9 +18,9 @@ constexpr std::string_view kMetadataKey = "__metadata__";
 
 // Takes exactly {"name": {"dtype": "..", "shape": [..], "data_offsets": [.., ..]}, ..} and
 // {"__metadata__": {"key": "text"}}, and nothing that is nested deeper.
-class HeaderReader final : public JsonReader {
+class HeaderReader final : public json::JsonReader {
  public:
-  explicit HeaderReader(const std::string& file) : JsonReader(file, "the header is ") {}
+  explicit HeaderReader(const std::string& file) : json::JsonReader(file, "the header is ") {}
 
   std::vector<Tensor> take() { return std::move(tensors_); }
 
@@ -33,7 +33,7 @@ class HeaderReader final : public JsonReader {
     }
   }
 
-  bool on_value(JsonValue value) override {
+  bool on_value(json::JsonValue value) override {
     const auto expect = [&](Kind kind) {
       if (value.kind != kind) fail_tensor(std::string(value.name) + " where none belongs");
     };
@@ -68,7 +68,7 @@ class HeaderReader final : public JsonReader {
   [[nodiscard]] bool is_metadata() const { return tensor_.name == kMetadataKey; }
 
   [[noreturn]] void fail_tensor(const std::string& reason) const {
-    fail(file(), "tensor " + base::quoted(tensor_.name) + ": " + reason);
+    json::refuse_file(file(), "tensor " + base::quoted(tensor_.name) + ": " + reason);
   }
 
   void start_tensor(const std::string& name) {
@@ -138,25 +138,26 @@ class HeaderReader final : public JsonReader {
 
 ByteCount header_end(std::string_view prefix, ByteCount file_size, const std::string& file) {
   if (prefix.size() < kPrefixSize || file_size < kPrefixSize) {
-    fail(file, "too short for a safetensors file");
+    json::refuse_file(file, "too short for a safetensors file");
   }
   ByteCount length = 0;
   for (std::size_t i = kPrefixSize; i-- > 0;) {
     length = length << 8 | static_cast<unsigned char>(prefix[i]);
   }
   if (length > kMaxHeader) {
-    fail(file, "a header of " + base::counted(length, "byte") + ": not a safetensors file");
+    json::refuse_file(file,
+                      "a header of " + base::counted(length, "byte") + ": not a safetensors file");
   }
-  if (length > file_size - kPrefixSize) fail(file, "the file ends within its header");
+  if (length > file_size - kPrefixSize) json::refuse_file(file, "the file ends within its header");
   return kPrefixSize + length;
 }
 
 std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
                                  const std::string& file) {
   const ByteCount data = header_end(bytes, file_size, file);
-  if (bytes.size() < data) fail(file, "the file ends within its header");
+  if (bytes.size() < data) json::refuse_file(file, "the file ends within its header");
   const std::string_view header = bytes.substr(kPrefixSize, data - kPrefixSize);
-  if (!header.starts_with('{')) fail(file, "the header is not a JSON object");
+  if (!header.starts_with('{')) json::refuse_file(file, "the header is not a JSON object");
   HeaderReader reader(file);
   reader.read(header);
 
@@ -168,14 +169,16 @@ std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
   ByteCount end = 0;
   for (Tensor& tensor : tensors) {
     const std::string who = "tensor " + base::quoted(tensor.name) + ": ";
-    if (tensor.offset < end) fail(file, who + "its bytes overlap those of another");
-    if (tensor.offset > end) fail(file, who + "a gap before its bytes");
-    if (tensor.size > file_size - data - end) fail(file, who + "its bytes go past the file's end");
+    if (tensor.offset < end) json::refuse_file(file, who + "its bytes overlap those of another");
+    if (tensor.offset > end) json::refuse_file(file, who + "a gap before its bytes");
+    if (tensor.size > file_size - data - end)
+      json::refuse_file(file, who + "its bytes go past the file's end");
     end += tensor.size;
     tensor.offset += data;
   }
   if (data + end != file_size) {
-    fail(file, base::counted(file_size - data - end, "byte") + " after the last tensor");
+    json::refuse_file(file,
+                      base::counted(file_size - data - end, "byte") + " after the last tensor");
   }
   return tensors;
 }

@@ -20,7 +20,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "gms/layout.h"
+#include "gms/protocol/layout.h"
 #include "os/file.h"
 #include "os/log.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gms/types.h"
+#include "gms/protocol/types.h"
 #include "weights/snapshot_manifest.h"
 #include "weights/weight_file.h"
 

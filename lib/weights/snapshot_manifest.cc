@@ -10,11 +10,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/base64.h"
 #include "base/error.h"
-#include "gms/protocol.h"
-#include "gms/sha256.h"
-#include "weights/json_reader.h"
+#include "gms/protocol/protocol.h"
+#include "gms/protocol/sha256.h"
+#include "json/reader.h"
+#include "text/base64.h"
 
 namespace fo::weights {
 namespace {
@@ -38,26 +38,26 @@ bool is_below(std::string_view path) {
 }
 
 // {"version": "1.0", "layout_hash": "..", "allocations": [{"allocation_id": "..", ..}, ..]}
-class ManifestReader final : public JsonReader {
+class ManifestReader final : public fo::json::JsonReader {
  public:
-  using JsonReader::JsonReader;
+  using fo::json::JsonReader::JsonReader;
 
   SnapshotManifest take() {
-    if (manifest_.layout_hash.empty()) fail(file(), "no layout_hash");
-    if (!listed_) fail(file(), "no allocations");
+    if (manifest_.layout_hash.empty()) fo::json::refuse_file(file(), "no layout_hash");
+    if (!listed_) fo::json::refuse_file(file(), "no allocations");
     return std::move(manifest_);
   }
 
  protected:
-  bool on_value(JsonValue value) override {
+  bool on_value(fo::json::JsonValue value) override {
     if (depth() == 0) {
-      if (value.kind != Kind::kObject) fail(file(), "not a JSON object");
+      if (value.kind != Kind::kObject) fo::json::refuse_file(file(), "not a JSON object");
       return true;
     }
     if (depth() == 1) return top_level(std::move(value));
     if (depth() == 2) {
       if (manifest_.allocations.size() == kMaxSnapshotAllocations) {
-        fail(file(), "too many allocations");
+        fo::json::refuse_file(file(), "too many allocations");
       }
       if (value.kind != Kind::kObject) fail_allocation("not an object");
       current_ = {};
@@ -84,27 +84,31 @@ class ManifestReader final : public JsonReader {
   };
 
   [[noreturn]] void fail_allocation(const std::string& reason) const {
-    fail(file(), "allocation " + std::to_string(manifest_.allocations.size()) + ": " + reason);
+    fo::json::refuse_file(
+        file(), "allocation " + std::to_string(manifest_.allocations.size()) + ": " + reason);
   }
 
-  bool top_level(JsonValue value) {
+  bool top_level(fo::json::JsonValue value) {
     const bool is_text = value.kind == Kind::kText;
     if (last_key() == "version" && (!is_text || value.text != kVersion)) {
-      fail(file(),
-           "of version " + (is_text ? base::quoted(value.text) : "unknown") + ", not " + kVersion);
+      fo::json::refuse_file(
+          file(),
+          "of version " + (is_text ? base::quoted(value.text) : "unknown") + ", not " + kVersion);
     }
     if (last_key() == "layout_hash") {
-      if (!manifest_.layout_hash.empty()) fail(file(), "layout_hash is there twice");
-      if (!gms::is_layout_hash(value.text)) fail(file(), "its layout_hash is none");
+      if (!manifest_.layout_hash.empty())
+        fo::json::refuse_file(file(), "layout_hash is there twice");
+      if (!gms::is_layout_hash(value.text))
+        fo::json::refuse_file(file(), "its layout_hash is none");
       manifest_.layout_hash = std::move(value.text);
     }
     if (last_key() != "allocations") return false;
-    if (std::exchange(listed_, true)) fail(file(), "allocations are there twice");
-    if (value.kind != Kind::kList) fail(file(), "allocations are no list");
+    if (std::exchange(listed_, true)) fo::json::refuse_file(file(), "allocations are there twice");
+    if (value.kind != Kind::kList) fo::json::refuse_file(file(), "allocations are no list");
     return true;
   }
 
-  void field(JsonValue value) {
+  void field(fo::json::JsonValue value) {
     const std::string& name = last_key();
     if (name == "allocation_id") {
       take_text(kId, value, current_.allocation_id);
@@ -126,7 +130,7 @@ class ManifestReader final : public JsonReader {
     fields_ |= field;
   }
 
-  void take_text(Field field, JsonValue& value, std::string& to) {
+  void take_text(Field field, fo::json::JsonValue& value, std::string& to) {
     see(field);
     if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is no text");
     if (value.text.size() > kMaxSnapshotName) {
@@ -135,7 +139,7 @@ class ManifestReader final : public JsonReader {
     to = std::move(value.text);
   }
 
-  void take_number(Field field, const JsonValue& value, ByteCount& to) {
+  void take_number(Field field, const fo::json::JsonValue& value, ByteCount& to) {
     see(field);
     if (value.kind != Kind::kNumber || value.number > kMost) {
       fail_allocation("its " + last_key() + " is no size");
@@ -187,16 +191,18 @@ void check_overlaps(const SnapshotManifest& manifest, const std::string& file) {
     const SnapshotAllocation& after = manifest.allocations[order[i]];
     if (before.tensor_file == after.tensor_file &&
         before.tensor_offset + before.aligned_size > after.tensor_offset) {
-      fail(file, fmt::format("allocation {}: its bytes overlap those of allocation {}", order[i],
-                             order[i - 1]));
+      fo::json::refuse_file(
+          file, fmt::format("allocation {}: its bytes overlap those of allocation {}", order[i],
+                            order[i - 1]));
     }
   }
 }
 
 // {"key": {"allocation_id": "..", "offset_bytes": 0, "value": "base64"}, ..}
-class MetadataReader final : public JsonReader {
+class MetadataReader final : public fo::json::JsonReader {
  public:
-  MetadataReader(const SnapshotManifest& manifest, const std::string& file) : JsonReader(file) {
+  MetadataReader(const SnapshotManifest& manifest, const std::string& file)
+      : fo::json::JsonReader(file) {
     for (const SnapshotAllocation& one : manifest.allocations) {
       aligned_size_.emplace(one.allocation_id, one.aligned_size);
     }
@@ -209,13 +215,13 @@ class MetadataReader final : public JsonReader {
     if (depth() == 1) name_ = last_key();
   }
 
-  bool on_value(JsonValue value) override {
+  bool on_value(fo::json::JsonValue value) override {
     if (depth() == 0) {
-      if (value.kind != Kind::kObject) fail(file(), "not a JSON object");
+      if (value.kind != Kind::kObject) fo::json::refuse_file(file(), "not a JSON object");
       return true;
     }
     if (depth() == 1) {
-      if (metadata_.size() == gms::kMaxListSize) fail(file(), "too many keys");
+      if (metadata_.size() == gms::kMaxListSize) fo::json::refuse_file(file(), "too many keys");
       if (name_.size() > gms::kMaxName) fail_key("too long");
       if (value.kind != Kind::kObject) fail_key("not an object");
       current_ = {};
@@ -234,7 +240,7 @@ class MetadataReader final : public JsonReader {
   enum Field : unsigned { kId = 1, kOffset = 2, kValue = 4, kAll = 7 };
 
   [[noreturn]] void fail_key(const std::string& reason) const {
-    fail(file(), "key " + base::quoted(name_) + ": " + reason);
+    fo::json::refuse_file(file(), "key " + base::quoted(name_) + ": " + reason);
   }
 
   void see(Field field, bool is_right) {
@@ -243,7 +249,7 @@ class MetadataReader final : public JsonReader {
     if (!is_right) fail_key("its " + last_key() + " is of another type");
   }
 
-  void field(JsonValue value) {
+  void field(fo::json::JsonValue value) {
     if (last_key() == "allocation_id") {
       see(kId, value.kind == Kind::kText);
       current_.allocation_id = std::move(value.text);
@@ -252,7 +258,7 @@ class MetadataReader final : public JsonReader {
       current_.offset_bytes = value.number;
     } else if (last_key() == "value") {
       see(kValue, value.kind == Kind::kText);
-      auto bytes = base::decode_base64(value.text);
+      auto bytes = text::decode_base64(value.text);
       if (!bytes) fail_key("its value is not base64");
       if (bytes->size() > gms::kMaxMetadataValue) fail_key("its value is too large");
       current_.value = std::move(*bytes);
@@ -339,7 +345,7 @@ std::string format_snapshot_metadata(const gms::Metadata& metadata) {
   for (const auto& [key, entry] : metadata) {
     text += fmt::format(R"({}  {}: {{"allocation_id": {}, "offset_bytes": {}, "value": "{}"}})",
                         separator, json_text(key), json_text(entry.allocation_id),
-                        entry.offset_bytes, base::encode_base64(entry.value));
+                        entry.offset_bytes, text::encode_base64(entry.value));
     separator = ",\n";
   }
   return text + "\n}\n";
@@ -379,11 +385,12 @@ std::map<std::string, std::string> parse_checksums(std::string_view text, const 
                          (one[kHex + 1] == ' ' || one[kHex + 1] == '*');
     const std::string_view name = is_line ? one.substr(kHex + 2) : std::string_view();
     if (!is_below(name)) {
-      fail(file, fmt::format("line {} is not a SHA-256, two spaces and a file within the snapshot",
-                             line));
+      fo::json::refuse_file(
+          file,
+          fmt::format("line {} is not a SHA-256, two spaces and a file within the snapshot", line));
     }
     if (!checksums.emplace(name, one.substr(0, kHex)).second) {
-      fail(file, "file " + base::quoted(name) + " is there twice");
+      fo::json::refuse_file(file, "file " + base::quoted(name) + " is there twice");
     }
   }
   return checksums;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/strong.h"
-#include "gms/layout.h"
-#include "gms/types.h"
+#include "gms/protocol/layout.h"
+#include "gms/protocol/types.h"
 
 namespace fo::weights {
 

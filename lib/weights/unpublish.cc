@@ -5,8 +5,8 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "gms/rpc_client.h"
-#include "gms/types.h"
+#include "gms/client/rpc_client.h"
+#include "gms/protocol/types.h"
 
 namespace fo::weights {
 

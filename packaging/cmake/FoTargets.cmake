@@ -11,7 +11,6 @@ target_compile_options(fo_flags INTERFACE
   # Sections are what --gc-sections drops: static tools are copied into every engine's image.
   $<$<CONFIG:Release>:-fstack-protector-strong -ffunction-sections -fdata-sections>
   $<$<AND:$<CONFIG:Release>,$<NOT:$<BOOL:$<TARGET_PROPERTY:FO_QUICK>>>>:-D_FORTIFY_SOURCE=2>)
-target_include_directories(fo_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
 target_link_options(fo_flags INTERFACE $<$<CONFIG:Release>:-Wl,-z,relro,-z,now,--gc-sections>)
 if(FO_SANITIZE)
   target_compile_options(fo_flags INTERFACE -fsanitize=${FO_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -26,10 +25,21 @@ if(FO_COVERAGE)
   target_link_libraries(fo_flags INTERFACE fo_coverage)
 endif()
 
+# fo_headers(TARGET ROOM): puts the headers of lib/ROOM on the include path of TARGET and of those
+# that link it, and no other room's: rooms/ROOM holds nothing but a link to lib/ROOM. So the compiler
+# refuses what a room does not stand on.
+function(fo_headers target room)
+  set(folder ${CMAKE_BINARY_DIR}/rooms/${room})
+  file(MAKE_DIRECTORY ${folder})
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/lib/${room} ${folder}/${room} SYMBOLIC)
+  target_include_directories(${target} PUBLIC ${folder})
+endfunction()
+
 # fo_room(NAME SOURCES file... LINK target...): the static library fo_NAME from lib/NAME.
 function(fo_room name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
+  fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
 endfunction()
 

@@ -10,8 +10,8 @@
 #include <span>
 
 #include "cuda/device.h"
-#include "gms/memory_manager.h"
-#include "gms/protocol.h"
+#include "gms/client/memory_manager.h"
+#include "gms/protocol/protocol.h"
 #include "gms_server.h"
 #include "os/fd_passing.h"
 #include "os/pipe.h"

@@ -7,8 +7,8 @@
 
 #include <csignal>
 
-#include "gms/protocol.h"
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
+#include "gms/protocol/protocol.h"
 #include "gms_server.h"
 #include "report.h"
 

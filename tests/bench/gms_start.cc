@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
 #include "gms_server.h"
 #include "os/unix_socket.h"
 #include "report.h"

@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "lock/etcd.h"
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "lock/lock_status.h"
 #include "os/exec.h"
 #include "os/file.h"

@@ -23,7 +23,7 @@
 #include "cuda/device_memory.h"
 #include "cuda/sim_folder.h"
 #include "lock/engine_process.h"
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "lock/gpu_gate.h"
 #include "os/file.h"
 #include "os/process.h"

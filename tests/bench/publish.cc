@@ -28,8 +28,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "engine/control_paths.h"
-#include "engine/publisher.h"
+#include "engine/publish/control_paths.h"
+#include "engine/publish/publisher.h"
 #include "os/process.h"
 #include "report.h"
 

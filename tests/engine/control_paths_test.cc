@@ -1,4 +1,4 @@
-#include "engine/control_paths.h"
+#include "engine/publish/control_paths.h"
 
 #include <gtest/gtest.h>
 

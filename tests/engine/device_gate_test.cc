@@ -8,13 +8,13 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "engine/children.h"
+#include "loop/children.h"
+#include "loop/test_loop.h"
 #include "os/file.h"
 #include "os/process_tree.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"
-#include "test_loop.h"
 
 namespace fo::engine {
 namespace {
@@ -73,7 +73,7 @@ class DeviceGateTest : public test::FdCounting {
 
   test::TempDir dir_;
   test::TestLoop loop_;
-  Children children_{loop_.io()};
+  loop::Children children_{loop_.io()};
 };
 
 TEST_F(DeviceGateTest, LearnsWhatTheEngineGaveBack) {

@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 
-#include "engine/children.h"
-#include "engine/driver.h"
+#include "engine/drivers/driver.h"
+#include "loop/children.h"
+#include "loop/test_loop.h"
 #include "stand_in.h"
 #include "support/failure.h"
 #include "support/fds.h"
-#include "test_loop.h"
 
 namespace fo::test {
 
@@ -37,7 +37,7 @@ class DriverTest : public FdCounting {
   std::optional<double> progress() { return loop_.run(driver_->progress(soon())); }
 
   TestLoop loop_;
-  engine::Children children_{loop_.io()};
+  loop::Children children_{loop_.io()};
   std::unique_ptr<engine::EngineDriver> driver_;
 };
 

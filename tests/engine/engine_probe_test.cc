@@ -1,4 +1,4 @@
-#include "engine/engine_probe.h"
+#include "engine/drivers/engine_probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,14 +5,14 @@
 
 #include <boost/asio/detached.hpp>
 
-#include "engine/loop.h"
+#include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "gms/rpc_client.h"
-#include "http/pause.h"
+#include "loop/event.h"
+#include "loop/pause.h"
+#include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/fds.h"
-#include "test_loop.h"
 
 namespace fo::engine {
 namespace {
@@ -73,7 +73,7 @@ class GmsWatchTest : public gms::OneServer {
   void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
   void let_go() {
     watch_->let_go();
-    loop_.run(http::pause_for(1ms));
+    loop_.run(loop::pause_for(1ms));
   }
 
   test::TestLoop loop_;
@@ -161,7 +161,7 @@ TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
   bool held = false;
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });
-  loop_.run(http::pause_for(100ms));
+  loop_.run(loop::pause_for(100ms));
   EXPECT_FALSE(held);
   start();
   publish(4096);
@@ -215,7 +215,7 @@ TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });
   // Longer than one of its tries.
-  loop_.run(http::pause_for(600ms));
+  loop_.run(loop::pause_for(600ms));
   EXPECT_FALSE(held);
   writer.put_metadata("tensor", writer.allocate(4096, "t").allocation_id, 0, "{}");
   writer.commit();
@@ -312,7 +312,7 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->let_go();
   // As long as a try takes.
-  loop_.run(http::pause_for(700ms));
+  loop_.run(loop::pause_for(700ms));
   EXPECT_TRUE(lost_.empty());
 }
 
@@ -326,7 +326,7 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   start();
   publish(4096);
   hold();
-  loop_.run(http::pause_for(700ms));
+  loop_.run(loop::pause_for(700ms));
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+"));
   let_go();
@@ -341,7 +341,7 @@ TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_.reset();
-  loop_.run(http::pause_for(1ms));
+  loop_.run(loop::pause_for(1ms));
   EXPECT_TRUE(lost_.empty());
 }
 

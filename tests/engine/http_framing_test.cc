@@ -1,4 +1,4 @@
-#include "engine/http_framing.h"
+#include "engine/publish/http_framing.h"
 
 #include <gtest/gtest.h>
 

@@ -5,13 +5,13 @@
 
 #include <cstdlib>
 
-#include "engine/children.h"
 #include "engine/device_gate.h"
+#include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "gms/rpc_client.h"
+#include "loop/children.h"
+#include "loop/test_loop.h"
 #include "support/failure.h"
-#include "test_loop.h"
 
 namespace fo::engine {
 namespace {
@@ -105,7 +105,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
 // The device has it free, and not only the GMS says so.
 TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   ::setenv("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo", 1);
-  Children children(loop_.io());
+  loop::Children children(loop_.io());
   const std::vector<GmsPlace> here{{socket_, 0, "kv_cache"}};
   { const RpcClient first = engine(parts(128)); }
   {

@@ -7,11 +7,11 @@
 #include <deque>
 
 #include "base/error.h"
-#include "http/pause.h"
+#include "loop/pause.h"
+#include "loop/test_loop.h"
 #include "stand_in.h"
 #include "support/fds.h"
 #include "support/ports.h"
-#include "test_loop.h"
 
 namespace fo::engine {
 namespace {
@@ -38,7 +38,7 @@ class FakeDriver : public EngineDriver {
   }
   awaitable<void> prove(Deadline) override {
     ++proven;
-    co_await http::pause_for(1ms);  // the loop goes on meanwhile, as with any engine
+    co_await loop::pause_for(1ms);  // the loop goes on meanwhile, as with any engine
     const Answer trouble = mute ? "mute" : next(proofs);
     if (trouble) throw Error(ExitStatus::kTryAgain, *trouble);
     co_return;
@@ -59,7 +59,7 @@ class FakeDriver : public EngineDriver {
   bool mute = false;
   std::optional<double> generated;
   double each_time = 0;
-  Event released;
+  loop::Event released;
 
  private:
   static Answer next(std::deque<Answer>& answers) {
@@ -250,7 +250,7 @@ TEST_F(MonitorTest, AnEngineThatWasNotProvenForLongIsNotReady) {
   options_.prove_timeout = 10ms;
   driver_.hangs = true;
   start();
-  loop_.run(http::pause_for(40ms));
+  loop_.run(loop::pause_for(40ms));
   EXPECT_FALSE(facts().endpoints.at("generate"));
   EXPECT_FALSE(facts().engine_ready);
   EXPECT_EQ(facts().trouble, "no generation was proven for 30ms");
@@ -300,7 +300,7 @@ TEST_F(MonitorTest, StopWaitsForTheQuestionThatIsBeingAsked) {
   bool stopped = false;
   boost::asio::co_spawn(loop_.io(), monitor_->stop(),
                         [&](const std::exception_ptr&) { stopped = true; });
-  loop_.run(http::pause_for(5ms));
+  loop_.run(loop::pause_for(5ms));
   EXPECT_FALSE(stopped);
   driver_.hangs = false;
   driver_.released.notify();

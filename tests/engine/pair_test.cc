@@ -15,12 +15,12 @@
 
 #include "base/error.h"
 #include "engine/status_socket.h"
+#include "loop/test_loop.h"
 #include "os/file.h"
 #include "os/unix_socket.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"
-#include "test_loop.h"
 
 namespace fo::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/publisher.h"
+#include "engine/publish/publisher.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/recipe.h"
+#include "engine/drivers/recipe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/socket_handover.h"
+#include "engine/publish/socket_handover.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

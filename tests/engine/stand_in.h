@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "http/server.h"
-#include "test_loop.h"
+#include "loop/test_loop.h"
 
 namespace fo::test {
 

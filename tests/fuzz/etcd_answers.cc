@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <string>
 
-#include "base/time_text.h"
 #include "fuzz.h"
-#include "lock/etcd_api.h"
 #include "lock/grant.h"
+#include "lock/lease/etcd_api.h"
+#include "text/time_text.h"
 
 namespace fo::lock::etcd {
 namespace {

@@ -1,6 +1,6 @@
 // A talk between an HTTP client and an engine, in pieces. What is known of it must not depend on
 // how it was cut, nor on whether bodies were looked at or passed over.
-#include "engine/http_framing.h"
+#include "engine/publish/http_framing.h"
 
 #include <string>
 #include <tuple>

@@ -1,6 +1,6 @@
 // The answers of Kubernetes' API server: a Lease, what is made of it, a watch's lines, times.
 #include "fuzz.h"
-#include "lock/kube_api.h"
+#include "lock/lease/kube_api.h"
 
 namespace fo::lock {
 namespace {

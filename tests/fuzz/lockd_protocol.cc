@@ -1,10 +1,10 @@
 // The lines of the lock protocol: requests, answers, and how bytes become lines.
-#include "lock/lockd_protocol.h"
+#include "lock/lockd/lockd_protocol.h"
 
 #include <vector>
 
 #include "fuzz.h"
-#include "lock/line_buffer.h"
+#include "net/line_buffer.h"
 
 namespace fo::lock {
 namespace {

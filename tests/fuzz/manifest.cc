@@ -5,20 +5,20 @@
 #include <vector>
 
 #include "fuzz.h"
-#include "pod/scalar.h"
-#include "pod/writer.h"
-#include "pod/yaml_reader.h"
+#include "yaml/reader.h"
+#include "yaml/scalar.h"
+#include "yaml/writer.h"
 
 namespace {
 
 using fo::fuzz::require;
-using fo::pod::Document;
-using fo::pod::Node;
+using fo::yaml::Document;
+using fo::yaml::Node;
 
 std::vector<Document> read(std::string_view text) {
   // Small ones, so that short inputs reach them.
-  const fo::pod::ReadLimits limits{.bytes = 1 << 20, .documents = 50, .depth = 40, .nodes = 5'000};
-  return fo::pod::read_yaml(text, "f", limits);
+  const fo::yaml::ReadLimits limits{.bytes = 1 << 20, .documents = 50, .depth = 40, .nodes = 5'000};
+  return fo::yaml::read_yaml(text, "f", limits);
 }
 
 Node read_one(const std::string& text) {
@@ -28,13 +28,13 @@ Node read_one(const std::string& text) {
 }
 
 void check(const Node& root) {
-  const std::string json = fo::pod::to_json(root);
+  const std::string json = fo::yaml::to_json(root);
   require(nlohmann::json::accept(json), "JSON is what others take for it");
-  const std::string yaml = fo::pod::to_yaml(root);
+  const std::string yaml = fo::yaml::to_yaml(root);
   const Node from_yaml = read_one(yaml);
-  require(fo::pod::to_json(from_yaml) == json, "YAML means what was read");
-  require(fo::pod::to_yaml(from_yaml) == yaml, "YAML is written as it was");
-  require(fo::pod::to_json(read_one(json)) == json, "JSON means what was read");
+  require(fo::yaml::to_json(from_yaml) == json, "YAML means what was read");
+  require(fo::yaml::to_yaml(from_yaml) == yaml, "YAML is written as it was");
+  require(fo::yaml::to_json(read_one(json)) == json, "JSON means what was read");
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "pod/filter.h"
 #include "pod/krm_function.h"
 #include "pod/manifest.h"
-#include "pod/writer.h"
-#include "pod/yaml_reader.h"
+#include "yaml/reader.h"
+#include "yaml/writer.h"
 
 namespace {
 
@@ -51,7 +51,8 @@ void check(const std::vector<Document>& documents, const GenerateOptions& option
   if (filtered.failed()) return;
   const std::string text = text_of(filtered);
   Budget same;
-  require(text_of(filter(documents, inputs, options, same)) == text, "the same input, the same output");
+  require(text_of(filter(documents, inputs, options, same)) == text,
+          "the same input, the same output");
   std::vector<Node> nodes;
   for (const Manifest& one : filtered.manifests) nodes.push_back(one.root);
   std::vector<Node> again;

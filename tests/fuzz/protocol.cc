@@ -1,6 +1,6 @@
 // Bytes as messages of gms-protocol(7). The first byte chooses: any message as it is, or one type,
 // whose name is put before the fields that the rest gives, so that fields are reached at once.
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 
 #include <msgpuck.h>
 

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "fuzz.h"
-#include "gms/tensor_metadata.h"
+#include "gms/protocol/tensor_metadata.h"
 
 namespace fo::weights {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "fuzz.h"
-#include "gms/answers.h"
-#include "gms/layout_record.h"
-#include "gms/server_model.h"
+#include "gms/protocol/layout_record.h"
+#include "gms/protocol/server_model.h"
+#include "gms/server/answers.h"
 
 namespace fo::gms {
 namespace {

@@ -2,8 +2,8 @@
 // manifest of its own.
 #include <string>
 
-#include "base/base64.h"
 #include "fuzz.h"
+#include "text/base64.h"
 #include "weights/snapshot_manifest.h"
 
 namespace fo::weights {
@@ -76,9 +76,9 @@ void check_checksums(std::string_view text) {
 }
 
 void check_base64(std::string_view text) {
-  const auto bytes = base::decode_base64(text);
-  if (bytes) require(base::encode_base64(*bytes) == text, "there is one spelling");
-  require(base::decode_base64(base::encode_base64(text)) == text, "what is encoded decodes");
+  const auto bytes = text::decode_base64(text);
+  if (bytes) require(text::encode_base64(*bytes) == text, "there is one spelling");
+  require(text::decode_base64(text::encode_base64(text)) == text, "what is encoded decodes");
 }
 
 void fuzz_one(fuzz::Input input) {

@@ -1,5 +1,5 @@
 // The value of a tensor's metadata key, which any writer of a layout may have put there.
-#include "gms/tensor_metadata.h"
+#include "gms/protocol/tensor_metadata.h"
 
 #include "fuzz.h"
 

@@ -1,4 +1,4 @@
-#include "gms/admission.h"
+#include "gms/server/admission.h"
 
 #include <gtest/gtest.h>
 

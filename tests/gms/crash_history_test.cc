@@ -1,4 +1,4 @@
-#include "gms/crash_history.h"
+#include "gms/bundle/crash_history.h"
 
 #include <gtest/gtest.h>
 

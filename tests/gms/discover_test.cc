@@ -1,4 +1,4 @@
-#include "gms/discover.h"
+#include "gms/client/discover.h"
 
 #include <gmock/gmock.h>
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 #include "os/unix_socket.h"
 
 namespace fo::gms {

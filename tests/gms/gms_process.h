@@ -18,7 +18,7 @@
 
 #include "base/deadline.h"
 #include "cuda/test_device.h"
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"

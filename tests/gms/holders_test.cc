@@ -1,4 +1,4 @@
-#include "gms/holders.h"
+#include "gms/server/holders.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
 #include "gms_process.h"
 #include "os/fd_passing.h"
 #include "support/failure.h"

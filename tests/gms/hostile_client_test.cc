@@ -12,10 +12,10 @@
 #include <random>
 #include <thread>
 
-#include "gms/connection.h"
 #include "gms/gms_process.h"
-#include "gms/layout.h"
+#include "gms/protocol/layout.h"
 #include "gms/raw_client.h"
+#include "gms/server/connection.h"
 #include "support/failure.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"

@@ -1,4 +1,4 @@
-#include "gms/layout_record.h"
+#include "gms/protocol/layout_record.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "gms/layout_hash.h"
+#include "gms/protocol/layout_hash.h"
 #include "os/file.h"
 
 namespace fo::gms {

@@ -1,4 +1,4 @@
-#include "gms/layout.h"
+#include "gms/protocol/layout.h"
 
 #include <gtest/gtest.h>
 #include <openssl/sha.h>

@@ -1,5 +1,5 @@
 // A writer and readers in this process, the server in its own.
-#include "gms/memory_manager.h"
+#include "gms/client/memory_manager.h"
 
 #include <gmock/gmock.h>
 

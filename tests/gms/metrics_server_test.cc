@@ -1,4 +1,4 @@
-#include "gms/metrics_server.h"
+#include "gms/server/metrics_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 
 #include "http/client.h"
-#include "http/prometheus_text.h"
 #include "http/support.h"
+#include "metrics/prometheus_text.h"
 #include "os/pipe.h"
 #include "os/process.h"
 #include "support/fds.h"
@@ -69,7 +69,7 @@ TEST_F(MetricsServer, ShowsWhatAnotherProcessCounts) {
   start();
   const http::Response first = get("/metrics");
   EXPECT_EQ(first.status, 200);
-  EXPECT_EQ(first.content_type, http::kPrometheusTextType);
+  EXPECT_EQ(first.content_type, metrics::kPrometheusTextType);
   EXPECT_THAT(first.body,
               HasSubstr("\ngms_commits_total{device=\"0\",uuid=\"GPU-1\",tag=\"weights\"} 0\n"));
   page_->commits.add(2);

@@ -1,4 +1,4 @@
-#include "gms/metrics.h"
+#include "gms/server/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

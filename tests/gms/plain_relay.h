@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"
 

@@ -1,14 +1,14 @@
-#include "gms/probe.h"
+#include "gms/client/probe.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "gms/endpoint.h"
+#include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "gms/rpc_client.h"
+#include "gms/protocol/endpoint.h"
 #include "support/failure.h"
 
 namespace fo::gms {

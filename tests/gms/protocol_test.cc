@@ -1,4 +1,4 @@
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 
 #include <gtest/gtest.h>
 #include <msgpuck.h>

@@ -13,7 +13,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/unix_socket.h"

@@ -1,4 +1,4 @@
-#include "gms/remap_check.h"
+#include "gms/client/remap_check.h"
 
 #include <gmock/gmock.h>
 
@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "gms/client/map_check.h"
+#include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
-#include "gms/map_check.h"
-#include "gms/rpc_client.h"
 #include "os/file.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"

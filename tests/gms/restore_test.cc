@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
-#include "gms/endpoint.h"
+#include "gms/bundle/vault.h"
 #include "gms/gms_process.h"
-#include "gms/server.h"
-#include "gms/server_counters.h"
-#include "gms/vault.h"
+#include "gms/protocol/endpoint.h"
+#include "gms/server/server.h"
+#include "gms/server/server_counters.h"
 #include "os/file.h"
 
 namespace fo::gms {

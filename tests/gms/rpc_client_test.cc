@@ -1,4 +1,4 @@
-#include "gms/rpc_client.h"
+#include "gms/client/rpc_client.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // Bundles that come and go at the same time. What a bundle is, bats/gms-serve.bats shows.
-#include "gms/serve.h"
+#include "gms/bundle/serve.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "gms/endpoint.h"
+#include "gms/client/rpc_client.h"
 #include "gms/gms_process.h"
-#include "gms/rpc_client.h"
+#include "gms/protocol/endpoint.h"
 
 namespace fo::gms {
 namespace {

@@ -1,4 +1,4 @@
-#include "gms/server_counters.h"
+#include "gms/server/server_counters.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "gms/server_model.h"
+#include "gms/protocol/server_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What the serving loop does with real sockets, the state machine and a driver behind it: mostly
 // what goes wrong.
-#include "gms/server.h"
+#include "gms/server/server.h"
 
 #include <gmock/gmock.h>
 #include <msgpuck.h>
@@ -15,7 +15,7 @@
 
 #include "gms/gms_process.h"
 #include "gms/raw_client.h"
-#include "gms/server_counters.h"
+#include "gms/server/server_counters.h"
 #include "os/file.h"
 #include "support/failure.h"
 

@@ -6,8 +6,8 @@
 
 #include "cuda/device.h"
 #include "cuda/driver_calls.h"
+#include "gms/client/memory_manager.h"
 #include "gms/gms_process.h"
-#include "gms/memory_manager.h"
 
 namespace fo::gms {
 

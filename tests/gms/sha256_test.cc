@@ -1,4 +1,4 @@
-#include "gms/sha256.h"
+#include "gms/protocol/sha256.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
-#include "gms/stat.h"
+#include "gms/stat/stat.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
 #include "gms/raw_client.h"
-#include "gms/rpc_client.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "gms/stat_watch.h"
+#include "gms/stat/stat_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

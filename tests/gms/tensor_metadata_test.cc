@@ -1,4 +1,4 @@
-#include "gms/tensor_metadata.h"
+#include "gms/protocol/tensor_metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

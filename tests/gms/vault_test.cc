@@ -1,5 +1,5 @@
 // The parent's side of a vault, against servers that die in the middle or are out of their minds.
-#include "gms/vault.h"
+#include "gms/bundle/vault.h"
 
 #include <gmock/gmock.h>
 #include <sys/eventfd.h>

@@ -20,14 +20,14 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "dns_server.h"
 #include "http/client.h"
-#include "http/tls.h"
+#include "net/dns_server.h"
+#include "net/tls.h"
+#include "net/tls_server.h"
 #include "os/unix_socket.h"
 #include "support/authority.h"
 #include "support/fds.h"
 #include "support/inherited_fds.h"
-#include "tls_server.h"
 
 namespace fo::http::test {
 namespace {
@@ -35,6 +35,10 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using boost::asio::ip::tcp;
+using net::test::dns_answer;
+using net::test::DnsQuestion;
+using net::test::DnsServer;
+using net::test::TlsServer;
 using testing::HasSubstr;
 using testing::StartsWith;
 using namespace std::string_literals;
@@ -49,7 +53,7 @@ class TlsClient : public fo::test::FdCounting {
   };
 
   TlsClient() {
-    options_.tls = TlsFiles{authority_.ca(), "", ""};
+    options_.tls = net::TlsFiles{authority_.ca(), "", ""};
     // Its server wants no certificate of the client.
     files_.ca.clear();
   }
@@ -70,9 +74,9 @@ class TlsClient : public fo::test::FdCounting {
     return outcome_;
   }
   /// With a server of this certificate, by the name (or number) that it is asked by.
-  Outcome ask(TlsFiles files, const std::string& host) {
+  Outcome ask(net::TlsFiles files, const std::string& host) {
     files.ca.clear();
-    const TlsServer server(loop_.get_executor(), make_tls_server(files), {});
+    const TlsServer server(loop_.get_executor(), net::make_tls_server(files), {});
     return run(server.url(host));
   }
   void cancel() {
@@ -87,7 +91,7 @@ class TlsClient : public fo::test::FdCounting {
 
   boost::asio::io_context loop_{1};
   fo::test::Authority authority_;
-  TlsFiles files_ = authority_.issue("DNS:localhost,DNS:etcd.test,IP:127.0.0.1");
+  net::TlsFiles files_ = authority_.issue("DNS:localhost,DNS:etcd.test,IP:127.0.0.1");
   boost::asio::cancellation_signal cancel_;
   std::string method_ = "GET";
   FetchOptions options_;
@@ -119,7 +123,7 @@ TEST_F(TlsClient, AsksAServerThatTheAuthoritySigned) {
 }
 
 TEST_F(TlsClient, BlocksToo) {
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   auto answer = std::async(std::launch::async, [this, url = server.url()] {
     Response response = fetch("GET", url, soon(), options_);
     loop_.stop();
@@ -135,7 +139,7 @@ TEST_F(TlsClient, SaysWhichHostItWantsInHandshakeAndRequest) {
     return dns_answer(question, question.is_ipv6 ? std::vector<std::string>{} : address);
   });
   options_.name_servers = names.address();
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   const Outcome outcome = run(server.url("etcd.test"));
   EXPECT_TRUE(outcome.response) << outcome.reason;
   EXPECT_EQ(server.host(), "etcd.test");
@@ -146,14 +150,14 @@ TEST_F(TlsClient, SaysWhichHostItWantsInHandshakeAndRequest) {
 TEST_F(TlsClient, LocalhostIsAName) {
   files_ = authority_.issue("DNS:localhost");
   files_.ca.clear();
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   const Outcome outcome = run(server.url("localhost"));
   EXPECT_TRUE(outcome.response) << outcome.reason;
   EXPECT_EQ(server.host(), "localhost");
 }
 
 TEST_F(TlsClient, ANumericHostIsNotNamedInTheHandshake) {
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   EXPECT_TRUE(run(server.url()).response);
   EXPECT_EQ(server.host(), "");
 }
@@ -190,9 +194,9 @@ class TlsClientsCertificate : public TlsClient, public testing::WithParamInterfa
  protected:
   /// A server that demands one, and speaks this version.
   boost::asio::ssl::context demanding() const {
-    TlsFiles files = files_;
+    net::TlsFiles files = files_;
     files.ca = authority_.ca();
-    boost::asio::ssl::context context = make_tls_server(files);
+    boost::asio::ssl::context context = net::make_tls_server(files);
     SSL_CTX_set_max_proto_version(context.native_handle(), GetParam());
     return context;
   }
@@ -254,7 +258,7 @@ TEST_F(TlsClient, TheDeadlineCoversTheHandshakeAndTheAnswer) {
   for (const Stop stop : {Stop::kAccepted, Stop::kHandsShaken, Stop::kRequestRead}) {
     TlsServer::Behaviour behaviour;
     behaviour.stop = stop;
-    const TlsServer server(loop_.get_executor(), make_tls_server(files_), behaviour);
+    const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
     const Outcome outcome = run(server.url(), Deadline::after(std::chrono::milliseconds(50)));
     EXPECT_EQ(outcome.status, ExitStatus::kTryAgain);
     EXPECT_EQ(outcome.reason, "fetch '" + server.url() + "': timed out");
@@ -267,7 +271,7 @@ class TlsClientsAnswer : public TlsClient {
     TlsServer::Behaviour behaviour;
     behaviour.answer = answer;
     behaviour.close_notify = close_notify;
-    const TlsServer server(loop_.get_executor(), make_tls_server(files_), behaviour);
+    const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
     return run(server.url());
   }
 };
@@ -339,13 +343,13 @@ class ManyAddresses : public TlsClient {
 };
 
 TEST_F(ManyAddresses, OneThatRefusesIsPassedOver) {
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   const Outcome outcome = run(server.url("etcd.test"));
   EXPECT_TRUE(outcome.response) << outcome.reason;
 }
 
 TEST_F(ManyAddresses, OneThatIsDeafLeavesTimeForTheOther) {
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), {});
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
   const DeafPort deaf(loop_, "127.0.0.2", server.port());
   const Outcome outcome =
       run(server.url("etcd.test"), Deadline::after(std::chrono::milliseconds(2000)));
@@ -427,7 +431,7 @@ TEST_F(TlsClient, IsCancelledInEveryStepOfAServer) {
     TlsServer::Behaviour behaviour;
     behaviour.stop = stop;
     behaviour.on_stop = [this] { cancel(); };
-    const TlsServer server(loop_.get_executor(), make_tls_server(files_), behaviour);
+    const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
     expect_cancelled(server.url());
   }
 }
@@ -436,7 +440,7 @@ TEST_F(TlsClient, IsCancelledWhileItWaitsForTheAnswer) {
   TlsServer::Behaviour behaviour;
   behaviour.stop = Stop::kRequestRead;
   behaviour.on_stop = [this] { cancel(); };
-  const TlsServer server(loop_.get_executor(), make_tls_server(files_), behaviour);
+  const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), behaviour);
   expect_cancelled(server.url());
 }
 
@@ -448,7 +452,7 @@ TEST_F(TlsClient, MayBeDestroyedInEveryStep) {
     behaviour.stop = stop;
     behaviour.on_stop = [&loop] { loop.stop(); };
     behaviour.answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi";
-    const TlsServer server(loop.get_executor(), make_tls_server(files_), behaviour);
+    const TlsServer server(loop.get_executor(), net::make_tls_server(files_), behaviour);
     boost::asio::co_spawn(loop, async_fetch("GET", server.url(), Deadline::never(), options_),
                           [&loop](const std::exception_ptr&, const Response&) { loop.stop(); });
     loop.run();

@@ -1,4 +1,4 @@
-#include "lock/etcd_api.h"
+#include "lock/lease/etcd_api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "base/base64.h"
 #include "base/error.h"
 #include "support/failure.h"
+#include "text/base64.h"
 
 namespace fo::lock::etcd {
 namespace {
 
-using base::encode_base64;
 using base::ExitStatus;
 using nlohmann::json;
 using std::chrono::seconds;
+using text::encode_base64;
 
 constexpr LeaseId kLease = 0x2040a2019671c806;
 const Place kPlace{"locks/x", kLease, 42};
@@ -125,7 +125,7 @@ TEST(EtcdApi, ClaimIsGrantedToTheOldestOnly) {
                                       {"result", "GREATER"},
                                       {"create_revision", "41"}}));
   const auto value =
-      base::decode_base64(body["success"][0]["request_put"]["value"].get<std::string>());
+      text::decode_base64(body["success"][0]["request_put"]["value"].get<std::string>());
   EXPECT_THAT(value.value_or(""), testing::HasSubstr("2026-11-21T05:33:00.123Z"));
   EXPECT_EQ(body["failure"][1]["request_range"]["max_create_revision"], "41");
   EXPECT_EQ(body["failure"][1]["request_range"]["sort_order"], "DESCEND");

@@ -1,4 +1,4 @@
-#include "lock/etcd_client.h"
+#include "lock/lease/etcd_client.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -28,12 +28,12 @@
 #include <vector>
 
 #include "base/boot_clock.h"
-#include "base/time_text.h"
 #include "lock/etcd.h"
 #include "lock/failover_lock.h"
-#include "lock/lease_times.h"
+#include "lock/lease/lease_times.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -1057,7 +1057,7 @@ TEST_F(EtcdClient, StatusTellsHolderAndWaiters) {
   ASSERT_TRUE(status.record);
   EXPECT_EQ(status.record->generation, lease.generation);
   EXPECT_EQ(status.last_generation, lease.generation);
-  EXPECT_EQ(status.record->granted_at, base::format_time(lease.granted_at));
+  EXPECT_EQ(status.record->granted_at, text::format_time(lease.granted_at));
   EXPECT_EQ(status.record->host, os::host_name());
   EXPECT_EQ(status.record->pid, ::getpid());
   EXPECT_EQ(status.holder_state, HolderState::kNotVisible);

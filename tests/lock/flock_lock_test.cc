@@ -1,4 +1,4 @@
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/time_text.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 #include "lock/support.h"
@@ -20,6 +19,7 @@
 #include "os/pipe.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -68,7 +68,7 @@ TEST_F(FlockLockTest, GrantWritesIdAndRecord) {
   EXPECT_EQ(record.holder, "engine-0");
   EXPECT_EQ(record.pid, ::getpid());
   EXPECT_EQ(record.inode, info.st_ino);
-  EXPECT_EQ(record.granted_at, base::format_time(result.grant.granted_at));
+  EXPECT_EQ(record.granted_at, text::format_time(result.grant.granted_at));
   EXPECT_EQ(holder_state(record, now()), HolderState::kRunning);
   EXPECT_FALSE(lock.check());
 }

@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "http/server.h"
-#include "lock/lockd_protocol.h"
+#include "lock/lockd/lockd_protocol.h"
 #include "lock/support.h"
 
 namespace fo::lock {

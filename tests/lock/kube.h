@@ -18,9 +18,9 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "http/client.h"
-#include "http/tls_files.h"
 #include "lock/lock_uri.h"
 #include "lock/support.h"
+#include "net/tls_files.h"
 #include "os/pipe.h"
 #include "os/process.h"
 
@@ -29,7 +29,7 @@ namespace fo::test {
 class KubeApi {
  public:
   /// Over TLS, with this certificate.
-  static KubeApi over_tls(const http::TlsFiles& files) {
+  static KubeApi over_tls(const net::TlsFiles& files) {
     KubeApi api({"--cert", files.certificate, "--key", files.key});
     api.authority_ = files.ca;
     return api;
@@ -115,7 +115,7 @@ class KubeApi {
     http::FetchOptions options;
     options.body = body;
     options.headers = {{"X-Test", "1"}};
-    if (!authority_.empty()) options.tls = http::TlsFiles{authority_, "", ""};
+    if (!authority_.empty()) options.tls = net::TlsFiles{authority_, "", ""};
     return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
   }
 

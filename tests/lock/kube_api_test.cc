@@ -1,4 +1,4 @@
-#include "lock/kube_api.h"
+#include "lock/lease/kube_api.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lock/kube_client.h"
+#include "lock/lease/kube_client.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@
 
 #include "lock/failover_lock.h"
 #include "lock/kube.h"
-#include "lock/kube_api.h"
+#include "lock/lease/kube_api.h"
 #include "lock/support.h"
 #include "support/authority.h"
 

@@ -1,4 +1,4 @@
-#include "lock/kube_config.h"
+#include "lock/lease/kube_config.h"
 
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ TEST_F(KubeConfigTest, UriHasTheLastWord) {
   const KubeConfig config = find(
       "?api=https://api.example:6443&ca=/own/ca&cert=/own/cert&key=/own/key&token-file=/own/t");
   EXPECT_EQ(config.server, "https://api.example:6443");
-  EXPECT_EQ(config.tls, (http::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
+  EXPECT_EQ(config.tls, (net::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
   EXPECT_EQ(config.token_file, "/own/t");
   EXPECT_EQ(find("?api=https://api.example:6443").tls.ca, dir_.path("ca.crt"));
   // A certificate says who we are.

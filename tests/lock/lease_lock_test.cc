@@ -1,5 +1,5 @@
 // The holder's side of a lease, with a keeper that does what the test says.
-#include "lock/lease_lock.h"
+#include "lock/lease/lease_lock.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "http/pause.h"
 #include "lock/support.h"
+#include "loop/pause.h"
 
 namespace fo::lock {
 namespace {
@@ -57,7 +57,7 @@ class FakeClient final : public LeaseClient {
   awaitable<Lease> acquire() override {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
-    while (!keeper_.grants) co_await http::pause_for(milliseconds(1));
+    while (!keeper_.grants) co_await loop::pause_for(milliseconds(1));
     while (!keeper_.busy_until.expired()) std::this_thread::yield();
     co_await asio::post(asio::use_awaitable);
     Lease lease;
@@ -71,7 +71,7 @@ class FakeClient final : public LeaseClient {
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     const BootClock::time_point sent = BootClock::now();
     ++keeper_.asked;
-    while (keeper_.is_silent && !deadline.expired()) co_await http::pause_for(milliseconds(1));
+    while (keeper_.is_silent && !deadline.expired()) co_await loop::pause_for(milliseconds(1));
     if (keeper_.is_silent) throw Error(ExitStatus::kTryAgain, "ask the keeper: timed out");
     if (!keeper_.answers) throw Error(ExitStatus::kUnavailable, "ask the keeper: refused");
     if (keeper_.ended) co_return LeaseEnded{ExitStatus::kTryAgain, "somebody else has it"};

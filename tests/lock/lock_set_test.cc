@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "lock/lock_status.h"
 #include "lock/support.h"
 

@@ -33,7 +33,7 @@ TEST(LockUri, NamesAServerBehindAPort) {
   EXPECT_EQ(uri.kind, Kind::kTcp);
   EXPECT_EQ(uri.path, "tcp:lock.example:7000");
   EXPECT_EQ(uri.network.servers, std::vector<std::string>{"lock.example:7000"});
-  EXPECT_EQ(uri.network.tls, (http::TlsFiles{"/ca", "/cert", "/key"}));
+  EXPECT_EQ(uri.network.tls, (net::TlsFiles{"/ca", "/cert", "/key"}));
   EXPECT_EQ(parse_lock_uri("tcp:[::1]:7000").network.servers,
             std::vector<std::string>{"[::1]:7000"});
 }

@@ -15,8 +15,8 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "lock/lockd_protocol.h"
-#include "lock/lockd_state.h"
+#include "lock/lockd/lockd_protocol.h"
+#include "lock/lockd/lockd_state.h"
 #include "lock/support.h"
 #include "os/pipe.h"
 #include "os/process.h"

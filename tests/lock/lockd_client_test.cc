@@ -1,6 +1,6 @@
 // The lock of a gms-lockd on another machine, as a holder sees it: with the real server, through a
 // network that this test makes bad, and with servers that say what the test wants.
-#include "lock/lockd_client.h"
+#include "lock/lockd/lockd_client.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -22,15 +22,15 @@
 #include <thread>
 
 #include "base/boot_clock.h"
-#include "base/time_text.h"
-#include "http/address.h"
 #include "http/server.h"
-#include "lock/lease_lock.h"
-#include "lock/line_buffer.h"
+#include "lock/lease/lease_lock.h"
 #include "lock/lockd.h"
-#include "lock/lockd_lock.h"
-#include "lock/lockd_protocol.h"
-#include "lock/lockd_state.h"
+#include "lock/lockd/lockd_lock.h"
+#include "lock/lockd/lockd_protocol.h"
+#include "lock/lockd/lockd_state.h"
+#include "net/address.h"
+#include "net/line_buffer.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -64,7 +64,7 @@ UniqueFd connect_tcp(std::uint16_t port) {
 class Network {
  public:
   explicit Network(const std::string& server)
-      : server_port_(http::parse_address(server).port),
+      : server_port_(net::parse_address(server).port),
         listener_(http::listen_tcp("127.0.0.1:0")),
         thread_([this] { run(); }) {}
   Network(const Network&) = delete;
@@ -426,7 +426,7 @@ class FakeServer : public testing::Test {
     pollfd ready{listener_.fd.get(), POLLIN, 0};
     ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
     socket_.reset(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    lines_ = LineBuffer(kMostRequestBytes);
+    lines_ = net::LineBuffer(kMostRequestBytes);
   }
   LockdRequest hear() {
     for (;;) {
@@ -448,7 +448,7 @@ class FakeServer : public testing::Test {
     return std::get<HeartbeatRequest>(hear()).sequence;
   }
   static GrantedAnswer granted(std::uint64_t generation) {
-    return {"a", generation, *base::parse_time("2026-11-21T05:33:00.123Z"), milliseconds(1000)};
+    return {"a", generation, *text::parse_time("2026-11-21T05:33:00.123Z"), milliseconds(1000)};
   }
   [[nodiscard]] std::unique_ptr<LeaseClient> client() const {
     return make_lockd_client(uri_of("127.0.0.1:" + std::to_string(listener_.port)), "a");
@@ -482,7 +482,7 @@ class FakeServer : public testing::Test {
 
   http::Listener listener_ = http::listen_tcp("127.0.0.1:0");
   UniqueFd socket_;
-  LineBuffer lines_{kMostRequestBytes};
+  net::LineBuffer lines_{kMostRequestBytes};
   asio::io_context loop_{1};
 };
 

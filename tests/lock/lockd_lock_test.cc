@@ -1,4 +1,4 @@
-#include "lock/lockd_lock.h"
+#include "lock/lockd/lockd_lock.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <optional>
 #include <thread>
 
-#include "lock/line_buffer.h"
 #include "lock/support.h"
+#include "net/line_buffer.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"
 
@@ -60,7 +60,7 @@ class Peer {
 
  private:
   base::UniqueFd socket_;
-  LineBuffer lines_{kMostRequestBytes};
+  net::LineBuffer lines_{kMostRequestBytes};
   std::vector<base::UniqueFd> fds_;
 };
 

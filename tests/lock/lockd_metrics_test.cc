@@ -1,4 +1,4 @@
-#include "lock/lockd_metrics.h"
+#include "lock/lockd/lockd_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lock/lockd_model.h"
+#include "lock/lockd/lockd_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "base/time_text.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -29,7 +29,7 @@ const RecordedProcess kNew{200, 7, 1};
 LoadedState held_by_a(std::vector<RecordedProcess> processes = {kOld}) {
   LockdState state;
   state.holder = "a";
-  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = 7;
   state.connections = std::max<std::size_t>(processes.size(), 1);
   state.processes = std::move(processes);
@@ -39,13 +39,13 @@ LoadedState held_by_a(std::vector<RecordedProcess> processes = {kOld}) {
 LoadedState free_after(std::uint64_t generation) {
   LockdState state;
   state.last_holder = "a";
-  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = generation;
   return {LoadedState::Kind::kState, state};
 }
 
 const LockdTime kStart{std::chrono::steady_clock::time_point(seconds(1000)),
-                       *base::parse_time("2026-11-21T06:00:00.000Z")};
+                       *text::parse_time("2026-11-21T06:00:00.000Z")};
 
 // A server without sockets, whose disk does what the test says.
 class Desk {
@@ -660,7 +660,7 @@ TEST(LockdModel, TheLastGrantOfAFreeLockIsForItsHolderOnly) {
   EXPECT_THAT(desk.heard(1), ElementsAre("refused 75"));
   desk.claim(2, "a", 7);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
-  EXPECT_EQ(desk.status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(desk.status().granted_at, text::parse_time("2026-11-21T05:33:00.123Z"));
   desk.close(2);
   desk.claim(3, "b", 7);
   EXPECT_THAT(desk.heard(3), ElementsAre("refused 75"));
@@ -714,7 +714,7 @@ TEST(LockdModel, TheHolderComesBackWithItsClaimToTheSameGrant) {
   EXPECT_EQ(desk.status().window_left, milliseconds(1));
   desk.claim(2, "a", 7);
   EXPECT_THAT(desk.heard(2), ElementsAre("granted 7"));
-  EXPECT_EQ(desk.status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(desk.status().granted_at, text::parse_time("2026-11-21T05:33:00.123Z"));
   EXPECT_EQ(desk.status().window_left, std::nullopt);
   desk.pass(kWindow);
   EXPECT_EQ(desk.model.phase(), kHeld);

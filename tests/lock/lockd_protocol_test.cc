@@ -1,4 +1,4 @@
-#include "lock/lockd_protocol.h"
+#include "lock/lockd/lockd_protocol.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ using base::ExitStatus;
 using std::chrono::milliseconds;
 using test::failure_of;
 
-const base::WallTime kTime = *base::parse_time("2026-11-21T05:33:00.123Z");
+const text::WallTime kTime = *text::parse_time("2026-11-21T05:33:00.123Z");
 
 std::string without_newline(std::string line) {
   EXPECT_EQ(line.back(), '\n');

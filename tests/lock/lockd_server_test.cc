@@ -1,5 +1,5 @@
 // The lock server with real sockets, real processes and real deaths. Decision 8's table first.
-#include "lock/lockd_server.h"
+#include "lock/lockd/lockd_server.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -23,19 +23,19 @@
 #include <functional>
 
 #include "base/deadline.h"
-#include "base/time_text.h"
 #include "lock/grant.h"
-#include "lock/line_buffer.h"
 #include "lock/lockd.h"
-#include "lock/lockd_model.h"
-#include "lock/lockd_state.h"
+#include "lock/lockd/lockd_model.h"
+#include "lock/lockd/lockd_state.h"
 #include "lock/support.h"
+#include "net/line_buffer.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/pipe.h"
 #include "os/unix_socket.h"
 #include "support/must_run.h"
+#include "text/time_text.h"
 
 namespace {
 
@@ -137,7 +137,7 @@ class Client {
 
  private:
   UniqueFd socket_;
-  LineBuffer lines_{kMostAnswerBytes};
+  net::LineBuffer lines_{kMostAnswerBytes};
 };
 
 class LockdServer : public testing::Test {
@@ -234,7 +234,7 @@ LockdState held(const std::string& holder, std::uint64_t generation,
                 std::vector<RecordedProcess> processes = {}) {
   LockdState state;
   state.holder = holder;
-  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = generation;
   state.connections = std::max<std::size_t>(processes.size(), 1);
   state.processes = std::move(processes);
@@ -360,7 +360,7 @@ TEST_F(LockdServer, AGrantThatWasRecordedAndNeverToldIsStillItsClients) {
   EXPECT_EQ(other.hear_word(), "waiting for b");
   Client client = acquire("b");
   EXPECT_EQ(client.hear_word(), "granted 5");
-  EXPECT_EQ(status().granted_at, base::parse_time("2026-11-21T05:33:00.123Z"));
+  EXPECT_EQ(status().granted_at, text::parse_time("2026-11-21T05:33:00.123Z"));
 }
 
 TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {

@@ -1,4 +1,4 @@
-#include "lock/lockd_state.h"
+#include "lock/lockd/lockd_state.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,10 +9,10 @@
 #include <csignal>
 #include <filesystem>
 
-#include "base/time_text.h"
 #include "lock/support.h"
 #include "os/process.h"
 #include "support/failure.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -27,7 +27,7 @@ using test::TempDir;
 LockdState sample() {
   LockdState state;
   state.holder = "engine-\"0\"";
-  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = 7;
   state.last_generation = 9;
   state.connections = 3;
@@ -60,7 +60,7 @@ TEST(LockdState, ReadsTheFileOfTheSpecification) {
       decode_state(R"({"holder": "engine-a", "granted_at": "2026-02-17T10:05:30Z"})");
   ASSERT_TRUE(state);
   EXPECT_EQ(state->holder, "engine-a");
-  EXPECT_EQ(state->granted_at, base::parse_time("2026-02-17T10:05:30.000Z"));
+  EXPECT_EQ(state->granted_at, text::parse_time("2026-02-17T10:05:30.000Z"));
   EXPECT_EQ(state->generation, 0U);
   EXPECT_EQ(state->connections, std::nullopt);
   EXPECT_EQ(decode_state(encode_state(sample()))->connections, 3U);

@@ -14,15 +14,15 @@
 #include <utility>
 
 #include "base/boot_clock.h"
-#include "base/time_text.h"
-#include "http/address.h"
-#include "lock/line_buffer.h"
 #include "lock/lockd.h"
-#include "lock/lockd_lock.h"
-#include "lock/lockd_protocol.h"
-#include "lock/lockd_server.h"
-#include "lock/lockd_state.h"
+#include "lock/lockd/lockd_lock.h"
+#include "lock/lockd/lockd_protocol.h"
+#include "lock/lockd/lockd_server.h"
+#include "lock/lockd/lockd_state.h"
+#include "net/address.h"
+#include "net/line_buffer.h"
 #include "os/unix_socket.h"
+#include "text/time_text.h"
 
 namespace fo::lock {
 namespace {
@@ -41,7 +41,7 @@ constexpr milliseconds kExpiry{1000};
 Deadline soon() { return Deadline::after(kLong); }
 
 UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1") {
-  const http::Address parsed = http::parse_address(address);
+  const net::Address parsed = net::parse_address(address);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(parsed.port);
@@ -132,7 +132,7 @@ class Client {
 
  private:
   UniqueFd socket_;
-  LineBuffer lines_{kMostAnswerBytes};
+  net::LineBuffer lines_{kMostAnswerBytes};
   // Those of a flood are lower.
   std::uint64_t sequence_ = 1000;
   std::uint64_t answered_ = 0;
@@ -170,7 +170,7 @@ TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
   EXPECT_EQ(holder.hear_word(), "granted 1");
   Client raw = acquire("b");
   raw.ask(HeartbeatRequest{41});
-  LineBuffer lines(kMostAnswerBytes);
+  net::LineBuffer lines(kMostAnswerBytes);
   std::array<char, 4096> bytes;
   std::vector<LockdAnswer> heard;
   while (heard.size() < 2) {
@@ -380,7 +380,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
 TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   LockdState state;
   state.holder = "a";
-  state.granted_at = *base::parse_time("2026-11-21T05:33:00.123Z");
+  state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
   state.generation = state.last_generation = 7;
   state.connections = 1;
   state.expiry = milliseconds(90000);

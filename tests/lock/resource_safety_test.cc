@@ -25,7 +25,7 @@
 #include "cuda/sim_folder.h"
 #include "cuda/test_device.h"
 #include "lock/engine_process.h"
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "lock/gpu_gate.h"
 #include "os/process.h"
 #include "support/driver.h"

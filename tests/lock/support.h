@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "lock/flock_lock.h"
+#include "lock/flock/flock_lock.h"
 #include "support/await.h"
 #include "support/failure.h"
 #include "support/forked.h"

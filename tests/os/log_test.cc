@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/time_text.h"
+#include "text/time_text.h"
 
 namespace fo::os {
 namespace {
@@ -47,13 +47,13 @@ TEST_F(Log, AMessageStaysOnOneLine) {
 TEST_F(Log, TimedLinesBeginWithTheTime) {
   set_log("t", LogLevel::kWarning, LogFormat::kTimed);
   testing::internal::CaptureStderr();
-  const base::WallTime before = std::chrono::system_clock::now();
+  const text::WallTime before = std::chrono::system_clock::now();
   log(LogLevel::kWarning, "w");
   const std::string line = testing::internal::GetCapturedStderr();
   const std::size_t blank = line.find(' ');
   ASSERT_NE(blank, std::string::npos);
   EXPECT_EQ(line.substr(blank), " t: warning: w\n");
-  const auto time = base::parse_time(line.substr(0, blank));
+  const auto time = text::parse_time(line.substr(0, blank));
   ASSERT_TRUE(time);
   EXPECT_GE(*time + std::chrono::milliseconds(1), before);
   EXPECT_LE(*time, std::chrono::system_clock::now());
@@ -72,7 +72,7 @@ TEST_F(Log, JsonLinesAreObjectsWhateverIsSaid) {
     EXPECT_EQ(object.size(), 4u);
     EXPECT_EQ(object["level"], "warning");
     EXPECT_EQ(object["tool"], "t");
-    EXPECT_TRUE(base::parse_time(object["time"].get<std::string>()));
+    EXPECT_TRUE(text::parse_time(object["time"].get<std::string>()));
     const std::string message = object["message"];
     EXPECT_EQ(message.empty(), text.empty());
     if (text.starts_with('a')) {

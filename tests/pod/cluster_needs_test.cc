@@ -1,4 +1,4 @@
-#include "pod/cluster_needs.h"
+#include "pod/generate/cluster_needs.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "os/file.h"
-#include "pod/dgd.h"
-#include "pod/pod_schema.h"
+#include "pod/dgd/dgd.h"
+#include "pod/dgd/pod_schema.h"
 #include "support/must_run.h"
 #include "tests/pod/dgd_text.h"
 
@@ -36,7 +36,8 @@ TEST(DgdExamples, AreReadWithNothingToSay) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(examples())) {
     const fs::path& path = entry.path();
     if (path.extension() != ".yaml" || path.filename() == "crd.yaml") continue;
-    for (const Document& document : read_yaml(os::read_file(path, kMost), path.filename())) {
+    for (const yaml::Document& document :
+         yaml::read_yaml(os::read_file(path, kMost), path.filename())) {
       if (!is_dgd(document.root)) continue;
       ++read_of_them;
       Findings findings;
@@ -68,9 +69,9 @@ std::set<std::string> names_of(std::string_view type) {
 }
 
 /// The definition's name for a field's kind, in ours.
-bool agrees(const Node& property, std::string_view type) {
+bool agrees(const yaml::Node& property, std::string_view type) {
   const auto said = [&](const char* what) {
-    const Node* kind = property.find("type");
+    const yaml::Node* kind = property.find("type");
     return kind != nullptr && kind->text() == what;
   };
   if (property.find("x-kubernetes-int-or-string") != nullptr)
@@ -86,18 +87,18 @@ bool agrees(const Node& property, std::string_view type) {
 /// Every table against the properties that it was made of, level by level.
 class Comparison {
  public:
-  void compare(const Node& definition, std::string_view type, const std::string& at) {
-    const Node* properties = definition.find("properties");
+  void compare(const yaml::Node& definition, std::string_view type, const std::string& at) {
+    const yaml::Node* properties = definition.find("properties");
     if (properties == nullptr || fields_of(type).empty()) return;
     std::set<std::string> defined;
-    for (const Node::Member& member : properties->members()) defined.insert(member.key);
+    for (const yaml::Node::Member& member : properties->members()) defined.insert(member.key);
     std::set<std::string> known = names_of(type);
     // Newer than this definition.
     if (type == "GmsAlpha") known.erase("extraClientContainers");
     EXPECT_EQ(known, defined) << at;
     ++compared_;
     for (const SchemaField& field : fields_of(type)) {
-      const Node* property = properties->find(field.name);
+      const yaml::Node* property = properties->find(field.name);
       if (property == nullptr) continue;
       const std::string path = at + "." + std::string(field.name);
       EXPECT_TRUE(agrees(*property, field.type)) << path << ": " << field.type;
@@ -118,13 +119,13 @@ class Comparison {
 TEST(DgdExamples, TablesAreTheDefinitions) {
   const fs::path path = examples() / "crd.yaml";
   if (!fs::exists(path)) FO_SKIP("dgd-examples", "no " + path.string());
-  const Node root = read_yaml(os::read_file(path, kMost), "crd.yaml").at(0).root;
-  const Node* versions = root.find_path({"spec", "versions"});
+  const yaml::Node root = yaml::read_yaml(os::read_file(path, kMost), "crd.yaml").at(0).root;
+  const yaml::Node* versions = root.find_path({"spec", "versions"});
   ASSERT_NE(versions, nullptr);
-  const Node* spec =
+  const yaml::Node* spec =
       versions->items().at(0).find_path({"schema", "openAPIV3Schema", "properties", "spec"});
   ASSERT_NE(spec, nullptr);
-  const Node* service = spec->find_path({"properties", "services", "additionalProperties"});
+  const yaml::Node* service = spec->find_path({"properties", "services", "additionalProperties"});
   ASSERT_NE(service, nullptr);
   Comparison comparison;
   comparison.compare(*spec, "DgdAlpha", "spec");

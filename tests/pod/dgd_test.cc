@@ -1,4 +1,4 @@
-#include "pod/dgd.h"
+#include "pod/dgd/dgd.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Dgd, IsOneByGroupAndKind) {
   EXPECT_FALSE(is_dgd(parse("{apiVersion: nvidia.com/v1alpha1, kind: DynamoModel}")));
   EXPECT_FALSE(is_dgd(parse("[apiVersion, kind]")));
   EXPECT_FALSE(is_dgd(parse("{apiVersion: [nvidia.com/v1beta1], kind: {a: b}}")));
-  EXPECT_FALSE(is_dgd(Node()));
+  EXPECT_FALSE(is_dgd(yaml::Node()));
 }
 
 TEST(Dgd, RefusesAnUnknownVersion) {
@@ -304,8 +304,8 @@ TEST(Dgd, HoldsAsManyServicesAsTheNewerVersionTakes) {
 }
 
 /// Every value of a good document in turn becomes one of each other kind.
-void spoil(const Node& root, Node& node) {
-  const Node kept = node;
+void spoil(const yaml::Node& root, yaml::Node& node) {
+  const yaml::Node kept = node;
   for (const char* other : {"5", "text", "on", "[]", "[1, [2], {a: b}]", "{}", "{a: {b: c}}"}) {
     node = parse(std::string("x: ") + other).members()[0].value;
     Findings findings;
@@ -313,8 +313,8 @@ void spoil(const Node& root, Node& node) {
     EXPECT_NO_THROW(read_dgd(root, findings));
   }
   node = kept;
-  for (Node& item : node.items()) spoil(root, item);
-  for (Node::Member& member : node.members()) spoil(root, member.value);
+  for (yaml::Node& item : node.items()) spoil(root, item);
+  for (yaml::Node::Member& member : node.members()) spoil(root, member.value);
 }
 
 TEST(Dgd, AnyValueMayBeOfAnyKind) {
@@ -333,7 +333,7 @@ TEST(Dgd, AnyValueMayBeOfAnyKind) {
       "{image: i, env: [{name: C, value: d}], envFrom: [{secretRef: {name: t}}], ports: "
       "[{containerPort: 80, name: p}], volumeMounts: [{name: v, mountPath: /v}], resources: "
       "{limits: {cpu: 1}, claims: [{name: c}]}}";
-  Node root = parse(alpha.text());
+  yaml::Node root = parse(alpha.text());
   Findings findings;
   read_dgd(root, findings);
   EXPECT_THAT(lines(findings, Severity::kError), IsEmpty());

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "pod/dgd.h"
-#include "pod/writer.h"
-#include "pod/yaml_reader.h"
+#include "pod/dgd/dgd.h"
+#include "yaml/reader.h"
+#include "yaml/writer.h"
 
 namespace fo::pod {
 
@@ -57,7 +57,7 @@ struct Read {
   Findings findings;
 };
 
-inline Node parse(std::string_view text) { return read_yaml(text, "f").front().root; }
+inline yaml::Node parse(std::string_view text) { return yaml::read_yaml(text, "f").front().root; }
 
 inline Read read(std::string_view text) {
   Read out;
@@ -78,14 +78,14 @@ inline std::vector<std::string> lines(const Findings& findings, Severity severit
 }
 
 /// The pod template of the first service, in which nothing is wrong.
-inline Node template_of(std::string_view text) {
+inline yaml::Node template_of(std::string_view text) {
   const Read found = read(text);
   EXPECT_THAT(lines(found.findings, Severity::kError), testing::IsEmpty());
   return found.dgd.services.at(0).pod_template;
 }
 
-inline void expect_same(const Node& made, std::string_view wanted) {
-  EXPECT_TRUE(made.same_as(parse(wanted))) << to_yaml(made);
+inline void expect_same(const yaml::Node& made, std::string_view wanted) {
+  EXPECT_TRUE(made.same_as(parse(wanted))) << yaml::to_yaml(made);
 }
 
 inline std::vector<std::string> errors(std::string_view text) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "pod/dgd.h"
+#include "pod/dgd/dgd.h"
 #include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
@@ -53,8 +53,8 @@ TEST(DgdV1Alpha1, EnvOfTheContainerWinsOverTheServicesOverTheDeployments) {
   alpha.spec = "envs: [{name: A, value: d}, {name: B, value: d}, {name: C, value: d}]";
   alpha.service = "envs: [{name: B, value: s}, {name: C, value: s}, {name: D, value: $(A)}]";
   alpha.main = "{image: i, env: [{name: C, value: c}, {name: E, value: $(D)}]}";
-  const Node made = template_of(alpha.text());
-  const Node* containers = made.find_path({"spec", "containers"});
+  const yaml::Node made = template_of(alpha.text());
+  const yaml::Node* containers = made.find_path({"spec", "containers"});
   ASSERT_NE(containers, nullptr);
   expect_same(*containers->items().at(0).find("env"),
               "[{name: A, value: d}, {name: B, value: s}, {name: D, value: $(A)},"
@@ -82,7 +82,7 @@ TEST(DgdV1Alpha1, ResourcesAreMergedAndTheContainersWin) {
   const Read found = read(alpha.text());
   EXPECT_THAT(found.findings, IsEmpty());
   EXPECT_EQ(found.dgd.services.at(0).gpus, 4);
-  const Node& made = found.dgd.services.at(0).pod_template;
+  const yaml::Node& made = found.dgd.services.at(0).pod_template;
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("resources"),
               "{limits: {cpu: '4', nvidia.com/gpu: 4, rdma/ib: '2'}, requests: {nvidia.com/gpu: "
               "'1', memory: 1Gi, ephemeral-storage: 2Gi}, claims: [{name: c}, {name: d}]}");
@@ -100,8 +100,8 @@ TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
   Alpha alpha;
   alpha.service = "livenessProbe: {httpGet: {port: 1}}\n      readinessProbe: {httpGet: {port: 2}}";
   alpha.main = "{image: i, livenessProbe: {httpGet: {port: 3}}, readinessProbe: null}";
-  const Node made = template_of(alpha.text());
-  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  const yaml::Node made = template_of(alpha.text());
+  const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
   expect_same(*main.find("livenessProbe"), "{httpGet: {port: 3}}");
   expect_same(*main.find("readinessProbe"), "{httpGet: {port: 2}}");
   alpha.service = "livenessProbe: {httpGet: {port: none}}";
@@ -136,7 +136,7 @@ TEST(DgdV1Alpha1, PvcsAreVolumesOfTheirName) {
       "mountPoint: /o}]";
   alpha.pod = "volumes: [{name: own, emptyDir: {}}]";
   alpha.main = "{image: i, volumeMounts: [{name: models, mountPath: /p, subPath: x}]}";
-  const Node made = template_of(alpha.text());
+  const yaml::Node made = template_of(alpha.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: own, emptyDir: {}}, {name: models, persistentVolumeClaim: {claimName: "
               "models}}]");
@@ -190,7 +190,7 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
   alpha.service = "sharedMemory: {disabled: true}";
   EXPECT_EQ(template_of(alpha.text()).find_path({"spec", "volumes"}), nullptr);
   alpha.service = "sharedMemory: {size: 2Gi}";
-  const Node made = template_of(alpha.text());
+  const yaml::Node made = template_of(alpha.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
@@ -208,7 +208,7 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
       warnings(alpha.text()),
       ElementsAre("spec.services.Worker.sharedMemory: wins over the volume 'v' at /dev/shm, "
                   "which is left out there; leave one of them out"));
-  const Node won = template_of(alpha.text());
+  const yaml::Node won = template_of(alpha.text());
   expect_same(*won.find_path({"spec", "volumes"}),
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 8Gi}}]");
   expect_same(*won.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
@@ -231,9 +231,9 @@ TEST(DgdV1Alpha1, NullIsAbsent) {
       "multinode: null\n      envs: ~\n      sharedMemory:\n      gpuMemoryService: null\n"
       "      frontendSidecar: null";
   alpha.main = "{image: i, env: null, resources: null, envFrom: ~, command: null}";
-  const Node made = template_of(alpha.text());
+  const yaml::Node made = template_of(alpha.text());
   EXPECT_EQ(made.find("metadata"), nullptr);
-  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
   EXPECT_EQ(main.find("env"), nullptr);
   expect_same(*main.find("resources"), "{limits: {nvidia.com/gpu: '1'}}");
 }
@@ -241,8 +241,8 @@ TEST(DgdV1Alpha1, NullIsAbsent) {
 TEST(DgdV1Alpha1, PositionsOfTheInputStay) {
   Alpha alpha;
   alpha.service = "envs: [{name: B, value: c}]";
-  const Node made = template_of(alpha.text());
-  const Node& main = made.find_path({"spec", "containers"})->items().at(0);
+  const yaml::Node made = template_of(alpha.text());
+  const yaml::Node& main = made.find_path({"spec", "containers"})->items().at(0);
   EXPECT_EQ(main.position().line, 14);
   EXPECT_EQ(main.find("env")->items().at(0).position().line, 11);
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "pod/dgd.h"
+#include "pod/dgd/dgd.h"
 #include "tests/pod/dgd_text.h"
 
 namespace fo::pod {
@@ -82,7 +82,7 @@ TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
   text.replace(text.find("podTemplate:"), 12, "podTemplate:\n      metadata: {labels: {b: p}}");
   const Read found = read(text);
   EXPECT_THAT(found.findings, IsEmpty());
-  const Node& made = found.dgd.services.at(0).pod_template;
+  const yaml::Node& made = found.dgd.services.at(0).pod_template;
   expect_same(*made.find("metadata"), "{labels: {a: d, b: p}}");
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("env"),
               "[{name: A, value: d}, {name: B, value: c}]");
@@ -91,7 +91,7 @@ TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
 TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
   Beta beta;
   beta.component = "sharedMemorySize: 2Gi\n    compilationCache: {pvcName: cache, mountPath: /c}";
-  const Node made = template_of(beta.text());
+  const yaml::Node made = template_of(beta.text());
   expect_same(*made.find_path({"spec", "volumes"}),
               "[{name: cache, persistentVolumeClaim: {claimName: cache}}, {name: 'shared-memory', "
               "emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");

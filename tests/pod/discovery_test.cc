@@ -1,4 +1,4 @@
-#include "pod/discovery.h"
+#include "pod/dgd/discovery.h"
 
 #include <gtest/gtest.h>
 
@@ -42,15 +42,15 @@ struct Graph {
 };
 
 std::string variable(const Generated& made, std::string_view name, int engine = 1) {
-  const Node container = made.container(engine_name(engine));
-  const Node* entry = find_named(container.find("env"), "name", name);
+  const yaml::Node container = made.container(engine_name(engine));
+  const yaml::Node* entry = yaml::find_named(container.find("env"), "name", name);
   if (entry == nullptr) return "(none)";
-  const Node* field = entry->find_path({"valueFrom", "fieldRef", "fieldPath"});
+  const yaml::Node* field = entry->find_path({"valueFrom", "fieldRef", "fieldPath"});
   return field != nullptr ? "field " + field->text() : entry->text_at({"value"});
 }
 
 std::string metadata(const Generated& made, std::string_view kind, std::string_view key) {
-  const Node* found = made.workload().find_path({"spec", "template", "metadata", kind, key});
+  const yaml::Node* found = made.workload().find_path({"spec", "template", "metadata", kind, key});
   return found == nullptr ? "(none)" : found->text();
 }
 
@@ -100,7 +100,7 @@ TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {
                                  "namespace is said"),
             std::string::npos);
   // It has to stand before what refers to it.
-  const Node container = made.container("engine-0");
+  const yaml::Node container = made.container("engine-0");
   std::size_t at_pod = 0;
   std::size_t at_dynamo = 0;
   const auto& env = container.find("env")->items();
@@ -168,10 +168,11 @@ TEST(Discovery, ADeploymentThatSaysAnotherModeIsRefused) {
 TEST(Discovery, APlannerIsWarnedOf) {
   Graph graph;
   graph.kept_type = "planner";
-  EXPECT_NE(graph.generate().warnings().find(
-                "f: spec.services.Frontend: the planner can't scale 'Decode' any more, which becomes a "
- "Deployment of its own; scale the Deployment qwen3-0.6b-decode yourself"),
-            std::string::npos);
+  EXPECT_NE(
+      graph.generate().warnings().find(
+          "f: spec.services.Frontend: the planner can't scale 'Decode' any more, which becomes a "
+          "Deployment of its own; scale the Deployment qwen3-0.6b-decode yourself"),
+      std::string::npos);
 }
 
 }  // namespace

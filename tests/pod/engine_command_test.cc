@@ -1,4 +1,4 @@
-#include "pod/engine_command.h"
+#include "pod/engine/engine_command.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using State = OptionValue::State;
 
 std::string changed(const std::string& container, const std::string& option,
                     const std::string& value) {
-  Node made = node(container);
+  yaml::Node made = node(container);
   EngineCommand command(made);
   if (const auto reason = command.set(option, value)) return "refused: " + *reason;
   command.write_to(made);
@@ -142,7 +142,7 @@ TEST(EngineCommand, AddsOptionsBeforeTheEndOfOptions) {
 
 TEST(EngineCommand, AddsFlags) {
   const auto with_flag = [](const std::string& container) {
-    Node made = node(container);
+    yaml::Node made = node(container);
     EngineCommand command(made);
     if (const auto reason = command.set_flag("--f")) return "refused: " + *reason;
     command.write_to(made);

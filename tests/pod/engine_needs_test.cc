@@ -1,4 +1,4 @@
-#include "pod/engine_needs.h"
+#include "pod/engine/engine_needs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

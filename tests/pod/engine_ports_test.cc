@@ -1,4 +1,4 @@
-#include "pod/engine_ports.h"
+#include "pod/engine/engine_ports.h"
 
 #include <gtest/gtest.h>
 
@@ -161,9 +161,9 @@ TEST(EnginePorts, OfSglangsPrefillWorkersAreGivenToEach) {
   options.supervise = true;
   const Generated made = worker.generate(options);
   EXPECT_EQ(made.errors(), "");
-  EXPECT_NE(words(made.container("engine-1").find("args"))
-                .find("--disaggregation-bootstrap-port|8999"),
-            std::string::npos);
+  EXPECT_NE(
+      words(made.container("engine-1").find("args")).find("--disaggregation-bootstrap-port|8999"),
+      std::string::npos);
   EXPECT_EQ(words(made.container("engine-0").find("args")).find("bootstrap-port"),
             std::string::npos);
 }

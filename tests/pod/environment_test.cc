@@ -1,4 +1,4 @@
-#include "pod/environment.h"
+#include "pod/shell/environment.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ using test::node;
 
 InputObjects maps_of(const std::string& documents) {
   InputObjects maps;
-  const Node all = node(documents);
-  for (const Node& document : all.items()) maps.add(document);
+  const yaml::Node all = node(documents);
+  for (const yaml::Node& document : all.items()) maps.add(document);
   return maps;
 }
 

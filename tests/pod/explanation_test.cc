@@ -1,4 +1,4 @@
-#include "pod/explanation.h"
+#include "pod/generate/explanation.h"
 
 #include <gtest/gtest.h>
 

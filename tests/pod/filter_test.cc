@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pod/writer.h"
+#include "yaml/writer.h"
 
 namespace fo::pod {
 namespace {
@@ -23,7 +23,7 @@ spec:
 
 Filtered filtered(const std::string& text) {
   Budget budget;
-  return filter(read_yaml(text, "test"), std::make_shared<InputObjects>(), {}, budget);
+  return filter(yaml::read_yaml(text, "test"), std::make_shared<InputObjects>(), {}, budget);
 }
 
 std::vector<std::string> kinds(const Filtered& filtered) {
@@ -49,11 +49,11 @@ TEST(Filter, WhatStaysIsToldToLookForContainers) {
   const Filtered result = filtered(with_frontend(kDgd));
   ASSERT_EQ(kinds(result), (std::vector<std::string>{"DynamoGraphDeployment",
                                                      "ResourceClaimTemplate", "Deployment"}));
-  const Node& rest = result.manifests[0].root;
+  const yaml::Node& rest = result.manifests[0].root;
   EXPECT_EQ(rest.text_at({"metadata", "annotations", "nvidia.com/dynamo-kube-discovery-mode"}),
             "container");
   // What was null stays so.
-  EXPECT_NE(to_yaml(rest).find("envs: null"), std::string::npos);
+  EXPECT_NE(yaml::to_yaml(rest).find("envs: null"), std::string::npos);
 }
 
 TEST(Filter, CommentsAtTheHeadStay) {
@@ -122,7 +122,7 @@ TEST(Filter, WhatOneRunGeneratesIsLimited) {
   EXPECT_LT(result.manifests.size(), 50U);
 
   Budget budget;
-  const std::vector<Document> one = read_yaml(dgd_with(12, size), "test");
+  const std::vector<yaml::Document> one = yaml::read_yaml(dgd_with(12, size), "test");
   EXPECT_FALSE(filter(one, std::make_shared<InputObjects>(), {}, budget).failed());
   EXPECT_TRUE(filter(one, std::make_shared<InputObjects>(), {}, budget).failed());
 }
@@ -150,7 +150,7 @@ TEST(Filter, OtherServicesStayAsTheyWere) {
   EXPECT_EQ(kinds(result),
             (std::vector<std::string>{"DynamoGraphDeployment", "ResourceClaimTemplate",
                                       "Deployment", "ResourceClaimTemplate", "Deployment"}));
-  const Node* services = result.manifests[0].root.find_path({"spec", "services"});
+  const yaml::Node* services = result.manifests[0].root.find_path({"spec", "services"});
   ASSERT_EQ(services->members().size(), 1u);
   EXPECT_EQ(services->find_path({"Front", "replicas"})->text(), "0x2");
   EXPECT_FALSE(result.manifests[0].generated);
@@ -224,7 +224,7 @@ TEST(Filter, VolumeClaimsThatTheDeploymentWouldCreateAreMade) {
   EXPECT_EQ(kinds(result),
             (std::vector<std::string>{"PersistentVolumeClaim", "ResourceClaimTemplate",
                                       "Deployment", "ResourceClaimTemplate", "Deployment"}));
-  const Node claim = read_yaml(R"(apiVersion: v1
+  const yaml::Node claim = yaml::read_yaml(R"(apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: cache, namespace: ns}
 spec:
@@ -232,9 +232,9 @@ spec:
   resources: {requests: {storage: 10Gi}}
   storageClassName: fast
 )",
-                               "test")
-                         .at(0)
-                         .root;
+                                           "test")
+                               .at(0)
+                               .root;
   EXPECT_TRUE(result.manifests[0].root.same_as(claim));
 }
 

@@ -1,4 +1,4 @@
-#include "pod/generate_options.h"
+#include "pod/generate/generate_options.h"
 
 #include <gtest/gtest.h>
 

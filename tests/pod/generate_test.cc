@@ -1,4 +1,4 @@
-#include "pod/generate.h"
+#include "pod/generate/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pod/pod_fixture.h"
-#include "pod/writer.h"
+#include "yaml/writer.h"
 
 namespace fo::pod {
 namespace {
@@ -21,12 +21,12 @@ using test::Worker;
 std::string pretty(const std::string& json, int indent = 1) {
   return nlohmann::ordered_json::parse(json).dump(indent);
 }
-std::string pretty(const Node& node, int indent = 1) { return pretty(to_json(node), indent); }
+std::string pretty(const yaml::Node& node, int indent = 1) { return pretty(to_json(node), indent); }
 
-std::string names(const Node* list) {
+std::string names(const yaml::Node* list) {
   std::string text;
   if (list == nullptr) return "none";
-  for (const Node& one : list->items()) {
+  for (const yaml::Node& one : list->items()) {
     text += (text.empty() ? "" : "|") + one.find("name")->text();
   }
   return text;
@@ -142,21 +142,21 @@ TEST(Generate, ADeploymentNeverNeedsGpusTwice) {
   Worker worker;
   worker.service.replicas = 3;
   const Generated made = worker.generate();
-  const Node& deployment = made.workload();
+  const yaml::Node& deployment = made.workload();
   EXPECT_EQ(deployment.find("apiVersion")->text(), "apps/v1");
-  const Node* spec = deployment.find("spec");
+  const yaml::Node* spec = deployment.find("spec");
   EXPECT_EQ(
       pretty(*spec->find("strategy")),
       pretty(R"({"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}})"));
   EXPECT_EQ(spec->find("replicas")->text(), "3");
   // What is selected is what the pods are labelled with.
-  const Node* labels = spec->find_path({"template", "metadata", "labels"});
-  for (const Node::Member& member : spec->find_path({"selector", "matchLabels"})->members()) {
+  const yaml::Node* labels = spec->find_path({"template", "metadata", "labels"});
+  for (const yaml::Node::Member& member : spec->find_path({"selector", "matchLabels"})->members()) {
     ASSERT_NE(labels->find(member.key), nullptr);
     EXPECT_TRUE(labels->find(member.key)->same_as(member.value));
   }
   std::string keys;
-  for (const Node::Member& member : deployment.members()) keys += member.key + " ";
+  for (const yaml::Node::Member& member : deployment.members()) keys += member.key + " ";
   EXPECT_EQ(keys, "apiVersion kind metadata spec ");
 }
 
@@ -203,7 +203,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
 
     for (const std::string& name :
          {layout.gms_container, std::string("engine-0"), std::string("engine-1")}) {
-      const Node container = made.container(name);
+      const yaml::Node container = made.container(name);
       EXPECT_EQ(pretty(*container.find("resources")),
                 pretty(is_dra ? R"({"claims":[{"name":")" + layout.claim + R"("}]})"
                               : R"({"limits":{"nvidia.com/gpu":"2"}})"));
@@ -211,7 +211,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
       EXPECT_EQ(container.find("imagePullPolicy")->text(), "Never");
       EXPECT_EQ(made.env(name, "GMS_SOCKET_DIR"), layout.folder);
     }
-    const Node gms = made.container(layout.gms_container);
+    const yaml::Node gms = made.container(layout.gms_container);
     EXPECT_EQ(names(gms.find("env")), "GMS_SOCKET_DIR|CUDA_DEVICE_ORDER");
     EXPECT_EQ(gms.find("startupProbe") != nullptr, options.layout == PodLayout::kPlan);
     if (options.gms == GmsProgram::kOurs) {
@@ -221,7 +221,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
       EXPECT_EQ(gms.find("args"), nullptr);
     }
     if (options.lock == LockKind::kLockd) {
-      const Node lockd = made.container("gms-lockd");
+      const yaml::Node lockd = made.container("gms-lockd");
       EXPECT_EQ(words(lockd.find("command")), bin + "gms-lockd");
       EXPECT_EQ(words(lockd.find("args")), "--socket|" + layout.folder + "/failover.sock");
       EXPECT_EQ(words(lockd.find_path({"startupProbe", "exec", "command"})),
@@ -310,11 +310,11 @@ TEST(Generate, TheDevicePluginNeedsSidecars) {
 
 // Every scalar of `input` is in `output`, at the same place; returns the paths of those that are
 // not.
-void find_missing(const Node& input, const Node& output, const std::string& path,
+void find_missing(const yaml::Node& input, const yaml::Node& output, const std::string& path,
                   std::vector<std::string>& missing) {
   if (input.is_map()) {
-    for (const Node::Member& member : input.members()) {
-      const Node* other = output.find(member.key);
+    for (const yaml::Node::Member& member : input.members()) {
+      const yaml::Node* other = output.find(member.key);
       if (other == nullptr) {
         missing.push_back(path + "." + member.key);
       } else {
@@ -325,12 +325,12 @@ void find_missing(const Node& input, const Node& output, const std::string& path
     // Entries may have others before and behind them, but keep their order.
     std::size_t at = 0;
     for (std::size_t i = 0; i < input.items().size(); ++i) {
-      const Node& item = input.items()[i];
-      const Node* name = item.find("name");
+      const yaml::Node& item = input.items()[i];
+      const yaml::Node* name = item.find("name");
       bool found = false;
       for (; at < output.items().size() && !found; ++at) {
-        const Node& other = output.items()[at];
-        const Node* other_name = other.find("name");
+        const yaml::Node& other = output.items()[at];
+        const yaml::Node* other_name = other.find("name");
         found = name != nullptr ? other_name != nullptr && other_name->text() == name->text()
                                 : item.same_as(other);
         if (found && name != nullptr) {
@@ -384,15 +384,15 @@ TEST(Generate, EveryFieldOfTheUsersIsKept) {
       options.supervise = supervise;
       const Generated made = worker.generate(options);
       ASSERT_EQ(made.errors(), "");
-      Node input = worker.pod_template();
-      const Node main = input["spec"]["containers"].items()[0];
+      yaml::Node input = worker.pod_template();
+      const yaml::Node main = input["spec"]["containers"].items()[0];
       input["spec"]["containers"].items().erase(input["spec"]["containers"].items().begin());
       std::vector<std::string> missing;
       find_missing(input, *made.workload().find_path({"spec", "template"}), "", missing);
       EXPECT_EQ(missing, std::vector<std::string>());
       for (const char* const engine : {"engine-0", "engine-1"}) {
         missing.clear();
-        Node own = main;
+        yaml::Node own = main;
         own.remove("name");
         // Behind what stands in front of it.
         if (supervise) own.remove("command");
@@ -453,7 +453,7 @@ TEST(Generate, ProbesOfTheUsersGoToTheEnginesPort) {
     "readinessProbe":{"tcpSocket":{"port":9090}},
     "lifecycle":{"preStop":{"httpGet":{"path":"/x","port":"http"}},
                  "postStart":{"tcpSocket":{"port":1234}}})";
-  const Node engine = worker.generate().container("engine-1");
+  const yaml::Node engine = worker.generate().container("engine-1");
   EXPECT_EQ(pretty(*engine.find("startupProbe")),
             pretty(R"({"grpc":{"port":9091,"service":"s"},"periodSeconds":3})"));
   EXPECT_EQ(pretty(*engine.find("livenessProbe")),
@@ -473,8 +473,8 @@ TEST(Generate, DiscoveryByKubernetesIsLeftOutOfThePlan) {
     options.layout = layout;
     const Generated made = worker.generate(options);
     std::string keys;
-    const Node* all = made.workload().find_path({"spec", "template", "metadata", "labels"});
-    for (const Node::Member& member : all->members()) {
+    const yaml::Node* all = made.workload().find_path({"spec", "template", "metadata", "labels"});
+    for (const yaml::Node::Member& member : all->members()) {
       if (member.key.find("discovery") != std::string::npos || member.key == "other") {
         keys += member.key + " ";
       }
@@ -506,7 +506,7 @@ TEST(Supervise, AnEngineOfDynamosRunsUnderFoShadow) {
   options.engine = "dynamo";
   const Generated made = worker.generate(options);
   ASSERT_EQ(made.errors(), "");
-  const Node engine = made.container("engine-1");
+  const yaml::Node engine = made.container("engine-1");
   EXPECT_EQ(words(engine.find("command")),
             "fo-shadow|--engine|dynamo|--devices|0,1|--|python3|-m|dynamo.vllm");
   EXPECT_TRUE(words(engine.find("args")).starts_with("--model|m|"));
@@ -521,7 +521,7 @@ TEST(Supervise, AnApiIsPublishedAtItsPort) {
   ASSERT_EQ(made.errors(), "");
   EXPECT_EQ(made.warnings(), "");
   for (int i = 0; i < 2; ++i) {
-    const Node engine = made.container("engine-" + std::to_string(i));
+    const yaml::Node engine = made.container("engine-" + std::to_string(i));
     const std::string port = std::to_string(8001 + i);
     EXPECT_EQ(words(engine.find("command")),
               "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:" + port +
@@ -554,7 +554,7 @@ TEST(Supervise, TheUsersPortAndHostAreKept) {
   for (const Case& one : cases) {
     Worker worker;
     worker.main = R"("command":["fo-refengine","serve"],"args":[)" + one.args + "]";
-    const Node engine = worker.generate(supervised()).container("engine-1");
+    const yaml::Node engine = worker.generate(supervised()).container("engine-1");
     EXPECT_EQ(words(engine.find("args")), one.engine_1);
     EXPECT_NE(words(engine.find("command")).find("--publish|" + one.publish + "|--"),
               std::string::npos);
@@ -585,7 +585,7 @@ TEST(Supervise, AScriptIsWrappedWhole) {
   Worker worker;
   worker.main = R"("command":["/bin/bash","-ec"],
     "args":["cd /w\nexec fo-refengine serve --model $M --port 8000 # engine\n","zero"])";
-  const Node engine = worker.generate(supervised()).container("engine-1");
+  const yaml::Node engine = worker.generate(supervised()).container("engine-1");
   EXPECT_EQ(words(engine.find("command")),
             "fo-shadow|--engine|vllm|--devices|0|--engine-url|http://127.0.0.1:8002|--publish|"
             "0.0.0.0:8000|--|/bin/bash|-ec");
@@ -742,7 +742,7 @@ std::string chosen_gms(const std::string& main, bool supervise, const std::strin
   options.lock = lock;
   const Generated made = worker.generate(options);
   if (!made.errors().empty()) return made.errors();
-  const Node gms = made.container("gms-weights");
+  const yaml::Node gms = made.container("gms-weights");
   return words(gms.find("command")).find("gms-serve") != std::string::npos ? "ours" : "upstream";
 }
 
@@ -822,7 +822,7 @@ TEST(Refused, TwoServicesOfOneName) {
 TEST(Refused, WithThePlaceInTheInput) {
   Worker worker;
   worker.service.pod_template = worker.pod_template();
-  Node& main = worker.service.pod_template["spec"]["containers"].items()[0];
+  yaml::Node& main = worker.service.pod_template["spec"]["containers"].items()[0];
   main["volumeMounts"].push_back(node(R"({"name":"x","mountPath":"/shared"})"));
   main["volumeMounts"].items()[0]["mountPath"].at({12, 34});
   Generated made = worker.generate();
@@ -841,7 +841,7 @@ TEST(Refused, WithThePathOfTheInput) {
   Service service = worker.service;
   service.path = "spec.components[1]";
   service.pod_template = worker.pod_template();
-  std::vector<Node>& containers = service.pod_template["spec"]["containers"].items();
+  std::vector<yaml::Node>& containers = service.pod_template["spec"]["containers"].items();
   containers[0].at({20, 1});
   containers[0].set("volumeMounts", node(R"([{"name":"x","mountPath":"/shared"}])"));
   containers[1].at({10, 1});

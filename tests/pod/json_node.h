@@ -3,18 +3,18 @@
 
 #include <string>
 
-#include "pod/node.h"
-#include "pod/yaml_reader.h"
+#include "yaml/node.h"
+#include "yaml/reader.h"
 
 namespace fo::pod::test {
 
-inline Node node(const std::string& json) { return read_yaml(json, "f").front().root; }
+inline yaml::Node node(const std::string& json) { return yaml::read_yaml(json, "f").front().root; }
 
 /// Of a list of strings: "a|b".
-inline std::string words(const Node* list) {
+inline std::string words(const yaml::Node* list) {
   std::string text;
   if (list == nullptr) return "none";
-  for (const Node& item : list->items()) text += (text.empty() ? "" : "|") + item.text();
+  for (const yaml::Node& item : list->items()) text += (text.empty() ? "" : "|") + item.text();
   return text;
 }
 

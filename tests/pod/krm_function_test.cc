@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "pod/scalar.h"
 #include "tests/pod/dgd_text.h"
+#include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {
@@ -35,12 +35,12 @@ results:
 - {message: of the last function}
 )";
 
-FunctionAnswer run(const Node& list) {
+FunctionAnswer run(const yaml::Node& list) {
   Budget budget;
   return run_function(list, {}, budget);
 }
 
-Node list(const std::string& layout, const std::string& gpus) {
+yaml::Node list(const std::string& layout, const std::string& gpus) {
   std::string text = kList;
   text.replace(text.find("LAYOUT"), 6, layout);
   text.replace(text.find("GPUS"), 4, gpus);
@@ -67,25 +67,25 @@ TEST(KrmFunction, FiltersTheItemsByItsConfig) {
   const auto& items = answer.list.find("items")->items();
   ASSERT_EQ(items.size(), 3u);
   EXPECT_TRUE(items[0].same_as(list("plan", "1").find("items")->items()[0]));
-  const Node* volumes = items[2].find_path({"spec", "template", "spec", "volumes"});
-  EXPECT_NE(find_named(volumes, "name", "gms-intrapod-control"), nullptr);
+  const yaml::Node* volumes = items[2].find_path({"spec", "template", "spec", "volumes"});
+  EXPECT_NE(yaml::find_named(volumes, "name", "gms-intrapod-control"), nullptr);
 }
 
 TEST(KrmFunction, SaysWhatItFound) {
   const FunctionAnswer answer = run(list("plan", "1"));
-  const Node* results = answer.list.find("results");
+  const yaml::Node* results = answer.list.find("results");
   ASSERT_NE(results, nullptr);
   ASSERT_EQ(results->items().size(), 1u);
-  const Node& result = results->items()[0];
+  const yaml::Node& result = results->items()[0];
   EXPECT_EQ(result.find("severity")->text(), "warning");
   EXPECT_EQ(result.find_path({"resourceRef", "namespace"})->text(), "ns");
   EXPECT_EQ(result.find_path({"field", "path"})->text(), "spec.services.W.unheardOf");
   EXPECT_EQ(result.find_path({"file", "path"})->text(), "a/b.yaml");
-  EXPECT_EQ(to_json_scalar(*result.find_path({"file", "index"})), "1");
+  EXPECT_EQ(yaml::to_json_scalar(*result.find_path({"file", "index"})), "1");
 }
 
 TEST(KrmFunction, LeavesTheItemsWhenAnyIsRefused) {
-  const Node input = list("plan", "0");
+  const yaml::Node input = list("plan", "0");
   const FunctionAnswer answer = run(input);
   EXPECT_TRUE(answer.filtered.failed());
   EXPECT_TRUE(answer.list.find("items")->same_as(*input.find("items")));

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "pod/yaml_reader.h"
+#include "yaml/reader.h"
 
 namespace fo::pod {
 namespace {
@@ -11,16 +11,16 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<Node> nodes(const std::string& text) {
-  std::vector<Node> result;
-  for (Document& one : read_yaml(text, "test")) result.push_back(std::move(one.root));
+std::vector<yaml::Node> nodes(const std::string& text) {
+  std::vector<yaml::Node> result;
+  for (yaml::Document& one : yaml::read_yaml(text, "test")) result.push_back(std::move(one.root));
   return result;
 }
 
-Node node(const std::string& text) { return nodes(text).at(0); }
+yaml::Node node(const std::string& text) { return nodes(text).at(0); }
 
 TEST(Manifest, HasNames) {
-  const Node one =
+  const yaml::Node one =
       node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: b}}");
   EXPECT_EQ(manifest_name(one), "Deployment/a");
   EXPECT_EQ(kubectl_name(one), "deployment.apps/a");
@@ -42,13 +42,13 @@ TEST(Manifest, NamesAreOneLine) {
 }
 
 TEST(Manifest, IsChosenByKindOrKindAndName) {
-  const Node pod = node("{kind: Pod, metadata: {name: p}}");
+  const yaml::Node pod = node("{kind: Pod, metadata: {name: p}}");
   EXPECT_TRUE(matches(pod, "pod"));
   EXPECT_TRUE(matches(pod, "POD/p"));
   EXPECT_FALSE(matches(pod, "pod/q"));
   EXPECT_FALSE(matches(pod, "p"));
   EXPECT_FALSE(matches(node("{a: 1}"), ""));
-  const Node one = node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}");
+  const yaml::Node one = node("{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}");
   EXPECT_TRUE(matches(one, "deployment.apps/d"));
   EXPECT_TRUE(matches(one, "Deployment.apps"));
   EXPECT_FALSE(matches(one, "deployment.batch"));

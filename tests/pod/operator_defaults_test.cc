@@ -1,4 +1,4 @@
-#include "pod/operator_defaults.h"
+#include "pod/dgd/operator_defaults.h"
 
 #include <gtest/gtest.h>
 
@@ -19,21 +19,22 @@ Worker worker_with_defaults() {
 }
 
 std::string text_at(const Generated& made, std::initializer_list<std::string_view> keys) {
-  const Node* found = made.pod_spec().find_path(keys);
+  const yaml::Node* found = made.pod_spec().find_path(keys);
   return found == nullptr ? "(none)" : found->text();
 }
 
 std::string memory_of(const Generated& made, std::string_view container) {
-  const Node of = made.container(container);
-  const Node* mount = find_named(of.find("volumeMounts"), "mountPath", "/dev/shm");
+  const yaml::Node of = made.container(container);
+  const yaml::Node* mount = yaml::find_named(of.find("volumeMounts"), "mountPath", "/dev/shm");
   if (mount == nullptr) return "(none)";
-  const Node* volume =
-      find_named(made.pod_spec().find("volumes"), "name", mount->text_at({"name"}));
+  const yaml::Node* volume =
+      yaml::find_named(made.pod_spec().find("volumes"), "name", mount->text_at({"name"}));
   return volume->text_at({"emptyDir", "medium"}) + " " + volume->text_at({"emptyDir", "sizeLimit"});
 }
 
 std::string label(const Generated& made, std::string_view key) {
-  const Node* found = made.workload().find_path({"spec", "template", "metadata", "labels", key});
+  const yaml::Node* found =
+      made.workload().find_path({"spec", "template", "metadata", "labels", key});
   return found == nullptr ? "(none)" : found->text();
 }
 

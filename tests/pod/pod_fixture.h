@@ -6,38 +6,39 @@
 #include <utility>
 #include <vector>
 
-#include "pod/dgd.h"
+#include "pod/dgd/dgd.h"
 #include "pod/finding.h"
-#include "pod/generate.h"
+#include "pod/generate/generate.h"
 #include "pod/json_node.h"
-#include "pod/node.h"
+#include "yaml/node.h"
 
 namespace fo::pod::test {
 
 struct Generated {
-  std::vector<Node> manifests;
+  std::vector<yaml::Node> manifests;
   Findings findings;
 
   /// Of the Pod or Deployment.
-  [[nodiscard]] const Node& workload() const { return manifests.back(); }
-  [[nodiscard]] const Node& pod_spec() const {
-    const Node* of_template = workload().find_path({"spec", "template", "spec"});
+  [[nodiscard]] const yaml::Node& workload() const { return manifests.back(); }
+  [[nodiscard]] const yaml::Node& pod_spec() const {
+    const yaml::Node* of_template = workload().find_path({"spec", "template", "spec"});
     return of_template != nullptr ? *of_template : *workload().find("spec");
   }
   /// By name, of either list; a null where there is none.
-  [[nodiscard]] Node container(std::string_view name) const {
+  [[nodiscard]] yaml::Node container(std::string_view name) const {
     for (const char* list : {"initContainers", "containers"}) {
-      if (const Node* one = find_named(pod_spec().find(list), "name", name)) return *one;
+      if (const yaml::Node* one = yaml::find_named(pod_spec().find(list), "name", name))
+        return *one;
     }
     return {};
   }
   /// Of a container, "(none)" where it is not set.
   [[nodiscard]] std::string env(std::string_view name, std::string_view variable) const {
-    const Node made = container(name);
-    const Node* entry = find_named(made.find("env"), "name", variable);
+    const yaml::Node made = container(name);
+    const yaml::Node* entry = yaml::find_named(made.find("env"), "name", variable);
     if (entry == nullptr) return "(none)";
-    const Node* value = entry->find("value");
-    const Node* source = entry->find("valueFrom");
+    const yaml::Node* value = entry->find("value");
+    const yaml::Node* source = entry->find("valueFrom");
     // Kubernetes takes one of both.
     if (value != nullptr && source != nullptr) return "(value and valueFrom)";
     return value == nullptr ? "(no value)" : value->text();
@@ -83,7 +84,7 @@ struct Worker {
     return made;
   }
 
-  [[nodiscard]] Node pod_template() const {
+  [[nodiscard]] yaml::Node pod_template() const {
     return node("{\"metadata\":" + metadata + ",\"spec\":{" + (spec.empty() ? "" : spec + ",") +
                 "\"containers\":[{\"name\":\"main\",\"image\":\"img\"" +
                 (main.empty() ? "" : "," + main) + "}" + (others.empty() ? "" : "," + others) +

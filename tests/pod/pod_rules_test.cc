@@ -17,7 +17,7 @@ using testing::IsEmpty;
 /// Of a pod whose containers and volumes are as given.
 std::vector<std::string> found(const std::string& containers, const std::string& more = "",
                                Severity severity = Severity::kError) {
-  const Node pod = parse("containers: " + containers + "\n" + more + "\n");
+  const yaml::Node pod = parse("containers: " + containers + "\n" + more + "\n");
   const Located at{&pod, "spec"};
   PodParts parts;
   parts.containers = items_of(at.member("containers"));
@@ -147,7 +147,7 @@ TEST(PodRules, MountsNameVolumesAndHavePlacesOfTheirOwn) {
 
 TEST(PodRules, LabelsHaveNamesAndValuesOfTheirOwnKind) {
   const auto labels = [](const std::string& text) {
-    const Node map = parse(text);
+    const yaml::Node map = parse(text);
     Findings findings;
     check_labels({&map, "labels"}, findings);
     return lines(findings, Severity::kError);

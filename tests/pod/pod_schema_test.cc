@@ -1,4 +1,4 @@
-#include "pod/pod_schema.h"
+#include "pod/dgd/pod_schema.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

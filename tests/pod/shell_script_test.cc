@@ -1,4 +1,4 @@
-#include "pod/shell_script.h"
+#include "pod/shell/shell_script.h"
 
 #include <gtest/gtest.h>
 

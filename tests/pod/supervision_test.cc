@@ -1,4 +1,4 @@
-#include "pod/supervision.h"
+#include "pod/engine/supervision.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ std::string outcome(const Generated& made) {
     return errors.substr(begin, errors.find('\n') - begin);
   }
   std::string text = made.env("engine-1", kShadowMode) == "true" ? "shadow mode: " : "";
-  const Node engine = made.container("engine-1");
+  const yaml::Node engine = made.container("engine-1");
   text += words(engine.find("command"));
   if (engine.find("args") != nullptr) text += " + " + words(engine.find("args"));
   for (const char* const part :

@@ -98,7 +98,7 @@ class SchedulerTest : public ::testing::Test {
 
   asio::io_context loop_;
   ModelConfig config_;
-  Condition gate_{loop_.get_executor()};
+  loop::Condition gate_{loop_.get_executor()};
   std::size_t allowed_steps_ = 0;
   std::size_t steps_waiting_ = 0;
   std::vector<std::string> log_;

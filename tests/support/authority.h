@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "http/tls_files.h"
+#include "net/tls_files.h"
 #include "os/file.h"
 #include "os/sibling.h"
 #include "support/temp_dir.h"
@@ -29,9 +29,9 @@ class Authority {
 
   /// A new certificate, its key, and this authority. `names` is like "DNS:localhost,IP:127.0.0.1";
   /// with -1 `days` are over.
-  [[nodiscard]] http::TlsFiles issue(const std::string& names, int days = 2) {
+  [[nodiscard]] net::TlsFiles issue(const std::string& names, int days = 2) {
     const std::string number = std::to_string(++issued_);
-    const http::TlsFiles files{ca_, path(number + ".pem"), path(number + ".key")};
+    const net::TlsFiles files{ca_, path(number + ".pem"), path(number + ".key")};
     const std::string settings = config("CA:FALSE", names);
     const std::string request = path(number + ".csr");
     openssl({"req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc",

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <future>
 
-#include "gms/memory_manager.h"
-#include "gms/tensor_metadata.h"
+#include "gms/client/memory_manager.h"
+#include "gms/protocol/tensor_metadata.h"
 #include "served.h"
 #include "support.h"
 #include "weights/dtype.h"

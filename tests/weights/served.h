@@ -16,8 +16,8 @@
 #include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
 #include "cuda/test_device.h"
+#include "gms/client/memory_manager.h"
 #include "gms/gms_process.h"
-#include "gms/memory_manager.h"
 #include "support.h"
 
 namespace fo::weights {

@@ -6,9 +6,9 @@
 #include <functional>
 #include <random>
 
-#include "base/base64.h"
-#include "gms/protocol.h"
+#include "gms/protocol/protocol.h"
 #include "support.h"
+#include "text/base64.h"
 
 namespace fo::weights {
 namespace {

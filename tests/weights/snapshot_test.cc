@@ -11,12 +11,12 @@
 #include <fstream>
 #include <future>
 
-#include "base/base64.h"
-#include "gms/layout.h"
-#include "gms/protocol.h"
+#include "gms/protocol/layout.h"
+#include "gms/protocol/protocol.h"
 #include "snapshot_fixture.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
+#include "text/base64.h"
 
 namespace fo::weights {
 namespace {
@@ -222,7 +222,7 @@ class DynamoSnapshot : public SnapshotDirectory {
   "layer.0": {
     "allocation_id": "01fe",
     "offset_bytes": 256,
-    "value": ")" + base::encode_base64(R"({"dtype": "torch.int8"})") +
+    "value": ")" + text::encode_base64(R"({"dtype": "torch.int8"})") +
                                              R"(",
     "dtype": "int8"
   }

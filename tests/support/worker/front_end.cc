@@ -17,14 +17,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/blocking.h"
-#include "http/adopt.h"
-#include "http/prometheus_text.h"
 #include "http/server.h"
+#include "loop/adopt.h"
+#include "loop/blocking.h"
+#include "loop/condition.h"
+#include "metrics/prometheus_text.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/signals.h"
-#include "refengine/condition.h"
 #include "support/worker/discovery.h"
 
 namespace fo::stand_in {
@@ -63,9 +63,9 @@ class FrontEnd {
         free_(loop.get_executor()),
         discovery_(launch.engine_id) {
     const std::string what = "watch the engine core";
-    http::adopt(core_socket_, std::move(socket), what);
-    http::adopt(core_end_, http::duplicate(core_.pidfd(), what), what);
-    http::adopt(signals_, os::open_signal_fd(os::signal_set({SIGTERM, SIGINT})), what);
+    loop::adopt(core_socket_, std::move(socket), what);
+    loop::adopt(core_end_, loop::duplicate(core_.pidfd(), what), what);
+    loop::adopt(signals_, os::open_signal_fd(os::signal_set({SIGTERM, SIGINT})), what);
   }
 
   int run() {
@@ -286,7 +286,7 @@ class FrontEnd {
 
   [[nodiscard]] Response metrics(const std::string& prefix, const std::string& running,
                                  const std::string& waiting) const {
-    http::PrometheusText out;
+    metrics::PrometheusText out;
     const auto add = [&](const std::string& name, const char* type, std::uint64_t value) {
       out.begin(prefix + name, type, "Of the stand-in.");
       out.add({{"model_name", launch_.model}}, value);
@@ -294,7 +294,7 @@ class FrontEnd {
     add(running, "gauge", running_);
     add(waiting, "gauge", 0);
     add("generation_tokens_total", "counter", generated_);
-    return {200, std::string(http::kPrometheusTextType), out.take(), {}};
+    return {200, std::string(metrics::kPrometheusTextType), out.take(), {}};
   }
 
   // --- Dynamo's worker: its status server listens from the beginning, requests come by discovery.
@@ -319,7 +319,7 @@ class FrontEnd {
     healthy_ = true;
     lock_ = os::open_file(launch_.lock_path, O_RDWR | O_CREAT);
     std::function<int()> take = [fd = lock_.get()] { return ::flock(fd, LOCK_EX); };
-    const int taken = co_await engine::run_blocking<int>(std::move(take));
+    const int taken = co_await loop::run_blocking<int>(std::move(take));
     if (taken != 0) throw base::Error(base::ExitStatus::kOsError, "lock the lock file");
     const json woken = co_await wake_dynamo(json());
   }
@@ -386,7 +386,7 @@ class FrontEnd {
   Descriptor core_end_;
   Descriptor signals_;
   bool busy_ = false;
-  refengine::Condition free_;
+  loop::Condition free_;
   Discovery discovery_;
   std::list<http::Server> servers_;
   base::UniqueFd lock_;

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "gms/endpoint.h"
-#include "gms/tensor_metadata.h"
+#include "gms/protocol/endpoint.h"
+#include "gms/protocol/tensor_metadata.h"
 #include "refengine/dtype.h"
 
 namespace fo::stand_in {

@@ -11,8 +11,8 @@
 #include "base/deadline.h"
 #include "cuda/device.h"
 #include "cuda/memory.h"
-#include "gms/rpc_client.h"
-#include "gms/types.h"
+#include "gms/client/rpc_client.h"
+#include "gms/protocol/types.h"
 
 namespace fo::stand_in {
 

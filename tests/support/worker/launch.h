@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "gms/types.h"
+#include "gms/protocol/types.h"
 
 namespace fo::stand_in {
 

@@ -1,0 +1,88 @@
+#include "device/gpu_memory.h"
+
+#include <nlohmann/json.hpp>
+
+namespace fo::device {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+constexpr base::Duration kStartTime = std::chrono::seconds(30);
+constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
+
+std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
+                                       const base::Deadline& deadline, int interrupt_fd) {
+  try {
+    return os::run_captured(argv, deadline, interrupt_fd);
+  } catch (const Error& error) {
+    throw GpuMemory::unavailable(error.what());
+  }
+}
+
+}  // namespace
+
+std::string GpuMemory::what() const {
+  return "ask for the free memory of device " + std::to_string(device_);
+}
+
+std::vector<std::string> GpuMemory::question(base::Duration time) const {
+  std::vector<std::string> argv{os::find_sibling("fo-gpu"),
+                                "free",
+                                "--device",
+                                std::to_string(device_),
+                                "--until-free",
+                                std::to_string(wanted_),
+                                "--timeout",
+                                base::format_duration(time)};
+  if (!uuid_.empty()) {
+    argv.emplace_back("--uuid");
+    argv.push_back(uuid_);
+  }
+  return argv;
+}
+
+std::optional<bool> GpuMemory::ask(base::Duration time, const base::Deadline& deadline,
+                                   int interrupt_fd) {
+  const auto answer = run_helper(question(time), deadline, interrupt_fd);
+  return answer ? std::optional(hear(*answer)) : std::nullopt;
+}
+
+bool GpuMemory::hear(const os::Captured& answer) {
+  const bool enough = answer.status == base::to_int(ExitStatus::kOk);
+  if (!enough && answer.status != base::to_int(ExitStatus::kTryAgain)) {
+    // The helper's own line says why; it is ours now.
+    std::string reason = answer.err.substr(0, answer.err.find('\n'));
+    const std::string prefix = "fo-gpu: error: ";
+    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+    const bool ours = answer.status <= base::to_int(ExitStatus::kConfig);
+    throw Error(ours ? static_cast<ExitStatus>(answer.status) : ExitStatus::kSoftware,
+                what() + ": " +
+                    (reason.empty() ? "fo-gpu ended with status " + std::to_string(answer.status)
+                                    : reason));
+  }
+  try {
+    const auto object = nlohmann::json::parse(answer.out);
+    free_ = object.at("free").get<base::ByteCount>();
+    uuid_ = object.at("uuid").get<std::string>();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ExitStatus::kSoftware, what() + ": fo-gpu gave no answer");
+  }
+  return enough;
+}
+
+base::Deadline GpuMemory::answer_by(base::Duration time) const {
+  return base::Deadline::after(time + (is_known() ? kAnswerTime : kStartTime));
+}
+
+Error GpuMemory::no_answer() const { return unavailable(what() + ": no answer in time"); }
+
+// 126 and 127 are for the command that is to run under the lock, and for the engine.
+Error GpuMemory::unavailable(const std::string& what) { return {ExitStatus::kUnavailable, what}; }
+
+std::string GpuMemory::describe() const {
+  return "device " + std::to_string(device_) + " has " + base::format_size(free_) +
+         " free of the " + base::format_size(wanted_) + " wanted";
+}
+
+}  // namespace fo::device

@@ -1,0 +1,33 @@
+#include "device/gpu_probe.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "device/gpu_memory.h"
+
+namespace fo::device {
+
+GpuAnswer probe_gpu(const GpuProbe& probe) {
+  GpuMemory memory(probe.wanted, probe.device);
+  // One question for the whole wait: the helper asks the driver again and again by itself.
+  const std::optional<bool> enough =
+      memory.ask(probe.wait, base::Deadline::after(probe.wait + probe.timeout));
+  if (!enough) {
+    throw base::Error(base::ExitStatus::kUnavailable, memory.what() + ": no answer in time");
+  }
+  GpuAnswer answer;
+  answer.yes = *enough;
+  answer.free = memory.free();
+  if (!answer.yes) answer.reason = memory.describe();
+  return answer;
+}
+
+std::string to_json(const GpuAnswer& answer) {
+  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"free", answer.free}};
+  if (!answer.yes) out["reason"] = answer.reason;
+  return out.dump();
+}
+
+}  // namespace fo::device

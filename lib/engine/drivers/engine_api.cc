@@ -1,0 +1,257 @@
+#include "engine/drivers/engine_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "http/client.h"
+#include "net/address.h"
+
+namespace fo::engine {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using nlohmann::json;
+
+constexpr base::ByteCount kMostAnswer = base::kMiB;
+constexpr base::ByteCount kMostMetrics = 4 * base::kMiB;
+
+json parse(std::string_view text) { return json::parse(text, nullptr, false); }
+
+// A member of an object; null where there is none.
+const json& member(const json& object, const char* name) {
+  static const json kNone;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && found != object.end() ? *found : kNone;
+}
+
+const json& first(const json& array) {
+  static const json kNone;
+  return array.is_array() && !array.empty() ? array.front() : kNone;
+}
+
+// Why an answer of 200 to a completion proves nothing; nullopt when it does prove.
+std::optional<std::string> missing_token(const std::string& body) {
+  const json answer = parse(body);
+  if (!member(answer, "error").is_null()) return reason_in(body);
+  const json& choice = first(member(answer, "choices"));
+  if (!choice.is_object()) return "no choices in the answer";
+  const json& finish = member(choice, "finish_reason");
+  if (finish == "abort" || finish == "error") return "it ended with " + finish.dump();
+  // Its first token was that of the end, which isn't counted: an engine may ignore "ignore_eos".
+  if (finish == "stop") return std::nullopt;
+  const json& count = member(member(answer, "usage"), "completion_tokens");
+  const json& text = member(choice, "text");
+  const bool has_token = count.is_number()
+                             ? count > 0
+                             : text.is_string() && !text.get_ref<const std::string&>().empty();
+  return has_token ? std::nullopt : std::optional<std::string>("no token in the answer");
+}
+
+// Where the labels that begin a text end; npos when they don't.
+std::size_t end_of_labels(std::string_view text) {
+  bool in_value = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (in_value && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '"') {
+      in_value = !in_value;
+    } else if (text[at] == '}' && !in_value) {
+      return at + 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+// The value of a line of Prometheus' text format when it is of the metric `name`.
+std::optional<double> sample_of(std::string_view line, std::string_view name) {
+  if (!line.starts_with(name)) return std::nullopt;
+  line.remove_prefix(name.size());
+  if (line.starts_with('{')) {
+    const std::size_t end = end_of_labels(line);
+    if (end == std::string_view::npos) return std::nullopt;
+    line.remove_prefix(end);
+  } else if (!line.starts_with(' ') && !line.starts_with('\t')) {
+    return std::nullopt;
+  }
+  const std::size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return std::nullopt;
+  double value = 0;
+  const auto parsed = std::from_chars(line.data() + begin, line.data() + line.size(), value);
+  if (parsed.ec != std::errc() || std::isnan(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<double> sum_of(std::string_view text, std::string_view name) {
+  std::optional<double> sum;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    if (const auto value = sample_of(text.substr(0, end), name)) sum = sum.value_or(0) + *value;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return sum;
+}
+
+}  // namespace
+
+Error EngineReply::refusal() const {
+  const std::string reason = reason_in(body);
+  const bool forbidden = status == 401 || status == 403;
+  return failure(forbidden ? ExitStatus::kConfig : ExitStatus::kSoftware,
+                 fmt::format("status {}{}{}", status, reason.empty() ? "" : ": ", reason));
+}
+
+Error EngineReply::failure(ExitStatus kind, std::string_view reason) const {
+  return Error(kind, fmt::format("{}: {}", what, reason));
+}
+
+EngineApi::EngineApi(const std::string& url) : url_(url) {
+  const net::Url parsed = net::parse_url(url);
+  if (parsed.target != "/") {
+    throw Error(ExitStatus::kUsage, "URL " + base::quoted(url) + ": an engine's has no path");
+  }
+  if (parsed.is_tls) {
+    throw Error(ExitStatus::kUsage,
+                "URL " + base::quoted(url) + ": an engine is asked without TLS");
+  }
+  if (!parsed.socket_path.empty()) {
+    url_ = "unix:" + parsed.socket_path + ":";
+  } else {
+    // It runs on this machine: no name is waited for.
+    net::parse_address(net::to_string(parsed.address));
+    if (url_.ends_with('/')) url_.pop_back();
+  }
+}
+
+awaitable<EngineReply> EngineApi::send(std::string step, std::string method, std::string path,
+                                       std::string body, Deadline deadline,
+                                       base::ByteCount limit) const {
+  const std::string url = url_ + path;
+  http::FetchOptions options;
+  options.body = std::move(body);
+  options.response_limit = limit;
+  EngineReply answer;
+  answer.what = fmt::format("{}: {} {}", step, method, url);
+  try {
+    http::Response response = co_await http::async_fetch(method, url, deadline, options);
+    answer.status = response.status;
+    answer.body = std::move(response.body);
+  } catch (const Error& error) {
+    const bool garbage = error.status() == ExitStatus::kProtocol;
+    throw Error(garbage ? ExitStatus::kSoftware : error.status(), step + ": " + error.what());
+  }
+  co_return answer;
+}
+
+awaitable<EngineReply> EngineApi::get(std::string_view step, std::string_view path,
+                                      Deadline deadline) const {
+  return send(std::string(step), "GET", std::string(path), "", deadline, kMostAnswer);
+}
+
+awaitable<EngineReply> EngineApi::post(std::string_view step, std::string_view path,
+                                       std::string_view body, Deadline deadline) const {
+  return send(std::string(step), "POST", std::string(path), std::string(body), deadline,
+              kMostAnswer);
+}
+
+awaitable<std::optional<std::string>> EngineApi::check_health(std::string_view path,
+                                                              Deadline deadline) const {
+  std::optional<std::string> trouble;
+  try {
+    const EngineReply answer = co_await get(kHealthStep, path, deadline);
+    if (answer.status != 200) trouble = answer.refusal().what();
+  } catch (const Error& error) {
+    trouble = error.what();
+  }
+  co_return trouble;
+}
+
+awaitable<std::string> EngineApi::model(Deadline deadline) const {
+  const EngineReply answer = co_await get(kProveStep, "/v1/models", deadline);
+  if (!answer.ok()) throw answer.refusal();
+  const json models = parse(answer.body);
+  const json& name = member(first(member(models, "data")), "id");
+  if (!name.is_string()) throw answer.failure(ExitStatus::kSoftware, "no model in the answer");
+  co_return name.get<std::string>();
+}
+
+awaitable<void> EngineApi::prove(Deadline deadline) {
+  if (model_.empty()) model_ = co_await model(deadline);
+  json request;
+  request["model"] = model_;
+  request["prompt"] = "1";
+  request["max_tokens"] = 1;
+  request["ignore_eos"] = true;
+  request["temperature"] = 0;
+  const std::string body = request.dump();
+  const EngineReply answer = co_await post(kProveStep, "/v1/completions", body, deadline);
+  if (!answer.ok()) {
+    // It may be another engine by now.
+    model_.clear();
+    throw answer.refusal();
+  }
+  const std::optional<std::string> reason = missing_token(answer.body);
+  if (reason) throw answer.failure(ExitStatus::kSoftware, *reason);
+}
+
+awaitable<EngineReply> EngineApi::metrics(std::string_view step, Deadline deadline) const {
+  return send(std::string(step), "GET", "/metrics", "", deadline, kMostMetrics);
+}
+
+awaitable<std::optional<double>> EngineApi::count(std::string_view name, Deadline deadline) const {
+  const EngineReply answer = co_await metrics(kCountStep, deadline);
+  if (answer.status != 200) co_return std::nullopt;
+  co_return sum_of(answer.body, name);
+}
+
+awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
+                                                  std::string_view waiting,
+                                                  Deadline deadline) const {
+  const EngineReply answer = co_await metrics(kIdleStep, deadline);
+  const auto run = sum_of(answer.body, running);
+  const auto wait = sum_of(answer.body, waiting);
+  if (answer.status != 200 || !run || !wait) co_return std::nullopt;
+  co_return *run + *wait == 0;
+}
+
+std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path) {
+  const json answer = parse(body);
+  const json* at = &answer;
+  for (const char* name : path) at = &member(*at, name);
+  if (!at->is_string()) return std::nullopt;
+  return at->get<std::string>();
+}
+
+std::string reason_in(std::string_view body) {
+  const json answer = parse(body);
+  const json& error = member(answer, "error");
+  const json& detail = member(answer, "detail");
+  for (const json* reason : {&member(error, "message"), &error, &member(answer, "message"),
+                             &member(first(detail), "msg"), &detail}) {
+    if (reason->is_string()) return one_line(reason->get_ref<const std::string&>());
+  }
+  return one_line(body);
+}
+
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string line(text.substr(0, kMost));
+  std::replace_if(line.begin(), line.end(), base::is_control, ' ');
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return one_line(text.substr(text.rfind('\n') + 1));
+}
+
+}  // namespace fo::engine

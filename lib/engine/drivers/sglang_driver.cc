@@ -1,0 +1,115 @@
+#include "engine/drivers/sglang_driver.h"
+
+#include <fmt/format.h>
+
+#include "loop/pause.h"
+
+namespace fo::engine {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+
+SglangDriver::SglangDriver(const std::string& url, bool alone)
+    : api_(url), alone_(alone), stage_(alone ? Stage::kServing : Stage::kReleasing) {}
+
+void SglangDriver::enter(Stage stage) {
+  if (alone_) stage_ = stage;
+}
+
+awaitable<std::optional<std::string>> SglangDriver::check_health(Deadline deadline) {
+  if (stage_ == Stage::kServing) return api_.check_health("/health", deadline);
+  // Answered by the HTTP server alone.
+  return api_.check_health("/ping", deadline);
+}
+
+awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
+  if (stage_ == Stage::kAsleep) co_return;
+  if (alone_ && stage_ == Stage::kReleasing) {
+    throw Error(
+        ExitStatus::kSoftware,
+        fmt::format("{}: its memory may be released already, and twice would end it", kSleepStep));
+  }
+  // A pause aborts what runs; what waits in the engine then keeps its cache from being flushed.
+  if (mode == SleepMode::kFinish) co_await flush(deadline);
+  enter(Stage::kPaused);
+  const bool paused = co_await tell(kSleepStep, "/pause_generation", deadline);
+  co_await flush(deadline);
+  // SGLang aborts when it is busy now. Versions without a pause flush with 200 whatever they do.
+  if (!paused) co_await wait_until_idle(deadline, unused_ && mode == SleepMode::kAbort);
+  enter(Stage::kReleasing);
+  const EngineReply answer =
+      co_await api_.post(kSleepStep, "/release_memory_occupation", "{}", deadline);
+  if (!answer.ok()) enter(Stage::kPaused);
+  if (answer.status == 404) {
+    throw answer.failure(ExitStatus::kConfig, "status 404: SGLang wants --enable-memory-saver");
+  }
+  if (!answer.ok()) throw answer.refusal();
+  enter(Stage::kAsleep);
+  unused_ = false;
+}
+
+awaitable<void> SglangDriver::wake(Deadline deadline) {
+  unused_ = false;
+  if (stage_ == Stage::kServing) co_return;
+  if (stage_ != Stage::kPaused) {
+    const EngineReply answer =
+        co_await api_.post(kWakeStep, "/resume_memory_occupation", "{}", deadline);
+    if (!answer.ok()) throw answer.refusal();
+    enter(Stage::kPaused);
+  }
+  co_await tell(kWakeStep, "/continue_generation", deadline);
+  enter(Stage::kServing);
+}
+
+awaitable<void> SglangDriver::prove(Deadline deadline) { return api_.prove(deadline); }
+
+awaitable<std::optional<bool>> SglangDriver::is_idle(Deadline deadline) {
+  return api_.is_idle("sglang:num_running_reqs", "sglang:num_queue_reqs", deadline);
+}
+
+awaitable<std::optional<double>> SglangDriver::progress(Deadline deadline) {
+  return api_.count("sglang:generation_tokens_total", deadline);
+}
+
+// False where this version knows nothing of it.
+awaitable<bool> SglangDriver::tell(std::string_view step, std::string_view path,
+                                   Deadline deadline) const {
+  const EngineReply answer = co_await api_.post(step, path, "{}", deadline);
+  if (!answer.ok() && answer.status != 404) throw answer.refusal();
+  co_return answer.ok();
+}
+
+// Refused with 400 while there are requests.
+awaitable<void> SglangDriver::flush(Deadline deadline) const {
+  for (;;) {
+    const EngineReply answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
+    if (answer.ok()) co_return;
+    if (answer.status != 400) throw answer.refusal();
+    co_await loop::pause_for(kAskEngineAgain);
+    if (deadline.expired()) {
+      throw answer.failure(ExitStatus::kTryAgain, "timed out: it still works on requests");
+    }
+  }
+}
+
+awaitable<void> SglangDriver::wait_until_idle(Deadline deadline, bool is_unused) {
+  for (;;) {
+    const std::optional<bool> idle = co_await is_idle(deadline);
+    if (idle.value_or(is_unused)) co_return;
+    if (!idle) {
+      throw Error(ExitStatus::kConfig,
+                  fmt::format("{}: whether it is busy is not known: SGLang without a pause wants "
+                              "--enable-metrics",
+                              kSleepStep));
+    }
+    co_await loop::pause_for(kAskEngineAgain);
+    if (deadline.expired()) {
+      throw Error(ExitStatus::kTryAgain,
+                  fmt::format("{}: timed out: it still works on requests", kSleepStep));
+    }
+  }
+}
+
+}  // namespace fo::engine

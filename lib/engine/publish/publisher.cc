@@ -1,0 +1,597 @@
+#include "engine/publish/publisher.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <list>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/publish/http_framing.h"
+#include "engine/publish/stream_socket.h"
+#include "http/message.h"
+#include "loop/adopt.h"
+#include "loop/event.h"
+#include "loop/pause.h"
+#include "os/log.h"
+#include "os/log_limit.h"
+
+// What the framing must see is read into one buffer and sent on: for pieces of the size of a token
+// that costs less than splice(2) does. Bodies and opaque streams are spliced while they fill that
+// buffer. What the far side does not take is held until it does, and nothing is read meanwhile. A
+// client costs one descriptor, two once it has said something, and a pipe's two while it is
+// spliced.
+namespace fo::engine {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Error;
+using base::quoted;
+using base::UniqueFd;
+using boost::system::error_code;
+
+constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
+// A read of so much is followed by a splice, where the framing need not see what comes.
+constexpr ssize_t kBulk = kBufferBytes / 2;
+constexpr std::size_t kMostSpliced = std::size_t{1024} * 1024;
+// Between two attempts to connect while descriptors or ports run out.
+constexpr base::Duration kAskAgain = std::chrono::milliseconds(100);
+constexpr char kWatch[] = "watch a socket";
+
+bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
+
+// Of descriptors, memory or ports: there may be room soon.
+bool is_want_of_room(int err) {
+  return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM || err == EADDRNOTAVAIL;
+}
+
+struct Pipe {
+  // False for want of descriptors.
+  bool open() {
+    int ends[2];
+    if (!reader && ::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0) {
+      reader.reset(ends[0]);
+      writer.reset(ends[1]);
+    }
+    return reader.valid();
+  }
+  UniqueFd reader;
+  UniqueFd writer;
+};
+
+struct Connection;
+using ConnectionPtr = std::shared_ptr<Connection>;
+using Connections = std::list<ConnectionPtr>;
+
+struct Connection {
+  Connection(const asio::any_io_executor& executor, UniqueFd accepted,
+             const HttpFraming::Judge& judge)
+      : client(executor), engine(executor), framing(judge), limit(executor) {
+    set_option(accepted.get(), IPPROTO_TCP, TCP_NODELAY);
+    set_option(accepted.get(), SOL_SOCKET, SO_KEEPALIVE);  // a client's machine may vanish
+    loop::adopt(client, std::move(accepted), kWatch);
+  }
+
+  [[nodiscard]] bool is_busy() const {
+    return !engine_ended && (is_unread || held > 0 || !framing.is_between_requests());
+  }
+
+  /// It has no answer to wait for, nor one that is on its way.
+  [[nodiscard]] bool is_expendable() const {
+    return engine_ended || (!is_unread && held == 0 && !framing.awaits_answer());
+  }
+
+  /// Of what the client said, and of what was withheld before, what may be passed on. `joined`
+  /// keeps it where it is more than was said now.
+  std::string_view passable(std::string_view said, std::string& joined) {
+    const std::size_t kept = framing.withheld();
+    if (withheld.empty() && kept == 0) return said;
+    withheld += said;
+    joined = withheld.substr(0, withheld.size() - kept);
+    withheld.erase(0, joined.size());
+    if (framing.is_over()) withheld = {};
+    return joined;
+  }
+
+  WatchedSocket& of(Side side) { return side == Side::kClient ? client : engine; }
+
+  WatchedSocket client;
+  WatchedSocket engine;
+  HttpFraming framing;
+  /// The beginning of a request's head.
+  std::string withheld;
+  /// Bytes that were read from one side and not yet taken by the other.
+  std::size_t held = 0;
+  int open_directions = 2;
+  /// The client has begun a request of which nothing was read yet.
+  bool is_unread = false;
+  bool engine_reset = false;
+  /// The client was told that a request is refused.
+  bool is_refused = false;
+  /// The engine has said its last, and all of it was passed on.
+  bool engine_ended = false;
+  /// Where the publisher has it; none once it was dropped.
+  Connections* list = nullptr;
+  Connections::iterator place;
+  /// For what must not take for ever.
+  asio::steady_timer limit;
+};
+
+}  // namespace
+
+struct Publisher::State : std::enable_shared_from_this<State> {
+  using Ptr = std::shared_ptr<State>;
+
+  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits most,
+        HttpFraming::Judge by)
+      : executor(std::move(on)),
+        address(std::move(at)),
+        target_name(to),
+        endpoint(tcp_endpoint(address)),
+        target(stream_endpoint(to)),
+        limits(most),
+        judge(std::move(by)),
+        listener(executor),
+        room(executor),
+        settled(executor) {}
+
+  asio::any_io_executor executor;
+  std::string address;
+  std::string target_name;
+  StreamEndpoint endpoint;
+  StreamEndpoint target;
+  PublisherLimits limits;
+  HttpFraming::Judge judge;
+  WatchedSocket listener;
+  /// By whether they are expendable; the one that has been silent for longest comes first.
+  Connections idle;
+  Connections busy;
+  /// Clients that were taken away from the engine.
+  std::vector<UniqueFd> kept;
+  bool is_draining = false;
+  Successor successor = Successor::kFollows;
+  /// An accept loop ends when it is not the latest.
+  unsigned accept_loop = 0;
+  /// Cancelled when there may be a place for one more.
+  asio::steady_timer room;
+  /// Connections that can't be made to the engine for want of room; nobody is accepted meanwhile.
+  std::size_t wanting = 0;
+  /// Connections that were cut at the end of a drain.
+  std::size_t cut = 0;
+  /// The last one has gone, or a drain's deadline expired.
+  loop::Event settled;
+  os::LogLimit log_limit;
+  std::array<char, kBufferBytes> buffer{};
+
+  static awaitable<void> accept(Ptr self, unsigned loop);
+  static awaitable<void> serve(Ptr self, ConnectionPtr connection);
+  static awaitable<bool> connect(Ptr self, ConnectionPtr connection);
+  static awaitable<void> pass_on(Ptr self, ConnectionPtr connection, Side side);
+  static awaitable<void> throw_away(Ptr self, ConnectionPtr connection);
+
+  void begin();
+  void stop(Successor follows);
+  void add(UniqueFd client);
+  [[nodiscard]] std::size_t count() const { return idle.size() + busy.size(); }
+  [[nodiscard]] Connections all() const;
+  void sort(const ConnectionPtr& connection);
+  ssize_t read(Connection& connection, Side side);
+  static ssize_t splice(Connection& connection, Side side, const Pipe& pipe);
+  void limit(const ConnectionPtr& connection, base::Duration duration, bool reset);
+  void settle(const ConnectionPtr& connection);
+  void answer_refusal(const ConnectionPtr& connection);
+  void end_direction(const ConnectionPtr& connection, Side side);
+  void drop(const ConnectionPtr& connection, bool reset);
+  void discard_unread(int client);
+  void complain(const std::string& what, int err);
+};
+
+// Clients can cause it as often as they like.
+void Publisher::State::complain(const std::string& what, int err) {
+  log_limit.log(os::LogLevel::kWarning, what, what + ": " + std::generic_category().message(err));
+}
+
+void Publisher::State::begin() {
+  is_draining = false;
+  asio::co_spawn(executor, accept(shared_from_this(), ++accept_loop), asio::detached);
+  for (UniqueFd& client : std::exchange(kept, {})) add(std::move(client));
+}
+
+void Publisher::State::stop(Successor follows) {
+  is_draining = true;
+  successor = follows;
+  ++accept_loop;
+  error_code ignored;
+  listener.cancel(ignored);
+  room.cancel();
+  if (successor == Successor::kNone) {
+    close(listener, false);
+    for (const UniqueFd& client : std::exchange(kept, {})) discard_unread(client.get());
+    // Who has asked before is answered.
+    for (const auto& connection : all()) {
+      char first = 0;
+      const int client = connection->client.native_handle();
+      const bool asked = ::recv(client, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+      if (asked && !connection->is_busy()) connection->is_unread = true;
+      sort(connection);
+    }
+  }
+  for (const auto& connection : all()) settle(connection);
+}
+
+awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
+  while (loop == self->accept_loop) {
+    const bool open = co_await wait_until(self->listener, WatchedSocket::wait_read);
+    if (!open) co_return;
+    while (loop == self->accept_loop) {
+      int err = 0;
+      const bool has_place = self->count() < self->limits.connections || !self->idle.empty();
+      if (has_place && self->wanting == 0) {
+        UniqueFd client(::accept4(self->listener.native_handle(), nullptr, nullptr,
+                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
+        err = client ? 0 : errno;
+        if (client) {
+          self->add(std::move(client));
+          if (self->count() > self->limits.connections) {
+            self->complain("keep an idle client on " + quoted(self->address), EUSERS);
+            const ConnectionPtr longest = self->idle.front();
+            self->drop(longest, false);
+          }
+        }
+        if (err == EAGAIN) break;
+        if (err == 0 || err == EINTR || err == ECONNABORTED) continue;
+      }
+      // Out of places, descriptors or memory: goes on when there may be some, or in a while.
+      if (self->wanting == 0) {
+        self->complain("accept a client on " + quoted(self->address), err == 0 ? EUSERS : err);
+      }
+      self->room.expires_after(std::chrono::milliseconds(250));
+      error_code ignored;
+      co_await self->room.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    }
+  }
+}
+
+void Publisher::State::add(UniqueFd client) {
+  try {
+    const auto connection = std::make_shared<Connection>(executor, std::move(client), judge);
+    connection->list = &idle;
+    connection->place = idle.insert(idle.end(), connection);
+    asio::co_spawn(executor, serve(shared_from_this(), connection), asio::detached);
+  } catch (const Error& error) {
+    log_limit.log(os::LogLevel::kWarning, error.what(), error.what());
+  }
+}
+
+Connections Publisher::State::all() const {
+  Connections both = idle;
+  both.insert(both.end(), busy.begin(), busy.end());
+  return both;
+}
+
+// To be called when something was said on a connection.
+void Publisher::State::sort(const ConnectionPtr& connection) {
+  Connections& list = connection->is_expendable() ? idle : busy;
+  if (connection->list == nullptr) return;
+  list.splice(list.end(), *connection->list, connection->place);
+  connection->list = &list;
+  if (&list == &idle && count() >= limits.connections) room.cancel();
+}
+
+// The engine is connected when the client begins to speak: one that is idle costs it nothing.
+awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
+  const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
+  if (!open) co_return;
+  char first = 0;
+  if (::recv(connection->client.native_handle(), &first, 1, MSG_PEEK) == 0) {
+    co_return self->drop(connection, false);
+  }
+  connection->is_unread = true;
+  self->sort(connection);
+  const bool connected = co_await connect(self, connection);
+  if (!connection->client.is_open()) co_return;
+  if (!connected) co_return self->drop(connection, true);
+  asio::co_spawn(self->executor, pass_on(self, connection, Side::kEngine), asio::detached);
+  co_await pass_on(self, connection, Side::kClient);
+}
+
+awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
+  self->limit(connection, self->limits.connect, true);
+  int err = 0;
+  for (;;) {
+    try {
+      loop::adopt(connection->engine, make_socket(self->target), kWatch);
+      err = co_await engine::connect(connection->engine, self->target);
+    } catch (const Error& error) {
+      err = error.code().value();
+    }
+    if (err != 0 && !self->is_draining) {
+      self->complain("connect to engine " + quoted(self->target_name), err);
+    }
+    if (!is_want_of_room(err) || !connection->client.is_open()) break;
+    close(connection->engine, false);
+    ++self->wanting;
+    co_await loop::pause_for(kAskAgain);
+    if (--self->wanting == 0) self->room.cancel();
+    if (!connection->client.is_open()) break;
+  }
+  connection->limit.expires_at(asio::steady_timer::time_point::max());
+  co_return err == 0;
+}
+
+// One read of what `side` has to say, into the buffer.
+ssize_t Publisher::State::read(Connection& connection, Side side) {
+  const int fd = connection.of(side).native_handle();
+  // What is taken from a draining client must not reach into its next request.
+  const bool one_only = is_draining && side == Side::kClient;
+  const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), one_only ? MSG_PEEK : 0);
+  if (got <= 0) return got;
+  std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+  do {
+    bytes.remove_prefix(connection.framing.see(side, bytes));
+  } while (!one_only && !bytes.empty());
+  if (!one_only) return got;
+  return ::recv(fd, buffer.data(), static_cast<std::size_t>(got) - bytes.size(), 0);
+}
+
+// The same past the framing, into `pipe`, which is empty.
+ssize_t Publisher::State::splice(Connection& connection, Side side, const Pipe& pipe) {
+  const std::size_t most = std::min<std::uint64_t>(connection.framing.unseen(side), kMostSpliced);
+  const ssize_t got = ::splice(connection.of(side).native_handle(), nullptr, pipe.writer.get(),
+                               nullptr, most, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+  if (got > 0) connection.framing.pass(side, static_cast<std::uint64_t>(got));
+  return got;
+}
+
+awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Side side) {
+  const bool is_request = side == Side::kClient;
+  WatchedSocket& from = connection->of(side);
+  WatchedSocket& to = connection->of(is_request ? Side::kEngine : Side::kClient);
+  const HttpFraming& framing = connection->framing;
+  bool is_bulk = false;
+  Pipe pipe;
+  std::string rest;
+  for (;;) {
+    const bool open = co_await wait_until(from, WatchedSocket::wait_read);
+    if (!open) co_return;
+    // A next request stays with the client; the response to the last one settles the connection.
+    const bool begun = framing.is_in_message(side) || connection->is_unread;
+    if (is_request && self->is_draining && !begun) co_return;
+    const bool splices = is_bulk && framing.unseen(side) >= self->buffer.size() && pipe.open();
+    if (!splices) pipe = {};
+    const ssize_t got =
+        splices ? self->splice(*connection, side, pipe) : self->read(*connection, side);
+    is_bulk = got >= kBulk;
+    if (got < 0 && is_passing(errno)) continue;
+    if (got < 0) co_return self->drop(connection, true);
+    if (got == 0) {
+      ::shutdown(to.native_handle(), SHUT_WR);
+      co_return self->end_direction(connection, side);
+    }
+    std::string_view passed(self->buffer.data(), static_cast<std::size_t>(got));
+    if (is_request && !splices) passed = connection->passable(passed, rest);
+    const char* data = passed.data();
+    std::size_t left = passed.size();
+    connection->held += left;
+    if (is_request) connection->is_unread = false;
+    self->sort(connection);
+    while (left > 0) {
+      const ssize_t sent = splices ? ::splice(pipe.reader.get(), nullptr, to.native_handle(),
+                                              nullptr, left, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)
+                                   : ::send(to.native_handle(), data, left, MSG_NOSIGNAL);
+      if (sent > 0) {
+        left -= static_cast<std::size_t>(sent);
+        connection->held -= static_cast<std::size_t>(sent);
+        data += sent;
+      } else if (is_passing(errno)) {
+        if (!splices && rest.empty()) {  // the buffer is everybody's
+          rest.assign(data, left);
+          data = rest.data();
+        }
+        const bool writable = co_await wait_until(to, WatchedSocket::wait_write);
+        if (!writable) co_return;
+      } else if (is_request) {
+        // What the engine said before it closed is still to be read.
+        connection->held -= left;
+        connection->engine_reset = true;
+        co_return self->end_direction(connection, side);
+      } else {
+        co_return self->drop(connection, true);
+      }
+    }
+    rest = {};
+    self->sort(connection);
+    if (self->is_draining) self->settle(connection);
+    if (framing.refusal()) self->answer_refusal(connection);
+    if (is_request && framing.refusal()) co_return co_await throw_away(self, connection);
+  }
+}
+
+// In the engine's place, once it has answered what came before.
+void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
+  const bool is_due = connection->held == 0 && connection->framing.is_answered();
+  if (!is_due || !connection->client.is_open() || std::exchange(connection->is_refused, true)) {
+    return;
+  }
+  const int status = *connection->framing.refusal();
+  const bool is_control = status == 403;
+  log_limit.log(os::LogLevel::kWarning, std::to_string(status),
+                "refuse a request on " + quoted(address) +
+                    (is_control ? ": it would control the engine" : ": it can't be understood"));
+  const std::string body =
+      http::error_response(status, is_control ? "this path is for the engine's operator"
+                                              : "not a request of HTTP/1.1")
+          .body;
+  const std::string answer =
+      std::string("HTTP/1.1 ") + (is_control ? "403 Forbidden" : "400 Bad Request") +
+      "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+      "\r\nConnection: close\r\n\r\n" + body;
+  // A client that has so much to read already gets no more.
+  ::send(connection->client.native_handle(), answer.data(), answer.size(),
+         MSG_NOSIGNAL | MSG_DONTWAIT);
+  ::shutdown(connection->client.native_handle(), SHUT_WR);
+  close(connection->engine, false);
+  limit(connection, limits.refusal, false);
+}
+
+// What the client goes on to say, until it has read all: closing on that would take the answer
+// away.
+awaitable<void> Publisher::State::throw_away(Ptr self, ConnectionPtr connection) {
+  for (;;) {
+    const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
+    if (!open) co_return;
+    const int client = connection->client.native_handle();
+    const ssize_t got = ::recv(client, self->buffer.data(), self->buffer.size(), 0);
+    if (got < 0 && is_passing(errno)) continue;
+    if (got > 0) continue;
+    // Where it is not yet answered, what it asked for before is on its way.
+    if (got < 0 || connection->is_refused) self->drop(connection, got < 0);
+    co_return;
+  }
+}
+
+// One side has said its last.
+void Publisher::State::end_direction(const ConnectionPtr& connection, Side side) {
+  const bool is_last = --connection->open_directions == 0;
+  if (side == Side::kClient) {
+    if (is_last) drop(connection, connection->engine_reset);
+    if (!is_last && is_draining) settle(connection);
+    return;
+  }
+  connection->engine_ended = true;
+  sort(connection);
+  // Nobody answers any more: only a client that still speaks may stay, for a while.
+  if (is_last || is_draining || !connection->framing.is_in_message(Side::kClient)) {
+    drop(connection, connection->engine_reset);
+  } else {
+    // In order, for the kernel may still have some of the answer to send.
+    limit(connection, limits.half_open, false);
+  }
+}
+
+void Publisher::State::limit(const ConnectionPtr& connection, base::Duration duration, bool reset) {
+  connection->limit.expires_after(duration);
+  connection->limit.async_wait(
+      [self = weak_from_this(), weak = std::weak_ptr(connection), reset](const error_code&) {
+        const auto state = self.lock();
+        const auto late = weak.lock();
+        if (!state || !late || late->limit.expiry() > asio::steady_timer::clock_type::now()) return;
+        state->drop(late, reset);
+      });
+}
+
+// Takes the connection away from the engine if it is between two requests.
+void Publisher::State::settle(const ConnectionPtr& connection) {
+  const bool follows = successor == Successor::kFollows;
+  // A request of which nothing was read is the successor's.
+  const bool is_busy = connection->is_busy() && !(follows && connection->is_unread);
+  if (is_busy || !connection->client.is_open()) return;
+  if (follows && !connection->engine_ended) kept.emplace_back(connection->client.release());
+  drop(connection, false);
+}
+
+void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
+  if (!reset && connection->client.is_open()) discard_unread(connection->client.native_handle());
+  close(connection->client, reset);
+  close(connection->engine, reset);
+  connection->limit.expires_at(asio::steady_timer::time_point::max());
+  Connections* const list = std::exchange(connection->list, nullptr);
+  if (list != nullptr) list->erase(connection->place);
+  room.cancel();
+  if (count() == 0) settled.notify();
+}
+
+// The kernel resets a connection that is closed with unread bytes, and sends nothing more of what
+// it has.
+void Publisher::State::discard_unread(int client) {
+  constexpr int kMostReads = 16;  // it may speak faster than we read
+  for (int i = 0; i < kMostReads; ++i) {
+    if (::recv(client, buffer.data(), buffer.size(), MSG_DONTWAIT) <= 0) return;
+  }
+}
+
+Publisher::Publisher(asio::any_io_executor executor, std::string address, const std::string& target,
+                     PublisherLimits limits, HttpFraming::Judge judge)
+    : state_(std::make_shared<State>(std::move(executor), std::move(address), target, limits,
+                                     std::move(judge))) {}
+
+Publisher::~Publisher() {
+  ++state_->accept_loop;
+  close(state_->listener, false);
+  state_->kept.clear();
+  state_->room.cancel();
+  for (const auto& connection : state_->all()) state_->drop(connection, connection->is_busy());
+}
+
+void Publisher::start(PublishedSockets inherited) {
+  UniqueFd listener = std::move(inherited.listener);
+  if (!listener) listener = listen_on(state_->endpoint, state_->address);
+  loop::adopt(state_->listener, std::move(listener), kWatch);
+  state_->kept = std::move(inherited.clients);
+  state_->begin();
+}
+
+awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
+  // Held for the case that the publisher is destroyed meanwhile.
+  const std::shared_ptr<State> state = state_;
+  const std::size_t cut_before = state->cut;
+  state->stop(successor);
+  asio::steady_timer limit(state->executor);
+  if (deadline.at()) {
+    limit.expires_at(*deadline.at());
+    limit.async_wait([state](const error_code& stopped) {
+      if (!stopped) state->settled.notify();
+    });
+  }
+  while (state->count() > 0 && !deadline.expired()) co_await state->settled.wait();
+  state->cut += state->count();
+  for (const auto& connection : state->all()) state->drop(connection, true);
+  co_return state->cut == cut_before;
+}
+
+PublishedSockets Publisher::take() {
+  PublishedSockets left;
+  left.listener.reset(state_->listener.is_open() ? state_->listener.release() : -1);
+  for (UniqueFd& client : std::exchange(state_->kept, {})) {
+    char first = 0;
+    const bool gone = ::recv(client.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    if (!gone) left.clients.push_back(std::move(client));
+  }
+  return left;
+}
+
+void Publisher::resume() { state_->begin(); }
+
+std::size_t Publisher::connections() const { return state_->count() + state_->kept.size(); }
+
+std::size_t Publisher::busy() const { return state_->busy.size(); }
+
+std::uint16_t Publisher::port() const {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  auto* generic = reinterpret_cast<sockaddr*>(&name);
+  if (!state_->listener.is_open() ||
+      ::getsockname(state_->listener.native_handle(), generic, &size) != 0) {
+    return 0;
+  }
+  // The port is at the same place for both families.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&name)->sin_port);
+}
+
+}  // namespace fo::engine

@@ -1,0 +1,532 @@
+#include "gms/bundle/bundle.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "gms/bundle/crash_history.h"
+#include "gms/bundle/vault.h"
+#include "gms/protocol/endpoint.h"
+#include "gms/server/metrics_server.h"
+#include "gms/server/server.h"
+#include "gms/server/server_counters.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/notify.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "os/signals.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+using os::LogLevel;
+using os::OwnedPath;
+
+// What a server gets to let its clients go, before it is killed; and any process then to be gone.
+constexpr base::Duration kGrace = std::chrono::seconds(5);
+// From its start until a server answers: a driver may take long to initialise, and many imports
+// too.
+constexpr base::Duration kStartTimeout = std::chrono::minutes(5);
+// Descriptors of the parent that no vault may take, and so many more for each server.
+constexpr std::size_t kReserve = 64;
+constexpr std::size_t kReservePerServer = 16;
+// Whose layouts must not be lost, and the servers that a snapshot is for.
+constexpr const char* kWeightsTag = "weights";
+// A server that has crashed too often, and whose end does not end the others, is tried again so
+// often.
+constexpr base::Duration kLastResort = std::chrono::minutes(1);
+
+OwnedPath make_ready_file(const std::string& path) {
+  os::open_plain_file(path, O_WRONLY | O_CREAT, "make ready file " + base::quoted(path));
+  return OwnedPath(path);
+}
+
+// The snapshot of one device.
+std::string snapshot_of(const std::string& dir, int device, bool is_only_one) {
+  std::string own = dir + "/device-" + std::to_string(device);
+  std::error_code unknown;
+  return is_only_one && !std::filesystem::is_directory(own, unknown) ? dir : own;
+}
+
+// The program beside this one, else the one in PATH.
+std::string find_loader() {
+  std::error_code unknown;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const std::string beside = self.parent_path() / "gms-load";
+  return ::access(beside.c_str(), X_OK) == 0 ? beside : "gms-load";
+}
+
+struct Server {
+  Server(Place where, VaultRoom& room) : place(std::move(where)), vault(room) {}
+
+  [[nodiscard]] std::string name() const {
+    return "device=" + std::to_string(place.device.value()) + " tag=" + place.tag;
+  }
+
+  Place place;
+  CounterPage counters = CounterPage::create();
+  Vault vault;
+  CrashHistory crashes;
+  std::optional<os::Child> child;
+  /// Gets a byte once the child answers.
+  UniqueFd ready;
+  /// When to start it again.
+  std::optional<Deadline> start_at;
+  /// When to kill it unless it has answered.
+  std::optional<Deadline> answer_by;
+  /// It begins with nothing, and is to get the snapshot once it answers.
+  bool wants_snapshot = false;
+  /// It was started with a deposit.
+  bool began_with_layout = false;
+  std::optional<os::Child> loader;
+  /// How often it was started, and at which of these times its loader was.
+  unsigned starts = 0;
+  unsigned loader_of = 0;
+  /// Has answered, and its snapshot has been loaded, or could not be.
+  bool is_up = false;
+  /// Close what its vault has dropped.
+  std::vector<os::Child> closers;
+};
+
+class Bundle {
+ public:
+  Bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds)
+      : config_(config), fds_(std::move(fds)), ready_fd_(config.ready_fd) {
+    const std::size_t reserve = kReserve + kReservePerServer * places.size();
+    room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
+    for (Place& place : places) {
+      servers_.push_back(std::make_unique<Server>(std::move(place), room_));
+      servers_.back()->wants_snapshot = restores(*servers_.back());
+    }
+  }
+
+  int run() {
+    try {
+      if (fds_.metrics) start_metrics();
+      // A failure to start the first time is one of the machine, not a crash.
+      for (const auto& server : servers_) start(*server);
+      const std::optional<int> first = wait();
+      stop();
+      return first.value_or(0);
+    } catch (...) {
+      stop();  // whoever starts the next one must find the sockets free
+      throw;
+    }
+  }
+
+ private:
+  void start(Server& server) {
+    os::Pipe ready;
+    server.ready = std::move(ready.reader);
+    UniqueFd vault;
+    if (config_.on_crash == OnCrash::kRestart) vault = server.vault.open();
+    server.child.emplace(
+        os::fork_child([&] { return run_child(server, std::move(ready.writer), std::move(vault)); },
+                       {.parent_death_signal = SIGKILL}));
+    ++server.starts;
+    server.began_with_layout = server.vault.deposit() != nullptr;
+    server.start_at.reset();
+    server.answer_by = Deadline::after(kStartTimeout);
+  }
+
+  // For want of processes or descriptors, a server can't be started for a while: what its vault
+  // keeps is worth waiting for.
+  std::optional<int> start_again(Server& server) {
+    try {
+      start(server);
+      return std::nullopt;
+    } catch (const Error& error) {
+      server.child.reset();
+      return crash(server, base::to_int(error.status()), error.what());
+    }
+  }
+
+  void start_metrics() {
+    metrics_at_.reset();
+    try {
+      metrics_child_.emplace(
+          os::fork_child([this] { return run_metrics_child(); }, {.parent_death_signal = SIGKILL}));
+    } catch (const Error& error) {
+      plan_metrics(error.what());
+    }
+  }
+
+  // In the child.
+  int run_metrics_child() {
+    const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
+    std::vector<MeteredServer> metered;
+    for (const auto& server : servers_) {
+      metered.push_back({server->place.device.value(), server->place.uuid, server->place.tag,
+                         &*server->counters});
+    }
+    UniqueFd listener = std::move(fds_.metrics);
+    let_go_of_siblings();
+    run_metrics_server(std::move(listener), metered, stop.get());
+    return 0;
+  }
+
+  // In the child.
+  int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
+    // A terminal's SIGINT and SIGHUP go to all of us; the parent turns them into our SIGTERM.
+    const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
+    ServerConfig config;
+    config.listener = std::move(server.place.socket.listener);
+    config.deposit = server.vault.take();
+    let_go_of_siblings();
+    config.vault = std::move(vault);
+    config.driver = cuda::Driver::open(config_.driver);
+    config.device = cuda::device_info(*config.driver, server.place.device);
+    config.tag = server.place.tag;
+    config.stop_fd = stop.get();
+    config.counters = &*server.counters;
+    config.alloc_retry_interval = config_.alloc_retry_interval;
+    config.alloc_retry_timeout = config_.alloc_retry_timeout;
+    config.access = config_.access;
+    config.max_connections = config_.max_connections;
+    config.max_unread_fds = config_.max_unread_fds;
+    try {
+      run_server(std::move(config), [&] {
+        os::write_all(ready.get(), ".", "report being ready");
+        ready.reset();
+      });
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      // Short of memory, threads or descriptors: nothing that the device has to do with.
+      throw Error(ExitStatus::kOsError, std::string("serve: ") + error.what());
+    }
+    return 0;
+  }
+
+  // What the parent has open. Above all the memory that it keeps for other servers, which would not
+  // be free when they let it go; and its locks, so that who comes after it when it is killed need
+  // not wait until the last server is gone, too.
+  void let_go_of_siblings() {
+    ready_fd_.reset();
+    fds_ = {};
+    metrics_child_.reset();
+    for (const auto& sibling : servers_) {
+      sibling->place.socket.listener.reset();
+      sibling->place.socket.lock.reset();
+      sibling->vault.close();
+      sibling->ready.reset();
+      sibling->child.reset();
+      sibling->loader.reset();
+      sibling->closers.clear();
+    }
+  }
+
+  // Closing the last descriptor of memory takes as long as the driver takes to free it, and the
+  // parent never waits for a driver. So a child that has the descriptors too, and nothing else,
+  // ends after the parent has closed its own.
+  void close_dropped(Server& server) {
+    std::vector<UniqueFd> dropped = server.vault.take_dropped();
+    if (!dropped.empty()) {
+      try {
+        server.closers.push_back(os::fork_child([this] {
+          let_go_of_places();
+          return 0;
+        }));
+      } catch (const Error& error) {
+        os::log(LogLevel::kWarning, "close the memory of a layout: {}: {}", error.what(),
+                server.name());
+      }
+      dropped.clear();
+    }
+    if (server.closers.empty()) server.vault.answer_drop();
+  }
+
+  // In a child.
+  void let_go_of_places() {
+    for (const auto& server : servers_) {
+      server->place.socket.listener.reset();
+      server->place.socket.lock.reset();
+    }
+    let_go_of_siblings();
+  }
+
+  void reap_closers(Server& server) {
+    std::erase_if(server.closers, [](const os::Child& closer) {
+      return closer.wait(Deadline::after(base::Duration::zero())).has_value();
+    });
+    if (server.closers.empty()) server.vault.answer_drop();
+  }
+
+  // The exit status of the first server that ended for good; nullopt when we are asked to end.
+  std::optional<int> wait() {
+    for (;;) {
+      std::vector<pollfd> events{{fds_.signals.get(), POLLIN, 0},
+                                 {metrics_child_ ? metrics_child_->pidfd() : -1, POLLIN, 0}};
+      Deadline next = Deadline::never();
+      if (metrics_at_) next = *metrics_at_;
+      for (const auto& server : servers_) {
+        events.push_back({server->vault.fd(), POLLIN, 0});
+        events.push_back({server->ready.get(), POLLIN, 0});
+        events.push_back({server->child ? server->child->pidfd() : -1, POLLIN, 0});
+        events.push_back({server->loader ? server->loader->pidfd() : -1, POLLIN, 0});
+        if (server->start_at) next = next.sooner(*server->start_at);
+        if (server->answer_by) next = next.sooner(*server->answer_by);
+      }
+      for (const auto& server : servers_) {
+        for (const os::Child& closer : server->closers) {
+          events.push_back({closer.pidfd(), POLLIN, 0});
+        }
+      }
+      if (::poll(events.data(), events.size(), next.poll_timeout()) < 0) {
+        if (errno == EINTR) continue;
+        throw_errno(errno, "wait for the servers");
+      }
+      if (events[0].revents != 0 && os::read_signal(fds_.signals.get()) != 0) return std::nullopt;
+      if (events[1].revents != 0) end_metrics();
+      if (metrics_at_ && metrics_at_->expired()) start_metrics();
+      for (std::size_t i = 0; i < servers_.size(); ++i) {
+        if (!servers_[i]->closers.empty()) reap_closers(*servers_[i]);
+        const std::optional<int> status = look_after(*servers_[i], &events[2 + 4 * i]);
+        if (status) return status;
+      }
+      announce();
+    }
+  }
+
+  void serve_vault(Server& server) {
+    server.vault.serve();
+    close_dropped(server);
+  }
+
+  // `events`: of the vault, the ready pipe, the child and the loader. Returns the exit status to
+  // end all with.
+  std::optional<int> look_after(Server& server, const pollfd* events) {
+    if (events[0].revents != 0) serve_vault(server);
+    // Before the ready pipe, which may bring another loader.
+    if (events[3].revents != 0) end_restore(server);
+    if (events[1].revents != 0) {
+      char mark = 0;
+      const bool answers = ::read(server.ready.get(), &mark, 1) == 1;
+      server.ready.reset();
+      if (answers) server.answer_by.reset();
+      const bool has_layout = server.vault.deposit() != nullptr;
+      if (answers && has_layout) server.wants_snapshot = false;
+      // It could not restore what it began with.
+      if (answers && !has_layout && server.began_with_layout) {
+        server.wants_snapshot = restores(server);
+      }
+      if (answers && !server.wants_snapshot) server.is_up = true;
+    }
+    const bool answers = server.child && !server.answer_by;
+    if (server.wants_snapshot && answers && !server.loader) begin_restore(server);
+    if (server.answer_by && server.answer_by->expired()) {
+      os::log(LogLevel::kError, "kill the server, which does not answer: {}", server.name());
+      server.child->signal(SIGKILL);
+      server.answer_by.reset();
+    }
+    if (server.start_at && server.start_at->expired()) return start_again(server);
+    if (events[2].revents == 0 || !server.child) return std::nullopt;
+    const std::optional<int> status = server.child->wait(Deadline::never());
+    server.child.reset();
+    return after_end(server, *status);
+  }
+
+  // Nobody's memory depends on it.
+  void end_metrics() {
+    const int status = *metrics_child_->wait(Deadline::never());
+    metrics_child_.reset();
+    plan_metrics("ended with status " + std::to_string(status));
+  }
+
+  void plan_metrics(const std::string& reason) {
+    const auto pause = metrics_crashes_.add(Deadline::Clock::now());
+    metrics_at_.reset();
+    if (pause) metrics_at_ = Deadline::after(*pause);
+    os::log(LogLevel::kWarning, "the server of metrics {}{}", reason,
+            pause ? "" : ", once too often: there are no more metrics");
+  }
+
+  std::optional<int> after_end(Server& server, int status) {
+    server.ready.reset();
+    server.answer_by.reset();
+    // What it has sent before its end counts.
+    if (server.vault.fd() >= 0) serve_vault(server);
+    const bool had_layout = server.counters->committed.get() != 0;
+    server.counters->reset_gauges();
+    // One that was published but not protected. What was dropped on purpose stays so.
+    if (had_layout && server.vault.deposit() == nullptr) server.wants_snapshot = restores(server);
+    const bool crashed = status > 128;
+    // Short of something when it was started again: what is kept is worth another try. But never
+    // one that says of the device that it can't be trusted.
+    const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
+                          status == base::to_int(ExitStatus::kTryAgain) ||
+                          status == base::to_int(ExitStatus::kUnavailable);
+    const bool may_come_back =
+        crashed || !ends_all(server) || (is_short && server.vault.deposit() != nullptr);
+    if (config_.on_crash == OnCrash::kExit || !may_come_back) {
+      os::log(LogLevel::kError, "server ended with status {}: {}", status, server.name());
+      return status;
+    }
+    return crash(server, status,
+                 crashed ? "server died of signal " + std::to_string(status - 128)
+                         : "server ended with status " + std::to_string(status));
+  }
+
+  // Plans the next start; the exit status to end all with when there have been too many.
+  std::optional<int> crash(Server& server, int status, const std::string& what) {
+    auto pause = server.crashes.add(Deadline::Clock::now());
+    if (!pause) {
+      os::log(LogLevel::kError, "{}, once too often: {}", what, server.name());
+      if (ends_all(server)) return status;
+      pause = kLastResort;
+    }
+    const Deposit* kept = server.vault.deposit();
+    os::log(LogLevel::kWarning, "{}, starting it again with {}: {}", what,
+            kept == nullptr ? std::string("nothing published")
+                            : base::counted(kept->memory.size(), "allocation"),
+            server.name());
+    server.counters->restarts.add();
+    server.start_at = Deadline::after(*pause);
+    return server.start_at->expired() ? start_again(server) : std::nullopt;
+  }
+
+  // Whether all end when it can't be started again. What other servers than those of weights hold
+  // is their engines', who make it anew, and no reason to lose the weights.
+  [[nodiscard]] bool ends_all(const Server& server) const {
+    return server.place.tag == kWeightsTag ||
+           std::none_of(servers_.begin(), servers_.end(),
+                        [](const auto& one) { return one->place.tag == kWeightsTag; });
+  }
+
+  [[nodiscard]] bool restores(const Server& server) const {
+    return !config_.restore.empty() && server.place.tag == kWeightsTag;
+  }
+
+  void begin_restore(Server& server) {
+    const int device = server.place.device.value();
+    const std::string snapshot =
+        snapshot_of(config_.restore, device, servers_.size() == config_.tags.size());
+    server.loader_of = server.starts;
+    try {
+      server.loader.emplace(
+          os::spawn({find_loader(), "--snapshot", snapshot, "--role", "rw_or_ro", "--socket",
+                     server.place.path, "--device", std::to_string(device), "--driver",
+                     config_.driver, "--timeout", "30s", "-q"},
+                    {.parent_death_signal = SIGKILL}));
+    } catch (const Error& error) {
+      give_up_snapshot(server, error.what());
+    }
+  }
+
+  void end_restore(Server& server) {
+    const int status = *server.loader->wait(Deadline::never());
+    server.loader.reset();
+    if (status == 0) {
+      server.wants_snapshot = false;
+      server.is_up = true;
+      return;
+    }
+    // Its server crashed: the one after it gets the snapshot.
+    if (!server.child || server.loader_of != server.starts) return;
+    give_up_snapshot(server, "gms-load ended with status " + std::to_string(status));
+  }
+
+  // Without its snapshot a server is still good for whoever publishes something.
+  void give_up_snapshot(Server& server, const std::string& reason) {
+    os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
+            server.name());
+    server.wants_snapshot = false;
+    server.is_up = true;
+  }
+
+  void announce() {
+    if (announced_) return;
+    for (const auto& server : servers_) {
+      if (!server->is_up) return;
+    }
+    announced_ = true;
+    if (config_.socket_path.empty()) {
+      ready_file_.emplace(make_ready_file(ready_path(config_.socket_dir)));
+    }
+    if (ready_fd_) os::write_all(ready_fd_.get(), "\n", "write to the ready descriptor");
+    ready_fd_.reset();
+    notifier_.ready();
+    os::log(LogLevel::kInfo, "ready: {}", base::counted(servers_.size(), "server"));
+  }
+
+  void stop() {
+    notifier_.stopping();
+    ready_file_.reset();
+    if (metrics_child_) metrics_child_->signal(SIGKILL);
+    for (const auto& server : servers_) {
+      if (server->loader) server->loader->signal(SIGKILL);
+      if (server->child) server->child->signal(SIGTERM);
+    }
+    const Deadline deadline = Deadline::after(kGrace);
+    for (const auto& server : servers_) {
+      if (!server->child || wait_or_second_signal(*server->child, deadline)) continue;
+      os::log(LogLevel::kWarning, "kill the server: {}: {}",
+              deadline.expired() ? "it did not end in time" : "asked again to end", server->name());
+      server->child->signal(SIGKILL);
+    }
+    // A process that is stuck in the kernel can't die: it holds up nobody but itself.
+    const Deadline last = Deadline::after(kGrace);
+    const auto reap = [&](const std::optional<os::Child>& child, const std::string& what) {
+      if (child && !child->wait(last)) {
+        os::log(LogLevel::kError, "{} can't be killed: process {}", what, child->pid());
+      }
+    };
+    reap(metrics_child_, "the server of metrics");
+    for (const auto& server : servers_) {
+      reap(server->loader, "gms-load");
+      reap(server->child, "a server");
+    }
+    // Who serves here next need not wait until the driver has freed what the vaults kept.
+    std::vector<Place> ended;
+    for (const auto& server : servers_) ended.push_back(std::move(server->place));
+  }
+
+  // False when the child still runs at the deadline, or another signal says: now.
+  [[nodiscard]] bool wait_or_second_signal(const os::Child& child, const Deadline& deadline) const {
+    pollfd events[]{{child.pidfd(), POLLIN, 0}, {fds_.signals.get(), POLLIN, 0}};
+    for (;;) {
+      const int ready = ::poll(events, 2, deadline.poll_timeout());
+      if (ready < 0 && errno != EINTR) throw_errno(errno, "wait for a server");
+      if (ready < 0) continue;
+      return events[0].revents != 0;
+    }
+  }
+
+  const BundleConfig& config_;
+  BundleFds fds_;
+  std::optional<os::Child> metrics_child_;
+  CrashHistory metrics_crashes_;
+  /// When to start it again.
+  std::optional<Deadline> metrics_at_;
+  UniqueFd ready_fd_;
+  const os::Notifier notifier_;
+  VaultRoom room_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  bool announced_ = false;
+  std::optional<OwnedPath> ready_file_;
+};
+
+}  // namespace
+
+int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds) {
+  return Bundle(config, std::move(places), std::move(fds)).run();
+}
+
+}  // namespace fo::gms

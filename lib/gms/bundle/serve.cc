@@ -1,0 +1,221 @@
+#include "gms/bundle/serve.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "base/error.h"
+#include "cuda/device.h"
+#include "cuda/driver.h"
+#include "cuda/nvml.h"
+#include "gms/bundle/bundle.h"
+#include "gms/protocol/endpoint.h"
+#include "gms/server/server.h"
+#include "http/server.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/pipe.h"
+#include "os/process.h"
+#include "os/server_socket.h"
+#include "os/signals.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+using os::OwnedPath;
+
+// What a child that was killed gets to be gone.
+constexpr base::Duration kTimeToDie = std::chrono::seconds(5);
+
+// A link to a socket in the same folder, in place of any older link.
+OwnedPath make_link(const std::string& link, const std::string& socket) {
+  std::error_code ec;
+  const auto status = std::filesystem::symlink_status(link, ec);
+  if (std::filesystem::exists(status) && !std::filesystem::is_symlink(status)) {
+    throw Error(ExitStatus::kCannotCreate, "make link " + base::quoted(link) + ": a file is there");
+  }
+  const std::string temporary = link + "." + std::to_string(::getpid());
+  std::filesystem::create_symlink(std::filesystem::path(socket).filename(), temporary, ec);
+  if (!ec) std::filesystem::rename(temporary, link, ec);
+  if (ec) throw Error(ExitStatus::kCannotCreate, "make link " + base::quoted(link), ec);
+  return OwnedPath(link);
+}
+
+// A folder has room for one bundle: two would share a ready file.
+UniqueFd lock_folder(const std::string& dir) {
+  std::optional<UniqueFd> lock = os::try_lock_path(ready_path(dir) + ".lock");
+  if (!lock) {
+    throw Error(ExitStatus::kCannotCreate,
+                "serve in folder " + base::quoted(dir) + ": another gms-serve does");
+  }
+  return std::move(*lock);
+}
+
+// What the parent needs to know of the devices, asked by a child: the parent stays free of CUDA.
+// No devices, and the child's exit status, when that failed; the child has said why.
+struct Probe {
+  std::vector<cuda::DeviceInfo> devices;
+  int status = 0;
+};
+
+// Dynamo's clients look for the socket of their device by the UUID that NVML has under its number.
+void warn_of_order(const cuda::DeviceInfo& device) {
+  if (device.gpu_uuid.empty()) return;
+  const int number = device.ordinal.value();
+  try {
+    const int index = cuda::nvml_device_index(device.gpu_uuid);
+    if (index == number) return;
+    os::log(os::LogLevel::kWarning,
+            "CUDA's device {} is NVML's device {}: clients that ask NVML for their device, as "
+            "Dynamo's do, look for another socket (set CUDA_DEVICE_ORDER=PCI_BUS_ID, and not "
+            "CUDA_VISIBLE_DEVICES, here and in the engines)",
+            number, index);
+  } catch (const Error&) {
+    // Without NVML those clients find nothing at all, and say so themselves.
+  }
+}
+
+int report_devices(const ServeConfig& config, int to) {
+  const auto driver = cuda::Driver::open(config.driver);
+  std::vector<int> wanted = config.devices;
+  if (wanted.empty()) {
+    const int count = cuda::device_count(*driver);
+    for (int device = 0; device < count; ++device) wanted.push_back(device);
+  }
+  std::string report;
+  for (const int device : wanted) {
+    const auto info = cuda::device_info(*driver, base::DeviceOrdinal(device));
+    if (!driver->simulated()) warn_of_order(info);
+    report += std::to_string(device) + " " + info.uuid + " " +
+              (info.gpu_uuid.empty() ? "-" : info.gpu_uuid) + "\n";
+  }
+  os::write_all(to, report, "report the devices");
+  return 0;
+}
+
+std::vector<cuda::DeviceInfo> parse_devices(const std::string& report) {
+  std::vector<cuda::DeviceInfo> devices;
+  std::istringstream lines(report);
+  int ordinal = 0;
+  cuda::DeviceInfo device;
+  while (lines >> ordinal >> device.uuid >> device.gpu_uuid) {
+    device.ordinal = base::DeviceOrdinal(ordinal);
+    if (device.gpu_uuid == "-") device.gpu_uuid.clear();
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+// nullopt when a signal asks us to end meanwhile: a driver may hang, and the child with it, which
+// then may not even die.
+std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
+  os::Pipe pipe;
+  const os::Child child = os::fork_child([&] { return report_devices(config, pipe.writer.get()); },
+                                         {.parent_death_signal = SIGKILL});
+  pipe.writer.reset();
+  std::string report;
+  char buffer[4096];
+  pollfd events[]{
+      {pipe.reader.get(), POLLIN, 0}, {child.pidfd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
+  for (;;) {
+    if (::poll(events, std::size(events), -1) < 0 && errno != EINTR) {
+      throw_errno(errno, "ask for the devices");
+    }
+    if (events[2].revents != 0) {
+      child.signal(SIGKILL);
+      static_cast<void>(child.wait(Deadline::after(kTimeToDie)));
+      return std::nullopt;
+    }
+    if (events[0].revents != 0) {
+      const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
+      if (got < 0 && errno != EINTR) throw_errno(errno, "ask for the devices");
+      if (got > 0) report.append(buffer, static_cast<std::size_t>(got));
+      // All is read: what is left is the child's end.
+      if (got == 0) events[0].fd = -1;
+    } else if (events[1].revents != 0) {
+      break;
+    }
+  }
+  const int status = *child.wait(Deadline::never());
+  return Probe{parse_devices(report), status};
+}
+
+// Whether it is a MIG slice, and the one that is served here of its GPU. Clients that ask NVML for
+// their device are told the GPU's UUID.
+bool is_only_slice(const cuda::DeviceInfo& device, const std::vector<cuda::DeviceInfo>& all) {
+  return !device.gpu_uuid.empty() && device.gpu_uuid != device.uuid &&
+         std::count_if(all.begin(), all.end(), [&](const cuda::DeviceInfo& one) {
+           return one.gpu_uuid == device.gpu_uuid;
+         }) == 1;
+}
+
+}  // namespace
+
+int serve(const ServeConfig& given) {
+  BundleConfig config{given};
+  config.socket_dir = socket_dir_or_default(given.socket_dir);
+  if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
+    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
+  }
+  const bool is_bundle = config.socket_path.empty();
+  const std::string ready = ready_path(config.socket_dir);
+  UniqueFd folder;
+  if (is_bundle) {
+    folder = lock_folder(config.socket_dir);
+    ::unlink(ready.c_str());
+  }
+  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
+  os::block_signals(stop);
+  UniqueFd signals = os::open_signal_fd(stop);
+  config.fd_limit = os::raise_fd_limit();
+  config.max_connections = std::min(config.fd_limit / 2, kMaxConnections);
+  UniqueFd metrics;
+  if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics).fd;
+  const std::optional<Probe> probe = probe_devices(config, signals.get());
+  if (!probe) return 0;
+  if (probe->status != 0) return probe->status;
+  // What is on its way counts for all processes of a user together; the rest is the driver's.
+  const std::size_t servers = std::max<std::size_t>(probe->devices.size() * config.tags.size(), 1);
+  config.max_unread_fds = std::clamp<std::size_t>(config.fd_limit / 8 / servers, 1, kMaxUnreadFds);
+  std::vector<Place> places;
+  for (const cuda::DeviceInfo& device : probe->devices) {
+    for (const std::string& tag : config.tags) {
+      const std::string path =
+          is_bundle ? socket_path(config.socket_dir, device.uuid, tag) : config.socket_path;
+      Place place{device.ordinal,
+                  device.uuid,
+                  tag,
+                  path,
+                  os::open_server_socket(path, config.socket_mode),
+                  {}};
+      if (is_bundle) {
+        const int ordinal = device.ordinal.value();
+        place.links.push_back(make_link(socket_link(config.socket_dir, ordinal, tag), path));
+        if (tag == "weights") {
+          place.links.push_back(make_link(weights_link(config.socket_dir, ordinal), path));
+        }
+        if (is_only_slice(device, probe->devices)) {
+          place.links.push_back(
+              make_link(socket_path(config.socket_dir, device.gpu_uuid, tag), path));
+        }
+      }
+      places.push_back(std::move(place));
+    }
+  }
+  BundleFds fds{std::move(signals), std::move(metrics), std::move(folder)};
+  return run_bundle(config, std::move(places), std::move(fds));
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,103 @@
+#include "gms/client/probe.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "gms/client/discover.h"
+#include "gms/client/remap_check.h"
+#include "gms/client/rpc_client.h"
+#include "gms/protocol/endpoint.h"
+#include "json/dump.h"
+#include "os/probe.h"
+
+namespace fo::gms {
+namespace {
+
+using base::Deadline;
+
+// Why the server at `path` does not do; nullopt when it does.
+std::optional<std::string> failure_of(const std::string& path, const SocketsProbe& probe) {
+  try {
+    RpcClient rpc = RpcClient::connect(path, Deadline::after(os::kProbeTime),
+                                       RpcClient::Retry::kNever, probe.server_uid);
+    if (rpc.runtime_state().committed || !probe.committed) return std::nullopt;
+    return "GMS at " + base::quoted(path) + ": nothing is published";
+  } catch (const RequestRefused& refusal) {
+    return refusal.what();
+  } catch (const base::Error& error) {
+    if (!os::is_no(error)) throw;
+    return error.what();
+  }
+}
+
+std::vector<int> expected_devices(const SocketsProbe& probe) {
+  return probe.devices.empty() ? find_devices(probe.socket_dir, probe.tags) : probe.devices;
+}
+
+SocketsAnswer ask_once(const SocketsProbe& probe) {
+  SocketsAnswer answer;
+  const std::vector<int> devices = expected_devices(probe);
+  for (const int device : devices) {
+    for (const std::string& tag : probe.tags) {
+      ++answer.sockets;
+      const auto failure = failure_of(socket_link(probe.socket_dir, device, tag), probe);
+      if (!failure) continue;
+      answer.reason = *failure;
+      return answer;
+    }
+  }
+  if (devices.empty()) {
+    answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": none there";
+  } else if (expected_devices(probe) != devices) {
+    // A server answers only once every link of its bundle is there, so what was found before the
+    // answers may have been a part of them, and what is found now is all.
+    answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": they change";
+  } else {
+    answer.yes = true;
+  }
+  return answer;
+}
+
+RemapAnswer check_once(const RemapProbe& probe) {
+  RemapCheckRequest request;
+  request.socket = probe.socket;
+  request.server_uid = probe.server_uid;
+  request.expect_hash = probe.expect_hash;
+  RemapAnswer answer;
+  try {
+    const RemapCheck check = check_remap(request, Deadline::after(probe.timeout));
+    answer.yes = check.outcome.result == RemapResult::kOk;
+    answer.memory_layout_hash = check.memory_layout_hash;
+    answer.reason = check.outcome.reason;
+  } catch (const base::Error& error) {
+    if (!os::is_no(error)) throw;
+    answer.reason = error.what();
+  }
+  return answer;
+}
+
+}  // namespace
+
+SocketsAnswer probe_sockets(const SocketsProbe& probe) {
+  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+}
+
+std::string to_json(const SocketsAnswer& answer) {
+  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"sockets", answer.sockets}};
+  if (!answer.yes) out["reason"] = answer.reason;
+  return json::dump(out);
+}
+
+RemapAnswer probe_remap(const RemapProbe& probe) {
+  return os::ask_until_yes(probe.wait, [&] { return check_once(probe); });
+}
+
+std::string to_json(const RemapAnswer& answer) {
+  nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"memory_layout_hash", nullptr}};
+  if (!answer.memory_layout_hash.empty()) out["memory_layout_hash"] = answer.memory_layout_hash;
+  if (!answer.yes) out["reason"] = answer.reason;
+  return json::dump(out);
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,32 @@
+#include "gms/client/remap_outcome.h"
+
+#include "gms/client/rpc_client.h"
+
+namespace fo::gms {
+
+using base::Error;
+using base::ExitStatus;
+
+RemapOutcome no_lock_in_time(const std::string& what) {
+  return {RemapResult::kTimedOut, what + ": Timeout waiting for lock ro"};
+}
+
+RemapOutcome compare_layouts(const std::string& what, const std::string& found,
+                             const std::string& wanted) {
+  if (wanted.empty() || found == wanted) return {};
+  return {RemapResult::kStaleLayout, what + ": Layout changed: " + found + " instead of " + wanted};
+}
+
+RemapOutcome outcome_of(const Error& error) {
+  // Not an outcome, whatever its status: no reader's request is one to refuse.
+  if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {
+    throw Error(ExitStatus::kProtocol, error.what());
+  }
+  if (error.status() == ExitStatus::kTryAgain) return {RemapResult::kTimedOut, error.what()};
+  if (error.status() == ExitStatus::kUnavailable) {
+    return {RemapResult::kConnectionFailed, error.what()};
+  }
+  throw;
+}
+
+}  // namespace fo::gms

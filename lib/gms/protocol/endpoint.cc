@@ -1,0 +1,44 @@
+#include "gms/protocol/endpoint.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace fo::gms {
+
+std::string socket_dir_or_default(const std::string& dir) {
+  if (!dir.empty()) return dir;
+  for (const char* name : {"GMS_SOCKET_DIR", "TMPDIR"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "/tmp";
+}
+
+std::string socket_path(const std::string& dir, std::string_view uuid, std::string_view tag) {
+  return dir + "/gms_" + std::string(uuid) + "_" + std::string(tag) + ".sock";
+}
+
+std::string socket_link(const std::string& dir, int device, std::string_view tag) {
+  return socket_path(dir, std::to_string(device), tag);
+}
+
+std::string weights_link(const std::string& dir, int device) {
+  return dir + "/gms_" + std::to_string(device) + ".sock";
+}
+
+std::optional<uid_t> server_uid_from_environment() {
+  const char* value = std::getenv("GMS_SERVER_UID");
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  const std::optional<uid_t> uid = base::parse_id(value);
+  if (!uid) {
+    throw base::Error(base::ExitStatus::kConfig,
+                      "read GMS_SERVER_UID: " + base::quoted(value) + " is not a user's number");
+  }
+  return uid;
+}
+
+std::string ready_path(const std::string& dir) { return dir + "/gms-ready"; }
+
+}  // namespace fo::gms

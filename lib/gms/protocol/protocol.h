@@ -1,0 +1,492 @@
+// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct names its
+// fields once, in `each_field`, and is encoded and decoded by that list. How messages become frames
+// on a socket, and which descriptors travel with them, is not here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gms/protocol/types.h"
+
+namespace fo::gms {
+
+/// The most bytes a message may have after its length prefix.
+inline constexpr std::size_t kMaxRequestFrame = 16u << 20;
+inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
+/// The most bytes one metadata value may have.
+inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
+/// The most elements a list in a message may have: one takes far more memory than frame.
+inline constexpr std::size_t kMaxListSize = 1u << 20;
+/// About the most bytes that one page of a metadata dump has, unless one entry alone has more.
+inline constexpr std::size_t kMetadataPage = 4u << 20;
+/// The most allocations that one batch may ask for, and the most keys that it may put.
+inline constexpr std::size_t kMaxBatch = 65536;
+
+/// The names by which a server offers what Dynamo's has not, in its answer to a handshake.
+inline constexpr std::string_view kExportLayout = "export_layout";
+inline constexpr std::string_view kMetadataDump = "metadata_dump";
+inline constexpr std::string_view kAllocateMany = "allocate_many";
+inline constexpr std::string_view kMetadataPutMany = "metadata_put_many";
+/// A frame's length prefix, big-endian.
+inline constexpr std::size_t kPrefixSize = 4;
+
+/// A byte value (msgpack bin), as opposed to text (msgpack str).
+struct Bytes {
+  std::string data;
+};
+
+/// One line of a server's history. Has no type tag on the wire.
+struct Event {
+  std::string kind;
+  std::int64_t allocation_count = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("kind", self.kind);
+    visit("allocation_count", self.allocation_count);
+  }
+};
+
+/// What two answers tell about a server.
+struct LockState {
+  std::string state;
+  bool has_rw_session = false;
+  std::int64_t ro_session_count = 0;
+  std::int64_t waiting_writers = 0;
+  bool committed = false;
+  bool is_ready = false;
+  bool layout_committed = false;
+  static void each_field(auto& self, auto&& visit) {
+    visit("state", self.state);
+    visit("has_rw_session", self.has_rw_session);
+    visit("ro_session_count", self.ro_session_count);
+    visit("waiting_writers", self.waiting_writers);
+    visit("committed", self.committed);
+    visit("is_ready", self.is_ready);
+    visit("layout_committed", self.layout_committed);
+  }
+};
+
+/// What two answers tell about an allocation.
+struct AllocationRecord {
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::string tag = "default";
+  std::int64_t layout_slot = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("tag", self.tag);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
+/// One key of a layout, on the wire.
+struct MetadataRecord {
+  std::string key;
+  std::string allocation_id;
+  std::int64_t offset_bytes = 0;
+  Bytes value;
+  static void each_field(auto& self, auto&& visit) {
+    visit("key", self.key);
+    visit("allocation_id", self.allocation_id);
+    visit("offset_bytes", self.offset_bytes);
+    visit("value", self.value);
+  }
+};
+
+struct HandshakeRequest {
+  static constexpr std::string_view kType = "handshake_request";
+  std::string lock_type;
+  std::optional<std::int64_t> timeout_ms;
+  static void each_field(auto& self, auto&& visit) {
+    visit("lock_type", self.lock_type);
+    visit("timeout_ms", self.timeout_ms);
+  }
+};
+
+struct HandshakeResponse {
+  static constexpr std::string_view kType = "handshake_response";
+  bool success = false;
+  bool committed = false;
+  std::optional<std::string> granted_lock_type;
+  std::vector<std::string> extensions = {};
+  static void each_field(auto& self, auto&& visit) {
+    visit("success", self.success);
+    visit("committed", self.committed);
+    visit("granted_lock_type", self.granted_lock_type);
+    visit("extensions", self.extensions);
+  }
+};
+
+struct GetRuntimeStateRequest {
+  static constexpr std::string_view kType = "get_runtime_state_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct GetRuntimeStateResponse : LockState {
+  static constexpr std::string_view kType = "get_runtime_state_response";
+  std::int64_t allocation_count = 0;
+  std::string memory_layout_hash;
+  /// What the allocations take, and what those of the last layout that was dropped took. Dynamo's
+  /// server doesn't tell.
+  std::optional<std::int64_t> allocated_bytes = {};
+  std::optional<std::int64_t> released_bytes = {};
+  static void each_field(auto& self, auto&& visit) {
+    LockState::each_field(self, visit);
+    visit("allocation_count", self.allocation_count);
+    visit("memory_layout_hash", self.memory_layout_hash);
+    visit("allocated_bytes", self.allocated_bytes);
+    visit("released_bytes", self.released_bytes);
+  }
+};
+
+struct GetEventHistoryRequest {
+  static constexpr std::string_view kType = "get_event_history_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct GetEventHistoryResponse {
+  static constexpr std::string_view kType = "get_event_history_response";
+  std::vector<Event> events;
+  static void each_field(auto& self, auto&& visit) { visit("events", self.events); }
+};
+
+struct CommitRequest {
+  static constexpr std::string_view kType = "commit_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct CommitResponse {
+  static constexpr std::string_view kType = "commit_response";
+  bool success = false;
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+};
+
+struct CommitLayoutRequest {
+  static constexpr std::string_view kType = "commit_layout_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct CommitLayoutResponse {
+  static constexpr std::string_view kType = "commit_layout_response";
+  bool success = false;
+  std::string memory_layout_hash;
+  std::optional<std::string> granted_lock_type;
+  static void each_field(auto& self, auto&& visit) {
+    visit("success", self.success);
+    visit("memory_layout_hash", self.memory_layout_hash);
+    visit("granted_lock_type", self.granted_lock_type);
+  }
+};
+
+struct AllocateRequest {
+  static constexpr std::string_view kType = "allocate_request";
+  std::int64_t size = 0;
+  std::string tag = "default";
+  static void each_field(auto& self, auto&& visit) {
+    visit("size", self.size);
+    visit("tag", self.tag);
+  }
+};
+
+struct AllocateResponse {
+  static constexpr std::string_view kType = "allocate_response";
+  std::string allocation_id;
+  std::int64_t size = 0;
+  std::int64_t aligned_size = 0;
+  std::int64_t layout_slot = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("allocation_id", self.allocation_id);
+    visit("size", self.size);
+    visit("aligned_size", self.aligned_size);
+    visit("layout_slot", self.layout_slot);
+  }
+};
+
+struct FreeAllocationRequest {
+  static constexpr std::string_view kType = "free_allocation_request";
+  std::string allocation_id;
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+};
+
+struct FreeAllocationResponse {
+  static constexpr std::string_view kType = "free_allocation_response";
+  bool success = false;
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+};
+
+struct MetadataPutRequest : MetadataRecord {
+  static constexpr std::string_view kType = "metadata_put_request";
+};
+
+struct MetadataPutResponse {
+  static constexpr std::string_view kType = "metadata_put_response";
+  bool success = false;
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+};
+
+struct MetadataDeleteRequest {
+  static constexpr std::string_view kType = "metadata_delete_request";
+  std::string key;
+  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
+};
+
+struct MetadataDeleteResponse {
+  static constexpr std::string_view kType = "metadata_delete_response";
+  bool deleted = false;
+  static void each_field(auto& self, auto&& visit) { visit("deleted", self.deleted); }
+};
+
+struct ExportAllocationRequest {
+  static constexpr std::string_view kType = "export_allocation_request";
+  std::string allocation_id;
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+};
+
+struct ExportAllocationResponse : AllocationRecord {
+  static constexpr std::string_view kType = "export_allocation_response";
+};
+
+struct GetAllocationRequest {
+  static constexpr std::string_view kType = "get_allocation_request";
+  std::string allocation_id;
+  static void each_field(auto& self, auto&& visit) { visit("allocation_id", self.allocation_id); }
+};
+
+struct GetAllocationResponse : AllocationRecord {
+  static constexpr std::string_view kType = "get_allocation_response";
+};
+
+struct ListAllocationsRequest {
+  static constexpr std::string_view kType = "list_allocations_request";
+  std::optional<std::string> tag;
+  static void each_field(auto& self, auto&& visit) { visit("tag", self.tag); }
+};
+
+struct ListAllocationsResponse {
+  static constexpr std::string_view kType = "list_allocations_response";
+  std::vector<GetAllocationResponse> allocations;
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+};
+
+struct MetadataGetRequest {
+  static constexpr std::string_view kType = "metadata_get_request";
+  std::string key;
+  static void each_field(auto& self, auto&& visit) { visit("key", self.key); }
+};
+
+struct MetadataGetResponse {
+  static constexpr std::string_view kType = "metadata_get_response";
+  bool found = false;
+  std::optional<std::string> allocation_id;
+  std::optional<std::int64_t> offset_bytes;
+  std::optional<Bytes> value;
+  static void each_field(auto& self, auto&& visit) {
+    visit("found", self.found);
+    visit("allocation_id", self.allocation_id);
+    visit("offset_bytes", self.offset_bytes);
+    visit("value", self.value);
+  }
+};
+
+struct MetadataListRequest {
+  static constexpr std::string_view kType = "metadata_list_request";
+  std::string prefix;
+  static void each_field(auto& self, auto&& visit) { visit("prefix", self.prefix); }
+};
+
+struct MetadataListResponse {
+  static constexpr std::string_view kType = "metadata_list_response";
+  std::vector<std::string> keys;
+  static void each_field(auto& self, auto&& visit) { visit("keys", self.keys); }
+};
+
+struct GetLockStateRequest {
+  static constexpr std::string_view kType = "get_lock_state_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct GetLockStateResponse : LockState {
+  static constexpr std::string_view kType = "get_lock_state_response";
+};
+
+struct GetAllocationStateRequest {
+  static constexpr std::string_view kType = "get_allocation_state_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct GetAllocationStateResponse {
+  static constexpr std::string_view kType = "get_allocation_state_response";
+  std::int64_t allocation_count = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("allocation_count", self.allocation_count);
+  }
+};
+
+struct GetMemoryLayoutHashRequest {
+  static constexpr std::string_view kType = "get_memory_layout_hash_request";
+  static void each_field(auto&, auto&&) {}
+};
+
+struct GetMemoryLayoutHashResponse {
+  static constexpr std::string_view kType = "get_memory_layout_hash_response";
+  std::string memory_layout_hash;
+  static void each_field(auto& self, auto&& visit) {
+    visit("memory_layout_hash", self.memory_layout_hash);
+  }
+};
+
+/// The extension kExportLayout. The answer carries one descriptor for each allocation that it
+/// lists, in their order, at most os::kMaxFdsPerMessage.
+struct ExportLayoutRequest {
+  static constexpr std::string_view kType = "export_layout_request";
+  std::optional<std::string> tag;
+  std::int64_t first_slot = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("tag", self.tag);
+    visit("first_slot", self.first_slot);
+  }
+};
+
+struct ExportLayoutResponse {
+  static constexpr std::string_view kType = "export_layout_response";
+  std::vector<GetAllocationResponse> allocations;
+  /// Where to ask on; nullopt at the end.
+  std::optional<std::int64_t> next_slot;
+  std::string memory_layout_hash;
+  static void each_field(auto& self, auto&& visit) {
+    visit("allocations", self.allocations);
+    visit("next_slot", self.next_slot);
+    visit("memory_layout_hash", self.memory_layout_hash);
+  }
+};
+
+/// The extension kMetadataDump: the keys with `prefix` that come after `after`.
+struct MetadataDumpRequest {
+  static constexpr std::string_view kType = "metadata_dump_request";
+  std::string prefix;
+  std::string after;
+  static void each_field(auto& self, auto&& visit) {
+    visit("prefix", self.prefix);
+    visit("after", self.after);
+  }
+};
+
+struct MetadataDumpResponse {
+  static constexpr std::string_view kType = "metadata_dump_response";
+  std::vector<MetadataRecord> entries;
+  bool more = false;
+  static void each_field(auto& self, auto&& visit) {
+    visit("entries", self.entries);
+    visit("more", self.more);
+  }
+};
+
+/// What a writer wants of one allocation.
+struct AllocationWish {
+  std::int64_t size = 0;
+  std::string tag = "default";
+  static void each_field(auto& self, auto&& visit) {
+    visit("size", self.size);
+    visit("tag", self.tag);
+  }
+};
+
+/// The extension kAllocateMany: all of them or none, answered in their order.
+struct AllocateManyRequest {
+  static constexpr std::string_view kType = "allocate_many_request";
+  static constexpr std::size_t kMaxElements = kMaxBatch;
+  std::vector<AllocationWish> allocations;
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+};
+
+struct AllocateManyResponse {
+  static constexpr std::string_view kType = "allocate_many_response";
+  std::vector<AllocateResponse> allocations;
+  static void each_field(auto& self, auto&& visit) { visit("allocations", self.allocations); }
+};
+
+/// The extension kMetadataPutMany: all of them or none.
+struct MetadataPutManyRequest {
+  static constexpr std::string_view kType = "metadata_put_many_request";
+  static constexpr std::size_t kMaxElements = kMaxBatch;
+  std::vector<MetadataRecord> entries;
+  static void each_field(auto& self, auto&& visit) { visit("entries", self.entries); }
+};
+
+struct MetadataPutManyResponse {
+  static constexpr std::string_view kType = "metadata_put_many_response";
+  bool success = false;
+  static void each_field(auto& self, auto&& visit) { visit("success", self.success); }
+};
+
+struct ErrorResponse {
+  static constexpr std::string_view kType = "error_response";
+  std::string error;
+  std::int64_t code = 0;
+  static void each_field(auto& self, auto&& visit) {
+    visit("error", self.error);
+    visit("code", self.code);
+  }
+};
+
+/// The refusal that clients of Dynamo's v1 profile can read: their decoder takes these fields and
+/// no others.
+struct V1ErrorResponse {
+  static constexpr std::string_view kType = ErrorResponse::kType;
+  std::string message;
+  bool out_of_memory = false;
+  static void each_field(auto& self, auto&& visit) {
+    visit("message", self.message);
+    visit("out_of_memory", self.out_of_memory);
+  }
+};
+
+/// Any message that a client sends.
+using Request =
+    std::variant<HandshakeRequest, GetRuntimeStateRequest, GetEventHistoryRequest, CommitRequest,
+                 CommitLayoutRequest, AllocateRequest, FreeAllocationRequest, MetadataPutRequest,
+                 MetadataDeleteRequest, ExportAllocationRequest, GetAllocationRequest,
+                 ListAllocationsRequest, MetadataGetRequest, MetadataListRequest,
+                 GetLockStateRequest, GetAllocationStateRequest, GetMemoryLayoutHashRequest,
+                 ExportLayoutRequest, MetadataDumpRequest, AllocateManyRequest,
+                 MetadataPutManyRequest>;
+
+/// What answers tell of an allocation, and of a key.
+AllocationRecord to_record(const Allocation& allocation);
+/// About the bytes that an entry takes in a message.
+std::size_t size_on_wire(const std::string& key, const MetadataEntry& entry);
+MetadataRecord to_record(const std::string& key, const MetadataEntry& entry);
+
+/// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) when the
+/// message is longer than `limit`.
+template <typename Message>
+std::string encode_frame(const Message& message, std::size_t limit = kMaxResponseFrame);
+
+/// The message in `body` (a frame without its prefix). Unknown keys are ignored, missing ones keep
+/// their defaults. Throws Error(kProtocol): not one msgpack map, no or unknown type, or a field of
+/// another kind; Error(kBadData) for a list of more elements than its request may have, none of
+/// which has been looked at. Integers beyond 64 bits signed are taken as the nearest that fits.
+Request decode_request(std::string_view body);
+
+/// The `type` of the message in `body`. Throws Error(kProtocol).
+std::string message_type(std::string_view body);
+
+/// What in a first message says that its sender speaks Dynamo's v1 profile, whose sockets have the
+/// names of our links and whose handshake reads like ours: "key 'expected_identity'", "type
+/// 'get_checkpoint_state_request'". nullopt for every other message. Throws Error(kProtocol).
+std::optional<std::string> other_protocol(std::string_view body);
+
+/// The message in `body`, which must be of this type. Throws what decode_request throws.
+template <typename Message>
+Message decode_message(std::string_view body);
+
+/// A frame's length prefix read and written.
+std::uint32_t read_prefix(std::string_view prefix);
+
+}  // namespace fo::gms

@@ -1,0 +1,65 @@
+#include "gms/server/admission.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fo::gms {
+namespace {
+
+template <typename T>
+bool contains(const std::vector<T>& list, T value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+template <typename Key>
+std::size_t count_of(const std::map<Key, std::size_t>& counts, Key key) {
+  const auto found = counts.find(key);
+  return found == counts.end() ? 0 : found->second;
+}
+
+// Only those that have something are kept.
+template <typename Key>
+void take_one(std::map<Key, std::size_t>& counts, Key key) {
+  const auto found = counts.find(key);
+  if (found != counts.end() && --found->second == 0) counts.erase(found);
+}
+
+}  // namespace
+
+Admission::Admission(AccessRules rules, uid_t own_uid, std::size_t places)
+    : rules_(std::move(rules)), own_uid_(own_uid), places_(places) {}
+
+bool Admission::is_allowed(const os::PeerCredentials& peer,
+                           const std::vector<gid_t>& groups) const {
+  if (is_trusted(peer.uid) || contains(rules_.uids, peer.uid)) return true;
+  if (contains(rules_.gids, peer.gid)) return true;
+  return std::any_of(groups.begin(), groups.end(),
+                     [this](gid_t group) { return contains(rules_.gids, group); });
+}
+
+std::optional<std::string> Admission::enter(const os::PeerCredentials& peer,
+                                            const std::vector<gid_t>& groups) {
+  const auto too_many = [](std::size_t has) { return "has " + std::to_string(has) + " places"; };
+  if (!is_allowed(peer, groups)) return "it is not allowed";
+  if (full()) return "no place is left";
+  const std::size_t of_process = count_of(by_process_, peer.pid);
+  if (of_process >= std::max<std::size_t>(places_ / 4, 1)) {
+    return "its process " + too_many(of_process);
+  }
+  const std::size_t of_user = count_of(by_user_, peer.uid);
+  if (!is_trusted(peer.uid) && of_user >= std::max<std::size_t>(places_ / 2, 1)) {
+    return "its user " + too_many(of_user);
+  }
+  ++taken_;
+  ++by_process_[peer.pid];
+  ++by_user_[peer.uid];
+  return std::nullopt;
+}
+
+void Admission::leave(const os::PeerCredentials& peer) {
+  --taken_;
+  take_one(by_process_, peer.pid);
+  take_one(by_user_, peer.uid);
+}
+
+}  // namespace fo::gms

@@ -1,0 +1,140 @@
+#include "gms/server/metrics.h"
+
+#include <string_view>
+
+#include "metrics/prometheus_text.h"
+
+namespace fo::gms {
+namespace {
+
+using metrics::PrometheusText;
+
+std::string_view to_string(RequestResult result) {
+  return result == RequestResult::kAnswered ? "answered" : "refused";
+}
+
+std::string_view to_string(DropReason reason) {
+  switch (reason) {
+    case DropReason::kFrameTooBig:
+      return "frame_too_big";
+    case DropReason::kMalformed:
+      return "malformed";
+    case DropReason::kOtherProtocol:
+      return "other_protocol";
+    case DropReason::kSilent:
+      return "silent";
+    case DropReason::kSlowReader:
+      return "slow_reader";
+    case DropReason::kRefusedUser:
+      return "refused_user";
+    case DropReason::kTooManyConnections:
+      break;
+  }
+  return "too_many_connections";
+}
+
+double seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// The families, each with the series of every server.
+class Page {
+ public:
+  explicit Page(const std::vector<MeteredServer>& servers) : servers_(servers) {
+    for (const MeteredServer& server : servers) devices_.push_back(std::to_string(server.device));
+  }
+
+  template <typename Number>
+  void add(std::string_view family, std::string_view help, const Number ServerCounters::*member) {
+    text_.begin(family, type_of(Number()), help);
+    for (std::size_t i = 0; i < servers_.size(); ++i) {
+      text_.add(labels(i), (servers_[i].counters->*member).get());
+    }
+  }
+
+  template <typename Number, typename Enum, Enum kLast>
+  void add(std::string_view family, std::string_view help, std::string_view label,
+           const PerEnum<Number, Enum, kLast> ServerCounters::*member) {
+    text_.begin(family, type_of(Number()), help);
+    for (std::size_t i = 0; i < servers_.size(); ++i) {
+      (servers_[i].counters->*member).for_each([&](Enum which, const Number& number) {
+        PrometheusText::Labels all = labels(i);
+        all.emplace_back(label, to_string(which));
+        text_.add(all, number.get());
+      });
+    }
+  }
+
+  template <const auto& kBounds>
+  void add(std::string_view family, std::string_view help,
+           const Histogram<kBounds> ServerCounters::*member) {
+    text_.begin(family, "histogram", help);
+    std::vector<double> bounds;
+    for (const base::Duration bound : kBounds) bounds.push_back(seconds(bound));
+    for (std::size_t i = 0; i < servers_.size(); ++i) {
+      const Histogram<kBounds>& histogram = servers_[i].counters->*member;
+      std::vector<std::uint64_t> counts;
+      for (std::size_t bucket = 0; bucket < histogram.kBuckets; ++bucket) {
+        counts.push_back(histogram.count(bucket));
+      }
+      text_.add_histogram(labels(i), bounds, counts, seconds(histogram.sum()));
+    }
+  }
+
+  std::string take() { return text_.take(); }
+
+ private:
+  static std::string_view type_of(const Gauge&) { return "gauge"; }
+  static std::string_view type_of(const Counter&) { return "counter"; }
+
+  [[nodiscard]] PrometheusText::Labels labels(std::size_t i) const {
+    return {{"device", devices_[i]}, {"uuid", servers_[i].uuid}, {"tag", servers_[i].tag}};
+  }
+
+  const std::vector<MeteredServer>& servers_;
+  std::vector<std::string> devices_;
+  PrometheusText text_;
+};
+
+}  // namespace
+
+std::string metrics_text(const std::vector<MeteredServer>& servers) {
+  using Counters = ServerCounters;
+  Page page(servers);
+  page.add("gms_up", "Whether the server answers.", &Counters::up);
+  page.add("gms_sessions", "Sessions that hold a lock.", "mode", &Counters::sessions);
+  page.add("gms_waiting_sessions", "Sessions that wait for a lock.", "lock_type",
+           &Counters::waiting);
+  page.add("gms_connections", "Clients that are connected.", &Counters::connections);
+  page.add("gms_allocations", "Allocations of the layout.", &Counters::allocations);
+  page.add("gms_allocated_bytes", "Device memory of the layout's allocations.",
+           &Counters::allocated_bytes);
+  page.add("gms_layout_published", "Whether a layout is published.", &Counters::committed);
+  page.add("gms_layout_protected",
+           "Whether the published layout would outlive a crash of the server.",
+           &Counters::is_protected);
+  page.add("gms_grants_total", "Locks granted.", "mode", &Counters::grants);
+  page.add("gms_lock_timeouts_total", "Sessions that waited for a lock in vain.", "lock_type",
+           &Counters::lock_timeouts);
+  page.add("gms_lock_wait_seconds", "How long those who were granted a lock had waited for it.",
+           &Counters::lock_wait);
+  page.add("gms_requests_total", "Requests, by how they ended.", "result", &Counters::requests);
+  page.add("gms_request_duration_seconds", "How long requests took.", &Counters::request_latency);
+  page.add("gms_oom_retries_total",
+           "Repeated tries of allocations that the device had no room for.",
+           &Counters::oom_retries);
+  page.add("gms_oom_refusals_total", "Allocations refused because the device had no room.",
+           &Counters::oom_refusals);
+  page.add("gms_exports_total", "Descriptors of memory handed out.", &Counters::exports);
+  page.add("gms_commits_total", "Layouts published.", &Counters::commits);
+  page.add("gms_seals_total", "Layouts sealed.", &Counters::seals);
+  page.add("gms_layouts_dropped_total", "Layouts dropped.", &Counters::layouts_dropped);
+  page.add("gms_restarts_total", "Servers started in place of one that crashed.",
+           &Counters::restarts);
+  page.add("gms_dropped_connections_total", "Connections that the server ended, by the reason.",
+           "reason", &Counters::dropped_connections);
+  page.add("gms_unwanted_fds_total",
+           "Messages of clients that came with descriptors, which were dropped.",
+           &Counters::unwanted_fds);
+  return page.take();
+}
+
+}  // namespace fo::gms

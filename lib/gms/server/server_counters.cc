@@ -1,0 +1,32 @@
+#include "gms/server/server_counters.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <new>
+
+#include "base/error.h"
+
+namespace fo::gms {
+
+void ServerCounters::reset_gauges() {
+  sessions.reset();
+  waiting.reset();
+  for (Gauge* gauge :
+       {&up, &connections, &allocations, &allocated_bytes, &committed, &is_protected}) {
+    gauge->set(0);
+  }
+}
+
+CounterPage CounterPage::create() {
+  void* memory = ::mmap(nullptr, sizeof(ServerCounters), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) base::throw_errno(errno, "map memory for counters");
+  return CounterPage(new (memory) ServerCounters);
+}
+
+CounterPage::~CounterPage() {
+  if (counters_ != nullptr) ::munmap(counters_, sizeof(ServerCounters));
+}
+
+}  // namespace fo::gms

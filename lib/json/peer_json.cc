@@ -1,0 +1,42 @@
+#include "json/peer_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace fo::json {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMostNesting = 64;
+
+}  // namespace
+
+json parse_object(std::string_view text, std::size_t most_bytes) {
+  if (text.size() > most_bytes) throw Misfit("too long");
+  // The parser takes one for the end of the text.
+  if (text.find('\0') != text.npos) throw Misfit("a NUL byte");
+  const auto check_depth = [](int depth, json::parse_event_t, const json&) {
+    if (depth > kMostNesting) throw Misfit("nested too deep");
+    return true;
+  };
+  json object = json::parse(text, check_depth, false);
+  if (object.is_discarded()) throw Misfit("no JSON");
+  if (!object.is_object()) throw Misfit("want an object");
+  return object;
+}
+
+void with_object(std::string_view text, std::size_t most_bytes,
+                 const std::function<std::string()>& what,
+                 const std::function<void(const json&)>& read) {
+  try {
+    read(parse_object(text, most_bytes));
+  } catch (const Misfit& misfit) {
+    throw base::Error(base::ExitStatus::kProtocol, what() + ": " + misfit.what());
+  } catch (const json::exception&) {
+    throw base::Error(base::ExitStatus::kProtocol, what() + ": no JSON");
+  }
+}
+
+}  // namespace fo::json

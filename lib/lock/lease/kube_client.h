@@ -1,0 +1,30 @@
+// A failover lock in Kubernetes: a Lease of coordination.k8s.io/v1, taken and renewed by whoever's
+// update is the first on a resource version. A holder that is gone is found out by watching: a
+// Lease that did not change for as long as it says is free. The generation is leaseTransitions.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/deadline.h"
+#include "lock/lease/lease_client.h"
+#include "lock/lock_status.h"
+#include "lock/lock_uri.h"
+
+namespace fo::lock {
+
+inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
+
+/// `uri` is of kind kKube. Throws kConfig where it names no API server and this is no pod. Beside
+/// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials before the
+/// server was reached, and kNoInput for a namespace that is not there. A Lease that is deleted
+/// while acquire() waits for it is created when its holder's time is over.
+std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::string& id);
+
+/// Who has the lock; a Lease whose time has been over for a minute by this machine's wall clock is
+/// held by nobody: until then, a holder may have another clock.
+/// Waiters are not to be seen. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
+/// answer until `deadline`, kProtocol, and what make_kube_client throws.
+LockStatus ask_kube(const LockUri& uri, const base::Deadline& deadline);
+
+}  // namespace fo::lock

@@ -1,0 +1,101 @@
+#include "lock/lease/kube_config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/strong.h"
+#include "base/text.h"
+#include "net/address.h"
+#include "net/resolve.h"
+#include "os/file.h"
+
+namespace fo::lock {
+namespace {
+
+using base::Error;
+using base::ExitStatus;
+
+constexpr base::ByteCount kMostTokenBytes = 64 * base::kKiB;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// "https://HOST:PORT" as a pod is told; empty where this is none.
+std::string find_cluster(const std::string& what) {
+  std::string host = variable("KUBERNETES_SERVICE_HOST");
+  if (host.empty()) return {};
+  std::string port = variable("KUBERNETES_SERVICE_PORT_HTTPS");
+  if (port.empty()) port = variable("KUBERNETES_SERVICE_PORT");
+  const bool is_v6 = host.find(':') != std::string::npos;
+  const std::string server = (is_v6 ? "[" + host + "]" : host) + ":" + port;
+  try {
+    static_cast<void>(net::parse_server(server));
+  } catch (const Error&) {
+    throw Error(ExitStatus::kConfig, what + ": KUBERNETES_SERVICE_HOST " + base::quoted(host) +
+                                         " and KUBERNETES_SERVICE_PORT " + base::quoted(port) +
+                                         " name no API server");
+  }
+  return "https://" + server;
+}
+
+// What never leaves this machine: "localhost" is 127.0.0.1 without asking anybody (resolve.h), and
+// a name may well begin with "127.".
+bool is_here(const std::string& server) {
+  const std::string host = net::parse_url(server).address.host;
+  return host == "localhost" || net::is_loopback(host);
+}
+
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
+  const std::string what = "open lock " + base::quoted(uri.path);
+  const LockUri::Network& network = uri.network;
+  KubeConfig config;
+  config.tls = network.tls;
+  config.token_file = network.token_file;
+  config.server = network.servers.empty() ? find_cluster(what) : network.servers.front();
+  if (config.server.empty()) {
+    throw Error(ExitStatus::kConfig,
+                what + ": no API server: the lock's URI has no api=URL, and without " +
+                    "KUBERNETES_SERVICE_HOST this is no pod");
+  }
+  const bool is_tls = config.server.starts_with("https://");
+  const std::string authority = std::string(folder) + "/ca.crt";
+  if (is_tls && config.tls.ca.empty()) {
+    if (!is_there(authority)) {
+      throw Error(ExitStatus::kConfig, what + ": https wants ca=FILE, the authority to trust: " +
+                                           base::quoted(authority) + " is not there");
+    }
+    config.tls.ca = authority;
+  }
+  const bool may_have_token = is_tls || is_here(config.server);
+  if (!may_have_token && !config.token_file.empty()) {
+    throw Error(ExitStatus::kConfig,
+                what + ": a token is not sent to " + base::quoted(config.server) + " without TLS");
+  }
+  // Whoever names a certificate means to be known by that.
+  const std::string token = std::string(folder) + "/token";
+  if (may_have_token && config.token_file.empty() && config.tls.certificate.empty() &&
+      is_there(token)) {
+    config.token_file = token;
+  }
+  return config;
+}
+
+std::string read_token(const std::string& path) {
+  std::string token = os::read_file(path, kMostTokenBytes);
+  while (token.ends_with('\n') || token.ends_with('\r') || token.ends_with(' ')) token.pop_back();
+  if (token.empty() || !std::all_of(token.begin(), token.end(), base::is_graphic)) {
+    throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": no token in it");
+  }
+  return token;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,356 @@
+#include "lock/lockd/lockd_client.h"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "lock/lockd/lockd_protocol.h"
+#include "lock/lockd/lockd_status.h"
+#include "loop/pause.h"
+#include "net/line_stream.h"
+#include "os/log.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::BootClock;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using Kind = net::LineStream::Heard::Kind;
+
+// For a server to be reached and to say its first word.
+constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
+// Between tries to reach it while waiting; it doubles up to the other.
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr base::Duration kLongestPause = std::chrono::seconds(1);
+// Heartbeats that may be answered late.
+constexpr std::size_t kMostAsked = 16;
+
+class LockdClient final : public LeaseClient {
+ public:
+  LockdClient(const LockUri& uri, std::string id)
+      : server_(uri.network.servers.front()),
+        tls_(uri.network.tls),
+        what_("ask lock server " + base::quoted(uri.path)),
+        id_(std::move(id)) {}
+
+  awaitable<Lease> acquire() override {
+    generation_.reset();
+    answered_.reset();
+    if (!reach_by_) reach_by_ = Deadline::after(kFirstContact);
+    base::Duration pause = kFirstPause;
+    for (;;) {
+      drop();
+      std::optional<Lease> lease;
+      std::string trouble;
+      try {
+        lease = co_await wait_for_grant();
+      } catch (const Error& error) {
+        if (!may_pass(error)) throw;
+        trouble = error.what();
+      }
+      if (lease) {
+        note_trouble({});
+        co_return *lease;
+      }
+      if (reached_) note_trouble(trouble);
+      if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, trouble);
+      // One that was there until now may be back at once.
+      if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
+      co_await loop::pause_for(pause);
+      pause = std::min(pause * 2, kLongestPause);
+    }
+  }
+
+  awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
+    std::string trouble;
+    if (stream_) {
+      // An answer that is late may still come, but this connection may be one that lost its way.
+      const bool is_late = std::exchange(is_late_, true);
+      const Deadline until = is_late ? half_of(deadline) : deadline;
+      try {
+        co_await send_heartbeat(until);
+        const std::optional<Verdict> verdict = co_await hear_verdict(until, false);
+        if (verdict) co_return *verdict;
+        trouble = what_ + ": no answer in time";
+      } catch (const Error& error) {
+        trouble = error.what();
+        drop();
+      }
+      if (stream_ && !is_late) throw Error(ExitStatus::kTryAgain, trouble);
+      drop();
+    }
+    std::optional<Verdict> verdict;
+    try {
+      co_await ask(deadline);
+      verdict = co_await hear_verdict(deadline, true);
+      if (!verdict) throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
+    } catch (const Error& error) {
+      // On a connection whose claim was not confirmed the answer to a heartbeat says nothing.
+      drop();
+      note_trouble(error.what());
+      throw;
+    }
+    note_trouble({});
+    co_return *verdict;
+  }
+
+  [[nodiscard]] bool can_be_freed_early() const override { return false; }
+
+  awaitable<void> release(Deadline deadline) override {
+    const std::optional<std::uint64_t> generation = generation_;
+    if (!stream_ && !generation) co_return;
+    bool told = false;
+    if (stream_) {
+      try {
+        co_await tell_release(deadline);
+        told = true;
+      } catch (const Error& error) {
+        if (error.status() == ExitStatus::kTryAgain) throw;
+      }
+    }
+    // A waiter whose connection broke has no part that it knew of.
+    if (!told && generation) {
+      drop();
+      co_await ask(deadline);
+      co_await tell_release(deadline);
+    }
+    generation_.reset();
+    drop();
+  }
+
+ private:
+  using Verdict = std::variant<Renewal, LeaseEnded>;
+
+  static Deadline half_of(const Deadline& deadline) {
+    return deadline.is_never() ? deadline : Deadline::after(*deadline.remaining() / 2);
+  }
+
+  // What may pass may also stay: a certificate whose time is over, a name that is not known.
+  void note_trouble(const std::string& trouble) {
+    if (!trouble.empty() && trouble != trouble_) os::log(os::LogLevel::kWarning, "{}", trouble);
+    trouble_ = trouble;
+  }
+
+  void drop() {
+    stream_.reset();
+    asked_.clear();
+    is_late_ = false;
+  }
+
+  // A new connection, on which the lock was asked for, or claimed where there is a generation.
+  awaitable<void> ask(Deadline deadline) {
+    std::unique_ptr<net::LineStream> stream;
+    try {
+      stream = co_await net::LineStream::connect(server_, tls_, kMostAnswerBytes, deadline);
+    } catch (const Error& error) {
+      const ExitStatus status =
+          reached_ && !may_pass(error) ? ExitStatus::kUnavailable : error.status();
+      throw Error(status, what_ + ": " + error.what());
+    }
+    const AcquireRequest request{id_, generation_, generation_ ? token_ : std::string()};
+    drop();
+    answered_.reset();
+    std::string lines = encode_request(request);
+    lines += heartbeat();
+    co_await stream->say(std::move(lines), deadline);
+    stream_ = std::move(stream);
+  }
+
+  std::string heartbeat() {
+    if (asked_.size() == kMostAsked) asked_.pop_front();
+    asked_.emplace_back(++sequence_, BootClock::now());
+    return encode_request(HeartbeatRequest{sequence_});
+  }
+
+  awaitable<void> send_heartbeat(Deadline deadline) {
+    std::string line = heartbeat();
+    co_await stream_->say(std::move(line), deadline);
+  }
+
+  // The next answer; nullopt at the deadline. Throws kUnavailable at the end of the connection.
+  awaitable<std::optional<LockdAnswer>> hear(Deadline deadline) {
+    net::LineStream::Heard heard;
+    try {
+      heard = co_await stream_->hear(deadline);
+    } catch (const Error& error) {
+      if (!reached_ || may_pass(error)) throw;
+      throw Error(ExitStatus::kUnavailable, error.what());
+    }
+    if (heard.kind == Kind::kNothingYet) co_return std::nullopt;
+    if (heard.kind == Kind::kEnd) {
+      throw Error(ExitStatus::kUnavailable, what_ + ": it closed the connection");
+    }
+    const LockdAnswer answer = decode_answer(heard.line);
+    reached_ = true;
+    if (const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer)) note_answer(*heartbeat);
+    co_return answer;
+  }
+
+  void note_answer(const HeartbeatAnswer& answer) {
+    while (!asked_.empty() && asked_.front().first < answer.sequence) asked_.pop_front();
+    if (asked_.empty() || asked_.front().first != answer.sequence) {
+      throw Error(ExitStatus::kProtocol, what_ + ": a heartbeat that was not sent is answered");
+    }
+    answered_ = Renewal{asked_.front().second, answer.expiry};
+    asked_.pop_front();
+    is_late_ = false;
+  }
+
+  // Of a grant that there is: whether it goes on. `is_claim`: the server was told of it on this
+  // connection, and has to say that it is so. Nullopt at the deadline.
+  awaitable<std::optional<Verdict>> hear_verdict(Deadline deadline, bool is_claim) {
+    bool is_confirmed = !is_claim;
+    std::optional<Renewal> renewal;
+    for (;;) {
+      const std::optional<LockdAnswer> answer = co_await hear(deadline);
+      if (!answer) co_return std::nullopt;
+      if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
+        const bool over = refused->status == ExitStatus::kTryAgain;
+        co_return LeaseEnded{over ? ExitStatus::kTryAgain : ExitStatus::kProtocol, refused->reason};
+      }
+      if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
+        if (granted->generation != generation_) {
+          co_return LeaseEnded{ExitStatus::kTryAgain, "it was granted anew, as generation " +
+                                                          std::to_string(granted->generation)};
+        }
+        is_confirmed = true;
+      }
+      if (std::holds_alternative<HeartbeatAnswer>(*answer)) renewal = answered_;
+      if (is_confirmed && renewal) co_return *renewal;
+    }
+  }
+
+  awaitable<Lease> wait_for_grant() {
+    const Deadline first = Deadline::after(kAnswerTime);
+    co_await ask(reached_ ? first : first.sooner(*reach_by_));
+    std::optional<GrantedAnswer> granted;
+    while (!granted || !answered_) {
+      // Before the first answer the expiry is not known.
+      const Deadline until = answered_ ? Deadline::after(answered_->ttl / 3) : first;
+      const std::optional<LockdAnswer> answer = co_await hear(until);
+      if (answer) {
+        granted = take_grant(*answer, std::move(granted));
+        if (granted) {
+          generation_ = granted->generation;
+          token_ = granted->token;
+        }
+      }
+      const bool is_dead =
+          answered_ ? BootClock::now() >= answered_->sent + answered_->ttl : first.expired();
+      if (is_dead) {
+        // By our own count a lease that there was is over.
+        if (answered_) generation_.reset();
+        throw Error(ExitStatus::kUnavailable, what_ + ": no answer in time");
+      }
+      const bool is_due =
+          answered_ && asked_.empty() && BootClock::now() >= answered_->sent + answered_->ttl / 3;
+      if (!answer || is_due) co_await send_heartbeat(until);
+    }
+    Lease lease{granted->generation, granted->granted_at, *answered_};
+    // The last answer of a long wait may be old.
+    if (BootClock::now() >= answered_->sent + answered_->ttl / 3) {
+      const Deadline until = Deadline::after(answered_->ttl / 3);
+      const Verdict verdict = co_await renew(until);
+      if (const auto* ended = std::get_if<LeaseEnded>(&verdict)) {
+        generation_.reset();
+        throw Error(ended->status, what_ + ": " + ended->reason);
+      }
+      lease.renewed = std::get<Renewal>(verdict);
+    }
+    co_return lease;
+  }
+
+  // The grant, when that is the answer.
+  std::optional<GrantedAnswer> take_grant(const LockdAnswer& answer,
+                                          std::optional<GrantedAnswer> before) {
+    if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
+      // The grant that was claimed is over: the next try is for a place in the queue.
+      if (refused->status == ExitStatus::kTryAgain) generation_.reset();
+      throw Error(refused->status, what_ + ": " + refused->reason);
+    }
+    const auto* granted = std::get_if<GrantedAnswer>(&answer);
+    return granted != nullptr ? std::optional(*granted) : std::move(before);
+  }
+
+  // Until the server closes the connection, which says that it was told.
+  awaitable<void> tell_release(Deadline deadline) {
+    std::string line = encode_request(ReleaseRequest{});
+    co_await stream_->say(std::move(line), deadline);
+    for (;;) {
+      const net::LineStream::Heard heard = co_await stream_->hear(deadline);
+      if (heard.kind == Kind::kEnd) co_return;
+      if (heard.kind == Kind::kNothingYet) {
+        throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
+      }
+    }
+  }
+
+  const std::string server_;
+  const net::TlsFiles tls_;
+  const std::string what_;
+  const std::string id_;
+  std::unique_ptr<net::LineStream> stream_;
+  std::optional<Deadline> reach_by_;
+  /// It has said something, ever.
+  bool reached_ = false;
+  /// Of the grant that there is.
+  std::optional<std::uint64_t> generation_;
+  std::string token_;
+  std::uint64_t sequence_ = 0;
+  /// What was sent on this connection and is not answered yet, and when.
+  std::deque<std::pair<std::uint64_t, BootClock::time_point>> asked_;
+  std::optional<Renewal> answered_;
+  /// The last heartbeat was not answered in its time.
+  bool is_late_ = false;
+  /// Why the last try to reach the server failed, as it was logged.
+  std::string trouble_;
+};
+
+awaitable<StatusAnswer> ask_status(LockUri uri, std::string what, Deadline deadline) {
+  const auto stream = co_await net::LineStream::connect(
+      uri.network.servers.front(), uri.network.tls, kMostAnswerBytes, deadline);
+  std::string line = encode_request(StatusRequest{});
+  co_await stream->say(std::move(line), deadline);
+  const net::LineStream::Heard heard = co_await stream->hear(deadline);
+  if (heard.kind == Kind::kNothingYet) {
+    throw Error(ExitStatus::kTryAgain, what + ": no answer in time");
+  }
+  if (heard.kind == Kind::kEnd) {
+    throw Error(ExitStatus::kProtocol, what + ": it closed the connection");
+  }
+  co_return status_in(heard.line, what);
+}
+
+}  // namespace
+
+std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::string& id) {
+  return std::make_unique<LockdClient>(uri, id);
+}
+
+LockStatus ask_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
+  const std::string what = "ask lock server " + base::quoted(uri.path);
+  asio::io_context loop(1);
+  std::exception_ptr failure;
+  StatusAnswer told;
+  asio::co_spawn(loop, ask_status(uri, what, deadline),
+                 [&](std::exception_ptr error, StatusAnswer answer) {
+                   failure = std::move(error);
+                   told = std::move(answer);
+                 });
+  loop.run();
+  if (failure) std::rethrow_exception(failure);
+  return status_of(uri.path, told, false);
+}
+
+}  // namespace fo::lock

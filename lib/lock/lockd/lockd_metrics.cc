@@ -1,0 +1,37 @@
+#include "lock/lockd/lockd_metrics.h"
+
+#include "metrics/prometheus_text.h"
+
+namespace fo::lock {
+
+std::string metrics_text(const LockdMetrics& metrics) {
+  metrics::PrometheusText text;
+  const auto add = [&](const char* family, const char* type, const char* help, auto value) {
+    text.begin(family, type, help);
+    text.add({}, value);
+  };
+  const LockdCounts& lock = metrics.lock;
+  add("gms_lockd_held", "gauge", "Whether somebody has the lock.", lock.is_held ? 1 : 0);
+  add("gms_lockd_recovering", "gauge", "Whether the holder of the server before is waited for.",
+      lock.is_recovering ? 1 : 0);
+  add("gms_lockd_generation", "gauge", "The generation of the last grant.", lock.generation);
+  add("gms_lockd_holding_connections", "gauge", "Connections that have a part in the lock.",
+      lock.holding);
+  add("gms_lockd_waiting_connections", "gauge", "Connections that wait for the lock.",
+      lock.waiting);
+  text.begin("gms_lockd_connections", "gauge", "Clients that are connected.");
+  text.add({{"listener", "socket"}}, metrics.on_socket);
+  text.add({{"listener", "port"}}, metrics.on_port);
+  add("gms_lockd_grants_total", "counter", "Generations granted.", lock.grants);
+  text.begin("gms_lockd_refusals_total", "counter", "Clients refused, by the status told.");
+  for (const auto& [status, count] : metrics.refusals) {
+    text.add({{"status", std::to_string(status)}}, count);
+  }
+  add("gms_lockd_expired_leases_total", "counter",
+      "Clients of the port that were silent for the expiry.", metrics.expired_leases);
+  add("gms_lockd_record_failures_total", "counter",
+      "Tries to write the state file that have failed.", lock.record_failures);
+  return text.take();
+}
+
+}  // namespace fo::lock

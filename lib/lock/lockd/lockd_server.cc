@@ -1,0 +1,578 @@
+#include "lock/lockd/lockd_server.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <map>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "http/metrics_page.h"
+#include "http/server.h"
+#include "lock/descriptor.h"
+#include "lock/lockd/lockd_keeper.h"
+#include "lock/lockd/lockd_metrics.h"
+#include "lock/lockd/lockd_model.h"
+#include "lock/lockd/lockd_session.h"
+#include "lock/lockd/lockd_state.h"
+#include "net/address.h"
+#include "net/resolve.h"
+#include "net/tls.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/log_limit.h"
+#include "os/process.h"
+#include "os/random.h"
+#include "os/server_socket.h"
+#include "os/signals.h"
+#include "os/unix_socket.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::posix::stream_descriptor;
+using base::Error;
+using base::ExitStatus;
+using base::throw_errno;
+using base::UniqueFd;
+using os::LogLevel;
+
+// For a disk that does not answer when we are asked to end.
+constexpr base::Duration kStopGrace = std::chrono::seconds(2);
+// Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
+// that has most of them, for whoever opens thousands must not keep a holder from coming back.
+constexpr std::size_t kMostIdle = 128;
+constexpr int kMostAcceptedAtOnce = 16;
+// Few, since clients of the lock need the descriptors.
+constexpr std::size_t kMaxScrapers = 16;
+
+class Server {
+ public:
+  Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
+         UniqueFd listener, UniqueFd tcp_listener, UniqueFd metrics_listener, UniqueFd signals)
+      : config_(config),
+        keeper_(io_, std::move(state_path), loaded,
+                std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
+                tcp_listener ? std::optional(expiry()) : std::nullopt,
+                {[this](ConnectionId id, const LockdAnswer& answer) { tell(id, answer); },
+                 [this] { stop_when_recorded(); },
+                 [this](std::exception_ptr error) { fail(std::move(error)); }}),
+        tls_(config.tls),
+        unix_(io_.get_executor(), std::move(listener)),
+        signals_(watched(io_.get_executor(), std::move(signals))) {
+    if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
+    if (!metrics_listener) return;
+    metrics_.emplace(io_.get_executor(),
+                     http::metrics_handler([this] { return metrics_text(metrics()); }),
+                     http::limits_for_probes(kMaxScrapers));
+    metrics_->listen(std::move(metrics_listener));
+  }
+
+  // `ready` is what the ready descriptor gets.
+  void run(UniqueFd ready_fd, const std::string& ready) {
+    start(wait_for_signals());
+    start(accept_clients(unix_, &Server::admit));
+    if (tcp_) start(accept_clients(*tcp_, &Server::admit_over_tcp));
+    keeper_.start();
+    if (ready_fd) os::write_all(ready_fd.get(), ready, "write to the ready descriptor");
+    ready_fd.reset();
+    io_.run();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  using Session = LockdSession;
+  using SessionPtr = Session::Pointer;
+
+  struct Acceptor {
+    Acceptor(const asio::any_io_executor& executor, UniqueFd fd)
+        : listener(watched(executor, std::move(fd))), room(executor) {}
+    stream_descriptor listener;
+    asio::steady_timer room;
+  };
+
+  [[nodiscard]] std::chrono::milliseconds expiry() const {
+    return std::chrono::ceil<std::chrono::milliseconds>(config_.expiry);
+  }
+
+  void start(awaitable<void> task) {
+    asio::co_spawn(io_, std::move(task), [this](std::exception_ptr error) {
+      if (error) fail(std::move(error));
+    });
+  }
+
+  awaitable<void> wait_for_signals() {
+    for (;;) {
+      const bool open = co_await readable(signals_);
+      if (!open) co_return;
+      if (os::read_signal(signals_.native_handle()) != 0) stop();
+    }
+  }
+
+  // What is being recorded is finished first: a release, say, that the next server should know of.
+  void stop() {
+    if (std::exchange(stopping_, true)) leave_now();
+    close(unix_.listener);
+    if (tcp_) close(tcp_->listener);
+    if (!keeper_.is_recording()) return io_.stop();
+    grace_.expires_after(kStopGrace);
+    grace_.async_wait([this](const boost::system::error_code& ec) {
+      if (!ec) leave_now();
+    });
+  }
+
+  void stop_when_recorded() {
+    if (stopping_ && !keeper_.is_recording()) io_.stop();
+  }
+
+  // A thread that waits for its disk can be neither joined nor cancelled.
+  [[noreturn]] void leave_now() {
+    os::log(LogLevel::kWarning, "record the lock's state: the disk does not answer");
+    ::unlink(config_.socket_path.c_str());
+    ::_exit(to_int(failure_ ? ExitStatus::kOsError : ExitStatus::kOk));
+  }
+
+  void fail(std::exception_ptr failure) {
+    if (!failure_) failure_ = std::move(failure);
+    if (!stopping_) stop();
+  }
+
+  awaitable<void> accept_clients(Acceptor& acceptor, void (Server::*take)(UniqueFd)) {
+    stream_descriptor& listener = acceptor.listener;
+    for (;;) {
+      const bool open = co_await readable(listener);
+      if (!open) break;
+      // Not more at a time, for the sake of those who are connected.
+      for (int i = 0; i < kMostAcceptedAtOnce && listener.is_open(); ++i) {
+        if (is_full(acceptor)) {
+          co_await room_for_clients(acceptor);
+          continue;
+        }
+        UniqueFd socket(
+            ::accept4(listener.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+        if (!socket && errno == EAGAIN) break;
+        const bool accepted = socket.valid();
+        if (accepted) {
+          (this->*take)(std::move(socket));
+        } else {
+          os::log(LogLevel::kWarning, "accept a client: {}",
+                  std::generic_category().message(errno));
+          co_await room_for_clients(acceptor);
+        }
+      }
+    }
+  }
+
+  // Over TCP no more than half of the places are taken: processes of this machine have the rest.
+  [[nodiscard]] bool is_full(const Acceptor& acceptor) const {
+    const bool is_tcp = &acceptor != &unix_;
+    return sessions_.size() + closing_ >= config_.max_connections ||
+           (is_tcp && tcp_sessions_ + closing_ >= std::max<std::size_t>(most_over_tcp(), 1));
+  }
+  [[nodiscard]] std::size_t most_over_tcp() const { return config_.max_connections / 2; }
+
+  // Out of descriptors or places: the next client is taken when one has gone, or in a while.
+  static awaitable<void> room_for_clients(Acceptor& acceptor) {
+    acceptor.room.expires_after(std::chrono::seconds(1));
+    boost::system::error_code ec;
+    co_await acceptor.room.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  }
+
+  // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
+  void admit(UniqueFd socket) {
+    try {
+      const os::PeerCredentials peer = os::peer_credentials(socket.get());
+      auto session = std::make_shared<Session>(io_.get_executor(), std::move(socket));
+      if (peer.uid != ::geteuid() && peer.uid != 0) {
+        const std::string user = "user " + std::to_string(peer.uid);
+        warn(user, "refuse process " + std::to_string(peer.pid) + ": " + user + " is not ours");
+        ++refusals_[to_int(ExitStatus::kNotPermitted)];
+        session->send(RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
+        return;
+      }
+      session->id = ++last_id_;
+      session->process = describe_process(peer.pid);
+      session->name = "process " + std::to_string(session->process ? session->process->pid : 0);
+      sessions_.emplace(session->id, session);
+      start(run_session(session));
+    } catch (const std::exception& error) {
+      warn("", std::string("admit a client: ") + error.what());
+    }
+  }
+
+  // Over TLS only those with a certificate get beyond the handshake.
+  void admit_over_tcp(UniqueFd socket) {
+    try {
+      drop_oldest_idle();
+      auto session =
+          std::make_shared<Session>(io_.get_executor(), std::move(socket), tls_,
+                                    [this](awaitable<void> task) { start(std::move(task)); });
+      session->id = ++last_id_;
+      sessions_.emplace(session->id, session);
+      ++tcp_sessions_;
+      start(run_session(session));
+    } catch (const std::exception& error) {
+      // The same for all of them, as a rule: a file for TLS.
+      warn("", std::string("admit a client: ") + error.what());
+    }
+  }
+
+  void drop_oldest_idle() {
+    // By address, the oldest first.
+    std::map<std::string, std::pair<std::size_t, SessionPtr>> idle;
+    std::size_t count = 0;
+    for (const auto& [id, session] : sessions_) {
+      const bool is_idle = session->is_tcp() && session->talk != Session::Talk::kAcquire;
+      if (!is_idle || !session->is_open()) continue;
+      ++count;
+      auto& [of_host, oldest] = idle[session->host];
+      if (of_host++ == 0) oldest = session;
+    }
+    if (count == 0 || count < std::min(kMostIdle, most_over_tcp() / 2)) return;
+    const auto most = std::max_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
+      return a.second.first < b.second.first;
+    });
+    most->second.second->drop();
+  }
+
+  // A peer's misbehaviour ends its connection only.
+  awaitable<void> run_session(SessionPtr session) {
+    bool is_ready = false;
+    try {
+      co_await session->handshake();
+      is_ready = true;
+      listen_for(*session);
+      while (!session->is_closing()) {
+        const std::optional<std::string> line = co_await session->next_line();
+        if (!line || session->ended) break;
+        answer(session, decode_request(*line));
+      }
+    } catch (const Error& error) {
+      if (is_ready) {
+        refuse(*session, error.status(), error.what());
+      } else if (!session->was_dropped()) {
+        warn(session->host, error.what());
+      }
+    } catch (const std::exception& error) {
+      refuse(*session, ExitStatus::kSoftware, error.what());
+    }
+    end(session);
+  }
+
+  [[nodiscard]] LockdMetrics metrics() {
+    return {keeper_.model().counts(), sessions_.size() - tcp_sessions_, tcp_sessions_, refusals_,
+            expired_leases_};
+  }
+
+  // A peer can cause these as often as it likes.
+  void warn(const std::string& peer, const std::string& text) {
+    warnings_.log(LogLevel::kWarning, peer, text);
+  }
+
+  void refuse(Session& session, ExitStatus status, const std::string& reason) {
+    warn(session.is_tcp() ? session.host : session.name,
+         "connection of " + session.name + ": " + reason);
+    ++refusals_[to_int(status)];
+    session.send(RefusedAnswer{status, reason});
+  }
+
+  // Closes the connection when it is still silent at the limit.
+  void listen_for(Session& session) const {
+    session.watch_silence(config_.silence_limit, [](const SessionPtr& silent, base::Duration) {
+      if (silent->talk != Session::Talk::kAcquire) silent->drop();
+    });
+  }
+
+  // From now on a client over TCP has `left` to say something.
+  void await_heartbeat(Session& session, base::Duration left) {
+    session.watch_silence(left, [this](const SessionPtr& silent, base::Duration late) {
+      // What it sent while this server was held up may lie unread.
+      if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
+        return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
+      }
+      warn(silent->host, silent->name + ": nothing was heard of it for " +
+                             base::format_duration(keeper_.model().expiry_of(silent->id)));
+      ++expired_leases_;
+      end_lease(silent);
+      keeper_.apply();
+    });
+  }
+
+  // To be followed by keeper_.apply().
+  void end_lease(const SessionPtr& session) {
+    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
+    session->ended ? forget(*session) : end(session);
+  }
+
+  // What is left of a client that has a grant, on its other connections.
+  void end_other_leases(const Session& last, bool closed_only) {
+    std::vector<SessionPtr> others;
+    for (const auto& [id, each] : sessions_) {
+      if (each->has_grant && id != last.id && each->engine_id == last.engine_id &&
+          (each->ended || !closed_only)) {
+        others.push_back(each);
+      }
+    }
+    for (const SessionPtr& each : others) end_lease(each);
+    keeper_.apply();
+  }
+
+  void answer(const SessionPtr& session, const LockdRequest& request) {
+    using Talk = Session::Talk;
+    if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
+      if (session->talk != Talk::kNothingYet) {
+        throw Error(ExitStatus::kProtocol, "ask for the lock: the connection is in use");
+      }
+      session->take_lifeline();
+      // It asked, and is gone: nobody may join it before its end is read.
+      if (session->is_gone()) return;
+      notice_ends();
+      session->talk = Talk::kAcquire;
+      session->ignore_silence();
+      session->engine_id = acquire->engine_id;
+      if (session->is_tcp()) return acquire_lease(*session, *acquire);
+      const bool has_lifeline = session->has_lifeline();
+      const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
+      // Processes that are not visible can't be told apart.
+      const LockdPeer peer{
+          session->process,
+          tie,
+          {},
+          {},
+          session->process ? session->name : "processes that are not visible to the server"};
+      keeper_.model().acquire(session->id, *acquire, peer, LockdKeeper::now());
+      if (has_lifeline) start(watch_lifeline(session));
+      keeper_.apply();
+      return;
+    }
+    if (const auto* heartbeat = std::get_if<HeartbeatRequest>(&request)) {
+      return answer_heartbeat(*session, *heartbeat);
+    }
+    if (std::holds_alternative<ReleaseRequest>(request)) {
+      return session->is_tcp() ? release_lease(*session) : let_go_of_lifeline(*session);
+    }
+    if (session->talk == Talk::kAcquire || session->has_descriptor()) {
+      throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
+    }
+    session->talk = Talk::kStatus;
+    listen_for(*session);
+    StatusAnswer status = keeper_.model().status(LockdKeeper::now());
+    status.pid_ns = os::own_pid_namespace();
+    session->send(status);
+  }
+
+  void acquire_lease(Session& session, const AcquireRequest& request) {
+    keeper_.model().acquire(
+        session.id, request,
+        {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16), session.host},
+        LockdKeeper::now());
+    await_heartbeat(session, keeper_.model().expiry_of(session.id));
+    keeper_.apply();
+    if (!request.generation || session.is_closing()) return;
+    session.has_grant = true;
+    end_other_leases(session, true);
+  }
+
+  void answer_heartbeat(Session& session, const HeartbeatRequest& request) {
+    if (!session.is_tcp() || session.talk != Session::Talk::kAcquire) {
+      throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
+    }
+    session.has_more_time = false;
+    keeper_.model().heartbeat(session.id, LockdKeeper::now());
+    await_heartbeat(session, keeper_.model().expiry_of(session.id));
+    keeper_.apply();
+    session.send(HeartbeatAnswer{request.sequence, expiry()});
+  }
+
+  void release_lease(Session& session) {
+    if (session.talk != Session::Talk::kAcquire) {
+      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+    }
+    // Its reader ends now, and applies the effects.
+    session.send_no_more();
+    if (session.has_grant) end_other_leases(session, false);
+    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
+  }
+
+  // What the holder keeps running has the other end, and no part in the lock any more.
+  void let_go_of_lifeline(Session& session) {
+    if (session.talk != Session::Talk::kAcquire || session.has_descriptor()) {
+      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+    }
+    if (!session.has_lifeline()) return;
+    session.close_lifeline();
+    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
+    keeper_.apply();
+  }
+
+  awaitable<void> watch_lifeline(SessionPtr session) {
+    const bool ended = co_await session->lifeline_ended();
+    if (!ended) co_return;
+    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
+    if (!session->is_open()) forget(*session);
+    keeper_.apply();
+  }
+
+  // The ends of holders' connections that nobody has read yet: whoever asks now must not join the
+  // dead. One that lives is enough.
+  void notice_ends() {
+    while (const std::optional<ConnectionId> id = keeper_.model().find_joinable()) {
+      const auto found = sessions_.find(*id);
+      if (found == sessions_.end() || !found->second->is_closed_by_peer()) return;
+      end(SessionPtr(found->second));
+    }
+  }
+
+  void end(const SessionPtr& session) {
+    if (std::exchange(session->ended, true)) return;
+    const bool stays = keeper_.model().closed(session->id, LockdKeeper::now());
+    if (session->is_closing()) {
+      ++closing_;
+      session->finish([this] {
+        --closing_;
+        there_is_room();
+      });
+    } else {
+      session->close();
+    }
+    if (!stays) {
+      session->close_lifeline();
+      forget(*session);
+    }
+    keeper_.apply();
+  }
+
+  void forget(Session& session) {
+    session.ignore_silence();
+    if (sessions_.erase(session.id) != 0 && session.is_tcp()) --tcp_sessions_;
+    there_is_room();
+  }
+
+  void there_is_room() {
+    unix_.room.cancel();
+    if (tcp_) tcp_->room.cancel();
+  }
+
+  void tell(ConnectionId id, const LockdAnswer& answer) {
+    const auto found = sessions_.find(id);
+    if (found == sessions_.end()) return;
+    if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
+      ++refusals_[to_int(refused->status)];
+    }
+    found->second->send(answer);
+  }
+
+  const LockdConfig config_;
+  std::exception_ptr failure_;
+  ConnectionId last_id_ = 0;
+  bool stopping_ = false;
+  // What is destroyed first is declared last: sockets and timers before the loop they belong to,
+  // and the keeper before the loop that its thread posts to. The loop destroys what still waits on
+  // it.
+  asio::io_context io_{1};
+  LockdKeeper keeper_;
+  net::ServerTls tls_;
+  os::LogLimit warnings_;
+  Acceptor unix_;
+  std::optional<Acceptor> tcp_;
+  stream_descriptor signals_;
+  asio::steady_timer grace_{io_};
+  std::map<ConnectionId, SessionPtr> sessions_;
+  // Of those, over TCP; and the connections that are no session any more and say their last word.
+  std::size_t tcp_sessions_ = 0;
+  std::size_t closing_ = 0;
+  std::map<int, std::uint64_t> refusals_ = LockdMetrics().refusals;
+  std::uint64_t expired_leases_ = 0;
+  std::optional<http::Server> metrics_;
+};
+
+void check_listen(const LockdConfig& config) {
+  const auto refuse = [](const std::string& what) -> Error { return {ExitStatus::kUsage, what}; };
+  const net::TlsFiles& tls = config.tls;
+  if (tls.ca.empty() != tls.certificate.empty() || tls.ca.empty() != tls.key.empty()) {
+    throw refuse("serve TLS: --tls-cert, --tls-key and --tls-ca go together");
+  }
+  if (config.listen.empty()) {
+    if (!tls.ca.empty()) throw refuse("serve TLS: there is no --listen");
+    return;
+  }
+  const std::string what = "listen on " + base::quoted(config.listen) + ": ";
+  if (tls.ca.empty() && !net::is_loopback(net::parse_address(config.listen).host)) {
+    throw refuse(what + "not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca");
+  }
+  if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {
+    throw refuse(what + "the expiry must be " + base::format_duration(kShortestExpiry) + " to " +
+                 base::format_duration(kLongestExpiry));
+  }
+  if (config.reconnect_window < config.expiry) {
+    throw refuse(what + "the reconnect window of " +
+                 base::format_duration(config.reconnect_window) +
+                 " is shorter than the expiry of " + base::format_duration(config.expiry) +
+                 ": a new server would not outwait the leases of the last one");
+  }
+  if (!tls.ca.empty()) static_cast<void>(net::make_tls_server(tls));
+}
+
+}  // namespace
+
+int serve_lock(const LockdConfig& given) {
+  LockdConfig config = given;
+  if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
+    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
+  }
+  UniqueFd ready_fd(config.ready_fd);
+  check_listen(config);
+  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
+  os::block_signals(stop);
+  UniqueFd signals = os::open_signal_fd(stop);
+  // A connection has up to two descriptors; the rest is for the state file and recorded processes.
+  config.max_connections = std::min(config.max_connections, os::raise_fd_limit() / 4);
+  const std::string state_path =
+      config.state_path.empty() ? config.socket_path + ".state" : config.state_path;
+  os::ServerSocket socket = os::open_server_socket(config.socket_path);
+  const std::optional<UniqueFd> state_lock = os::try_lock_path(state_path + ".lock");
+  if (!state_lock) {
+    throw Error(ExitStatus::kCannotCreate,
+                "use state file " + base::quoted(state_path) + ": another server has it");
+  }
+  std::string ready = "\n";
+  http::Listener tcp;
+  if (!config.listen.empty()) {
+    tcp = http::listen_tcp(config.listen);
+    const std::string address = net::to_string({net::parse_address(config.listen).host, tcp.port});
+    os::log(LogLevel::kInfo, "listening on {}", address);
+    ready = address + "\n";
+  }
+  http::Listener metrics;
+  if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics);
+  const LoadedState loaded = load_state(state_path);
+  // A server that is killed before the first grant must not leave a file that says that all is
+  // well.
+  const bool is_lost = tcp.fd && loaded.kind == LoadedState::Kind::kNone;
+  prepare_state(state_path, is_lost ? LoadedState{LoadedState::Kind::kDamaged} : loaded);
+  Server(config, state_path, loaded, std::move(socket.listener), std::move(tcp.fd),
+         std::move(metrics.fd), std::move(signals))
+      .run(std::move(ready_fd), ready);
+  return 0;
+}
+
+}  // namespace fo::lock

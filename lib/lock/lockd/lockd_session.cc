@@ -1,0 +1,219 @@
+#include "lock/lockd/lockd_session.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
+#include <chrono>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "lock/descriptor.h"
+#include "loop/adopt.h"
+#include "os/fd_passing.h"
+
+namespace fo::lock {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using base::UniqueFd;
+
+// For a client over TCP to take what it is told, and to read the last of it.
+constexpr base::Duration kSendLimit = std::chrono::seconds(5);
+constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
+// For TLS to begin.
+constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
+// More than this of answers that it does not take drops a client over TCP.
+constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
+
+tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
+  const bool is_v6 = loop::family_of(fd.get(), "use a socket") == AF_INET6;
+  tcp::socket socket(executor);
+  loop::adopt(socket, std::move(fd), "watch a socket", is_v6 ? tcp::v6() : tcp::v4());
+  return socket;
+}
+
+// Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
+UniqueFd check_lifeline(UniqueFd fd) {
+  struct stat info {};
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || ::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode) ||
+      (flags & O_ACCMODE) != O_RDONLY || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    throw Error(ExitStatus::kProtocol, "the descriptor is not the reading end of a pipe");
+  }
+  return fd;
+}
+
+}  // namespace
+
+LockdSession::LockdSession(const asio::any_io_executor& executor, UniqueFd connected)
+    : socket_(watched(executor, std::move(connected))), silence_(executor) {}
+
+LockdSession::LockdSession(const asio::any_io_executor& executor, UniqueFd connected,
+                           net::ServerTls& tls, Start start)
+    : start_(std::move(start)),
+      socket_(executor),
+      stream_(std::in_place, watched_tcp(executor, std::move(connected)), tls.context(),
+              kMostRequestBytes),
+      silence_(executor) {
+  name = stream_->peer();
+  host = name.substr(0, name.rfind(':'));
+}
+
+void LockdSession::close() {
+  descriptors_.clear();
+  stream_ ? stream_->close() : lock::close(socket_);
+}
+
+void LockdSession::drop() {
+  dropped_ = true;
+  close();
+}
+
+awaitable<void> LockdSession::handshake() {
+  if (!stream_) co_return;
+  std::string to_plain = encode_answer(
+      RefusedAnswer{ExitStatus::kConfig, "this port speaks TLS: name a ca, a cert and a key"});
+  co_await stream_->handshake(net::LineStream::Side::kServer, Deadline::after(kHandshakeLimit),
+                              std::move(to_plain));
+  name = stream_->peer();
+}
+
+awaitable<std::optional<std::string>> LockdSession::next_line() {
+  if (stream_) {
+    net::LineStream::Heard heard = co_await stream_->hear(Deadline::never());
+    // A line that was read before this server closed the connection counts no more.
+    if (heard.kind != net::LineStream::Heard::Kind::kLine || !is_open()) co_return std::nullopt;
+    co_return std::move(heard.line);
+  }
+  for (;;) {
+    std::optional<std::string> line = lines_.take_line();
+    if (line) co_return line;
+    if (talk == Talk::kAcquire && (!lines_.empty() || has_descriptor())) {
+      throw Error(ExitStatus::kProtocol, "nothing may follow a request for the lock");
+    }
+    const bool open = co_await readable(socket_);
+    if (!open || !receive()) co_return std::nullopt;
+  }
+}
+
+bool LockdSession::receive() {
+  std::array<std::byte, kMostRequestBytes> chunk;
+  const std::ptrdiff_t got = os::receive_with_fds(socket_.native_handle(), chunk, descriptors_);
+  if (got == -EAGAIN) return true;
+  if (got == -EMSGSIZE || descriptors_.size() > 1) {
+    throw Error(ExitStatus::kProtocol, "more than one descriptor in a request");
+  }
+  if (got <= 0) return false;
+  lines_.append({reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got)});
+  return true;
+}
+
+void LockdSession::send(const LockdAnswer& answer) {
+  if (!is_open() || is_closing_) return;
+  std::string line = encode_answer(answer);
+  if (stream_) return queue(std::move(line), answer);
+  const auto bytes = std::as_bytes(std::span(line));
+  const std::ptrdiff_t sent = os::send_with_fds(socket_.native_handle(), bytes, {});
+  const bool is_last = std::holds_alternative<RefusedAnswer>(answer);
+  if (is_last || sent != static_cast<std::ptrdiff_t>(line.size())) close();
+}
+
+void LockdSession::queue(std::string line, const LockdAnswer& answer) {
+  if (std::holds_alternative<GrantedAnswer>(answer)) has_grant = true;
+  if (std::holds_alternative<RefusedAnswer>(answer)) is_closing_ = true;
+  if (queued_bytes_ > kMostQueuedBytes) return close();
+  queued_bytes_ += line.size();
+  queue_.push_back(std::move(line));
+  send_queue();
+}
+
+// What was queued while another piece was being sent goes with the next one.
+void LockdSession::send_queue() {
+  if (std::exchange(is_sending_, true)) return;
+  start_(write_queue(shared_from_this()));
+}
+
+awaitable<void> LockdSession::write_queue(Pointer self) {
+  try {
+    while (!self->queue_.empty()) {
+      std::string line = std::move(self->queue_.front());
+      self->queue_.pop_front();
+      self->queued_bytes_ -= line.size();
+      co_await self->stream_->say(std::move(line), Deadline::after(kSendLimit));
+    }
+    if (self->on_end_) co_await self->stream_->finish(Deadline::after(kLastWordLimit));
+  } catch (const Error&) {  // it is closed
+  }
+  self->is_sending_ = false;
+  if (self->on_end_) self->on_end_();
+}
+
+void LockdSession::finish(std::function<void()> on_end) {
+  on_end_ = std::move(on_end);
+  send_queue();
+}
+
+void LockdSession::watch_silence(base::Duration limit, OnSilence on_silence) {
+  silence_.expires_after(limit);
+  silence_.async_wait([weak = weak_from_this(),
+                       on_silence = std::move(on_silence)](const boost::system::error_code& ec) {
+    const Pointer silent = weak.lock();
+    if (ec || !silent) return;
+    // A handler that is queued already can't be cancelled: it has to see that it is late.
+    const auto late = std::chrono::steady_clock::now() - silent->silence_.expiry();
+    if (late >= base::Duration::zero()) on_silence(silent, late);
+  });
+}
+
+void LockdSession::take_lifeline() {
+  if (descriptors_.empty()) return;
+  UniqueFd fd = check_lifeline(std::move(descriptors_.front()));
+  lifeline_.emplace(watched(socket_.get_executor(), std::move(fd)));
+  descriptors_.clear();
+}
+
+void LockdSession::close_lifeline() {
+  if (lifeline_) lock::close(*lifeline_);
+}
+
+// What is written into a lifeline does not matter, only that there is nobody left who could.
+awaitable<bool> LockdSession::lifeline_ended() {
+  for (;;) {
+    std::array<char, 16384> ignored;
+    const ssize_t got = ::read(lifeline_->native_handle(), ignored.data(), ignored.size());
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) break;
+    const bool open = co_await readable(*lifeline_);
+    if (!open) co_return false;
+  }
+  close_lifeline();
+  co_return true;
+}
+
+bool LockdSession::is_closed_by_peer() {
+  char next = 0;
+  return socket_.is_open() &&
+         ::recv(socket_.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+bool LockdSession::is_gone() {
+  if (!is_closed_by_peer()) return false;
+  if (!lifeline_) return true;
+  pollfd lifeline{lifeline_->native_handle(), POLLIN, 0};
+  return ::poll(&lifeline, 1, 0) > 0 && (lifeline.revents & POLLHUP) != 0;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,247 @@
+#include "loop/children.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <map>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "loop/adopt.h"
+#include "os/file.h"
+#include "os/pipe.h"
+#include "os/process_tree.h"
+#include "os/signals.h"
+
+namespace fo::loop {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::UniqueFd;
+using boost::system::error_code;
+using Wait = asio::posix::descriptor_base;
+
+constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
+
+asio::steady_timer::time_point expiry(const Deadline& deadline) {
+  return deadline.at().value_or(asio::steady_timer::time_point::max());
+}
+
+// Until `event` is cancelled, which is how it is told, or `deadline`.
+awaitable<void> wait_for(asio::steady_timer& event, Deadline deadline) {
+  event.expires_at(expiry(deadline));
+  error_code ignored;
+  co_await event.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+// One of a program's outputs: where it writes, and what came.
+class Output {
+ public:
+  explicit Output(asio::io_context& io) : reader_(io) {
+    os::Pipe pipe;
+    writer_ = std::move(pipe.writer);
+    adopt(reader_, std::move(pipe.reader), "watch a pipe");
+    reader_.non_blocking(true);
+  }
+  [[nodiscard]] int writer() const { return writer_.get(); }
+  void close_writer() { writer_.reset(); }
+
+  // Reads until the end, so that the program never waits for us.
+  static awaitable<void> follow(std::shared_ptr<Output> output) {
+    error_code error;
+    while (!error) {
+      co_await output->reader_.async_wait(Wait::wait_read,
+                                          asio::redirect_error(asio::use_awaitable, error));
+      if (!error) error = output->read_some();
+      if (error == asio::error::would_block) error = {};
+    }
+  }
+
+  // What is there once the program has ended. Others may have the pipe and write on.
+  std::string take() {
+    while (text_.size() < kMostOutput && !read_some()) {
+    }
+    error_code ignored;
+    reader_.close(ignored);
+    return std::move(text_);
+  }
+
+ private:
+  error_code read_some() {
+    std::array<char, 4096> chunk;
+    error_code error;
+    const std::size_t got = reader_.read_some(asio::buffer(chunk), error);
+    text_.append(chunk.data(), std::min(kMostOutput - text_.size(), got));
+    return error;
+  }
+
+  asio::posix::stream_descriptor reader_;
+  UniqueFd writer_;
+  std::string text_;
+};
+
+// What run_captured and the end of its program share.
+struct Ending {
+  explicit Ending(asio::io_context& io) : told(io) {}
+  std::optional<os::WaitStatus> status;
+  asio::steady_timer told;
+};
+
+// Kills a program that was not done when we turn away from it, and what it started. Its number is
+// its own until it was reaped.
+class GroupOwner {
+ public:
+  GroupOwner(pid_t group, std::shared_ptr<Ending> ending)
+      : group_(group), ending_(std::move(ending)) {}
+  GroupOwner(const GroupOwner&) = delete;
+  GroupOwner& operator=(const GroupOwner&) = delete;
+  ~GroupOwner() {
+    if (!ending_->status) ::kill(-group_, SIGKILL);
+  }
+
+ private:
+  pid_t group_;
+  std::shared_ptr<Ending> ending_;
+};
+
+}  // namespace
+
+struct Children::State {
+  explicit State(asio::io_context& loop) : io(loop), signals(loop), reaped(loop) {}
+
+  struct Started {
+    os::Child child;
+    std::function<void(os::WaitStatus)> on_end;
+  };
+
+  // Reaps the dead. False when there is no child any more, alive or dead.
+  bool reap() {
+    for (;;) {
+      const os::Reaped found = os::reap_any();
+      if (found.none_left) return false;
+      if (found.pid == 0) return true;
+      reaped.cancel();
+      auto entry = started.extract(found.pid);
+      if (entry && entry.mapped().on_end) entry.mapped().on_end(found.status);
+    }
+  }
+
+  pid_t start(const std::vector<std::string>& argv, os::SpawnOptions options,
+              std::function<void(os::WaitStatus)> on_end) {
+    options.parent_death_signal = SIGKILL;
+    os::Child child = os::spawn(argv, options);
+    const pid_t pid = child.pid();
+    started.emplace(pid, Started{std::move(child), std::move(on_end)});
+    return pid;
+  }
+
+  static awaitable<void> watch(std::shared_ptr<State> state) {
+    while (state->signals.is_open()) {
+      while (os::read_signal(state->signals.native_handle()) != 0) {
+      }
+      state->reap();
+      error_code ignored;
+      co_await state->signals.async_wait(Wait::wait_read,
+                                         asio::redirect_error(asio::use_awaitable, ignored));
+    }
+  }
+
+  static awaitable<std::optional<os::Captured>> run(
+      std::shared_ptr<State> state, std::vector<std::string> argv, Deadline deadline,
+      std::vector<std::pair<std::string, std::string>> environment) {
+    const UniqueFd nothing = os::open_file("/dev/null", O_RDONLY);
+    const auto out = std::make_shared<Output>(state->io);
+    const auto err = std::make_shared<Output>(state->io);
+    const auto ending = std::make_shared<Ending>(state->io);
+    os::SpawnOptions options;
+    options.new_process_group = true;
+    options.stdin_fd = nothing.get();
+    options.stdout_fd = out->writer();
+    options.stderr_fd = err->writer();
+    options.environment = std::move(environment);
+    const pid_t pid = state->start(argv, options, [ending](os::WaitStatus status) {
+      ending->status = status;
+      ending->told.cancel();
+    });
+    const GroupOwner owner(pid, ending);
+    out->close_writer();
+    err->close_writer();
+    asio::co_spawn(state->io, Output::follow(out), asio::detached);
+    asio::co_spawn(state->io, Output::follow(err), asio::detached);
+    while (!ending->status && !deadline.expired()) co_await wait_for(ending->told, deadline);
+    os::Captured captured;
+    captured.out = out->take();
+    captured.err = err->take();
+    if (!ending->status) co_return std::nullopt;
+    captured.status = *ending->status;
+    co_return captured;
+  }
+
+  static awaitable<void> end(std::shared_ptr<State> state, Deadline kill_at) {
+    if (!state->reap()) co_return;
+    os::signal_left(SIGTERM);
+    Deadline kill_next = kill_at;
+    while (state->reap()) {
+      if (kill_next.expired()) {
+        os::signal_left(SIGKILL);
+        kill_next = Deadline::after(os::kAgainAfter);
+      }
+      co_await wait_for(state->reaped, kill_next);
+    }
+  }
+
+  asio::io_context& io;
+  asio::posix::stream_descriptor signals;
+  std::map<pid_t, Started> started;
+  asio::steady_timer reaped;
+};
+
+Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
+  os::become_subreaper();
+  adopt(state_->signals, os::open_signal_fd(os::signal_set({SIGCHLD})), "watch SIGCHLD");
+  asio::co_spawn(io, State::watch(state_), [](const std::exception_ptr& failure) {
+    // Out of io_context::run: children that nobody reaps are nothing to go on with.
+    if (failure) std::rethrow_exception(failure);
+  });
+}
+
+Children::~Children() {
+  state_->started.clear();
+  error_code ignored;
+  state_->signals.close(ignored);
+}
+
+pid_t Children::start(const std::vector<std::string>& argv, const os::SpawnOptions& options,
+                      std::function<void(os::WaitStatus)> on_end) {
+  return state_->start(argv, options, std::move(on_end));
+}
+
+bool Children::signal(pid_t pid, int signal) {
+  const auto found = state_->started.find(pid);
+  return found != state_->started.end() && found->second.child.signal(signal);
+}
+
+awaitable<std::optional<os::Captured>> Children::run_captured(
+    std::vector<std::string> argv, Deadline deadline,
+    std::vector<std::pair<std::string, std::string>> environment) {
+  return State::run(state_, std::move(argv), deadline, std::move(environment));
+}
+
+awaitable<void> Children::end_all(Deadline kill_at) { return State::end(state_, kill_at); }
+
+}  // namespace fo::loop

@@ -1,0 +1,33 @@
+// What coroutines of one loop wait for, apart from I/O: a moment, each other, a descriptor.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+
+#include "base/deadline.h"
+
+namespace fo::loop {
+
+/// Something that happens now and then; whoever waits is woken, and looks himself.
+class Event {
+ public:
+  explicit Event(const boost::asio::any_io_executor& executor)
+      : timer_(std::make_shared<boost::asio::steady_timer>(
+            executor, boost::asio::steady_timer::time_point::max())) {}
+  void notify() { timer_->cancel(); }
+  /// Until notify() or `deadline`.
+  boost::asio::awaitable<void> wait(base::Deadline deadline = base::Deadline::never());
+
+ private:
+  // A deadline that passes as this object goes has it for a moment longer.
+  std::shared_ptr<boost::asio::steady_timer> timer_;
+};
+
+/// Until `fd` (-1: none), which stays the caller's and open meanwhile, is ready for `events` of
+/// poll(2), or `deadline`. Needs no other descriptor. One wait for a descriptor at a time. Throws
+/// Error(kOsError).
+boost::asio::awaitable<void> until_ready(int fd, short events, base::Deadline deadline);
+
+}  // namespace fo::loop

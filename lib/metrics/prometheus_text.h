@@ -1,0 +1,47 @@
+// Prometheus' text format 0.0.4, as every /metrics here is written: HELP and TYPE for each family,
+// labels escaped. Knows no metric, and does not check that a name is one.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fo::metrics {
+
+/// The Content-Type that goes with it.
+inline constexpr std::string_view kPrometheusTextType = "text/plain; version=0.0.4; charset=utf-8";
+
+class PrometheusText {
+ public:
+  using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
+
+  /// A new family. `type` is "counter", "gauge" or "histogram", `help` one line without a
+  /// backslash.
+  void begin(std::string_view family, std::string_view type, std::string_view help);
+
+  /// A series of the family that was begun last.
+  template <typename Value>
+  void add(const Labels& labels, Value value) {
+    add_line({}, labels, fmt::format("{}", value));
+  }
+
+  /// All series of a histogram with these labels. `counts` has what fell into each bucket and no
+  /// other, and one more number than `bounds` for what was over the last.
+  void add_histogram(const Labels& labels, std::span<const double> bounds,
+                     std::span<const std::uint64_t> counts, double sum);
+
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  void add_line(std::string_view suffix, const Labels& labels, std::string_view value);
+
+  std::string text_;
+  std::string family_;
+};
+
+}  // namespace fo::metrics

@@ -1,0 +1,68 @@
+#include "net/connect.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "loop/adopt.h"
+#include "loop/alarm.h"
+
+namespace fo::net {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+using base::Error;
+using base::ExitStatus;
+using boost::system::error_code;
+
+// On a socket that is not open.
+awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
+                                  base::Deadline deadline) {
+  // Made here because asio's own would be inherited by children.
+  base::UniqueFd fd(
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int err = errno;
+  if (!fd) co_return error_code(err, boost::system::system_category());
+  error_code error;
+  loop::adopt(socket, std::move(fd), error, endpoint.protocol());
+  if (error) co_return error;
+  socket.set_option(tcp::no_delay(true), error);
+  if (error) co_return error;
+  const loop::Alarm alarm(socket, deadline);
+  co_await socket.async_connect(endpoint, asio::redirect_error(asio::use_awaitable, error));
+  if (alarm.has_rung()) co_return asio::error::timed_out;
+  // A cancellation is for all of them.
+  if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
+  co_return error;
+}
+
+}  // namespace
+
+awaitable<tcp::socket> connect(std::vector<tcp::endpoint> endpoints, base::Deadline deadline,
+                               std::string what) {
+  tcp::socket socket(co_await asio::this_coro::executor);
+  error_code error;
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    std::optional<base::Duration> share = deadline.remaining();
+    if (share) *share /= static_cast<std::ptrdiff_t>(endpoints.size() - i);
+    const base::Deadline until = base::Deadline::after(share);
+    error = co_await try_connect(socket, endpoints[i], until);
+    if (!error) co_return socket;
+    error_code ignored;
+    socket.close(ignored);
+    if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
+  }
+  throw Error(ExitStatus::kUnavailable, what, error);
+}
+
+}  // namespace fo::net

@@ -1,0 +1,279 @@
+#include "net/resolve.h"
+
+#include <ares.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "loop/adopt.h"
+
+namespace fo::net {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+using base::Error;
+using base::ExitStatus;
+using base::UniqueFd;
+
+constexpr std::size_t kMostAddresses = 16;
+// Taken from the kernel at a time.
+constexpr std::size_t kMostEvents = 16;
+// The first wait for a server; c-ares doubles it each time that all were asked. A packet that is
+// lost is to cost no lease: one of a second has 300 ms for all of a renewal.
+constexpr std::chrono::milliseconds kFirstTry(250);
+// For a server that is slow: 16 s in all.
+constexpr int kTries = 6;
+
+// What c-ares would do with its own sockets, but CLOEXEC from birth and never with a SIGPIPE.
+
+ares_socket_t open_socket(int family, int type, int protocol, void*) {
+  return ::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+}
+
+int close_socket(ares_socket_t fd, void*) { return ::close(fd); }
+
+int connect_socket(ares_socket_t fd, const sockaddr* address, ares_socklen_t size, void*) {
+  return ::connect(fd, address, size);
+}
+
+ares_ssize_t receive(ares_socket_t fd, void* bytes, std::size_t size, int flags, sockaddr* from,
+                     ares_socklen_t* from_size, void*) {
+  return ::recvfrom(fd, bytes, size, flags, from, from_size);
+}
+
+ares_ssize_t send(ares_socket_t fd, const iovec* pieces, int count, void*) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<std::size_t>(count);
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+constexpr ares_socket_functions kSocketFunctions{open_socket, close_socket, connect_socket, receive,
+                                                 send};
+
+// One look-up. All that may end the wait for a server is in one epoll set: c-ares's sockets, and a
+// timer for its own time limits and the deadline. So there is one thing to wait for, and nothing
+// that could call back into a coroutine that is gone.
+class LookUp {
+ public:
+  LookUp(const asio::any_io_executor& loop, const std::string& host, const base::Deadline& deadline)
+      : what_("look up " + base::quoted(host)),
+        deadline_(deadline),
+        timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+        events_(loop) {
+    if (!timer_) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make a timer");
+    UniqueFd events(::epoll_create1(EPOLL_CLOEXEC));
+    if (!events) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make an epoll set");
+    loop::adopt(events_, std::move(events), what_ + ": watch an epoll set");
+    watch(timer_.get(), EPOLLIN);
+    check_watch();
+  }
+  LookUp(const LookUp&) = delete;
+  LookUp& operator=(const LookUp&) = delete;
+
+  awaitable<std::vector<tcp::endpoint>> run(std::string host, std::uint16_t port,
+                                            std::string name_servers) {
+    open_channel();
+    if (!name_servers.empty()) {
+      check(::ares_set_servers_ports_csv(channel_.get(), name_servers.c_str()));
+    }
+    ares_addrinfo_hints hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    ::ares_getaddrinfo(channel_.get(), host.c_str(), nullptr, &hints, take_result, this);
+    while (!status_) {
+      check_watch();
+      if (deadline_.expired()) throw Error(ExitStatus::kTryAgain, what_ + ": timed out");
+      set_timer();
+      co_await events_.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
+      process();
+    }
+    check(*status_);
+    co_return endpoints(port);
+  }
+
+ private:
+  struct FreeResult {
+    void operator()(ares_addrinfo* result) const { ::ares_freeaddrinfo(result); }
+  };
+  struct DestroyChannel {
+    void operator()(ares_channeldata* channel) const { ::ares_destroy(channel); }
+  };
+
+  static void take_result(void* look_up, int status, int /*timeouts*/, ares_addrinfo* result) {
+    auto& self = *static_cast<LookUp*>(look_up);
+    self.result_.reset(result);
+    self.status_ = status;
+  }
+
+  static void change_interest(void* look_up, ares_socket_t fd, int readable, int writable) {
+    const std::uint32_t events = (readable != 0 ? EPOLLIN : 0U) | (writable != 0 ? EPOLLOUT : 0U);
+    static_cast<LookUp*>(look_up)->watch(fd, events);
+  }
+
+  // Called by c-ares: throws nothing.
+  void watch(int fd, std::uint32_t events) noexcept {
+    const int set = events_.native_handle();
+    epoll_event event{};
+    event.events = events;
+    event.data.fd = fd;
+    int result = 0;
+    if (events == 0) {
+      result = ::epoll_ctl(set, EPOLL_CTL_DEL, fd, nullptr);
+    } else {
+      result = ::epoll_ctl(set, EPOLL_CTL_MOD, fd, &event);
+      if (result != 0 && errno == ENOENT) result = ::epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+    }
+    if (result != 0) watch_error_ = errno;
+  }
+
+  void check_watch() const {
+    if (watch_error_ != 0) {
+      base::throw_errno(watch_error_, ExitStatus::kOsError, what_ + ": watch a socket");
+    }
+  }
+
+  void open_channel() {
+    // Not to be called by two threads at once, unlike all that follows.
+    static const int initialised = ::ares_library_init(ARES_LIB_INIT_ALL);
+    check(initialised);
+    ares_options options{};
+    options.timeout = static_cast<int>(kFirstTry.count());
+    options.tries = kTries;
+    std::array<char, 3> files_then_servers{'f', 'b', '\0'};
+    options.lookups = files_then_servers.data();
+    options.sock_state_cb = change_interest;
+    options.sock_state_cb_data = this;
+    ares_channel channel = nullptr;
+    check(::ares_init_options(
+        &channel, &options,
+        ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB));
+    channel_.reset(channel);
+    ::ares_set_socket_functions(channel, &kSocketFunctions, nullptr);
+  }
+
+  void check(int status) const {
+    if (status == ARES_SUCCESS) return;
+    const bool ours = status == ARES_ENOMEM || status == ARES_ENOTINITIALIZED;
+    throw Error(ours ? ExitStatus::kOsError : ExitStatus::kUnavailable,
+                what_ + ": " + ::ares_strerror(status));
+  }
+
+  // For the end of c-ares's patience with a server, or the deadline.
+  void set_timer() {
+    timeval buffer{};
+    std::optional<base::Duration> wait = deadline_.remaining();
+    if (const timeval* patience = ::ares_timeout(channel_.get(), nullptr, &buffer)) {
+      const base::Duration left =
+          std::chrono::seconds(patience->tv_sec) + std::chrono::microseconds(patience->tv_usec);
+      wait = wait ? std::min(*wait, left) : left;
+    }
+    itimerspec at{};
+    if (wait) {
+      // Zero would switch it off.
+      const base::Duration pause = std::max(*wait, base::Duration(1));
+      at.it_value.tv_sec = pause / std::chrono::seconds(1);
+      at.it_value.tv_nsec = (pause % std::chrono::seconds(1)).count();
+    }
+    if (::timerfd_settime(timer_.get(), 0, &at, nullptr) != 0) {
+      base::throw_errno(errno, ExitStatus::kOsError, what_ + ": set a timer");
+    }
+  }
+
+  void process() {
+    std::array<epoll_event, kMostEvents> ready{};
+    const int count =
+        ::epoll_wait(events_.native_handle(), ready.data(), static_cast<int>(ready.size()), 0);
+    if (count < 0 && errno != EINTR) {
+      base::throw_errno(errno, ExitStatus::kOsError, what_ + ": wait for a server");
+    }
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = ready.at(static_cast<std::size_t>(i));
+      if (event.data.fd == timer_.get()) continue;
+      const bool broken = (event.events & (EPOLLERR | EPOLLHUP)) != 0;
+      const bool readable = broken || (event.events & EPOLLIN) != 0;
+      const bool writable = broken || (event.events & EPOLLOUT) != 0;
+      ::ares_process_fd(channel_.get(), readable ? event.data.fd : ARES_SOCKET_BAD,
+                        writable ? event.data.fd : ARES_SOCKET_BAD);
+    }
+    // Those whose time is over; also when nothing was ready after all.
+    ::ares_process_fd(channel_.get(), ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  }
+
+  [[nodiscard]] std::vector<tcp::endpoint> endpoints(std::uint16_t port) const {
+    std::vector<tcp::endpoint> found;
+    for (const ares_addrinfo_node* node = result_ ? result_->nodes : nullptr;
+         node != nullptr && found.size() < kMostAddresses; node = node->ai_next) {
+      if (node->ai_family == AF_INET) {
+        sockaddr_in address{};
+        std::memcpy(&address, node->ai_addr, sizeof address);
+        found.emplace_back(asio::ip::address_v4(ntohl(address.sin_addr.s_addr)), port);
+      } else if (node->ai_family == AF_INET6) {
+        sockaddr_in6 address{};
+        std::memcpy(&address, node->ai_addr, sizeof address);
+        asio::ip::address_v6::bytes_type bytes{};
+        std::copy_n(std::begin(address.sin6_addr.s6_addr), bytes.size(), bytes.begin());
+        found.emplace_back(asio::ip::address_v6(bytes, address.sin6_scope_id), port);
+      }
+    }
+    if (found.empty()) throw Error(ExitStatus::kUnavailable, what_ + ": it has no address");
+    return found;
+  }
+
+  std::string what_;
+  base::Deadline deadline_;
+  UniqueFd timer_;
+  asio::posix::stream_descriptor events_;
+  int watch_error_ = 0;
+  std::optional<int> status_;
+  std::unique_ptr<ares_addrinfo, FreeResult> result_;
+  // The last: its end calls back what is above.
+  std::unique_ptr<ares_channeldata, DestroyChannel> channel_;
+};
+
+}  // namespace
+
+std::optional<asio::ip::address> numeric_address(const std::string& host) {
+  boost::system::error_code not_numeric;
+  const asio::ip::address address = asio::ip::make_address(host, not_numeric);
+  return not_numeric ? std::nullopt : std::optional(address);
+}
+
+bool is_loopback(const std::string& host) {
+  const std::optional<asio::ip::address> address = numeric_address(host);
+  return address && address->is_loopback();
+}
+
+awaitable<std::vector<tcp::endpoint>> resolve(std::string host, std::uint16_t port,
+                                              base::Deadline deadline, std::string name_servers) {
+  const std::optional<asio::ip::address> address =
+      numeric_address(host == "localhost" ? "127.0.0.1" : host);
+  std::vector<tcp::endpoint> found;
+  if (address) {
+    found.emplace_back(*address, port);
+    co_return found;
+  }
+  const asio::any_io_executor loop = co_await asio::this_coro::executor;
+  LookUp look_up(loop, host, deadline);
+  found = co_await look_up.run(host, port, name_servers);
+  co_return found;
+}
+
+}  // namespace fo::net

@@ -1,0 +1,34 @@
+// How far apart two words are, for whoever guesses which one was meant. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+namespace fo::text {
+
+/// How many letters to put in, leave out, replace, or swap with the next make one of the other. It
+/// takes time by the product of their lengths.
+inline std::size_t edit_distance(std::string_view from, std::string_view to) {
+  // Rows of the usual table: the one before the last, the last, and this one.
+  std::vector<std::size_t> older(to.size() + 1);
+  std::vector<std::size_t> old(to.size() + 1);
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    older.swap(old);
+    old.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const bool same = from[i - 1] == to[j - 1];
+      row[j] = std::min({old[j] + 1, row[j - 1] + 1, old[j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
+        row[j] = std::min(row[j], older[j - 2] + 1);
+      }
+    }
+  }
+  return row[to.size()];
+}
+
+}  // namespace fo::text

@@ -1,0 +1,53 @@
+#include "json/peer_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/failure.h"
+
+namespace fo::json {
+namespace {
+
+using nlohmann::json;
+
+TEST(PeerJson, WhatIsWrongWithItIsAnError) {
+  const auto reason = [](const std::string& text) {
+    const test::Failure failure = test::failure_of([&] {
+      read_object(
+          text, 200, [] { return "read it"; }, [](const json&) { return 0; });
+    });
+    EXPECT_EQ(failure.status, base::ExitStatus::kProtocol);
+    return failure.message;
+  };
+  EXPECT_EQ(reason(std::string(201, ' ')), "read it: too long");
+  EXPECT_EQ(reason(""), "read it: no JSON");
+  EXPECT_EQ(reason("{\"a\":\"\xff\"}"), "read it: no JSON");
+  EXPECT_EQ(reason("{} {}"), "read it: no JSON");
+  EXPECT_EQ(reason(std::string("{}\0", 3)), "read it: a NUL byte");
+  EXPECT_EQ(reason(std::string("{}\0{", 4)), "read it: a NUL byte");
+  EXPECT_EQ(reason("[]"), "read it: want an object");
+  EXPECT_EQ(reason("{\"a\":" + std::string(80, '[') + std::string(80, ']') + "}"),
+            "read it: nested too deep");
+}
+
+TEST(PeerJson, OnlyAMisfitIsThePeersFault) {
+  const auto what = [] { return "read it"; };
+  const auto misfit = [](const json&) -> int { throw Misfit("want less"); };
+  EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misfit); }).message,
+            "read it: want less");
+  const auto misread = [](const json& object) { return object.at("a").get<int>(); };
+  EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misread); }).status,
+            base::ExitStatus::kProtocol);
+  const auto other = [](const json&) -> int {
+    throw base::Error(base::ExitStatus::kConfig, "no id");
+  };
+  EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, other); }).status,
+            base::ExitStatus::kConfig);
+  EXPECT_EQ(
+      read_object("{\"a\":7}", 9, what, [](const json& object) { return object["a"].get<int>(); }),
+      7);
+}
+
+}  // namespace
+}  // namespace fo::json

@@ -1,0 +1,105 @@
+// The connections of lines: whom they name, and whom they trust.
+#include "net/line_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "net/tls.h"
+#include "net/tls_server.h"
+#include "support/authority.h"
+
+namespace fo::net {
+namespace {
+
+using base::Deadline;
+using base::ExitStatus;
+using fo::test::Authority;
+using test::TlsServer;
+
+boost::asio::awaitable<LineStream::Heard::Kind> connect_and_hear(std::string server,
+                                                                 TlsFiles files) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(30));
+  const auto stream = co_await LineStream::connect(server, files, 100, deadline);
+  std::string line = "hello\r\n\r\n";
+  co_await stream->say(std::move(line), deadline);
+  const LineStream::Heard heard = co_await stream->hear(deadline);
+  co_return heard.kind;
+}
+
+class LineStreamTls : public testing::Test {
+ protected:
+  /// Of a client with these files that speaks to `server` by the name of `host`: why not.
+  std::optional<ExitStatus> failure(const TlsServer& server, const std::string& host,
+                                    const TlsFiles& files) {
+    std::optional<ExitStatus> status;
+    boost::asio::co_spawn(loop_,
+                          connect_and_hear(host + ":" + std::to_string(server.port()), files),
+                          [&](const std::exception_ptr& error, LineStream::Heard::Kind) {
+                            loop_.stop();
+                            try {
+                              if (error) std::rethrow_exception(error);
+                            } catch (const base::Error& caught) {
+                              status = caught.status();
+                            }
+                          });
+    loop_.restart();
+    loop_.run();
+    return status;
+  }
+  /// Of a client that shows no certificate, with a server that wants none.
+  std::optional<ExitStatus> failure(TlsFiles files, const std::string& host) {
+    files.ca.clear();
+    const TlsServer server(loop_.get_executor(), make_tls_server(files), {});
+    const auto status = failure(server, host, {authority_.ca(), "", ""});
+    named_ = server.host();
+    return status;
+  }
+
+  boost::asio::io_context loop_{1};
+  Authority authority_;
+  /// The host that the client named in its handshake.
+  std::string named_;
+};
+
+TEST_F(LineStreamTls, NamesTheHostInTheHandshake) {
+  const TlsFiles files = authority_.issue("DNS:localhost,IP:127.0.0.1");
+  EXPECT_EQ(failure(files, "localhost"), std::nullopt);
+  EXPECT_EQ(named_, "localhost");
+  EXPECT_EQ(failure(files, "127.0.0.1"), std::nullopt);
+  EXPECT_EQ(named_, "");
+}
+
+TEST_F(LineStreamTls, WhoIsNotTrustedIsForGood) {
+  Authority other;
+  EXPECT_EQ(failure(other.issue("DNS:localhost"), "localhost"), ExitStatus::kConfig);
+  EXPECT_EQ(failure(authority_.issue("DNS:other.test"), "localhost"), ExitStatus::kConfig);
+  EXPECT_EQ(failure(authority_.issue("IP:127.0.0.2"), "127.0.0.1"), ExitStatus::kConfig);
+}
+
+TEST_F(LineStreamTls, WhatIsOutOfDateMayPass) {
+  EXPECT_EQ(failure(authority_.issue("DNS:localhost", -1), "localhost"), ExitStatus::kUnavailable);
+  const TlsServer server(loop_.get_executor(), make_tls_server(authority_.issue("DNS:localhost")),
+                         {});
+  EXPECT_EQ(failure(server, "localhost", authority_.issue("DNS:client", -1)),
+            ExitStatus::kUnavailable);
+}
+
+TEST_F(LineStreamTls, ToBeRefusedIsForGood) {
+  const TlsServer server(loop_.get_executor(), make_tls_server(authority_.issue("DNS:localhost")),
+                         {});
+  EXPECT_EQ(failure(server, "localhost", {authority_.ca(), "", ""}), ExitStatus::kConfig);
+  Authority other;
+  TlsFiles files = other.issue("DNS:client");
+  files.ca = authority_.ca();
+  EXPECT_EQ(failure(server, "localhost", files), ExitStatus::kConfig);
+}
+
+}  // namespace
+}  // namespace fo::net

@@ -1,0 +1,34 @@
+#include "text/nearest_name.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace fo::text {
+namespace {
+
+TEST(NearestName, IsTheFewestChangesAway) {
+  EXPECT_EQ(nearest_name("livenesProbe", {"livenessProbe", "readinessProbe"}), "livenessProbe");
+  EXPECT_EQ(nearest_name("comandn", {"args", "command"}), "command");
+  EXPECT_EQ(nearest_name("iamge", {"name", "image"}), "image");
+  EXPECT_EQ(nearest_name("envs", {"env", "envFrom"}), "env");
+}
+
+TEST(NearestName, CaseCountsNothing) {
+  EXPECT_EQ(nearest_name("LIVENESSPROBE", {"livenessProbe"}), "livenessProbe");
+}
+
+TEST(NearestName, IsNoneWhenAllAreFar) {
+  EXPECT_EQ(nearest_name("sidecars", {"image", "command"}), std::nullopt);
+  EXPECT_EQ(nearest_name("x", {"command"}), std::nullopt);
+  EXPECT_EQ(nearest_name("", {"command"}), std::nullopt);
+  EXPECT_EQ(nearest_name("image", {}), std::nullopt);
+}
+
+TEST(NearestName, LooksAtNothingLong) {
+  EXPECT_EQ(nearest_name(std::string(1 << 20, 'a'), {"aaaa"}), std::nullopt);
+  EXPECT_EQ(nearest_name("aaaa", {std::string(1 << 20, 'a')}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fo::text
