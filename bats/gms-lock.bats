@@ -259,7 +259,8 @@ engine-0" ]
 @test "a waiter dies of the signal that it is sent, and its lock with it" {
   start_holder holder
   for signal in TERM HUP USR1; do
-    start_bg waiter gms-lock acquire --exec -- touch "$T/ran"
+    # nohup(1) may have made the tests themselves ignore SIGHUP.
+    start_bg waiter env --default-signal gms-lock acquire --exec -- touch "$T/ran"
     await_waiter
     kill -"$signal" "$BG_PID"
     wait_exit "$BG_PID"

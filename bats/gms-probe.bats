@@ -175,7 +175,7 @@ while IFS= read -r line && [ "${#line}" -gt 1 ]; do :; done
 cat "$1"
 EOF
   start_bg http socat "UNIX-LISTEN:$1,fork" "EXEC:bash $T/answer.sh $T/answer"
-  wait_for "[ -S $1 ]"
+  await_socket "$1"
 }
 answer() {
   printf 'HTTP/1.1 %s\r\nContent-Length: %s\r\n\r\n%s' "$1" "${#2}" "$2" >"$T/answer.new"
@@ -225,7 +225,7 @@ answer() {
   [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/silent.sock': timed out" ]
   printf 'printf "HTTP/1.1 200 OK\\r\\n\\r\\n"\nwhile echo x; do sleep 0.05; done\n' >"$T/slow.sh"
   start_bg slow socat "UNIX-LISTEN:$T/slow.sock,fork" "EXEC:bash $T/slow.sh"
-  wait_for "[ -S $T/slow.sock ]"
+  await_socket "$T/slow.sock"
   run -1 --separate-stderr gms-probe http "unix:$T/slow.sock" --timeout 200ms
   [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/slow.sock': timed out" ]
   echo_server "$T/echo.sock"
@@ -238,7 +238,7 @@ answer() {
   # To a GMS client, the start of a long message.
   printf 'printf "\\0\\0\\20\\0"\nwhile printf x; do sleep 0.05; done\n' >"$T/slow.sh"
   start_bg slow socat "UNIX-LISTEN:$socket,fork" "EXEC:bash $T/slow.sh"
-  wait_for "[ -S $socket ]"
+  await_socket "$socket"
   for probe in "sockets --tags slow" "remap --socket $socket" "lock --lock unix:$socket" \
     "engine --url unix:$socket:/status" "http unix:$socket"; do
     # shellcheck disable=SC2086

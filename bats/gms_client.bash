@@ -44,14 +44,17 @@ ask_lock() {
   start_bg "$1" socat "OPEN:$T/$1.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$3"
 }
 
+# await_socket SOCKET: until it accepts connections, which is later than it is there.
+await_socket() { wait_for "socat -u OPEN:/dev/null UNIX-CONNECT:$1"; }
+
 # silent_server SOCKET: accepts and never answers. echo_server SOCKET: answers with what it gets.
 silent_server() {
   start_bg silent socat -u "UNIX-LISTEN:$1,fork" OPEN:/dev/null
-  wait_for "[ -S $1 ]"
+  await_socket "$1"
 }
 echo_server() {
   start_bg echo socat "UNIX-LISTEN:$1,fork" PIPE
-  wait_for "[ -S $1 ]"
+  await_socket "$1"
 }
 
 # dead_socket PATH: a socket that nobody listens on any more.
