@@ -16,11 +16,10 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 
 [[noreturn]] void fail(const std::string& path, const toml::source_position& at,
                        const std::string& reason) {
-  throw Error(ExitStatus::kConfig, "read configuration " + quoted(path) + ": line " +
+  throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(path) + ": line " +
                                        std::to_string(at.line) + ", column " +
                                        std::to_string(at.column) + ": " + reason);
 }
@@ -37,7 +36,7 @@ std::string scalar_text(const toml::node& node, std::string_view key, const std:
     return out.str();
   }
   fail(path, node.source().begin,
-       "key " + quoted(key) + ": want a string, number, boolean or a list of them");
+       "key " + base::quoted(key) + ": want a string, number, boolean or a list of them");
 }
 
 }  // namespace

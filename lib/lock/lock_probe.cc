@@ -41,7 +41,7 @@ std::string to_json(const LockAnswer& answer) {
   nlohmann::json out{{"result", answer.yes ? "yes" : "no"}, {"holder", nullptr}};
   if (answer.holder) out["holder"] = *answer.holder;
   if (!answer.yes) out["reason"] = answer.reason;
-  return json::dump(out);
+  return fo::json::dump(out);
 }
 
 }  // namespace fo::lock

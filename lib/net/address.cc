@@ -15,7 +15,6 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 
 constexpr std::size_t kMostNameBytes = 253;
 constexpr std::size_t kMostLabelBytes = 63;
@@ -89,7 +88,7 @@ Address parse_authority(std::string_view text, std::optional<std::uint16_t> defa
 }  // namespace
 
 Address parse_address(std::string_view text) {
-  const std::string what = "address " + quoted(text);
+  const std::string what = "address " + base::quoted(text);
   Address address = split_authority(text, std::nullopt, what);
   if (address.host == "localhost") address.host = "127.0.0.1";
   const std::optional<std::string> host = numeric_host(address.host);
@@ -101,7 +100,7 @@ Address parse_address(std::string_view text) {
 }
 
 Address parse_server(std::string_view text) {
-  const std::string what = "server " + quoted(text);
+  const std::string what = "server " + base::quoted(text);
   Address address = parse_authority(text, std::nullopt, what);
   if (address.port == 0) throw Error(ExitStatus::kUsage, what + ": not a port number");
   return address;
@@ -113,7 +112,7 @@ std::string to_string(const Address& address) {
 }
 
 Url parse_url(std::string_view text) {
-  const std::string what = "URL " + quoted(text);
+  const std::string what = "URL " + base::quoted(text);
   // What could end the request line early must not get into it.
   if (!std::all_of(text.begin(), text.end(), base::is_graphic)) {
     throw Error(ExitStatus::kUsage, what + ": blanks, control or non-ASCII characters");

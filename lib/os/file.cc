@@ -17,7 +17,6 @@ namespace fo::os {
 
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using base::throw_errno;
 using base::UniqueFd;
 
@@ -33,7 +32,7 @@ std::string folder_of(const std::string& path) {
 
 UniqueFd open_file(const std::string& path, int flags, mode_t mode) {
   UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, mode));
-  if (!fd) throw_errno(errno, "open " + quoted(path));
+  if (!fd) throw_errno(errno, "open " + base::quoted(path));
   return fd;
 }
 
@@ -50,7 +49,7 @@ UniqueFd open_plain_file(const std::string& path, int flags, const std::string& 
     if (is_there && !S_ISREG(info.st_mode)) throw refuse("not a regular file");
     if ((flags & O_CREAT) == 0) throw_errno(err, what);
     const std::optional<std::string> folder = find_missing_folder(path);
-    if (folder) throw refuse("there is no folder " + quoted(*folder));
+    if (folder) throw refuse("there is no folder " + base::quoted(*folder));
     base::throw_cannot_create(err, what);
   }
   if (::fstat(fd.get(), &info) != 0) throw_errno(errno, what);
@@ -68,7 +67,7 @@ std::optional<std::string> find_missing_folder(const std::string& path) {
 }
 
 std::string read_file(const std::string& path, base::ByteCount limit) {
-  return read_all(open_file(path, O_RDONLY).get(), "read " + quoted(path), limit);
+  return read_all(open_file(path, O_RDONLY).get(), "read " + base::quoted(path), limit);
 }
 
 std::string read_all(int fd, const std::string& what, base::ByteCount limit) {
@@ -96,7 +95,7 @@ void write_all(int fd, std::string_view bytes, const std::string& what) {
 }
 
 void write_file_atomic(const std::string& path, std::string_view content, mode_t mode) {
-  const std::string what = "write " + quoted(path);
+  const std::string what = "write " + base::quoted(path);
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     throw Error(ExitStatus::kCannotCreate, what + ": not a regular file");

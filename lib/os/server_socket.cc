@@ -22,7 +22,6 @@ constexpr base::Duration kDyingTime = std::chrono::seconds(1);
 
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using base::throw_errno;
 using base::UniqueFd;
 
@@ -31,7 +30,7 @@ OwnedPath::~OwnedPath() {
 }
 
 std::optional<UniqueFd> try_lock_path(const std::string& path) {
-  UniqueFd lock = open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + quoted(path), 0600);
+  UniqueFd lock = open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + base::quoted(path), 0600);
   if (!try_lock_file(lock.get())) return std::nullopt;
   return lock;
 }
@@ -40,7 +39,7 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   check_socket_path(path);
   std::optional<UniqueFd> lock = try_lock_path(path + ".lock");
   const auto in_use = [&] {
-    return Error(ExitStatus::kCannotCreate, "serve socket " + quoted(path) + ": a server has it");
+    return Error(ExitStatus::kCannotCreate, "serve socket " + base::quoted(path) + ": a server has it");
   };
   if (!lock) throw in_use();
   // A server of another make takes no lock, but answers; and so does, for a moment, the last child
@@ -53,9 +52,9 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) {
-      throw Error(ExitStatus::kCannotCreate, "serve socket " + quoted(path) + ": not a socket");
+      throw Error(ExitStatus::kCannotCreate, "serve socket " + base::quoted(path) + ": not a socket");
     }
-    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + quoted(path));
+    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + base::quoted(path));
   }
   UniqueFd listener = listen_unix(path, mode);
   return {std::move(*lock), std::move(listener), OwnedPath(path)};

@@ -19,7 +19,6 @@ namespace {
 
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using base::throw_errno;
 using base::UniqueFd;
 
@@ -47,7 +46,7 @@ const sockaddr* generic(const sockaddr_un& address) {
 void check_socket_path(const std::string& path) {
   if (path.empty()) throw Error(ExitStatus::kUsage, "socket path '': empty");
   if (path.size() > kMaxSocketPath) {
-    throw Error(ExitStatus::kUsage, "socket path " + quoted(path) + ": " +
+    throw Error(ExitStatus::kUsage, "socket path " + base::quoted(path) + ": " +
                                         std::to_string(path.size()) + " bytes, at most " +
                                         std::to_string(kMaxSocketPath) + " are possible");
   }
@@ -58,14 +57,14 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   UniqueFd fd = make_socket(SOCK_NONBLOCK);
   // The mode of the socket file is set before bind: on Linux bind applies the socket's own mode
   // and the umask, so there is no moment at which others could connect.
-  if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + quoted(path));
+  if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + base::quoted(path));
   if (::bind(fd.get(), generic(address), size) != 0) {
-    base::throw_cannot_create(errno, "bind socket " + quoted(path));
+    base::throw_cannot_create(errno, "bind socket " + base::quoted(path));
   }
   const auto fail_bound = [&](const std::string& what) {
     const int err = errno;
     ::unlink(path.c_str());
-    base::throw_cannot_create(err, what + " " + quoted(path));
+    base::throw_cannot_create(err, what + " " + base::quoted(path));
   };
   if (::chmod(path.c_str(), mode) != 0) fail_bound("set the mode of socket");
   if (::listen(fd.get(), backlog) != 0) fail_bound("listen on socket");
@@ -74,7 +73,7 @@ UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
 
 UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline) {
   const auto [address, size] = make_address(path);
-  const std::string what = "connect to socket " + quoted(path);
+  const std::string what = "connect to socket " + base::quoted(path);
   UniqueFd fd = make_socket(SOCK_NONBLOCK);
   while (::connect(fd.get(), generic(address), size) != 0) {
     const int err = errno;

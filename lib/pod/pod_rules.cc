@@ -17,7 +17,6 @@
 namespace fo::pod {
 namespace {
 
-using base::quoted;
 
 bool is_label_text(std::string_view text, std::size_t longest) {
   return !text.empty() && text.size() <= longest && text.front() != '-' && text.back() != '-' &&
@@ -83,7 +82,7 @@ class PodChecker {
     check_claims(pod.more_claims);
     const Located& restarts = pod.restart_policy;
     if (restarts.node != nullptr && text_of(restarts) != "Always") {
-      refuse(restarts, quoted(text_of(restarts)) + ": a dead engine has to come back",
+      refuse(restarts, base::quoted(text_of(restarts)) + ": a dead engine has to come back",
              "leave it out, or say Always");
     }
   }
@@ -97,7 +96,7 @@ class PodChecker {
                         "at most 63 of letters, digits, -, _ and ., behind a domain and / where it "
                         "has one"});
       } else if (member.value.is_scalar() && !is_label_value(member.value.text())) {
-        refuse(label, quoted(member.value.text()) + ": no value of a label",
+        refuse(label, base::quoted(member.value.text()) + ": no value of a label",
                "at most 63 of letters, digits, -, _ and .");
       }
     }
@@ -110,12 +109,12 @@ class PodChecker {
       if (name.node == nullptr || !is_env_name(text_of(name))) {
         refuse(name.node == nullptr ? one : name,
                name.node == nullptr ? "a variable without a name"
-                                    : quoted(text_of(name)) + ": no name of a variable",
+                                    : base::quoted(text_of(name)) + ": no name of a variable",
                "printable characters, without =");
         continue;
       }
       if (!names.add(text_of(name))) {
-        warn(name, quoted(text_of(name)) + ": set twice, the last one wins",
+        warn(name, base::quoted(text_of(name)) + ": set twice, the last one wins",
              "leave one of them out");
       }
       const Located value = one.member("value");
@@ -155,9 +154,9 @@ class PodChecker {
     if (name.node == nullptr) {
       refuse(item, fmt::format("a {} without a name", what), "say name");
     } else if (!is_name(text_of(name))) {
-      refuse(name, fmt::format("{}: no name of a {}", quoted(text_of(name)), what), kDnsLabelRule);
+      refuse(name, fmt::format("{}: no name of a {}", base::quoted(text_of(name)), what), kDnsLabelRule);
     } else if (!names.add(text_of(name))) {
-      refuse(name, fmt::format("{}: two {}s of one name", quoted(text_of(name)), what),
+      refuse(name, fmt::format("{}: two {}s of one name", base::quoted(text_of(name)), what),
              "rename one of them");
     }
   }
@@ -202,7 +201,7 @@ class PodChecker {
       const Located name = claim.member("name");
       if (!claims_.has(text_of(name))) {
         refuse(name.node == nullptr ? claim : name,
-               quoted(text_of(name)) + ": no claim of the pod has this name",
+               base::quoted(text_of(name)) + ": no claim of the pod has this name",
                "name one of resourceClaims");
       }
     }
@@ -219,19 +218,19 @@ class PodChecker {
       const Located protocol = port.member("protocol");
       const std::string& by = text_of(protocol);
       if (protocol.node != nullptr && by != "TCP" && by != "UDP" && by != "SCTP") {
-        refuse(protocol, quoted(by) + ": no protocol of ports", "TCP, UDP or SCTP");
+        refuse(protocol, base::quoted(by) + ": no protocol of ports", "TCP, UDP or SCTP");
       }
       if (number.node != nullptr &&
           !numbers.add(text_of(number) + "/" + (by.empty() ? "TCP" : by))) {
-        warn(number, quoted(text_of(number)) + ": the same port twice", "leave one of them out");
+        warn(number, base::quoted(text_of(number)) + ": the same port twice", "leave one of them out");
       }
       const Located name = port.member("name");
       if (name.node == nullptr) continue;
       if (!is_port_name(text_of(name))) {
-        refuse(name, quoted(text_of(name)) + ": no name of a port",
+        refuse(name, base::quoted(text_of(name)) + ": no name of a port",
                "at most 15 of a-z, 0-9 and -, one letter at least, no - at either end or twice");
       } else if (!names.add(text_of(name))) {
-        refuse(name, quoted(text_of(name)) + ": two ports of one name", "rename one of them");
+        refuse(name, base::quoted(text_of(name)) + ": two ports of one name", "rename one of them");
       }
     }
   }
@@ -267,7 +266,7 @@ class PodChecker {
           return name.node != nullptr && text_of(name) == text_of(port);
         });
     if (yaml::as_string(*port.node) && !known) {
-      refuse(port, quoted(text_of(port)) + ": no port of this container has this name",
+      refuse(port, base::quoted(text_of(port)) + ": no port of this container has this name",
              "name one of its ports, or say a number");
     }
   }
@@ -278,16 +277,16 @@ class PodChecker {
       const Located name = mount.member("name");
       if (!volumes_.has(text_of(name))) {
         refuse(name.node == nullptr ? mount : name,
-               quoted(text_of(name)) + ": no volume of the pod has this name",
+               base::quoted(text_of(name)) + ": no volume of the pod has this name",
                "name one of its volumes");
       }
       const Located path = mount.member("mountPath");
       if (text_of(path).empty()) {
         refuse(mount, "a mount without a place", "say mountPath");
       } else if (text_of(path).find(':') != std::string::npos) {
-        refuse(path, quoted(text_of(path)) + ": a place with ':' in it", "choose another place");
+        refuse(path, base::quoted(text_of(path)) + ": a place with ':' in it", "choose another place");
       } else if (!paths.add(text_of(path))) {
-        refuse(path, quoted(text_of(path)) + ": two mounts in one place", "leave one of them out");
+        refuse(path, base::quoted(text_of(path)) + ": two mounts in one place", "leave one of them out");
       }
     }
   }

@@ -24,7 +24,7 @@ constexpr std::uint32_t kMaxVocab = 1 << 20;
 constexpr std::uint32_t kMaxPositions = 1 << 24;
 constexpr std::size_t kMaxEos = 16;
 
-[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
+[[noreturn]] void refuse_config(const std::string& name, const std::string& reason) {
   throw Error(ExitStatus::kBadData, "model config " + base::quoted(name) + ": " + reason);
 }
 
@@ -39,10 +39,10 @@ class Reader {
                                     std::uint32_t most) const {
     const json* value = find(key);
     if (value == nullptr && fallback) return *fallback;
-    if (value == nullptr) refuse(name_, std::string(key) + " is missing");
+    if (value == nullptr) refuse_config(name_, std::string(key) + " is missing");
     if (!value->is_number_unsigned() || value->get<std::uint64_t>() == 0 ||
         value->get<std::uint64_t>() > most) {
-      refuse(name_, std::string(key) + " is not a number from 1 to " + std::to_string(most));
+      refuse_config(name_, std::string(key) + " is not a number from 1 to " + std::to_string(most));
     }
     return value->get<std::uint32_t>();
   }
@@ -50,21 +50,21 @@ class Reader {
   [[nodiscard]] double number(const char* key, double fallback) const {
     const json* value = find(key);
     if (value == nullptr) return fallback;
-    if (!value->is_number()) refuse(name_, std::string(key) + " is not a number");
+    if (!value->is_number()) refuse_config(name_, std::string(key) + " is not a number");
     return value->get<double>();
   }
 
   [[nodiscard]] bool flag(const char* key) const {
     const json* value = find(key);
     if (value == nullptr) return false;
-    if (!value->is_boolean()) refuse(name_, std::string(key) + " is not true or false");
+    if (!value->is_boolean()) refuse_config(name_, std::string(key) + " is not true or false");
     return value->get<bool>();
   }
 
   [[nodiscard]] std::string text(const char* key, const std::string& fallback) const {
     const json* value = find(key);
     if (value == nullptr) return fallback;
-    if (!value->is_string()) refuse(name_, std::string(key) + " is not a string");
+    if (!value->is_string()) refuse_config(name_, std::string(key) + " is not a string");
     return value->get<std::string>();
   }
 
@@ -77,7 +77,7 @@ class Reader {
     for (const json& id : list) {
       if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= kMaxVocab ||
           ids.size() == kMaxEos) {
-        refuse(name_, std::string(key) + " is not a token id or a list of them");
+        refuse_config(name_, std::string(key) + " is not a token id or a list of them");
       }
       ids.push_back(id.get<TokenId>());
     }
@@ -90,13 +90,13 @@ class Reader {
 };
 
 void refuse_unsupported(const Reader& reader, const std::string& name) {
-  if (reader.text("hidden_act", "silu") != "silu") refuse(name, "hidden_act is not silu");
-  if (reader.flag("attention_bias")) refuse(name, "attention_bias is not supported");
-  if (reader.flag("mlp_bias")) refuse(name, "mlp_bias is not supported");
-  if (reader.text("model_type", "llama") != "llama") refuse(name, "model_type is not llama");
+  if (reader.text("hidden_act", "silu") != "silu") refuse_config(name, "hidden_act is not silu");
+  if (reader.flag("attention_bias")) refuse_config(name, "attention_bias is not supported");
+  if (reader.flag("mlp_bias")) refuse_config(name, "mlp_bias is not supported");
+  if (reader.text("model_type", "llama") != "llama") refuse_config(name, "model_type is not llama");
   for (const char* key :
        {"rope_scaling", "rope_parameters", "sliding_window", "quantization_config"}) {
-    if (reader.find(key) != nullptr) refuse(name, std::string(key) + " is not supported");
+    if (reader.find(key) != nullptr) refuse_config(name, std::string(key) + " is not supported");
   }
 }
 
@@ -104,7 +104,7 @@ void refuse_unsupported(const Reader& reader, const std::string& name) {
 
 ModelConfig parse_model_config(std::string_view text, const std::string& name) {
   const json object =
-      fo::json::parse_object(text, [&](const std::string& reason) { refuse(name, reason); });
+      fo::json::parse_object(text, [&](const std::string& reason) { refuse_config(name, reason); });
   const Reader reader(object, name);
   refuse_unsupported(reader, name);
   ModelConfig config;
@@ -122,7 +122,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& name) {
   config.tie_word_embeddings = reader.flag("tie_word_embeddings");
   const std::string dtype = reader.text("torch_dtype", reader.text("dtype", "float32"));
   const std::optional<DType> known = parse_torch_dtype(dtype);
-  if (!known) refuse(name, "torch_dtype " + base::quoted(dtype) + " is not supported");
+  if (!known) refuse_config(name, "torch_dtype " + base::quoted(dtype) + " is not supported");
   config.dtype = *known;
   if (const std::vector<TokenId> bos = reader.tokens("bos_token_id"); !bos.empty()) {
     config.bos = bos.front();
@@ -164,7 +164,7 @@ std::string format_model_config(const ModelConfig& config) {
 void check_model_config(const ModelConfig& config, const std::string& name) {
   const auto check = [&](const char* key, std::uint32_t value, std::uint32_t most) {
     if (value == 0 || value > most) {
-      refuse(name, std::string(key) + " is not a number from 1 to " + std::to_string(most));
+      refuse_config(name, std::string(key) + " is not a number from 1 to " + std::to_string(most));
     }
   };
   check("hidden_size", config.hidden_size, kMaxHidden);
@@ -176,19 +176,19 @@ void check_model_config(const ModelConfig& config, const std::string& name) {
   check("vocab_size", config.vocab_size, kMaxVocab);
   check("max_position_embeddings", config.max_positions, kMaxPositions);
   if (config.heads % config.kv_heads != 0) {
-    refuse(name, "num_attention_heads is not a multiple of num_key_value_heads");
+    refuse_config(name, "num_attention_heads is not a multiple of num_key_value_heads");
   }
-  if (config.head_dim % 2 != 0) refuse(name, "head_dim is odd");
+  if (config.head_dim % 2 != 0) refuse_config(name, "head_dim is odd");
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
-    refuse(name, "rms_norm_eps is not between 0 and 1");
+    refuse_config(name, "rms_norm_eps is not between 0 and 1");
   }
   if (!(config.rope_theta >= 1 && std::isfinite(config.rope_theta))) {
-    refuse(name, "rope_theta is not a number over 1");
+    refuse_config(name, "rope_theta is not a number over 1");
   }
   const auto outside = [&](TokenId id) { return id >= config.vocab_size; };
-  if (config.bos && outside(*config.bos)) refuse(name, "bos_token_id is outside the vocabulary");
+  if (config.bos && outside(*config.bos)) refuse_config(name, "bos_token_id is outside the vocabulary");
   if (std::any_of(config.eos.begin(), config.eos.end(), outside)) {
-    refuse(name, "eos_token_id is outside the vocabulary");
+    refuse_config(name, "eos_token_id is outside the vocabulary");
   }
 }
 

@@ -9,7 +9,7 @@
 namespace fo::refengine {
 namespace {
 
-[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
+[[noreturn]] void refuse_tensor(const std::string& name, const std::string& reason) {
   throw base::Error(base::ExitStatus::kBadData, "map tensor " + base::quoted(name) + ": " + reason);
 }
 
@@ -29,22 +29,22 @@ WeightView map_weights(const gms::Metadata& metadata,
   WeightView view;
   for (const auto& [name, entry] : metadata) {
     std::optional<gms::TensorMetadata> about = gms::parse_tensor_metadata(entry.value);
-    if (!about) refuse(name, "its metadata is not that of a tensor");
+    if (!about) refuse_tensor(name, "its metadata is not that of a tensor");
     const auto dtype = parse_torch_dtype(about->dtype);
     if (!dtype) continue;
-    if (!is_contiguous(*about)) refuse(name, "not contiguous");
+    if (!is_contiguous(*about)) refuse_tensor(name, "not contiguous");
     TensorView tensor{*dtype, std::move(about->shape), nullptr};
     const AllocationBytes allocation = find(entry.allocation_id);
     if (allocation.data == nullptr || entry.offset_bytes > allocation.size) {
-      refuse(name, "outside the layout's allocations");
+      refuse_tensor(name, "outside the layout's allocations");
     }
-    if (entry.offset_bytes % dtype_size(*dtype) != 0) refuse(name, "not aligned");
+    if (entry.offset_bytes % dtype_size(*dtype) != 0) refuse_tensor(name, "not aligned");
     std::uint64_t room = (allocation.size - entry.offset_bytes) / dtype_size(*dtype);
     for (const std::uint64_t extent : tensor.shape) {
-      if (extent == 0) refuse(name, "empty");
+      if (extent == 0) refuse_tensor(name, "empty");
       room /= extent;
     }
-    if (room == 0) refuse(name, "longer than its allocation");
+    if (room == 0) refuse_tensor(name, "longer than its allocation");
     tensor.data = allocation.data + entry.offset_bytes;
     view.emplace(name, std::move(tensor));
   }

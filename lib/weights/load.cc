@@ -34,7 +34,6 @@ namespace {
 using base::ByteCount;
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
@@ -73,7 +72,7 @@ std::string read_back(Lane& lane, ByteCount chunk, const WeightFile& file, const
     file.read(wanted, part.item.offset + at);
     if (std::memcmp(found.data(), wanted.data(), size) != 0) {
       throw Error(what.status,
-                  "verify " + part.name + ": device memory differs from " + quoted(file.path()));
+                  "verify " + part.name + ": device memory differs from " + base::quoted(file.path()));
     }
   }
   return hash ? hash->finish() : std::string();
@@ -136,7 +135,7 @@ class Loading {
     const PackPlan plan = pack(sizes, options_.slab);
     for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
       const auto& [tensor, file] = model_.tensors[i];
-      parts_.push_back({"tensor " + quoted(tensor.name),
+      parts_.push_back({"tensor " + base::quoted(tensor.name),
                         {file, tensor.offset, tensor.size, plan.placements[i]}});
     }
     for (const ByteCount size : plan.allocations) allocations_.push_back({size, kTag});
@@ -163,7 +162,7 @@ class Loading {
         ExitStatus::kBadData,
         fmt::format("load {}: an allocation of {} bytes takes {} on device {}, and {} where "
                     "it was saved: a device of another granularity",
-                    quoted(name_), one.size, here, manager_.device().ordinal.value(),
+                    base::quoted(name_), one.size, here, manager_.device().ordinal.value(),
                     one.aligned_size));
   }
 
@@ -205,14 +204,14 @@ class Loading {
 
   void check_checksum(std::size_t file, const std::string& sum) const {
     if (sum == snapshot_->checksums[file]) return;
-    throw Error(ExitStatus::kBadData, "read " + quoted(files_[file].path()) +
+    throw Error(ExitStatus::kBadData, "read " + base::quoted(files_[file].path()) +
                                           ": its SHA-256 is not that in " + kChecksumFile);
   }
 
   void check_room() const {
     if (allocations_.size() > gms::kMaxAllocations) {
       throw Error(ExitStatus::kBadData,
-                  fmt::format("load {}: {} allocations, at most {} are allowed", quoted(name_),
+                  fmt::format("load {}: {} allocations, at most {} are allowed", base::quoted(name_),
                               allocations_.size(), gms::kMaxAllocations));
     }
     const cuda::DeviceInfo& device = manager_.device();
@@ -222,7 +221,7 @@ class Loading {
       if (rounded == 0 || rounded > left) {
         throw Error(ExitStatus::kTryAgain,
                     fmt::format("load {}: {} do not fit device {}, which has {} in all",
-                                quoted(name_), base::format_size(bytes_), device.ordinal.value(),
+                                base::quoted(name_), base::format_size(bytes_), device.ordinal.value(),
                                 base::format_size(device.total_memory)));
       }
       left -= rounded;
@@ -378,7 +377,7 @@ class Loading {
     report_.tensors = metadata.size();
     report_.memory_layout_hash = gms::layout_hash(layout);
     if (snapshot_ && report_.memory_layout_hash != snapshot_->manifest.layout_hash) {
-      throw Error(ExitStatus::kBadData, "load " + quoted(name_) + ": it would be layout " +
+      throw Error(ExitStatus::kBadData, "load " + base::quoted(name_) + ": it would be layout " +
                                             report_.memory_layout_hash + ", and was " +
                                             snapshot_->manifest.layout_hash);
     }
@@ -388,8 +387,8 @@ class Loading {
   void import() {
     manager_.import_all(cuda::Access::kRead);
     if (!gms::is_layout_hash(manager_.layout_hash())) {
-      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": a layout hash " +
-                                             quoted(manager_.layout_hash()));
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": a layout hash " +
+                                             base::quoted(manager_.layout_hash()));
     }
     const gms::Metadata metadata = manager_.fetch_metadata();
     report_.memory_layout_hash = manager_.layout_hash();
@@ -413,7 +412,7 @@ class Loading {
     const DType* dtype = metadata ? find_torch_dtype(metadata->dtype) : nullptr;
     if (dtype == nullptr) {
       os::log(os::LogLevel::kWarning, "metadata {}: of no known kind, its bytes are not counted",
-              quoted(name));
+              base::quoted(name));
       return 0;
     }
     ByteCount bytes = dtype->size;
@@ -425,14 +424,14 @@ class Loading {
   void find_allocations() {
     if (manager_.layout_hash() != snapshot_->manifest.layout_hash ||
         manager_.allocations().size() != parts_.size()) {
-      throw Error(ExitStatus::kBadData, "verify what " + quoted(socket_path_) +
+      throw Error(ExitStatus::kBadData, "verify what " + base::quoted(socket_path_) +
                                             " published: layout " + manager_.layout_hash() + ", " +
-                                            quoted(name_) + " has " +
+                                            base::quoted(name_) + " has " +
                                             snapshot_->manifest.layout_hash);
     }
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (manager_.allocations()[i].allocation.aligned_size != parts_[i].item.size) {
-        throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": " +
+        throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": " +
                                                parts_[i].name + " is not as its layout hash says");
       }
       addresses_[i] = address_of({i, 0});
@@ -468,7 +467,7 @@ class Loading {
 
   [[noreturn]] void refuse_tensor(const std::string& name, const std::string& reason) const {
     throw Error(ExitStatus::kBadData, fmt::format("import what {} published: tensor {}: {}",
-                                                  quoted(socket_path_), quoted(name), reason));
+                                                  base::quoted(socket_path_), base::quoted(name), reason));
   }
 
   // Is it what was to be imported, but for the bytes?
@@ -480,11 +479,11 @@ class Loading {
       if (found == published.end()) refuse_tensor(name, "not there");
       const std::string kind = kind_of(found->second);
       if (kind != kind_of(tensor)) {
-        refuse_tensor(name, kind + ", and " + kind_of(tensor) + " in " + quoted(name_));
+        refuse_tensor(name, kind + ", and " + kind_of(tensor) + " in " + base::quoted(name_));
       }
     }
     for (const auto& [name, tensor] : published) {
-      if (!wanted.contains(name)) refuse_tensor(name, "not in " + quoted(name_));
+      if (!wanted.contains(name)) refuse_tensor(name, "not in " + base::quoted(name_));
     }
   }
 

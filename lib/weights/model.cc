@@ -62,7 +62,7 @@ FileOfTensor check_names(const Model& model) {
   return file_of;
 }
 
-Model open_folder(const std::string& folder) {
+Model open_model_folder(const std::string& folder) {
   Model model;
   const std::string index_path = folder + "/" + kIndexFile;
   if (!exists(index_path)) {
@@ -100,7 +100,7 @@ Model open_model(const std::string& path) {
   std::error_code ignored;
   Model model;
   if (std::filesystem::is_directory(path, ignored)) {
-    model = open_folder(path);
+    model = open_model_folder(path);
   } else {
     add_file(model, path);
   }

@@ -28,7 +28,6 @@ namespace {
 using base::ByteCount;
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
@@ -82,8 +81,8 @@ class Saving {
   void check_hash() {
     const std::string hash = gms::layout_hash(layout_of(manifest_, metadata_));
     if (hash != manager_.layout_hash()) {
-      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(socket_path_) + ": layout hash " +
-                                             quoted(manager_.layout_hash()) + " of a layout that " +
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": layout hash " +
+                                             base::quoted(manager_.layout_hash()) + " of a layout that " +
                                              "has " + hash);
     }
     manifest_.layout_hash = hash;
@@ -123,7 +122,7 @@ class Saving {
     parse_snapshot_metadata(metadata_text_, manifest_, kMetadataFile);
     if (manifest_text_.size() > kMaxManifest || metadata_text_.size() > kMaxSnapshotMetadata) {
       throw Error(ExitStatus::kBadData,
-                  "save to " + quoted(options_.folder) + ": the layout has too many words");
+                  "save to " + base::quoted(options_.folder) + ": the layout has too many words");
     }
   }
 
@@ -131,7 +130,7 @@ class Saving {
     SnapshotFolder folder(options_.folder, options_.replace);
     const std::string shards = folder.path() + "/shards";
     if (::mkdir(shards.c_str(), 0777) != 0) {
-      base::throw_errno(errno, ExitStatus::kIoError, "create " + quoted(shards));
+      base::throw_errno(errno, ExitStatus::kIoError, "create " + base::quoted(shards));
     }
     for (const Shard& shard : shards_)
       files_.emplace_back(folder.path() + "/" + shard.name, shard.size);

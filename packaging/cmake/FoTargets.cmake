@@ -35,10 +35,13 @@ function(fo_headers target room)
   target_include_directories(${target} PUBLIC ${folder})
 endfunction()
 
-# fo_room(NAME SOURCES file... LINK target...): the static library fo_NAME from lib/NAME.
+# fo_room(NAME SOURCES file... LINK target... [SEPARATE file...]): the static library fo_NAME from
+# lib/NAME. The release preset compiles several files as one (CMAKE_UNITY_BUILD), which takes less
+# than half the time; SEPARATE are those that have a name in common with another.
 function(fo_room name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;SEPARATE" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
+  set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
 endfunction()
@@ -127,15 +130,16 @@ function(fo_quirks room)
   endforeach()
 endfunction()
 
-# fo_tests(ROOM SOURCES file... LINK target... [ON_GPU filter... [UNMARKED]]): the GoogleTest program
-# ROOM_test, found by ctest. What it tests is in the rooms; its own files are compiled in half the
-# time without -O2. ON_GPU are the tests that can do with a GPU in place of the simulated device
-# (tests/support/driver.h): ctest has them a second time, with the label gpu. UNMARKED, for rooms
-# that treat a simulated device in another way, has them a third time, on the simulated driver that
-# does not say that it is one.
+# fo_tests(ROOM SOURCES file... LINK target... [SEPARATE file...] [ON_GPU filter... [UNMARKED]]): the
+# GoogleTest program ROOM_test, found by ctest. SEPARATE is as in fo_room. What it tests is in the
+# rooms; its own files are compiled in half the time without -O2. ON_GPU are the tests that can do
+# with a GPU in place of the simulated device (tests/support/driver.h): ctest has them a second time,
+# with the label gpu. UNMARKED, for rooms that treat a simulated device in another way, has them a
+# third time, on the simulated driver that does not say that it is one.
 function(fo_tests room)
-  cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;ON_GPU" ${ARGN})
+  cmake_parse_arguments(arg "UNMARKED" "" "SOURCES;LINK;SEPARATE;ON_GPU" ${ARGN})
   add_executable(${room}_test ${arg_SOURCES})
+  set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(${room}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${room}_test PRIVATE
     FO_BUILD_DIR="${CMAKE_BINARY_DIR}" FO_SOURCE_DIR="${CMAKE_SOURCE_DIR}")

@@ -27,7 +27,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr base::ByteCount kMiB = base::kMiB;
+using base::kMiB;
 
 /// fo-gpu is a script: it writes down what it was asked, and runs what the test says.
 class DeviceGateTest : public test::FdCounting {

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
-constexpr base::ByteCount kMiB = base::kMiB;
+using base::kMiB;
 
 class SimulatedKvGateTest : public gms::OneServer {
  protected:

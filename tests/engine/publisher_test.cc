@@ -34,6 +34,7 @@
 #include "support/fds.h"
 #include "support/must_run.h"
 #include "support/sanitizers.h"
+#include "support/soon.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -48,7 +49,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::await;
 
-Deadline soon() { return Deadline::after(seconds(30)); }
+using fo::test::soon;
 
 std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
 

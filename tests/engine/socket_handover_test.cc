@@ -26,6 +26,7 @@
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "support/soon.h"
 #include "support/temp_dir.h"
 
 namespace fo::engine {
@@ -37,7 +38,7 @@ using base::UniqueFd;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Deadline soon() { return Deadline::after(seconds(30)); }
+using fo::test::soon;
 
 ino_t inode(int fd) {
   struct stat info {};

@@ -22,13 +22,14 @@
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
+#include "support/soon.h"
 
 namespace fo::gms {
 
 /// Of GPUs, and of simulated devices where no test sets another.
 inline constexpr base::ByteCount kGranule = 2 * base::kMiB;
 
-inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
+using fo::test::soon;
 
 /// Processes whose parent is `pid`.
 inline std::vector<pid_t> children_of(pid_t pid) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "gms/gms_process.h"
 #include "http/client.h"
 #include "http/support.h"
 #include "metrics/prometheus_text.h"
@@ -18,8 +19,6 @@ namespace fo::gms {
 namespace {
 
 using testing::HasSubstr;
-
-base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
 // The server in a process of its own, as gms-serve has it.
 class MetricsServer : public test::FdCounting {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gms/fake_server.h"
+#include "gms/gms_process.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 
@@ -19,8 +20,6 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using Call = std::function<void(RpcClient&)>;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
 AllocateResponse allocated(std::int64_t size, std::int64_t aligned_size, std::int64_t slot = 0) {
   return {"a", size, aligned_size, slot};

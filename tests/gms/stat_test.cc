@@ -24,7 +24,7 @@ using testing::Not;
 
 constexpr StatRequest kList{.events = false, .list = true};
 
-Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(50)); }
+Deadline in_50ms() { return Deadline::after(std::chrono::milliseconds(50)); }
 
 class StatOfServer : public OneServer {
  protected:
@@ -165,7 +165,7 @@ TEST_F(StatOfFake, ServerThatStopsAnsweringAnywhereTimesOut) {
     FakeServer::Script script = script_;
     script.erase(type);
     const FakeServer server(socket_, script);
-    EXPECT_EQ(status_of([&] { read_stat(socket_, kList, in_a_moment()); }), ExitStatus::kTryAgain)
+    EXPECT_EQ(status_of([&] { read_stat(socket_, kList, in_50ms()); }), ExitStatus::kTryAgain)
         << type;
     std::filesystem::remove(socket_);
   }

@@ -22,12 +22,13 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "http/server.h"
+#include "support/soon.h"
 
 namespace fo::http::test {
 
 using boost::asio::awaitable;
 
-inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
+using fo::test::soon;
 
 class TestServer {
  public:

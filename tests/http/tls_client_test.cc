@@ -28,6 +28,7 @@
 #include "support/authority.h"
 #include "support/fds.h"
 #include "support/inherited_fds.h"
+#include "support/soon.h"
 
 namespace fo::http::test {
 namespace {
@@ -35,6 +36,7 @@ namespace {
 using base::Deadline;
 using base::ExitStatus;
 using boost::asio::ip::tcp;
+using fo::test::soon;
 using net::test::dns_answer;
 using net::test::DnsQuestion;
 using net::test::DnsServer;
@@ -57,8 +59,6 @@ class TlsClient : public fo::test::FdCounting {
     // Its server wants no certificate of the client.
     files_.ca.clear();
   }
-
-  static Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
 
   Outcome run(const std::string& url, const Deadline& deadline = soon()) {
     outcome_ = {};

@@ -21,6 +21,7 @@
 #include "lock/lock_status.h"
 #include "lock/lockd.h"
 #include "lock/support.h"
+#include "support/soon.h"
 
 namespace fo::lock {
 namespace {
@@ -34,7 +35,7 @@ using test::slurp;
 using test::spill;
 using test::TempDir;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 /// A place where locks of one kind can be made.
 class Backend {

@@ -33,6 +33,7 @@
 #include "lock/lease/lease_times.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
@@ -60,7 +61,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 /// The loop that the clients of a test share.
 class Loop {

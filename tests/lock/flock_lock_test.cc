@@ -19,6 +19,7 @@
 #include "os/pipe.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
@@ -37,7 +38,7 @@ using test::spill;
 using test::status_of;
 using test::TempDir;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 Deadline now() { return Deadline::after(base::Duration::zero()); }
 
 // Until somebody is blocked on the file at `path`.

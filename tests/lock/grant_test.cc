@@ -11,7 +11,7 @@ namespace fo::lock {
 namespace {
 
 using base::ExitStatus;
-using Kind = GrantContent::Kind;
+using ContentKind = GrantContent::Kind;
 
 GrantRecord sample() {
   return {.holder = "engine-1",
@@ -37,7 +37,7 @@ TEST(Grant, ComesBackFromAFileOfFixedSize) {
   EXPECT_EQ(bytes.size(), kGrantFileSize);
   EXPECT_EQ(bytes.back(), '\n');
   const GrantContent content = decode_grant(bytes);
-  EXPECT_EQ(content.kind, Kind::kRecord);
+  EXPECT_EQ(content.kind, ContentKind::kRecord);
   EXPECT_EQ(content.record, sample());
 }
 
@@ -54,7 +54,7 @@ TEST(Grant, HoldsTheLongestIdThatGrowsInJson) {
 
 TEST(Grant, ALockFileIsEmptyOrNamesAHolder) {
   const GrantContent none;
-  GrantContent record{Kind::kRecord, sample()};
+  GrantContent record{ContentKind::kRecord, sample()};
   for (const std::string& text :
        {std::string(), std::string(7, '\0'), std::string("engine-0\n"), std::string("engine-0"),
         std::string("4711\n"), std::string("Motor N\xc2\xba 1\n"), std::string(255, 'x') + "\n"}) {
@@ -75,15 +75,15 @@ TEST(Grant, ALockFileIsEmptyOrNamesAHolder) {
 TEST(Grant, IsNeverReadFromATruncatedRecord) {
   const std::string bytes = encode_grant(sample());
   const std::size_t end = bytes.find('}');
-  EXPECT_EQ(decode_grant("").kind, Kind::kBlank);
+  EXPECT_EQ(decode_grant("").kind, ContentKind::kBlank);
   for (std::size_t length = 1; length <= end; ++length) {
-    EXPECT_EQ(decode_grant(bytes.substr(0, length)).kind, Kind::kDamaged) << length;
+    EXPECT_EQ(decode_grant(bytes.substr(0, length)).kind, ContentKind::kDamaged) << length;
   }
 }
 
 TEST(Grant, OfAFileMadeReadyIsBlank) {
-  EXPECT_EQ(decode_grant(std::string(kGrantFileSize, '\0')).kind, Kind::kBlank);
-  EXPECT_EQ(decode_grant(" \n").kind, Kind::kBlank);
+  EXPECT_EQ(decode_grant(std::string(kGrantFileSize, '\0')).kind, ContentKind::kBlank);
+  EXPECT_EQ(decode_grant(" \n").kind, ContentKind::kBlank);
 }
 
 TEST(Grant, WithAnythingOddIsDamaged) {
@@ -104,21 +104,21 @@ TEST(Grant, WithAnythingOddIsDamaged) {
         replaced("\"engine-1\"", "null"), replaced("{", "["), good + " ", std::string("junk"),
         std::string(kGrantFileSize, '['), std::string("[]"), std::string("7")}) {
     const GrantContent content = decode_grant(bytes);
-    EXPECT_EQ(content.kind, Kind::kDamaged) << bytes;
+    EXPECT_EQ(content.kind, ContentKind::kDamaged) << bytes;
   }
 }
 
 TEST(Generation, GoesUpByOne) {
-  EXPECT_EQ(next_generation({Kind::kRecord, sample()}, false, {}), 8U);
-  EXPECT_EQ(next_generation({Kind::kRecord, sample()}, true, {}), 8U);
+  EXPECT_EQ(next_generation({ContentKind::kRecord, sample()}, false, {}), 8U);
+  EXPECT_EQ(next_generation({ContentKind::kRecord, sample()}, true, {}), 8U);
 }
 
 TEST(Generation, StartsAtOneOnlyWhereNobodyEverHeldTheLock) {
   const std::chrono::system_clock::time_point now{std::chrono::milliseconds(1'800'000'000'123)};
-  EXPECT_EQ(next_generation({Kind::kBlank, {}}, true, now), 1U);
-  EXPECT_EQ(next_generation({Kind::kBlank, {}}, false, now), 1'800'000'000'123U);
-  EXPECT_EQ(next_generation({Kind::kDamaged, {}}, true, now), 1'800'000'000'123U);
-  EXPECT_EQ(next_generation({Kind::kDamaged, {}}, false, now), 1'800'000'000'123U);
+  EXPECT_EQ(next_generation({ContentKind::kBlank, {}}, true, now), 1U);
+  EXPECT_EQ(next_generation({ContentKind::kBlank, {}}, false, now), 1'800'000'000'123U);
+  EXPECT_EQ(next_generation({ContentKind::kDamaged, {}}, true, now), 1'800'000'000'123U);
+  EXPECT_EQ(next_generation({ContentKind::kDamaged, {}}, false, now), 1'800'000'000'123U);
 }
 
 TEST(LockId, IsPrintableAndShort) {

@@ -26,6 +26,7 @@
 #include "lock/lease/kube_api.h"
 #include "lock/support.h"
 #include "support/authority.h"
+#include "support/soon.h"
 
 namespace fo::lock {
 namespace {
@@ -48,7 +49,7 @@ using test::spill;
 using test::status_of;
 using test::TempDir;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 // Until it is lost.
 Loss await_loss(FailoverLock& lock) {

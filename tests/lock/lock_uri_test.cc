@@ -12,25 +12,25 @@
 namespace fo::lock {
 namespace {
 
-using Kind = LockUri::Kind;
+using UriKind = LockUri::Kind;
 using std::chrono::seconds;
 
 TEST(LockUri, NamesAFile) {
   EXPECT_EQ(parse_lock_uri("flock:/shared/failover.lock").path, "/shared/failover.lock");
-  EXPECT_EQ(parse_lock_uri("flock:/l").kind, Kind::kFlock);
+  EXPECT_EQ(parse_lock_uri("flock:/l").kind, UriKind::kFlock);
   EXPECT_EQ(parse_lock_uri("/shared/a:b").path, "/shared/a:b");
-  EXPECT_EQ(parse_lock_uri("/shared/a:b").kind, Kind::kFlock);
+  EXPECT_EQ(parse_lock_uri("/shared/a:b").kind, UriKind::kFlock);
   EXPECT_EQ(parse_lock_uri("flock:/shared/a b?c=d").path, "/shared/a b?c=d");
 }
 
 TEST(LockUri, NamesAServer) {
   EXPECT_EQ(parse_lock_uri("unix:/run/lock.sock").path, "/run/lock.sock");
-  EXPECT_EQ(parse_lock_uri("unix:/run/lock.sock").kind, Kind::kLockd);
+  EXPECT_EQ(parse_lock_uri("unix:/run/lock.sock").kind, UriKind::kLockd);
 }
 
 TEST(LockUri, NamesAServerBehindAPort) {
   const LockUri uri = parse_lock_uri("tcp:lock.example:7000?ca=/ca&cert=/cert&key=/key");
-  EXPECT_EQ(uri.kind, Kind::kTcp);
+  EXPECT_EQ(uri.kind, UriKind::kTcp);
   EXPECT_EQ(uri.path, "tcp:lock.example:7000");
   EXPECT_EQ(uri.network.servers, std::vector<std::string>{"lock.example:7000"});
   EXPECT_EQ(uri.network.tls, (net::TlsFiles{"/ca", "/cert", "/key"}));
@@ -41,7 +41,7 @@ TEST(LockUri, NamesAServerBehindAPort) {
 TEST(LockUri, NamesAKeyInEtcd) {
   const LockUri uri = parse_lock_uri(
       "etcd:https://a:2379,b:2379,[fd00::1]:1/locks/engine?ttl=5s&ca=/ca&user=me&password-file=/p");
-  EXPECT_EQ(uri.kind, Kind::kEtcd);
+  EXPECT_EQ(uri.kind, UriKind::kEtcd);
   EXPECT_EQ(uri.path, "etcd:https://a:2379,b:2379,[fd00::1]:1/locks/engine");
   EXPECT_EQ(uri.network.servers,
             (std::vector<std::string>{"https://a:2379", "https://b:2379", "https://[fd00::1]:1"}));
@@ -56,7 +56,7 @@ TEST(LockUri, NamesAKeyInEtcd) {
 TEST(LockUri, NamesALease) {
   const LockUri uri = parse_lock_uri(
       "k8s:team-a/pair.0?duration=30s&api=https://kube:6443/&ca=/ca&token-file=/token");
-  EXPECT_EQ(uri.kind, Kind::kKube);
+  EXPECT_EQ(uri.kind, UriKind::kKube);
   EXPECT_EQ(uri.path, "k8s:team-a/pair.0");
   EXPECT_EQ(uri.network.name_space, "team-a");
   EXPECT_EQ(uri.network.key, "pair.0");
@@ -77,7 +77,7 @@ TEST(LockUri, TheApiServerSaidApartIsForLeasesThatNameNone) {
 
 TEST(LockUri, OnlyFilesAndTheServersBesideThemAreLocal) {
   EXPECT_EQ(parse_local_lock_uri("/l").path, "/l");
-  EXPECT_EQ(parse_local_lock_uri("unix:/s").kind, Kind::kLockd);
+  EXPECT_EQ(parse_local_lock_uri("unix:/s").kind, UriKind::kLockd);
   for (const char* text : {"tcp:h:1", "etcd:http://h:1/k", "k8s:n/l"}) {
     EXPECT_FALSE(is_local(parse_lock_uri(text)));
     EXPECT_THROW(parse_local_lock_uri(text), base::Error) << text;

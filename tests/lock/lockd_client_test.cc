@@ -30,6 +30,7 @@
 #include "lock/lockd/lockd_state.h"
 #include "net/address.h"
 #include "net/line_buffer.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
@@ -47,7 +48,7 @@ using test::Lockd;
 using test::status_of;
 using test::TempDir;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 UniqueFd connect_tcp(std::uint16_t port) {
   sockaddr_in to{};

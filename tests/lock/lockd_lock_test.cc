@@ -15,6 +15,7 @@
 #include "net/line_buffer.h"
 #include "os/fd_passing.h"
 #include "os/unix_socket.h"
+#include "support/soon.h"
 
 namespace fo::lock {
 namespace {
@@ -26,7 +27,7 @@ using test::kLong;
 using test::status_of;
 using test::TempDir;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 // One connection to a server that says what the test wants it to.
 class Peer {

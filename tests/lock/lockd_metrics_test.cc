@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-LockdMetrics sample() {
+LockdMetrics sample_metrics() {
   LockdMetrics metrics;
   metrics.lock = {true, false, 7, 2, 3, 4, 5};
   metrics.on_socket = 6;
@@ -21,7 +21,7 @@ LockdMetrics sample() {
 }
 
 TEST(LockdMetricsText, HasWhatWasCounted) {
-  const std::string text = metrics_text(sample());
+  const std::string text = metrics_text(sample_metrics());
   for (const char* line :
        {"gms_lockd_held 1\n", "gms_lockd_recovering 0\n", "gms_lockd_generation 7\n",
         "gms_lockd_holding_connections 2\n", "gms_lockd_waiting_connections 3\n",
@@ -37,7 +37,7 @@ TEST(LockdMetricsText, HasWhatWasCounted) {
 class LintedLockdMetrics : public test::Promtool {};
 
 TEST_F(LintedLockdMetrics, PromtoolHasNothingToComplainAbout) {
-  EXPECT_EQ(complaints(metrics_text(sample())), "");
+  EXPECT_EQ(complaints(metrics_text(sample_metrics())), "");
 }
 
 }  // namespace

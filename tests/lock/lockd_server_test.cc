@@ -35,6 +35,7 @@
 #include "os/pipe.h"
 #include "os/unix_socket.h"
 #include "support/must_run.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace {
@@ -87,7 +88,7 @@ using test::kLong;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 // A client that says whatever the test wants.
 class Client {

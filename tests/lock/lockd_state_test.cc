@@ -24,7 +24,7 @@ using test::slurp;
 using test::spill;
 using test::TempDir;
 
-LockdState sample() {
+LockdState sample_state() {
   LockdState state;
   state.holder = "engine-\"0\"";
   state.granted_at = *text::parse_time("2026-11-21T05:33:00.123Z");
@@ -36,17 +36,17 @@ LockdState sample() {
 }
 
 TEST(LockdState, ComesBackAsItWas) {
-  EXPECT_EQ(decode_state(encode_state(sample())), sample());
+  EXPECT_EQ(decode_state(encode_state(sample_state())), sample_state());
   LockdState nobody;
   nobody.generation = nobody.last_generation = 7;
   EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
   nobody.last_holder = "a";
-  nobody.granted_at = sample().granted_at;
+  nobody.granted_at = sample_state().granted_at;
   EXPECT_EQ(decode_state(encode_state(nobody)), nobody);
-  LockdState uncounted = sample();
+  LockdState uncounted = sample_state();
   uncounted.connections.reset();
   EXPECT_EQ(decode_state(encode_state(uncounted)), uncounted);
-  LockdState leased = sample();
+  LockdState leased = sample_state();
   leased.expiry = std::chrono::milliseconds(10000);
   leased.token = "0123456789abcdef0123456789abcdef";
   EXPECT_EQ(decode_state(encode_state(leased)), leased);
@@ -63,12 +63,12 @@ TEST(LockdState, ReadsTheFileOfTheSpecification) {
   EXPECT_EQ(state->granted_at, text::parse_time("2026-02-17T10:05:30.000Z"));
   EXPECT_EQ(state->generation, 0U);
   EXPECT_EQ(state->connections, std::nullopt);
-  EXPECT_EQ(decode_state(encode_state(sample()))->connections, 3U);
+  EXPECT_EQ(decode_state(encode_state(sample_state()))->connections, 3U);
   EXPECT_EQ(decode_state(R"({"holder": null, "granted_at": null})"), LockdState{});
 }
 
 TEST(LockdState, EveryTruncationIsDamage) {
-  std::string bytes = encode_state(sample());
+  std::string bytes = encode_state(sample_state());
   bytes.pop_back();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_EQ(decode_state(bytes.substr(0, size)), std::nullopt) << size;
@@ -114,10 +114,10 @@ TEST(LockdState, EmptyGarbageAndHugeFilesAreDamaged) {
     spill(dir.path("state"), bytes);
     EXPECT_EQ(load_state(dir.path("state")).kind, LoadedState::Kind::kDamaged) << bytes.size();
   }
-  spill(dir.path("state"), encode_state(sample()));
+  spill(dir.path("state"), encode_state(sample_state()));
   const LoadedState loaded = load_state(dir.path("state"));
   EXPECT_EQ(loaded.kind, LoadedState::Kind::kState);
-  EXPECT_EQ(loaded.state, sample());
+  EXPECT_EQ(loaded.state, sample_state());
 }
 
 TEST(LockdState, AFileThatCannotBeReadIsAnError) {
@@ -130,7 +130,7 @@ TEST(LockdState, IsWrittenBackAsItWasRead) {
   const TempDir dir;
   for (const std::string& bytes :
        {std::string(R"({"holder": "engine-a", "granted_at": "2026-02-17T10:05:30Z"})"),
-        encode_state(sample()), std::string("{\"holder\":"), std::string()}) {
+        encode_state(sample_state()), std::string("{\"holder\":"), std::string()}) {
     spill(dir.path("state"), bytes);
     const LoadedState loaded = load_state(dir.path("state"));
     prepare_state(dir.path("state"), loaded);
@@ -147,7 +147,7 @@ TEST(LockdState, IsWrittenBackAsItWasRead) {
 // A token is in it.
 TEST(LockdState, IsForItsOwnersEyes) {
   const TempDir dir;
-  spill(dir.path("state"), encode_state(sample()));
+  spill(dir.path("state"), encode_state(sample_state()));
   ASSERT_EQ(::chmod(dir.path("state").c_str(), 0644), 0);
   prepare_state(dir.path("state"), load_state(dir.path("state")));
   struct stat info {};

@@ -22,6 +22,7 @@
 #include "net/address.h"
 #include "net/line_buffer.h"
 #include "os/unix_socket.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
@@ -38,7 +39,7 @@ using test::TempDir;
 
 constexpr milliseconds kExpiry{1000};
 
-Deadline soon() { return Deadline::after(kLong); }
+using fo::test::soon;
 
 UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1") {
   const net::Address parsed = net::parse_address(address);

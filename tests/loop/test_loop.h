@@ -17,10 +17,10 @@
 
 #include "base/deadline.h"
 #include "os/signals.h"
+#include "support/soon.h"
 
 namespace fo::test {
 
-inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
 inline base::Deadline in_ms(int count) {
   return base::Deadline::after(std::chrono::milliseconds(count));
 }

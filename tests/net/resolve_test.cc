@@ -21,6 +21,7 @@
 #include "support/fds.h"
 #include "support/inherited_fds.h"
 #include "support/must_run.h"
+#include "support/soon.h"
 
 namespace fo::net::test {
 namespace {
@@ -34,7 +35,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace std::string_literals;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(30)); }
+using fo::test::soon;
 
 class Resolve : public testing::Test {
  protected:

@@ -17,10 +17,10 @@
 namespace fo::os {
 namespace {
 
-using test::Forked;
-using test::kLong;
-using test::say;
-using test::TempDir;
+using fo::test::Forked;
+using fo::test::kLong;
+using fo::test::say;
+using fo::test::TempDir;
 
 constexpr FileKey kKey{0xfe, 0, 10952893};
 
@@ -182,7 +182,7 @@ TEST(FileLock, LookingLeavesItFree) {
 }
 
 TEST(FileLock, OnAClosedDescriptorIsAnError) {
-  EXPECT_EQ(test::status_of([] { try_lock_file(-1); }), base::ExitStatus::kOsError);
+  EXPECT_EQ(fo::test::status_of([] { try_lock_file(-1); }), base::ExitStatus::kOsError);
 }
 
 }  // namespace

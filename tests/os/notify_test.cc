@@ -51,7 +51,7 @@ class Manager {
   base::UniqueFd fd_;
 };
 
-class Notify : public test::FdCounting {
+class Notify : public fo::test::FdCounting {
  protected:
   ~Notify() override { clear(); }
   Notify() { clear(); }
@@ -60,7 +60,7 @@ class Notify : public test::FdCounting {
   }
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
-  test::TempDir dir_;
+  fo::test::TempDir dir_;
 };
 
 TEST_F(Notify, TellsTheManagerAtAPath) {
@@ -104,7 +104,7 @@ TEST_F(Notify, NeitherTheSocketNorTheVariablesReachAChild) {
 }
 
 TEST_F(Notify, WithoutAManagerItDoesNothing) {
-  const std::ptrdiff_t before = test::open_fds();
+  const std::ptrdiff_t before = fo::test::open_fds();
   for (const char* address :
        {static_cast<const char*>(nullptr), "", "relative", "/", "@", "vsock:2:1234"}) {
     clear();
@@ -115,7 +115,7 @@ TEST_F(Notify, WithoutAManagerItDoesNothing) {
     notifier.status("x");
     EXPECT_EQ(notifier.watchdog_interval(), std::nullopt);
     EXPECT_EQ(::getenv("WATCHDOG_USEC"), nullptr);
-    EXPECT_EQ(test::open_fds(), before);
+    EXPECT_EQ(fo::test::open_fds(), before);
   }
   set("NOTIFY_SOCKET", "/" + std::string(200, 'x'));
   Notifier().ready();

@@ -10,8 +10,8 @@
 namespace fo::os {
 namespace {
 
-using test::Forked;
-using test::say;
+using fo::test::Forked;
+using fo::test::say;
 
 // A subreaper whose child left a grandchild behind, which has left its session and ignores TERM.
 int with_orphan(const std::function<int(pid_t orphan)>& body) {

@@ -36,9 +36,9 @@ namespace fo::os {
 namespace {
 
 using base::UniqueFd;
-using test::TempDir;
+using fo::test::TempDir;
 
-constexpr base::Duration kLong = std::chrono::seconds(20);
+constexpr base::Duration kLongWait = std::chrono::seconds(20);
 // Files that are not released in an instant.
 constexpr int kMany = 3000;
 // For an order that the processors' timing may hide.
@@ -76,7 +76,7 @@ class Victim {
   void die(int signal) {
     if (!std::exchange(alive_, false)) return;
     child_.signal(signal);
-    EXPECT_EQ(child_.wait(base::Deadline::after(kLong)), 128 + signal);
+    EXPECT_EQ(child_.wait(base::Deadline::after(kLongWait)), 128 + signal);
   }
 
  private:
@@ -94,7 +94,7 @@ class Watch {
   }
   void await_first() const {
     pollfd ready{fd_.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&ready, 1, base::Deadline::after(kLong).poll_timeout()), 1);
+    EXPECT_EQ(::poll(&ready, 1, base::Deadline::after(kLongWait).poll_timeout()), 1);
   }
   std::vector<std::string> read() const {
     std::vector<std::string> events;
@@ -247,7 +247,7 @@ TEST(Flock, UnlockedThroughAnInheritedDescriptorIsFreeForAll) {
   ASSERT_TRUE(try_lock_file(held.get()));
   const UniqueFd other = open_file(dir.path("lock"), O_RDWR);
   const auto run = [](const std::function<int()>& body) {
-    return fork_child(body).wait(base::Deadline::after(kLong));
+    return fork_child(body).wait(base::Deadline::after(kLongWait));
   };
   ASSERT_EQ(run([&] { return ::close(held.get()); }), 0);
   EXPECT_FALSE(try_lock_file(other.get()));

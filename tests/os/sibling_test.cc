@@ -9,6 +9,7 @@
 
 #include "os/pipe.h"
 #include "support/failure.h"
+#include "support/soon.h"
 #include "support/temp_dir.h"
 
 namespace fo::os {
@@ -17,15 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 using base::Deadline;
 using base::ExitStatus;
-using test::failure_of;
+using fo::test::failure_of;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
+using fo::test::soon;
 
 class Sibling : public testing::Test {
  protected:
   void SetUp() override { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
   void TearDown() override { ::unsetenv("FO_LIBEXEC_DIR"); }
-  test::TempDir dir_;
+  fo::test::TempDir dir_;
 };
 
 TEST_F(Sibling, IsFoundInTheFolderThatIsNamed) {

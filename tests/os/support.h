@@ -11,13 +11,14 @@
 #include "base/unique_fd.h"
 #include "os/pipe.h"
 #include "support/failure.h"
+#include "support/soon.h"
 
 namespace fo::os::test {
 
 using fo::test::Failure;
 using fo::test::failure_of;
 
-inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(30)); }
+using fo::test::soon;
 
 /// All that can be read until the end.
 inline std::string read_to_end(int fd) {

@@ -11,10 +11,10 @@ namespace fo::pod {
 namespace {
 
 using test::Generated;
+using test::kMainPath;
+using test::kReadOnly;
 using test::words;
 using test::Worker;
-
-const std::string kMain = "f: spec.services.Decode.extraPodSpec.mainContainer.";
 
 Generated supervised(const std::string& main, const std::string& engine = "", int gpus = 1) {
   Worker worker;
@@ -30,8 +30,8 @@ Generated supervised(const std::string& main, const std::string& engine = "", in
 // Warnings without the path that all have.
 std::string warnings(const Generated& made) {
   std::string text = made.warnings();
-  for (std::size_t at = 0; (at = text.find(kMain, at)) != std::string::npos;) {
-    text.erase(at, kMain.size());
+  for (std::size_t at = 0; (at = text.find(kMainPath, at)) != std::string::npos;) {
+    text.erase(at, kMainPath.size());
   }
   return text;
 }
@@ -46,7 +46,6 @@ std::string vllm(const std::string& options, const std::string& env = "") {
 
 const std::string kWorker =
     "--worker-cls|gpu_memory_service.integrations.vllm.worker.GMSWorker|--enable-sleep-mode";
-const std::string kReadOnly = R"(|--model-loader-extra-config|{"gms_read_only":true})";
 
 TEST(EngineNeeds, VllmSleepsWithItsMemoryInTheGms) {
   const Generated made = supervised(vllm(""));

@@ -14,7 +14,7 @@ GenerateOptions with(std::string_view name, const std::string& value) {
 }
 
 std::string refusal(std::string_view name, const std::string& value) {
-  const test::Failure failure = test::failure_of([&] { with(name, value); });
+  const fo::test::Failure failure = fo::test::failure_of([&] { with(name, value); });
   EXPECT_EQ(failure.status, base::ExitStatus::kUsage);
   return failure.message;
 }

@@ -14,6 +14,7 @@ namespace fo::pod {
 namespace {
 
 using test::Generated;
+using test::kMainPath;
 using test::node;
 using test::words;
 using test::Worker;
@@ -871,7 +872,6 @@ TEST(Warned, OfSettingsOfThePod) {
 const char* const kQuiet =
     R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
        "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
-const std::string kMainPath = "f: spec.services.Decode.extraPodSpec.mainContainer.";
 
 TEST(Warned, OfProbesThatAskTheOtherEngine) {
   const auto warnings = [](const std::string& command) {

@@ -14,6 +14,12 @@
 
 namespace fo::pod::test {
 
+/// Where a v1alpha1 deployment's worker has its main container, as findings say it.
+inline const std::string kMainPath = "f: spec.services.Decode.extraPodSpec.mainContainer.";
+
+/// What a second engine's vLLM or SGLang is told, joined by '|'.
+inline const std::string kReadOnly = R"(|--model-loader-extra-config|{"gms_read_only":true})";
+
 struct Generated {
   std::vector<yaml::Node> manifests;
   Findings findings;

@@ -12,10 +12,11 @@ namespace fo::pod {
 namespace {
 
 using test::Generated;
+using test::kMainPath;
+using test::kReadOnly;
 using test::words;
 using test::Worker;
 
-const std::string kMain = "f: spec.services.Decode.extraPodSpec.mainContainer.";
 constexpr PodLayout kLayouts[] = {PodLayout::kPlan, PodLayout::kDynamo};
 
 Generated generate(const std::string& main, const GenerateOptions& options) {
@@ -37,7 +38,7 @@ GenerateOptions options_of(PodLayout layout, bool supervise, const std::string& 
 std::string outcome(const Generated& made) {
   const std::string errors = made.errors();
   if (!errors.empty()) {
-    const std::size_t begin = errors.starts_with(kMain) ? kMain.size() : 0;
+    const std::size_t begin = errors.starts_with(kMainPath) ? kMainPath.size() : 0;
     return errors.substr(begin, errors.find('\n') - begin);
   }
   std::string text = made.env("engine-1", kShadowMode) == "true" ? "shadow mode: " : "";
@@ -71,7 +72,6 @@ const std::string kTwoLocks =
 const std::string kVllmOptions =
     "--load-format|gms|--worker-cls|gpu_memory_service.integrations.vllm.worker.GMSWorker|"
     "--enable-sleep-mode";
-const std::string kReadOnly = R"(|--model-loader-extra-config|{"gms_read_only":true})";
 const std::string kSglangOptions = "--enable-memory-saver";
 // With its weights in a GMS, and without.
 const std::string kAsksAWorker =
@@ -262,8 +262,8 @@ TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
 
 std::string errors_of(const std::string& main, const GenerateOptions& options) {
   std::string text = generate(main, options).errors();
-  for (std::size_t at = 0; (at = text.find(kMain, at)) != std::string::npos;) {
-    text.erase(at, kMain.size());
+  for (std::size_t at = 0; (at = text.find(kMainPath, at)) != std::string::npos;) {
+    text.erase(at, kMainPath.size());
   }
   return text;
 }
@@ -362,7 +362,7 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
         generate("\"command\":[" + command + R"(],"env":[{"name":"DYN_NAMESPACE","value":"n"}])",
                  options_of(PodLayout::kPlan, supervise, engine));
     const std::string text = made.warnings();
-    return text.substr(text.starts_with(kMain) ? kMain.size() : 0);
+    return text.substr(text.starts_with(kMainPath) ? kMainPath.size() : 0);
   };
   const std::string cold =
       "command: the standby is started only when it has the lock (--engine cold): a worker of "
@@ -388,7 +388,7 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
             cold + "or say --engine dynamo: it is registered for a moment then");
   EXPECT_EQ(warnings(R"("/run.sh")", true, "dynamo"), both);
   EXPECT_EQ(warnings(sglang, true), files);
-  EXPECT_EQ(warnings(sglang, true, "sglang"), kv + "\n" + kMain + files);
+  EXPECT_EQ(warnings(sglang, true, "sglang"), kv + "\n" + kMainPath + files);
   EXPECT_EQ(warnings(R"("vllm","serve","m")", true), "");
   EXPECT_EQ(warnings(R"("fo-refengine","serve")", true), "");
   // The user's own fo-shadow.

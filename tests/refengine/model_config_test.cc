@@ -31,7 +31,7 @@ json with(const char* key, const json& value) {
   return object;
 }
 
-std::string refusal(const json& object) {
+std::string config_refusal(const json& object) {
   const Failure failure = failure_of([&] { parse_model_config(object.dump(), "c.json"); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
   return failure.message;
@@ -80,11 +80,11 @@ TEST(ModelConfig, WhatIsWrittenIsReadBack) {
 }
 
 TEST(ModelConfig, SaysWhatIsWrong) {
-  EXPECT_EQ(refusal(with("hidden_size", 0)),
+  EXPECT_EQ(config_refusal(with("hidden_size", 0)),
             "model config 'c.json': hidden_size is not a number from 1 to 65536");
   json missing = valid();
   missing.erase("vocab_size");
-  EXPECT_EQ(refusal(missing), "model config 'c.json': vocab_size is missing");
+  EXPECT_EQ(config_refusal(missing), "model config 'c.json': vocab_size is missing");
 }
 
 TEST(ModelConfig, RefusesNumbersThatAreNoModel) {
@@ -110,7 +110,7 @@ TEST(ModelConfig, RefusesNumbersThatAreNoModel) {
            {"eos_token_id", 300},
            {"eos_token_id", json::array({1, "2"})},
            {"eos_token_id", std::vector<int>(17, 1)}}) {
-    EXPECT_NE(refusal(with(key, value)), "") << key << " " << value;
+    EXPECT_NE(config_refusal(with(key, value)), "") << key << " " << value;
   }
 }
 
@@ -125,7 +125,7 @@ TEST(ModelConfig, RefusesWhatItCannotRun) {
            {"sliding_window", 4096},
            {"quantization_config", {{"bits", 4}}},
            {"torch_dtype", "float64"}}) {
-    EXPECT_NE(refusal(with(key, value)), "") << key;
+    EXPECT_NE(config_refusal(with(key, value)), "") << key;
   }
 }
 

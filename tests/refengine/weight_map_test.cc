@@ -21,7 +21,7 @@ WeightView map_one(const std::string& value, base::ByteCount offset = 0,
   return map_weights({{"w", {id, offset, value}}}, find);
 }
 
-std::string refusal(const std::string& value, base::ByteCount offset = 0,
+std::string map_refusal(const std::string& value, base::ByteCount offset = 0,
                     const std::string& id = "a") {
   const test::Failure failure = test::failure_of([&] { map_one(value, offset, id); });
   EXPECT_EQ(failure.status, base::ExitStatus::kBadData);
@@ -49,17 +49,17 @@ TEST(WeightMap, OtherTypesArePassedOver) {
 }
 
 TEST(WeightMap, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[17]})"),
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[17]})"),
             "map tensor 'w': longer than its allocation");
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[16]})", 4),
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[16]})", 4),
             "map tensor 'w': longer than its allocation");
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[4294967296,4294967296,4294967296]})"),
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[4294967296,4294967296,4294967296]})"),
             "map tensor 'w': longer than its allocation");
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[1]})", 65),
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 65),
             "map tensor 'w': outside the layout's allocations");
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[1]})", 0, "b"),
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 0, "b"),
             "map tensor 'w': outside the layout's allocations");
-  EXPECT_EQ(refusal(R"({"dtype":"torch.float32","shape":[1]})", 2), "map tensor 'w': not aligned");
+  EXPECT_EQ(map_refusal(R"({"dtype":"torch.float32","shape":[1]})", 2), "map tensor 'w': not aligned");
 }
 
 TEST(WeightMap, BrokenMetadataIsRefused) {
@@ -70,7 +70,7 @@ TEST(WeightMap, BrokenMetadataIsRefused) {
         R"({"dtype":"torch.float32","shape":[2,3],"stride":[1,2]})",
         R"({"dtype":"torch.float32","shape":[2,3],"stride":[3]})",
         R"({"dtype":"torch.float32","shape":[2],"stride":"x"})"}) {
-    EXPECT_NE(refusal(value), "") << value;
+    EXPECT_NE(map_refusal(value), "") << value;
   }
 }
 

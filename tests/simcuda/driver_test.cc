@@ -14,7 +14,7 @@ namespace fo::simcuda {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kUnit = 2 * kMiB;
+constexpr std::uint64_t kDriverUnit = 2 * kMiB;
 
 AllocationProp prop_of(Device device) {
   AllocationProp prop{};
@@ -65,12 +65,12 @@ TEST_F(SimDriver, UuidsAreStableAndAllDifferent) {
 
 TEST_F(SimDriver, VisibleDevicesKeepTheirMemoryAndUuid) {
   Driver all = open();
-  const AllocationHandle handle = all.create(kUnit, prop_of(1));
+  const AllocationHandle handle = all.create(kDriverUnit, prop_of(1));
   settings_.visible_devices = "1";
   Driver one = open();
   EXPECT_EQ(one.device_count(), 1);
   EXPECT_EQ(std::memcmp(one.uuid(0).bytes, all.uuid(1).bytes, 16), 0);
-  EXPECT_EQ(one.memory_info(0).total - one.memory_info(0).free, kUnit);
+  EXPECT_EQ(one.memory_info(0).total - one.memory_info(0).free, kDriverUnit);
   all.release(handle);
 }
 
@@ -89,12 +89,12 @@ TEST_F(SimDriver, DefaultFolderMustBeOnesOwn) {
 }
 
 TEST_F(SimDriver, DevicesHaveMemoryOfTheirOwn) {
-  settings_.vram = 4 * kUnit;
+  settings_.vram = 4 * kDriverUnit;
   settings_.context_size = 0;
   Driver driver = open();
-  driver.create(4 * kUnit, prop_of(0));
-  EXPECT_EQ(result_of([&] { driver.create(kUnit, prop_of(0)); }), Result::kOutOfMemory);
-  EXPECT_EQ(result_of([&] { driver.create(4 * kUnit, prop_of(1)); }), Result::kSuccess);
+  driver.create(4 * kDriverUnit, prop_of(0));
+  EXPECT_EQ(result_of([&] { driver.create(kDriverUnit, prop_of(0)); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { driver.create(4 * kDriverUnit, prop_of(1)); }), Result::kSuccess);
 }
 
 TEST_F(SimDriver, CreateChecksItsProperties) {
@@ -102,7 +102,7 @@ TEST_F(SimDriver, CreateChecksItsProperties) {
   const auto with = [&](auto change) {
     AllocationProp prop = prop_of(0);
     change(prop);
-    return result_of([&] { driver.create(kUnit, prop); });
+    return result_of([&] { driver.create(kDriverUnit, prop); });
   };
   EXPECT_EQ(with([](auto& prop) { prop.type = AllocationType{2}; }), Result::kInvalidValue);
   EXPECT_EQ(with([](auto& prop) { prop.location.type = LocationType{2}; }), Result::kNotSupported);
@@ -111,7 +111,7 @@ TEST_F(SimDriver, CreateChecksItsProperties) {
   EXPECT_EQ(with([](auto& prop) { prop.requested_handle_types = HandleType{8}; }),
             Result::kNotSupported);
   EXPECT_EQ(result_of([&] { driver.create(0, prop_of(0)); }), Result::kInvalidValue);
-  EXPECT_EQ(result_of([&] { driver.create(kUnit / 2, prop_of(0)); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.create(kDriverUnit / 2, prop_of(0)); }), Result::kInvalidValue);
 }
 
 TEST_F(SimDriver, SizesFollowTheGranularity) {
@@ -129,14 +129,14 @@ TEST_F(SimDriver, SizesFollowTheGranularity) {
 
 TEST_F(SimDriver, EachReferenceOfAHandleIsReleasedOnce) {
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
-  driver.map(at, kUnit, 0, handle);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
+  driver.map(at, kDriverUnit, 0, handle);
   EXPECT_EQ(driver.retain(at + 1), handle);
   driver.release(handle);
   driver.release(handle);
   EXPECT_EQ(result_of([&] { driver.release(handle); }), Result::kInvalidHandle);
-  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, 0, handle); }), Result::kInvalidHandle);
+  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, 0, handle); }), Result::kInvalidHandle);
   EXPECT_EQ(result_of([&] { driver.export_fd(handle, HandleType::kPosixFileDescriptor); }),
             Result::kInvalidHandle);
   EXPECT_EQ(sim_.files(), 1) << "mapped";
@@ -144,43 +144,43 @@ TEST_F(SimDriver, EachReferenceOfAHandleIsReleasedOnce) {
   EXPECT_EQ(driver.retain(at), handle) << "the same value, back from the mapping";
   const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
   driver.release(handle);
-  driver.unmap(at, kUnit);
+  driver.unmap(at, kDriverUnit);
   EXPECT_EQ(sim_.files(), 1) << "exported";
   EXPECT_EQ(result_of([&] { driver.retain(at); }), Result::kInvalidValue);
 }
 
 TEST_F(SimDriver, LastUnmapFreesReleasedMemoryAtOnce) {
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
-  driver.map(at, kUnit, 0, handle);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
+  driver.map(at, kDriverUnit, 0, handle);
   driver.release(handle);
   EXPECT_EQ(sim_.files(), 1);
-  driver.unmap(at, kUnit);
+  driver.unmap(at, kDriverUnit);
   EXPECT_EQ(sim_.files(), 0);
 }
 
 TEST_F(SimDriver, MappingsStayWithinTheirMemoryAndStartAtItsBeginning) {
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(4 * kUnit, 0, 0);
-  EXPECT_EQ(result_of([&] { driver.map(at, 2 * kUnit, 0, handle); }), Result::kInvalidValue);
-  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, kUnit, handle); }), Result::kNotSupported);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(4 * kDriverUnit, 0, 0);
+  EXPECT_EQ(result_of([&] { driver.map(at, 2 * kDriverUnit, 0, handle); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, kDriverUnit, handle); }), Result::kNotSupported);
 }
 
 TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
   Driver driver = open();
   AllocationProp prop = prop_of(0);
   prop.requested_handle_types = HandleType::kNone;
-  const AllocationHandle handle = driver.create(kUnit, prop);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop);
   EXPECT_EQ(result_of([&] { driver.export_fd(handle, HandleType::kPosixFileDescriptor); }),
             Result::kInvalidValue);
   EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
-  const AllocationHandle other = driver.create(kUnit, prop_of(0));
+  const AllocationHandle other = driver.create(kDriverUnit, prop_of(0));
   EXPECT_EQ(result_of([&] { driver.export_fd(other, HandleType{8}); }), Result::kNotSupported);
   // Nor is it by coming back to life.
-  const DevicePtr address = driver.reserve(kUnit, 0, 0);
-  driver.map(address, kUnit, 0, handle);
+  const DevicePtr address = driver.reserve(kDriverUnit, 0, 0);
+  driver.map(address, kDriverUnit, 0, handle);
   driver.release(handle);
   EXPECT_EQ(driver.retain(address), handle);
   EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
@@ -188,7 +188,7 @@ TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
 
 TEST_F(SimDriver, ImportKnowsTheDevice) {
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(1));
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(1));
   const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
   const AllocationHandle imported = driver.import_fd(fd.get());
   EXPECT_NE(imported, handle);
@@ -212,27 +212,27 @@ class ContextQuirk : public SimDriver {
   ContextNeeds without_context() {
     Driver driver = open();
     EXPECT_TRUE(thread_contexts().empty());
-    const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+    const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
     const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
-    const DevicePtr at = driver.reserve(kUnit, 0, 0);
+    const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
     const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
     ContextNeeds found{};
     AllocationHandle imported = 0;
     found.import = result_of([&] { imported = driver.import_fd(fd.get()); });
-    found.map = result_of([&] { driver.map(at, kUnit, 0, handle); });
-    found.set_access = result_of([&] { driver.set_access(at, kUnit, &desc, 1); });
+    found.map = result_of([&] { driver.map(at, kDriverUnit, 0, handle); });
+    found.set_access = result_of([&] { driver.set_access(at, kDriverUnit, &desc, 1); });
     if (found.map == Result::kInvalidContext) {
       make_current(driver, 1);
-      driver.map(at, kUnit, 0, handle);
+      driver.map(at, kDriverUnit, 0, handle);
       thread_contexts().clear();
     }
-    found.unmap = result_of([&] { driver.unmap(at, kUnit); });
+    found.unmap = result_of([&] { driver.unmap(at, kDriverUnit); });
     if (found.unmap == Result::kInvalidContext) {
       make_current(driver, 1);
-      driver.unmap(at, kUnit);
+      driver.unmap(at, kDriverUnit);
       thread_contexts().clear();
     }
-    driver.free_range(at, kUnit);
+    driver.free_range(at, kDriverUnit);
     if (imported != 0) driver.release(imported);
     driver.release(handle);
     return found;
@@ -240,15 +240,15 @@ class ContextQuirk : public SimDriver {
   ContextNeeds with_context() {
     Driver driver = open();
     make_current(driver, 0);
-    const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+    const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
     const Fd fd(driver.export_fd(handle, HandleType::kPosixFileDescriptor));
-    const DevicePtr at = driver.reserve(kUnit, 0, 0);
+    const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
     const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
     ContextNeeds found{};
     found.import = result_of([&] { driver.import_fd(fd.get()); });
-    found.map = result_of([&] { driver.map(at, kUnit, 0, handle); });
-    found.set_access = result_of([&] { driver.set_access(at, kUnit, &desc, 1); });
-    found.unmap = result_of([&] { driver.unmap(at, kUnit); });
+    found.map = result_of([&] { driver.map(at, kDriverUnit, 0, handle); });
+    found.set_access = result_of([&] { driver.set_access(at, kDriverUnit, &desc, 1); });
+    found.unmap = result_of([&] { driver.unmap(at, kDriverUnit); });
     thread_contexts().clear();
     return found;
   }
@@ -285,9 +285,9 @@ TEST_F(ContextQuirk, ContextThatIsGoneIsNone) {
   Driver driver = open();
   make_current(driver, 0);
   driver.release_primary_context(0);
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
-  EXPECT_EQ(result_of([&] { driver.map(at, kUnit, 0, handle); }), Result::kContextIsDestroyed);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
+  EXPECT_EQ(result_of([&] { driver.map(at, kDriverUnit, 0, handle); }), Result::kContextIsDestroyed);
 }
 
 TEST_F(SimDriver, ImportedHandlesAreNotExportedUnderNoReexport) {
@@ -299,15 +299,15 @@ TEST_F(SimDriver, ImportedHandlesAreNotExportedUnderNoReexport) {
     const auto export_of = [&](AllocationHandle handle) {
       return result_of([&] { const Fd fd(driver.export_fd(handle, kFd)); });
     };
-    const AllocationHandle created = driver.create(kUnit, prop_of(0));
+    const AllocationHandle created = driver.create(kDriverUnit, prop_of(0));
     const Fd fd(driver.export_fd(created, kFd));
     const AllocationHandle imported = driver.import_fd(fd.get());
     EXPECT_EQ(export_of(imported), expected);
     EXPECT_EQ(export_of(created), Result::kSuccess) << "that of the same memory's creator";
 
     // Nor is it exported once a mapping has brought it back to life.
-    const DevicePtr at = driver.reserve(kUnit, 0, 0);
-    driver.map(at, kUnit, 0, imported);
+    const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
+    driver.map(at, kDriverUnit, 0, imported);
     driver.release(imported);
     EXPECT_EQ(driver.retain(at), imported);
     EXPECT_EQ(export_of(imported), expected);
@@ -330,23 +330,23 @@ TEST_F(SimDriver, FreeDelayIsThatOfEachDevice) {
   settings_.free_delay = std::chrono::hours(24);
   settings_.context_size = 0;
   Driver driver = open();
-  driver.release(driver.create(kUnit, prop_of(1)));
-  EXPECT_EQ(driver.memory_info(1).total - driver.memory_info(1).free, kUnit);
+  driver.release(driver.create(kDriverUnit, prop_of(1)));
+  EXPECT_EQ(driver.memory_info(1).total - driver.memory_info(1).free, kDriverUnit);
   EXPECT_EQ(driver.memory_info(0).total - driver.memory_info(0).free, 0u);
 }
 
 TEST_F(SimDriver, AccessIsKeptByDevice) {
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
-  driver.map(at, kUnit, 0, handle);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
+  driver.map(at, kDriverUnit, 0, handle);
   const AccessDesc both[] = {{{LocationType::kDevice, 0}, AccessFlags::kReadWrite},
                              {{LocationType::kDevice, 1}, AccessFlags::kRead}};
-  driver.set_access(at, kUnit, both, 2);
+  driver.set_access(at, kDriverUnit, both, 2);
   EXPECT_EQ(driver.access(both[0].location, at), AccessFlags::kReadWrite);
   EXPECT_EQ(driver.access(both[1].location, at + 1), AccessFlags::kRead);
   const AccessDesc bad[] = {both[1], {{LocationType::kDevice, 2}, AccessFlags::kRead}};
-  EXPECT_EQ(result_of([&] { driver.set_access(at, kUnit, bad, 2); }), Result::kInvalidDevice);
+  EXPECT_EQ(result_of([&] { driver.set_access(at, kDriverUnit, bad, 2); }), Result::kInvalidDevice);
   EXPECT_EQ(driver.access(both[0].location, at), AccessFlags::kReadWrite) << "nothing was changed";
   EXPECT_EQ(result_of([&] {
               static_cast<void>(driver.access({LocationType{2}, 0}, at));
@@ -370,14 +370,14 @@ TEST_F(SimDriver, ContextCostsMemoryWhileItIsRetained) {
 }
 
 TEST_F(SimDriver, FreeMemoryIsToldWithoutAContext) {
-  settings_.vram = 4 * kUnit;
+  settings_.vram = 4 * kDriverUnit;
   Driver driver = open();
-  const AllocationHandle handle = driver.create(4 * kUnit, prop_of(1));
-  EXPECT_EQ(driver.memory_info(0).free, 4 * kUnit);
+  const AllocationHandle handle = driver.create(4 * kDriverUnit, prop_of(1));
+  EXPECT_EQ(driver.memory_info(0).free, 4 * kDriverUnit);
   EXPECT_EQ(driver.memory_info(1).free, 0u);
-  EXPECT_EQ(driver.memory_info(1).total, 4 * kUnit);
+  EXPECT_EQ(driver.memory_info(1).total, 4 * kDriverUnit);
   driver.release(handle);
-  EXPECT_EQ(driver.memory_info(1).free, 4 * kUnit);
+  EXPECT_EQ(driver.memory_info(1).free, 4 * kDriverUnit);
   for (const Device none : {-1, 2}) {
     EXPECT_EQ(result_of([&] { driver.memory_info(none); }), Result::kInvalidDevice);
   }
@@ -386,7 +386,7 @@ TEST_F(SimDriver, FreeMemoryIsToldWithoutAContext) {
 TEST_F(SimDriver, ContextThatDoesNotFitIsOutOfMemory) {
   settings_.vram = 16 * kMiB;
   Driver driver = open();
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
   EXPECT_EQ(result_of([&] { driver.retain_primary_context(0); }), Result::kOutOfMemory);
   driver.release(handle);
   EXPECT_EQ(result_of([&] { driver.retain_primary_context(0); }), Result::kSuccess);
@@ -395,13 +395,13 @@ TEST_F(SimDriver, ContextThatDoesNotFitIsOutOfMemory) {
 TEST_F(SimDriver, IllegalAccessPoisonsTheContext) {
   Driver driver = open();
   make_current(driver, 0);
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
   EXPECT_EQ(try_write(driver, at, 1), Result::kInvalidValue);
-  driver.map(at, kUnit, 0, handle);
+  driver.map(at, kDriverUnit, 0, handle);
   const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
-  driver.set_access(at, kUnit, &desc, 1);
-  EXPECT_EQ(result_of([&] { driver.check_readable(at, kUnit); }), Result::kSuccess);
+  driver.set_access(at, kDriverUnit, &desc, 1);
+  EXPECT_EQ(result_of([&] { driver.check_readable(at, kDriverUnit); }), Result::kSuccess);
   EXPECT_EQ(try_write(driver, at, 1), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.check_readable(at, 1); }), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kIllegalAddress);
@@ -412,16 +412,16 @@ TEST_F(SimDriver, IllegalWriteIsFoundByTheNextSynchronisationUnderLateCopyErrors
   settings_.quirks.late_copy_errors = true;
   Driver driver = open();
   make_current(driver, 0);
-  const DevicePtr good = driver.allocate_memory(kUnit);
-  const AllocationHandle handle = driver.create(kUnit, prop_of(0));
-  const DevicePtr at = driver.reserve(kUnit, 0, 0);
+  const DevicePtr good = driver.allocate_memory(kDriverUnit);
+  const AllocationHandle handle = driver.create(kDriverUnit, prop_of(0));
+  const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
   EXPECT_EQ(try_write(driver, at, 1), Result::kInvalidValue) << "misuse is answered at once";
-  driver.map(at, kUnit, 0, handle);
+  driver.map(at, kDriverUnit, 0, handle);
   const AccessDesc desc{{LocationType::kDevice, 0}, AccessFlags::kRead};
-  driver.set_access(at, kUnit, &desc, 1);
-  EXPECT_TRUE(driver.check_writable(good, kUnit));
+  driver.set_access(at, kDriverUnit, &desc, 1);
+  EXPECT_TRUE(driver.check_writable(good, kDriverUnit));
   EXPECT_FALSE(driver.check_writable(at, 1)) << "no error, but nothing to write";
-  EXPECT_FALSE(driver.check_writable(good, kUnit)) << "nor by what comes after it";
+  EXPECT_FALSE(driver.check_writable(good, kDriverUnit)) << "nor by what comes after it";
   EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kSuccess);
   EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kIllegalAddress);
   EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kIllegalAddress);
@@ -481,7 +481,7 @@ TEST_F(SimDriver, LinearMemory) {
   EXPECT_EQ(driver.pointer_info(at + 50).start, at);
   EXPECT_EQ(sim_.files(1), 2) << "it and the context";
   EXPECT_EQ(result_of([&] { driver.free_memory(at + 1); }), Result::kInvalidValue);
-  EXPECT_EQ(result_of([&] { driver.unmap(at, kUnit); }), Result::kInvalidValue);
+  EXPECT_EQ(result_of([&] { driver.unmap(at, kDriverUnit); }), Result::kInvalidValue);
   EXPECT_EQ(result_of([&] { driver.retain(at); }), Result::kInvalidValue);
   driver.free_memory(at);
   EXPECT_EQ(result_of([&] { driver.free_memory(at); }), Result::kInvalidValue);

@@ -30,8 +30,8 @@ using cuda::Channel;
 using cuda::Child;
 using cuda::in_child;
 
-constexpr std::uint64_t kUnit = 64 << 10;
-constexpr std::uint64_t kCapacity = 4 * kUnit;
+constexpr std::uint64_t kStoreUnit = 64 << 10;
+constexpr std::uint64_t kStoreCapacity = 4 * kStoreUnit;
 
 // Free delays that no test outlives, and that are over at the next look.
 constexpr auto kNeverFree = 24h;
@@ -41,7 +41,7 @@ class StoreTest : public ::testing::Test {
  protected:
   StoreTest() { std::filesystem::create_directory(sim_.gpu()); }
   [[nodiscard]] Store open(std::chrono::nanoseconds free_delay = {}) const {
-    return {sim_.device(0), kCapacity, free_delay};
+    return {sim_.device(0), kStoreCapacity, free_delay};
   }
 
   cuda::SimFolder sim_;
@@ -49,83 +49,83 @@ class StoreTest : public ::testing::Test {
 
 TEST_F(StoreTest, NewMemoryIsZeroAndBackedInFull) {
   Store store = open();
-  const Allocation memory = store.create(kUnit);
+  const Allocation memory = store.create(kStoreUnit);
   struct stat status {};
   ASSERT_EQ(::fstat(memory.fd.get(), &status), 0);
-  EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kUnit);
-  EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kUnit);
-  std::vector<char> bytes(kUnit, 'x');
-  ASSERT_EQ(::pread(memory.fd.get(), bytes.data(), kUnit, 0), static_cast<ssize_t>(kUnit));
-  EXPECT_EQ(bytes, std::vector<char>(kUnit, '\0'));
+  EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kStoreUnit);
+  EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kStoreUnit);
+  std::vector<char> bytes(kStoreUnit, 'x');
+  ASSERT_EQ(::pread(memory.fd.get(), bytes.data(), kStoreUnit, 0), static_cast<ssize_t>(kStoreUnit));
+  EXPECT_EQ(bytes, std::vector<char>(kStoreUnit, '\0'));
   EXPECT_EQ(::fcntl(memory.fd.get(), F_GETFD), FD_CLOEXEC);
 }
 
 TEST_F(StoreTest, CapacityHoldsAcrossProcesses) {
   Child other([&](Channel& test) {
     Store store = open();
-    const Allocation memory = store.create(3 * kUnit);
+    const Allocation memory = store.create(3 * kStoreUnit);
     test.send(1);
     static_cast<void>(test.receive());
   });
   other.channel().expect(1);
   Store store = open();
-  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
-  const Allocation memory = store.create(kUnit);
-  EXPECT_EQ(store.used(), kCapacity);
-  EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { store.create(2 * kStoreUnit); }), Result::kOutOfMemory);
+  const Allocation memory = store.create(kStoreUnit);
+  EXPECT_EQ(store.used(), kStoreCapacity);
+  EXPECT_EQ(result_of([&] { store.create(kStoreUnit); }), Result::kOutOfMemory);
   other.kill();
-  EXPECT_NO_THROW(store.release(store.create(3 * kUnit)));
-  EXPECT_EQ(store.used(), kUnit);
+  EXPECT_NO_THROW(store.release(store.create(3 * kStoreUnit)));
+  EXPECT_EQ(store.used(), kStoreUnit);
 }
 
 TEST_F(StoreTest, MoreThanTheCapacityIsOutOfMemory) {
   Store store = open();
-  EXPECT_EQ(result_of([&] { store.create(kCapacity + kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { store.create(kStoreCapacity + kStoreUnit); }), Result::kOutOfMemory);
   EXPECT_EQ(result_of([&] { store.create(~std::uint64_t{0}); }), Result::kOutOfMemory);
 }
 
 TEST_F(StoreTest, ReleaseRemovesTheFileAtOnce) {
   Store store = open();
-  store.release(store.create(kUnit));
+  store.release(store.create(kStoreUnit));
   EXPECT_EQ(sim_.files(), 0);
 }
 
 TEST_F(StoreTest, LastReferenceOfAnyKindKeepsMemory) {
   Store store = open();
-  Allocation memory = store.create(kUnit);
+  Allocation memory = store.create(kStoreUnit);
   Fd exported = memory.fd.duplicate();
   const FileId id = memory.id;
   store.release(std::move(memory));
-  EXPECT_EQ(store.used(), kUnit) << "an exported fd";
+  EXPECT_EQ(store.used(), kStoreUnit) << "an exported fd";
 
   Allocation imported = store.adopt(exported.get()).value();
   EXPECT_EQ(imported.id, id);
-  EXPECT_EQ(imported.size, kUnit);
+  EXPECT_EQ(imported.size, kStoreUnit);
   exported.reset();
-  EXPECT_EQ(store.used(), kUnit) << "an import";
+  EXPECT_EQ(store.used(), kStoreUnit) << "an import";
 
-  void* mapping = ::mmap(nullptr, kUnit, PROT_READ, MAP_SHARED, imported.fd.get(), 0);
+  void* mapping = ::mmap(nullptr, kStoreUnit, PROT_READ, MAP_SHARED, imported.fd.get(), 0);
   ASSERT_NE(mapping, MAP_FAILED);
   store.release(std::move(imported));
-  EXPECT_EQ(store.used(), kUnit) << "a mapping";
+  EXPECT_EQ(store.used(), kStoreUnit) << "a mapping";
 
   Allocation again = store.reopen(id);
-  ::munmap(mapping, kUnit);
-  EXPECT_EQ(store.used(), kUnit) << "a reopened file";
+  ::munmap(mapping, kStoreUnit);
+  EXPECT_EQ(store.used(), kStoreUnit) << "a reopened file";
   store.release(std::move(again));
   EXPECT_EQ(store.used(), 0u);
 }
 
 TEST_F(StoreTest, OnlyFilesOfTheDeviceAreAdopted) {
   Store store = open();
-  Store other(sim_.device(1), kCapacity);
-  const Allocation foreign = other.create(kUnit);
+  Store other(sim_.device(1), kStoreCapacity);
+  const Allocation foreign = other.create(kStoreUnit);
   EXPECT_FALSE(store.adopt(foreign.fd.get()));
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   EXPECT_FALSE(store.adopt(null.get()));
   EXPECT_EQ(result_of([&] { static_cast<void>(store.adopt(-1)); }), Result::kOperatingSystem);
 
-  Allocation gone = store.create(kUnit);
+  Allocation gone = store.create(kStoreUnit);
   const Fd unlinked(
       ::open(("/proc/self/fd/" + std::to_string(gone.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
   store.release(std::move(gone));
@@ -134,77 +134,77 @@ TEST_F(StoreTest, OnlyFilesOfTheDeviceAreAdopted) {
 
 TEST_F(StoreTest, AdoptedFileIsHeldEvenWhenItsFdWasNot) {
   Store store = open();
-  Allocation memory = store.create(kUnit);
+  Allocation memory = store.create(kStoreUnit);
   const Fd by_name(
       ::open(("/proc/self/fd/" + std::to_string(memory.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
   const Allocation adopted = store.adopt(by_name.get()).value();
   store.release(std::move(memory));
-  EXPECT_EQ(store.used(), kUnit);
+  EXPECT_EQ(store.used(), kStoreUnit);
 }
 
 TEST_F(StoreTest, LostBookIsMadeAnew) {
   Store store = open();
-  const Allocation memory = store.create(3 * kUnit);
+  const Allocation memory = store.create(3 * kStoreUnit);
   ASSERT_EQ(::truncate((sim_.device(0) / "book").c_str(), 0), 0);
-  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
-  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(result_of([&] { store.create(2 * kStoreUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(store.used(), 3 * kStoreUnit);
 }
 
 TEST_F(StoreTest, ReleasedMemoryCountsAsUsedUntilTheDelayIsOver) {
   Store store = open(kNeverFree);
-  store.release(store.create(3 * kUnit));
-  EXPECT_EQ(store.used(), 3 * kUnit);
+  store.release(store.create(3 * kStoreUnit));
+  EXPECT_EQ(store.used(), 3 * kStoreUnit);
   EXPECT_EQ(sim_.files(), 0) << "as an allocation it is gone";
-  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(result_of([&] { store.create(2 * kStoreUnit); }), Result::kOutOfMemory);
   EXPECT_EQ(in_child([&] {
               Store other = open(kNeverFree);
-              EXPECT_EQ(other.used(), 3 * kUnit) << "for all processes";
-              EXPECT_EQ(result_of([&] { other.create(2 * kUnit); }), Result::kOutOfMemory);
-              EXPECT_EQ(result_of([&] { other.create(kUnit); }), Result::kSuccess);
+              EXPECT_EQ(other.used(), 3 * kStoreUnit) << "for all processes";
+              EXPECT_EQ(result_of([&] { other.create(2 * kStoreUnit); }), Result::kOutOfMemory);
+              EXPECT_EQ(result_of([&] { other.create(kStoreUnit); }), Result::kSuccess);
             }),
             0);
-  EXPECT_NO_THROW(open(kSoonFree).create(2 * kUnit)) << "a create that does not fit looks again";
+  EXPECT_NO_THROW(open(kSoonFree).create(2 * kStoreUnit)) << "a create that does not fit looks again";
 }
 
 TEST_F(StoreTest, KilledHoldersMemoryCountsAsUsedForTheDelayAfterItIsFound) {
   Child other([&](Channel& test) {
     Store store = open(kSoonFree);
-    const Allocation memory = store.create(3 * kUnit);
+    const Allocation memory = store.create(3 * kStoreUnit);
     test.send(1);
     static_cast<void>(test.receive());
   });
   other.channel().expect(1);
   Store store = open(kNeverFree);
-  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(store.used(), 3 * kStoreUnit);
   other.kill();
-  EXPECT_EQ(result_of([&] { store.create(2 * kUnit); }), Result::kOutOfMemory);
-  EXPECT_EQ(store.used(), 3 * kUnit);
-  EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kSuccess) << "what fits is given";
+  EXPECT_EQ(result_of([&] { store.create(2 * kStoreUnit); }), Result::kOutOfMemory);
+  EXPECT_EQ(store.used(), 3 * kStoreUnit);
+  EXPECT_EQ(result_of([&] { store.create(kStoreUnit); }), Result::kSuccess) << "what fits is given";
   Store soon = open(kSoonFree);
-  EXPECT_EQ(soon.used(), kUnit) << "the delay has begun when it was found, once";
+  EXPECT_EQ(soon.used(), kStoreUnit) << "the delay has begun when it was found, once";
   EXPECT_EQ(soon.used(), 0u);
 }
 
 TEST_F(StoreTest, FreeDelayBeginsWhenADeathIsFound) {
   Store store = open(kSoonFree);
-  EXPECT_EQ(in_child([&] { static_cast<void>(open().create(3 * kUnit).fd.release()); }), 0);
-  EXPECT_EQ(store.used(), 3 * kUnit);
+  EXPECT_EQ(in_child([&] { static_cast<void>(open().create(3 * kStoreUnit).fd.release()); }), 0);
+  EXPECT_EQ(store.used(), 3 * kStoreUnit);
   EXPECT_EQ(store.used(), 0u);
 }
 
 TEST_F(StoreTest, HeldMemoryIsNoneOfTheFreeDelaysBusiness) {
   Store store = open(kSoonFree);
-  Allocation memory = store.create(kUnit);
+  Allocation memory = store.create(kStoreUnit);
   const Allocation imported = store.adopt(memory.fd.get()).value();
   store.release(std::move(memory));
-  EXPECT_EQ(store.used(), kUnit);
-  EXPECT_EQ(store.used(), kUnit);
+  EXPECT_EQ(store.used(), kStoreUnit);
+  EXPECT_EQ(store.used(), kStoreUnit);
   EXPECT_TRUE(store.adopt(imported.fd.get()));
 }
 
 TEST_F(StoreTest, GoneMemoryIsNotAdopted) {
   Store store = open(kNeverFree);
-  Allocation gone = store.create(kUnit);
+  Allocation gone = store.create(kStoreUnit);
   const Fd by_name(
       ::open(("/proc/self/fd/" + std::to_string(gone.fd.get())).c_str(), O_RDWR | O_CLOEXEC));
   store.release(std::move(gone));
@@ -213,8 +213,8 @@ TEST_F(StoreTest, GoneMemoryIsNotAdopted) {
 
 TEST_F(StoreTest, WithoutADelayGoneMemoryOfOthersIsFreeAtOnce) {
   Store delayed = open(kNeverFree);
-  delayed.release(delayed.create(3 * kUnit));
-  EXPECT_EQ(delayed.used(), 3 * kUnit);
+  delayed.release(delayed.create(3 * kStoreUnit));
+  EXPECT_EQ(delayed.used(), 3 * kStoreUnit);
   Store store = open();
   EXPECT_EQ(store.used(), 0u);
   EXPECT_EQ(delayed.used(), 0u);
@@ -223,7 +223,7 @@ TEST_F(StoreTest, WithoutADelayGoneMemoryOfOthersIsFreeAtOnce) {
 TEST_F(StoreTest, FreeDelayDoesNotOutliveAReboot) {
   Store store = open(kNeverFree);
   // The clock, which begins with the boot, has not come so far yet.
-  std::ofstream(sim_.device(0) / "gone-1-9223372036854775807") << std::string(kUnit, 'x');
+  std::ofstream(sim_.device(0) / "gone-1-9223372036854775807") << std::string(kStoreUnit, 'x');
   EXPECT_EQ(store.used(), 0u);
 }
 
@@ -242,18 +242,18 @@ TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
   constexpr int kNotPermitted = 77;
   const int status = in_child([&] {
     if (!mount_small_disk(sim_.gpu())) ::_exit(kNotPermitted);
-    const auto open_large = [&] { return Store(sim_.device(0), 100 * kCapacity); };
+    const auto open_large = [&] { return Store(sim_.device(0), 100 * kStoreCapacity); };
     Store store = open_large();
-    EXPECT_EQ(in_child([&] { open_large().create(2 * kUnit); }), 0);
+    EXPECT_EQ(in_child([&] { open_large().create(2 * kStoreUnit); }), 0);
     EXPECT_EQ(sim_.files(), 1) << "a dead process's";
-    const Allocation held = store.create(2 * kUnit);
+    const Allocation held = store.create(2 * kStoreUnit);
     EXPECT_EQ(sim_.files(), 1) << "it was found when it was in the way";
-    EXPECT_EQ(result_of([&] { store.create(4 * kUnit); }), Result::kOutOfMemory);
-    EXPECT_EQ(store.used(), 2 * kUnit);
+    EXPECT_EQ(result_of([&] { store.create(4 * kStoreUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(store.used(), 2 * kStoreUnit);
     EXPECT_EQ(sim_.files(), 1);
-    Store delayed(sim_.device(0), 100 * kCapacity, kNeverFree);
-    EXPECT_EQ(result_of([&] { delayed.create(4 * kUnit); }), Result::kOutOfMemory);
-    EXPECT_EQ(delayed.used(), 2 * kUnit) << "nobody had it, so no delay";
+    Store delayed(sim_.device(0), 100 * kStoreCapacity, kNeverFree);
+    EXPECT_EQ(result_of([&] { delayed.create(4 * kStoreUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(delayed.used(), 2 * kStoreUnit) << "nobody had it, so no delay";
   });
   if (status == kNotPermitted) FO_SKIP("root", "mounting a small disk is not permitted here");
   EXPECT_EQ(status, 0);
@@ -289,20 +289,20 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
     FO_SKIP("ptrace", "ptrace is not permitted here");
   }
   Store store = open();
-  const Allocation held = store.create(kUnit);
+  const Allocation held = store.create(kStoreUnit);
   for (int stops = 1;; ++stops) {
     const bool killed = kill_at_system_call(stops, [&] {
       Store own = open();
-      own.release(own.create(2 * kUnit));
-      const Allocation left_behind = own.create(kUnit);
+      own.release(own.create(2 * kStoreUnit));
+      const Allocation left_behind = own.create(kStoreUnit);
       own.used();
     });
     // The books are never below the truth and find it when it matters: there is room for all of
     // the rest, and not for more.
-    Allocation rest = store.create(kCapacity - kUnit);
-    EXPECT_EQ(result_of([&] { store.create(kUnit); }), Result::kOutOfMemory);
+    Allocation rest = store.create(kStoreCapacity - kStoreUnit);
+    EXPECT_EQ(result_of([&] { store.create(kStoreUnit); }), Result::kOutOfMemory);
     store.release(std::move(rest));
-    EXPECT_EQ(store.used(), kUnit) << "killed at stop " << stops;
+    EXPECT_EQ(store.used(), kStoreUnit) << "killed at stop " << stops;
     EXPECT_EQ(sim_.files(), 1) << "killed at stop " << stops;
     if (!killed || HasFailure()) {
       EXPECT_GT(stops, 100) << "the child did next to nothing";
@@ -318,25 +318,25 @@ TEST_F(StoreTest, BooksOfDelayedMemorySurviveSigkillAtEverySystemCall) {
     FO_SKIP("ptrace", "ptrace is not permitted here");
   }
   Store store = open(kNeverFree);
-  const Allocation held = store.create(kUnit);
+  const Allocation held = store.create(kStoreUnit);
   for (int stops = 1;; ++stops) {
     const bool killed = kill_at_system_call(stops, [&] {
       Store own = open(kNeverFree);
-      own.release(own.create(kUnit));
-      const Allocation left_behind = own.create(kUnit);
+      own.release(own.create(kStoreUnit));
+      const Allocation left_behind = own.create(kStoreUnit);
       own.used();
     });
     // What was made by then counts, once, and there is room for exactly the rest.
     const std::uint64_t used = store.used();
-    EXPECT_TRUE(used == kUnit || used == 2 * kUnit || used == 3 * kUnit)
+    EXPECT_TRUE(used == kStoreUnit || used == 2 * kStoreUnit || used == 3 * kStoreUnit)
         << "killed at stop " << stops << ": " << used;
-    EXPECT_EQ(result_of([&] { store.create(kCapacity - used + kUnit); }), Result::kOutOfMemory);
-    EXPECT_EQ(result_of([&] { store.create(kCapacity - used); }), Result::kSuccess);
-    EXPECT_EQ(store.used(), kCapacity) << "killed at stop " << stops;
-    EXPECT_EQ(open().used(), kUnit) << "killed at stop " << stops;
+    EXPECT_EQ(result_of([&] { store.create(kStoreCapacity - used + kStoreUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(result_of([&] { store.create(kStoreCapacity - used); }), Result::kSuccess);
+    EXPECT_EQ(store.used(), kStoreCapacity) << "killed at stop " << stops;
+    EXPECT_EQ(open().used(), kStoreUnit) << "killed at stop " << stops;
     if (!killed || HasFailure()) {
       EXPECT_GT(stops, 100) << "the child did next to nothing";
-      EXPECT_EQ(used, 3 * kUnit);
+      EXPECT_EQ(used, 3 * kStoreUnit);
       break;
     }
   }
@@ -351,7 +351,7 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
     for (std::uint64_t round = 0;; ++round) {
       if (round == 20) test.send(1);
       try {
-        Allocation memory = store.create((1 + round % 2) * kUnit);
+        Allocation memory = store.create((1 + round % 2) * kStoreUnit);
         if (round % 3 != 0) store.release(std::move(memory));  // else closed, for others to find
       } catch (const Failure& failure) {
         if (failure.result != Result::kOutOfMemory) throw;
@@ -361,7 +361,7 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
   for (int i = 0; i < kProcesses; ++i) children.push_back(std::make_unique<Child>(churn));
   Store store = open();
   for (int round = 0; round < kRounds; ++round) {
-    EXPECT_LE(store.used(), kCapacity);
+    EXPECT_LE(store.used(), kStoreCapacity);
     auto& victim = children[static_cast<std::size_t>(round % kProcesses)];
     victim->channel().expect(1);
     victim = std::make_unique<Child>(churn);  // kills the one before
@@ -369,7 +369,7 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
   children.clear();
   EXPECT_EQ(store.used(), 0u);
   EXPECT_EQ(sim_.files(), 0);
-  EXPECT_NO_THROW(store.release(store.create(kCapacity)));
+  EXPECT_NO_THROW(store.release(store.create(kStoreCapacity)));
 }
 
 }  // namespace

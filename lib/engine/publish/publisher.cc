@@ -42,7 +42,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 using base::Error;
-using base::quoted;
 using base::UniqueFd;
 using boost::system::error_code;
 
@@ -249,7 +248,7 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
         if (client) {
           self->add(std::move(client));
           if (self->count() > self->limits.connections) {
-            self->complain("keep an idle client on " + quoted(self->address), EUSERS);
+            self->complain("keep an idle client on " + base::quoted(self->address), EUSERS);
             const ConnectionPtr longest = self->idle.front();
             self->drop(longest, false);
           }
@@ -259,7 +258,7 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
       }
       // Out of places, descriptors or memory: goes on when there may be some, or in a while.
       if (self->wanting == 0) {
-        self->complain("accept a client on " + quoted(self->address), err == 0 ? EUSERS : err);
+        self->complain("accept a client on " + base::quoted(self->address), err == 0 ? EUSERS : err);
       }
       self->room.expires_after(std::chrono::milliseconds(250));
       error_code ignored;
@@ -322,7 +321,7 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
       err = error.code().value();
     }
     if (err != 0 && !self->is_draining) {
-      self->complain("connect to engine " + quoted(self->target_name), err);
+      self->complain("connect to engine " + base::quoted(self->target_name), err);
     }
     if (!is_want_of_room(err) || !connection->client.is_open()) break;
     close(connection->engine, false);
@@ -432,7 +431,7 @@ void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
   const int status = *connection->framing.refusal();
   const bool is_control = status == 403;
   log_limit.log(os::LogLevel::kWarning, std::to_string(status),
-                "refuse a request on " + quoted(address) +
+                "refuse a request on " + base::quoted(address) +
                     (is_control ? ": it would control the engine" : ": it can't be understood"));
   const std::string body =
       http::error_response(status, is_control ? "this path is for the engine's operator"

@@ -39,7 +39,6 @@ using asio::awaitable;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using base::UniqueFd;
 
 constexpr std::size_t kMostPerBatch = 100;
@@ -215,7 +214,7 @@ awaitable<PublishedSockets> take_sockets(std::string path, Deadline deadline) {
   check_user(fd.get());
   const int flags = ::fcntl(fd.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    base::throw_errno(errno, "take sockets from " + quoted(path));
+    base::throw_errno(errno, "take sockets from " + base::quoted(path));
   }
   Peer giver(executor, std::move(fd), deadline);
   std::vector<UniqueFd> fds;
@@ -229,7 +228,7 @@ awaitable<PublishedSockets> take_sockets(std::string path, Deadline deadline) {
     if (batch.here == 0 || fds.size() != before + batch.here || wanted > kMostSockets ||
         fds.size() + batch.to_come != wanted) {
       throw Error(ExitStatus::kProtocol,
-                  "take sockets from " + quoted(path) + ": not their number");
+                  "take sockets from " + base::quoted(path) + ": not their number");
     }
     const bool answered = co_await send_mark(giver);
     if (!answered) co_return PublishedSockets{};

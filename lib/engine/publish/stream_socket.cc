@@ -27,7 +27,7 @@ using boost::system::error_code;
 namespace {
 
 // For a Unix socket with a full queue, which says nothing when there is room.
-constexpr base::Duration kAskAgain = std::chrono::milliseconds(5);
+constexpr base::Duration kFullBacklogInterval = std::chrono::milliseconds(5);
 
 UniqueFd open_socket(const StreamEndpoint& endpoint) {
   const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -77,7 +77,7 @@ awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer) {
     if (err == EALREADY) {
       co_await wait_until(socket, WatchedSocket::wait_write);
     } else if (err == EAGAIN) {
-      co_await loop::pause_for(kAskAgain);
+      co_await loop::pause_for(kFullBacklogInterval);
     } else {
       co_return err == EISCONN ? 0 : err;
     }

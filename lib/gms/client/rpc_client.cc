@@ -23,7 +23,6 @@ namespace {
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
-using base::quoted;
 using base::UniqueFd;
 
 // Added to the time that a server is given to grant a lock, for its answer to arrive.
@@ -33,7 +32,7 @@ template <typename Answer>
 void check_sizes(const Answer& answer) {
   if (answer.size < 0 || answer.aligned_size <= 0 || answer.aligned_size < answer.size ||
       answer.layout_slot < 0) {
-    throw Error(ExitStatus::kProtocol, "GMS allocation " + quoted(answer.allocation_id) +
+    throw Error(ExitStatus::kProtocol, "GMS allocation " + base::quoted(answer.allocation_id) +
                                            ": a size or slot that can't be");
   }
 }
@@ -62,7 +61,7 @@ void check_server(int socket, const std::string& path, std::optional<uid_t> acce
   if (uid == 0 || uid == own || uid == accepted) return;
   const std::string or_own = own == 0 ? "" : " or user " + std::to_string(own);
   throw Error(ExitStatus::kNotPermitted,
-              "connect to socket " + quoted(path) + ": it is served by user " +
+              "connect to socket " + base::quoted(path) + ": it is served by user " +
                   std::to_string(uid) + ", not by root" + or_own +
                   " (--server-uid or GMS_SERVER_UID accepts another user)");
 }
@@ -77,7 +76,7 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
       UniqueFd socket = os::connect_unix(socket_path, deadline);
       check_server(socket.get(), socket_path, server_uid);
       if (::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0) {
-        base::throw_errno(errno, "use socket " + quoted(socket_path));
+        base::throw_errno(errno, "use socket " + base::quoted(socket_path));
       }
       return {socket_path, std::move(socket), deadline};
     } catch (const Error& error) {
@@ -89,7 +88,7 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
 }
 
 void RpcClient::gone(const std::string& reason) const {
-  throw Error(ExitStatus::kUnavailable, "talk to the GMS at " + quoted(path_) + ": " + reason);
+  throw Error(ExitStatus::kUnavailable, "talk to the GMS at " + base::quoted(path_) + ": " + reason);
 }
 
 void RpcClient::wait_for(short events) {
@@ -98,9 +97,9 @@ void RpcClient::wait_for(short events) {
     const int ready = ::poll(&state, 1, call_deadline_.poll_timeout());
     if (ready > 0) return;
     if (ready == 0) {
-      throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + quoted(path_) + ": timed out");
+      throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + base::quoted(path_) + ": timed out");
     }
-    if (errno != EINTR) base::throw_errno(errno, "wait for the GMS at " + quoted(path_));
+    if (errno != EINTR) base::throw_errno(errno, "wait for the GMS at " + base::quoted(path_));
   }
 }
 
@@ -125,7 +124,7 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
     if (buffer.size() >= kPrefixSize) {
       const std::size_t size = read_prefix(buffer);
       if (size > kMaxResponseFrame) {
-        throw Error(ExitStatus::kProtocol, "talk to the GMS at " + quoted(path_) +
+        throw Error(ExitStatus::kProtocol, "talk to the GMS at " + base::quoted(path_) +
                                                ": an answer of " + std::to_string(size) + " bytes");
       }
       if (buffer.size() - kPrefixSize >= size) {
@@ -190,7 +189,7 @@ Response RpcClient::hear(std::vector<UniqueFd>* fds) {
   }
   if (message_type(body) == ErrorResponse::kType) {
     const auto error = decode_message<ErrorResponse>(body);
-    throw RequestRefused(status_of_code(error.code), "GMS at " + quoted(path_) + " refused " +
+    throw RequestRefused(status_of_code(error.code), "GMS at " + base::quoted(path_) + " refused " +
                                                          std::string(RequestMessage::kType) + ": " +
                                                          text::one_line(error.error));
   }
@@ -201,7 +200,7 @@ Response RpcClient::hear(std::vector<UniqueFd>* fds) {
 }
 
 void RpcClient::came_with(std::string_view type, std::size_t fds) const {
-  throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": " + std::string(type) +
+  throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": " + std::string(type) +
                                          " came with " + base::counted(fds, "descriptor"));
 }
 
@@ -232,8 +231,8 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
   if (!response.success) return result;
   result.grant = parse_grant(response.granted_lock_type.value_or(""));
   if (!result.grant) {
-    throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": granted " +
-                                           quoted(response.granted_lock_type.value_or("nothing")));
+    throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": granted " +
+                                           base::quoted(response.granted_lock_type.value_or("nothing")));
   }
   return result;
 }
@@ -259,7 +258,7 @@ std::vector<AllocateResponse> RpcClient::allocate_many(const std::vector<base::B
     auto response = call<AllocateManyResponse>(request);
     if (response.allocations.size() != request.allocations.size()) {
       throw Error(ExitStatus::kProtocol,
-                  "GMS at " + quoted(path_) + ": " +
+                  "GMS at " + base::quoted(path_) + ": " +
                       base::counted(response.allocations.size(), "allocation") + " instead of " +
                       std::to_string(request.allocations.size()));
     }
@@ -281,7 +280,7 @@ void RpcClient::put_metadata(const std::string& key, const std::string& allocati
       {key, allocation_id, static_cast<std::int64_t>(offset), Bytes{std::move(value)}}};
   if (!call<MetadataPutResponse>(request).success) {
     throw RequestRefused(ExitStatus::kBadData,
-                         "GMS at " + quoted(path_) + " refused the metadata " + quoted(key));
+                         "GMS at " + base::quoted(path_) + " refused the metadata " + base::quoted(key));
   }
 }
 
@@ -297,7 +296,7 @@ void RpcClient::put_metadata_many(const Metadata& metadata) {
   const auto send = [&] {
     if (!call<MetadataPutManyResponse>(batch).success) {
       throw RequestRefused(ExitStatus::kBadData,
-                           "GMS at " + quoted(path_) + " refused the metadata");
+                           "GMS at " + base::quoted(path_) + " refused the metadata");
     }
     batch.entries.clear();
     size = 0;
@@ -316,7 +315,7 @@ bool RpcClient::delete_metadata(const std::string& key) {
 
 void RpcClient::commit() {
   if (!call<CommitResponse>(CommitRequest{}).success) {
-    throw RequestRefused(ExitStatus::kBadData, "GMS at " + quoted(path_) + " refused to commit");
+    throw RequestRefused(ExitStatus::kBadData, "GMS at " + base::quoted(path_) + " refused to commit");
   }
 }
 
@@ -324,7 +323,7 @@ std::string RpcClient::seal() {
   auto response = call<CommitLayoutResponse>(CommitLayoutRequest{});
   if (!response.success) {
     throw RequestRefused(ExitStatus::kBadData,
-                         "GMS at " + quoted(path_) + " refused to seal the layout");
+                         "GMS at " + base::quoted(path_) + " refused to seal the layout");
   }
   return std::move(response.memory_layout_hash);
 }
@@ -371,7 +370,7 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
     if (rank + i >= allocations.size() ||
         exported[i].allocation_id != allocations[rank + i].allocation_id) {
       throw Error(ExitStatus::kProtocol,
-                  "GMS at " + quoted(path_) + ": exported another allocation than was asked for");
+                  "GMS at " + base::quoted(path_) + ": exported another allocation than was asked for");
     }
   }
   // The server makes the next ones while the caller is busy with these.
@@ -389,7 +388,7 @@ std::optional<MetadataEntry> RpcClient::get_metadata(const std::string& key) {
   if (!response.allocation_id || !response.offset_bytes || *response.offset_bytes < 0 ||
       !response.value) {
     throw Error(ExitStatus::kProtocol,
-                "GMS at " + quoted(path_) + ": incomplete metadata for " + quoted(key));
+                "GMS at " + base::quoted(path_) + ": incomplete metadata for " + base::quoted(key));
   }
   return MetadataEntry{std::move(*response.allocation_id),
                        static_cast<base::ByteCount>(*response.offset_bytes),
@@ -412,7 +411,7 @@ Metadata RpcClient::fetch_metadata() {
     for (MetadataRecord& one : page.entries) {
       if (one.offset_bytes < 0 || (!metadata.empty() && one.key <= request.after)) {
         throw Error(ExitStatus::kProtocol,
-                    "GMS at " + quoted(path_) + ": metadata that can't be for " + quoted(one.key));
+                    "GMS at " + base::quoted(path_) + ": metadata that can't be for " + base::quoted(one.key));
       }
       request.after = one.key;
       metadata.emplace_hint(
@@ -421,7 +420,7 @@ Metadata RpcClient::fetch_metadata() {
                         static_cast<base::ByteCount>(one.offset_bytes), std::move(one.value.data)});
     }
     if (more && page.entries.empty()) {
-      throw Error(ExitStatus::kProtocol, "GMS at " + quoted(path_) + ": metadata without an end");
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": metadata without an end");
     }
   }
   return metadata;

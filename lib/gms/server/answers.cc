@@ -12,7 +12,6 @@ namespace fo::gms {
 namespace {
 
 using base::ExitStatus;
-using base::quoted;
 
 // What a client may ask for before any handshake.
 template <typename Message>
@@ -29,7 +28,7 @@ concept WriterRequest =
 
 void check_name(const char* what, const std::string& name) {
   if (name.size() <= kMaxName) return;
-  throw Refusal{std::string(what) + " " + quoted(name) + ": " + std::to_string(name.size()) +
+  throw Refusal{std::string(what) + " " + base::quoted(name) + ": " + std::to_string(name.size()) +
                 " bytes, at most " + std::to_string(kMaxName) + " are allowed"};
 }
 
@@ -46,14 +45,14 @@ base::ByteCount record_cost(const MetadataRecord& record) {
 
 // As Dynamo's server says it, without quotes: people's log filters look for it.
 Refusal unknown_allocation(const std::string& id) {
-  const std::string shown = quoted(id);
+  const std::string shown = base::quoted(id);
   return {"Unknown allocation: " + shown.substr(1, shown.size() - 2)};
 }
 
 void check_put(const Layout& layout, const MetadataRecord& put) {
   check_name("key", put.key);
   if (put.value.data.size() > kMaxMetadataValue) {
-    throw Refusal{"metadata " + quoted(put.key) + ": a value of " +
+    throw Refusal{"metadata " + base::quoted(put.key) + ": a value of " +
                   base::format_size(put.value.data.size()) + ", at most " +
                   base::format_size(kMaxMetadataValue) + " are allowed"};
   }
@@ -63,7 +62,7 @@ void check_put(const Layout& layout, const MetadataRecord& put) {
     case Layout::PutResult::kUnknownAllocation:
       throw unknown_allocation(put.allocation_id);
     case Layout::PutResult::kOffsetOutOfRange:
-      throw Refusal{"metadata " + quoted(put.key) + ": " +
+      throw Refusal{"metadata " + base::quoted(put.key) + ": " +
                     (put.offset_bytes < 0 ? "offset_bytes must be >= 0, got "
                                           : "out of range of its allocation: offset ") +
                     std::to_string(put.offset_bytes)};

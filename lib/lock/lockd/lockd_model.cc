@@ -10,7 +10,6 @@ namespace fo::lock {
 namespace {
 
 using base::ExitStatus;
-using base::quoted;
 using std::chrono::milliseconds;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -52,7 +51,7 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
     hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true, on_file_.token};
     recovery_ =
         Recovery{now.steady + reconnect_window_, false, on_file_.connections, std::move(running)};
-    note(quoted(hold_->engine_id) + " had the lock, generation " +
+    note(base::quoted(hold_->engine_id) + " had the lock, generation " +
          std::to_string(hold_->generation) + ": it has " + window + " to come back");
   }
   settle(now);
@@ -173,7 +172,7 @@ void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
 
 void LockdModel::refuse(ConnectionId id, const std::string& reason) {
   const Member& member = members_.at(id);
-  note("refuse " + quoted(member.engine_id) + " (" + member.name + "): " + reason, member.origin);
+  note("refuse " + base::quoted(member.engine_id) + " (" + member.name + "): " + reason, member.origin);
   effects_.answers.emplace_back(id, RefusedAnswer{ExitStatus::kTryAgain, reason});
   members_.erase(id);
 }
@@ -310,7 +309,7 @@ void LockdModel::settle_recovery(const LockdTime& now) {
     } else {
       recovery_->window_over = true;
       for (const RecordedProcess& process : recovery_->running) {
-        warn("process " + std::to_string(process.pid) + " of " + quoted(hold_->engine_id) +
+        warn("process " + std::to_string(process.pid) + " of " + base::quoted(hold_->engine_id) +
              " runs and did not come back: nobody else gets the lock before it ends");
       }
     }
@@ -327,7 +326,7 @@ void LockdModel::settle_recovery(const LockdTime& now) {
 
 void LockdModel::let_go() {
   if (hold_->known) {
-    note(quoted(hold_->engine_id) + " let go of the lock, generation " +
+    note(base::quoted(hold_->engine_id) + " let go of the lock, generation " +
              std::to_string(hold_->generation),
          hold_->origin);
     last_hold_ = hold_;
@@ -372,7 +371,7 @@ void LockdModel::tell_granted() {
     hold_->known = true;
     last_known_generation_ = hold_->generation;
     if (!member.connected) continue;
-    note((member.returned ? "given back to " : "granted to ") + quoted(member.engine_id) + " (" +
+    note((member.returned ? "given back to " : "granted to ") + base::quoted(member.engine_id) + " (" +
              member.name + "): generation " + std::to_string(hold_->generation),
          member.origin);
     effects_.answers.emplace_back(

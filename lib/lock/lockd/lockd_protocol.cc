@@ -35,7 +35,7 @@ std::uint64_t number(const json& value, std::uint64_t least, std::uint64_t most)
   return result;
 }
 
-std::string text(const json& value) {
+std::string string_of(const json& value) {
   if (!value.is_string()) throw fo::json::Misfit("want a string");
   return value.get<std::string>();
 }
@@ -55,7 +55,7 @@ pid_t pid(const json& value) {
 }
 
 text::WallTime time(const json& value) {
-  const auto result = text::parse_time(text(value));
+  const auto result = text::parse_time(string_of(value));
   if (!result) throw fo::json::Misfit("want a time");
   return *result;
 }
@@ -83,7 +83,7 @@ auto decode(std::string_view line, std::size_t limit, const Read& read) {
 std::string token_of(const json& object) {
   const auto found = object.find("token");
   if (found == object.end()) return {};
-  std::string token = text(*found);
+  std::string token = string_of(*found);
   if (!is_token(token)) throw fo::json::Misfit("want a token");
   return token;
 }
@@ -92,7 +92,7 @@ std::uint64_t generation_of(const json& value) { return number(value, 1, kMostGe
 
 StatusAnswer decode_status(const json& object) {
   StatusAnswer answer;
-  answer.holder = optional(member(object, "holder"), text);
+  answer.holder = optional(member(object, "holder"), string_of);
   answer.generation = number(member(object, "generation"), 0, kMostGeneration);
   answer.granted_at = optional(member(object, "granted_at"), time);
   for (const json& each : list_in(object, "connections")) {
@@ -101,7 +101,8 @@ StatusAnswer decode_status(const json& object) {
     answer.connections.push_back({optional(member(each, "pid"), pid), connected.get<bool>()});
   }
   for (const json& each : list_in(object, "waiters")) {
-    answer.waiters.push_back({text(member(each, "engine_id")), optional(member(each, "pid"), pid)});
+    answer.waiters.push_back(
+        {string_of(member(each, "engine_id")), optional(member(each, "pid"), pid)});
   }
   answer.pid_ns = number(member(object, "pid_ns"), 0, std::numeric_limits<std::uint64_t>::max());
   answer.reconnect_window = duration(member(object, "reconnect_window_ms"));
@@ -191,14 +192,14 @@ std::string encode_answer(const LockdAnswer& answer) {
 
 LockdRequest decode_request(std::string_view line) {
   const auto read = [](const json& object) -> LockdRequest {
-    const std::string kind = text(member(object, "request"));
+    const std::string kind = string_of(member(object, "request"));
     if (kind == "status") return StatusRequest{};
     if (kind == "release") return ReleaseRequest{};
     if (kind == "heartbeat") {
       return HeartbeatRequest{number(member(object, "sequence"), 0, kMostSequence)};
     }
     if (kind != "acquire") throw fo::json::Misfit("no such request");
-    AcquireRequest request{text(member(object, "engine_id"))};
+    AcquireRequest request{string_of(member(object, "engine_id"))};
     if (object.contains("generation")) {
       request.generation = number(object["generation"], 1, kMostClaim);
     }
@@ -214,21 +215,21 @@ LockdRequest decode_request(std::string_view line) {
 
 LockdAnswer decode_answer(std::string_view line) {
   const auto read = [](const json& object) -> LockdAnswer {
-    const std::string kind = text(member(object, "answer"));
+    const std::string kind = string_of(member(object, "answer"));
     if (kind == "waiting") {
-      return WaitingAnswer{optional(member(object, "holder"), text),
+      return WaitingAnswer{optional(member(object, "holder"), string_of),
                            optional(member(object, "generation"), generation_of),
                            duration(member(object, "reconnect_window_ms"))};
     }
     if (kind == "granted") {
-      return GrantedAnswer{text(member(object, "engine_id")),
+      return GrantedAnswer{string_of(member(object, "engine_id")),
                            generation_of(member(object, "generation")),
                            time(member(object, "granted_at")),
                            duration(member(object, "reconnect_window_ms")), token_of(object)};
     }
     if (kind == "refused") {
       return RefusedAnswer{static_cast<ExitStatus>(number(member(object, "status"), 1, 255)),
-                           text(member(object, "reason"))};
+                           string_of(member(object, "reason"))};
     }
     if (kind == "heartbeat") {
       return HeartbeatAnswer{number(member(object, "sequence"), 0, kMostSequence),

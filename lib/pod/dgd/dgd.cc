@@ -20,7 +20,6 @@
 namespace fo::pod {
 namespace {
 
-using base::quoted;
 
 constexpr std::string_view kGroup = "nvidia.com/";
 
@@ -38,7 +37,7 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   }
   // It is the value of labels, too.
   if (!is_dns_subdomain(dgd.name) || !is_label_value(dgd.name)) {
-    refuse(findings, name, quoted(dgd.name) + ": no name that what is made can have",
+    refuse(findings, name, base::quoted(dgd.name) + ": no name that what is made can have",
            "at most 63 of a-z, 0-9, - and ., a letter or digit at both ends");
     return;
   }
@@ -53,11 +52,11 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
     if (service.name.empty()) {
       refuse_service("a component without a name", "say name");
     } else if (!is_dns_label(lower_case)) {
-      refuse_service(quoted(service.name) + ": no name that what is made can have",
+      refuse_service(base::quoted(service.name) + ": no name that what is made can have",
                      "letters, digits and -, no - at either end");
     } else if (const auto [other, first] = taken.emplace(lower_case, &service); !first) {
       refuse_service(fmt::format("{}: what is made of it has the names of {}'s",
-                                 quoted(service.name), quoted(other->second->name)),
+                                 base::quoted(service.name), base::quoted(other->second->name)),
                      "rename one of them");
     }
   }
@@ -116,7 +115,7 @@ Dgd read_dgd(const yaml::Node& root, Findings& findings) {
     dgd.version = DgdVersion::kV1Beta1;
     read_v1beta1(spec, dgd, found);
   } else {
-    refuse(findings, api_version, quoted(version) + ": an unknown version",
+    refuse(findings, api_version, base::quoted(version) + ": an unknown version",
            "v1alpha1 and v1beta1 are read");
     return dgd;
   }

@@ -17,7 +17,6 @@
 namespace fo::pod {
 namespace {
 
-using base::quoted;
 
 /// One resource claim allocates no more devices.
 constexpr std::int64_t kMostGpus = 32;
@@ -31,7 +30,7 @@ void check_component_type(const ServiceParts& parts, Findings& findings) {
   const bool none = parts.component_type.node == nullptr;
   refuse(
       findings, none ? parts.service : parts.component_type,
-      (none ? std::string("no component type") : quoted(type)) + ": failover is for workers only",
+      (none ? std::string("no component type") : base::quoted(type)) + ": failover is for workers only",
       "leave failover out, or make it a worker, prefill or decode");
 }
 
@@ -45,9 +44,9 @@ void check_mode(const Located& mode, DgdVersion version, Findings& findings) {
   if (text == within) return;
   const std::string remedy = fmt::format("leave it out, or say {}", within);
   if (text == across) {
-    refuse(findings, mode, quoted(text) + ": engines and GMS share one pod here", remedy);
+    refuse(findings, mode, base::quoted(text) + ": engines and GMS share one pod here", remedy);
   } else {
-    refuse(findings, mode, quoted(text) + ": no such mode", remedy);
+    refuse(findings, mode, base::quoted(text) + ": no such mode", remedy);
   }
 }
 
@@ -85,10 +84,10 @@ void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Serv
   for (const Located& client : items_of(gms.member("extraClientContainers"))) {
     const std::string name = text_of(client);
     if (!containers.contains(name)) {
-      refuse(findings, client, quoted(name) + ": no container has this name",
+      refuse(findings, client, base::quoted(name) + ": no container has this name",
              "name a container of this service");
     } else if (!seen.insert(name).second) {
-      refuse(findings, client, quoted(name) + ": named twice", "leave one of them out");
+      refuse(findings, client, base::quoted(name) + ": named twice", "leave one of them out");
     } else {
       service.gms_clients.push_back(name);
     }
@@ -107,7 +106,7 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   if (!count) {
     // What is no quantity at all is a wrong kind, and said there.
     if (!is_quantity(text_of(gpus))) return;
-    refuse(findings, gpus, quoted(text_of(gpus)) + ": no whole number of GPUs", "say \"1\"");
+    refuse(findings, gpus, base::quoted(text_of(gpus)) + ": no whole number of GPUs", "say \"1\"");
   } else if (*count < 1) {
     refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count), "say \"1\"");
   } else if (*count > kMostGpus) {
@@ -126,7 +125,7 @@ void check_reserved_names(const PodParts& pod, Findings& findings) {
     const Located located = container.member("name");
     const std::string name = text_of(located);
     if (name.starts_with("engine-") || text::is_one_of(name, kReserved)) {
-      refuse(findings, located, quoted(name) + ": a container of failover has this name",
+      refuse(findings, located, base::quoted(name) + ": a container of failover has this name",
              "rename it");
     }
   }
@@ -217,11 +216,11 @@ void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node*
   const std::string replaced = remove_shared_memory(pod_spec, container);
   if (!replaced.empty()) {
     warn(findings, asked_by,
-         "wins over the volume " + quoted(replaced) + " at /dev/shm, which is left out there",
+         "wins over the volume " + base::quoted(replaced) + " at /dev/shm, which is left out there",
          "leave one of them out");
   }
   if (yaml::find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume) != nullptr) {
-    refuse(findings, asked_by, quoted(kSharedMemoryVolume) + ": a volume of the pod has this name",
+    refuse(findings, asked_by, base::quoted(kSharedMemoryVolume) + ": a volume of the pod has this name",
            "rename it");
     return;
   }
@@ -232,7 +231,7 @@ void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node*
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
                const Located& asked_by, Findings& findings) {
   if (yaml::find_named(container.find("volumeMounts"), "mountPath", path.text()) != nullptr) {
-    refuse(findings, asked_by, quoted(path.text()) + ": two mounts in one place",
+    refuse(findings, asked_by, base::quoted(path.text()) + ": two mounts in one place",
            "leave one of them out");
     return;
   }

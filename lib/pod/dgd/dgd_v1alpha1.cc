@@ -10,7 +10,6 @@
 namespace fo::pod {
 namespace {
 
-using base::quoted;
 
 /// With the name that the operator gives it.
 yaml::Node named_main(const Located& container, Findings& findings) {
@@ -23,7 +22,7 @@ yaml::Node named_main(const Located& container, Findings& findings) {
   }
   const Located name = container.member("name");
   if (name.node != nullptr && text_of(name) != kMainContainer) {
-    warn(findings, name, quoted(text_of(name)) + ": the main container's name is given to it",
+    warn(findings, name, base::quoted(text_of(name)) + ": the main container's name is given to it",
          "leave it out");
   }
   return main;
@@ -163,7 +162,7 @@ class ServiceReader {
     parts_.gpus = custom.node == nullptr ? plain : custom;
     if (custom.node != nullptr && plain.node != nullptr && text_of(custom) != text_of(plain)) {
       refuse(findings_, custom,
-             quoted(text_of(custom)) + ": gpu says " + quoted(text_of(plain)) + ", and this wins",
+             base::quoted(text_of(custom)) + ": gpu says " + base::quoted(text_of(plain)) + ", and this wins",
              "leave one of them out");
     }
     const Located own = main_at_.member("resources").member("limits").member(kGpuResource);
@@ -171,7 +170,7 @@ class ServiceReader {
     for (const char* key : {"limits", "requests"}) {
       const Located type = at_.member("resources").member(key).member("gpuType");
       if (type.node != nullptr && text_of(type) != kGpuResource) {
-        refuse(findings_, type, quoted(text_of(type)) + ": failover shares NVIDIA's GPUs only",
+        refuse(findings_, type, base::quoted(text_of(type)) + ": failover shares NVIDIA's GPUs only",
                "leave it out");
       }
     }
@@ -217,12 +216,12 @@ class ServiceReader {
       if (yaml::find_named(parts_.pod.volumes.node, "name", text_of(name)) == nullptr &&
           !is_added(text_of(name))) {
         if (yaml::find_named(spec_.member("pvcs").node, "name", text_of(name)) == nullptr) {
-          refuse(findings_, name, quoted(text_of(name)) + ": no PVC of the deployment",
+          refuse(findings_, name, base::quoted(text_of(name)) + ": no PVC of the deployment",
                  "name one of spec.pvcs");
           continue;
         }
         if (!is_dns_label(text_of(name))) {
-          refuse(findings_, name, quoted(text_of(name)) + ": no name of a volume", kDnsLabelRule);
+          refuse(findings_, name, base::quoted(text_of(name)) + ": no name of a volume", kDnsLabelRule);
         }
         add_claim_volume(pod, *name.node, parts_.pod);
       }

@@ -11,7 +11,6 @@
 namespace fo::pod {
 namespace {
 
-using base::quoted;
 
 /// "0" means no shared memory.
 bool is_zero(const yaml::Node& size) {
@@ -141,7 +140,7 @@ class ComponentReader {
     const Located where = cache.member("mountPath");
     if (!is_dns_label(text_of(pvc))) {
       refuse(findings_, pvc.node == nullptr ? cache : pvc,
-             quoted(text_of(pvc)) + ": no name of a volume", kDnsLabelRule);
+             base::quoted(text_of(pvc)) + ": no name of a volume", kDnsLabelRule);
       return;
     }
     if (text_of(where).empty()) {

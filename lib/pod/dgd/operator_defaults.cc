@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kGrace = "terminationGracePeriodSeconds";
 constexpr int kGraceSeconds = 60;
-constexpr int kGroup = 1000;
+constexpr int kFsGroup = 1000;
 // fo-shadow lets requests in flight finish, which takes it up to 30 s by default, and the engine
 // end, for which it has 5 s.
 constexpr int kMinDrainSeconds = 40;
@@ -57,7 +57,7 @@ void add_operator_defaults(yaml::Node& pod_spec, yaml::Node& main, const PodPlan
   add_memory(pod_spec, main, plan);
   set_grace(pod_spec, plan);
   if (plan.options.operator_defaults && pod_spec.find("securityContext") == nullptr) {
-    pod_spec["securityContext"].set("fsGroup", yaml::Node::integer(kGroup));
+    pod_spec["securityContext"].set("fsGroup", yaml::Node::integer(kFsGroup));
   }
 }
 

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 5> kReaders = {"eval", "command", "builti
 // Whose words only look like a command.
 constexpr std::array<std::string_view, 4> kPrinters = {"echo", "printf", "grep", "pkill"};
 
-[[noreturn]] void refuse(std::string reason) { throw ShellRefusal{std::move(reason)}; }
+[[noreturn]] void refuse_script(std::string reason) { throw ShellRefusal{std::move(reason)}; }
 
 bool is_preparation(const ShellCommand& command) {
   return command.kind == ShellCommand::Kind::kSimple && !command.is_exec &&
@@ -48,25 +48,25 @@ class Judge {
   // The engine among the commands of a script.
   [[nodiscard]] std::size_t engine_of(const std::vector<ShellCommand>& commands) const {
     check_inner(commands);
-    if (std::all_of(commands.begin(), commands.end(), is_preparation)) refuse("no command in it");
+    if (std::all_of(commands.begin(), commands.end(), is_preparation)) refuse_script("no command in it");
     const std::size_t head = head_of(commands);
     const ShellCommand& engine = commands[head];
     for (std::size_t i = 0; i < head; ++i) {
-      if (commands[i].end == "&") refuse("a command in the background: '&'");
+      if (commands[i].end == "&") refuse_script("a command in the background: '&'");
       if (runs_engine(commands[i])) refuse_more(commands[i]);
     }
     if (engine.kind != ShellCommand::Kind::kSimple) {
-      refuse("more than plain commands: " + base::quoted(engine.keyword));
+      refuse_script("more than plain commands: " + base::quoted(engine.keyword));
     }
-    if (head > 0 && commands[head - 1].end == "||") refuse("an alternative: '||'");
+    if (head > 0 && commands[head - 1].end == "||") refuse_script("an alternative: '||'");
     if (!runs_engine(engine) && !engine.is_exec) check_preparations(commands, head);
-    if (engine.words.empty()) refuse("an 'exec' of nothing");
+    if (engine.words.empty()) refuse_script("an 'exec' of nothing");
     if (text::is_one_of(engine.words.front().value, kReaders)) {
-      refuse("more than plain commands: " + base::quoted(engine.words.front().value));
+      refuse_script("more than plain commands: " + base::quoted(engine.words.front().value));
     }
-    if (engine.words.front().value.starts_with('-')) refuse("options of 'exec'");
+    if (engine.words.front().value.starts_with('-')) refuse_script("options of 'exec'");
     if (!engine.words.front().literal && !runs_engine(engine)) {
-      refuse("a command whose name is a variable");
+      refuse_script("a command whose name is a variable");
     }
     return head;
   }
@@ -93,8 +93,8 @@ class Judge {
           return command.kind == ShellCommand::Kind::kSimple && !command.words.empty() &&
                  text::is_one_of(command.words.front().value, kFilters);
         });
-    if (commands[last].end == "&") refuse("a command in the background: '&'");
-    if (!is_tail_known) refuse("a pipe");
+    if (commands[last].end == "&") refuse_script("a command in the background: '&'");
+    if (!is_tail_known) refuse_script("a pipe");
     return head;
   }
 
@@ -103,7 +103,7 @@ class Judge {
     for (const ShellCommand& command : commands) {
       for (const ShellCommand& inner : command.inner) {
         if (runs_engine(inner)) {
-          refuse("more than plain commands: " + base::quoted(name_of(inner)) + " within " +
+          refuse_script("more than plain commands: " + base::quoted(name_of(inner)) + " within " +
                  base::quoted(command.keyword));
         }
       }
@@ -114,16 +114,16 @@ class Judge {
     for (std::size_t i = 0; i < head; ++i) {
       const ShellCommand& command = commands[i];
       if (command.kind != ShellCommand::Kind::kSimple) {
-        refuse("more than plain commands: " + base::quoted(command.keyword));
+        refuse_script("more than plain commands: " + base::quoted(command.keyword));
       }
       if (!is_preparation(command)) refuse_more(command);
-      if (command.end == "||") refuse("an alternative: '||'");
-      if (command.end == "|") refuse("a pipe");
+      if (command.end == "||") refuse_script("an alternative: '||'");
+      if (command.end == "|") refuse_script("a pipe");
     }
   }
 
   [[noreturn]] static void refuse_more(const ShellCommand& first) {
-    refuse("more than one command: something follows " + base::quoted(name_of(first)));
+    refuse_script("more than one command: something follows " + base::quoted(name_of(first)));
   }
 
   const IsEngine& is_engine_;
@@ -197,7 +197,7 @@ ShellScript read_shell_script(std::string_view script, const Environment& enviro
   try {
     std::vector<ShellCommand> commands = read_shell_commands(script, environment);
     const std::size_t engine = Judge(is_engine).engine_of(commands);
-    if (!commands[engine].oddity.empty()) refuse(commands[engine].oddity);
+    if (!commands[engine].oddity.empty()) refuse_script(commands[engine].oddity);
     Variables variables(environment);
     std::size_t bytes = 0;
     const auto expanded = [&](std::size_t begin, std::size_t end) -> std::optional<std::string> {
