@@ -9,7 +9,7 @@ setup() {
   mkdir "$T/bin"
   PATH=$T/bin:$PATH
 }
-teardown() { rm -rf "$T"; }
+teardown() { command -p rm -rf "$T"; }
 
 # stub NAME SCRIPT: a program that logs its arguments and runs SCRIPT.
 stub() {
@@ -24,6 +24,13 @@ stub_missing() {
   stub dpkg-query "case \" $* \" in *\" \${!#} \"*) exit 1 ;; esac; echo installed"
 }
 
+# The system's folders stay as they are.
+stub_root() {
+  stub id 'echo 0'
+  stub install
+  stub rm
+}
+
 @test "install-deps does nothing when nothing is missing" {
   stub_missing
   stub apt-get 'exit 1'
@@ -35,30 +42,70 @@ stub_missing() {
 
 @test "install-deps installs only what is missing" {
   stub_missing socat jq
-  stub apt-get
-  stub id 'echo 0'
+  stub_root
+  stub apt-get 'case $* in *--assume-no*) echo "0 upgraded, 2 newly installed"; echo "Need to get 9 kB"; exit 1 ;; esac'
   run -0 --separate-stderr "$FO_ROOT/packaging/install-deps"
-  run -0 grep '^apt-get' "$T/calls"
+  [ "${lines[0]}" = "installing: jq socat" ]
+  [ "${lines[1]}" = "0 upgraded, 2 newly installed" ]
+  [ "${lines[2]}" = "Need to get 9 kB" ]
+  [[ "${lines[3]}" == "Building takes about "* ]]
+  run -0 grep '^apt-get -q' "$T/calls"
   [ "${lines[0]}" = "apt-get -q -y update" ]
   [ "${lines[1]}" = "apt-get -q -y install --no-install-recommends jq socat" ]
 }
 
-@test "install-deps takes node and npm from anywhere, and else from Debian" {
-  stub_missing nodejs npm
-  stub id 'echo 0'
+@test "install-deps installs for the demo only what the demo needs" {
+  stub_missing socat jq etcd-server nodejs libgtest-dev
+  stub_root
   stub apt-get
-  ln -s "$(command -v env)" "$T/bin/env"
+  run -0 --separate-stderr "$FO_ROOT/packaging/install-deps" --demo
+  run -0 grep '^apt-get.* install' "$T/calls"
+  [ "${lines[-1]}" = "apt-get -q -y install --no-install-recommends jq" ]
+  run -0 "$FO_ROOT/packaging/install-deps" --demo --list
+  [[ " ${lines[*]} " == *" g++ "* && " ${lines[*]} " != *" etcd-server "* ]]
+}
+
+@test "install-deps lets no package start a service, and disables those that came" {
+  # What it finds at boot: a service more after the installation than before.
+  stub_missing etcd-server
+  stub_root
+  stub apt-get
+  stub find "echo /etc/rc2.d/S01cron
+    if grep -q '^apt-get -q -y install' '$T/calls'; then
+      echo /etc/rc2.d/S01etcd
+      echo /etc/systemd/system/multi-user.target.wants/etcd.service
+    fi"
+  stub deb-systemd-helper
+  stub update-rc.d
+  run -0 "$FO_ROOT/packaging/install-deps"
+  # Machines whose services are somebody's business have a policy of their own.
+  [ -e /usr/sbin/policy-rc.d ] || grep -qx "install -m 755 /dev/stdin /usr/sbin/policy-rc.d" "$T/calls"
+  run -0 grep -E '^(deb-systemd-helper|update-rc.d|apt-get -q)' "$T/calls"
+  [[ "${lines[1]}" == "apt-get -q -y install "* ]]
+  [ "${lines[2]}" = "update-rc.d etcd disable" ]
+  [ "${lines[3]}" = "deb-systemd-helper disable etcd.service" ]
+  [ "${#lines[@]}" -eq 4 ]
+}
+
+@test "install-deps takes node and npm from anywhere, and else from Debian" {
+  local program
+  stub_missing nodejs npm
+  stub_root
+  stub apt-get
+  for program in comm env find grep sort; do ln -s "$(command -v "$program")" "$T/bin"; done
   run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
   [ "$output" = "" ]
-  rm "$T/bin/node" "$T/bin/npm"
+  command -p rm "$T/bin/node" "$T/bin/npm"
   run -0 env PATH="$T/bin" "$FO_ROOT/packaging/install-deps"
-  run -0 grep '^apt-get.* install' "$T/calls"
+  run -0 grep '^apt-get -q -y install' "$T/calls"
   [ "$output" = "apt-get -q -y install --no-install-recommends nodejs npm" ]
 }
 
 @test "install-deps uses sudo when it is not root" {
   stub_missing socat
   stub apt-get
+  stub id 'echo 1000'
+  stub_root
   stub id 'echo 1000'
   stub sudo 'if [ "$1" = -n ]; then shift; fi; exec "$@"'
   run -0 --separate-stderr "$FO_ROOT/packaging/install-deps" </dev/null
