@@ -55,10 +55,10 @@ helps() {
 
 says_version() {
   run --separate-stderr "$@" --version
-  [ "$status" -eq 0 ] && [ "$stderr" = "" ] && [[ "$output" =~ ^$1\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+  [ "$status" -eq 0 ] && [ "$stderr" = "" ] && [[ "$output" =~ ^$1\ [0-9]+\.[0-9]+\.[0-9]+\ \(([0-9a-f]{12,40}(-dirty)?,\ )?[A-Za-z]+\ [0-9.]+,\ [A-Z][a-z]+(\ with\ [a-z,]+)?\)$ ]]
 }
 
-@test "--version is the tool and its version" {
+@test "--version is the tool, its version, and what it was built from" {
   for_each says_version
 }
 

@@ -238,6 +238,16 @@ fake_checkout() {
   [[ "${lines[2]}" == "ctest --test-dir build/fuzz "*" -R Fuzz.s -E _NOT_BUILT$" ]]
 }
 
+@test "test leaves out what takes long" {
+  fake_checkout
+  run -0 --separate-stderr "$T/checkout/packaging/test" --quick
+  [ "${lines[-1]}" = "11 passed, 0 failed, 2 skipped" ]
+  run -0 grep -E '^(cmake|ctest|bats)' "$T/calls"
+  [ "${#lines[@]}" -eq 4 ]
+  [[ "${lines[2]}" == "ctest --test-dir build/release "*" -E ^(Quirks|"* ]]
+  [[ "${lines[3]}" == "bats "*" --filter-tags !slow bats" ]]
+}
+
 @test "test says when no name matches, and lists the names" {
   fake_checkout
   run -1 --separate-stderr "$T/checkout/packaging/test" --only xyzzy

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "cli/build_info.h"
 #include "cli/completion.h"
 #include "cli/help.h"
 #include "cli/output.h"
@@ -39,6 +40,10 @@ void add_log_format(CLI::App& app, CommonOptions& common) {
       ->type_name("FORMAT");
 }
 
+std::string version_line(const Tool& tool) {
+  return tool.name + " " + tool.version + " (" + std::string(build_info()) + ")";
+}
+
 // Every app and subcommand that does something gets the common options, after its own, and --help
 // and --version last.
 void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
@@ -58,7 +63,7 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
         ->configurable(false);
   }
   app.set_help_flag("-h,--help", "print this help and exit");
-  app.set_version_flag("--version", tool.name + " " + tool.version, "print the version and exit");
+  app.set_version_flag("--version", version_line(tool), "print the version and exit");
 }
 
 // A descriptor that was closed when we started would go to the next file or socket, and what is
@@ -181,7 +186,7 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
     return {ParseResult::Kind::kPrint, asked.help(&asked == &app ? "" : tool.name)};
   }
   if (settings.ask_for_version()) {
-    return {ParseResult::Kind::kPrint, tool.name + " " + tool.version + "\n"};
+    return {ParseResult::Kind::kPrint, version_line(tool) + "\n"};
   }
   settings.settle();
   const bool only_print = settings.ask_for_themselves();

@@ -149,7 +149,7 @@ TEST_F(Parse, HelpNamesDefaultsAndEnvironmentAndEndsWithHelpAndVersion) {
       result.text,
       EndsWith("\n  -h,--help, --version          print this help, or the version, and exit\n\n"
                "Environment: GMS_X_*\n"));
-  EXPECT_EQ(parse_words({"--version"}).text, "gms-x 1.2.3\n");
+  EXPECT_EQ(parse_words({"--version"}).text, "gms-x 1.2.3 (" + std::string(build_info()) + ")\n");
 }
 
 using ParseSubcommands = SomeSubcommands;
@@ -177,7 +177,7 @@ TEST_F(ParseSubcommands, HaveHelpOfTheirOwn) {
   const std::string help = parse_words({"get", "--help"}).text;
   EXPECT_THAT(help, HasSubstr("--value"));
   EXPECT_THAT(help, HasSubstr("Usage: gms-x get [OPTIONS] [-- COMMAND [ARG]...]\n"));
-  EXPECT_EQ(parse_words({"get", "--version"}).text, "gms-x 1\n");
+  EXPECT_EQ(parse_words({"get", "--version"}).text, "gms-x 1 (" + std::string(build_info()) + ")\n");
 }
 
 TEST(Help, AnOptionWithoutADescriptionSharesTheLineOfTheOneBeforeIt) {

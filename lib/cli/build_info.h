@@ -1,0 +1,13 @@
+// What a program was built from, and how, for --version. packaging/cmake/BuildInfo.cmake writes the
+// definition.
+#pragma once
+
+#include <string_view>
+
+namespace fo::cli {
+
+/// "c2dfd53a0b1c, GNU 12.2.0, Release": the commit (with "-dirty" where files were changed; left out
+/// where the sources are no Git repository), the compiler, and the kind of build with its sanitizers.
+std::string_view build_info();
+
+}  // namespace fo::cli
