@@ -30,6 +30,7 @@
 #include "gms/server/answers.h"
 #include "gms/server/connection.h"
 #include "gms/server/memory_pool.h"
+#include "loop/acceptor.h"
 #include "loop/adopt.h"
 #include "os/fd_passing.h"
 #include "os/file.h"
@@ -55,7 +56,6 @@ constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
 // millisecond or so.
 constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
 // After so many new clients the others have their turn.
-constexpr unsigned kMostAccepted = 64;
 
 using Memory = MemoryPool::Memory;
 using Clock = std::chrono::steady_clock;
@@ -69,8 +69,8 @@ class Server {
         unread_(kMaxUnreadBytes, config_.max_unread_fds),
         pool_(io_, config_.driver, config_.device.ordinal,
               [this](std::exception_ptr error) { fail(std::move(error)); }),
-        label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag) {
-    loop::adopt(listener_, std::move(config_.listener), "watch the socket that listens");
+        label_("device=" + std::to_string(config_.device.ordinal.value()) + " tag=" + config_.tag),
+        acceptor_(io_.get_executor(), std::move(config_.listener), "accept a client of " + label_) {
     const std::string what = "watch for the end of the server";
     loop::adopt(stop_, loop::duplicate(config_.stop_fd, what), what);
   }
@@ -166,24 +166,11 @@ class Server {
   }
 
   awaitable<void> accept_clients() {
+    const std::function<bool()> is_full = [this] { return admission_.full(); };
     for (;;) {
-      boost::system::error_code ec;
-      co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
-                                    asio::redirect_error(use_awaitable, ec));
-      for (unsigned accepted_now = 0; !ec; ++accepted_now) {
-        if (accepted_now % kMostAccepted == kMostAccepted - 1) {
-          co_await asio::post(io_, use_awaitable);
-        }
-        while (admission_.full()) co_await room_for_clients();
-        base::UniqueFd socket(
-            ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
-        if (!socket && errno == EAGAIN) break;
-        const bool accepted = socket.valid();
-        if (!accepted) os::log(LogLevel::kWarning, "accept a client: {}: {}", os_reason(), label_);
-        if (accepted) admit(std::move(socket));
-        if (!accepted) co_await room_for_clients();
-      }
+      base::UniqueFd client = co_await acceptor_.next(is_full);
+      if (!client) co_return;
+      admit(std::move(client));
     }
   }
 
@@ -208,15 +195,6 @@ class Server {
       log_of(entered.value_or(os::PeerCredentials{}), LogLevel::kWarning, "admit a client: {}: {}",
              error.what(), label_);
     }
-  }
-
-  static std::string os_reason() { return std::generic_category().message(errno); }
-
-  // Out of descriptors or places: the next client is taken when one has gone, or in a while.
-  awaitable<void> room_for_clients() {
-    room_.expires_after(std::chrono::seconds(1));
-    boost::system::error_code ec;
-    co_await room_.async_wait(asio::redirect_error(use_awaitable, ec));
   }
 
   void start_session(base::UniqueFd socket, const os::PeerCredentials& peer) {
@@ -254,7 +232,7 @@ class Server {
     admission_.leave(session->peer);
     sessions_.erase(session);
     counters_.connections.set(sessions_.size());
-    room_.cancel();
+    acceptor_.notify_room();
   }
 
   void count_faults(const Session& session) {
@@ -759,13 +737,12 @@ class Server {
   // What is destroyed first is declared last: sockets and timers before the loop they belong to,
   // and the CUDA thread before the loop that it posts to. The loop destroys what still waits on it.
   asio::io_context io_{1};
-  asio::posix::stream_descriptor listener_{io_};
   asio::posix::stream_descriptor stop_{io_};
   MemoryPool pool_;
   std::optional<VaultClient> vault_;
-  asio::steady_timer room_{io_};
   /// Which server this is, for log lines.
   std::string label_;
+  loop::Acceptor acceptor_;
   std::map<SessionId, SessionPtr> by_id_;
   std::set<SessionPtr> sessions_;
 };

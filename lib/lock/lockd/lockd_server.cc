@@ -31,6 +31,7 @@
 #include "lock/lockd/lockd_model.h"
 #include "lock/lockd/lockd_session.h"
 #include "lock/lockd/lockd_state.h"
+#include "loop/acceptor.h"
 #include "net/address.h"
 #include "net/resolve.h"
 #include "net/tls.h"
@@ -60,7 +61,7 @@ constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
 constexpr std::size_t kMostIdle = 128;
-constexpr int kMostAcceptedAtOnce = 16;
+constexpr const char* kAccept = "accept a client";
 // Few, since clients of the lock need the descriptors.
 constexpr std::size_t kMaxScrapers = 16;
 
@@ -76,9 +77,9 @@ class Server {
                  [this] { stop_when_recorded(); },
                  [this](std::exception_ptr error) { fail(std::move(error)); }}),
         tls_(config.tls),
-        unix_(io_.get_executor(), std::move(listener)),
+        unix_(io_.get_executor(), std::move(listener), kAccept),
         signals_(watched(io_.get_executor(), std::move(signals))) {
-    if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener));
+    if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener), kAccept);
     if (!metrics_listener) return;
     metrics_.emplace(io_.get_executor(),
                      http::metrics_handler([this] { return metrics_text(metrics()); }),
@@ -102,13 +103,6 @@ class Server {
   using Session = LockdSession;
   using SessionPtr = Session::Pointer;
 
-  struct Acceptor {
-    Acceptor(const asio::any_io_executor& executor, UniqueFd fd)
-        : listener(watched(executor, std::move(fd))), room(executor) {}
-    stream_descriptor listener;
-    asio::steady_timer room;
-  };
-
   [[nodiscard]] std::chrono::milliseconds expiry() const {
     return std::chrono::ceil<std::chrono::milliseconds>(config_.expiry);
   }
@@ -130,8 +124,8 @@ class Server {
   // What is being recorded is finished first: a release, say, that the next server should know of.
   void stop() {
     if (std::exchange(stopping_, true)) leave_now();
-    close(unix_.listener);
-    if (tcp_) close(tcp_->listener);
+    unix_.close();
+    if (tcp_) tcp_->close();
     if (!keeper_.is_recording()) return io_.stop();
     grace_.expires_after(kStopGrace);
     grace_.async_wait([this](const boost::system::error_code& ec) {
@@ -155,47 +149,22 @@ class Server {
     if (!stopping_) stop();
   }
 
-  awaitable<void> accept_clients(Acceptor& acceptor, void (Server::*take)(UniqueFd)) {
-    stream_descriptor& listener = acceptor.listener;
+  awaitable<void> accept_clients(loop::Acceptor& acceptor, void (Server::*take)(UniqueFd)) {
+    const std::function<bool()> is_full = [this, &acceptor] { return this->is_full(acceptor); };
     for (;;) {
-      const bool open = co_await readable(listener);
-      if (!open) break;
-      // Not more at a time, for the sake of those who are connected.
-      for (int i = 0; i < kMostAcceptedAtOnce && listener.is_open(); ++i) {
-        if (is_full(acceptor)) {
-          co_await room_for_clients(acceptor);
-          continue;
-        }
-        UniqueFd socket(
-            ::accept4(listener.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
-        if (!socket && errno == EAGAIN) break;
-        const bool accepted = socket.valid();
-        if (accepted) {
-          (this->*take)(std::move(socket));
-        } else {
-          os::log(LogLevel::kWarning, "accept a client: {}",
-                  std::generic_category().message(errno));
-          co_await room_for_clients(acceptor);
-        }
-      }
+      UniqueFd client = co_await acceptor.next(is_full);
+      if (!client) co_return;
+      (this->*take)(std::move(client));
     }
   }
 
   // Over TCP no more than half of the places are taken: processes of this machine have the rest.
-  [[nodiscard]] bool is_full(const Acceptor& acceptor) const {
+  [[nodiscard]] bool is_full(const loop::Acceptor& acceptor) const {
     const bool is_tcp = &acceptor != &unix_;
     return sessions_.size() + closing_ >= config_.max_connections ||
            (is_tcp && tcp_sessions_ + closing_ >= std::max<std::size_t>(most_over_tcp(), 1));
   }
   [[nodiscard]] std::size_t most_over_tcp() const { return config_.max_connections / 2; }
-
-  // Out of descriptors or places: the next client is taken when one has gone, or in a while.
-  static awaitable<void> room_for_clients(Acceptor& acceptor) {
-    acceptor.room.expires_after(std::chrono::seconds(1));
-    boost::system::error_code ec;
-    co_await acceptor.room.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-  }
 
   // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
   void admit(UniqueFd socket) {
@@ -468,8 +437,8 @@ class Server {
   }
 
   void there_is_room() {
-    unix_.room.cancel();
-    if (tcp_) tcp_->room.cancel();
+    unix_.notify_room();
+    if (tcp_) tcp_->notify_room();
   }
 
   void tell(ConnectionId id, const LockdAnswer& answer) {
@@ -492,8 +461,8 @@ class Server {
   LockdKeeper keeper_;
   net::ServerTls tls_;
   os::LogLimit warnings_;
-  Acceptor unix_;
-  std::optional<Acceptor> tcp_;
+  loop::Acceptor unix_;
+  std::optional<loop::Acceptor> tcp_;
   stream_descriptor signals_;
   asio::steady_timer grace_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;

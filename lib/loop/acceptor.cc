@@ -1,0 +1,68 @@
+#include "loop/acceptor.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include "loop/adopt.h"
+
+namespace fo::loop {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr unsigned kAtOnce = 16;
+constexpr auto kTryAgain = std::chrono::seconds(1);
+
+}  // namespace
+
+Acceptor::Acceptor(const asio::any_io_executor& executor, base::UniqueFd listener, std::string what)
+    : listener_(executor), room_(executor), what_(std::move(what)) {
+  adopt(listener_, std::move(listener), "watch a socket that listens");
+}
+
+asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_full) {
+  boost::system::error_code error;
+  if (++accepted_ % kAtOnce == 0) co_await asio::post(room_.get_executor(), asio::use_awaitable);
+  while (listener_.is_open()) {
+    if (is_full()) {
+      co_await wait_for_room();
+      continue;
+    }
+    base::UniqueFd client(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (client) co_return client;
+    const int err = errno;
+    if (err == EAGAIN) {
+      co_await listener_.async_wait(asio::posix::descriptor_base::wait_read,
+                                    asio::redirect_error(asio::use_awaitable, error));
+      continue;
+    }
+    // The client has given up already.
+    if (err == EINTR || err == ECONNABORTED || err == EPROTO) continue;
+    const std::string reason = std::generic_category().message(err);
+    log_limit_.log(os::LogLevel::kWarning, reason, what_ + ": " + reason);
+    co_await wait_for_room();
+  }
+  co_return base::UniqueFd();
+}
+
+asio::awaitable<void> Acceptor::wait_for_room() {
+  room_.expires_after(kTryAgain);
+  boost::system::error_code ignored;
+  co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+void Acceptor::close() {
+  boost::system::error_code ignored;
+  listener_.close(ignored);
+  room_.cancel();
+}
+
+}  // namespace fo::loop

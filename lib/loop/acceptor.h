@@ -1,0 +1,45 @@
+// The clients of a listening socket, one after the other, and what a server does when there is no
+// descriptor, no memory or no place for the next one.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "os/log_limit.h"
+
+namespace fo::loop {
+
+class Acceptor {
+ public:
+  /// `listener` is non-blocking; other processes may accept from it, too. `what` begins the lines
+  /// of the log: "accept a client". Throws Error(kOsError).
+  Acceptor(const boost::asio::any_io_executor& executor, base::UniqueFd listener, std::string what);
+
+  /// The next client, CLOEXEC and non-blocking; an invalid descriptor once this is closed. Takes
+  /// none while `is_full` is true. Where the system has no descriptor or memory for another one, it
+  /// logs that and tries again when notify_room() is called, or after a second. The loop's other
+  /// work has its turn after every few clients. One call at a time.
+  boost::asio::awaitable<base::UniqueFd> next(const std::function<bool()>& is_full);
+
+  /// A client has gone, so that there may be room for another.
+  void notify_room() { room_.cancel(); }
+
+  /// Ends the wait of next().
+  void close();
+
+ private:
+  boost::asio::awaitable<void> wait_for_room();
+
+  boost::asio::posix::stream_descriptor listener_;
+  boost::asio::steady_timer room_;
+  std::string what_;
+  os::LogLimit log_limit_;
+  unsigned accepted_ = 0;
+};
+
+}  // namespace fo::loop

@@ -1,0 +1,127 @@
+#include "loop/acceptor.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "loop/test_loop.h"
+#include "os/unix_socket.h"
+#include "support/temp_dir.h"
+
+namespace fo::loop {
+namespace {
+
+using base::UniqueFd;
+using test::soon;
+using test::TestLoop;
+
+class AcceptorTest : public testing::Test {
+ protected:
+  AcceptorTest()
+      : acceptor_(loop_.io().get_executor(), os::listen_unix(path_), "accept a client") {}
+
+  UniqueFd connect() { return os::connect_unix(path_, soon()); }
+  UniqueFd next() { return loop_.run(acceptor_.next(is_full_)); }
+  /// Runs next() beside what else the test does; the client is in `accepted_`.
+  void begin_next() {
+    boost::asio::co_spawn(loop_.io(), acceptor_.next(is_full_),
+                          [this](const std::exception_ptr& error, UniqueFd client) {
+                            EXPECT_FALSE(error);
+                            is_done_ = true;
+                            accepted_ = std::move(client);
+                          });
+  }
+  void run_until_done() {
+    loop_.run_until([this] { return is_done_; });
+  }
+  /// All that can be done at once.
+  void run_ready() {
+    loop_.io().restart();
+    loop_.io().poll();
+  }
+
+  test::TempDir folder_;
+  std::string path_ = folder_.path("socket");
+  TestLoop loop_;
+  Acceptor acceptor_;
+  bool full_ = false;
+  std::function<bool()> is_full_ = [this] { return full_; };
+  bool is_done_ = false;
+  UniqueFd accepted_;
+};
+
+TEST_F(AcceptorTest, GivesEachClientOnce) {
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(connect());
+  for (const UniqueFd& client : clients) {
+    const UniqueFd served = next();
+    ASSERT_TRUE(served);
+    EXPECT_EQ(::fcntl(served.get(), F_GETFD), FD_CLOEXEC);
+    ASSERT_EQ(::send(client.get(), "x", 1, 0), 1);
+    char byte = 0;
+    EXPECT_EQ(::recv(served.get(), &byte, 1, 0), 1);
+  }
+}
+
+TEST_F(AcceptorTest, TakesNoneWhileItIsFull) {
+  full_ = true;
+  const UniqueFd client = connect();
+  begin_next();
+  run_ready();
+  EXPECT_FALSE(is_done_);
+  full_ = false;
+  acceptor_.notify_room();
+  run_until_done();
+  EXPECT_TRUE(accepted_);
+}
+
+TEST_F(AcceptorTest, WithoutADescriptorItTriesAgainWhenOneIsFree) {
+  const UniqueFd client = connect();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<UniqueFd> all;
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (UniqueFd fd(::dup(client.get())); fd; fd.reset(::dup(client.get()))) {
+    all.push_back(std::move(fd));
+  }
+  begin_next();
+  run_ready();
+  EXPECT_FALSE(is_done_);
+  all.clear();
+  acceptor_.notify_room();
+  run_until_done();
+  EXPECT_TRUE(accepted_);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST_F(AcceptorTest, CloseEndsTheWaitForAClient) {
+  begin_next();
+  run_ready();
+  EXPECT_FALSE(is_done_);
+  acceptor_.close();
+  run_until_done();
+  EXPECT_FALSE(accepted_);
+}
+
+TEST_F(AcceptorTest, CloseEndsTheWaitForRoom) {
+  full_ = true;
+  const UniqueFd client = connect();
+  begin_next();
+  run_ready();
+  EXPECT_FALSE(is_done_);
+  acceptor_.close();
+  run_until_done();
+  EXPECT_FALSE(accepted_);
+}
+
+}  // namespace
+}  // namespace fo::loop
