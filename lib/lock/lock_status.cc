@@ -21,6 +21,7 @@
 #include "lock/lockd/lockd_lock.h"
 #include "os/file.h"
 #include "os/file_lock.h"
+#include "os/proc.h"
 
 namespace fo::lock {
 namespace {
@@ -51,31 +52,25 @@ UniqueFd open_to_look(const std::string& path, const std::string& name) {
 // Processes may end while they are looked at, and most belong to others: what can't be read is
 // passed over.
 std::vector<OpenBy> find_open(const struct stat& file) {
-  namespace fs = std::filesystem;
   std::vector<OpenBy> found;
-  std::error_code ended;
-  fs::directory_iterator processes("/proc", ended);
-  for (; !ended && processes != fs::directory_iterator(); processes.increment(ended)) {
-    const auto pid = base::parse_uint(processes->path().filename().native());
-    if (!pid || static_cast<pid_t>(*pid) == ::getpid()) continue;
-    std::error_code ignored;
-    fs::directory_iterator fds(processes->path() / "fd", ignored);
-    for (; !ignored && fds != fs::directory_iterator(); fds.increment(ignored)) {
+  const auto look_into = [&](pid_t pid) {
+    if (pid == ::getpid()) return;
+    os::each_fd(pid, [&](int fd, const std::string& path) {
       // Asks no file server: one that is gone would have us wait for ever.
       struct statx info {};
       constexpr unsigned kNoSync = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
-      if (::statx(AT_FDCWD, fds->path().c_str(), kNoSync, STATX_INO, &info) != 0 ||
+      if (::statx(AT_FDCWD, path.c_str(), kNoSync, STATX_INO, &info) != 0 ||
           info.stx_ino != file.st_ino ||
           makedev(info.stx_dev_major, info.stx_dev_minor) != file.st_dev) {
-        continue;
+        return;
       }
-      OpenBy open_by;
-      open_by.pid = static_cast<pid_t>(*pid);
-      open_by.fd = static_cast<int>(base::parse_uint(fds->path().filename().native()).value_or(0));
-      open_by.command = command_of(open_by.pid);
-      open_by.holds = os::holds_file_lock(open_by.pid, open_by.fd);
-      found.push_back(std::move(open_by));
-    }
+      found.push_back({pid, fd, command_of(pid), os::holds_file_lock(pid, fd)});
+    });
+  };
+  try {
+    os::each_process(look_into);
+  } catch (const base::Error&) {
+    // Where /proc is not mounted nobody is found.
   }
   return found;
 }

@@ -1,6 +1,5 @@
 #include "os/process_tree.h"
 
-#include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,19 +14,15 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "os/log.h"
+#include "os/proc.h"
 
 namespace fo::os {
 
 std::vector<pid_t> descendants() {
   std::multimap<pid_t, pid_t> children;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
-  if (!proc) base::throw_errno(errno, "open '/proc'");
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const auto pid = base::parse_uint(entry->d_name);
-    if (!pid) continue;
-    const auto parent = process_parent(static_cast<pid_t>(*pid));
-    if (parent) children.emplace(*parent, static_cast<pid_t>(*pid));
-  }
+  each_process([&](pid_t pid) {
+    if (const auto parent = process_parent(pid)) children.emplace(*parent, pid);
+  });
   std::vector<pid_t> found;
   pid_t at = ::getpid();
   for (std::size_t next = 0;; ++next) {

@@ -29,6 +29,7 @@
 #include "os/file.h"
 #include "os/file_lock.h"
 #include "os/pause.h"
+#include "os/proc.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 #include "text/table.h"
@@ -68,17 +69,7 @@ MapsLine parse_maps_line(std::string_view line) {
 // Processes come and go while they are looked at. False when we may not look.
 class ProcessFiles {
  public:
-  explicit ProcessFiles(std::string folder) : folder_(std::move(folder)) {}
-
-  /// `visit(path)` for each descriptor: a link to what it is of.
-  bool each_fd(const std::function<void(const std::string&)>& visit) const {
-    std::error_code error;
-    fs::directory_iterator fds(folder_ + "/fd", error);
-    for (; !error && fds != fs::directory_iterator(); fds.increment(error)) {
-      visit(fds->path().native());
-    }
-    return !is_refusal(error.value());
-  }
+  ProcessFiles(const std::string& proc, pid_t pid) : folder_(proc + "/" + std::to_string(pid)) {}
 
   bool each_mapping(const std::function<void(const MapsLine&)>& visit) const {
     const UniqueFd fd(::open((folder_ + "/maps").c_str(), O_RDONLY | O_CLOEXEC));
@@ -118,18 +109,6 @@ class ProcessFiles {
 
   std::string folder_;
 };
-
-void each_process(const std::string& proc,
-                  const std::function<void(pid_t, const ProcessFiles&)>& visit) {
-  std::error_code error;
-  fs::directory_iterator processes(proc, error);
-  for (; !error && processes != fs::directory_iterator(); processes.increment(error)) {
-    const auto pid = base::parse_uint(processes->path().filename().native());
-    if (!pid) continue;
-    visit(static_cast<pid_t>(*pid), ProcessFiles(processes->path().native()));
-  }
-  if (error) throw Error(ExitStatus::kUnavailable, "look into " + base::quoted(proc), error);
-}
 
 // The files of a simulated device.
 class DeviceFolder {
@@ -320,7 +299,7 @@ Servers find_servers(const std::vector<std::string>& sockets, const Deadline& de
     return fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", error);
   };
   const std::set<pid_t> listening = servers.processes;
-  each_process("/proc", [&](pid_t pid, const ProcessFiles&) {
+  os::each_process([&](pid_t pid) {
     const std::optional<pid_t> parent = os::process_parent(pid);
     if (!parent || !listening.contains(*parent)) return;
     const fs::path program = program_of(pid);
@@ -344,9 +323,10 @@ MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Dea
   std::map<pid_t, std::map<ino_t, Hold>> by_process;
   std::set<ino_t> owned;
   std::map<ino_t, Hold> seen;
-  each_process("/proc", [&](pid_t pid, const ProcessFiles& files) {
+  os::each_process([&](pid_t pid) {
+    const ProcessFiles files("/proc", pid);
     std::map<ino_t, Hold> holds;
-    const bool saw_fds = files.each_fd([&](const std::string& link) {
+    const bool saw_fds = os::each_fd(pid, [&](int, const std::string& link) {
       if (const auto* file = device.of_fd(link)) ++holds[file->inode].fds;
     });
     const bool saw_mappings = files.each_mapping([&](const MapsLine& line) {
@@ -391,7 +371,8 @@ DeviceUsers find_device_users(int device, const std::string& uuid, const Servers
   DeviceUsers found;
   found.device = device;
   found.device_file = device_file_of(uuid, proc);
-  each_process(proc, [&](pid_t pid, const ProcessFiles& files) {
+  const auto look_into = [&](pid_t pid) {
+    const ProcessFiles files(proc, pid);
     DeviceUser user;
     bool uses_another = false;
     const auto is_device = [&](std::string_view path) {
@@ -400,12 +381,13 @@ DeviceUsers find_device_users(int device, const std::string& uuid, const Servers
       uses_another |= !ours;
       return ours;
     };
-    const bool saw_fds = files.each_fd([&](const std::string& link) {
+    const auto count_fd = [&](int, const std::string& link) {
       std::error_code gone;
       const std::string path = fs::read_symlink(link, gone).native();
       if (is_device(path)) ++user.device_fds;
       if (path == "/dev/nvidiactl") ++user.control_fds;
-    });
+    };
+    const bool saw_fds = os::each_fd(pid, count_fd, proc);
     const bool saw_mappings = files.each_mapping([&](const MapsLine& line) {
       if (is_device(line.path)) ++user.mappings;
     });
@@ -415,7 +397,8 @@ DeviceUsers find_device_users(int device, const std::string& uuid, const Servers
     if (!uses_device && (uses_another || user.control_fds == 0)) return;
     user.process = {pid, files.command(), servers.processes.contains(pid)};
     found.users.push_back(std::move(user));
-  });
+  };
+  os::each_process(look_into, proc);
   std::sort(found.users.begin(), found.users.end(),
             [](const DeviceUser& one, const DeviceUser& other) {
               return one.process.pid < other.process.pid;
