@@ -20,14 +20,12 @@ namespace {
 using abi::Result;
 using base::ByteCount;
 
-constexpr base::DeviceOrdinal kDevice{0};
-
 /// Memory mapped for reading and writing.
 struct Mapped {
   Mapped(const std::shared_ptr<const Driver>& driver, const PhysicalMemory& memory)
       : range(AddressRange::reserve(driver, memory.size())),
         mapping(Mapping::map(driver, range.address(), memory.size(), memory)) {
-    set_access(*driver, range.address(), memory.size(), kDevice, Access::kReadWrite);
+    set_access(*driver, range.address(), memory.size(), kFirst, Access::kReadWrite);
   }
   AddressRange range;
   Mapping mapping;
@@ -67,7 +65,7 @@ class Peer {
       std::uint64_t value = kReady;
       switch (message.value) {
         case kCreate:
-          memory = PhysicalMemory::create(driver, kDevice, size);
+          memory = PhysicalMemory::create(driver, kFirst, size);
           break;
         case kExport:
           fd = memory.export_fd();
@@ -85,13 +83,13 @@ class Peer {
           mapped.reset();
           break;
         case kWrite: {
-          const auto context = PrimaryContext::retain(driver, kDevice);
+          const auto context = PrimaryContext::retain(driver, kFirst);
           fill(*driver, mapped->range.address(), std::byte{0x5a}, size);
           synchronize(*driver);
           break;
         }
         case kRead: {
-          const auto context = PrimaryContext::retain(driver, kDevice);
+          const auto context = PrimaryContext::retain(driver, kFirst);
           std::byte last{};
           copy_to_host(*driver, {&last, 1}, mapped->range.address() + size - 1);
           value = std::to_integer<std::uint64_t>(last);
@@ -111,9 +109,9 @@ class Observer {
   Observer()
       : child_([](Channel& test) {
           const auto driver = Driver::open(test::driver());
-          const auto context = PrimaryContext::retain(driver, kDevice);
+          const auto context = PrimaryContext::retain(driver, kFirst);
           for (;;) {
-            const MemoryInfo info = memory_info(driver, kDevice);
+            const MemoryInfo info = memory_info(driver, kFirst);
             test.send(info.total - info.free);
             static_cast<void>(test.receive());
           }
@@ -258,7 +256,7 @@ TEST_P(Contract, EachImportIsAReferenceOfItsOwn) {
   Observer observer;
   Child child([&](Channel& test) {
     const auto driver = open();
-    auto created = PhysicalMemory::create(driver, kDevice, size_);
+    auto created = PhysicalMemory::create(driver, kFirst, size_);
     const auto fd = created.export_fd();
     auto first = PhysicalMemory::import_fd(driver, fd.get(), size_);
     auto second = PhysicalMemory::import_fd(driver, fd.get(), size_);
@@ -279,9 +277,9 @@ TEST_P(Contract, EachImportIsAReferenceOfItsOwn) {
 TEST_P(Contract, TwoMappingsOfOneMemoryAlias) {
   EXPECT_EQ(in_child([&] {
               const auto driver = open();
-              const auto context = PrimaryContext::retain(driver, kDevice);
-              const auto size = device_info(*driver, kDevice).granularity;
-              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const auto context = PrimaryContext::retain(driver, kFirst);
+              const auto size = device_info(*driver, kFirst).granularity;
+              const auto memory = PhysicalMemory::create(driver, kFirst, size);
               const Mapped one(driver, memory);
               const Mapped two(driver, memory);
               EXPECT_NE(one.range.address(), two.range.address());
@@ -298,8 +296,8 @@ TEST_P(Contract, ReservedMappedAndAccessibleAreThreeStates) {
   EXPECT_EQ(in_child([&] {
               const auto driver = open();
               const abi::Functions& api = driver->api();
-              const auto size = device_info(*driver, kDevice).granularity;
-              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const auto size = device_info(*driver, kFirst).granularity;
+              const auto memory = PhysicalMemory::create(driver, kFirst, size);
               const auto handle = memory.handle();
               const abi::AccessDesc desc{{abi::LocationType::kDevice, 0}, abi::AccessFlags::kRead};
               abi::DevicePtr at = 0;
@@ -340,7 +338,7 @@ TEST_P(Contract, MisuseIsAnswered) {
   EXPECT_EQ(in_child([&] {
               const auto driver = open();
               const abi::Functions& api = driver->api();
-              const auto size = device_info(*driver, kDevice).granularity;
+              const auto size = device_info(*driver, kFirst).granularity;
               abi::Device device = 0;
               EXPECT_EQ(api.cuDeviceGet(&device, 1000), Result::kInvalidDevice);
               std::size_t free = 0;
@@ -377,8 +375,8 @@ TEST_P(Contract, ClosedAndForeignFdsAreRefused) {
 TEST_P(Contract, RetainGivesTheHandleThatWasMapped) {
   EXPECT_EQ(in_child([&] {
               const auto driver = open();
-              const auto size = device_info(*driver, kDevice).granularity;
-              const auto memory = PhysicalMemory::create(driver, kDevice, size);
+              const auto size = device_info(*driver, kFirst).granularity;
+              const auto memory = PhysicalMemory::create(driver, kFirst, size);
               const Mapped mapped(driver, memory);
               abi::AllocationHandle handle = 0;
               void* inside = reinterpret_cast<void*>(mapped.range.address() + size / 2);

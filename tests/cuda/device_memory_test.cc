@@ -10,6 +10,7 @@
 #include "cuda/device.h"
 #include "cuda/driver_calls.h"
 #include "cuda/sim_folder.h"
+#include "cuda/test_device.h"
 #include "support/failure.h"
 
 namespace fo::cuda {
@@ -18,8 +19,6 @@ namespace {
 using base::Deadline;
 using base::kMiB;
 
-constexpr base::DeviceOrdinal kFirst{0};
-constexpr base::DeviceOrdinal kSecond{1};
 constexpr base::ByteCount kUnit = 2 * kMiB;
 constexpr base::ByteCount kTotal = 64 * kMiB;
 

@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "cuda/sim_folder.h"
+#include "cuda/test_device.h"
 
 namespace fo::cuda {
 namespace {
-
-constexpr base::DeviceOrdinal kFirst{0};
-constexpr base::DeviceOrdinal kSecond{1};
 
 class DeviceTest : public ::testing::Test {
  protected:

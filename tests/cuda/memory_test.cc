@@ -20,7 +20,6 @@ namespace {
 using base::kMiB;
 using test::open_fds;
 
-constexpr base::DeviceOrdinal kDevice{0};
 constexpr base::ByteCount kSize = 128 * kMiB;
 
 class MemoryTest : public ::testing::Test {
@@ -28,12 +27,12 @@ class MemoryTest : public ::testing::Test {
   void SetUp() override {
     FO_SKIP_WITHOUT_ITS_DEVICE();
     driver_ = Driver::open(test::driver());
-    context_ = PrimaryContext::retain(driver_, kDevice);
+    context_ = PrimaryContext::retain(driver_, kFirst);
     idle_ = used();
   }
 
   base::ByteCount used() const {
-    const MemoryInfo info = memory_info(driver_, kDevice);
+    const MemoryInfo info = memory_info(driver_, kFirst);
     return info.total - info.free;
   }
 
@@ -49,7 +48,7 @@ TEST_F(MemoryTest, OwnersLetGoWhenTheyEnd) {
   const std::ptrdiff_t fds = open_fds();
   {
     const auto range = AddressRange::reserve(driver_, kSize);
-    const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+    const auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
     const auto mapping = Mapping::map(driver_, range.address(), kSize, memory);
     EXPECT_TRUE(about(used(), idle_ + kSize));
   }
@@ -58,7 +57,7 @@ TEST_F(MemoryTest, OwnersLetGoWhenTheyEnd) {
 }
 
 TEST_F(MemoryTest, MovedFromOwnersOwnNothing) {
-  auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   PhysicalMemory other = std::move(memory);
   EXPECT_FALSE(memory);  // NOLINT(bugprone-use-after-move)
   EXPECT_TRUE(other);
@@ -66,14 +65,14 @@ TEST_F(MemoryTest, MovedFromOwnersOwnNothing) {
   memory.close();
   EXPECT_TRUE(about(used(), idle_ + kSize));
 
-  other = PhysicalMemory::create(driver_, kDevice, 2 * kSize);
+  other = PhysicalMemory::create(driver_, kFirst, 2 * kSize);
   EXPECT_TRUE(about(used(), idle_ + 2 * kSize));
   other = PhysicalMemory();
   EXPECT_TRUE(about(used(), idle_));
 }
 
 TEST_F(MemoryTest, AssignedOwnersOfRangesAndMappingsLetGo) {
-  const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  const auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   auto range = AddressRange::reserve(driver_, kSize);
   auto mapping = Mapping::map(driver_, range.address(), kSize, memory);
   mapping = Mapping();
@@ -84,7 +83,7 @@ TEST_F(MemoryTest, AssignedOwnersOfRangesAndMappingsLetGo) {
 }
 
 TEST_F(MemoryTest, CloseTellsWhatTheDestructorWouldNot) {
-  const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  const auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   auto range = AddressRange::reserve(driver_, kSize);
   auto mapping = Mapping::map(driver_, range.address(), kSize, memory);
   ASSERT_EQ(driver_->api().cuMemUnmap(range.address(), kSize), abi::Result::kSuccess);
@@ -93,7 +92,7 @@ TEST_F(MemoryTest, CloseTellsWhatTheDestructorWouldNot) {
 }
 
 TEST_F(MemoryTest, ExportedFdIsCloseOnExecAndAReference) {
-  auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   base::UniqueFd fd = memory.export_fd();
   EXPECT_EQ(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
   memory.close();
@@ -109,10 +108,10 @@ TEST_F(MemoryTest, ExportedFdIsCloseOnExecAndAReference) {
 
 TEST_F(MemoryTest, CopiesGoInAndOut) {
   const auto range = AddressRange::reserve(driver_, 2 * kSize);
-  const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  const auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   const auto first = Mapping::map(driver_, range.address(), kSize, memory);
   const auto second = Mapping::map(driver_, range.address() + kSize, kSize, memory);
-  set_access(*driver_, range.address(), 2 * kSize, kDevice, Access::kReadWrite);
+  set_access(*driver_, range.address(), 2 * kSize, kFirst, Access::kReadWrite);
 
   fill(*driver_, range.address(), std::byte{9}, kSize);
   const std::array in{std::byte{1}, std::byte{2}, std::byte{3}};
@@ -125,9 +124,9 @@ TEST_F(MemoryTest, CopiesGoInAndOut) {
 
 TEST_F(MemoryTest, ReadOnlyAccessRefusesCopiesIn) {
   const auto range = AddressRange::reserve(driver_, kSize);
-  const auto memory = PhysicalMemory::create(driver_, kDevice, kSize);
+  const auto memory = PhysicalMemory::create(driver_, kFirst, kSize);
   const auto mapping = Mapping::map(driver_, range.address(), kSize, memory);
-  set_access(*driver_, range.address(), kSize, kDevice, Access::kRead);
+  set_access(*driver_, range.address(), kSize, kFirst, Access::kRead);
   std::array<std::byte, 4> bytes{};
   copy_to_host(*driver_, bytes, range.address());
   // A driver may find it out only while it copies.
@@ -145,7 +144,7 @@ TEST_F(MemoryTest, AlignmentIsKept) {
 
 TEST_F(MemoryTest, OutOfMemorySaysWhatWasAsked) {
   try {
-    PhysicalMemory::create(driver_, kDevice, 512 * base::kGiB);
+    PhysicalMemory::create(driver_, kFirst, 512 * base::kGiB);
     ADD_FAILURE() << "512 GiB were found";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.status(), base::ExitStatus::kTryAgain);
@@ -190,16 +189,16 @@ TEST(MemoryFault, NothingIsLeftBehindByAFailureAnywhere) {
     const auto driver = Driver::open("sim");
     const std::ptrdiff_t fds = open_fds();
     const auto live = [&] {
-      const auto context = PrimaryContext::retain(driver, kDevice);
+      const auto context = PrimaryContext::retain(driver, kFirst);
       const auto range = AddressRange::reserve(driver, kSize);
-      const auto memory = PhysicalMemory::create(driver, kDevice, kSize);
+      const auto memory = PhysicalMemory::create(driver, kFirst, kSize);
       const auto imported =
           PhysicalMemory::import_fd(driver, memory.export_fd().get(), memory.size());
       const auto mapping = Mapping::map(driver, range.address(), kSize, imported);
-      set_access(*driver, range.address(), kSize, kDevice, Access::kReadWrite);
+      set_access(*driver, range.address(), kSize, kFirst, Access::kReadWrite);
       const std::array byte{std::byte{1}};
       copy_to_device(*driver, range.address(), byte);
-      memory_info(driver, kDevice);
+      memory_info(driver, kFirst);
     };
     EXPECT_THROW(live(), CudaError) << function;
     EXPECT_EQ(open_fds(), fds) << function;

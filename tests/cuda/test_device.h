@@ -15,6 +15,9 @@
 
 namespace fo::cuda {
 
+inline constexpr base::DeviceOrdinal kFirst{0};
+inline constexpr base::DeviceOrdinal kSecond{1};
+
 inline constexpr const char* kNoGpu = "no CUDA driver is usable here";
 
 /// How much may be used of the device that no test accounts for: a GPU has other users, and its

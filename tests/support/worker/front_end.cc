@@ -38,7 +38,7 @@ using http::Response;
 using nlohmann::json;
 using Descriptor = asio::posix::stream_descriptor;
 
-constexpr std::size_t kMostMessage = 65536;
+constexpr std::size_t kMaxRequest = 65536;
 constexpr auto kCoreEndTime = std::chrono::seconds(5);
 
 Response text(int status, std::string body = {}) {
@@ -97,7 +97,7 @@ class FrontEnd {
   }
 
   awaitable<json> hear() {
-    std::string message(kMostMessage, '\0');
+    std::string message(kMaxRequest, '\0');
     for (;;) {
       co_await core_socket_.async_wait(Descriptor::wait_read, asio::use_awaitable);
       const ssize_t got =
