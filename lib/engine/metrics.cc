@@ -1,6 +1,5 @@
 #include "engine/metrics.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "metrics/prometheus_text.h"
@@ -50,11 +49,7 @@ void Metrics::enter(EngineState from, EngineState to, double now) {
 }
 
 void Metrics::observe(Phase phase, base::Duration took) {
-  Histogram& histogram = phases_[static_cast<std::size_t>(phase)];
-  const double seconds = to_seconds(took);
-  const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), seconds);
-  ++histogram.counts[static_cast<std::size_t>(bound - kBounds.begin())];
-  histogram.sum += seconds;
+  phases_[static_cast<std::size_t>(phase)].observe(took);
 }
 
 void Metrics::set_lock_wait(base::Duration waited) { lock_wait_ = to_seconds(waited); }
@@ -81,8 +76,7 @@ std::string Metrics::text() const {
   out.begin("fo_failover_duration_seconds", "histogram",
             "How long each phase of becoming active took.");
   for (const Phase phase : kAllPhases) {
-    const Histogram& histogram = phases_[static_cast<std::size_t>(phase)];
-    out.add_histogram({{"phase", phase_name(phase)}}, kBounds, histogram.counts, histogram.sum);
+    out.add({{"phase", phase_name(phase)}}, phases_[static_cast<std::size_t>(phase)]);
   }
   out.begin("fo_lock_wait_seconds", "gauge", "How long the lock was waited for, the last time.");
   out.add({}, lock_wait_);

@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "engine/state.h"
+#include "metrics/numbers.h"
 
 namespace fo::engine {
 
@@ -41,19 +42,21 @@ class Metrics {
   [[nodiscard]] std::string text() const;
 
  private:
-  /// Upper bounds in seconds; one more bucket takes the rest.
-  static constexpr std::array kBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
-                                      0.5,   1.0,    2.5,   5.0,  10.0,  30.0, 60.0, 120.0};
-  struct Histogram {
-    std::array<std::uint64_t, kBounds.size() + 1> counts{};
-    double sum = 0;
-  };
+  static constexpr std::array<base::Duration, 16> kBounds{
+      std::chrono::milliseconds(1),    std::chrono::microseconds(2500),
+      std::chrono::milliseconds(5),    std::chrono::milliseconds(10),
+      std::chrono::milliseconds(25),   std::chrono::milliseconds(50),
+      std::chrono::milliseconds(100),  std::chrono::milliseconds(250),
+      std::chrono::milliseconds(500),  std::chrono::seconds(1),
+      std::chrono::milliseconds(2500), std::chrono::seconds(5),
+      std::chrono::seconds(10),        std::chrono::seconds(30),
+      std::chrono::minutes(1),         std::chrono::minutes(2)};
 
   std::string engine_id_;
   EngineState state_ = EngineState::kInit;
   double entered_;
   std::map<std::pair<EngineState, EngineState>, std::uint64_t> transitions_;
-  std::array<Histogram, kAllPhases.size()> phases_;
+  std::array<metrics::Histogram<kBounds>, kAllPhases.size()> phases_;
   double lock_wait_ = 0;
   std::uint64_t generation_ = 0;
   std::map<std::pair<int, std::string>, bool> gms_up_;

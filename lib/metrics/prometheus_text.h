@@ -4,12 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/units.h"
+#include "metrics/numbers.h"
 
 namespace fo::metrics {
 
@@ -34,6 +39,19 @@ class PrometheusText {
   /// other, and one more number than `bounds` for what was over the last.
   void add_histogram(const Labels& labels, std::span<const double> bounds,
                      std::span<const std::uint64_t> counts, double sum);
+
+  /// The same, with times in seconds.
+  template <const auto& kBounds>
+  void add(const Labels& labels, const Histogram<kBounds>& histogram) {
+    const auto seconds = [](base::Duration time) {
+      return std::chrono::duration<double>(time).count();
+    };
+    std::vector<double> bounds;
+    std::vector<std::uint64_t> counts;
+    for (const base::Duration bound : kBounds) bounds.push_back(seconds(bound));
+    for (std::size_t i = 0; i < histogram.kBuckets; ++i) counts.push_back(histogram.count(i));
+    add_histogram(labels, bounds, counts, seconds(histogram.sum()));
+  }
 
   [[nodiscard]] std::string take() { return std::move(text_); }
 

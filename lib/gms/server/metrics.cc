@@ -67,15 +67,8 @@ class Page {
   void add(std::string_view family, std::string_view help,
            const Histogram<kBounds> ServerCounters::*member) {
     text_.begin(family, "histogram", help);
-    std::vector<double> bounds;
-    for (const base::Duration bound : kBounds) bounds.push_back(seconds(bound));
     for (std::size_t i = 0; i < servers_.size(); ++i) {
-      const Histogram<kBounds>& histogram = servers_[i].counters->*member;
-      std::vector<std::uint64_t> counts;
-      for (std::size_t bucket = 0; bucket < histogram.kBuckets; ++bucket) {
-        counts.push_back(histogram.count(bucket));
-      }
-      text_.add_histogram(labels(i), bounds, counts, seconds(histogram.sum()));
+      text_.add(labels(i), servers_[i].counters->*member);
     }
   }
 

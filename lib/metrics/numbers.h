@@ -1,0 +1,62 @@
+// Numbers that /metrics shows: gauges, counters and histograms. They are atomic, and zero in fresh
+// memory, so that several processes may share them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace fo::metrics {
+
+/// A number that goes up and down. Zero in fresh memory.
+class Gauge {
+ public:
+  void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+/// A number that only goes up, also over the restarts of a server.
+class Counter {
+ public:
+  void add(std::uint64_t more = 1) { value_.fetch_add(more, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// How often something took how long. `kBounds` are the buckets' upper bounds, inclusive and
+/// rising; one more bucket takes the rest.
+template <const auto& kBounds>
+class Histogram {
+ public:
+  static constexpr std::size_t kBuckets = kBounds.size() + 1;
+
+  /// Less than nothing counts as nothing.
+  void observe(base::Duration took) {
+    const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), took);
+    counts_[static_cast<std::size_t>(bound - kBounds.begin())].add();
+    sum_.add(static_cast<std::uint64_t>(std::max(took, base::Duration::zero()).count()));
+  }
+  /// What fell into this bucket and no other.
+  [[nodiscard]] std::uint64_t count(std::size_t bucket) const { return counts_[bucket].get(); }
+  [[nodiscard]] base::Duration sum() const {
+    return base::Duration(static_cast<base::Duration::rep>(sum_.get()));
+  }
+
+ private:
+  std::array<Counter, kBuckets> counts_;
+  /// Nanoseconds.
+  Counter sum_;
+};
+
+}  // namespace fo::metrics
