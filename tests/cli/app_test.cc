@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "cli/build_info.h"
 #include "cli/output.h"
 #include "some_tool.h"
 
