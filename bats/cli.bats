@@ -122,7 +122,7 @@ guesses_what_was_meant() {
   local option
   for option in --json --print-config -v; do
     run -64 --separate-stderr gms-lock "$option" acquire
-    [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: $option; it goes behind 'acquire'" ]
+    [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: $option; it belongs after 'acquire'" ]
   done
   run -64 --separate-stderr gms-lock acquire completion
   [ "${stderr_lines[0]}" = "gms-lock: error: The following argument was not expected: completion" ]
@@ -206,7 +206,7 @@ complains_of_missing_config() {
 
 complains_of_no_config_file() {
   run --separate-stderr "$@" --config ""
-  [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: --config: wants a file" ]
+  [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: --config: needs a file" ]
 }
 
 @test "a configuration file without a name is 64" {
@@ -319,10 +319,10 @@ complains_of_unknown_shell() {
   # Where files are arguments, one may be called so.
   if [[ "$1" == gms-load || "$1" == gms-save ]]; then return 0; fi
   run --separate-stderr "$1" completion tcsh
-  [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "$stderr" = "$1: error: completion 'tcsh': wants one of bash, zsh and fish
+  [ "$status" -eq 64 ] && [ "$output" = "" ] && [ "$stderr" = "$1: error: completion 'tcsh': expected bash, zsh or fish
 Try '$1 --help'" ] || return 1
   run --separate-stderr "$1" completion
-  [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: completion: wants one of bash, zsh and fish" ]
+  [ "$status" -eq 64 ] && [ "${stderr_lines[0]}" = "$1: error: completion: expected bash, zsh or fish" ]
 }
 
 @test "completion for an unknown shell is 64" {

@@ -106,11 +106,11 @@ start_waiting() {
   run -0 --separate-stderr free --uuid GPU-known --until-free 850
   [ "$output" = '{"free":900,"total":1000,"uuid":"GPU-known"}' ]
   run -69 --separate-stderr free --uuid GPU-other
-  [ "$stderr" = "fo-gpu: error: ask NVML for the free memory of 'GPU-other': Not Found" ]
+  [ "$stderr" = "fo-gpu: error: query NVML for the free memory of 'GPU-other': Not Found" ]
   run -69 --separate-stderr free --uuid GPU-lost --until-free 1
-  [ "$stderr" = "fo-gpu: error: ask NVML for the free memory of 'GPU-lost': GPU is lost" ]
+  [ "$stderr" = "fo-gpu: error: query NVML for the free memory of 'GPU-lost': GPU is lost" ]
   run -69 --separate-stderr free
-  [[ $stderr == "fo-gpu: error: CUDA driver 'libcuda.so.1': no function cuInit"* ]]
+  [[ $stderr == "fo-gpu: error: CUDA driver 'libcuda.so.1': missing function cuInit"* ]]
 }
 
 # --- free --until-free ----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ start_waiting() {
 @test "more than the device has is 64 at once" {
   run -64 --separate-stderr free --until-free 67108865
   [ -z "$output" ]
-  [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': 67108865 bytes wanted, it has 67108864"$ ]]
+  [[ ${stderr_lines[0]} =~ ^"fo-gpu: error: wait for free memory of device 'GPU-"[0-9a-f-]+"': 67108865 bytes wanted, free are 67108864"$ ]]
 }
 
 @test "a driver that fails while it is waited for is 70" {

@@ -59,7 +59,7 @@ podgen() { fo-podgen "$@" 3>&-; }
 
 @test "a wrong word is answered with the right ones" {
   run -64 --separate-stderr podgen --layout other </dev/null
-  [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': wants plan or dynamo" ]
+  [ "${stderr%%$'\n'*}" = "fo-podgen: error: --layout 'other': expected plan or dynamo" ]
 }
 
 @test "files that are not there are 66, what is no YAML is 65 with its place" {
@@ -127,7 +127,7 @@ deployment.apps/chat-worker" ]
   run -0 podgen -q -f "$T/dgd.yaml" --only deployment.apps/chat-worker -o name
   [ "$output" = "deployment.apps/chat-worker" ]
   run -66 --separate-stderr podgen -q -f "$T/dgd.yaml" --only Secret/x
-  [ "$stderr" = "fo-podgen: error: write 'Secret/x': --only names nothing that there is" ]
+  [ "$stderr" = "fo-podgen: error: write 'Secret/x': --only matches no object" ]
   [ -z "$output" ]
 }
 
@@ -140,7 +140,7 @@ dynamographdeployment-chat.yaml
 resourceclaimtemplate-chat-worker-gpu.yaml" ]
   cmp "$T/other.yaml" "$T/out/deep/configmap-settings.yaml"
   run -65 --separate-stderr podgen -f "$T/other.yaml" -f "$T/other.yaml" --output-dir "$T/out2"
-  [ "$stderr" = "fo-podgen: error: write '$T/out2/configmap-settings.yaml': two objects would be this file" ]
+  [ "$stderr" = "fo-podgen: error: write '$T/out2/configmap-settings.yaml': two objects have this file name" ]
   [ ! -e "$T/out2" ]
   # One kind of two groups.
   printf 'apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: s}\n' |
@@ -181,8 +181,8 @@ service.serving.knative.dev-s.json" ]
   [ "${lines[4]}" = "  writes Deployment chat-worker: 1 replica of engine-0, engine-1, gms-weights" ]
   [ "${lines[5]}" = "  needs Kubernetes 1.34 or later, which serves resource.k8s.io/v1 by default" ]
   [ "${lines[6]}" = "  needs NVIDIA's DRA driver for GPUs, and its DeviceClass gpu.nvidia.com" ]
-  [ "${lines[7]}" = "  needs image registry.example.com/vllm:1 with the module gpu_memory_service, which Dynamo's have" ]
-  [ "${lines[8]}" = "  needs Dynamo's operator, which makes the service account chat-k8s-service-discovery" ]
+  [ "${lines[7]}" = "  needs image registry.example.com/vllm:1 with the module gpu_memory_service, as in Dynamo's images" ]
+  [ "${lines[8]}" = "  needs Dynamo's operator, which creates the service account chat-k8s-service-discovery" ]
   [[ ${lines[9]} == "$T/dgd.yaml:"*": spec.services.Worker: only Dynamo's operator knows "*" (warning)" ]]
   [ "${#lines[@]}" -eq 10 ]
   podgen check --kube-version 1.33 -f "$T/dgd.yaml" |
@@ -258,18 +258,18 @@ refused() {
   for layout in plan dynamo; do
     for engine in "[vllm, serve, m]" "[python3, -m, sglang.launch_server]" "[fo-refengine, serve]"; do
       worker "$engine"
-      refused "$main.command: this engine does not wait for the lock: both would serve, on one port; say --supervise: fo-shadow sees to both" \
+      refused "$main.command: this engine does not wait for the lock: both would serve, on one port; use --supervise: fo-shadow takes the lock for both" \
         --layout "$layout"
     done
     worker "[python3, -m, dynamo.sglang]"
-    refused "$main.command: of Dynamo's workers, only that of vLLM waits for the lock: both would serve; say --supervise" \
+    refused "$main.command: only Dynamo's vLLM worker waits for the lock: both would serve; use --supervise" \
       --layout "$layout"
     worker "[/run.sh]"
-    refused "$main.command: whether this engine waits for the lock can't be told: both might serve; say --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow mode" \
+    refused "$main.command: it is unknown whether this engine waits for the lock: both might serve; use --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow mode" \
       --layout "$layout"
     run -0 podgen -q --layout "$layout" --engine dynamo -f "$T/worker.yaml"
     worker "[python3, -m, dynamo.vllm]"
-    refused "$main.command: Dynamo's workers take a file for their lock, not a lock server; say --supervise, or --lock flock" \
+    refused "$main.command: Dynamo's workers take a file for their lock, not a lock server; use --supervise, or --lock flock" \
       --layout "$layout" --lock lockd
     worker "[env, DYN_VLLM_GMS_SHADOW_MODE=false, python3, -m, dynamo.vllm]"
     refused "$main.command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'false': without its shadow mode the engine does not wait for the lock; leave that out" \
@@ -288,7 +288,7 @@ refused() {
     refused "$main.args: --gms-shadow-mode: the engine would wait for the lock that fo-shadow holds for it; leave it out" \
       --layout "$layout" --supervise --engine cold
     worker "[vllm, serve, m]"
-    refused ": fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU; say --gms ours" \
+    refused ": fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU; use --gms ours" \
       --layout "$layout" --supervise --gms upstream
   done
 }
@@ -305,7 +305,7 @@ refused() {
   worker '[sh, -c, "python3 -m dynamo.vllm \| next"]'
   run -0 podgen check -f "$T/worker.yaml"
   # shellcheck disable=SC2053
-  [[ $output == *$at".args: the engine needs --load-format gms, which can't be added: the script has a pipe; see that it has them (warning)"* ]]
+  [[ $output == *$at".args: the engine needs --load-format gms, which cannot be added: the script has a pipe; make sure that it has them (warning)"* ]]
 }
 
 @test "fo-shadow takes every command line that runs it" {
@@ -434,10 +434,10 @@ dgd_as_json() {
   dgd_as_json
   function_input '{"layout": "other"}' >"$T/in"
   run -65 --separate-stderr podgen -f "$T/in"
-  [[ ${stderr%%$'\n'*} == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo" ]]
+  [[ ${stderr%%$'\n'*} == "fo-podgen: error: $T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': expected plan or dynamo" ]]
   [[ $output == *"results:"*"severity: error"* ]]
   run -65 podgen check -f "$T/in"
-  [[ ${lines[0]} == "$T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': wants plan or dynamo (error)" ]]
+  [[ ${lines[0]} == "$T/in:"[0-9]*:[0-9]*": functionConfig: layout 'other': expected plan or dynamo (error)" ]]
   jq '.functionConfig.data = {} | .items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"
   run -65 --separate-stderr podgen -f "$T/in2"
   [[ $output == *"results:"*"path: spec.services.Worker.failover.numShadows"* ]]
@@ -452,7 +452,7 @@ dgd_as_json() {
     # shellcheck disable=SC2086
     run -64 --separate-stderr podgen $args -f "$T/in"
     [ -z "$output" ]
-    [[ $stderr == "fo-podgen: error: read '$T/in': a ResourceList, which "* ]]
+    [[ $stderr == "fo-podgen: error: read '$T/in': a ResourceList has "* ]]
   done
   run -0 podgen check -f "$T/in"
   jq '.items[0].spec.services.Worker.failover.numShadows = 2' "$T/in" >"$T/in2"

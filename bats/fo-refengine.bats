@@ -141,7 +141,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   fo-refengine make-model -q --hidden 32 --layers 4 "$T/other" >/dev/null
   publish_model "$T/other"
   run -65 --separate-stderr serve
-  [[ $stderr == "fo-refengine: error: bind tensor 'model.embed_tokens.weight': shape [258, 32], the config says [258, 64]"* ]]
+  [[ $stderr == "fo-refengine: error: bind tensor 'model.embed_tokens.weight': shape [258, 32], expected [258, 64]"* ]]
 }
 
 @test "an engine started first waits for the weights" {
@@ -159,7 +159,7 @@ ranks_of() { cat "/proc/$1/task/$1/children"; }
   [[ $stderr == "fo-refengine: error: allocate KV cache of 64 MiB on device 0: "*OUT_OF_MEMORY* ]]
   [ "${#stderr_lines[@]}" -eq 1 ]
   run -64 --separate-stderr serve --kv-bytes 1000
-  [ "${stderr_lines[0]}" = "fo-refengine: error: lay out the KV cache: one position takes 1 KiB, there are 1000 B" ]
+  [ "${stderr_lines[0]}" = "fo-refengine: error: lay out the KV cache: one position takes 1 KiB, available are 1000 B" ]
 }
 
 @test "a full device may make room within --kv-retry" {

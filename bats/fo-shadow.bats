@@ -518,7 +518,7 @@ end_gms() {
 @test "no GMS for all of --remap-timeout: 69 at the start, and when it is time to wake" {
   fails 69 "*'$T/none.sock'*" \
     shadow --gms "$T/none.sock" --remap-timeout 200ms "${BY_COMMANDS[@]}" -- sleep 1000
-  fails 69 "look for sockets in '$T': none there" \
+  fails 69 "look for sockets in '$T': none found" \
     shadow --socket-dir "$T" "${BY_COMMANDS[@]}" -- sleep 1000
   start_sleeper --remap-timeout 200ms
   end_gms
@@ -653,7 +653,7 @@ asked() { curl -sS --path-as-is --max-time 20 -o "$T/answer" -w '%{http_code}' "
   # One connection each, since a refusal ends it.
   curl -sS --max-time 60 -X POST -o /dev/null "http://$PUBLISHED/sleep?[1-100]"
   local -i lines
-  lines=$(grep -c "^fo-shadow: warning: refuse a request on '$PUBLISHED': it would control the engine$" "$T/a.err")
+  lines=$(grep -c "^fo-shadow: warning: refuse a request on '$PUBLISHED': its path controls the engine$" "$T/a.err")
   [ "$lines" -ge 5 ]
   [ "$lines" -lt 50 ]
 }
@@ -814,7 +814,7 @@ END
 holder: -
 generation: -" ]
   run -66 --separate-stderr fo-shadow status --lock "$T/no/lock"
-  [[ $stderr == "fo-shadow: error: "*"there is no folder '$T/no'"* ]]
+  [[ $stderr == "fo-shadow: error: "*"missing folder '$T/no'"* ]]
   start_model
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
@@ -850,7 +850,7 @@ generation: -" ]
     fo-shadow switchover
   start_shadow a "${BY_COMMANDS[@]}" -- sleep 1000
   await_state a active
-  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine stands by" \
+  fails 75 "switch over the engines of lock '$T/lock': 'a' refuses: switch over: no other engine is on standby" \
     fo-shadow switchover
   start_shadow b --engine command --sleep : --wake 'exec sleep 1000' -- sleep 1000
   await_state b standby

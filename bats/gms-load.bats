@@ -55,7 +55,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   if [ -e /dev/nvidiactl ]; then skip_because no-gpu "there is a GPU here"; fi
   make_model "$T/m"
   GMS_DRIVER=auto run -69 --separate-stderr gload "$T/m"
-  [[ $stderr == "gms-load: error: no "*"GMS_DRIVER=sim asks for the simulated one" ]]
+  [[ $stderr == "gms-load: error: no "*"GMS_DRIVER=sim selects the simulated one" ]]
 }
 
 # --- publishing and importing ---------------------------------------------------------------------
@@ -102,7 +102,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   serve
   run -75 --separate-stderr gload --role ro --timeout 20ms "$T/m"
   [ -z "$output" ]
-  [ "$stderr" = "gms-load: error: get the lock ro of '$SOCKET': timed out" ]
+  [ "$stderr" = "gms-load: error: acquire lock ro of '$SOCKET': timed out" ]
 }
 
 @test "with a timeout, a server that comes later is waited for" {
@@ -187,7 +187,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   [[ $output == "published 3 tensors, 4 MiB in 1 allocation, "*", layout $layout" ]]
   [ -z "$stderr" ]
   printf '\xff' | dd of="$T/snap/shards/shard_0000.bin" bs=1 seek=2000000 conv=notrunc status=none
-  damaged="gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 is not that in checksums.sha256"
+  damaged="gms-load: error: read '$T/snap/shards/shard_0000.bin': its SHA-256 differs from that in checksums.sha256"
   run -65 --separate-stderr gload --role rw --snapshot "$T/snap"
   [ "$stderr" = "$damaged" ]
   state | grep -q "\"memory_layout_hash\": *\"$layout\""
@@ -220,14 +220,14 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
     cp -r "$T/good" "$T/snap"
   }
   rm "$T/snap/manifest.json"
-  kept 66 "no manifest.json in it: it is not complete"
+  kept 66 "no manifest.json, so it is not complete"
   rm "$T/snap/shards/shard_0000.bin"
   kept 66 "shard_0000.bin': No such file or directory"
   truncate -s -1 "$T/snap/shards/shard_0000.bin"
-  kept 65 "shard_0000.bin': 4194303 bytes, which are not the 4194304 of its allocations"
+  kept 65 "shard_0000.bin': 4194303 bytes, expected the 4194304 of its allocations"
   echo >>"$T/snap/gms_metadata.json"
-  kept 65 "gms_metadata.json': its SHA-256 is not that in checksums.sha256"
-  GMS_SIM_GRANULARITY=64KiB kept 65 "a device of another granularity"
+  kept 65 "gms_metadata.json': its SHA-256 differs from that in checksums.sha256"
+  GMS_SIM_GRANULARITY=64KiB kept 65 "the devices' granularities differ"
   GMS_SIM_VRAM=2MiB kept 75 "4 MiB do not fit device 0, which has 2 MiB in all"
 }
 
@@ -255,14 +255,14 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   for role in ro rw_or_ro; do
     run -65 --separate-stderr gload --role "$role" "$T/other.safetensors"
     [ "$output" = "" ]
-    [ "$stderr" = "gms-load: error: import what '$SOCKET' published: tensor 't': not there" ]
+    [ "$stderr" = "gms-load: error: import what '$SOCKET' published: tensor 't': missing" ]
     run -0 gload --role "$role" "$T/m"
     [[ $output == "imported 3 tensors, "* ]]
   done
   gms-save --socket "$SOCKET" "$T/snap" 3>&- >"$T/saved"
   run -0 gload --role rw "$T/other.safetensors"
   run -65 --separate-stderr gload --role ro --snapshot "$T/snap"
-  [[ $stderr == "gms-load: error: import what '$SOCKET' published: tensor '"*"': not there" ]]
+  [[ $stderr == "gms-load: error: import what '$SOCKET' published: tensor '"*"': missing" ]]
 }
 
 @test "files of a model may be links to anywhere, those of a snapshot may not" {
@@ -278,7 +278,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   mv "$T/snap/shards/shard_0000.bin" "$T/blobs/"
   ln -s ../../blobs/shard_0000.bin "$T/snap/shards/"
   run -65 --separate-stderr gload --snapshot "$T/snap"
-  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': a link out of the snapshot" ]
+  [ "$stderr" = "gms-load: error: read '$T/snap/shards/shard_0000.bin': a link that leaves the snapshot" ]
 }
 
 @test "what is not there is 66 also where no driver is" {
@@ -310,14 +310,14 @@ refused() {
   refused 66 "open model '$T/m': no model.safetensors.index.json or model.safetensors in it"
   make_model "$T/m"
   truncate -s -1 "$T/m/b.safetensors"
-  refused 65 "read '$T/m/b.safetensors': tensor 'head': its bytes go past the file's end"
+  refused 65 "read '$T/m/b.safetensors': tensor 'head': its bytes extend past the end of the file"
   rm "$T/m/b.safetensors"
   refused 66 "open '$T/m/b.safetensors': No such file or directory"
   make_model "$T/m"
   sed -i 's/"norm":"b/"norm":"a/' "$T/m/model.safetensors.index.json"
-  refused 65 "tensor 'norm': it is not in 'a.safetensors'"
+  refused 65 "tensor 'norm': it is missing in 'a.safetensors'"
   sed -i 's/"norm":"a/"norm":"..\/a/' "$T/m/model.safetensors.index.json"
-  refused 65 "tensor 'norm': its file '../a.safetensors' is not a plain name"
+  refused 65 "tensor 'norm': its file '../a.safetensors' is not a file name"
   echo nonsense >"$T/m/model.safetensors.index.json"
   refused 65 "read '$T/m/model.safetensors.index.json': not JSON at byte 2"
   rm -r "$T/m"

@@ -48,7 +48,7 @@ field() { sed -n "s/^$1: //p"; }
       run --separate-stderr lock "$command" --lock "$uri"
       [ "$status" -eq 64 ]
       [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"want "* ||
-        $stderr == *"no such kind of lock; supported: flock:/path"* ]]
+        $stderr == *"unknown kind of lock; supported: flock:/path"* ]]
     done
   done
 }
@@ -66,7 +66,7 @@ field() { sed -n "s/^$1: //p"; }
 @test "a lock that can't be opened: 73, or 77 where it is not permitted" {
   run --separate-stderr lock acquire --lock "$T/absent/lock" -- true
   [ "$status" -eq 73 ]
-  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]]
+  [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]]
   run --separate-stderr lock acquire --lock "$T" -- true
   [ "$status" -eq 73 ]
   need_root
@@ -82,7 +82,7 @@ field() { sed -n "s/^$1: //p"; }
   echo '{"port": 8000}' >"$T/config.json"
   cp "$T/config.json" "$T/as-it-was"
   run -65 --separate-stderr lock acquire --lock "$T/config.json" -- true
-  [ "$stderr" = "gms-lock: error: open lock file '$T/config.json': no lock file, which is empty or one line with a holder's id" ]
+  [ "$stderr" = "gms-lock: error: open lock file '$T/config.json': not a lock file: one is empty, or has one line with a holder's id" ]
   for link in lock lock.grant; do
     ln -s config.json "$T/$link"
     run -73 --separate-stderr lock acquire -- true
@@ -90,7 +90,7 @@ field() { sed -n "s/^$1: //p"; }
     rm -f "$T/$link" "$T/lock"
     ln "$T/config.json" "$T/$link"
     run -73 --separate-stderr lock acquire -- true
-    [[ $stderr == *" '$T/$link': the file has other names, too (hard links)" ]]
+    [[ $stderr == *" '$T/$link': the file has more than one hard link" ]]
     rm -f "$T/$link" "$T/lock"
   done
   cmp "$T/config.json" "$T/as-it-was"
@@ -101,10 +101,10 @@ field() { sed -n "s/^$1: //p"; }
   for command in status owner; do
     run -66 --separate-stderr lock "$command" --lock "$T/absent/lock"
     [ "$output" = "" ]
-    [ "$stderr" = "gms-lock: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]
+    [ "$stderr" = "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]
   done
   run -66 --separate-stderr gms-probe lock --lock "$T/absent/lock"
-  [ "$stderr" = "gms-probe: error: open lock file '$T/absent/lock': there is no folder '$T/absent'" ]
+  [ "$stderr" = "gms-probe: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]
   run -1 lock owner
 }
 
@@ -172,7 +172,7 @@ $T/lock
   exec 9</dev/null
   run --separate-stderr lock acquire --exec --fd 9 -- true
   [ "$status" -eq 64 ]
-  [[ $stderr == "gms-lock: error: put the lock on descriptor 9: it is in use"* ]]
+  [[ $stderr == "gms-lock: error: move the lock to descriptor 9: it is in use"* ]]
   exec 9<&-
 }
 
@@ -212,7 +212,7 @@ $T/inner
 engine-0" ]
   run --separate-stderr lock acquire --exec -- gms-lock acquire --exec -- true
   [ "$status" -eq 78 ]
-  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': inherited already, on descriptor "* ]]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -329,10 +329,10 @@ engine-0" ]
   orphan=$(cat "$T/engine.out")
   start_bg waiter gms-lock acquire --warn-after 20ms --id engine-1 -- true
   wait_for "grep -q . $T/waiter.err"
-  [ "$(cat "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE; kept by $BG_ENGINE (sh), $orphan (sleep)" ]
+  [ "$(cat "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE; held open by $BG_ENGINE (sh), $orphan (sleep)" ]
   kill -KILL "$BG_ENGINE"
   wait_for "grep -q ended $T/waiter.err"
-  [ "$(tail -n 1 "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE which has ended; kept by $orphan (sleep)" ]
+  [ "$(tail -n 1 "$T/waiter.err")" = "gms-lock: warning: waiting for lock '$T/lock': held by 'engine-0', generation 1, process $BG_ENGINE which has ended; held open by $orphan (sleep)" ]
   # A look while the engine ends may see it without its descriptors: that is one line more.
   [ "$(wc -l <"$T/waiter.err")" -le 3 ]
   kill "$orphan"
@@ -455,7 +455,7 @@ child_ended" ]
   fill $((48 << 20))
   run --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
   [ "$status" -eq 9 ]
-  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': given back: device 0 has 16 MiB free of the 60 MiB wanted" ]
+  [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free of the 60 MiB wanted" ]
   [ ! -e "$T/ran" ]
   run -1 lock owner
   run -0 lock acquire --gpu-free 16MiB --nonblock --id next -- true
@@ -466,10 +466,10 @@ child_ended" ]
   run --separate-stderr lock acquire --gpu-free 65MiB -- true
   [ "$status" -eq 64 ]
   # shellcheck disable=SC2154
-  [[ ${stderr_lines[0]} == "gms-lock: error: ask for the free memory of device 0: "*"68157440 bytes wanted, it has 67108864" ]]
+  [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
   run --separate-stderr lock acquire --gpu-free 1MiB --device 9 -- true
   [ "$status" -eq 69 ]
-  [[ $stderr == "gms-lock: error: ask for the free memory of device 9: "* ]]
+  [[ $stderr == "gms-lock: error: query the free memory of device 9: "* ]]
   FO_LIBEXEC_DIR=$T run --separate-stderr lock acquire --gpu-free 1MiB -- true
   [ "$status" -eq 69 ]
   [[ $stderr == "gms-lock: error: use helper program '$T/fo-gpu': "* ]]
@@ -539,7 +539,7 @@ child_ended" ]
   export FO_LIBEXEC_DIR=$T/bin
   run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [ "$status" -eq 70 ]
-  [[ $stderr == "gms-lock: error: ask for the free memory of device 0: fo-gpu gave no answer" ]]
+  [[ $stderr == "gms-lock: error: query the free memory of device 0: fo-gpu gave no answer" ]]
   # shellcheck disable=SC2016
   printf '#!/bin/sh\nkill -SEGV $$\n' >"$T/bin/fo-gpu"
   run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
@@ -593,7 +593,7 @@ child_ended" ]
   run --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
     gms-lock acquire --timeout 10s -- true
   [ "$status" -eq 78 ]
-  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': inherited already, on descriptor "* ]]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
 
 # --- hold form ------------------------------------------------------------------------------------
@@ -730,7 +730,7 @@ kill_lockd() {
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock.sock': held by 'engine-7'" ]
   run --separate-stderr lock acquire --exec -- touch "$T/ran"
   [ "$status" -eq 64 ]
-  [[ $stderr == "gms-lock: error: acquire lock '$T/lock.sock': only a flock can be left to the command; "* ]]
+  [[ $stderr == "gms-lock: error: acquire lock '$T/lock.sock': --exec works with a flock only; "* ]]
   run -64 lock acquire --fd 9 -- touch "$T/ran"
   [ ! -e "$T/ran" ]
 }
@@ -840,7 +840,7 @@ kill_lockd() {
   kill_lockd
   wait_exit "$BG_PID"
   [ "$status" -eq 76 ]
-  [ "$(tail -n 1 "$T/engine-0.err")" = "gms-lock: error: hold lock '$T/lock.sock': the lock server is out of reach" ]
+  [ "$(tail -n 1 "$T/engine-0.err")" = "gms-lock: error: hold lock '$T/lock.sock': the lock server is unreachable" ]
   grep -q '"event":"lost"' "$T/events"
   run ! kill -0 "$(cat "$T/engine-0.cmd")"
 }
@@ -893,7 +893,7 @@ EOT
   [ "${stderr_lines[0]}" = "gms-lock: error: lock '$T/one': named twice" ]
   run --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
   [ "$status" -eq 64 ]
-  [[ $stderr == *"only a flock can be left to the command"* ]]
+  [[ $stderr == *"--exec works with a flock only"* ]]
 }
 
 @test "of several locks, the first is given back when the second is not to be had" {

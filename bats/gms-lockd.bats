@@ -49,7 +49,7 @@ lock_status() { echo '{"request":"status"}' | socat -t 5 - "UNIX-CONNECT:$S"; }
   local path
   path=$T/$(printf 'x%.0s' {1..100})
   run -64 --separate-stderr lockd --socket "$path"
-  [ "${stderr_lines[0]}" = "gms-lockd: error: socket path '$path': ${#path} bytes, at most 107 are possible" ]
+  [ "${stderr_lines[0]}" = "gms-lockd: error: socket path '$path': ${#path} bytes, at most 107 are allowed" ]
 }
 
 @test "a flag beats the environment, which beats the configuration file" {
@@ -80,7 +80,7 @@ END
   done
   [ ! -e "$S" ]
   run -64 --separate-stderr lockd --socket "$S" --listen 0.0.0.0:0
-  [ "${stderr_lines[0]}" = "gms-lockd: error: listen on '0.0.0.0:0': not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca" ]
+  [ "${stderr_lines[0]}" = "gms-lockd: error: listen on '0.0.0.0:0': not a loopback address: needs TLS: --tls-cert, --tls-key, --tls-ca" ]
 }
 
 @test "a file for TLS that is not there is 66, one that is none 78, and a port that somebody has 73" {
@@ -107,7 +107,7 @@ END
   wait_for "grep -q 'let go' $T/lockd.err"
   [ "$(cat "$T/lockd.out")" = "" ]
   [[ $(sed -n 1p "$T/lockd.err") == "gms-lockd: info: granted to 'engine-0' (process $client): generation 1" ]]
-  [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' let go of the lock, generation 1" ]
+  [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' released the lock, generation 1" ]
 }
 
 @test "the answers are those of the page" {
@@ -152,7 +152,7 @@ END
   start_lockd --listen 127.0.0.1:0 --reconnect-window 700ms --expiry 700ms
   start_client a engine-0
   hears a granted '[0-9]\{13\}'
-  grep -qx "gms-lockd: warning: there is no state file: whoever has the lock has 700ms to come back" "$T/lockd.err"
+  grep -qx "gms-lockd: warning: the state file is missing: a holder of the lock has 700ms to reconnect" "$T/lockd.err"
 }
 
 @test "the state file is as the page has it, at a grant and at the end of it" {
@@ -171,7 +171,7 @@ END
   start_lockd
   run -0 socat -t 5 - "UNIX-CONNECT:$S" <<<'GET / HTTP/1.1'
   [[ $output == '{"answer":"refused","reason":"'*'no JSON","status":76}' ]]
-  [[ $(cat "$T/lockd.err") == "gms-lockd: warning: connection of process "*": read message 'GET / HTTP/1.1': no JSON" ]]
+  [[ $(cat "$T/lockd.err") == "gms-lockd: warning: connection of process "*": read message 'GET / HTTP/1.1': not JSON" ]]
   [[ $(lock_status) == *'"holder":null'* ]]
 }
 
@@ -180,9 +180,9 @@ END
 @test "a second server on the socket or on the state file is refused, 73" {
   start_lockd
   run -73 --separate-stderr lockd --socket "$S"
-  [ "$stderr" = "gms-lockd: error: serve socket '$S': a server has it" ]
+  [ "$stderr" = "gms-lockd: error: serve socket '$S': another server uses it" ]
   run -73 --separate-stderr lockd --socket "$T/other.sock" --state "$S.state"
-  [ "$stderr" = "gms-lockd: error: use state file '$S.state': another server has it" ]
+  [ "$stderr" = "gms-lockd: error: use state file '$S.state': another server uses it" ]
   [ ! -e "$T/other.sock" ]
   [[ $(lock_status) == *'"holder":null'* ]]
 }
@@ -193,9 +193,9 @@ END
   [ "$stderr" = "gms-lockd: error: serve socket '$S': not a socket" ]
   [ "$(cat "$S")" = precious ]
   run -73 --separate-stderr lockd --socket "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': there is no folder '$T/none'" ]
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': missing folder '$T/none'" ]
   run -73 --separate-stderr lockd --socket "$T/s" --state "$T/none/s"
-  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': there is no folder '$T/none'" ]
+  [ "$stderr" = "gms-lockd: error: open lock file '$T/none/s.lock': missing folder '$T/none'" ]
 }
 
 @test "a ready descriptor that can't be written is 74, and the socket goes" {
@@ -297,7 +297,7 @@ END
   start_lockd --reconnect-window 200ms
   start_client b engine-1
   hears b granted 2
-  grep -qx "gms-lockd: info: 'engine-0' had the lock, generation 1: it has 200ms to come back" "$T/lockd.err"
+  grep -qx "gms-lockd: info: 'engine-0' held the lock, generation 1: it has 200ms to reconnect" "$T/lockd.err"
 }
 
 @test "a holder that hangs keeps the lock until it is killed, and is named" {
@@ -311,7 +311,7 @@ END
   wait_exit "$server"
   start_lockd --reconnect-window 50ms
   start_client b engine-1
-  local warning="gms-lockd: warning: process $holder of 'engine-0' runs and did not come back: nobody else gets the lock before it ends"
+  local warning="gms-lockd: warning: process $holder of 'engine-0' runs and did not reconnect: the lock is not granted until it ends"
   wait_for "grep -qxF \"$warning\" $T/lockd.err"
   [[ $(lock_status) == *"\"awaited_pids\":[$holder]"*'"holder":"engine-0"'*'"window_left_ms":0'* ]]
   run ! grep -q granted "$T/b.out"
@@ -324,7 +324,7 @@ END
   start_lockd --reconnect-window 100ms
   start_client a engine-0
   hears a granted '[0-9]\{13\}'
-  grep -qx "gms-lockd: warning: the state file is damaged: whoever has the lock has 100ms to come back" "$T/lockd.err"
+  grep -qx "gms-lockd: warning: the state file is damaged: a holder of the lock has 100ms to reconnect" "$T/lockd.err"
 }
 
 @test "a full disk under the state file: no grant until there is room again" {
@@ -339,7 +339,7 @@ END
   head -c 4096 /dev/zero >"/proc/$server/root$T/disk/filler"
   start_client a engine-0
   hears a waiting null
-  grep -qx "gms-lockd: warning: record the lock's state: write '$T/disk/state': No space left on device" "$T/lockd.err"
+  grep -qx "gms-lockd: warning: write the lock's state: write '$T/disk/state': No space left on device" "$T/lockd.err"
   [[ $(lock_status) == *'"generation":0'*'"holder":null'* ]]
   rm "/proc/$server/root$T/disk/filler"
   hears a granted 1

@@ -47,7 +47,7 @@ setup() {
   run --separate-stderr gms-probe sockets
   [ "$status" -eq 1 ]
   [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: look for sockets in '$T': none there" ]
+  [ "$stderr" = "gms-probe: warning: look for sockets in '$T': none found" ]
   start_gms --devices 0
   run --separate-stderr gms-probe sockets --devices 0,1
   [ "$status" -eq 1 ]
@@ -69,7 +69,7 @@ setup() {
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/gms_0_dead.sock': Connection refused" ]
   silent_server "$T/gms_0_silent.sock"
   run -1 --separate-stderr gms-probe sockets --tags silent
-  [ "$stderr" = "gms-probe: warning: talk to the GMS at '$T/gms_0_silent.sock': timed out" ]
+  [ "$stderr" = "gms-probe: warning: query the GMS at '$T/gms_0_silent.sock': timed out" ]
   echo_server "$T/gms_0_echo.sock"
   run -1 --separate-stderr gms-probe sockets --tags echo
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -123,7 +123,7 @@ setup() {
   run --separate-stderr gms-probe lock --held
   [ "$status" -eq 1 ]
   [ "$output" = "" ]
-  [ "$stderr" = "gms-probe: warning: lock '$T/lock': nobody holds it" ]
+  [ "$stderr" = "gms-probe: warning: lock '$T/lock': not held" ]
   start_bg engine gms-lock acquire --id engine-0 -- sleep 1000
   run -0 gms-probe lock --wait 20s --holder engine-0
   [ "$output" = "held by engine-0" ]
@@ -151,7 +151,7 @@ setup() {
   kill -STOP "$lockd"
   run --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
   [ "$status" -eq 1 ]
-  [ "$stderr" = "gms-probe: warning: ask lock server '$T/lock.sock': no answer in time" ]
+  [ "$stderr" = "gms-probe: warning: query lock server '$T/lock.sock': no answer in time" ]
   kill -CONT "$lockd"
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
 }
@@ -309,7 +309,7 @@ answer() {
   run -0 gms-probe engine --state dead
   answer "200 OK" '{"state":"confused"}'
   run -1 --separate-stderr gms-probe engine
-  [ "$stderr" = "gms-probe: warning: fetch '$url': status 200, not an engine's state" ]
+  [ "$stderr" = "gms-probe: warning: fetch '$url': status 200, not a state of an engine" ]
 }
 
 @test "engine: --wait goes on until it is in the state" {
@@ -420,7 +420,7 @@ answer() {
 @test "gpu: what can't be asked is 69, more than the device has 64" {
   run --separate-stderr gms-probe gpu --free 1MiB --device 9
   [ "$status" -eq 69 ]
-  [[ $stderr == "gms-probe: error: ask for the free memory of device 9: "* ]]
+  [[ $stderr == "gms-probe: error: query the free memory of device 9: "* ]]
   GMS_DRIVER=/nonexistent/libcuda.so.1 run -69 --separate-stderr gms-probe gpu --free 1MiB
   [ "${#stderr_lines[@]}" -eq 1 ]
   FO_LIBEXEC_DIR=$T run --separate-stderr gms-probe gpu --free 1MiB
@@ -428,7 +428,7 @@ answer() {
   [[ $stderr == "gms-probe: error: use helper program '$T/fo-gpu': "* ]]
   run --separate-stderr gms-probe gpu --free 65MiB
   [ "$status" -eq 64 ]
-  [[ ${stderr_lines[0]} == "gms-probe: error: ask for the free memory of device 0: "*"68157440 bytes wanted, it has 67108864" ]]
+  [[ ${stderr_lines[0]} == "gms-probe: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
 }
 
 # That the helper is gone, too, is seen to at the end of every test.
@@ -438,5 +438,5 @@ answer() {
   chmod +x "$T/bin/fo-gpu"
   FO_LIBEXEC_DIR=$T/bin run --separate-stderr gms-probe gpu --free 1MiB --timeout 200ms
   [ "$status" -eq 69 ]
-  [ "$stderr" = "gms-probe: error: ask for the free memory of device 0: no answer in time" ]
+  [ "$stderr" = "gms-probe: error: query the free memory of device 0: no answer in time" ]
 }

@@ -71,7 +71,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   dead_socket "$S"
   run -69 --separate-stderr gms-remap-check --timeout 1h
   run -69 --separate-stderr gms-remap-check --timeout 1h --devices all --tag other
-  [ "$stderr" = "gms-remap-check: error: look for sockets in '$T': none there" ]
+  [ "$stderr" = "gms-remap-check: error: look for sockets in '$T': none found" ]
 }
 
 @test "a server that restarted empty, and a writer in the way, are 75" {
@@ -105,7 +105,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
 @test "a server that never answers is 75, one that answers nonsense is 76" {
   silent_server "$T/silent"
   run -75 --separate-stderr gms-remap-check --socket "$T/silent" --timeout 200ms
-  [ "$stderr" = "gms-remap-check: error: talk to the GMS at '$T/silent': timed out" ]
+  [ "$stderr" = "gms-remap-check: error: query the GMS at '$T/silent': timed out" ]
   echo_server "$T/echo"
   run -76 --separate-stderr gms-remap-check --socket "$T/echo"
   [ "${#stderr_lines[@]}" -eq 1 ]

@@ -48,7 +48,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   [[ $stderr == "gms-save: error: "*"'$SOCKET'"* ]]
   serve_at "$SOCKET"
   run -75 --separate-stderr gsave --timeout 20ms "$SNAP"
-  [ "$stderr" = "gms-save: error: get the lock ro of '$SOCKET': timed out" ]
+  [ "$stderr" = "gms-save: error: acquire lock ro of '$SOCKET': timed out" ]
   [ -z "$(names)" ]
 }
 
@@ -77,11 +77,11 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   run -0 gsave "$SNAP"
   [[ $output == "saved 2 tensors, 4 MiB in 1 allocation and 1 shard, in "*" s ("*"/s), layout $HASH" ]]
   run -73 --separate-stderr gsave "$SNAP"
-  [ "$stderr" = "gms-save: error: save to '$SNAP': it is there already" ]
+  [ "$stderr" = "gms-save: error: save to '$SNAP': it exists already" ]
   run -0 gsave --replace "$SNAP"
   echo mine >"$SNAP/notes"
   run -73 --separate-stderr gsave --replace "$SNAP"
-  [ "$stderr" = "gms-save: error: save to '$SNAP': 'notes' in it is no part of a snapshot" ]
+  [ "$stderr" = "gms-save: error: save to '$SNAP': 'notes' in it does not belong to a snapshot" ]
   [ "$(cat "$SNAP/notes")" = mine ]
   run -73 --separate-stderr gsave "$T/absent/snap"
   [ "${#stderr_lines[@]}" -eq 1 ]
@@ -92,7 +92,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   cd "$T" || return 1
   for place in "" / . x/..; do
     run -73 --separate-stderr gsave "$place"
-    [ "$stderr" = "gms-save: error: save to '$place': not the name of a folder" ]
+    [ "$stderr" = "gms-save: error: save to '$place': not a folder name" ]
   done
 }
 
@@ -176,7 +176,7 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
   saver=$BG_PID
   wait_for "ls '$SNAP'.partial-*/shards/shard_0000.bin"
   run -75 --separate-stderr gms-load --socket "$SOCKET" --unpublish --timeout 20ms 3>&-
-  [ "$stderr" = "gms-load: error: get the lock rw of '$SOCKET': timed out" ]
+  [ "$stderr" = "gms-load: error: acquire lock rw of '$SOCKET': timed out" ]
   kill -KILL "$saver"
   run -0 gms-load --socket "$SOCKET" --unpublish 3>&-
 }

@@ -91,7 +91,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
   path=$D/$(printf 'x%.0s' {1..100})
   run --separate-stderr serve --socket-path "$path"
   [ "$status" -eq 64 ]
-  [ "${stderr_lines[0]}" = "gms-serve: error: socket path '$path': ${#path} bytes, at most 107 are possible" ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: socket path '$path': ${#path} bytes, at most 107 are allowed" ]
   [ "$(left)" = "" ]
 }
 
@@ -125,7 +125,7 @@ END
   [ "$status" -eq 69 ]
   [ "$output" = "" ]
   [ "${#stderr_lines[@]}" -eq 1 ]
-  [[ $stderr == "gms-serve: error: no "*"CUDA driver: "*"; GMS_DRIVER=sim asks for the simulated one" ]]
+  [[ $stderr == "gms-serve: error: no "*"CUDA driver: "*"; GMS_DRIVER=sim selects the simulated one" ]]
   [ "$(left)" = "" ]
 }
 
@@ -299,7 +299,7 @@ END
   if [ ! -s "$T/ready" ]; then
     wait_exit "$BG_PID"
     [ "$status" -eq 73 ]
-    grep -q "make ready file '$D/gms-ready': a symbolic link, which is not followed" "$T/gms.err"
+    grep -q "create ready file '$D/gms-ready': a symbolic link, which is not followed" "$T/gms.err"
   fi
 }
 
@@ -309,7 +309,7 @@ END
   before=$(ls -lA "$D")
   run --separate-stderr serve --socket-dir "$D"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: serve in folder '$D': another gms-serve does" ]
+  [ "$stderr" = "gms-serve: error: serve in folder '$D': another gms-serve uses it" ]
   [ "$(ls -lA "$D")" = "$before" ]
   run --separate-stderr serve --socket-dir "$D" --devices 1
   [ "$status" -eq 73 ]
@@ -320,11 +320,11 @@ END
 @test "a folder that is not there, and a file in a link's place, are 73" {
   run --separate-stderr serve --socket-dir "$T/none"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': there is no folder '$T/none'" ]
+  [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': missing folder '$T/none'" ]
   echo precious >"$D/gms_0.sock"
   run --separate-stderr serve --socket-dir "$D"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: make link '$D/gms_0.sock': a file is there" ]
+  [ "$stderr" = "gms-serve: error: create link '$D/gms_0.sock': a file exists there" ]
   [ "$(left)" = gms_0.sock ]
   [ "$(cat "$D/gms_0.sock")" = precious ]
 }
@@ -372,7 +372,7 @@ END
   start_one
   run --separate-stderr serve --socket-path "$S"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: serve socket '$S': a server has it" ]
+  [ "$stderr" = "gms-serve: error: serve socket '$S': another server uses it" ]
   [ "$(stat_field state --socket "$S")" = EMPTY ]
   echo precious >"$T/file"
   run --separate-stderr serve --socket-path "$T/file"
@@ -385,7 +385,7 @@ END
   echo_server "$T/one.sock"
   run --separate-stderr serve --socket-path "$T/one.sock"
   [ "$status" -eq 73 ]
-  [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': a server has it" ]
+  [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': another server uses it" ]
   kill -0 "$BG_PID"
   [ -S "$T/one.sock" ]
 }
@@ -395,7 +395,7 @@ END
   publish "$S" 2097152 4194304 2097152
   [ "$(stat_field allocation_count --socket "$S")" = 2 ]
   [ "$(stat_field state --socket "$S")" = COMMITTED ]
-  [ "$(grep -c '^gms-serve: warning: no room for 4 MiB, trying again: this layout has 2 MiB in 1 allocation, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
+  [ "$(grep -c '^gms-serve: warning: out of memory for 4 MiB, retrying: this layout has 2 MiB in 1 allocation, others 0 B, of 4 MiB: device=0 tag=weights session=[0-9]* pid=[0-9]* uid=[0-9]*$' "$T/gms.err")" -eq 1 ]
 }
 
 @test "a host without memory for the simulated device is a device without memory" {
@@ -429,7 +429,7 @@ END
   kill -KILL "$(children_of "$BG_PID")"
   after=$(gms-stat --socket "$S" --list --json)
   [ "$before" = "$after" ]
-  grep -qx "gms-serve: warning: server died of signal 9, starting it again with 1 allocation: device=0 tag=weights" "$T/gms.err"
+  grep -qx "gms-serve: warning: server died of signal 9, restarting it with 1 allocation: device=0 tag=weights" "$T/gms.err"
   grep -q "^gms-serve: info: restored 1 allocation, layout [0-9a-f]\{64\}: device=0 tag=weights$" "$T/gms.err"
   kill "$BG_PID"
   wait_exit "$BG_PID"
@@ -446,7 +446,7 @@ END
   done
   wait_exit "$BG_PID"
   [ "$status" -eq 137 ]
-  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, once too often: device=0 tag=weights" ]
+  [ "$(tail -n 1 "$T/gms.err")" = "gms-serve: error: server died of signal 9, too often: device=0 tag=weights" ]
 }
 
 @test "--restore gives a new server the layout of a snapshot, also after a crash without one" {
@@ -574,7 +574,7 @@ end_bg() {
     [ "${stderr_lines[1]}" = "Try 'gms-serve --help'" ]
   done
   run --separate-stderr serve --allow-uid 0,nobody
-  [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not the number of one" ]
+  [ "${stderr_lines[0]}" = "gms-serve: error: --allow-uid: 'nobody' is not a user or group id" ]
   run --separate-stderr serve --socket-mode 0999
   [ "${stderr_lines[0]}" = "gms-serve: error: --socket-mode: '0999' is not octal, 0 to 0777" ]
   [ "$(left)" = "" ]
@@ -647,10 +647,10 @@ end_bg() {
 @test "the number of an accepted server's user is one" {
   for text in nobody -1 4294967295 ""; do
     run -64 --separate-stderr gms-stat --socket "$T/s" --server-uid "$text"
-    [ "${stderr_lines[0]}" = "gms-stat: error: --server-uid: '$text' is not a user's number" ]
+    [ "${stderr_lines[0]}" = "gms-stat: error: --server-uid: '$text' is not a user id" ]
   done
   GMS_SERVER_UID=nobody run -78 --separate-stderr gms-stat --socket "$T/s"
-  [ "${stderr_lines[0]}" = "gms-stat: error: read GMS_SERVER_UID: 'nobody' is not a user's number" ]
+  [ "${stderr_lines[0]}" = "gms-stat: error: read GMS_SERVER_UID: 'nobody' is not a user id" ]
 }
 
 @test "clients that come again and again do not fill the log" {

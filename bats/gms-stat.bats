@@ -112,7 +112,7 @@ setup() {
   silent_server "$T/silent"
   run --separate-stderr gms-stat --socket "$T/silent" --timeout 100ms
   [ "$status" -eq 75 ]
-  [ "$stderr" = "gms-stat: error: talk to the GMS at '$T/silent': timed out" ]
+  [ "$stderr" = "gms-stat: error: query the GMS at '$T/silent': timed out" ]
   echo_server "$T/echo"
   run --separate-stderr gms-stat --socket "$T/echo"
   [ "$status" -eq 76 ]
@@ -123,7 +123,7 @@ setup() {
 @test "--all shows every server of the folder, a dead one too" {
   run --separate-stderr gms-stat --all
   [ "$status" -eq 69 ]
-  [ "$stderr" = "gms-stat: error: look for sockets in '$T': none there" ]
+  [ "$stderr" = "gms-stat: error: look for sockets in '$T': none found" ]
   start_gms
   run -0 --separate-stderr gms-stat --all
   [ "${#lines[@]}" -eq 5 ]
@@ -196,7 +196,7 @@ watched() {
   silent_server "$T/silent"
   run -124 timeout 1 gms-stat --watch 1m --timeout 100ms --socket "$T/silent"
   [ "${#lines[@]}" -eq 1 ]
-  [[ ${lines[0]} == *"  $T/silent  no answer: talk to the GMS at '$T/silent': timed out" ]]
+  [[ ${lines[0]} == *"  $T/silent  no answer: query the GMS at '$T/silent': timed out" ]]
 }
 
 @test "--watch ends when nobody reads it any more, also where nothing changes" {
@@ -395,10 +395,10 @@ on_terminal() {
   kill -TERM "$GMS_PID"
   wait_exit "$GMS_PID"
   run -0 --separate-stderr gms-stat --holders
-  [ "${lines[3]}" = "no server is to be seen, so nothing counts as a layout's" ]
+  [ "${lines[3]}" = "no server is visible: no memory counts as a layout's" ]
   run -69 --separate-stderr gms-stat --holders --device 99
   [ "$output" = "" ]
-  [ "$stderr" = "gms-stat: error: look into simulated device '$GMS_SIM_DIR/device-99': No such file or directory" ]
+  [ "$stderr" = "gms-stat: error: inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" ]
   if [ ! -e /proc/driver/nvidia ]; then
     run -69 --separate-stderr gms-stat --holders --driver auto
     [ "$stderr" = "gms-stat: error: look for NVIDIA devices in '/proc/driver/nvidia/gpus': No such file or directory" ]

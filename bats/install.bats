@@ -48,7 +48,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   [[ "$stderr" == *"'$T/libexec/fo/fo-gpu': No such file or directory" ]]
   mkdir "$T/other"
   run -69 --separate-stderr "$T/bin/gms-serve" --socket-dir "$T/other"
-  [[ "$stderr" == *"no simulated CUDA driver near '$T/bin/gms-serve'"* ]]
+  [[ "$stderr" == *"no simulated CUDA driver beside '$T/bin/gms-serve'"* ]]
 }
 
 @test "every tool is installed with its page and its completions" {

@@ -169,7 +169,7 @@ null" ]
 
 @test "etcd: a key without a lease is no contender's, and deleting it frees the lock" {
   etcdctl put locks/x/left here
-  local reason="ask etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease, so that it is no contender's and stays until it is deleted"
+  local reason="ask etcd for lock 'etcd:http://127.0.0.1:$PORT/locks/x': the oldest key 'locks/x/left' has no lease: no contender made it, and it stays until it is deleted"
   local command
   for command in "owner" "status" "acquire -n"; do
     # shellcheck disable=SC2086

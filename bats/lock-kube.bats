@@ -172,7 +172,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   done
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=x
   run -78 --separate-stderr lock owner --lock k8s:ns/pair
-  [[ $stderr == *"KUBERNETES_SERVICE_HOST '127.0.0.1' and KUBERNETES_SERVICE_PORT 'x' name no API server" ]]
+  [[ $stderr == *"KUBERNETES_SERVICE_HOST '127.0.0.1' and KUBERNETES_SERVICE_PORT 'x' are not the address of an API server" ]]
 }
 
 @test "as in a pod: the address from the environment, TLS, a token" {

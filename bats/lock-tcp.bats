@@ -107,7 +107,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   was_alone b
   # The last heartbeat was up to a third of the second old.
   [ $(($(now_ms) - begin)) -ge 500 ]
-  grep -q "127.0.0.1:[0-9]*: nothing was heard of it for 1s" "$T/lockd.err"
+  grep -q "127.0.0.1:[0-9]*: it sent nothing for 1s" "$T/lockd.err"
 }
 
 @test "stopped for longer than its lease: its command is killed as it goes on, status 75" {
@@ -149,8 +149,8 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 @test "warnings about an address are limited, and those left out are counted" {
   start_tcp 10s
   local port=${LOCK##*:}
-  wait_for "echo nonsense >/dev/tcp/127.0.0.1/$port; grep -q 'messages like this were left out' $T/lockd.err"
-  grep -Eq '^gms-lockd: warning: [1-9][0-9]* messages like this were left out$' "$T/lockd.err"
+  wait_for "echo nonsense >/dev/tcp/127.0.0.1/$port; grep -q 'messages like this were suppressed' $T/lockd.err"
+  grep -Eq '^gms-lockd: warning: [1-9][0-9]* messages like this were suppressed$' "$T/lockd.err"
   grep -q '^gms-lockd: warning: connection of 127.0.0.1:.*: read message' "$T/lockd.err"
 }
 
@@ -183,7 +183,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
   start_bg lockd2 gms-lockd --socket "$S" --listen "$port" --expiry 10s
   start_holder b
   waits b
-  wait_for "grep -q \"given back to 'a'\" $T/lockd2.err"
+  wait_for "grep -q \"returned to 'a'\" $T/lockd2.err"
   kill -0 "$(cat "$T/a.cmd")"
   [ ! -e "$T/b.cmd" ]
 }
@@ -204,7 +204,7 @@ pass() { wait_for "[ \$((\$(date +%s%3N) - $(now_ms))) -ge $1 ]"; }
 
 @test "in the clear it stays on this machine, 64" {
   run -64 --separate-stderr timeout 20 gms-lock acquire --lock tcp:192.0.2.1:7 -- true 3>&-
-  [[ ${stderr_lines[0]} == "gms-lock: error: ask lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address, which takes TLS: name a ca" ]]
+  [[ ${stderr_lines[0]} == "gms-lock: error: query lock server 'tcp:192.0.2.1:7': connect to '192.0.2.1:7': not a loopback address: needs TLS, with a ca" ]]
 }
 
 # --- TLS ------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   local options
   for options in "ca=$T/ca.crt" "$(tls_options stranger ca)" "$(tls_options client other)"; do
     run -78 --separate-stderr timeout 20 gms-lock acquire --lock "$LOCK?$options" --id a -- true 3>&-
-    [[ $stderr == "gms-lock: error: ask lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
+    [[ $stderr == "gms-lock: error: query lock server '$LOCK': TLS with ${LOCK#tcp:}"* ]] ||
       [[ $stderr == "gms-lock: error: TLS with ${LOCK#tcp:}"* ]]
     run -78 gms-lock status --lock "$LOCK?$options"
   done
@@ -258,7 +258,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   wait_for "grep -q warning $T/lockd.err"
   run grep warning "$T/lockd.err"
   [ "${#lines[@]}" -eq 1 ]
-  [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": the certificate is refused: " ]]
+  [[ $output =~ ^"gms-lockd: warning: TLS with 127.0.0.1:"[0-9]+": the certificate was rejected: " ]]
 }
 
 @test "an authority that is replaced counts for the next connection" {
@@ -319,7 +319,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   for command in "acquire --nonblock -- true" "acquire -- true" status owner; do
     # shellcheck disable=SC2086
     run -78 --separate-stderr timeout 20 gms-lock ${command%% *} --lock "$LOCK" ${command#"${command%% *}"} 3>&-
-    [[ $stderr == "gms-lock: error: ask lock server '$LOCK': this port speaks TLS: name a ca, a cert and a key" ]]
+    [[ $stderr == "gms-lock: error: query lock server '$LOCK': this port needs TLS: set ca, cert and key" ]]
   done
   grep -q "gms-lockd: warning: TLS with 127.0.0.1:" "$T/lockd.err"
 }
@@ -330,7 +330,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   use_tls old
   start_tcp 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options client ca)"
-  [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate is refused: certificate has expired" ]
+  [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:}: the certificate was rejected: certificate has expired" ]
   local server=$BG_PID port=${LOCK#tcp:}
   LOCK="$LOCK?$(tls_options client ca)"
   start_holder a
@@ -350,7 +350,7 @@ use_tls() { serve_tls=(--tls-cert "$T/$1.crt" --tls-key "$T/$1.key" --tls-ca "$T
   start_tcp 10s "${serve_tls[@]}"
   run -69 --separate-stderr timeout 20 gms-lock status --lock "$LOCK?$(tls_options old ca)"
   [ "$stderr" = "gms-lock: error: TLS with ${LOCK#tcp:} 'server': sslv3 alert certificate expired" ]
-  wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate is refused: certificate has expired' $T/lockd.err"
+  wait_for "grep -q 'warning: TLS with 127.0.0.1:[0-9]*: the certificate was rejected: certificate has expired' $T/lockd.err"
 }
 
 # --- two hosts ------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ start_vllm_pair() {
   DYN_GMS_SCRATCH_KV_ENABLED=1 start_shadow 0 -- "${VLLM[@]}"
   wait_exit "${SHADOWS[0]}"
   [ "$status" -eq 78 ]
-  grep -q 'vLLM wants --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1' "$T/engine-0.err"
+  grep -q 'vLLM needs --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1' "$T/engine-0.err"
 }
 
 # --- SGLang ---------------------------------------------------------------------------------------

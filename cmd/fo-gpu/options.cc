@@ -45,15 +45,16 @@ void declare(CLI::App& app, Options& options) {
   cli::add_server_uid(*map_check, options.server_uid);
   map_check->add_option("--expect-hash", options.expect_hash, "the layout must have this hash")
       ->type_name("HASH");
-  cli::add_duration(*map_check, "--timeout", options.map_timeout, "for everything");
+  cli::add_duration(*map_check, "--timeout", options.map_timeout, "limit for the whole check");
   CLI::App* free = add_command(app, options, Options::Command::kFree, "free",
-                               "tell a device's free memory, without a context");
-  free->add_option("--uuid", options.uuid, "the device's, of an earlier answer: spares the driver")
+                               "print a device's free memory, without a CUDA context");
+  free->add_option("--uuid", options.uuid, "the device's UUID, if known: skips the driver")
       ->check(is_uuid)
       ->type_name("UUID");
   CLI::Option* until =
       cli::add_size(*free, "--until-free", options.until_free, "wait until this much is free");
-  cli::add_duration(*free, "--timeout", options.free_timeout, "for that; default: none")
+  cli::add_duration(*free, "--timeout", options.free_timeout,
+                    "limit for --until-free; default: none")
       ->needs(until);
 }
 

@@ -38,7 +38,7 @@ void check_selectors(const std::vector<pod::Manifest>& manifests, const Options&
     if (std::none_of(manifests.begin(), manifests.end(),
                      [&](const pod::Manifest& one) { return pod::matches(one.root, selector); })) {
       throw Error(ExitStatus::kNoInput,
-                  "write " + base::quoted(selector) + ": --only names nothing that there is");
+                  "write " + base::quoted(selector) + ": --only matches no object");
     }
   }
 }
@@ -85,7 +85,7 @@ std::map<std::string, const pod::Manifest*> name_files(const std::vector<pod::Ma
     const std::string path = options.output_dir + "/" + name + extension;
     if (!files.emplace(path, &one).second) {
       throw Error(ExitStatus::kBadData,
-                  "write " + base::quoted(path) + ": two objects would be this file");
+                  "write " + base::quoted(path) + ": two objects have this file name");
     }
   }
   return files;
@@ -118,8 +118,7 @@ ExitStatus run_function(const Source& source, const Options& options, pod::Budge
                        options.generated_only || !options.output_dir.empty();
   if (chooses || options.files.size() > 1) {
     throw Error(ExitStatus::kUsage,
-                "read " + base::quoted(source.name) +
-                    ": a ResourceList, which is answered as a whole, and by itself");
+                "read " + base::quoted(source.name) + ": a ResourceList has to be the only input");
   }
   const pod::FunctionAnswer answer =
       pod::run_function(source.documents[0].root, options.generate, budget);

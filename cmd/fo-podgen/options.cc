@@ -48,7 +48,7 @@ void add_pod_options(CLI::App& app, Options& options) {
   add_word(app, options, "kind", "KIND", "deployment or pod")
       ->check(cli::example_words({"deployment", "pod"}))
       ->default_str("deployment");
-  add_word(app, options, "kube-version", "X.Y", "of the cluster")->default_str("1.34");
+  add_word(app, options, "kube-version", "X.Y", "version of the cluster")->default_str("1.34");
   add_word(app, options, "gpu-sharing", "HOW", "dra, or device-plugin: limits nvidia.com/gpu")
       ->check(cli::example_words({"dra", "device-plugin"}))
       ->default_str("dra");
@@ -57,12 +57,12 @@ void add_pod_options(CLI::App& app, Options& options) {
       ->default_str("flock");
   add_word(app, options, "gms", "GMS", "ours, or upstream: Dynamo's module (default: by image)")
       ->check(cli::example_words({"ours", "upstream"}));
-  add_word(app, options, "tools-image", "IMAGE", "has the tools, for engines whose image has none");
+  add_word(app, options, "tools-image", "IMAGE", "image with the tools, for engine images without");
   app.add_flag("--supervise", options.generate.supervise, "run the engines under fo-shadow");
   add_word(app, options, "engine", "KIND",
            "of --supervise: vllm, sglang, dynamo, cold; else: dynamo (default: by command)")
       ->check(cli::example_words({"vllm", "sglang", "dynamo", "cold"}));
-  add_word(app, options, "operator-defaults", "BOOL", "what Dynamo's operator gives every pod")
+  add_word(app, options, "operator-defaults", "BOOL", "add what Dynamo's operator adds to pods")
       ->check(cli::example_words({"true", "false"}))
       ->default_str("true");
 }
@@ -74,12 +74,12 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
     options.command = command;
     for (const char* const other : {"--output", "--output-dir", "--only", "--generated-only"}) {
       if (app.get_option(other)->count() > 0) {
-        throw CLI::ValidationError(std::string(other), std::string("not with ") + name);
+        throw CLI::ValidationError(std::string(other), std::string("cannot be used with ") + name);
       }
     }
     const bool reads = command == Options::Command::kCheck;
     if (!reads && app.get_option("--file")->count() > 0) {
-      throw CLI::ValidationError("--file", std::string("not with ") + name);
+      throw CLI::ValidationError("--file", std::string("cannot be used with ") + name);
     }
   });
   return sub;
@@ -103,23 +103,26 @@ void declare(CLI::App& app, Options& options) {
       ->expected(1)
       ->take_all()
       ->type_name("KIND[/NAME]");
-  app.add_flag("--generated-only", options.generated_only, "leave out what only passes through");
+  app.add_flag("--generated-only", options.generated_only,
+               "leave out objects that are only copied");
   add_pod_options(app, options);
 
   using enum Options::Command;
   CLI::App* check =
-      add_command(app, options, kCheck, "check", "say what would be refused, and why");
+      add_command(app, options, kCheck, "check", "report what generate would refuse, and why");
   add_files(*check, options);
-  check->add_flag("--strict", options.strict, "end with 65 for warnings, too");
+  check->add_flag("--strict", options.strict, "exit with 65 for warnings, too");
   add_pod_options(*check, options);
   CLI::App* diff =
-      add_command(app, options, kDiff, "diff", "say how what two files become differs");
+      add_command(app, options, kDiff, "diff", "show how the objects of two files differ");
   diff->add_option("OLD", options.before, "a file, - for stdin")->required()->type_name("FILE");
   diff->add_option("NEW", options.after, "a file, - for stdin")->required()->type_name("FILE");
   add_pod_options(*diff, options);
   CLI::App* install =
       add_command(app, options, kInstall, "install", "copy the tools: for an init container");
-  install->add_option("DIR", options.folder, "gets bin and libexec")->required()->type_name("DIR");
+  install->add_option("DIR", options.folder, "where bin and libexec are made")
+      ->required()
+      ->type_name("DIR");
 }
 
 void check_usage(const Options& options) {

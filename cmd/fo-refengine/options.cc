@@ -32,14 +32,13 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_option("--port", serve.port, "port to listen on; 0: any")
       ->capture_default_str()
       ->type_name("PORT");
-  cli::add_duration(*sub, "--load-timeout", serve.load_timeout,
-                    "for the weights to be published, at start");
+  cli::add_duration(*sub, "--load-timeout", serve.load_timeout, "limit for the weights at start");
   cli::add_remap_timeout(*sub, "--remap-timeout", serve.remap_timeout,
-                         "for a reader's lock, at waking");
-  cli::add_duration(*sub, "--kv-retry", serve.kv_retry, "for a full device to make room");
+                         "limit for the reader's lock at wake");
+  cli::add_duration(*sub, "--kv-retry", serve.kv_retry, "limit for a full device to free memory");
   sub->add_flag("--start-asleep", serve.start_asleep, "wait for /wake_up, without a KV cache");
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
-                "end (69) when the GMS goes away while awake");
+                "exit with 69 if the GMS is lost while awake");
   sub->add_option("--status-fd", serve.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30))
       ->type_name("N");
@@ -53,7 +52,7 @@ void declare_make_model(CLI::App& app, Options& options) {
   const auto number = [&](const char* name, std::uint32_t& value, const char* description) {
     return sub->add_option(name, value, description)->capture_default_str()->type_name("N");
   };
-  sub->add_option("DIR", options.model_dir, "the folder to make")->required()->type_name("DIR");
+  sub->add_option("DIR", options.model_dir, "the folder to create")->required()->type_name("DIR");
   number("--layers", model.layers, "decoder layers");
   number("--hidden", model.hidden, "width of a hidden state");
   number("--heads", model.heads, "attention heads");
@@ -77,10 +76,10 @@ void declare_make_model(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"f32", "f16", "bf16"}, CLI::ignore_case))
       ->default_str("f32")
       ->type_name("TYPE");
-  sub->add_option("--seed", model.seed, "what all weights come from")
+  sub->add_option("--seed", model.seed, "seed of the random weights")
       ->capture_default_str()
       ->type_name("N");
-  cli::add_size(*sub, "--shard-size", model.shard_size, "begin a new file past this size");
+  cli::add_size(*sub, "--shard-size", model.shard_size, "start a new file above this size");
 }
 
 void declare_rank(CLI::App& app, Options& options) {

@@ -64,24 +64,24 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 2).description(""))
       ->capture_default_str()
       ->type_name("N");
-  add_text(app, "--sleep", shadow.driver.sleep_command, "CMD", "for this step, run a command");
+  add_text(app, "--sleep", shadow.driver.sleep_command, "CMD", "run this command for that step");
   add_text(app, "--wake", shadow.driver.wake_command, "CMD", "");
   add_text(app, "--health", shadow.driver.health_command, "CMD",
-           "to ask for its health, to generate a token: a command");
+           "run this command to check, to generate a token");
   add_text(app, "--prove", shadow.driver.prove_command, "CMD", "");
   app.add_flag("--no-failover", options.no_failover, "start, register, serve: no lock, no sleep");
 }
 
 void declare_place(CLI::App& app, Options& options) {
   add_locks(app, options);
-  add_text(app, "--id", options.id, "ID", "who we are (default: engine-$ENGINE_ID)");
+  add_text(app, "--id", options.id, "ID", "id of this engine (default: engine-$ENGINE_ID)");
   app.add_option("--gms", options.gms, "sockets of the GMS (default: those in --socket-dir)")
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir)->description("folder of the GMS sockets");
   add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
-  cli::add_devices(app, options.devices, "whose memory the gate asks for; all: the GMS's, else 0");
+  cli::add_devices(app, options.devices, "devices of the memory gate; all: the GMS's, else 0");
   cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
-                "to wait for on each device; 0: none (default: what the engine gave back)");
+                "free memory to wait for per device; 0: none (default: what the engine released)");
   app.add_option("--port", options.port, "of /live, /health, /metrics; -1: none")
       ->envname("DYN_SYSTEM_PORT")
       ->check(CLI::Range(-1, 65535).description(""))
@@ -91,7 +91,7 @@ void declare_place(CLI::App& app, Options& options) {
       ->capture_default_str();
   add_text(app, "--publish", options.shadow.publish, "HOST:PORT", "the active engine, for clients");
   app.add_flag("--publish-control", options.shadow.publish_control,
-               "there too: the paths that control the engine");
+               "publish the engine's control paths, too");
   add_text(app, "--register", options.shadow.register_command, "CMD",
            "run when it serves, and before it stops serving");
   add_text(app, "--deregister", options.shadow.deregister_command, "CMD", "");
@@ -104,20 +104,21 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_duration(app, "--start-timeout", shadow.start_timeout, "until the engine is healthy");
   cli::add_duration(app, "--sleep-timeout", shadow.sleep_timeout, "until it sleeps");
   cli::add_duration(app, "--wake-timeout", shadow.wake_timeout, "from the grant until active");
-  cli::add_remap_timeout(app, "--remap-timeout", shadow.remap_timeout, "of it, for the GMS's lock");
+  cli::add_remap_timeout(app, "--remap-timeout", shadow.remap_timeout,
+                         "part of it for the GMS's lock");
   cli::add_duration(app, "--prove-timeout", shadow.prove_timeout, "for a token");
   cli::add_duration(app, "--register-timeout", shadow.register_timeout, "for those commands");
-  cli::add_duration(app, "--gms-grace", shadow.gms_grace, "for a GMS to come back");
+  cli::add_duration(app, "--gms-grace", shadow.gms_grace, "for a lost GMS to reconnect");
   cli::add_duration(app, "--drain", shadow.drain, "for requests in flight");
-  cli::add_duration(app, "--grace", shadow.grace, "from TERM to KILL for what has to go");
+  cli::add_duration(app, "--grace", shadow.grace, "from SIGTERM to SIGKILL");
   cli::add_duration(app, "--health-interval", shadow.health_interval, "between health checks");
   cli::add_duration(app, "--health-timeout", shadow.health_timeout, "for an answer");
   cli::add_duration(app, "--prove-interval", shadow.prove_interval, "between generations");
-  app.add_option("--failures", shadow.failures, "in a row, and the engine is ended")
+  app.add_option("--failures", shadow.failures, "failed checks in a row that end the engine")
       ->check(CLI::Range(1, 1000).description(""))
       ->capture_default_str()
       ->type_name("N");
-  cli::add_duration(app, "--warn-after", shadow.warn_after, "say who holds the lock; 0: never");
+  cli::add_duration(app, "--warn-after", shadow.warn_after, "log who holds the lock; 0: never");
   app.add_option("--status-fd", shadow.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
@@ -162,7 +163,7 @@ std::vector<engine::GmsPlace> find_places(const Options& options) {
   if (devices.empty()) devices = gms::find_devices(options.socket_dir, {options.tag});
   if (devices.empty()) {
     throw Error(ExitStatus::kUnavailable,
-                "look for sockets in " + base::quoted(options.socket_dir) + ": none there");
+                "look for sockets in " + base::quoted(options.socket_dir) + ": none found");
   }
   for (const std::string& tag : {options.tag, std::string(kKvTag)}) {
     for (const int device : devices) {
@@ -211,7 +212,7 @@ void set_locks(const Options& options, engine::ShadowOptions& shadow) {
   const auto local = std::find_if(shadow.locks.begin(), shadow.locks.end(), lock::is_local);
   if (local == shadow.locks.end()) {
     refuse("--lock " + base::quoted(options.locks.front()) +
-           ": one lock of this node is needed beside it, flock: or unix:");
+           ": needs a lock of this node, too: flock: or unix:");
   }
   shadow.lock = *local;
 }
@@ -230,7 +231,7 @@ void declare(CLI::App& app, Options& options) {
 engine::ShadowOptions to_shadow_options(const Options& options) {
   engine::ShadowOptions shadow = options.shadow;
   shadow.command = options.common.command;
-  if (shadow.command.empty()) refuse("an engine's command is needed after '--'");
+  if (shadow.command.empty()) refuse("missing command of the engine after '--'");
   shadow.failover = !options.no_failover;
   set_locks(options, shadow);
   shadow.id = options.id.empty() ? lock::lock_id_from_environment() : options.id;
@@ -244,7 +245,7 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
   int engine_port = options.engine_port;
   if (engine_port == 0 && options.port > 0) engine_port = options.port + 100;
   if (engine_port > std::numeric_limits<std::uint16_t>::max()) {
-    refuse("--port " + std::to_string(options.port) + ": say --engine-port, too");
+    refuse("--port " + std::to_string(options.port) + ": needs --engine-port, too");
   }
   shadow.engine_port = static_cast<std::uint16_t>(engine_port);
   shadow.driver.system_url = "http://127.0.0.1:" + std::to_string(engine_port);
@@ -259,7 +260,7 @@ engine::ShadowOptions to_shadow_options(const Options& options) {
     }
     const std::string url = target.substr(sign + 1);
     if (net::parse_url(url).is_tls) {
-      refuse("--health-target " + base::quoted(target) + ": https is not for these");
+      refuse("--health-target " + base::quoted(target) + ": https is not supported");
     }
     shadow.targets.emplace_back(target.substr(0, sign), url);
   }

@@ -24,7 +24,7 @@ std::string socket_path(const gms_load::Options& options, const cuda::DeviceInfo
 }
 
 ExitStatus timed_out(gms::LockType role, const std::string& socket) {
-  os::log_line(os::LogLevel::kError, "get the lock " + std::string(gms::to_string(role)) + " of " +
+  os::log_line(os::LogLevel::kError, "acquire lock " + std::string(gms::to_string(role)) + " of " +
                                          base::quoted(socket) + ": timed out");
   return ExitStatus::kTryAgain;
 }

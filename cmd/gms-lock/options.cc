@@ -20,7 +20,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   Options::Place& place = options.places[static_cast<std::size_t>(command)];
   place.locks = {std::string(lock::kDefaultLockPath)};
   CLI::Option* lock = cli::add_locks(*sub, place.locks);
-  if (command != Options::Command::kAcquire) lock->description("the lock to look at");
+  if (command != Options::Command::kAcquire) lock->description("the lock to query");
   cli::add_kube_api(*sub, place.kube_api);
   cli::add_variables(*sub, {"KUBERNETES_SERVICE_*"});
   return sub;
@@ -33,7 +33,7 @@ CLI::Option* add_timeout(CLI::App& app, std::optional<base::Duration>& timeout) 
     if (!timeout) timeout = base::parse_duration(text + "s");
     if (!timeout) throw CLI::ValidationError("--timeout", "'" + text + "' is not a duration");
   };
-  return app.add_option_function<std::string>("-w,--timeout", read, "give up after this time")
+  return app.add_option_function<std::string>("-w,--timeout", read, "stop waiting after this time")
       ->type_name("DURATION");
 }
 
@@ -45,10 +45,10 @@ void declare(CLI::App& app, Options& options) {
   CLI::App* acquire = add_command(app, options, kAcquire, "acquire",
                                   "wait for the lock and run a command under it");
   lock::AcquireOptions& wanted = options.acquire;
-  acquire->add_option("--id", options.id, "who we are (default: engine-$ENGINE_ID)")
+  acquire->add_option("--id", options.id, "id of this holder (default: engine-$ENGINE_ID)")
       ->type_name("ID");
   CLI::Option* timeout = add_timeout(*acquire, wanted.timeout);
-  acquire->add_flag("-n,--nonblock", options.nonblock, "give up at once")->excludes(timeout);
+  acquire->add_flag("-n,--nonblock", options.nonblock, "do not wait")->excludes(timeout);
   acquire
       ->add_option("-E,--conflict-exit-code", wanted.busy_status,
                    "status when it was not granted in time")
@@ -63,15 +63,15 @@ void declare(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("N");
   cli::add_duration(*acquire, "--warn-after", wanted.warn_after,
-                    "after this wait, say who holds the lock; 0: never");
-  acquire->add_flag("--exec", wanted.exec, "become the command instead of supervising it");
+                    "log who holds the lock after this wait; 0: never");
+  acquire->add_flag("--exec", wanted.exec, "exec the command instead of supervising it");
   acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
       ->type_name("N");
-  cli::add_duration(*acquire, "--grace", wanted.grace, "from TERM to KILL for what has to go");
+  cli::add_duration(*acquire, "--grace", wanted.grace, "from SIGTERM to SIGKILL");
   acquire->add_option("--status-fd", wanted.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30))
       ->type_name("N");
-  add_command(app, options, kOwner, "owner", "print the holder's id; 1 when nobody holds the lock");
+  add_command(app, options, kOwner, "owner", "print the holder's id; exit 1 if the lock is free");
   add_command(app, options, kStatus, "status",
               "show holder, generation, waiters and who has it open");
   cli::add_variables(*acquire,

@@ -13,15 +13,15 @@ void declare(CLI::App& app, Options& options) {
       ->envname("GMS_LOCKD_SOCKET")
       ->capture_default_str()
       ->type_name("PATH");
-  app.add_option("--state", serve.state_path, "what outlives the server (default: PATH.state)")
+  app.add_option("--state", serve.state_path, "the server's state file (default: PATH.state)")
       ->envname("GMS_LOCKD_STATE")
       ->type_name("FILE");
   cli::add_duration(app, "--reconnect-window", serve.reconnect_window,
-                    "for the holder to come back to a new server")
+                    "for the holder to reconnect to a new server")
       ->check([](const std::string& text) {
         const auto window = base::parse_duration(text);
         // Without a window no holder could ever come back.
-        return window == base::Duration::zero() ? "there must be one" : std::string();
+        return window == base::Duration::zero() ? "must be longer than 0" : std::string();
       });
   CLI::Option* const listen =
       app.add_option("--listen", serve.listen, "serve on this port too: leases for other machines")
@@ -29,13 +29,13 @@ void declare(CLI::App& app, Options& options) {
           ->type_name("HOST:PORT");
   app.add_option("--tls-cert", serve.tls.certificate, "the server's certificate (PEM)")
       ->type_name("FILE");
-  app.add_option("--tls-key", serve.tls.key, "its key")->type_name("FILE");
+  app.add_option("--tls-key", serve.tls.key, "the certificate's key")->type_name("FILE");
   app.add_option("--tls-ca", serve.tls.ca, "the authority of the clients' certificates")
       ->type_name("FILE");
   cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
   app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
       ->type_name("HOST:PORT");
-  app.add_option("--ready-fd", serve.ready_fd, "write a newline here once connections are taken")
+  app.add_option("--ready-fd", serve.ready_fd, "write a newline here once clients can connect")
       ->check(CLI::Range(3, 1 << 20))
       ->type_name("N");
 }

@@ -27,7 +27,7 @@ CLI::App* add_probe(CLI::App& app, Options& options, Options::Probe probe, const
 }
 
 void add_wait(CLI::App& app, base::Duration& wait) {
-  cli::add_duration(app, "--wait", wait, "go on asking for this long");
+  cli::add_duration(app, "--wait", wait, "retry for this long");
 }
 
 void add_timeout(CLI::App& app, base::Duration& timeout, base::Duration value) {
@@ -51,12 +51,12 @@ void declare_sockets(CLI::App& app, Options& options) {
 
 void declare_http(CLI::App& app, Options& options) {
   http::HttpProbe& probe = options.http;
-  CLI::App* http =
-      add_probe(app, options, Options::Probe::kHttp, "http", "does this endpoint answer well?");
+  CLI::App* http = add_probe(app, options, Options::Probe::kHttp, "http",
+                             "does this endpoint answer as expected?");
   http->add_option("URL", probe.url, "http://HOST:PORT/PATH or unix:SOCKET:/PATH")
       ->required()
       ->type_name("");
-  http->add_option("--status", probe.status, "the status that is a yes; default: any 2xx")
+  http->add_option("--status", probe.status, "the expected status; default: any 2xx")
       ->check(CLI::Range(100, 599))
       ->type_name("N");
   http->add_option_function<std::vector<std::string>>(
@@ -105,7 +105,7 @@ void declare_engine(CLI::App& app, Options& options) {
   CLI::Option* id =
       engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
           ->type_name("ID");
-  engine->add_option("--url", options.engine_url, "of its status page, in place of lock and id")
+  engine->add_option("--url", options.engine_url, "of its status page, instead of lock and id")
       ->excludes(lock)
       ->excludes(id)
       ->type_name("URL");
@@ -118,11 +118,11 @@ void declare_lock(CLI::App& app, Options& options) {
   lock::LockProbe& probe = options.lock;
   options.lock_uri = lock::kDefaultLockPath;
   CLI::App* lock = add_probe(app, options, Options::Probe::kLock, "lock",
-                             "can the lock be asked for, and who holds it?");
+                             "does the lock service answer, and who holds it?");
   cli::add_lock(*lock, options.lock_uri);
   cli::add_kube_api(*lock, options.kube_api);
-  lock->add_flag("--held", probe.held, "somebody must hold it");
-  lock->add_option("--holder", probe.holder, "this one must hold it")->type_name("ID");
+  lock->add_flag("--held", probe.held, "the lock must be held");
+  lock->add_option("--holder", probe.holder, "this id must hold it")->type_name("ID");
   add_wait(*lock, probe.wait);
   cli::add_variables(*lock, {"KUBERNETES_SERVICE_*"});
 }
@@ -141,8 +141,8 @@ void declare_remap(CLI::App& app, Options& options) {
 
 void declare_gpu(CLI::App& app, Options& options) {
   device::GpuProbe& probe = options.gpu;
-  CLI::App* gpu =
-      add_probe(app, options, Options::Probe::kGpu, "gpu", "has the device so much memory free?");
+  CLI::App* gpu = add_probe(app, options, Options::Probe::kGpu, "gpu",
+                            "does the device have this much free memory?");
   cli::add_size(*gpu, "--free", probe.wanted, "how much")->required()->default_str("");
   gpu->add_option("--device", probe.device, "CUDA device")
       ->check(CLI::Range(0, 1023))

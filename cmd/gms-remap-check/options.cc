@@ -20,10 +20,10 @@ using base::ExitStatus;
 void declare(CLI::App& app, Options& options) {
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   CLI::Option* devices =
-      cli::add_devices(app, options.devices, "check one socket each")->default_str("");
+      cli::add_devices(app, options.devices, "devices to check, one socket each")->default_str("");
   devices->excludes(app.get_option("--socket"))->excludes(app.get_option("--device"));
   app.parse_complete_callback([&options, devices] { options.many = devices->count() > 0; });
-  cli::add_remap_timeout(app, "--timeout", options.timeout, "for everything");
+  cli::add_remap_timeout(app, "--timeout", options.timeout, "limit for the whole check");
   CLI::Option* expect = app.add_option("--expect-hash", options.expect_hashes,
                                        "the layout must have this hash (one for each socket)")
                             ->delimiter(',')
@@ -31,14 +31,14 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--hash-file", options.hash_file, "the layout must have the hash saved here")
       ->excludes(expect)
       ->type_name("FILE");
-  app.add_option("--save-hash", options.save_hash, "save the layout's hash here when all is well")
+  app.add_option("--save-hash", options.save_hash, "save the layout's hash here on success")
       ->type_name("FILE");
   app.add_flag("--map", options.map, "map every allocation and read through the mapping");
   cli::add_driver(app, options.driver);
   app.add_option("--status-fd", options.status_fd, "write events there as JSON lines")
       ->check(CLI::Range(0, 1 << 30).description(""))
       ->type_name("N");
-  app.add_flag("--exec", options.exec, "become COMMAND when all is well");
+  app.add_flag("--exec", options.exec, "exec COMMAND on success");
   cli::add_variables(app, {"FO_LIBEXEC_DIR", "TMPDIR"});
 }
 
@@ -53,7 +53,7 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
   if (devices.empty()) devices = gms::find_devices(dir, {endpoint.tag});
   if (devices.empty()) {
     throw Error(ExitStatus::kUnavailable,
-                "look for sockets in " + base::quoted(dir) + ": none there");
+                "look for sockets in " + base::quoted(dir) + ": none found");
   }
   std::vector<gms::RemapCheckRequest> requests;
   for (const int device : devices) {

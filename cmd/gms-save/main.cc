@@ -60,7 +60,7 @@ int save(gms_save::Options& options) {
   }
   if (!report) {
     throw base::Error(ExitStatus::kTryAgain,
-                      "get the lock ro of " + base::quoted(socket) + ": timed out");
+                      "acquire lock ro of " + base::quoted(socket) + ": timed out");
   }
   cli::print_line(options.common.json ? weights::format_json(*report)
                                       : weights::format_text(*report));

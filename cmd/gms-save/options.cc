@@ -9,8 +9,8 @@ namespace fo::gms_save {
 
 void declare(CLI::App& app, Options& options) {
   weights::SaveOptions& save = options.save;
-  app.add_option("DIR", save.folder, "the snapshot to be made")->required()->type_name("DIR");
-  app.add_flag("--replace", options.replace, "take the place of a snapshot that is there");
+  app.add_option("DIR", save.folder, "the snapshot to create")->required()->type_name("DIR");
+  app.add_flag("--replace", options.replace, "replace an existing snapshot");
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", save.timeout, "for the lock (default: wait for ever)");
   app.add_option("--copy-threads", save.copy_threads, "default: one per CPU, at most 8")

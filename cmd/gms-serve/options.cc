@@ -25,7 +25,7 @@ void add_ids(CLI::App& app, const std::string& name, std::vector<std::uint32_t>&
              const std::string part = text.substr(at, end - at);
              const std::optional<std::uint32_t> id = base::parse_id(part);
              if (!id) {
-               throw CLI::ValidationError(name, "'" + part + "' is not the number of one");
+               throw CLI::ValidationError(name, "'" + part + "' is not a user or group id");
              }
              ids.push_back(*id);
              at = end + 1;
@@ -60,16 +60,18 @@ void declare(CLI::App& app, Options& options) {
   serve.tags = {"weights", "kv_cache"};
   cli::add_socket_dir(app, serve.socket_dir);
   CLI::Option* devices = cli::add_devices(app, serve.devices, "devices to serve");
-  CLI::Option* tags = cli::add_tags(app, serve.tags, "one server each, per device");
+  CLI::Option* tags =
+      cli::add_tags(app, serve.tags, "tags to serve, one server per device and tag");
   CLI::Option* path =
       app.add_option("--socket-path", serve.socket_path, "serve one device and tag on this socket")
           ->type_name("PATH");
-  CLI::Option* device = app.add_option("--device", options.device, "the one device")
+  CLI::Option* device = app.add_option("--device", options.device, "device of --socket-path")
                             ->check(CLI::Range(0, 1023))
                             ->capture_default_str()
                             ->type_name("N");
-  CLI::Option* tag =
-      app.add_option("--tag", options.tag, "the one tag")->capture_default_str()->type_name("T");
+  CLI::Option* tag = app.add_option("--tag", options.tag, "tag of --socket-path")
+                         ->capture_default_str()
+                         ->type_name("T");
   device->needs(path);
   tag->needs(path);
   // Not --socket-dir: the environment may set that for every tool.
@@ -84,7 +86,7 @@ void declare(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"restart", "exit"}))
       ->capture_default_str()
       ->type_name("WHAT");
-  app.add_option("--restore", serve.restore, "give a server that has nothing this snapshot")
+  app.add_option("--restore", serve.restore, "load this snapshot into a server without a layout")
       ->type_name("DIR");
   app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
       ->type_name("HOST:PORT");

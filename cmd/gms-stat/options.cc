@@ -25,15 +25,15 @@ base::Duration interval(const std::string& text) {
 void declare(CLI::App& app, Options& options) {
   cli::add_endpoint(app, options.endpoint);
   CLI::Option* all = app.add_flag("--all", options.all, "every GMS of the folder, one line each");
-  CLI::Option* events = app.add_flag("--events", options.stat.events, "show what happened lately");
+  CLI::Option* events = app.add_flag("--events", options.stat.events, "show recent events");
   CLI::Option* list = app.add_flag("--list", options.stat.list,
-                                   "show allocations and tensors, if no writer is in the way");
+                                   "show allocations and tensors, unless a writer is active");
   for (const char* one : {"--socket", "--device", "--tag"}) all->excludes(app.get_option(one));
   all->excludes(events)->excludes(list);
   CLI::Option* watch =
       app.add_option_function<std::string>(
              "--watch", [&](const std::string& text) { options.watch = interval(text); },
-             "look again every DURATION (1s) and show what changes")
+             "repeat every DURATION (1s) and show changes")
           ->expected(0, 1)
           ->type_name("[DURATION]");
   watch->excludes(events)->excludes(list);
@@ -47,7 +47,8 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("PATH,...")
       ->needs(holders);
   cli::add_driver(app, options.driver);
-  cli::add_duration(app, "--timeout", options.timeout, "for everything, or for each look");
+  cli::add_duration(app, "--timeout", options.timeout,
+                    "limit for the whole query, or for each repetition");
   cli::add_variables(app, {"GMS_SIM_DIR", "NO_COLOR", "TERM", "TMPDIR"});
 }
 

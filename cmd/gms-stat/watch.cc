@@ -126,7 +126,7 @@ class Watcher {
     pollfd ready[]{{signals_.get(), POLLIN, 0}, {output_.fd(), events, 0}};
     if (::poll(ready, 2, deadline.poll_timeout()) < 0) {
       if (errno == EINTR) return false;
-      base::throw_errno(errno, "wait for the next look");
+      base::throw_errno(errno, "wait for the next repetition");
     }
     if ((ready[1].revents & (POLLERR | POLLHUP)) != 0) {
       base::throw_errno(EPIPE, base::ExitStatus::kIoError, "write to standard output");

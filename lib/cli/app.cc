@@ -50,8 +50,8 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
   for (CLI::App* sub : app.get_subcommands({})) add_common(*sub, tool, common);
   if (runs_itself(app)) {
     app.add_flag("--json", common.json, "print JSON instead of text");
-    app.add_flag("-v,--verbose", common.verbose, "say more on stderr (twice: debug)");
-    app.add_flag("-q,--quiet", common.quiet, "say nothing on stderr but errors");
+    app.add_flag("-v,--verbose", common.verbose, "log more on stderr (twice: debug)");
+    app.add_flag("-q,--quiet", common.quiet, "log only errors on stderr");
     if (tool.is_daemon) add_log_format(app, common);
     // Both are read before CLI11 sees the words: see Settings.
     app.add_option_function<std::string>(
@@ -59,7 +59,7 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
         ->type_name("FILE")
         ->configurable(false);
     app.add_flag_callback(
-           "--print-config", [] {}, "print what the options are set to, and by whom, and exit")
+           "--print-config", [] {}, "print each option's value and its source, and exit")
         ->configurable(false);
   }
   app.set_help_flag("-h,--help", "print this help and exit");
@@ -93,7 +93,7 @@ std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
   std::vector<std::string> known;
   if (word.starts_with('-')) {
     if (at->get_option_no_throw(word) != nullptr) {
-      return at == &app ? "" : "; it goes behind " + base::quoted(at->get_name());
+      return at == &app ? "" : "; it belongs after " + base::quoted(at->get_name());
     }
     for (const CLI::Option* option : at->get_options()) {
       for (const std::string& name : option->get_lnames()) known.push_back("--" + name);

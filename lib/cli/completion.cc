@@ -88,7 +88,7 @@ std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& to
   if (!command_of(app).arguments.empty()) return std::nullopt;
   const std::string wrong = words.size() < 2 ? "" : " " + base::quoted(words.back());
   return ParseResult{ParseResult::Kind::kUsageError,
-                     kName + wrong + ": wants one of bash, zsh and fish"};
+                     kName + wrong + ": expected bash, zsh or fish"};
 }
 
 }  // namespace fo::cli

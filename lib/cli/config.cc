@@ -36,7 +36,7 @@ std::string scalar_text(const toml::node& node, std::string_view key, const std:
     return out.str();
   }
   fail(path, node.source().begin,
-       "key " + base::quoted(key) + ": want a string, number, boolean or a list of them");
+       "key " + base::quoted(key) + ": expected a string, number, boolean or a list of them");
 }
 
 }  // namespace

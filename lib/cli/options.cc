@@ -110,10 +110,10 @@ CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
           [&server_uid](const std::string& text) {
             server_uid = base::parse_id(text);
             if (!server_uid) {
-              throw CLI::ValidationError("--server-uid", "'" + text + "' is not a user's number");
+              throw CLI::ValidationError("--server-uid", "'" + text + "' is not a user id");
             }
           },
-          "accept a server that is this user's, too")
+          "also accept a server of this user")
       ->envname("GMS_SERVER_UID")
       ->type_name("UID");
 }
@@ -141,16 +141,17 @@ CLI::Option* add_remap_timeout(CLI::App& app, const std::string& name, base::Dur
 }
 
 CLI::Option* add_lock(CLI::App& app, std::string& uri) {
-  return describe_lock(app.add_option("--lock", uri, "the lock to look at"), uri);
+  return describe_lock(app.add_option("--lock", uri, "the lock to query"), uri);
 }
 
 CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris) {
-  return describe_lock(app.add_option("--lock", uris, "hold it, or several"), uris.front())
+  return describe_lock(app.add_option("--lock", uris, "a lock to hold; repeatable"), uris.front())
       ->allow_extra_args(false);
 }
 
 CLI::Option* add_kube_api(CLI::App& app, std::string& url) {
-  return app.add_option("--kube-api", url, "the API server of k8s: (default: as a pod finds it)")
+  return app
+      .add_option("--kube-api", url, "the API server of k8s: (default: the pod's own cluster)")
       ->envname("FAILOVER_KUBE_API")
       ->type_name("URL");
 }

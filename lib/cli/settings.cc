@@ -183,7 +183,7 @@ void Settings::settle_file() {
     if (is_given(*option) || in_environment(*option) || has_rival(*option, true)) continue;
     if (setting.values.empty()) {
       if (kind_of(*option) == Kind::kSeveral) continue;
-      refuse(file_, setting.option + ": wants a value");
+      refuse(file_, setting.option + ": needs a value");
     }
     take(*option, Origin::kFile, setting.values);
   }
@@ -229,7 +229,7 @@ void Settings::blame_origin(const std::string& message) const {
     // "--name = value"
     const std::size_t sign = std::min(message.find(" = "), message.size());
     const std::string name = message.substr(kNoValue.size(), sign - kNoValue.size());
-    return blame_origin(name + ": not what it takes" + message.substr(sign));
+    return blame_origin(name + ": invalid value" + message.substr(sign));
   }
   for (const auto& [option, origin] : origins_) {
     const std::string name = "--" + option->get_lnames().front();
@@ -294,7 +294,7 @@ std::string Settings::config_file() const {
     // Without any value it is a case for CLI11.
     if (!given.option->check_lname("config") || !given.value) continue;
     if (!file.empty()) throw Error(ExitStatus::kUsage, "--config: only one file can be read");
-    if (given.value->empty()) throw Error(ExitStatus::kUsage, "--config: wants a file");
+    if (given.value->empty()) throw Error(ExitStatus::kUsage, "--config: needs a file");
     file = *given.value;
   }
   if (!file.empty()) return file;

@@ -46,7 +46,7 @@ MemoryInfo wait_until_free(const DeviceMemory& memory, base::ByteCount wanted,
     if (wanted > now.total) {
       throw base::Error(base::ExitStatus::kUsage,
                         "wait for free memory of device " + base::quoted(memory.uuid) + ": " +
-                            std::to_string(wanted) + " bytes wanted, it has " +
+                            std::to_string(wanted) + " bytes wanted, free are " +
                             std::to_string(now.total));
     }
     if (now.free >= wanted || last) return now;

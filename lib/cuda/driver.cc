@@ -16,7 +16,7 @@ using base::ExitStatus;
 constexpr const char* kLibrary = "libcuda.so.1";
 /// Exported by lib/simcuda and by no real driver.
 constexpr const char* kSimulatedMarker = "fo_simcuda_version";
-constexpr std::string_view kHint = "; GMS_DRIVER=sim asks for the simulated one";
+constexpr std::string_view kHint = "; GMS_DRIVER=sim selects the simulated one";
 
 /// The codes by which a driver says that it is too old for this library or this call.
 constexpr bool is_old_driver(Result result) {
@@ -69,9 +69,9 @@ std::string find_simulated() {
       if (std::filesystem::exists(candidate, ignored)) return candidate;
     }
   }
-  throw base::Error(ExitStatus::kUnavailable, "no simulated CUDA driver near " +
+  throw base::Error(ExitStatus::kUnavailable, "no simulated CUDA driver beside " +
                                                   base::quoted(program.native()) +
-                                                  "; GMS_SIM_LIBRARY names one");
+                                                  "; set GMS_SIM_LIBRARY to its path");
 }
 
 std::string library_of(std::string_view choice) {
@@ -110,7 +110,7 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
         ::dlsym(library, symbol.data()));
     if (!function && symbol != abi::kOptionalFunction) {
       throw base::Error(ExitStatus::kUnavailable, "CUDA driver " + base::quoted(file) +
-                                                      ": no function " + std::string(symbol) +
+                                                      ": missing function " + std::string(symbol) +
                                                       std::string(hint));
     }
   };

@@ -64,7 +64,7 @@ class Nvml {
 }  // namespace
 
 DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& library) {
-  const Nvml nvml(library, "ask NVML for the free memory of", uuid);
+  const Nvml nvml(library, "query NVML for the free memory of", uuid);
   const auto get_memory = nvml.find<GetMemoryInfo>("nvmlDeviceGetMemoryInfo");
   return {uuid, [=] {
             Memory memory{};
@@ -74,7 +74,7 @@ DeviceMemory nvml_device_memory(const std::string& uuid, const std::string& libr
 }
 
 int nvml_device_index(const std::string& uuid, const std::string& library) {
-  const Nvml nvml(library, "ask NVML for the number of", uuid);
+  const Nvml nvml(library, "query NVML for the index of", uuid);
   unsigned int index = 0;
   nvml.check(nvml.find<GetIndex>("nvmlDeviceGetIndex")(nvml.device(), &index));
   return static_cast<int>(index);

@@ -23,7 +23,7 @@ std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
 }  // namespace
 
 std::string GpuMemory::what() const {
-  return "ask for the free memory of device " + std::to_string(device_);
+  return "query the free memory of device " + std::to_string(device_);
 }
 
 std::vector<std::string> GpuMemory::question(base::Duration time) const {

@@ -167,7 +167,7 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
     const ssize_t got = ::recv(place.rpc->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     state->drop(i);
-    os::log(os::LogLevel::kWarning, "GMS at {}: the connection broke; waiting for it to come back",
+    os::log(os::LogLevel::kWarning, "GMS at {}: the connection broke; waiting for a reconnection",
             base::quoted(place.where.socket));
     std::optional<Error> failure;
     try {
@@ -176,7 +176,7 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
       std::optional<Held> back = co_await state->take(wanted);
       if (!back || holding != state->holding) co_return;
       state->adopt(i, std::move(*back));
-      os::log(os::LogLevel::kWarning, "GMS at {}: back with the same layout",
+      os::log(os::LogLevel::kWarning, "GMS at {}: reconnected with the same layout",
               base::quoted(place.where.socket));
     } catch (const Error& error_caught) {
       failure.emplace(error_caught);

@@ -64,8 +64,8 @@ awaitable<std::map<int, base::ByteCount>> KvGate::settle(Deadline deadline) {
     if (!state || state->layout_committed) continue;
     if (!state->released_bytes) {
       os::log(os::LogLevel::kWarning,
-              "the GMS at {} does not tell how much KV memory it gave back: only what the engine "
-              "itself gave back is waited for",
+              "the GMS at {} does not report how much KV memory it released: only what the engine "
+              "itself released is waited for",
               base::quoted(place.socket));
       continue;
     }

@@ -71,7 +71,7 @@ std::vector<json> ask_engines(const lock::LockUri& lock) {
   std::vector<json> engines;
   for (const std::string& socket : find_status_sockets(lock)) {
     std::optional<json> status;
-    std::string trouble = "no answer that is understood";
+    std::string trouble = "the answer is invalid";
     try {
       status = parse_status(
           http::fetch("GET", url_of(socket, "/status"), Deadline::after(kAnswerTime), limited()));
@@ -268,7 +268,7 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
     }
     if (now && member_text(*now, "generation") != member_text(*before, "generation")) {
       throw Error(ExitStatus::kTryAgain,
-                  what + ": nobody took over; " + base::quoted(id) + " is active again");
+                  what + ": no other engine took over; " + base::quoted(id) + " is active again");
     }
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");

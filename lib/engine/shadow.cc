@@ -308,8 +308,8 @@ class Shadow {
   // Why nobody could take over now; empty where somebody can.
   awaitable<std::string> find_obstacle() {
     const bool can_be_taken = co_await somebody_stands_by(options_.lock, options_.id);
-    if (!can_be_taken) co_return "no other engine stands by";
-    if (!lock_->is_confirmed()) co_return "the lock server is away";
+    if (!can_be_taken) co_return "no other engine is on standby";
+    if (!lock_->is_confirmed()) co_return "the lock server is unreachable";
     try {
       const Deadline answer_by = Deadline::after(kTimeToAnswer);
       co_await gms_.check(answer_by);
@@ -416,8 +416,8 @@ class Shadow {
       co_await loop::pause_for(kAskAgain);
       check_alive();
     }
-    throw Error(ExitStatus::kTryAgain,
-                "start the engine: not healthy in time: " + reason.value_or("it was not asked"));
+    throw Error(ExitStatus::kTryAgain, "start the engine: not healthy in time: " +
+                                           reason.value_or("its health was not checked"));
   }
 
   awaitable<void> put_to_sleep(SleepMode mode) {
@@ -445,9 +445,9 @@ class Shadow {
     if (gate_.is_known()) co_return;
     const bool has_kv_server = co_await gate_.has_kv_server();
     check_alive();
-    os::log(os::LogLevel::kWarning, "the engine gave no device memory back: {}",
-            has_kv_server ? "what is waited for is what the GMS of the KV cache says"
-                          : "nothing will be waited for");
+    os::log(os::LogLevel::kWarning, "the engine released no device memory: {}",
+            has_kv_server ? "only the memory that the GMS of the KV cache reports is waited for"
+                          : "no device memory is waited for");
   }
 
   [[nodiscard]] std::string gate_path() const { return options_.lock.path + ".gate"; }
@@ -758,7 +758,7 @@ class Shadow {
 
   // Whatever went wrong at the end, nothing of ours lives on.
   [[noreturn]] void end_badly() {
-    os::log(os::LogLevel::kError, "killing what is left of the engine");
+    os::log(os::LogLevel::kError, "killing the engine's remaining processes");
     publisher_.reset();
     kill_engine();
     const Deadline patience = Deadline::after(options_.grace);
@@ -819,7 +819,11 @@ class Shadow {
 
   void step(LifeEvent event) {
     const std::optional<EngineState> next = next_state(state_, event);
-    if (!next) throw Error(ExitStatus::kSoftware, "an engine's life took a turn that is none");
+    if (!next) {
+      throw Error(ExitStatus::kSoftware,
+                  "internal error: event " + std::to_string(static_cast<int>(event)) +
+                      " is not valid in state " + base::quoted(state_name(state_)));
+    }
     metrics_.enter(state_, *next, os::wall_seconds());
     os::log(os::LogLevel::kInfo, "{} -> {}", state_name(state_), state_name(*next));
     state_ = *next;

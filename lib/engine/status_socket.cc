@@ -11,7 +11,7 @@ std::string status_socket_path(const lock::LockUri& lock, const std::string& id)
   const bool has_slash = id.find('/') != std::string::npos;
   if (has_slash || path.find(':') != std::string::npos) {
     throw base::Error(base::ExitStatus::kConfig,
-                      "name status socket " + base::quoted(path) + ": " +
+                      "use status socket " + base::quoted(path) + ": " +
                           (has_slash ? "a slash in the engine's id" : "a colon in the path"));
   }
   return path;

@@ -65,7 +65,7 @@ class Fetch {
         what_("fetch " + base::quoted(url)) {
     if (!url_.is_tls) return;
     if (!options_.tls) {
-      throw Error(ExitStatus::kUsage, what_ + ": https needs the file of an authority to trust");
+      throw Error(ExitStatus::kUsage, what_ + ": https needs a CA file");
     }
     tls_context_.emplace(net::make_tls_client(*options_.tls, url_.address.host));
   }

@@ -409,7 +409,7 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                           const Protocol& protocol) {
   Acceptor acceptor(state->executor);
-  loop::adopt(acceptor, std::move(listener), "watch a socket that listens", protocol);
+  loop::adopt(acceptor, std::move(listener), "watch a listening socket", protocol);
   // Others may share it and take what it was ready for.
   acceptor.native_non_blocking(true);
   state->acceptors.push_back(std::move(acceptor));

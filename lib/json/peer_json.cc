@@ -22,8 +22,8 @@ json parse_object(std::string_view text, std::size_t most_bytes) {
     return true;
   };
   json object = json::parse(text, check_depth, false);
-  if (object.is_discarded()) throw Misfit("no JSON");
-  if (!object.is_object()) throw Misfit("want an object");
+  if (object.is_discarded()) throw Misfit("not JSON");
+  if (!object.is_object()) throw Misfit("expected an object");
   return object;
 }
 
@@ -35,7 +35,7 @@ void with_object(std::string_view text, std::size_t most_bytes,
   } catch (const Misfit& misfit) {
     throw base::Error(base::ExitStatus::kProtocol, what() + ": " + misfit.what());
   } catch (const json::exception&) {
-    throw base::Error(base::ExitStatus::kProtocol, what() + ": no JSON");
+    throw base::Error(base::ExitStatus::kProtocol, what() + ": not JSON");
   }
 }
 

@@ -129,8 +129,7 @@ AcquireEnd acquire(const AcquireOptions& options,
   const std::string what = "acquire lock " + base::quoted(names_of(options.locks));
   for (const LockUri& lock : options.locks) {
     if (options.exec && lock.kind != LockUri::Kind::kFlock) {
-      throw Error(ExitStatus::kUsage,
-                  what + ": only a flock can be left to the command; supervise it, without --exec");
+      throw Error(ExitStatus::kUsage, what + ": --exec works with a flock only; leave it out");
     }
   }
   StatusEvents events(options.status_fd);
@@ -143,7 +142,7 @@ AcquireEnd acquire(const AcquireOptions& options,
   // A signal that came with the grant is not left for the command, which may be pid 1 and deaf.
   const auto interrupted = [&]() -> AcquireEnd {
     const int signal = os::read_signal(signal_fd.get());
-    if (signal == 0) throw Error(ExitStatus::kOsError, what + ": woken for no signal");
+    if (signal == 0) throw Error(ExitStatus::kOsError, what + ": interrupted without a signal");
     return {0, signal};
   };
   const auto busy = [&](const std::string& reason) -> AcquireEnd {
@@ -169,7 +168,7 @@ AcquireEnd acquire(const AcquireOptions& options,
   if (gate) {
     const base::Deadline::Clock::time_point begin = base::Deadline::Clock::now();
     const GpuGate::Outcome outcome = gate->wait(*lock, deadline, signal_fd.get());
-    if (outcome == GpuGate::Outcome::kDeadline) return busy("given back: " + gate->describe());
+    if (outcome == GpuGate::Outcome::kDeadline) return busy("released: " + gate->describe());
     if (outcome == GpuGate::Outcome::kFree) {
       events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
     }
@@ -179,7 +178,7 @@ AcquireEnd acquire(const AcquireOptions& options,
     case os::LockWait::kLocked:
       return use(*lock, result.grant, options, signal_fd.get(), events, on_held);
     case os::LockWait::kDeadline:
-      return busy("given back: it could not be confirmed");
+      return busy("released: it could not be confirmed");
     case os::LockWait::kInterrupted:
       break;
   }

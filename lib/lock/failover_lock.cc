@@ -36,8 +36,8 @@ std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& i
                                         std::optional<int> fd) {
   using Kind = LockUri::Kind;
   if (fd && uri.kind != Kind::kFlock) {
-    throw base::Error(base::ExitStatus::kUsage, "lock " + base::quoted(uri.path) +
-                                                    ": only a flock has a descriptor to place");
+    throw base::Error(base::ExitStatus::kUsage,
+                      "lock " + base::quoted(uri.path) + ": only a flock has a descriptor");
   }
   const auto lease = [&](std::unique_ptr<LeaseClient> client) {
     return std::make_unique<LeaseLock>(uri.path, id, std::move(client));
@@ -54,7 +54,7 @@ std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& i
     case Kind::kKube:
       return lease(make_kube_client(uri, id));
   }
-  throw base::Error(base::ExitStatus::kSoftware, "open a lock: no such kind");
+  throw base::Error(base::ExitStatus::kSoftware, "open a lock: unknown kind");
 }
 
 std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const std::string& id,
@@ -80,7 +80,7 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
   }
   if (fd) {
     throw base::Error(base::ExitStatus::kUsage, "lock " + base::quoted(uris.front().path) +
-                                                    ": only a flock has a descriptor to place");
+                                                    ": only a flock has a descriptor");
   }
   return std::make_unique<LockSet>(names_of(uris), std::move(locks));
 }

@@ -21,7 +21,7 @@ LockAnswer ask_once(const LockProbe& probe) {
   }
   const bool want_holder = probe.held || probe.holder;
   if (want_holder && !answer.holder) {
-    answer.reason = "lock " + base::quoted(probe.lock.path) + ": nobody holds it";
+    answer.reason = "lock " + base::quoted(probe.lock.path) + ": not held";
   } else if (probe.holder && answer.holder != probe.holder) {
     answer.reason =
         "lock " + base::quoted(probe.lock.path) + ": held by " + base::quoted(*answer.holder);

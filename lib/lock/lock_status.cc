@@ -43,7 +43,7 @@ UniqueFd open_to_look(const std::string& path, const std::string& name) {
   // A path that was mistyped must not look like a lock that is free.
   if (const auto folder = os::find_missing_folder(path)) {
     throw base::Error(base::ExitStatus::kNoInput,
-                      what + ": there is no folder " + base::quoted(*folder));
+                      what + ": missing folder " + base::quoted(*folder));
   }
   if (err != ENOENT) base::throw_errno(err, what);
   return fd;
@@ -124,7 +124,7 @@ LockStatus ask_keeper(const LockUri& lock, const base::Deadline& deadline) {
     case LockUri::Kind::kKube:
       return ask_kube(lock, deadline);
   }
-  throw base::Error(base::ExitStatus::kSoftware, "ask for a lock: no such kind");
+  throw base::Error(base::ExitStatus::kSoftware, "query a lock: unknown kind");
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
   if (recorded) status.last_generation = content.record.generation;
   if (!fd) return status;
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) base::throw_errno(errno, "look at " + base::quoted(path));
+  if (::fstat(fd.get(), &info) != 0) base::throw_errno(errno, "stat " + base::quoted(path));
   const os::FileLocks locks = os::visible_file_locks(os::file_key(fd.get()));
   status.held = os::is_file_locked(fd.get(), locks);
   for (const pid_t pid : locks.waiters) status.waiters.push_back({pid, {}});
@@ -287,7 +287,7 @@ std::string describe_holders(const LockStatus& status) {
   }
   std::string keepers;
   for (const OpenBy& by : status.open_by) {
-    if (by.holds) keepers += (keepers.empty() ? "; kept by " : ", ") + process_name(by);
+    if (by.holds) keepers += (keepers.empty() ? "; held open by " : ", ") + process_name(by);
   }
   return text + (keepers.empty() ? "; not visible from here" : keepers);
 }

@@ -26,13 +26,13 @@ class Parser {
     if (text_.starts_with('/')) return local(LockUri::Kind::kFlock, text_);
     const std::size_t colon = text_.find(':');
     const std::string_view kind = text_.substr(0, colon);
-    if (colon == std::string_view::npos) refuse("want one of " + std::string(kForms));
+    if (colon == std::string_view::npos) refuse("expected one of " + std::string(kForms));
     const std::string_view rest = text_.substr(colon + 1);
     if (kind == "flock") return local(LockUri::Kind::kFlock, rest);
     if (kind == "unix") return local(LockUri::Kind::kLockd, rest);
     // What could end a request's line early must not get into it.
     if (!std::all_of(rest.begin(), rest.end(), base::is_graphic)) {
-      refuse("blanks, control or non-ASCII characters");
+      refuse("contains blanks, control or non-ASCII characters");
     }
     const std::size_t end = std::min(rest.find('?'), rest.size());
     const std::string_view place = rest.substr(0, end);
@@ -44,7 +44,7 @@ class Parser {
     } else if (kind == "k8s") {
       lease(place);
     } else {
-      refuse("no such kind of lock; supported: " + std::string(kForms));
+      refuse("unknown kind of lock; supported: " + std::string(kForms));
     }
     if (end < rest.size()) parameters(rest.substr(end + 1));
     if (kind == "k8s" && uri_.network.servers.empty() && !kube_api_.empty()) api(kube_api_);
@@ -59,8 +59,8 @@ class Parser {
   }
 
   LockUri local(LockUri::Kind kind, std::string_view path) {
-    if (!path.starts_with('/')) refuse("want an absolute path, as in flock:/path");
-    if (path.ends_with('/')) refuse("that is a folder");
+    if (!path.starts_with('/')) refuse("expected an absolute path, as in flock:/path");
+    if (path.ends_with('/')) refuse("the path is a folder");
     uri_.kind = kind;
     uri_.path = path;
     return uri_;
@@ -70,7 +70,7 @@ class Parser {
     try {
       static_cast<void>(net::parse_server(server));
     } catch (const base::Error&) {
-      refuse("want HOST:PORT, not " + base::quoted(server));
+      refuse("expected HOST:PORT, not " + base::quoted(server));
     }
   }
 
@@ -86,7 +86,7 @@ class Parser {
     allowed_ = {"ttl", "ca", "cert", "key", "user", "password-file"};
     std::string_view scheme = "http://";
     if (place.starts_with("https://")) scheme = "https://";
-    if (!place.starts_with(scheme)) refuse("want etcd:http://HOST:PORT/KEY or etcd:https://…");
+    if (!place.starts_with(scheme)) refuse("expected etcd:http://HOST:PORT/KEY or etcd:https://…");
     place.remove_prefix(scheme.size());
     const std::size_t slash = std::min(place.find('/'), place.size());
     uri_.network.key = place.substr(std::min(slash + 1, place.size()));
@@ -98,7 +98,8 @@ class Parser {
       if (comma == servers.size()) break;
       servers.remove_prefix(comma + 1);
     }
-    if (uri_.network.key.empty()) refuse("want a key behind the server: etcd:http://HOST:PORT/KEY");
+    if (uri_.network.key.empty())
+      refuse("expected a key after the server: etcd:http://HOST:PORT/KEY");
   }
 
   // What Kubernetes takes for the name of an object: labels of [a-z0-9-], with dots between them.
@@ -116,7 +117,7 @@ class Parser {
     uri_.kind = LockUri::Kind::kKube;
     allowed_ = {"duration", "api", "ca", "cert", "key", "token-file"};
     const std::size_t slash = place.find('/');
-    if (slash == std::string_view::npos) refuse("want k8s:NAMESPACE/LEASE");
+    if (slash == std::string_view::npos) refuse("expected k8s:NAMESPACE/LEASE");
     uri_.network.name_space = place.substr(0, slash);
     uri_.network.key = place.substr(slash + 1);
     if (!is_name(uri_.network.name_space, 63) ||
@@ -143,7 +144,7 @@ class Parser {
         refuse("unknown parameter " + base::quoted(name) + "; known: " + list);
       }
       if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-        refuse("parameter " + base::quoted(name) + " stands twice");
+        refuse("parameter " + base::quoted(name) + " is given twice");
       }
       seen.push_back(name);
       if (equals + 1 >= one.size()) refuse("parameter " + base::quoted(name) + " has no value");
@@ -163,7 +164,7 @@ class Parser {
          {"token-file", &network.token_file}}};
     for (const auto& [known, file] : files) {
       if (known != name) continue;
-      if (!value.starts_with('/')) refuse(std::string(name) + ": want an absolute path");
+      if (!value.starts_with('/')) refuse(std::string(name) + ": expected an absolute path");
       *file = value;
     }
     if (name == "user") network.user = value;
@@ -175,14 +176,14 @@ class Parser {
     const std::optional<base::Duration> time = base::parse_duration(value);
     if (!time || *time < kShortestLease || *time > kLongestLease ||
         *time % std::chrono::seconds(1) != base::Duration::zero()) {
-      refuse(std::string(name) + ": want whole seconds from 1s to 1h");
+      refuse(std::string(name) + ": expected whole seconds from 1s to 1h");
     }
     uri_.network.ttl = time;
   }
 
   void api(std::string_view value) {
     const bool is_tls = value.starts_with("https://");
-    if (!is_tls && !value.starts_with("http://")) refuse("api: want https://HOST:PORT");
+    if (!is_tls && !value.starts_with("http://")) refuse("api: expected https://HOST:PORT");
     while (value.ends_with('/')) value.remove_suffix(1);
     check_server(value.substr(value.find("//") + 2));
     uri_.network.servers = {std::string(value)};
@@ -190,20 +191,20 @@ class Parser {
 
   void check_tls() const {
     const net::TlsFiles& tls = uri_.network.tls;
-    if (tls.certificate.empty() != tls.key.empty()) refuse("cert and key belong together");
+    if (tls.certificate.empty() != tls.key.empty()) refuse("cert and key need each other");
     const auto& servers = uri_.network.servers;
     const bool is_https = !servers.empty() && servers.front().starts_with("https://");
     const bool is_http = !servers.empty() && servers.front().starts_with("http://");
     if (is_http && tls != net::TlsFiles{}) refuse("ca, cert and key are for https");
     // In a pod the authority of the API server is known.
     if (is_https && uri_.kind == LockUri::Kind::kEtcd && tls.ca.empty()) {
-      refuse("https wants ca=FILE, the authority to trust");
+      refuse("https needs ca=FILE");
     }
     if (uri_.kind == LockUri::Kind::kTcp && !tls.certificate.empty() && tls.ca.empty()) {
-      refuse("TLS wants ca=FILE, the authority to trust");
+      refuse("TLS needs ca=FILE");
     }
     if (uri_.network.user.empty() != uri_.network.password_file.empty()) {
-      refuse("user and password-file belong together");
+      refuse("user and password-file need each other");
     }
   }
 
@@ -234,7 +235,7 @@ LockUri parse_local_lock_uri(std::string_view text) {
   if (is_local(uri)) return uri;
   throw base::Error(base::ExitStatus::kUsage,
                     "lock URI " + base::quoted(text) +
-                        ": engines find each other beside a file: want flock: or unix:");
+                        ": engines find each other by the lock's file: use flock: or unix:");
 }
 
 }  // namespace fo::lock

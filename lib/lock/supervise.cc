@@ -128,7 +128,7 @@ class Supervisor {
     try {
       os::signal_descendants(SIGKILL);
     } catch (const base::Error& error) {
-      os::log(os::LogLevel::kWarning, "kill what is left: {}", error.what());
+      os::log(os::LogLevel::kWarning, "kill the remaining processes: {}", error.what());
     }
   }
 

@@ -24,7 +24,7 @@ constexpr auto kTryAgain = std::chrono::seconds(1);
 
 Acceptor::Acceptor(const asio::any_io_executor& executor, base::UniqueFd listener, std::string what)
     : listener_(executor), room_(executor), what_(std::move(what)) {
-  adopt(listener_, std::move(listener), "watch a socket that listens");
+  adopt(listener_, std::move(listener), "watch the listening socket");
 }
 
 asio::awaitable<base::UniqueFd> Acceptor::next(const std::function<bool()>& is_full) {

@@ -63,7 +63,7 @@ Address split_authority(std::string_view text, std::optional<std::uint16_t> defa
   }
   Address address;
   if (colon == std::string_view::npos) {
-    if (!default_port) throw Error(ExitStatus::kUsage, what + ": want HOST:PORT");
+    if (!default_port) throw Error(ExitStatus::kUsage, what + ": expected HOST:PORT");
     address.port = *default_port;
   } else {
     const std::optional<std::uint64_t> port = base::parse_uint(text.substr(colon + 1));
@@ -115,7 +115,7 @@ Url parse_url(std::string_view text) {
   const std::string what = "URL " + base::quoted(text);
   // What could end the request line early must not get into it.
   if (!std::all_of(text.begin(), text.end(), base::is_graphic)) {
-    throw Error(ExitStatus::kUsage, what + ": blanks, control or non-ASCII characters");
+    throw Error(ExitStatus::kUsage, what + ": contains blanks, control or non-ASCII characters");
   }
   constexpr std::string_view kHttp = "http://";
   constexpr std::string_view kHttps = "https://";
@@ -135,7 +135,8 @@ Url parse_url(std::string_view text) {
     if (url.socket_path.empty()) throw Error(ExitStatus::kUsage, what + ": no socket path");
     text.remove_prefix(std::min(end + 1, text.size()));
   } else {
-    throw Error(ExitStatus::kUsage, what + ": want http[s]://HOST:PORT/PATH or unix:SOCKET:/PATH");
+    throw Error(ExitStatus::kUsage,
+                what + ": expected http[s]://HOST:PORT/PATH or unix:SOCKET:/PATH");
   }
   text = text.substr(0, text.find('#'));
   if (text.starts_with('/')) {

@@ -120,7 +120,7 @@ awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, T
   } else if (!std::all_of(endpoints.begin(), endpoints.end(),
                           [](const tcp::endpoint& one) { return one.address().is_loopback(); })) {
     throw Error(ExitStatus::kUsage, "connect to " + base::quoted(server) +
-                                        ": not a loopback address, which takes TLS: name a ca");
+                                        ": not a loopback address: needs TLS, with a ca");
   }
   tcp::socket socket = co_await net::connect(std::move(endpoints), deadline, what);
   auto stream = std::make_unique<LineStream>(std::move(socket), std::move(tls), most_bytes);
@@ -221,7 +221,7 @@ awaitable<void> LineStream::say(std::string bytes, Deadline deadline) {
   if (outcome.error) {
     throw Error(outcome.timed_out ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,
                 "send to " + peer_ + ": " +
-                    (outcome.timed_out ? "not taken in time" : outcome.error.message()));
+                    (outcome.timed_out ? "not sent in time" : outcome.error.message()));
   }
   guard.stream = nullptr;
 }

@@ -74,14 +74,15 @@ constexpr ares_socket_functions kSocketFunctions{open_socket, close_socket, conn
 class LookUp {
  public:
   LookUp(const asio::any_io_executor& loop, const std::string& host, const base::Deadline& deadline)
-      : what_("look up " + base::quoted(host)),
+      : what_("resolve " + base::quoted(host)),
         deadline_(deadline),
         timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
         events_(loop) {
-    if (!timer_) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make a timer");
+    if (!timer_) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": create a timer");
     UniqueFd events(::epoll_create1(EPOLL_CLOEXEC));
-    if (!events) base::throw_errno(errno, ExitStatus::kOsError, what_ + ": make an epoll set");
-    loop::adopt(events_, std::move(events), what_ + ": watch an epoll set");
+    if (!events)
+      base::throw_errno(errno, ExitStatus::kOsError, what_ + ": create an epoll descriptor");
+    loop::adopt(events_, std::move(events), what_ + ": watch an epoll descriptor");
     watch(timer_.get(), EPOLLIN);
     check_watch();
   }
@@ -233,7 +234,7 @@ class LookUp {
         found.emplace_back(asio::ip::address_v6(bytes, address.sin6_scope_id), port);
       }
     }
-    if (found.empty()) throw Error(ExitStatus::kUnavailable, what_ + ": it has no address");
+    if (found.empty()) throw Error(ExitStatus::kUnavailable, what_ + ": the name has no address");
     return found;
   }
 

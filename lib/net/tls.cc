@@ -158,7 +158,7 @@ void want_host(SSL_CTX* context, const std::string& host) {
                          ? ::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
                          : ::X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size());
   // An empty name would be none to look for.
-  if (host.empty() || result != 1) refuse_files("no host to expect");
+  if (host.empty() || result != 1) refuse_files("missing host name");
 }
 
 ExitStatus status_of_refusal(long verdict) {
@@ -195,7 +195,7 @@ bool may_pass(int reason) {
 }  // namespace
 
 ssl::context make_tls_client(const TlsFiles& files, const std::string& host) {
-  if (files.ca.empty()) refuse_files("a client needs the file of an authority to trust");
+  if (files.ca.empty()) refuse_files("a client needs a CA file");
   if (files.certificate.empty() != files.key.empty()) {
     refuse_files("a certificate needs its key, and a key its certificate");
   }
@@ -273,16 +273,16 @@ Error tls_error(const std::string& what, const boost::system::error_code& error,
   const int reason = ERR_GET_REASON(code);
   if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     const long verdict = ::SSL_get_verify_result(ssl);
-    return Error(status_of_refusal(verdict), what + ": the certificate is refused: " +
+    return Error(status_of_refusal(verdict), what + ": the certificate was rejected: " +
                                                  ::X509_verify_cert_error_string(verdict));
   }
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-    return Error(ExitStatus::kConfig, what + ": the other side shows no certificate");
+    return Error(ExitStatus::kConfig, what + ": the peer sent no certificate");
   }
   const char* const text = ::ERR_reason_error_string(code);
   const std::string said = text != nullptr ? text : "TLS failed";
   if (is_refusal(reason)) {
-    return Error(ExitStatus::kConfig, what + ": the other side refuses us: " + said);
+    return Error(ExitStatus::kConfig, what + ": the peer rejected this side: " + said);
   }
   return Error(may_pass(reason) ? ExitStatus::kUnavailable : ExitStatus::kProtocol,
                what + ": " + said);

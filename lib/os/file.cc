@@ -49,12 +49,12 @@ UniqueFd open_plain_file(const std::string& path, int flags, const std::string& 
     if (is_there && !S_ISREG(info.st_mode)) throw refuse("not a regular file");
     if ((flags & O_CREAT) == 0) throw_errno(err, what);
     const std::optional<std::string> folder = find_missing_folder(path);
-    if (folder) throw refuse("there is no folder " + base::quoted(*folder));
+    if (folder) throw refuse("missing folder " + base::quoted(*folder));
     base::throw_cannot_create(err, what);
   }
   if (::fstat(fd.get(), &info) != 0) throw_errno(errno, what);
   if (!S_ISREG(info.st_mode)) throw refuse("not a regular file");
-  if (info.st_nlink > 1) throw refuse("the file has other names, too (hard links)");
+  if (info.st_nlink > 1) throw refuse("the file has more than one hard link");
   return fd;
 }
 

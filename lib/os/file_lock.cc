@@ -183,7 +183,7 @@ LockWaiter::~LockWaiter() {
 
 FileKey file_key(int fd) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0) throw_errno(errno, "look at a lock file");
+  if (::fstat(fd, &info) != 0) throw_errno(errno, "stat a lock file");
   FileKey key{major(info.st_dev), minor(info.st_dev), info.st_ino};
   const auto fd_info = read_proc("/proc/self/fdinfo/" + std::to_string(fd));
   const auto mounts = read_proc("/proc/self/mountinfo");

@@ -10,7 +10,7 @@ void LogLimit::log(LogLevel level, const std::string& peer, std::string_view tex
   const std::optional<std::uint64_t> left_out = admit(peer, now);
   if (!left_out) return;
   log_line(level, text);
-  if (*left_out > 0) os::log(level, "{} messages like this were left out", *left_out);
+  if (*left_out > 0) os::log(level, "{} messages like this were suppressed", *left_out);
 }
 
 std::optional<std::uint64_t> LogLimit::admit(const std::string& peer, Time now) {

@@ -94,7 +94,7 @@ void Notifier::send(std::string_view message, int flags) const {
   if (::sendto(fd_.get(), message.data(), message.size(), MSG_NOSIGNAL | flags, generic, size) <
       0) {
     const int err = errno;
-    log(LogLevel::kDebug, "tell the service manager at {}: {}", base::quoted(address_),
+    log(LogLevel::kDebug, "notify the service manager at {}: {}", base::quoted(address_),
         std::strerror(err));
   }
 }

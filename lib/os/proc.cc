@@ -29,7 +29,7 @@ void each_process(const std::function<void(pid_t)>& visit, const std::string& pr
   const std::error_code error = each_number(
       proc, [&](std::uint64_t pid, const std::string&) { visit(static_cast<pid_t>(pid)); });
   if (error) {
-    throw base::Error(base::ExitStatus::kUnavailable, "look into " + base::quoted(proc), error);
+    throw base::Error(base::ExitStatus::kUnavailable, "inspect " + base::quoted(proc), error);
   }
 }
 

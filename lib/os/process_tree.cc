@@ -76,7 +76,7 @@ void signal_left(int signal) {
   try {
     signal_descendants(signal);
   } catch (const base::Error& error) {
-    log(LogLevel::kWarning, "signal what is left: {}", error.what());
+    log(LogLevel::kWarning, "signal the remaining processes: {}", error.what());
   }
 }
 

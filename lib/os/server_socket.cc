@@ -39,7 +39,8 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   check_socket_path(path);
   std::optional<UniqueFd> lock = try_lock_path(path + ".lock");
   const auto in_use = [&] {
-    return Error(ExitStatus::kCannotCreate, "serve socket " + base::quoted(path) + ": a server has it");
+    return Error(ExitStatus::kCannotCreate,
+                 "serve socket " + base::quoted(path) + ": another server uses it");
   };
   if (!lock) throw in_use();
   // A server of another make takes no lock, but answers; and so does, for a moment, the last child
@@ -54,7 +55,7 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
     if (!S_ISSOCK(info.st_mode)) {
       throw Error(ExitStatus::kCannotCreate, "serve socket " + base::quoted(path) + ": not a socket");
     }
-    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove dead socket " + base::quoted(path));
+    if (::unlink(path.c_str()) != 0) throw_errno(errno, "remove stale socket " + base::quoted(path));
   }
   UniqueFd listener = listen_unix(path, mode);
   return {std::move(*lock), std::move(listener), OwnedPath(path)};

@@ -32,7 +32,7 @@ class Output {
  public:
   Output() {
     if (::fcntl(pipe_.reader.get(), F_SETFL, O_NONBLOCK) != 0) {
-      base::throw_errno(errno, "set up a pipe");
+      base::throw_errno(errno, "create a pipe");
     }
   }
   [[nodiscard]] int writer() const { return pipe_.writer.get(); }

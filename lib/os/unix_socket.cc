@@ -48,7 +48,7 @@ void check_socket_path(const std::string& path) {
   if (path.size() > kMaxSocketPath) {
     throw Error(ExitStatus::kUsage, "socket path " + base::quoted(path) + ": " +
                                         std::to_string(path.size()) + " bytes, at most " +
-                                        std::to_string(kMaxSocketPath) + " are possible");
+                                        std::to_string(kMaxSocketPath) + " are allowed");
   }
 }
 

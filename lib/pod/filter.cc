@@ -12,7 +12,7 @@ namespace fo::pod {
 namespace {
 
 // The source of what is no document of its own.
-const std::string kAsItWas = "as it was";
+const std::string kAsItWas = "unchanged";
 
 // The comments and empty lines before the document itself.
 std::string head_of(const std::string& source) {
@@ -140,7 +140,7 @@ class Filter {
     }
     if (!fits) {
       findings.push_back({Severity::kError, service.position, service.path,
-                          "too much would be generated at once", "spread it over several runs"});
+                          "the output would be too large", "spread it over several runs"});
     }
     return made;
   }

@@ -56,12 +56,12 @@ void refuse(const yaml::Node& where, const char* path, std::string reason, Findi
 GenerateOptions configured(const yaml::Node& list, GenerateOptions options, Findings& findings) {
   const yaml::Node* config = list.find("functionConfig");
   if (config == nullptr) return options;
-  if (!config->is_map()) refuse(*config, "functionConfig", "wants a map", findings);
+  if (!config->is_map()) refuse(*config, "functionConfig", "expected a map", findings);
   for (const std::string_view part : {"data", "spec"}) {
     const yaml::Node* words = config->find(part);
     if (words == nullptr) continue;
     if (!words->is_map()) {
-      refuse(*words, "functionConfig", "its " + std::string(part) + " wants a map", findings);
+      refuse(*words, "functionConfig", "its " + std::string(part) + " must be a map", findings);
     }
     for (const yaml::Node::Member& member : words->members()) {
       if (member.value.is_null()) continue;
@@ -91,7 +91,7 @@ FunctionAnswer run_function(const yaml::Node& list, const GenerateOptions& defau
   for (const Finding& finding : all.findings) results.push_back(result_of(finding));
   const yaml::Node* given = list.find("items");
   if (given != nullptr && !given->is_list()) {
-    refuse(*given, "items", "wants a list", all.findings);
+    refuse(*given, "items", "expected a list", all.findings);
     results.push_back(result_of(all.findings.back()));
   }
   all.others = all.findings;
@@ -100,7 +100,7 @@ FunctionAnswer run_function(const yaml::Node& list, const GenerateOptions& defau
     for (const yaml::Node& item : given->items()) inputs->add(item);
   }
   for (const yaml::Node& item : given == nullptr ? std::vector<yaml::Node>() : given->items()) {
-    Filtered one = filter({{item, "as it was"}}, inputs, options, budget);
+    Filtered one = filter({{item, "unchanged"}}, inputs, options, budget);
     for (Finding& finding : one.findings) {
       yaml::Node& result = results.push_back(result_of(finding));
       result.set("resourceRef", reference_to(item));

@@ -82,8 +82,8 @@ class PodChecker {
     check_claims(pod.more_claims);
     const Located& restarts = pod.restart_policy;
     if (restarts.node != nullptr && text_of(restarts) != "Always") {
-      refuse(restarts, base::quoted(text_of(restarts)) + ": a dead engine has to come back",
-             "leave it out, or say Always");
+      refuse(restarts, base::quoted(text_of(restarts)) + ": a dead engine must be restarted",
+             "leave it out, or set it to Always");
     }
   }
 
@@ -92,11 +92,11 @@ class PodChecker {
     for (const yaml::Node::Member& member : labels.node->members()) {
       const Located label{&member.value, member_path(labels.path, member.key)};
       if (!is_label_key(member.key)) {
-        add(findings_, {Severity::kError, member.position, label.path, "no name of a label",
+        add(findings_, {Severity::kError, member.position, label.path, "not a label name",
                         "at most 63 of letters, digits, -, _ and ., behind a domain and / where it "
                         "has one"});
       } else if (member.value.is_scalar() && !is_label_value(member.value.text())) {
-        refuse(label, base::quoted(member.value.text()) + ": no value of a label",
+        refuse(label, base::quoted(member.value.text()) + ": not a label value",
                "at most 63 of letters, digits, -, _ and .");
       }
     }
@@ -109,7 +109,7 @@ class PodChecker {
       if (name.node == nullptr || !is_env_name(text_of(name))) {
         refuse(name.node == nullptr ? one : name,
                name.node == nullptr ? "a variable without a name"
-                                    : base::quoted(text_of(name)) + ": no name of a variable",
+                                    : base::quoted(text_of(name)) + ": not a variable name",
                "printable characters, without =");
         continue;
       }
@@ -135,8 +135,8 @@ class PodChecker {
       if (handler != std::string_view("exec")) check_probe_port(how, ports, more_ports);
     }
     if (handlers != 1) {
-      refuse(probe, handlers == 0 ? "a probe that asks nothing" : "a probe that asks in two ways",
-             "say one of exec, grpc, httpGet and tcpSocket");
+      refuse(probe, handlers == 0 ? "a probe without a handler" : "a probe with two handlers",
+             "set one of exec, grpc, httpGet and tcpSocket");
     }
   }
 
@@ -152,11 +152,11 @@ class PodChecker {
                   const std::function<bool(std::string_view)>& is_name, Names& names) {
     const Located name = item.member("name");
     if (name.node == nullptr) {
-      refuse(item, fmt::format("a {} without a name", what), "say name");
+      refuse(item, fmt::format("a {} without a name", what), "set name");
     } else if (!is_name(text_of(name))) {
-      refuse(name, fmt::format("{}: no name of a {}", base::quoted(text_of(name)), what), kDnsLabelRule);
+      refuse(name, fmt::format("{}: not a {} name", base::quoted(text_of(name)), what), kDnsLabelRule);
     } else if (!names.add(text_of(name))) {
-      refuse(name, fmt::format("{}: two {}s of one name", base::quoted(text_of(name)), what),
+      refuse(name, fmt::format("{}: two {}s with one name", base::quoted(text_of(name)), what),
              "rename one of them");
     }
   }
@@ -168,7 +168,7 @@ class PodChecker {
         std::none_of(members.begin(), members.end(), [](const yaml::Node::Member& member) {
           return member.key != "name" && !member.value.is_null();
         })) {
-      refuse(volume, "a volume of nothing", "say what it is: emptyDir: {}, for one");
+      refuse(volume, "a volume without a source", "set its source, such as emptyDir: {}");
     }
   }
 
@@ -177,15 +177,15 @@ class PodChecker {
     const Located name = claim.member("resourceClaimName");
     const Located of_template = claim.member("resourceClaimTemplateName");
     if ((name.node == nullptr) == (of_template.node == nullptr)) {
-      refuse(claim, "a claim by one name, or by one template, is wanted",
-             "say either resourceClaimName or resourceClaimTemplateName");
+      refuse(claim, "a claim needs either a name or a template",
+             "set either resourceClaimName or resourceClaimTemplateName");
     }
   }
 
   void check_container(const Located& container, const std::vector<std::string>& more_ports) {
     if (container.node == nullptr || !container.node->is_map()) return;
     check_name(container, "container", is_dns_label, containers_);
-    if (text_of(container.member("image")).empty()) refuse(container, "no image", "say image");
+    if (text_of(container.member("image")).empty()) refuse(container, "no image", "set image");
     const Located ports = container.member("ports");
     check_ports(ports);
     check_env(container.member("env"));
@@ -201,8 +201,7 @@ class PodChecker {
       const Located name = claim.member("name");
       if (!claims_.has(text_of(name))) {
         refuse(name.node == nullptr ? claim : name,
-               base::quoted(text_of(name)) + ": no claim of the pod has this name",
-               "name one of resourceClaims");
+               base::quoted(text_of(name)) + ": not a claim of the pod", "name one of resourceClaims");
       }
     }
   }
@@ -218,7 +217,7 @@ class PodChecker {
       const Located protocol = port.member("protocol");
       const std::string& by = text_of(protocol);
       if (protocol.node != nullptr && by != "TCP" && by != "UDP" && by != "SCTP") {
-        refuse(protocol, base::quoted(by) + ": no protocol of ports", "TCP, UDP or SCTP");
+        refuse(protocol, base::quoted(by) + ": unknown protocol", "TCP, UDP or SCTP");
       }
       if (number.node != nullptr &&
           !numbers.add(text_of(number) + "/" + (by.empty() ? "TCP" : by))) {
@@ -227,23 +226,23 @@ class PodChecker {
       const Located name = port.member("name");
       if (name.node == nullptr) continue;
       if (!is_port_name(text_of(name))) {
-        refuse(name, base::quoted(text_of(name)) + ": no name of a port",
+        refuse(name, base::quoted(text_of(name)) + ": not a port name",
                "at most 15 of a-z, 0-9 and -, one letter at least, no - at either end or twice");
       } else if (!names.add(text_of(name))) {
-        refuse(name, base::quoted(text_of(name)) + ": two ports of one name", "rename one of them");
+        refuse(name, base::quoted(text_of(name)) + ": two ports with one name", "rename one of them");
       }
     }
   }
 
   void check_port_number(const Located& where, const Located& port) {
     if (port.node == nullptr) {
-      refuse(where, "a port without a number", "say containerPort");
+      refuse(where, "a port without a number", "set containerPort");
       return;
     }
     const std::optional<std::int64_t> number = yaml::as_integer(*port.node);
     // What is no number at all is a wrong kind, and said there.
     if (number && (*number < 1 || *number > 65535)) {
-      refuse(where, fmt::format("{}: no port", *number), "1 to 65535");
+      refuse(where, fmt::format("{}: not a port", *number), "1 to 65535");
     }
   }
 
@@ -251,7 +250,7 @@ class PodChecker {
                         const std::vector<std::string>& more_ports) {
     const Located port = handler.member("port");
     if (port.node == nullptr) {
-      refuse(handler, "no port to ask", "say port");
+      refuse(handler, "missing port", "set port");
       return;
     }
     if (yaml::as_integer(*port.node)) {
@@ -266,8 +265,8 @@ class PodChecker {
           return name.node != nullptr && text_of(name) == text_of(port);
         });
     if (yaml::as_string(*port.node) && !known) {
-      refuse(port, base::quoted(text_of(port)) + ": no port of this container has this name",
-             "name one of its ports, or say a number");
+      refuse(port, base::quoted(text_of(port)) + ": not a port of this container",
+             "name one of its ports, or use a number");
     }
   }
 
@@ -277,16 +276,15 @@ class PodChecker {
       const Located name = mount.member("name");
       if (!volumes_.has(text_of(name))) {
         refuse(name.node == nullptr ? mount : name,
-               base::quoted(text_of(name)) + ": no volume of the pod has this name",
-               "name one of its volumes");
+               base::quoted(text_of(name)) + ": not a volume of the pod", "name one of its volumes");
       }
       const Located path = mount.member("mountPath");
       if (text_of(path).empty()) {
-        refuse(mount, "a mount without a place", "say mountPath");
+        refuse(mount, "a mount without a path", "set mountPath");
       } else if (text_of(path).find(':') != std::string::npos) {
-        refuse(path, base::quoted(text_of(path)) + ": a place with ':' in it", "choose another place");
+        refuse(path, base::quoted(text_of(path)) + ": a path with ':' in it", "choose another path");
       } else if (!paths.add(text_of(path))) {
-        refuse(path, base::quoted(text_of(path)) + ": two mounts in one place", "leave one of them out");
+        refuse(path, base::quoted(text_of(path)) + ": two mounts at one path", "leave one of them out");
       }
     }
   }

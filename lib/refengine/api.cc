@@ -29,7 +29,7 @@ void check_admission(const Scheduler& scheduler) {
     case Scheduler::Admission::kNotAwake:
       throw ApiError(503, "the engine is not awake");
     case Scheduler::Admission::kBusy:
-      throw ApiError(503, "too many requests wait");
+      throw ApiError(503, "too many requests are waiting");
     case Scheduler::Admission::kAdmitted:
       break;
   }
@@ -235,7 +235,7 @@ const Route& find_route(const Request& request) {
     if (route.method == request.method) return route;
     known = true;
   }
-  if (known) throw ApiError(405, request.method + " is not for this path");
+  if (known) throw ApiError(405, request.method + " is not allowed for this path");
   throw ApiError(404, "no such path");
 }
 

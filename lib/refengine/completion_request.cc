@@ -40,7 +40,7 @@ std::optional<std::uint64_t> read_count(const json& object, const char* key, std
                     value->get<std::uint64_t>() <= most;
   if (fits) return value->get<std::uint64_t>();
   if (most == std::numeric_limits<std::uint64_t>::max()) {
-    refuse(key, "is not a whole number from " + std::to_string(least) + " on");
+    refuse(key, "is not a whole number of at least " + std::to_string(least));
   }
   refuse(key,
          "is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
@@ -218,7 +218,7 @@ Sampling read_sampling(Endpoint endpoint, const json& body, std::uint64_t random
       "is not a number from 0 to 2");
   sampling.top_p = read_number(
       body, "top_p", 1, [](double value) { return value > 0 && value <= 1; },
-      "is not a number over 0 and up to 1");
+      "is not a number above 0 and up to 1");
   sampling.seed = read_seed(body, random_seed);
   sampling.logprobs = read_logprobs(endpoint, body);
   return sampling;

@@ -16,7 +16,7 @@ using base::ExitStatus;
 using nlohmann::json;
 
 [[noreturn]] void fail_cut_short() {
-  throw Error(ExitStatus::kProtocol, "read from the engine: cut short");
+  throw Error(ExitStatus::kProtocol, "read from the engine: truncated");
 }
 
 // False when the other end closed before the first byte.
@@ -46,7 +46,7 @@ FrameHeader check_header(const FrameHeader& header) {
   if (header.kind < static_cast<std::uint32_t>(FrameKind::kSetup) ||
       header.kind > static_cast<std::uint32_t>(FrameKind::kFailed) ||
       header.size > kMaxFrameBytes) {
-    throw Error(ExitStatus::kProtocol, "read a frame: not one of ours");
+    throw Error(ExitStatus::kProtocol, "read a frame: unknown kind or size");
   }
   return header;
 }
@@ -106,7 +106,7 @@ std::string encode_choice(const TokenChoice& choice) {
 
 TokenChoice decode_choice(std::string_view payload) {
   std::vector<TokenLogprob> tokens = as_values<TokenLogprob>(payload);
-  if (tokens.empty()) throw Error(ExitStatus::kProtocol, "read a token: there is none");
+  if (tokens.empty()) throw Error(ExitStatus::kProtocol, "read a token: the frame is empty");
   TokenChoice choice;
   choice.chosen = tokens.front();
   choice.top.assign(tokens.begin() + 1, tokens.end());

@@ -85,7 +85,7 @@ std::string_view as_text(std::span<const Value> values) {
 template <typename Value>
 std::vector<Value> as_values(std::string_view bytes) {
   if (bytes.size() % sizeof(Value) != 0) {
-    throw base::Error(base::ExitStatus::kProtocol, "read a frame: broken numbers");
+    throw base::Error(base::ExitStatus::kProtocol, "read a frame: malformed numbers");
   }
   std::vector<Value> values(bytes.size() / sizeof(Value));
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());

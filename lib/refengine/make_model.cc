@@ -191,7 +191,7 @@ class PartialFolder {
     lock_ = os::open_file(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (!os::try_lock_entry(AT_FDCWD, path_.c_str(), lock_.get())) {
       throw Error(ExitStatus::kTryAgain,
-                  "create folder " + base::quoted(path_) + ": another process is at it");
+                  "create folder " + base::quoted(path_) + ": another process is writing it");
     }
     for (fs::directory_iterator entry(path_, error), end; !error && entry != end;) {
       fs::remove_all(entry->path(), error);

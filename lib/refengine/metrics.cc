@@ -13,8 +13,8 @@ std::string format_metrics(const std::string& model_name, const Scheduler::Load&
     out.begin(name, type, help);
     out.add({{"model_name", model_name}}, value);
   };
-  add("vllm:num_requests_running", "gauge", "Requests that the model works on.", load.running);
-  add("vllm:num_requests_waiting", "gauge", "Requests that wait for the model.", load.waiting);
+  add("vllm:num_requests_running", "gauge", "Requests that are running.", load.running);
+  add("vllm:num_requests_waiting", "gauge", "Requests that are waiting.", load.waiting);
   add("vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", load.prompt_tokens);
   add("vllm:generation_tokens_total", "counter", "Tokens generated.", load.generated_tokens);
   return out.take();

@@ -183,7 +183,7 @@ void check_model_config(const ModelConfig& config, const std::string& name) {
     refuse_config(name, "rms_norm_eps is not between 0 and 1");
   }
   if (!(config.rope_theta >= 1 && std::isfinite(config.rope_theta))) {
-    refuse_config(name, "rope_theta is not a number over 1");
+    refuse_config(name, "rope_theta is not a number above 1");
   }
   const auto outside = [&](TokenId id) { return id >= config.vocab_size; };
   if (config.bos && outside(*config.bos)) refuse_config(name, "bos_token_id is outside the vocabulary");

@@ -135,7 +135,7 @@ void Pipeline::die(std::size_t rank, const Error& why) {
 Error Pipeline::describe_end(std::size_t rank) const {
   const auto status = ranks_[rank]->wait(Deadline::after(kReapTime));
   const std::string process = "process " + std::to_string(ranks_[rank]->child.pid());
-  if (!status) return {ExitStatus::kSoftware, process + " left its socket and does not end"};
+  if (!status) return {ExitStatus::kSoftware, process + " closed its socket but does not end"};
   if (*status > 128) {
     return {ExitStatus::kSoftware, process + " died of signal " + std::to_string(*status - 128)};
   }

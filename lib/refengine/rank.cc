@@ -18,7 +18,7 @@ KvLayout layout_for(const RankOptions& options, LayerRange layers) {
     throw Error(ExitStatus::kUsage,
                 "lay out the KV cache: one position takes " +
                     base::format_size(KvLayout::bytes_per_position(options.config, layers)) +
-                    ", there are " + base::format_size(options.kv_bytes));
+                    ", available are " + base::format_size(options.kv_bytes));
   }
   return layout;
 }

@@ -44,7 +44,7 @@ void allocate_kv(Rank& rank) {
 
 void step(Rank& rank, std::string_view payload) {
   StepHeader header{};
-  if (payload.size() < sizeof header) throw Error(ExitStatus::kProtocol, "read a step: cut short");
+  if (payload.size() < sizeof header) throw Error(ExitStatus::kProtocol, "read a step: truncated");
   std::memcpy(&header, payload.data(), sizeof header);
   payload.remove_prefix(sizeof header);
   const std::size_t width = rank.options().config.hidden_size;
@@ -57,7 +57,7 @@ void step(Rank& rank, std::string_view payload) {
     hidden = as_values<float>(payload);
   }
   if (hidden.size() != header.count * width) {
-    throw Error(ExitStatus::kProtocol, "read a step: not as long as it says");
+    throw Error(ExitStatus::kProtocol, "read a step: its length does not match its header");
   }
   rank.forward(hidden, header.position);
   if (!rank.is_last()) {
@@ -86,7 +86,7 @@ void handle(Rank& rank, const Frame& frame) {
       break;
     }
     default:
-      throw Error(ExitStatus::kProtocol, "read a frame: out of turn");
+      throw Error(ExitStatus::kProtocol, "read a frame: unexpected kind");
   }
   write_frame(kEngineFd, FrameKind::kDone, {});
 }

@@ -92,7 +92,7 @@ Transformer::Transformer(const ModelConfig& config, LayerRange layers, const Wei
     const TensorView& tensor = at->second;
     if (tensor.shape != spec.shape) {
       throw Error(ExitStatus::kBadData, "bind tensor " + base::quoted(spec.name) + ": shape " +
-                                            shape_text(tensor.shape) + ", the config says " +
+                                            shape_text(tensor.shape) + ", expected " +
                                             shape_text(spec.shape));
     }
     const bool vector = spec.shape.size() == 1;

@@ -29,7 +29,7 @@ WeightView map_weights(const gms::Metadata& metadata,
   WeightView view;
   for (const auto& [name, entry] : metadata) {
     std::optional<gms::TensorMetadata> about = gms::parse_tensor_metadata(entry.value);
-    if (!about) refuse_tensor(name, "its metadata is not that of a tensor");
+    if (!about) refuse_tensor(name, "its metadata does not describe a tensor");
     const auto dtype = parse_torch_dtype(about->dtype);
     if (!dtype) continue;
     if (!is_contiguous(*about)) refuse_tensor(name, "not contiguous");

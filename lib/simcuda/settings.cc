@@ -66,7 +66,7 @@ void read_size(const char* variable, std::uint64_t minimum, std::uint64_t& into)
   const char* value = env(variable);
   if (!value) return;
   const auto size = parse_size(value);
-  if (!size || *size < minimum) reject(variable, value, "a size that makes sense");
+  if (!size || *size < minimum) reject(variable, value, "a valid size");
   into = *size;
 }
 

@@ -160,10 +160,10 @@ class Loading {
     if (here == one.aligned_size) return;
     throw Error(
         ExitStatus::kBadData,
-        fmt::format("load {}: an allocation of {} bytes takes {} on device {}, and {} where "
-                    "it was saved: a device of another granularity",
-                    base::quoted(name_), one.size, here, manager_.device().ordinal.value(),
-                    one.aligned_size));
+        fmt::format(
+            "load {}: an allocation of {} bytes takes {} on device {}, and {} on the one where "
+            "it was saved: the devices' granularities differ",
+            base::quoted(name_), one.size, here, manager_.device().ordinal.value(), one.aligned_size));
   }
 
   // What is to be dropped can't be brought back.
@@ -205,7 +205,7 @@ class Loading {
   void check_checksum(std::size_t file, const std::string& sum) const {
     if (sum == snapshot_->checksums[file]) return;
     throw Error(ExitStatus::kBadData, "read " + base::quoted(files_[file].path()) +
-                                          ": its SHA-256 is not that in " + kChecksumFile);
+                                          ": its SHA-256 differs from that in " + kChecksumFile);
   }
 
   void check_room() const {
@@ -220,7 +220,7 @@ class Loading {
       const ByteCount rounded = base::round_up(one.size, device.granularity);
       if (rounded == 0 || rounded > left) {
         throw Error(ExitStatus::kTryAgain,
-                    fmt::format("load {}: {} do not fit device {}, which has {} in all",
+                    fmt::format("load {}: {} do not fit device {}, which has a total of {}",
                                 base::quoted(name_), base::format_size(bytes_), device.ordinal.value(),
                                 base::format_size(device.total_memory)));
       }
@@ -377,8 +377,8 @@ class Loading {
     report_.tensors = metadata.size();
     report_.memory_layout_hash = gms::layout_hash(layout);
     if (snapshot_ && report_.memory_layout_hash != snapshot_->manifest.layout_hash) {
-      throw Error(ExitStatus::kBadData, "load " + base::quoted(name_) + ": it would be layout " +
-                                            report_.memory_layout_hash + ", and was " +
+      throw Error(ExitStatus::kBadData, "load " + base::quoted(name_) + ": the new layout is " +
+                                            report_.memory_layout_hash + ", the saved one was " +
                                             snapshot_->manifest.layout_hash);
     }
     manager_.rpc().put_metadata_many(metadata);
@@ -387,7 +387,8 @@ class Loading {
   void import() {
     manager_.import_all(cuda::Access::kRead);
     if (!gms::is_layout_hash(manager_.layout_hash())) {
-      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": a layout hash " +
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) +
+                                             ": invalid layout hash " +
                                              base::quoted(manager_.layout_hash()));
     }
     const gms::Metadata metadata = manager_.fetch_metadata();
@@ -411,7 +412,7 @@ class Loading {
     const auto metadata = gms::parse_tensor_metadata(value);
     const DType* dtype = metadata ? find_torch_dtype(metadata->dtype) : nullptr;
     if (dtype == nullptr) {
-      os::log(os::LogLevel::kWarning, "metadata {}: of no known kind, its bytes are not counted",
+      os::log(os::LogLevel::kWarning, "metadata {}: unknown kind, its bytes are not counted",
               base::quoted(name));
       return 0;
     }
@@ -432,7 +433,7 @@ class Loading {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (manager_.allocations()[i].allocation.aligned_size != parts_[i].item.size) {
         throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) + ": " +
-                                               parts_[i].name + " is not as its layout hash says");
+                                               parts_[i].name + " does not match its layout hash");
       }
       addresses_[i] = address_of({i, 0});
     }
@@ -461,7 +462,7 @@ class Loading {
   }
 
   static std::string kind_of(const std::optional<gms::TensorMetadata>& tensor) {
-    if (!tensor) return "of no known kind";
+    if (!tensor) return "of an unknown kind";
     return fmt::format("{} [{}]", tensor->dtype, fmt::join(tensor->shape, ", "));
   }
 
@@ -476,7 +477,7 @@ class Loading {
     const Tensors wanted = wanted_tensors();
     for (const auto& [name, tensor] : wanted) {
       const auto found = published.find(name);
-      if (found == published.end()) refuse_tensor(name, "not there");
+      if (found == published.end()) refuse_tensor(name, "missing");
       const std::string kind = kind_of(found->second);
       if (kind != kind_of(tensor)) {
         refuse_tensor(name, kind + ", and " + kind_of(tensor) + " in " + base::quoted(name_));

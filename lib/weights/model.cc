@@ -26,7 +26,7 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 bool exists(const std::string& path) {
   std::error_code error;
   const bool found = std::filesystem::exists(path, error);
-  if (error) throw_errno(error.value(), "look at " + base::quoted(path));
+  if (error) throw_errno(error.value(), "stat " + base::quoted(path));
   return found;
 }
 
@@ -87,7 +87,7 @@ Model open_model_folder(const std::string& folder) {
     const auto found = file_of.find(tensor);
     if (found == file_of.end() || found->second != number_of.at(name)) {
       throw Error(ExitStatus::kBadData, "read " + base::quoted(index_path) + ": tensor " +
-                                            base::quoted(tensor) + ": it is not in " +
+                                            base::quoted(tensor) + ": it is missing in " +
                                             base::quoted(name));
     }
   }
@@ -105,7 +105,7 @@ Model open_model(const std::string& path) {
     add_file(model, path);
   }
   if (model.tensors.empty()) {
-    throw Error(ExitStatus::kBadData, "read " + base::quoted(path) + ": no tensors in it");
+    throw Error(ExitStatus::kBadData, "read " + base::quoted(path) + ": it has no tensors");
   }
   return model;
 }

@@ -19,7 +19,7 @@ class IndexReader final : public json::JsonReader {
   using json::JsonReader::JsonReader;
 
   std::map<std::string, std::string> take() {
-    if (!seen_) json::refuse_file(file(), "no weight_map");
+    if (!seen_) json::refuse_file(file(), "missing weight_map");
     return std::move(files_);
   }
 
@@ -28,7 +28,7 @@ class IndexReader final : public json::JsonReader {
     if (depth() == 0) return value.kind == Kind::kObject;
     if (depth() == 1) {
       if (last_key() != "weight_map") return false;
-      if (std::exchange(seen_, true)) json::refuse_file(file(), "weight_map is there twice");
+      if (std::exchange(seen_, true)) json::refuse_file(file(), "weight_map appears twice");
       if (value.kind != Kind::kObject)
         json::refuse_file(file(), std::string("weight_map is ") + value.name);
       return true;
@@ -37,10 +37,10 @@ class IndexReader final : public json::JsonReader {
     if (value.kind != Kind::kText) json::refuse_file(file(), tensor + "its file is " + value.name);
     if (!is_plain_name(value.text)) {
       json::refuse_file(file(),
-                        tensor + "its file " + base::quoted(value.text) + " is not a plain name");
+                        tensor + "its file " + base::quoted(value.text) + " is not a file name");
     }
     if (!files_.emplace(last_key(), std::move(value.text)).second) {
-      json::refuse_file(file(), tensor + "it is there twice");
+      json::refuse_file(file(), tensor + "it appears twice");
     }
     return false;
   }

@@ -35,7 +35,7 @@ class HeaderReader final : public json::JsonReader {
 
   bool on_value(json::JsonValue value) override {
     const auto expect = [&](Kind kind) {
-      if (value.kind != kind) fail_tensor(std::string(value.name) + " where none belongs");
+      if (value.kind != kind) fail_tensor(std::string(value.name) + " is not allowed here");
     };
     if (depth() == 0) return true;
     if (depth() == 1) {
@@ -78,7 +78,7 @@ class HeaderReader final : public json::JsonReader {
     fields_ = 0;
     if (name.size() > kMaxTensorName) fail_tensor("the name is too long");
     if (name.empty()) fail_tensor("the name is empty");
-    if (!names_.insert(name).second) fail_tensor("it is there twice");
+    if (!names_.insert(name).second) fail_tensor("it appears twice");
   }
 
   void start_field(std::string_view name) {
@@ -91,7 +91,7 @@ class HeaderReader final : public json::JsonReader {
     } else {
       fail_tensor("unknown key " + base::quoted(name));
     }
-    if ((fields_ & field_) != 0) fail_tensor("key " + base::quoted(name) + " is there twice");
+    if ((fields_ & field_) != 0) fail_tensor("key " + base::quoted(name) + " appears twice");
     fields_ |= field_;
   }
 
@@ -105,8 +105,8 @@ class HeaderReader final : public json::JsonReader {
 
   // Offsets count from the header's end until parse_header knows better.
   void finish_tensor() {
-    if (fields_ != kAllFields) fail_tensor("no dtype, shape or data_offsets");
-    if (offsets_[1] < offsets_[0]) fail_tensor("data_offsets run backwards");
+    if (fields_ != kAllFields) fail_tensor("missing dtype, shape or data_offsets");
+    if (offsets_[1] < offsets_[0]) fail_tensor("data_offsets end before they begin");
     tensor_.offset = offsets_[0];
     tensor_.size = offsets_[1] - offsets_[0];
     // Extents of 0 count as 1 on the way, so that strides can't overflow either.
@@ -121,7 +121,7 @@ class HeaderReader final : public json::JsonReader {
     if (is_empty) bytes = 0;
     if (tensor_.size != bytes) {
       fail_tensor("data_offsets span " + std::to_string(tensor_.size) +
-                  " bytes, dtype and shape need " + std::to_string(bytes));
+                  " bytes, but dtype and shape need " + std::to_string(bytes));
     }
     tensors_.push_back(std::move(tensor_));
   }
@@ -170,9 +170,9 @@ std::vector<Tensor> parse_header(std::string_view bytes, ByteCount file_size,
   for (Tensor& tensor : tensors) {
     const std::string who = "tensor " + base::quoted(tensor.name) + ": ";
     if (tensor.offset < end) json::refuse_file(file, who + "its bytes overlap those of another");
-    if (tensor.offset > end) json::refuse_file(file, who + "a gap before its bytes");
+    if (tensor.offset > end) json::refuse_file(file, who + "there is a gap before its bytes");
     if (tensor.size > file_size - data - end)
-      json::refuse_file(file, who + "its bytes go past the file's end");
+      json::refuse_file(file, who + "its bytes extend past the end of the file");
     end += tensor.size;
     tensor.offset += data;
   }

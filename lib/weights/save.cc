@@ -122,7 +122,7 @@ class Saving {
     parse_snapshot_metadata(metadata_text_, manifest_, kMetadataFile);
     if (manifest_text_.size() > kMaxManifest || metadata_text_.size() > kMaxSnapshotMetadata) {
       throw Error(ExitStatus::kBadData,
-                  "save to " + base::quoted(options_.folder) + ": the layout has too many words");
+                  "save to " + base::quoted(options_.folder) + ": the layout's names are too long");
     }
   }
 

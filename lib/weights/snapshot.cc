@@ -36,7 +36,7 @@ std::string path_of_fd(int fd) {
   std::error_code error;
   std::string path =
       std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error).string();
-  if (error) base::throw_errno(error.value(), "look at an open file");
+  if (error) base::throw_errno(error.value(), "stat an open file");
   return path;
 }
 
@@ -87,7 +87,7 @@ class Opening {
     base::UniqueFd fd(open_beneath(folder_fd_.get(), name));
     if (fd) return WeightFile(std::move(fd), path_of(name));
     if (errno == ENOENT) return std::nullopt;
-    if (errno == EXDEV) refuse(name, "a link out of the snapshot");
+    if (errno == EXDEV) refuse(name, "a link that leaves the snapshot");
     base::throw_errno(errno, "open " + base::quoted(path_of(name)));
   }
 
@@ -111,7 +111,7 @@ class Opening {
     const auto manifest = find(kManifestFile);
     if (!manifest) {
       throw Error(ExitStatus::kNoInput, "open snapshot " + base::quoted(folder_) + ": no " +
-                                            kManifestFile + " in it: it is not complete");
+                                            kManifestFile + ", so it is not complete");
     }
     return read(*manifest, kMaxManifest);
   }
@@ -127,26 +127,27 @@ class Opening {
     for (const auto& [name, text] :
          {std::pair(kManifestFile, &manifest), {kMetadataFile, &metadata}}) {
       if (sum_of(name) != checksum_of(*text)) {
-        refuse(name, std::string("its SHA-256 is not that in ") + kChecksumFile);
+        refuse(name, std::string("its SHA-256 differs from that in ") + kChecksumFile);
       }
     }
   }
 
   [[nodiscard]] const std::string& sum_of(const std::string& name) const {
     const auto found = sums_.find(name);
-    if (found == sums_.end()) refuse(kChecksumFile, "nothing for " + base::quoted(name));
+    if (found == sums_.end()) refuse(kChecksumFile, "no entry for " + base::quoted(name));
     return found->second;
   }
 
   void check_hash() const {
     const gms::Layout layout = layout_of(snapshot_.manifest, snapshot_.metadata);
     if (layout.records() > gms::kMaxLayoutRecords) {
-      refuse(kMetadataFile, "more than the " + base::format_size(gms::kMaxLayoutRecords) +
-                                " that a layout's records may take");
+      refuse(kMetadataFile, "larger than the " + base::format_size(gms::kMaxLayoutRecords) +
+                                " that a layout's records can have");
     }
     const std::string hash = gms::layout_hash(layout);
     if (hash != snapshot_.manifest.layout_hash) {
-      refuse(kManifestFile, "its layout_hash is not that of its allocations and metadata, " + hash);
+      refuse(kManifestFile,
+             "its layout_hash differs from that of its allocations and metadata, " + hash);
     }
   }
 
@@ -181,7 +182,7 @@ class Opening {
       if (!is_packed || end != file.size()) {
         throw Error(
             ExitStatus::kBadData,
-            fmt::format("read {}: {}, which are not the {} of its allocations, "
+            fmt::format("read {}: {}, expected the {} of its allocations, "
                         "packed front to back",
                         base::quoted(file.path()), base::counted(file.size(), "byte"), end));
       }

@@ -178,20 +178,20 @@ void remove_dead(const std::string& place) {
 void check_snapshot_place(const std::string& path, Replace replace) {
   const std::string place = without_slashes(path);
   const std::string name = fs::path(place).filename().string();
-  if (name.empty() || name == "." || name == "..") refuse(place, "not the name of a folder");
+  if (name.empty() || name == "." || name == "..") refuse(place, "not a folder name");
   struct stat info {};
   if (::lstat(place.c_str(), &info) != 0) {
     const int err = errno;
     if (err == ENOENT && ::stat(folder_of(place).c_str(), &info) == 0) return;
     throw_errno(err, status_of_creation(err), "save to " + base::quoted(place));
   }
-  if (!S_ISDIR(info.st_mode)) refuse(place, "it is there and no folder");
+  if (!S_ISDIR(info.st_mode)) refuse(place, "it exists and is not a folder");
   if (is_mount_point(place, info)) refuse(place, "it is a mount point");
   try {
     if (fs::is_empty(place)) return;
-    if (replace == Replace::kNo) refuse(place, "it is there already");
+    if (replace == Replace::kNo) refuse(place, "it exists already");
     if (const auto foreign = foreign_entry(place)) {
-      refuse(place, base::quoted(*foreign) + " in it is no part of a snapshot");
+      refuse(place, base::quoted(*foreign) + " in it does not belong to a snapshot");
     }
   } catch (const fs::filesystem_error& error) {
     const int err = error.code().value();
@@ -235,7 +235,7 @@ void SnapshotFolder::create() {
     }
     if (claim()) return;
   }
-  refuse(place_, "no folder beside it stays there");
+  refuse(place_, "the folders created beside it were removed each time");
 }
 
 // False when somebody who removes the dead came before its lock and took it for one.
@@ -289,8 +289,9 @@ void SnapshotFolder::publish() {
   ::unlinkat(folder_.get(), kLockFile, 0);
   lock_.reset();
   if (::fsync(parent_.get()) != 0) {
-    throw_errno(errno, ExitStatus::kIoError,
-                "save to " + base::quoted(place_) + ": it is there, but may not last");
+    throw_errno(
+        errno, ExitStatus::kIoError,
+        "save to " + base::quoted(place_) + ": it is saved, but may not survive a power failure");
   }
   if (!moved) remove_snapshot(replaced, {});
 }
@@ -302,7 +303,7 @@ bool SnapshotFolder::move() {
   if (err != ENOTEMPTY && err != EEXIST) {
     throw_errno(err, status_of_creation(err), "save to " + base::quoted(place_));
   }
-  if (replace_ == Replace::kNo) refuse(place_, "another came there meanwhile");
+  if (replace_ == Replace::kNo) refuse(place_, "it was created by another process meanwhile");
   return false;
 }
 

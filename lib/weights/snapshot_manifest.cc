@@ -43,8 +43,8 @@ class ManifestReader final : public fo::json::JsonReader {
   using fo::json::JsonReader::JsonReader;
 
   SnapshotManifest take() {
-    if (manifest_.layout_hash.empty()) fo::json::refuse_file(file(), "no layout_hash");
-    if (!listed_) fo::json::refuse_file(file(), "no allocations");
+    if (manifest_.layout_hash.empty()) fo::json::refuse_file(file(), "missing layout_hash");
+    if (!listed_) fo::json::refuse_file(file(), "missing allocations");
     return std::move(manifest_);
   }
 
@@ -91,20 +91,19 @@ class ManifestReader final : public fo::json::JsonReader {
   bool top_level(fo::json::JsonValue value) {
     const bool is_text = value.kind == Kind::kText;
     if (last_key() == "version" && (!is_text || value.text != kVersion)) {
-      fo::json::refuse_file(
-          file(),
-          "of version " + (is_text ? base::quoted(value.text) : "unknown") + ", not " + kVersion);
+      fo::json::refuse_file(file(), "version " + (is_text ? base::quoted(value.text) : "unknown") +
+                                        ", expected " + kVersion);
     }
     if (last_key() == "layout_hash") {
       if (!manifest_.layout_hash.empty())
-        fo::json::refuse_file(file(), "layout_hash is there twice");
+        fo::json::refuse_file(file(), "layout_hash appears twice");
       if (!gms::is_layout_hash(value.text))
-        fo::json::refuse_file(file(), "its layout_hash is none");
+        fo::json::refuse_file(file(), "its layout_hash is not a layout hash");
       manifest_.layout_hash = std::move(value.text);
     }
     if (last_key() != "allocations") return false;
-    if (std::exchange(listed_, true)) fo::json::refuse_file(file(), "allocations are there twice");
-    if (value.kind != Kind::kList) fo::json::refuse_file(file(), "allocations are no list");
+    if (std::exchange(listed_, true)) fo::json::refuse_file(file(), "allocations appears twice");
+    if (value.kind != Kind::kList) fo::json::refuse_file(file(), "allocations is not a list");
     return true;
   }
 
@@ -126,13 +125,13 @@ class ManifestReader final : public fo::json::JsonReader {
   }
 
   void see(Field field) {
-    if ((fields_ & field) != 0) fail_allocation(last_key() + " is there twice");
+    if ((fields_ & field) != 0) fail_allocation(last_key() + " appears twice");
     fields_ |= field;
   }
 
   void take_text(Field field, fo::json::JsonValue& value, std::string& to) {
     see(field);
-    if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is no text");
+    if (value.kind != Kind::kText) fail_allocation("its " + last_key() + " is not a string");
     if (value.text.size() > kMaxSnapshotName) {
       fail_allocation("its " + last_key() + " is too long");
     }
@@ -142,21 +141,22 @@ class ManifestReader final : public fo::json::JsonReader {
   void take_number(Field field, const fo::json::JsonValue& value, ByteCount& to) {
     see(field);
     if (value.kind != Kind::kNumber || value.number > kMost) {
-      fail_allocation("its " + last_key() + " is no size");
+      fail_allocation("its " + last_key() + " is not a size");
     }
     to = value.number;
   }
 
   void finish() {
     if ((fields_ & kNeeded) != kNeeded) {
-      fail_allocation("no allocation_id, size, aligned_size, tag or tensor_file");
+      fail_allocation("missing allocation_id, size, aligned_size, tag or tensor_file");
     }
     if (current_.allocation_id.empty()) fail_allocation("its allocation_id is empty");
     if (current_.size == 0) fail_allocation("its size is 0");
-    if (current_.aligned_size < current_.size) fail_allocation("larger than its aligned_size");
+    if (current_.aligned_size < current_.size)
+      fail_allocation("its size is larger than its aligned_size");
     if (!is_below(current_.tensor_file)) {
       fail_allocation("its tensor_file " + base::quoted(current_.tensor_file) +
-                      " is not a plain path within the snapshot");
+                      " is not a path within the snapshot");
     }
     if (current_.tensor_offset > kMost - current_.aligned_size ||
         current_.aligned_size > kMost - total_) {
@@ -164,7 +164,7 @@ class ManifestReader final : public fo::json::JsonReader {
     }
     total_ += current_.aligned_size;
     if (!ids_.insert(current_.allocation_id).second) {
-      fail_allocation("its allocation_id is that of another");
+      fail_allocation("its allocation_id appears twice");
     }
     manifest_.allocations.push_back(std::move(current_));
   }
@@ -244,9 +244,9 @@ class MetadataReader final : public fo::json::JsonReader {
   }
 
   void see(Field field, bool is_right) {
-    if ((fields_ & field) != 0) fail_key(last_key() + " is there twice");
+    if ((fields_ & field) != 0) fail_key(last_key() + " appears twice");
     fields_ |= field;
-    if (!is_right) fail_key("its " + last_key() + " is of another type");
+    if (!is_right) fail_key("its " + last_key() + " has the wrong type");
   }
 
   void field(fo::json::JsonValue value) {
@@ -266,11 +266,11 @@ class MetadataReader final : public fo::json::JsonReader {
   }
 
   void finish() {
-    if (fields_ != kAll) fail_key("no allocation_id, offset_bytes or value");
+    if (fields_ != kAll) fail_key("missing allocation_id, offset_bytes or value");
     const auto found = aligned_size_.find(current_.allocation_id);
-    if (found == aligned_size_.end()) fail_key("the manifest has no such allocation");
+    if (found == aligned_size_.end()) fail_key("its allocation is not in the manifest");
     if (current_.offset_bytes >= found->second) fail_key("its offset_bytes is past the allocation");
-    if (!metadata_.emplace(name_, std::move(current_)).second) fail_key("it is there twice");
+    if (!metadata_.emplace(name_, std::move(current_)).second) fail_key("it appears twice");
   }
 
   std::unordered_map<std::string_view, ByteCount> aligned_size_;
@@ -285,8 +285,7 @@ std::string json_text(std::string_view text) {
   try {
     return json(text).dump();
   } catch (const json::exception&) {
-    throw base::Error(base::ExitStatus::kBadData,
-                      "save " + base::quoted(text) + ": it is not UTF-8, which a snapshot needs");
+    throw base::Error(base::ExitStatus::kBadData, "save " + base::quoted(text) + ": not UTF-8");
   }
 }
 
@@ -390,7 +389,7 @@ std::map<std::string, std::string> parse_checksums(std::string_view text, const 
           fmt::format("line {} is not a SHA-256, two spaces and a file within the snapshot", line));
     }
     if (!checksums.emplace(name, one.substr(0, kHex)).second) {
-      fo::json::refuse_file(file, "file " + base::quoted(name) + " is there twice");
+      fo::json::refuse_file(file, "file " + base::quoted(name) + " appears twice");
     }
   }
   return checksums;

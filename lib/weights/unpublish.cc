@@ -22,8 +22,9 @@ std::optional<UnpublishReport> unpublish(const std::string& socket_path,
   const auto before = connect(retry).runtime_state();
   const std::string& hash = before.memory_layout_hash;
   if (!hash.empty() && !gms::is_layout_hash(hash)) {
-    throw base::Error(base::ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path) +
-                                                       ": a layout hash " + base::quoted(hash));
+    throw base::Error(
+        base::ExitStatus::kProtocol,
+        "GMS at " + base::quoted(socket_path) + ": invalid layout hash " + base::quoted(hash));
   }
   {
     auto rpc = connect(gms::RpcClient::Retry::kNever);

@@ -26,7 +26,7 @@ constexpr ByteCount kLeastDirect = 512 * base::kKiB;
 
 struct stat status_of(int fd, const std::string& path) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) throw_errno(errno, "look at " + base::quoted(path));
+  if (::fstat(fd, &status) != 0) throw_errno(errno, "stat " + base::quoted(path));
   return status;
 }
 
@@ -77,8 +77,7 @@ void WeightFile::read(std::span<iovec> to, ByteCount offset) const {
     if (got < 0) throw_errno(errno, ExitStatus::kIoError, "read " + base::quoted(path_));
     if (got == 0) {
       throw Error(ExitStatus::kBadData, "read " + base::quoted(path_) +
-                                            ": it is cut off, nothing at byte " +
-                                            std::to_string(offset));
+                                            ": it is truncated at byte " + std::to_string(offset));
     }
     offset += static_cast<ByteCount>(got);
     for (auto left = static_cast<std::size_t>(got); left > 0;) {
@@ -119,7 +118,7 @@ void WeightFile::check_unchanged() const {
   if (static_cast<ByteCount>(status.st_size) != size_ ||
       status.st_mtim.tv_sec != modified_.tv_sec || status.st_mtim.tv_nsec != modified_.tv_nsec) {
     throw Error(ExitStatus::kBadData,
-                "read " + base::quoted(path_) + ": it was written to meanwhile");
+                "read " + base::quoted(path_) + ": it was modified meanwhile");
   }
 }
 

@@ -89,21 +89,21 @@ void check_yaml(std::string_view text, const std::string& file) {
     const char c = left.front();
     if (character.size == 0) refuse("not UTF-8");
     if (character.code == kByteOrderMark) {
-      refuse("a byte order mark, which is for the beginning of a file only");
+      refuse("a byte order mark that is not at the beginning of the file");
     }
     if (is_old_line_break(character.code)) {
-      refuse(
-          fmt::format("a U+{0:04X}, which ends a line to some readers: write it as \"\\u{0:04x}\"",
-                      static_cast<std::uint32_t>(character.code)));
+      refuse(fmt::format(
+          "a U+{0:04X}, which some parsers read as a line break: write it as \"\\u{0:04x}\"",
+          static_cast<std::uint32_t>(character.code)));
     }
     if (!is_text(character.code)) {
       refuse(fmt::format("a control character (U+{:04X})",
                          static_cast<std::uint32_t>(character.code)));
     }
-    if (c == '\r' && !left.starts_with("\r\n")) refuse("a carriage return with no newline");
+    if (c == '\r' && !left.starts_with("\r\n")) refuse("a carriage return without a newline");
     if (position.column == 1) {
       if (c == '%' && !is_version_directive(left.substr(0, left.find_first_of("\r\n")))) {
-        refuse("a directive: only %YAML is taken");
+        refuse("a directive: only %YAML is supported");
       }
       if (left.starts_with("---")) {
         open = 0;

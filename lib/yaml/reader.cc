@@ -71,7 +71,7 @@ class Parser {
                      .reason = error->msg};
     }
     if (fy_parser_get_stream_error(parser_.get())) {
-      return Failure{.position = {.line = 1, .column = 1}, .reason = "no YAML"};
+      return Failure{.position = {.line = 1, .column = 1}, .reason = "not YAML"};
     }
     return std::nullopt;
   }
@@ -273,7 +273,7 @@ class Reader {
     fail(position, reason + template_hint(text_, position));
   }
 
-  void refuse_key(Position position) const { fail_at_text(position, "a key that is no scalar"); }
+  void refuse_key(Position position) const { fail_at_text(position, "a key that is not a scalar"); }
 
   // What takes no place itself, as an empty value does, is where the last thing was.
   Position position_of(const fy_mark* mark) {
@@ -372,8 +372,7 @@ class Reader {
 
   void start(Node node, Properties properties, std::string_view type) {
     if (stack_.size() >= limits_.depth) {
-      fail(properties.position,
-           fmt::format("more than {} lists and maps in each other", limits_.depth));
+      fail(properties.position, fmt::format("more than {} nested lists and maps", limits_.depth));
     }
     if (wants_key()) refuse_key(properties.position);
     check_tag_of_collection(properties, type);
@@ -418,19 +417,19 @@ class Reader {
     if (style == FYSS_SINGLE_QUOTED && begin != nullptr && end != nullptr &&
         !is_single_quoted(text,
                           text_.substr(begin->input_pos, end->input_pos - begin->input_pos))) {
-      fail(properties.position, "quotes that can't be read; say it in double quotes");
+      fail(properties.position, "unreadable quotes; use double quotes");
     }
     const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
     // libfyaml 0.7 misreads them where nothing says how far they are indented.
     if (is_block && stack_.empty()) {
-      fail(properties.position, "a document that is a block scalar; say it in double quotes");
+      fail(properties.position, "a document that is a block scalar; use double quotes");
     }
     // With nothing behind its header, libfyaml 0.7 makes up a blank.
     if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
       text.clear();
     }
     if (is_block && begin != nullptr && !is_all_of(text, begin->input_pos)) {
-      fail(properties.position, "a block scalar that can't be read; say it in double quotes");
+      fail(properties.position, "an unreadable block scalar; use double quotes");
     }
     if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
         end->input_pos == text_.size()) {
@@ -523,14 +522,15 @@ class Reader {
     const std::string name = text_of(event.alias.anchor);
     const auto found = anchors_.find(name);
     if (found == anchors_.end()) {
-      fail(position, fmt::format("no anchor for the alias {}", base::quoted(name)));
+      fail(position, fmt::format("missing anchor for the alias {}", base::quoted(name)));
     }
     const Anchor& anchor = found->second;
     if (!anchor.node) {
-      fail(position, fmt::format("the alias {} stands for what it is in", base::quoted(name)));
+      fail(position,
+           fmt::format("the alias {} refers to a value that contains it", base::quoted(name)));
     }
     if (stack_.size() + anchor.weight.depth > limits_.depth) {
-      fail(position, fmt::format("more than {} lists and maps in each other", limits_.depth));
+      fail(position, fmt::format("more than {} nested lists and maps", limits_.depth));
     }
     count(anchor.weight.nodes, anchor.weight.bytes, position);
     if (wants_key() && !anchor.node->is_scalar()) refuse_key(position);
@@ -542,11 +542,10 @@ class Reader {
     nodes_ += nodes;
     copied_ += bytes;
     if (nodes_ > limits_.nodes) {
-      fail(position, fmt::format("more than {} values, aliases counted with what they stand for",
-                                 limits_.nodes));
+      fail(position, fmt::format("more than {} values after expansion of aliases", limits_.nodes));
     }
     if (copied_ > limits_.bytes) {
-      fail(position, fmt::format("aliases that stand for more than {} bytes", limits_.bytes));
+      fail(position, fmt::format("aliases that expand to more than {} bytes", limits_.bytes));
     }
   }
 
@@ -585,7 +584,7 @@ class Reader {
                         .position = node.position(),
                         .plain_key = node.is_plain()};
     if (!add_key(frame, member)) {
-      fail(node.position(), fmt::format("the key {} is there twice", base::quoted(node.text())));
+      fail(node.position(), fmt::format("the key {} appears twice", base::quoted(node.text())));
     }
     frame.key = std::move(member);
   }
@@ -642,7 +641,7 @@ class Reader {
   [[noreturn]] void refuse_tag(const Properties& properties) const {
     std::string tag = properties.tag;
     if (tag.starts_with(kCoreTags)) tag.replace(0, kCoreTags.size(), "!!");
-    fail(properties.position, fmt::format("the tag {} is not for this", base::quoted(tag)));
+    fail(properties.position, fmt::format("the tag {} does not fit this value", base::quoted(tag)));
   }
 
   // A scalar with what its tag makes of it.

@@ -91,7 +91,7 @@ TEST_F(Completion, IsAnsweredOnlyWhenItIsTheFirstWord) {
     EXPECT_EQ(answer_completion(app_, kTool, {"completion", shell})->kind, Kind::kPrint);
   }
   EXPECT_EQ(answer_completion(app_, kTool, {"completion", "tcsh"})->text,
-            "completion 'tcsh': wants one of bash, zsh and fish");
+            "completion 'tcsh': expected bash, zsh or fish");
   EXPECT_EQ(answer_completion(app_, kTool, {"completion"})->kind, Kind::kUsageError);
   EXPECT_EQ(answer_completion(app_, kTool, {"completion", "bash", "x"})->kind, Kind::kUsageError);
 }

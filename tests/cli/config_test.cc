@@ -67,7 +67,8 @@ TEST_F(Config, WhatNoOptionTakesIsRefused) {
   EXPECT_EQ(failure.status, ExitStatus::kConfig);
   EXPECT_THAT(
       failure.message,
-      EndsWith("line 2, column 7: key 'key': want a string, number, boolean or a list of them"));
+      EndsWith(
+          "line 2, column 7: key 'key': expected a string, number, boolean or a list of them"));
   for (const char* text :
        {"[table]\na = 1", "a = 2026-01-01", "a = 12:00:00", "a = [[1]]", "a.b = 1"}) {
     EXPECT_EQ(refused(text).status, ExitStatus::kConfig) << text;

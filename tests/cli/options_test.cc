@@ -67,12 +67,11 @@ TEST(SharedOptions, ARefusalSaysWhatIsTaken) {
 TEST(SharedOptions, ABadVariableIsBlamedAndNotItsOption) {
   EndpointOptions endpoint;
   const auto declare = [&](CLI::App& app) { add_endpoint(app, endpoint); };
-  EXPECT_EQ(result_of(declare, {"--server-uid", "me"}).text,
-            "--server-uid: 'me' is not a user's number");
+  EXPECT_EQ(result_of(declare, {"--server-uid", "me"}).text, "--server-uid: 'me' is not a user id");
   const ScopedVariable variable("GMS_SERVER_UID", "me");
   const Failure failure = failure_of([&] { parse_words(declare, {}); });
   EXPECT_EQ(failure.status, base::ExitStatus::kConfig);
-  EXPECT_EQ(failure.message, "read GMS_SERVER_UID: 'me' is not a user's number");
+  EXPECT_EQ(failure.message, "read GMS_SERVER_UID: 'me' is not a user id");
   EXPECT_EQ(parse_words(declare, {"--server-uid", "7"}), Kind::kRun);
   EXPECT_EQ(endpoint.server_uid, 7U);
 }

@@ -98,14 +98,14 @@ TEST_F(SettingsTest, AnEmptyListSetsNothing) {
   EXPECT_EQ(failure_of([&] {
               parse_words({"--config", file});
             }).message,
-            "read configuration '" + file + "': name: wants a value");
+            "read configuration '" + file + "': name: needs a value");
 }
 
 TEST_F(SettingsTest, ComeFromOneFileWithAName) {
   for (const Words& words : {Words{"--config", ""}, Words{"--config="}}) {
     const Failure failure = failure_of([&] { parse_words(words); });
     EXPECT_EQ(failure.status, ExitStatus::kUsage);
-    EXPECT_EQ(failure.message, "--config: wants a file");
+    EXPECT_EQ(failure.message, "--config: needs a file");
   }
   const std::string file = config("");
   EXPECT_EQ(failure_of([&] {
@@ -295,8 +295,8 @@ TEST_F(SettingsOfSubcommands, AreRecognisedWhenNearlyKnown) {
   EXPECT_THAT(parse_words({"complet"}).text, EndsWith("; did you mean 'completion'?"));
   EXPECT_THAT(parse_words({"get", "--vaule", "x"}).text, EndsWith("; did you mean '--value'?"));
   EXPECT_THAT(parse_words({"drop"}).text, Not(HasSubstr("did you mean")));
-  EXPECT_THAT(parse_words({"--value", "x", "get"}).text, EndsWith("; it goes behind 'get'"));
-  EXPECT_THAT(parse_words({"-v", "get"}).text, EndsWith("; it goes behind 'get'"));
+  EXPECT_THAT(parse_words({"--value", "x", "get"}).text, EndsWith("; it belongs after 'get'"));
+  EXPECT_THAT(parse_words({"-v", "get"}).text, EndsWith("; it belongs after 'get'"));
   EXPECT_THAT(parse_words({"get", "completion"}).text, EndsWith("expected: completion"));
   EXPECT_THAT(parse_words({"get", "putt"}).text, EndsWith("expected: putt"));
 }

@@ -61,7 +61,7 @@ TEST_F(DriverTest, AutoNeverGivesTheSimulatedDriver) {
   for (const char* choice : {"auto", "cuda"}) {
     const auto [status, message] = failure_of([&] { Driver::open(choice); });
     EXPECT_EQ(status, ExitStatus::kUnavailable);
-    EXPECT_THAT(message, HasSubstr("GMS_DRIVER=sim asks for the simulated one"));
+    EXPECT_THAT(message, HasSubstr("GMS_DRIVER=sim selects the simulated one"));
     EXPECT_THAT(message, Not(HasSubstr("\n")));
   }
 }

@@ -35,21 +35,21 @@ TEST(Nvml, MemoryThatIsFreedLateIsWaitedFor) {
 
 TEST(Nvml, UnknownDeviceIsNamedWithTheReason) {
   EXPECT_EQ(failure_of("GPU-other", kFake),
-            "ask NVML for the free memory of 'GPU-other': Not Found");
+            "query NVML for the free memory of 'GPU-other': Not Found");
   EXPECT_THROW(nvml_device_memory("GPU-other", kFake), base::Error) << "found out before waiting";
 }
 
 TEST(Nvml, DeviceThatIsLostMeanwhileIsUnavailable) {
   EXPECT_NO_THROW(nvml_device_memory("GPU-lost", kFake));
   EXPECT_EQ(failure_of("GPU-lost", kFake),
-            "ask NVML for the free memory of 'GPU-lost': GPU is lost");
+            "query NVML for the free memory of 'GPU-lost': GPU is lost");
 }
 
 TEST(Nvml, TellsItsNumberOfADevice) {
   EXPECT_EQ(nvml_device_index("GPU-known", kFake), 5);
   const auto lost = test::failure_of([] { nvml_device_index("GPU-lost", kFake); });
   EXPECT_EQ(lost.status, base::ExitStatus::kUnavailable);
-  EXPECT_EQ(lost.message, "ask NVML for the number of 'GPU-lost': GPU is lost");
+  EXPECT_EQ(lost.message, "query NVML for the index of 'GPU-lost': GPU is lost");
 }
 
 TEST(Nvml, MissingLibraryIsUnavailable) {

@@ -178,7 +178,7 @@ TEST_F(DeviceGateTest, AGivenSizeThatNobodyCanTellIsAFailure) {
   answer("echo 'fo-gpu: error: no driver' >&2; exit 69");
   const auto none = failure_of([&] { loop_.run(gate.check()); });
   EXPECT_EQ(none.status, ExitStatus::kUnavailable);
-  EXPECT_EQ(none.message, "ask for the free memory of device 0: no driver");
+  EXPECT_EQ(none.message, "query the free memory of device 0: no driver");
   EXPECT_EQ(failure_of([&] { loop_.run(gate.wait(soon())); }).status, ExitStatus::kUnavailable);
 }
 
@@ -188,7 +188,7 @@ TEST_F(DeviceGateTest, AGivenSizeThatNoDeviceHasIsRefusedBeforeTheWait) {
       "[ $device = 0 ] || { echo 'fo-gpu: error: it has 32 MiB' >&2; exit 64; }; say 10; exit 75");
   const auto failure = failure_of([&] { loop_.run(gate.check()); });
   EXPECT_EQ(failure.status, ExitStatus::kUsage);
-  EXPECT_EQ(failure.message, "ask for the free memory of device 1: it has 32 MiB");
+  EXPECT_EQ(failure.message, "query the free memory of device 1: it has 32 MiB");
 }
 
 TEST_F(DeviceGateTest, NothingIsCheckedBeforeTheEngineGaveSomethingBack) {
@@ -203,7 +203,7 @@ TEST_F(DeviceGateTest, AHelperThatFailsIsNamed) {
   answer("echo nonsense");
   const auto nonsense = failure_of([&] { loop_.run(gate.wait(soon())); });
   EXPECT_EQ(nonsense.status, ExitStatus::kSoftware);
-  EXPECT_EQ(nonsense.message, "ask for the free memory of device 0: fo-gpu gave no answer");
+  EXPECT_EQ(nonsense.message, "query the free memory of device 0: fo-gpu gave no answer");
   answer("kill -SEGV $$");
   const auto died = failure_of([&] { loop_.run(gate.wait(soon())); });
   EXPECT_EQ(died.status, ExitStatus::kSoftware);

@@ -92,8 +92,9 @@ TEST_F(DynamoDriverTest, AnAnswerWithoutTheGenerateEndpointProvesNothing) {
     worker_.on("GET /health", 200, body);
     const auto failure = failure_of([&] { prove(); });
     EXPECT_EQ(failure.status, ExitStatus::kSoftware);
-    EXPECT_THAT(failure.message, EndsWith("it says nothing of an endpoint 'generate'; a command "
-                                          "may prove instead"));
+    EXPECT_THAT(
+        failure.message,
+        EndsWith("its health has no endpoint 'generate'; use a command to prove it instead"));
   }
 }
 

@@ -112,13 +112,13 @@ TEST_F(EngineProbing, WhatIsNoStatusIsANo) {
                            R"({"state":"ready","id":"engine-0"})", R"({"state":"active")"}) {
     const EngineProbeAnswer answer = ask(says);
     EXPECT_FALSE(answer.yes);
-    EXPECT_EQ(answer.reason, "fetch '" + probe_.url + "': status 200, not an engine's state");
+    EXPECT_EQ(answer.reason, "fetch '" + probe_.url + "': status 200, not a state of an engine");
     EXPECT_EQ(answer.state, std::nullopt);
   }
   EXPECT_TRUE(ask(R"({"state":"active","id":7,"since":"today"})").yes);
   probe_.url = "unix:" + socket_ + ":/elsewhere";
   EXPECT_EQ(ask(R"({"state":"active"})").reason,
-            "fetch '" + probe_.url + "': status 404, not an engine's state");
+            "fetch '" + probe_.url + "': status 404, not a state of an engine");
 }
 
 TEST_F(EngineProbing, NobodyThereIsANo) {

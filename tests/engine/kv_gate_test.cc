@@ -99,7 +99,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
   testing::internal::CaptureStderr();
   EXPECT_THAT(settle(), IsEmpty());
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("does not tell how much KV memory it gave back"));
+              HasSubstr("does not report how much KV memory it released"));
 }
 
 // The device has it free, and not only the GMS says so.

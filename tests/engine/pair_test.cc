@@ -324,7 +324,7 @@ TEST_F(SwitchTest, WhoIsActiveAgainWasNotRelieved) {
   start(accepted_, {"active", 3});
   const auto failure = failure_of([&] { switch_over(lock_, soon()); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(failure.message, HasSubstr("nobody took over; 'a' is active again"));
+  EXPECT_THAT(failure.message, HasSubstr("no other engine took over; 'a' is active again"));
 }
 
 TEST_F(SwitchTest, WhatIsNotDoneInTimeIsTryAgain) {

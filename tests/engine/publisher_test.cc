@@ -605,7 +605,7 @@ TEST_F(Publishing, ARequestThatIsRefusedIsAnsweredAndTheEngineHearsNothingOfIt) 
     await([&] { return publisher.connections() == 0; });
   }
   EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
-      "fo: warning: refuse a request on '127.0.0.1:0': it would control the engine\n"));
+      "fo: warning: refuse a request on '127.0.0.1:0': its path controls the engine\n"));
 }
 
 TEST_F(Publishing, WhatIsNoHttpIsRefusedWhereRequestsAreJudged) {

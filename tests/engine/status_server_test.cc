@@ -298,7 +298,7 @@ TEST_F(Status, TheSocketIsForItsUserAloneAndGoesWithTheServer) {
     second.listen_unix(socket());
   });
   EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-  EXPECT_EQ(failure.message, "serve socket '" + socket() + "': a server has it");
+  EXPECT_EQ(failure.message, "serve socket '" + socket() + "': another server uses it");
   EXPECT_EQ(fetch("GET", local("/live"), soon()).status, 200);
   call([&] { server_.reset(); });
   EXPECT_NE(::access(socket().c_str(), F_OK), 0);
@@ -335,11 +335,11 @@ TEST(StatusSocket, IsBesideTheLock) {
   EXPECT_EQ(failure_of([] {
               status_socket_path({{}, "/l"}, "../x");
             }).message,
-            "name status socket '/l.../x.sock': a slash in the engine's id");
+            "use status socket '/l.../x.sock': a slash in the engine's id");
   EXPECT_EQ(failure_of([] {
               status_socket_path({{}, "/l"}, "pod:0");
             }).message,
-            "name status socket '/l.pod:0.sock': a colon in the path");
+            "use status socket '/l.pod:0.sock': a colon in the path");
 }
 
 }  // namespace

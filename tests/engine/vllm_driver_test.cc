@@ -178,7 +178,7 @@ TEST_F(VllmDriverTest, AnAnswerThatIsNeitherYesNorNoIsAFailure) {
   for (const char* body : {"", "true", "{}", R"({"is_sleeping":"no"})", "[{\"is_sleeping\":1"}) {
     engine_.on("GET /is_sleeping", 200, body);
     EXPECT_THAT(message_of([&] { sleep(); }, ExitStatus::kSoftware),
-                EndsWith("/is_sleeping: neither yes nor no"));
+                EndsWith("/is_sleeping: not true or false"));
   }
   EXPECT_THAT(engine_.asked, testing::Not(testing::Contains(HasSubstr("/sleep?"))));
 }

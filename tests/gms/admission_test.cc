@@ -50,7 +50,7 @@ TEST(Admission, OtherUsersTakeNoMoreThanHalfEach) {
   EXPECT_TRUE(lets_in(admission, peer(6, 3000)));
   for (pid_t pid = 7; pid <= 9; ++pid) EXPECT_TRUE(lets_in(admission, peer(pid, kOurs)));
   EXPECT_TRUE(admission.full());
-  EXPECT_EQ(admission.enter(peer(10, 0), {}), "no place is left");
+  EXPECT_EQ(admission.enter(peer(10, 0), {}), "the server is full");
   admission.leave(peer(6, 3000));
   EXPECT_TRUE(lets_in(admission, peer(10, 0)));
 }

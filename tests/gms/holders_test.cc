@@ -153,8 +153,9 @@ TEST_F(Holding, DescriptorInFlightIsHeldWhereItIsNotToBeSeen) {
   EXPECT_THAT(found.holders, IsEmpty());
   EXPECT_EQ(found.unseen.allocations, 1u);
   EXPECT_EQ(found.unseen.bytes, 2 * kMiB);
-  EXPECT_THAT(to_text(found),
-              HasSubstr("\nmemory held where it is not to be seen: 2 MiB in 1 allocation\n"));
+  EXPECT_THAT(
+      to_text(found),
+      HasSubstr("\nmemory held by processes that are not visible: 2 MiB in 1 allocation\n"));
 }
 
 TEST_F(Holding, WhatTheKilledLeftBehindIsHeldByNobody) {
@@ -182,7 +183,7 @@ TEST_F(Holding, WithoutAServerNothingBelongsToALayout) {
   ASSERT_THAT(found.holders, SizeIs(1));
   EXPECT_EQ(found.holders[0].no_layout.bytes, 2 * kMiB);
   EXPECT_THAT(found.servers.processes, IsEmpty());
-  EXPECT_THAT(to_text(found), HasSubstr("\nno server is to be seen, "));
+  EXPECT_THAT(to_text(found), HasSubstr("\nno server is visible: "));
 }
 
 TEST_F(Holding, AnotherDevicesMemoryIsNotOurs) {
@@ -236,7 +237,7 @@ TEST_F(Holding, NoSuchDeviceIsUnavailable) {
       test::failure_of([&] { static_cast<void>(find_memory_holders(7, {}, soon())); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_EQ(failure.message,
-            "look into simulated device '" + dir_ + "/sim/device-7': No such file or directory");
+            "inspect simulated device '" + dir_ + "/sim/device-7': No such file or directory");
 }
 
 TEST_F(Holding, BookThatStaysLockedIsNotWaitedForForEver) {
@@ -361,7 +362,7 @@ TEST_F(RealDevice, OfAnUnknownDeviceAllUsersAreShown) {
   EXPECT_EQ(found.device_file, "");
   EXPECT_THAT(found.users, SizeIs(2));
   EXPECT_TRUE(json::parse(to_json(found))["device_file"].is_null());
-  EXPECT_THAT(to_text(found), HasSubstr("all are shown"));
+  EXPECT_THAT(to_text(found), HasSubstr("all processes are shown"));
   EXPECT_THAT(to_text(found), HasSubstr("one\\x1b[2J"));
 }
 

@@ -381,7 +381,7 @@ TEST_F(HostileClient, WriterThatFillsTheMemoryIsRefusedAndGoesOn) {
       writer.put_metadata("key " + std::to_string(i), id_, 0, value);
     }
   };
-  EXPECT_THAT(failure_of(fill).message, testing::HasSubstr("this layout has no room for more"));
+  EXPECT_THAT(failure_of(fill).message, testing::HasSubstr("this layout's records are full"));
   EXPECT_GT(put, kMaxLayoutRecords - 2 * value.size());
   EXPECT_LT(put, kMaxLayoutRecords);
   EXPECT_LT(peak_memory(), kMeasured * (kMaxLayoutRecords + 128 * base::kMiB));

@@ -65,9 +65,9 @@ TEST_F(Probe, CommittedAsksForAPublishedLayout) {
 }
 
 TEST_F(Probe, NothingInTheFolderIsANo) {
-  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none there"));
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none found"));
   probe_.socket_dir += "/absent";
-  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none there"));
+  EXPECT_THAT(probe_sockets(probe_).reason, HasSubstr("none found"));
 }
 
 TEST_F(Probe, DeviceThatLacksATagIsANo) {

@@ -107,7 +107,7 @@ TEST(Protocol, RefusesWhatIsNoMessage) {
       Pack().map(1).str("type").uint(1).done(),                        // type is no text
       Pack().map(1).str("type").str("no_such_request").done(),         // unknown
       Pack().map(1).str("type").str("allocate_response").done(),       // not a request
-      Pack().map(1).str("type").str("commit_request").uint(1).done(),  // bytes after its end
+      Pack().map(1).str("type").str("commit_request").uint(1).done(),  // bytes after the message
       Pack().map(2).str("type").str("allocate_request").str("size").str("5").done(),
       Pack().map(2).str("type").str("allocate_request").str("tag").bin("w").done(),
       Pack().map(2).str("type").str("metadata_put_request").str("value").str("v").done(),

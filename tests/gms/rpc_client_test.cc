@@ -77,7 +77,7 @@ class LyingServer : public testing::Test {
 };
 
 TEST_F(LyingServer, SizesAndSlotsThatCanNotBeAreRefused) {
-  const std::string reason = "GMS allocation 'a': a size or slot that can't be";
+  const std::string reason = "GMS allocation 'a': invalid size or slot";
   for (const AllocateResponse& answer : {allocated(-1, 8), allocated(8, 0), allocated(8, -8),
                                          allocated(8, 4), allocated(8, 8, -1)}) {
     expect_lie(
@@ -140,22 +140,23 @@ TEST_F(LyingServer, MetadataThatCanNotBeIsRefused) {
   extensions_ = {std::string(kMetadataDump)};
   const Call fetch = [](RpcClient& rpc) { rpc.fetch_metadata(); };
   expect_lie(MetadataDumpRequest::kType, MetadataDumpResponse{{record("k", -1)}, false}, fetch,
-             of_server(": metadata that can't be for 'k'"));
+             of_server(": invalid metadata for 'k'"));
   // Keys come in their order, each once: else the pages had no end.
   expect_lie(MetadataDumpRequest::kType,
              MetadataDumpResponse{{record("b", 0), record("a", 0)}, false}, fetch,
-             of_server(": metadata that can't be for 'a'"));
+             of_server(": invalid metadata for 'a'"));
   expect_lie(MetadataDumpRequest::kType, MetadataDumpResponse{{record("k", 0)}, true}, fetch,
-             of_server(": metadata that can't be for 'k'"));
+             of_server(": invalid metadata for 'k'"));
   expect_lie(MetadataDumpRequest::kType, MetadataDumpResponse{{}, true}, fetch,
-             of_server(": metadata without an end"));
+             of_server(": endless metadata"));
 }
 
 TEST_F(LyingServer, AnAnswerThatIsTooLongIsNotReadToItsEnd) {
   const test::Failure failure = failure_after(GetMemoryLayoutHashRequest::kType, "\xff\xff\xff\xff",
                                               [](RpcClient& rpc) { rpc.layout_hash(); });
   EXPECT_EQ(failure.status, ExitStatus::kProtocol);
-  EXPECT_EQ(failure.message, "talk to the GMS at '" + socket_ + "': an answer of 4294967295 bytes");
+  EXPECT_EQ(failure.message,
+            "query the GMS at '" + socket_ + "': invalid answer size: 4294967295 bytes");
 }
 
 // As Dynamo's server says it: without a reason.

@@ -500,7 +500,7 @@ TEST_F(Server, ABatchThatIsTooLongIsRefusedByItsCount) {
     writer.say(list_of_nothings(type, list, 65537));
     const auto refused = decode_message<ErrorResponse>(writer.hear());
     EXPECT_EQ(refused.error,
-              "a list of 65537 " + std::string(list) + ": at most 65536 are possible");
+              "a list of 65537 " + std::string(list) + ": at most 65536 are allowed");
     EXPECT_EQ(refused.code, base::to_int(ExitStatus::kBadData));
   }
   EXPECT_TRUE(writer.ask<CommitResponse>(CommitRequest{}).success);

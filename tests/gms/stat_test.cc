@@ -157,7 +157,7 @@ TEST_F(StatOfFake, ListingIsGivenUpWhenAWriterComesMeanwhile) {
 TEST_F(StatOfFake, LockThatIsGoneWhenAskedForIsNotWaitedFor) {
   script_["handshake_request"] = encode_frame(HandshakeResponse{false, false, std::nullopt});
   const FakeServer server(socket_, script_);
-  EXPECT_EQ(read_stat(socket_, kList, soon()).not_listed, "a writer came first");
+  EXPECT_EQ(read_stat(socket_, kList, soon()).not_listed, "a writer was granted first");
 }
 
 TEST_F(StatOfFake, ServerThatStopsAnsweringAnywhereTimesOut) {

@@ -117,7 +117,7 @@ TEST_F(Watch, ServerThatWasNeverThereIsAwaited) {
 
 TEST_F(Watch, SocketThatVanishesIsAServerThatIsGone) {
   look({row("EMPTY"), row("EMPTY", 0, "", 0, 1)});
-  EXPECT_EQ(text_of({row("EMPTY", 0, "", 0, 1)}), "gone: its socket is gone");
+  EXPECT_EQ(text_of({row("EMPTY", 0, "", 0, 1)}), "gone: its socket was removed");
   EXPECT_THAT(screen(), SizeIs(7));
   EXPECT_THAT(text_of({row("EMPTY"), row("EMPTY", 0, "", 0, 1)}), StartsWith("back: "));
 }

@@ -167,16 +167,16 @@ TEST_F(TlsClient, AnotherAuthorityIsNotTrusted) {
   const Outcome outcome = ask(other.issue("IP:127.0.0.1"), "127.0.0.1");
   EXPECT_EQ(outcome.status, ExitStatus::kConfig);
   EXPECT_THAT(outcome.reason, StartsWith("fetch 'https://127.0.0.1:"));
-  EXPECT_THAT(outcome.reason, HasSubstr("/': the certificate is refused: "));
+  EXPECT_THAT(outcome.reason, HasSubstr("/': the certificate was rejected: "));
 }
 
 TEST_F(TlsClient, AnotherNameIsNotTrusted) {
   Outcome outcome = ask(authority_.issue("DNS:other.test,IP:127.0.0.1"), "localhost");
   EXPECT_EQ(outcome.status, ExitStatus::kConfig);
-  EXPECT_THAT(outcome.reason, HasSubstr("the certificate is refused: hostname mismatch"));
+  EXPECT_THAT(outcome.reason, HasSubstr("the certificate was rejected: hostname mismatch"));
   outcome = ask(authority_.issue("DNS:localhost,IP:127.0.0.2"), "127.0.0.1");
   EXPECT_EQ(outcome.status, ExitStatus::kConfig);
-  EXPECT_THAT(outcome.reason, HasSubstr("the certificate is refused: IP address mismatch"));
+  EXPECT_THAT(outcome.reason, HasSubstr("the certificate was rejected: IP address mismatch"));
 }
 
 TEST_F(TlsClient, ANameThatOnlyTheSubjectHasIsNotTrusted) {
@@ -215,7 +215,7 @@ TEST_P(TlsClientsCertificate, IsMissed) {
   const TlsServer server(loop_.get_executor(), demanding(), {});
   const Outcome outcome = run(server.url());
   EXPECT_EQ(outcome.status, ExitStatus::kConfig) << outcome.reason;
-  EXPECT_THAT(outcome.reason, HasSubstr("the other side refuses us: "));
+  EXPECT_THAT(outcome.reason, HasSubstr("the peer rejected this side: "));
 }
 
 TEST_P(TlsClientsCertificate, IsRefusedWhenAnotherAuthoritySignedIt) {

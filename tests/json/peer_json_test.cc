@@ -21,12 +21,12 @@ TEST(PeerJson, WhatIsWrongWithItIsAnError) {
     return failure.message;
   };
   EXPECT_EQ(reason(std::string(201, ' ')), "read it: too long");
-  EXPECT_EQ(reason(""), "read it: no JSON");
-  EXPECT_EQ(reason("{\"a\":\"\xff\"}"), "read it: no JSON");
-  EXPECT_EQ(reason("{} {}"), "read it: no JSON");
+  EXPECT_EQ(reason(""), "read it: not JSON");
+  EXPECT_EQ(reason("{\"a\":\"\xff\"}"), "read it: not JSON");
+  EXPECT_EQ(reason("{} {}"), "read it: not JSON");
   EXPECT_EQ(reason(std::string("{}\0", 3)), "read it: a NUL byte");
   EXPECT_EQ(reason(std::string("{}\0{", 4)), "read it: a NUL byte");
-  EXPECT_EQ(reason("[]"), "read it: want an object");
+  EXPECT_EQ(reason("[]"), "read it: expected an object");
   EXPECT_EQ(reason("{\"a\":" + std::string(80, '[') + std::string(80, ']') + "}"),
             "read it: nested too deep");
 }

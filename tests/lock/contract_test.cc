@@ -427,7 +427,7 @@ TEST_P(InheritedLock, StatusShowsProcesses) {
   EXPECT_EQ(object["pid_visible"], true);
   EXPECT_EQ(object["waiters"][0]["pid"], second.pid());
   EXPECT_NE(describe_holders(status).find("held by 'engine-0', generation 1, process " +
-                                          std::to_string(first->pid()) + "; kept by "),
+                                          std::to_string(first->pid()) + "; held open by "),
             std::string::npos)
       << describe_holders(status);
   first->kill();

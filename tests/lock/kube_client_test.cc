@@ -385,7 +385,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
   acquire(*lock);
   api.set_holder("");
   loss = await_loss(*lock);
-  EXPECT_THAT(loss.reason, testing::StartsWith("somebody else gave it up; another may"));
+  EXPECT_THAT(loss.reason, testing::StartsWith("it was released by another process; another may"));
   lock->release();
 }
 
@@ -538,9 +538,9 @@ TEST(KubeClient, WaitGoesOnWhileFilesAreReplaced) {
   await([&] { return api.count("watch") >= 1; });
   std::filesystem::remove(dir.path("own"));
   api.fault({{"verb", "watch"}, {"do", "hang-up"}});
-  await([&] { return logged("No such file or directory; trying again\n"); });
+  await([&] { return logged("No such file or directory; retrying\n"); });
   spill(dir.path("own"), "");
-  await([&] { return logged("no token in it; trying again\n"); });
+  await([&] { return logged("it has no token; retrying\n"); });
   spill(dir.path("own"), "secret");
   api.set_holder("");
   EXPECT_EQ(waiter.read(), 7U);

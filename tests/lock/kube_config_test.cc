@@ -80,7 +80,7 @@ TEST_F(KubeConfigTest, NowhereToGoIsSaidWithBothWays) {
   EXPECT_EQ(failure.status, ExitStatus::kConfig);
   EXPECT_EQ(failure.message,
             "open lock 'k8s:ns/pair': no API server: the lock's URI has no api=URL, and "
-            "without KUBERNETES_SERVICE_HOST this is no pod");
+            "without KUBERNETES_SERVICE_HOST this is not a pod");
 }
 
 TEST_F(KubeConfigTest, TlsWantsAnAuthority) {

@@ -296,7 +296,7 @@ TEST_F(LockdLockTest, ServerThatStaysAwayIsALostLock) {
   const auto loss = follow(lock, [] { return false; });
   ASSERT_TRUE(loss);
   EXPECT_EQ(loss->status, ExitStatus::kProtocol);
-  EXPECT_EQ(loss->reason, "the lock server is out of reach");
+  EXPECT_EQ(loss->reason, "the lock server is unreachable");
   EXPECT_FALSE(loss->is_overlap_known);
   EXPECT_LE(loss->end_by.remaining(), std::chrono::milliseconds(1)) << "a new server's window";
 }

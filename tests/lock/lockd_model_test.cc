@@ -310,7 +310,7 @@ TEST(LockdModel, OneProcessHasAFewPlacesInTheQueue) {
   const LockdPeer peer{kNew, LockdTie::kConnection, {}, {}, "process 200"};
   for (ConnectionId id = 1; id <= kMaxPlacesOfProcess; ++id) ask(model, id, peer);
   EXPECT_THAT(words(model, kMaxPlacesOfProcess), ElementsAre("waits"));
-  const std::string reason = "too many connections of process 200 wait: 64";
+  const std::string reason = "too many connections from process 200 wait: 64";
   ask(model, 1000, peer);
   EXPECT_THAT(words(model, 1000), ElementsAre(reason));
   EXPECT_FALSE(model.closed(1000, kStart));

@@ -676,7 +676,7 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
   ASSERT_TRUE(answer && std::holds_alternative<RefusedAnswer>(*answer));
   EXPECT_EQ(std::get<RefusedAnswer>(*answer).status, ExitStatus::kTryAgain);
   EXPECT_EQ(std::get<RefusedAnswer>(*answer).reason,
-            "too many connections of process " + std::to_string(::getpid()) + " wait: 64");
+            "too many connections from process " + std::to_string(::getpid()) + " wait: 64");
   EXPECT_EQ(refused.hear_word(), "");
   Forked other([this](int ready) {
     Client client = acquire("engine-y");

@@ -110,7 +110,7 @@ TEST_F(File, LinksAreNotFollowedWhereAPlainFileIsWanted) {
   std::filesystem::create_hard_link(precious, folder_.path("hard"));
   const auto failure = failure_of([&] { open_plain_file(precious, O_RDWR | O_CREAT, "open it"); });
   EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-  EXPECT_EQ(failure.message, "open it: the file has other names, too (hard links)");
+  EXPECT_EQ(failure.message, "open it: the file has more than one hard link");
   EXPECT_EQ(read_file(precious, 10), "x");
 }
 
@@ -133,7 +133,7 @@ TEST_F(File, AMissingFolderIsSaid) {
     const auto failure =
         failure_of([&] { open_plain_file(folder + "/file", O_RDWR | O_CREAT, "open it"); });
     EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-    EXPECT_EQ(failure.message, "open it: there is no folder '" + folder + "'");
+    EXPECT_EQ(failure.message, "open it: missing folder '" + folder + "'");
     EXPECT_EQ(find_missing_folder(folder + "/file"), folder);
   }
   EXPECT_EQ(

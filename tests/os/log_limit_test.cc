@@ -76,7 +76,7 @@ TEST_F(LogLimitTest, SaysItOnStandardError) {
   limit_.log(LogLevel::kInfo, "b", "nobody wants to know", now_);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "fo: warning: refused\nfo: warning: refused\nfo: warning: refused\n"
-            "fo: warning: refused again\nfo: warning: 17 messages like this were left out\n");
+            "fo: warning: refused again\nfo: warning: 17 messages like this were suppressed\n");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(Proc, AFolderThatIsNotThereIsUnavailable) {
   const fo::test::Failure failure =
       fo::test::failure_of([] { each_process([](pid_t) {}, "/none"); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
-  EXPECT_EQ(failure.message, "look into '/none': No such file or directory");
+  EXPECT_EQ(failure.message, "inspect '/none': No such file or directory");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_F(ServerSocketTest, IsServedByOneAtATime) {
   const ServerSocket socket = open_server_socket(path_);
   const auto failure = failure_of([&] { open_server_socket(path_); });
   EXPECT_EQ(failure.status, ExitStatus::kCannotCreate);
-  EXPECT_EQ(failure.message, "serve socket '" + path_ + "': a server has it");
+  EXPECT_EQ(failure.message, "serve socket '" + path_ + "': another server uses it");
   EXPECT_TRUE(is_socket_live(path_));
 }
 

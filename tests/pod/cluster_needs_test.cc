@@ -50,7 +50,7 @@ TEST(ClusterNeeds, NamesDriverAndImages) {
   EXPECT_EQ(needs_of(Worker(), plugin),
             "NVIDIA's device plugin, with each GPU shared by time-slicing or MPS: 3 containers ask "
             "for 1 each\n"
-            "image img with the module gpu_memory_service, which Dynamo's have");
+            "image img with the module gpu_memory_service, as in Dynamo's images");
 }
 
 TEST(ClusterNeeds, NamesWhatThePodRefersTo) {
@@ -92,8 +92,8 @@ TEST(ClusterNeeds, NameTheProgramsThatThePodRuns) {
   options.tools_image = "tools";
   const std::string needs = needs_of(Worker(), options);
   EXPECT_EQ(needs.substr(needs.find("image tools")),
-            "image tools with fo-podgen\nimage img with the module gpu_memory_service, which "
-            "Dynamo's have");
+            "image tools with fo-podgen\nimage img with the module gpu_memory_service, as in "
+            "Dynamo's images");
 }
 
 }  // namespace

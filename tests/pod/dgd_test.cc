@@ -27,9 +27,10 @@ TEST(Dgd, IsOneByGroupAndKind) {
 }
 
 TEST(Dgd, RefusesAnUnknownVersion) {
-  EXPECT_THAT(errors("{apiVersion: nvidia.com/v2, kind: DynamoGraphDeployment, spec: {}}"),
-              ElementsAre("apiVersion: 'nvidia.com/v2': an unknown version; v1alpha1 and v1beta1 "
-                          "are read"));
+  EXPECT_THAT(
+      errors("{apiVersion: nvidia.com/v2, kind: DynamoGraphDeployment, spec: {}}"),
+      ElementsAre(
+          "apiVersion: 'nvidia.com/v2': unknown version; v1alpha1 and v1beta1 are supported"));
 }
 
 TEST(Dgd, FindingsHaveTheirPlaceAndTheDocumentsOrder) {
@@ -43,11 +44,11 @@ TEST(Dgd, FindingsHaveTheirPlaceAndTheDocumentsOrder) {
   EXPECT_THAT(
       all,
       ElementsAre(
-          "f.yaml:3:18: metadata.name: 'Llm': no name that what is made can have; at most 63 of "
+          "f.yaml:3:18: metadata.name: 'Llm': not a name for generated objects; at most 63 of "
           "a-z, 0-9, - and ., a letter or digit at both ends",
-          "f.yaml:9:45: spec.services.Worker.failover.numShadows: 2: one shadow is all that is "
-          "built; leave it out, or say 1",
-          "f.yaml:10:33: spec.services.Worker.resources.limits.gpu: 'half': a string, wants a "
+          "f.yaml:9:45: spec.services.Worker.failover.numShadows: 2: only one shadow is "
+          "supported; leave it out, or set it to 1",
+          "f.yaml:10:33: spec.services.Worker.resources.limits.gpu: 'half': a string, expected a "
           "quantity; quantities are like \"2\", \"500m\" or \"8Gi\""));
 }
 
@@ -96,14 +97,14 @@ TEST(Dgd, FailoverNeedsWholeGpus) {
   };
   EXPECT_THAT(with("{gpu: 2}"), IsEmpty());
   EXPECT_THAT(with("{gpu: '32'}"), IsEmpty());
-  EXPECT_THAT(with("{}"), ElementsAre("spec.services.Worker.resources.limits.gpu: none: failover "
-                                      "needs at least one GPU; say \"1\""));
+  EXPECT_THAT(with("{}"), ElementsAre("spec.services.Worker.resources.limits.gpu: missing: "
+                                      "failover needs at least one GPU; set it to \"1\""));
   EXPECT_THAT(with("{gpu: '0'}"), ElementsAre(HasSubstr("0: failover needs at least one GPU")));
-  EXPECT_THAT(with("{gpu: '1.5'}"), ElementsAre(HasSubstr("'1.5': no whole number of GPUs")));
-  EXPECT_THAT(with("{gpu: 500m}"), ElementsAre(HasSubstr("'500m': no whole number of GPUs")));
+  EXPECT_THAT(with("{gpu: '1.5'}"), ElementsAre(HasSubstr("'1.5': not a whole number of GPUs")));
+  EXPECT_THAT(with("{gpu: 500m}"), ElementsAre(HasSubstr("'500m': not a whole number of GPUs")));
   EXPECT_THAT(with("{gpu: '33'}"), ElementsAre(HasSubstr("33: a claim allocates at most 32")));
-  EXPECT_THAT(with("{gpu: '99999999999999999999'}"), ElementsAre(HasSubstr("no whole number")));
-  EXPECT_THAT(with("{gpu: [1]}"), Contains(HasSubstr("a list, wants a quantity")));
+  EXPECT_THAT(with("{gpu: '99999999999999999999'}"), ElementsAre(HasSubstr("not a whole number")));
+  EXPECT_THAT(with("{gpu: [1]}"), Contains(HasSubstr("a list, expected a quantity")));
   EXPECT_THAT(
       with("{gpu: '1', gpuType: gpu.intel.com/xe}"),
       Contains("spec.services.Worker.resources.limits.gpuType: 'gpu.intel.com/xe': failover "
@@ -117,7 +118,7 @@ TEST(Dgd, ModesAreOfOnePod) {
               ElementsAre("spec.services.Worker.failover.mode: 'interPod': engines and GMS share "
                           "one pod here; leave it out, or say intraPod"));
   alpha.failover = "failover: {enabled: true, mode: IntraPod}";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'IntraPod': no such mode")));
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'IntraPod': unknown mode")));
   alpha.failover = "failover: {enabled: true, mode: intraPod}";
   alpha.service = "gpuMemoryService: {enabled: true, mode: interPod}";
   EXPECT_THAT(errors(alpha.text()),
@@ -132,9 +133,10 @@ TEST(Dgd, OneShadowIsAllThatIsBuilt) {
   for (const char* count : {"0", "2", "-1"}) {
     Beta beta;
     beta.experimental = std::string("{failover: {numShadows: ") + count + "}}";
-    EXPECT_THAT(errors(beta.text()),
-                ElementsAre(std::string("spec.components[0].experimental.failover.numShadows: ") +
-                            count + ": one shadow is all that is built; leave it out, or say 1"));
+    EXPECT_THAT(
+        errors(beta.text()),
+        ElementsAre(std::string("spec.components[0].experimental.failover.numShadows: ") + count +
+                    ": only one shadow is supported; leave it out, or set it to 1"));
   }
   Beta one;
   one.experimental = "{failover: {numShadows: 1}}";
@@ -158,9 +160,9 @@ TEST(Dgd, TwoContainersOfOneNameAreRefusedInitContainersIncluded) {
   alpha.pod = "initContainers: [{image: i, name: a}]\n        containers: [{image: i, name: a}]";
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("spec.services.Worker.extraPodSpec.containers[0].name: 'a': two "
-                          "containers of one name; rename one of them"));
+                          "containers with one name; rename one of them"));
   alpha.pod = "containers: [{image: i, name: main}]";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'main': two containers of one name")));
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'main': two containers with one name")));
 }
 
 TEST(Dgd, GmsClientsAreContainers) {
@@ -170,8 +172,8 @@ TEST(Dgd, GmsClientsAreContainers) {
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("spec.services.Worker.gpuMemoryService.extraClientContainers[1]: 'side': "
                           "named twice; leave one of them out",
-                          "spec.services.Worker.gpuMemoryService.extraClientContainers[2]: 'other':"
-                          " no container has this name; name a container of this service"));
+                          "spec.services.Worker.gpuMemoryService.extraClientContainers[2]: "
+                          "'other': unknown container; name a container of this service"));
   alpha.service =
       "gpuMemoryService: {enabled: true, deviceClassName: big.gpu, "
       "extraClientContainers: [side]}";
@@ -185,7 +187,7 @@ TEST(Dgd, NamesFitWhatIsMade) {
   Alpha alpha;
   alpha.metadata = "{}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("metadata.name: no name; what is made is named after it"));
+              ElementsAre("metadata.name: no name; the generated objects are named after it"));
   // A label's value, and part of names that may have 253 characters.
   for (const std::string& good :
        {std::string(63, 'a'), std::string("qwen3-0.6b"), std::string("a.b-c")}) {
@@ -197,23 +199,26 @@ TEST(Dgd, NamesFitWhatIsMade) {
     alpha.metadata = "{name: " + bad + "}";
     EXPECT_THAT(errors(alpha.text()),
                 ElementsAre("metadata.name: '" + bad +
-                            "': no name that what is made can have; at "
+                            "': not a name for generated objects; at "
                             "most 63 of a-z, 0-9, - and ., a letter or digit at both ends"));
   }
   alpha.metadata = "{name: a}";
   Alpha odd;
   std::string text = odd.text();
   text.replace(text.find("Worker:"), 7, "My_Worker:");
-  EXPECT_THAT(errors(text), ElementsAre(HasSubstr("spec.services.My_Worker: 'My_Worker': no name "
-                                                  "that what is made can have")));
+  EXPECT_THAT(errors(text),
+              ElementsAre(HasSubstr(
+                  "spec.services.My_Worker: 'My_Worker': not a name for generated objects")));
 }
 
 TEST(Dgd, TwoServicesThatDifferInCaseOnlyAreRefused) {
   const std::string text = Alpha().text();
   const std::string service = text.substr(text.find("    Worker:") + 11);
-  EXPECT_THAT(errors(text + "    worker:" + service),
-              ElementsAre("spec.services.worker: 'worker': what is made of it has the names of "
-                          "'Worker''s; rename one of them"));
+  EXPECT_THAT(
+      errors(text + "    worker:" + service),
+      ElementsAre(
+          "spec.services.worker: 'worker': its generated objects have the same names as those of "
+          "'Worker'; rename one of them"));
 }
 
 TEST(Dgd, ServicesWithoutFailoverAreLeftAlone) {
@@ -238,28 +243,29 @@ TEST(Dgd, WhatHidesWhetherThereIsFailoverIsRefused) {
   Alpha alpha;
   alpha.failover = "failover: yes";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.failover: 'yes': a boolean, wants a map"));
+              ElementsAre("spec.services.Worker.failover: 'yes': a boolean, expected a map"));
   alpha.failover = "failover: {}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.failover: does not say whether it is enabled; say "
+              ElementsAre("spec.services.Worker.failover: does not set whether it is enabled; set "
                           "enabled: true, or leave failover out"));
   alpha.failover = "failover: {enabled: 'true'}";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.failover.enabled: 'true': a string, wants true or "
-                          "false; leave the quotes out"));
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.failover.enabled: 'true': a string, expected true or "
+                  "false; leave the quotes out"));
   const std::string head = "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n";
-  EXPECT_THAT(errors(head + "spec: [1]\n"), ElementsAre("spec: a list, wants a map"));
+  EXPECT_THAT(errors(head + "spec: [1]\n"), ElementsAre("spec: a list, expected a map"));
   EXPECT_THAT(errors(head + "spec: {services: [1]}\n"),
-              ElementsAre("spec.services: a list, wants a map"));
+              ElementsAre("spec.services: a list, expected a map"));
   EXPECT_THAT(errors(head + "spec: {services: {a: 1}}\n"),
-              ElementsAre("spec.services.a: '1': a number, wants a map"));
+              ElementsAre("spec.services.a: '1': a number, expected a map"));
   const std::string beta = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n";
   EXPECT_THAT(errors(beta + "spec: {components: {a: 1}}\n"),
-              ElementsAre("spec.components: a map, wants a list"));
+              ElementsAre("spec.components: a map, expected a list"));
   EXPECT_THAT(errors(beta + "spec: {components: [1]}\n"),
-              ElementsAre("spec.components[0]: '1': a number, wants a map"));
+              ElementsAre("spec.components[0]: '1': a number, expected a map"));
   EXPECT_THAT(errors(beta + "spec: {components: [{name: a, experimental: on}]}\n"),
-              ElementsAre("spec.components[0].experimental: 'on': a boolean, wants a map"));
+              ElementsAre("spec.components[0].experimental: 'on': a boolean, expected a map"));
   EXPECT_THAT(errors(head), IsEmpty());
 }
 
@@ -268,12 +274,13 @@ TEST(Dgd, ReplicasAreCounted) {
   alpha.service = "replicas: 3";
   EXPECT_EQ(read(alpha.text()).dgd.services.at(0).replicas, 3);
   alpha.service = "replicas: -1";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.replicas: -1: no number of replicas; 0 or more"));
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.replicas: -1: not a number of replicas; 0 or more"));
   alpha.service = "replicas: 99999999999";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("no number of replicas")));
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("not a number of replicas")));
   alpha.service = "replicas: '3'";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("wants a whole number")));
+  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("expected a whole number")));
 }
 
 TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
@@ -282,7 +289,7 @@ TEST(Dgd, OneThatNoClusterTakesIsNotLookedAt) {
   for (int i = 0; i < 40'000; ++i) alpha.service += "a" + std::to_string(i) + ": b,\n        ";
   alpha.service += "}";
   EXPECT_THAT(errors(alpha.text()), ElementsAre("more than 30000 values or 1572864 bytes of text; "
-                                                "a cluster takes no object of this size"));
+                                                "too large for a cluster"));
 }
 
 TEST(Dgd, OneWithMoreTextThanAClusterTakesIsNotLookedAt) {

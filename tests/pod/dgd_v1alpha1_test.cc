@@ -92,8 +92,8 @@ TEST(DgdV1Alpha1, AClaimThatOnlyTheServiceNamesHasToBeThere) {
   Alpha alpha;
   alpha.resources = "resources: {limits: {gpu: '1'}, claims: [{name: c}]}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.resources.claims[0].name: 'c': no claim of the pod "
-                          "has this name; name one of resourceClaims"));
+              ElementsAre("spec.services.Worker.resources.claims[0].name: 'c': not a claim of the "
+                          "pod; name one of resourceClaims"));
 }
 
 TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
@@ -116,7 +116,8 @@ TEST(DgdV1Alpha1, ProbesMayNameThePortThatTheOperatorAdds) {
   alpha.main = "{image: i, livenessProbe: {httpGet: {port: system}}}";
   EXPECT_THAT(errors(alpha.text()), IsEmpty());
   alpha.main = "{image: i, ports: [{containerPort: 1, name: p}]}";
-  EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'system': no port of this container")));
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre(HasSubstr("'system': not a port of this container")));
 }
 
 TEST(DgdV1Alpha1, MetadataOfThePodWinsOverTheServicesOverTheDeployments) {
@@ -154,13 +155,14 @@ TEST(DgdV1Alpha1, MountsNameAPvcAndAFreePlace) {
       "models, mountPoint: /p}]";
   EXPECT_THAT(
       errors(alpha.text()),
-      ElementsAre("spec.services.Worker.volumeMounts[0].name: 'other': no PVC of the deployment; "
-                  "name one of spec.pvcs",
-                  "spec.services.Worker.volumeMounts[1]: a mount without a place; say mountPoint",
-                  "spec.services.Worker.volumeMounts[2]: a mount without a volume; name one of "
-                  "spec.pvcs",
-                  "spec.services.Worker.volumeMounts[3].mountPoint: '/p': two mounts in one place; "
-                  "leave one of them out"));
+      ElementsAre(
+          "spec.services.Worker.volumeMounts[0].name: 'other': not a PVC of the deployment; "
+          "name one of spec.pvcs",
+          "spec.services.Worker.volumeMounts[1]: a mount without a path; set mountPoint",
+          "spec.services.Worker.volumeMounts[2]: a mount without a volume; name one of "
+          "spec.pvcs",
+          "spec.services.Worker.volumeMounts[3].mountPoint: '/p': two mounts at one path; "
+          "leave one of them out"));
 }
 
 TEST(DgdV1Alpha1, APvcWhoseNameIsNoVolumesIsRefused) {
@@ -168,18 +170,19 @@ TEST(DgdV1Alpha1, APvcWhoseNameIsNoVolumesIsRefused) {
   alpha.spec = "pvcs: [{name: the.models}]";
   alpha.service = "volumeMounts: [{name: the.models, mountPoint: /m}]";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.volumeMounts[0].name: 'the.models': no name of a "
-                          "volume; at most 63 of a-z, 0-9 and -, no - at either end"));
+              ElementsAre("spec.services.Worker.volumeMounts[0].name: 'the.models': not a volume "
+                          "name; at most 63 of a-z, 0-9 and -, no - at either end"));
 }
 
 TEST(DgdV1Alpha1, ACompilationCacheThatNoVariableNamesIsSaid) {
   Alpha alpha;
   alpha.spec = "pvcs: [{name: cache}]";
   alpha.service = "volumeMounts: [{name: cache, mountPoint: /c, useAsCompilationCache: true}]";
-  EXPECT_THAT(warnings(alpha.text()),
-              ElementsAre("spec.services.Worker.volumeMounts[0].useAsCompilationCache: mounted, "
-                          "but no variable tells the backend of it; set the backend's own, such "
-                          "as VLLM_CACHE_ROOT"));
+  EXPECT_THAT(
+      warnings(alpha.text()),
+      ElementsAre(
+          "spec.services.Worker.volumeMounts[0].useAsCompilationCache: mounted, but no variable "
+          "names it to the backend; set the backend's own, such as VLLM_CACHE_ROOT"));
   alpha.main = "{image: i, env: [{name: VLLM_CACHE_ROOT, value: /c}]}";
   EXPECT_THAT(warnings(alpha.text()), IsEmpty());
 }
@@ -196,18 +199,17 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
               "[{name: 'shared-memory', mountPath: '/dev/shm'}]");
   alpha.service = "sharedMemory: {disabled: true, size: 2Gi}";
-  EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.sharedMemory.size: a size of what is disabled; "
-                          "leave one of them out"));
+  EXPECT_THAT(
+      errors(alpha.text()),
+      ElementsAre("spec.services.Worker.sharedMemory.size: a size, although it is disabled; "
+                  "leave one of them out"));
   alpha.service = "sharedMemory: {}";
   alpha.main = "{image: i, volumeMounts: [{name: v, mountPath: /dev/shm}]}";
   alpha.pod = "volumes: [{name: v, emptyDir: {}}]";
   // It wins, as with Dynamo's operator.
   EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  EXPECT_THAT(
-      warnings(alpha.text()),
-      ElementsAre("spec.services.Worker.sharedMemory: wins over the volume 'v' at /dev/shm, "
-                  "which is left out there; leave one of them out"));
+  EXPECT_THAT(warnings(alpha.text()), ElementsAre("spec.services.Worker.sharedMemory: replaces the "
+                                                  "volume 'v' at /dev/shm; leave one of them out"));
   const yaml::Node won = template_of(alpha.text());
   expect_same(*won.find_path({"spec", "volumes"}),
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 8Gi}}]");
@@ -251,15 +253,15 @@ TEST(DgdV1Alpha1, AMainContainerWithAnImageIsWanted) {
   Alpha alpha;
   alpha.main = "null";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no main container; say "
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no main container; set "
                           "mainContainer with its image"));
   alpha.main = "{command: [x]}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image; say image"));
+              ElementsAre("spec.services.Worker.extraPodSpec.mainContainer: no image; set image"));
   alpha.main = "{image: i, name: vllm}";
   EXPECT_THAT(errors(alpha.text()), IsEmpty());
-  EXPECT_THAT(warnings(alpha.text()), ElementsAre(HasSubstr("'vllm': the main container's name is "
-                                                            "given to it; leave it out")));
+  EXPECT_THAT(warnings(alpha.text()),
+              ElementsAre(HasSubstr("'vllm': the main container is named 'main'; leave it out")));
 }
 
 TEST(DgdV1Alpha1, FailoverNeedsTheGms) {
@@ -267,15 +269,15 @@ TEST(DgdV1Alpha1, FailoverNeedsTheGms) {
   alpha.service = "gpuMemoryService: {enabled: false}";
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("spec.services.Worker.gpuMemoryService.enabled: failover needs the GPU "
-                          "memory service; say true, or leave gpuMemoryService out"));
+                          "memory service; set it to true, or leave gpuMemoryService out"));
 }
 
 TEST(DgdV1Alpha1, WhatOnlyTheOperatorDoesIsSaid) {
   Alpha alpha;
   alpha.service = "frontendSidecar: {image: i}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre("spec.services.Worker.frontendSidecar: only Dynamo's operator makes this "
-                          "container; write it among extraPodSpec.containers"));
+              ElementsAre("spec.services.Worker.frontendSidecar: only Dynamo's operator creates "
+                          "this container; write it among extraPodSpec.containers"));
   alpha.service =
       "modelRef: {name: m}\n      scalingAdapter: {enabled: false}\n      ingress: {enabled: true}";
   EXPECT_THAT(warnings(alpha.text()),
@@ -308,9 +310,9 @@ TEST(DgdV1Alpha1, ValuesThatAreNoStringsAreRefusedWithTheRemedy) {
   EXPECT_THAT(
       errors(alpha.text()),
       ElementsAre("spec.services.Worker.extraPodSpec.mainContainer.env[0].value: '5': a number, "
-                  "wants a string; put it in quotes",
+                  "expected a string; put it in quotes",
                   "spec.services.Worker.extraPodSpec.mainContainer.env[1].value: 'on': a boolean, "
-                  "wants a string; put it in quotes"));
+                  "expected a string; put it in quotes"));
 }
 
 TEST(DgdV1Alpha1, SharedMemoryMayBeUnwanted) {
@@ -330,10 +332,9 @@ TEST(DgdV1Alpha1, GpusMayBeCustomOnesButSaidOnce) {
   EXPECT_THAT(found.findings, IsEmpty());
   EXPECT_EQ(found.dgd.services.at(0).gpus, 2);
   alpha.resources = "resources: {limits: {gpu: '1', custom: {nvidia.com/gpu: '2'}}}";
-  EXPECT_THAT(
-      errors(alpha.text()),
-      ElementsAre("spec.services.Worker.resources.limits.custom['nvidia.com/gpu']: '2': gpu "
-                  "says '1', and this wins; leave one of them out"));
+  EXPECT_THAT(errors(alpha.text()),
+              ElementsAre("spec.services.Worker.resources.limits.custom['nvidia.com/gpu']: '2': it "
+                          "replaces gpu: '1'; leave one of them out"));
 }
 
 TEST(DgdV1Alpha1, WhatGoesWithTheDeploymentIsSaid) {
@@ -341,9 +342,9 @@ TEST(DgdV1Alpha1, WhatGoesWithTheDeploymentIsSaid) {
   alpha.spec = "restart: {id: a}\n  labels: {a: b}\n  topologyConstraint: {packDomain: rack}";
   EXPECT_THAT(
       warnings(alpha.text()),
-      ElementsAre("spec.restart: goes with the deployment, of whose services all fail over",
-                  "spec.topologyConstraint: goes with the deployment, of whose services all fail "
-                  "over"));
+      ElementsAre(
+          "spec.restart: is dropped with the deployment: all its services fail over",
+          "spec.topologyConstraint: is dropped with the deployment: all its services fail over"));
   std::string text = alpha.text();
   text.replace(text.find("    Worker:"), 0, "    Front: {componentType: frontend}\n");
   EXPECT_THAT(warnings(text), IsEmpty());

@@ -48,8 +48,8 @@ TEST(DgdV1Beta1, BeingThereIsWhatEnables) {
               ElementsAre("spec.components[0].experimental.failover.enabled: unknown field"));
   beta.experimental = "{failover: {enabled: false}}";
   EXPECT_THAT(errors(beta.text()),
-              ElementsAre("spec.components[0].experimental.failover.enabled: being there is what "
-                          "enables it in v1beta1; leave failover out"));
+              ElementsAre("spec.components[0].experimental.failover.enabled: v1beta1 enables it by "
+                          "its presence; leave failover out"));
 }
 
 TEST(DgdV1Beta1, ClientsInPodsOfTheirOwnAreRefused) {
@@ -69,7 +69,7 @@ TEST(DgdV1Beta1, AContainerNamedMainIsWanted) {
   beta.containers = "[{name: main, resources: {limits: {nvidia.com/gpu: '1'}}}]";
   EXPECT_THAT(
       errors(beta.text()),
-      ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image; say image"));
+      ElementsAre("spec.components[0].podTemplate.spec.containers[0]: no image; set image"));
 }
 
 TEST(DgdV1Beta1, WhatTheDeploymentSaysIsBehindTheComponents) {
@@ -100,8 +100,9 @@ TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
   beta.component = "sharedMemorySize: '0'";
   EXPECT_EQ(template_of(beta.text()).find_path({"spec", "volumes"}), nullptr);
   beta.component = "compilationCache: {pvcName: cache}";
-  EXPECT_THAT(errors(beta.text()), ElementsAre("spec.components[0].compilationCache: a mount "
-                                               "without a place; say mountPath"));
+  EXPECT_THAT(
+      errors(beta.text()),
+      ElementsAre("spec.components[0].compilationCache: a mount without a path; set mountPath"));
 }
 
 TEST(DgdV1Beta1, FindingsNameThePlaceInTheInput) {
@@ -112,9 +113,9 @@ TEST(DgdV1Beta1, FindingsNameThePlaceInTheInput) {
                     kMain + "]";
   EXPECT_THAT(errors(beta.text()),
               ElementsAre("spec.components[0].podTemplate.spec.containers[0].env[0].value: '5': a "
-                          "number, wants a string; put it in quotes",
+                          "number, expected a string; put it in quotes",
                           "spec.components[0].podTemplate.spec.containers[0].volumeMounts[0].name: "
-                          "'v': no volume of the pod has this name; name one of its volumes"));
+                          "'v': not a volume of the pod; name one of its volumes"));
 }
 
 TEST(DgdV1Beta1, WhatOnlyTheOperatorDoesIsSaid) {

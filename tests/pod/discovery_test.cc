@@ -84,9 +84,9 @@ TEST(Discovery, AWorkerIsGivenWhatAFrontendLooksFor) {
 TEST(Discovery, WhatOnlyTheOperatorKnowsIsSaid) {
   EXPECT_EQ(Graph().generate().warnings(),
             "f: spec.services.Decode: only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX and "
-            "the label nvidia.com/dynamo-worker-hash of its rolling updates, and what it is set up "
-            "to give its pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is made without "
-            "them; set in envs what other workers of the cluster have");
+            "the label nvidia.com/dynamo-worker-hash of its rolling updates, and what it is "
+            "configured to add to pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is made "
+            "without them; set in envs what other workers of the cluster have");
 }
 
 TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {
@@ -96,8 +96,8 @@ TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {
   EXPECT_EQ(variable(made, "DYN_NAMESPACE"), "$(POD_NAMESPACE)-qwen3-0-6b");
   EXPECT_EQ(variable(made, "DYN_PARENT_DGD_K8S_NAMESPACE"), "$(POD_NAMESPACE)");
   EXPECT_EQ(metadata(made, "labels", "nvidia.com/dynamo-namespace"), "(none)");
-  EXPECT_NE(made.warnings().find("without the label nvidia.com/dynamo-namespace, since no "
-                                 "namespace is said"),
+  EXPECT_NE(made.warnings().find(
+                "without the label nvidia.com/dynamo-namespace, since no namespace is set"),
             std::string::npos);
   // It has to stand before what refers to it.
   const yaml::Node container = made.container("engine-0");
@@ -160,7 +160,7 @@ TEST(Discovery, ADeploymentThatSaysAnotherModeIsRefused) {
   graph.annotations = R"({"nvidia.com/dynamo-kube-discovery-mode":"pod"})";
   EXPECT_EQ(graph.generate().errors(),
             "f: metadata.annotations['nvidia.com/dynamo-kube-discovery-mode']: 'pod': two engines "
-            "of one pod register by container; say container, or leave it out");
+            "of one pod register by container; set it to container, or leave it out");
   graph.annotations = R"({"nvidia.com/dynamo-kube-discovery-mode":"container"})";
   EXPECT_EQ(graph.generate().errors(), "");
 }
@@ -168,11 +168,10 @@ TEST(Discovery, ADeploymentThatSaysAnotherModeIsRefused) {
 TEST(Discovery, APlannerIsWarnedOf) {
   Graph graph;
   graph.kept_type = "planner";
-  EXPECT_NE(
-      graph.generate().warnings().find(
-          "f: spec.services.Frontend: the planner can't scale 'Decode' any more, which becomes a "
-          "Deployment of its own; scale the Deployment qwen3-0.6b-decode yourself"),
-      std::string::npos);
+  EXPECT_NE(graph.generate().warnings().find(
+                "f: spec.services.Frontend: the planner can't scale 'Decode', which becomes a "
+                "separate Deployment; scale the Deployment qwen3-0.6b-decode yourself"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST(EngineCommand, ChangesScriptsWithinTheirText) {
       {R"({"command":["sh","-c","a --x $X"]})", "refused: a variable is in its value"},
       {R"({"command":["sh","-c","a | b"]})", "refused: the script has a pipe"},
       {R"({"command":["sh","-c","a \"$@\"","--","--x","1"]})",
-       "refused: the script has arguments from behind the script: '$@'"},
+       "refused: the script has arguments of the script: '$@'"},
   };
   for (const Case& one : cases) EXPECT_EQ(changed(one.container, "--x", "9"), one.result);
 }
@@ -118,7 +118,7 @@ TEST(EngineCommand, NeverGivesArgumentsThatAShellSwallows) {
   EXPECT_EQ(changed(R"({"command":["/bin/zsh","-c","a"]})", "--x", "9"),
             "refused: the script has another shell than sh or bash: '/bin/zsh'");
   EXPECT_EQ(changed(R"({"command":["sh","-c","exec bash -c 'a b'"]})", "--x", "9"),
-            "refused: the script has another script within it, of 'bash'");
+            "refused: the script has a nested script, of 'bash'");
 }
 
 TEST(EngineCommand, ReadsAScriptThatTheImagesEntrypointRuns) {

@@ -96,8 +96,8 @@ TEST(EngineNeeds, WhatTheUserSaysIsKept) {
 
   const Generated format = supervised(vllm(R"("--load-format","auto")"));
   EXPECT_EQ(warnings(format),
-            "args: 'auto': without --load-format gms each engine has weights of "
-            "its own in the GPUs; say gms, or leave it out");
+            "args: 'auto': without --load-format gms each engine loads its own weights into the "
+            "GPUs; set it to gms, or leave it out");
   EXPECT_EQ(args(format, 1), "--load-format|auto|--enable-sleep-mode|--host|127.0.0.1|--port|8002");
   EXPECT_EQ(format.env("engine-1", "DYN_GMS_SCRATCH_KV_ENABLED"), "(none)");
 
@@ -105,7 +105,7 @@ TEST(EngineNeeds, WhatTheUserSaysIsKept) {
   EXPECT_EQ(warnings(worker),
             "args: 'my.Worker': with --load-format gms vLLM needs "
             "gpu_memory_service.integrations.vllm.worker.GMSWorker, or one derived from it; leave "
-            "--worker-cls out, or see that it is one");
+            "--worker-cls out, or make sure that it is one");
   EXPECT_EQ(args(worker, 0),
             "--worker-cls=my.Worker|--load-format|gms|--enable-sleep-mode|--host|127.0.0.1|--port|"
             "8001");
@@ -115,7 +115,7 @@ TEST(EngineNeeds, VariablesThatSayNoAreKeptAndWarnedOf) {
   const Generated made = supervised(vllm("", R"({"name":"VLLM_SERVER_DEV_MODE","value":"0"},
              {"name":"DYN_GMS_SCRATCH_KV_ENABLED","value":"0"})"));
   EXPECT_EQ(warnings(made),
-            "env[VLLM_SERVER_DEV_MODE]: '0': so vLLM can't be told to sleep; set it to 1\n"
+            "env[VLLM_SERVER_DEV_MODE]: '0': so vLLM has no request to sleep; set it to 1\n"
             "env[DYN_GMS_SCRATCH_KV_ENABLED]: '0': with Dynamo's releases of mid-2026, whose "
             "variable this is, the standby waits for the lock of kv_cache without limit; later "
             "ones have KV pools of the GMS in place of it; set it to 1");
@@ -159,12 +159,11 @@ TEST(EngineNeeds, WhatReadOnlyCannotBeMergedIntoIsWarnedOf) {
     return warnings(supervised(vllm("\"--model-loader-extra-config\"," + given)));
   };
   const std::string start =
-      "args: engine 1 needs --model-loader-extra-config '{\"gms_read_only\": true}', which can't "
-      "be "
-      "added: ";
-  const std::string end = "; see that it has it, and engine 0 has not";
-  EXPECT_EQ(warned(R"("{\"a\"")"), start + "'{\"a\"' is no JSON object" + end);
-  EXPECT_EQ(warned(R"("[1]")"), start + "'[1]' is no JSON object" + end);
+      "args: engine 1 needs --model-loader-extra-config '{\"gms_read_only\": true}', which cannot "
+      "be added: ";
+  const std::string end = "; make sure that engine 1 has it, and engine 0 does not";
+  EXPECT_EQ(warned(R"("{\"a\"")"), start + "'{\"a\"' is not a JSON object" + end);
+  EXPECT_EQ(warned(R"("[1]")"), start + "'[1]' is not a JSON object" + end);
   EXPECT_EQ(warned(R"j("$(CONFIG)")j"), start + "a variable is in its value" + end);
   std::string deep;
   for (int i = 0; i < 300; ++i) deep += "{\\\"a\\\":";
@@ -180,18 +179,18 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
   worker.main = piped;
   const std::string port =
       "--master-port can't be changed for engine 1, which needs other ports than engine 0: the "
-      "script has a pipe; see that no port is in it, or give it in a list of arguments";
+      "script has a pipe; make sure that it has no port, or use a list of arguments";
   EXPECT_EQ(warnings(worker.generate()),
-            "args: the engine needs --load-format gms, which can't be added: the script has a "
-            "pipe; see that it has them\nf: spec.services.Decode: " +
+            "args: the engine needs --load-format gms, which cannot be added: the script has a "
+            "pipe; make sure that it has them\nf: spec.services.Decode: " +
                 port);
-  EXPECT_NE(warnings(supervised(piped, "dynamo"))
-                .find("args: the engine needs --load-format gms and --enable-sleep-mode, which "
-                      "can't be added: the script has a pipe; see that it has them\n"
-                      "args: engine 1 needs --model-loader-extra-config '{\"gms_read_only\": "
-                      "true}', which can't be added: the script has a pipe; see that it has it, "
-                      "and engine 0 has not"),
-            std::string::npos);
+  EXPECT_NE(
+      warnings(supervised(piped, "dynamo"))
+          .find("args: the engine needs --load-format gms and --enable-sleep-mode, which cannot be "
+                "added: the script has a pipe; make sure that it has them\nargs: engine 1 needs "
+                "--model-loader-extra-config '{\"gms_read_only\": true}', which cannot be added: "
+                "the script has a pipe; make sure that engine 1 has it, and engine 0 does not"),
+      std::string::npos);
   // What is there is not missing.
   worker.main =
       R"("command":["sh","-c","python3 -m dynamo.vllm --load-format gms | next"],
@@ -202,14 +201,14 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
 TEST(EngineNeeds, AnUnknownProgramIsGivenVariablesAlone) {
   const Generated made = supervised(R"("command":["/run.sh"])", "vllm");
   EXPECT_EQ(made.errors(), "");
-  EXPECT_EQ(warnings(made),
-            "command: --host and --port are added to it: it has to pass them on to the engine; run "
-            "the engine itself, or see that it does\n"
-            "args: the engine needs --load-format gms, --worker-cls "
-            "gpu_memory_service.integrations.vllm.worker.GMSWorker and --enable-sleep-mode, which "
-            "can't be added: what runs is not known; see that it has them\n"
-            "args: engine 1 needs --model-loader-extra-config '{\"gms_read_only\": true}', which "
-            "can't be added: what runs is not known; see that it has it, and engine 0 has not");
+  EXPECT_EQ(
+      warnings(made),
+      "command: --host and --port are added to it: it has to pass them on to the engine; run the "
+      "engine itself, or make sure that it does\nargs: the engine needs --load-format gms, "
+      "--worker-cls gpu_memory_service.integrations.vllm.worker.GMSWorker and --enable-sleep-mode, "
+      "which cannot be added: the program is unknown; make sure that it has them\nargs: engine 1 "
+      "needs --model-loader-extra-config '{\"gms_read_only\": true}', which cannot be added: the "
+      "program is unknown; make sure that engine 1 has it, and engine 0 does not");
   EXPECT_EQ(args(made, 1), "--host|127.0.0.1|--port|8002");
   EXPECT_EQ(made.env("engine-1", "VLLM_SERVER_DEV_MODE"), "1");
   EXPECT_EQ(made.env("engine-1", "DYN_GMS_SCRATCH_KV_ENABLED"), "1");
@@ -238,8 +237,8 @@ TEST(EngineNeeds, EverybodyCountsDevicesAlike) {
   worker.service.wants_no_shared_memory = true;
   Generated made = worker.generate();
   EXPECT_EQ(warnings(made),
-            "env[CUDA_DEVICE_ORDER]: 'FASTEST_FIRST': engines look for the sockets of the GMS by "
-            "NVML's order of the devices; say PCI_BUS_ID, or leave it out");
+            "env[CUDA_DEVICE_ORDER]: 'FASTEST_FIRST': engines find the GMS's sockets by NVML's "
+            "device order; set it to PCI_BUS_ID, or leave it out");
   for (const char* const name : {"engine-0", "engine-1", "gms-weights", "loader"}) {
     EXPECT_EQ(made.env(name, "CUDA_DEVICE_ORDER"), "FASTEST_FIRST");
   }

@@ -262,15 +262,15 @@ TEST(EnginePorts, WhatCannotDifferIsRefused) {
   const std::string env = "spec.services.Decode.extraPodSpec.mainContainer.env";
   const Case cases[] = {
       {with_env(R"([{"name":"VLLM_PORT","valueFrom":{"fieldRef":{"fieldPath":"x"}}}])"),
-       env + "[VLLM_PORT]: a port that is only known in the pod; give it as a number: engine 1 "
-             "needs another one"},
+       env + "[VLLM_PORT]: a port that is only known inside the pod; use a number: engine 1 needs "
+             "another port"},
       {with_env(R"([{"name":"VLLM_PORT","value":"x"}])"),
-       env + "[VLLM_PORT]: 'x': no port number, and engine 1 needs another one; give a number "
+       env + "[VLLM_PORT]: 'x': not a port number, and engine 1 needs another port; use a number "
              "from 1 to 65535"},
       {with_env(R"([{"name":"VLLM_PORT","value":"65535"}])"),
        env + "[VLLM_PORT]: 65535: engine 1 would need a port over 65535; choose a lower one"},
       {with_args(R"(["--kv-events-config","{"])"),
-       std::string(kArgs) + ": --kv-events-config: no JSON object; correct it: engine 1 needs "
+       std::string(kArgs) + ": --kv-events-config: not JSON object; correct it: engine 1 needs "
                             "other ports in it"},
       {R"("command":["sh","-c","VLLM_PORT=1 python3 -m dynamo.vllm"])",
        "spec.services.Decode.extraPodSpec.mainContainer.command: it sets VLLM_PORT, for both "
@@ -294,8 +294,8 @@ TEST(EnginePorts, LongJsonIsRefused) {
   for (int i = 0; i < 200'000; ++i) json += ",\\\"a" + std::to_string(i) + "\\\":1";
   const Generated made = generate(with_args(R"(["--kv-events-config",")" + json + R"(}"])"));
   EXPECT_EQ(made.errors(),
-            "f: spec.services.Decode.extraPodSpec.mainContainer.args: --kv-events-config: too long "
-            "or too deep to be read; shorten it: engine 1 needs other ports in it");
+            "f: spec.services.Decode.extraPodSpec.mainContainer.args: --kv-events-config: too "
+            "long, or nested too deeply; shorten it: engine 1 needs other ports in it");
 }
 
 TEST(EnginePorts, AScriptThatCannotTakeTheMasterPortIsRefused) {

@@ -118,7 +118,7 @@ TEST(Filter, WhatOneRunGeneratesIsLimited) {
   for (const Finding& finding : result.findings) {
     if (finding.severity == Severity::kError) errors.push_back(finding.reason);
   }
-  EXPECT_EQ(errors, (std::vector<std::string>{"too much would be generated at once"}));
+  EXPECT_EQ(errors, (std::vector<std::string>{"the output would be too large"}));
   EXPECT_LT(result.manifests.size(), 50U);
 
   Budget budget;
@@ -254,8 +254,8 @@ TEST(Filter, AVolumeClaimNeedsAllThatItIsMadeFrom) {
     if (finding.severity == Severity::kError) errors += finding.path + ": " + finding.reason + "\n";
   }
   EXPECT_EQ(errors,
-            "spec.pvcs[0]: volumeAccessMode: none, for a claim that is to be created\n"
-            "spec.pvcs[0]: size: none, for a claim that is to be created\n");
+            "spec.pvcs[0]: volumeAccessMode: missing, for a claim to create\n"
+            "spec.pvcs[0]: size: missing, for a claim to create\n");
 }
 
 }  // namespace

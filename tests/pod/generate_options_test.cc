@@ -40,10 +40,10 @@ TEST(GenerateOptions, TakeKubeVersionsAsClustersSayThem) {
 }
 
 TEST(GenerateOptions, SayWhatTheyWant) {
-  EXPECT_EQ(refusal("layout", "x"), "layout 'x': wants plan or dynamo");
-  EXPECT_EQ(refusal("supervise", "yes"), "supervise 'yes': wants true or false");
+  EXPECT_EQ(refusal("layout", "x"), "layout 'x': expected plan or dynamo");
+  EXPECT_EQ(refusal("supervise", "yes"), "supervise 'yes': expected true or false");
   EXPECT_EQ(refusal("replicas", "1").substr(0, 46),
-            "'replicas': no such option; there are layout, ");
+            "'replicas': unknown option; the options are: layout, ");
 }
 
 }  // namespace

@@ -178,13 +178,13 @@ TEST(Generate, EveryCombinationHasItsParts) {
     if (options.supervise && options.gms == GmsProgram::kUpstream) {
       EXPECT_EQ(made.errors(),
                 "f: spec.services.Decode: fo-shadow can't find the sockets of Dynamo's GMS, which "
-                "are named by the GPU; say --gms ours");
+                "are named by the GPU; use --gms ours");
       continue;
     }
     if (!options.supervise && options.lock == LockKind::kLockd) {
       EXPECT_EQ(made.errors(),
                 "f: spec.services.Decode.extraPodSpec.mainContainer.command: Dynamo's workers take "
-                "a file for their lock, not a lock server; say --supervise, or --lock flock");
+                "a file for their lock, not a lock server; use --supervise, or --lock flock");
       continue;
     }
     ASSERT_EQ(made.errors(), "");
@@ -294,7 +294,7 @@ TEST(Generate, ClaimsAreInTheClustersApi) {
   EXPECT_EQ(claim(32), R"(resource.k8s.io/v1beta1 {"name":"gpus","deviceClassName":"mine",)"
                        R"("allocationMode":"ExactCount","count":4})");
   EXPECT_EQ(claim(31),
-            "f: spec.services.Decode: Kubernetes 1.31: claims for devices need 1.32; say "
+            "f: spec.services.Decode: Kubernetes 1.31: claims for devices need 1.32; use "
             "--gpu-sharing device-plugin, or a later --kube-version");
 }
 
@@ -305,8 +305,8 @@ TEST(Generate, TheDevicePluginNeedsSidecars) {
   EXPECT_EQ(Worker().generate(options).errors(), "");
   options.kube_version.minor = 28;
   EXPECT_EQ(Worker().generate(options).errors(),
-            "f: spec.services.Decode: Kubernetes 1.28: init containers that go on running need "
-            "1.29; say a later --kube-version");
+            "f: spec.services.Decode: Kubernetes 1.28: sidecar init containers need 1.29; set a "
+            "later --kube-version");
 }
 
 // Every scalar of `input` is in `output`, at the same place; returns the paths of those that are
@@ -639,8 +639,8 @@ TEST(Warned, OfWhatDynamosOperatorWouldSet) {
   EXPECT_EQ(warnings(R"({"name":"DYN_NAMESPACE","value":"n"})"), "");
   EXPECT_EQ(warnings(""),
             "f: spec.services.Decode.extraPodSpec.mainContainer.env: Dynamo's operator would set "
-            "DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and NATS_SERVER, which say where to "
-            "register; set them in envs");
+            "DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and NATS_SERVER, the places to register; "
+            "set them in envs");
 }
 
 TEST(Warned, OfVariablesThatMayBeOptions) {
@@ -649,8 +649,8 @@ TEST(Warned, OfVariablesThatMayBeOptions) {
     "env":[{"name":"DYN_NAMESPACE","value":"n"},{"name":"ARGS","value":"--master-port 29500"}])";
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode.extraPodSpec.mainContainer.command: '$ARGS': a port in it "
-            "would be that of both engines; write its options out, or put double quotes around "
-            "it");
+            "would be used by both engines; write the options in the command, or put the variable "
+            "in double quotes");
 }
 
 TEST(Refused, EachWithItsReason) {
@@ -666,26 +666,25 @@ TEST(Refused, EachWithItsReason) {
   const std::string spec = "f: spec.services.Decode.extraPodSpec.";
   const Case cases[] = {
       {R"("args":["--model","m"])", "", "", true,
-       main + "command: none: the image's own entrypoint can't be run under fo-shadow; say the "
+       main + "command: missing: the image's own entrypoint cannot run under fo-shadow; set the "
               "command, or leave out --supervise"},
       {R"("command":["tini","--","sh","-c","vllm serve m"])", "", "", true,
        main + "command: each engine needs a --port of its own: the script has a command before its "
               "shell: 'tini'; make the command a list, or a script of one command"},
       {R"("command":["sh","-c","./run | ./next"])", "", "", true,
-       main + "command: which engine that is can't be told from it: the script has a pipe; say "
-              "--engine"},
+       main + "command: it does not tell which engine it is: the script has a pipe; use --engine"},
       {R"("command":["/start.sh"])", "", "", true,
-       main + "command: which engine that is can't be told from it; say --engine"},
+       main + "command: it does not tell which engine it is; use --engine"},
       {R"j("command":["vllm","serve","m","--enable-sleep-mode","--port","$(P)"],
           "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])j",
        "", "", true,
-       main + "args: --port can't be changed for each engine: a variable is in its value; give a "
+       main + "args: --port can't be changed for each engine: a variable is in its value; use a "
               "plain number, in a list of arguments or a script of one command"},
       {R"("command":["fo-refengine","serve","--port","65534"])", "", "", true,
        main + "args: --port 65534: the engines would need ports over 65535; choose a lower one"},
       {R"("command":["fo-refengine","serve","--host","10.0.0.1"])", "", "", true,
        main + "args: --host: the engine has to listen at 127.0.0.1, not '10.0.0.1'; leave --host "
-              "out: fo-shadow is who listens for the pod's clients"},
+              "out: fo-shadow listens for the pod's clients"},
       {dynamo + R"(,"env":[{"name":"DYN_VLLM_GMS_SHADOW_MODE","value":"true"}])", "", "", true,
        main + "env[DYN_VLLM_GMS_SHADOW_MODE]: the engine would wait for the lock that fo-shadow "
               "holds for it; leave it out"},
@@ -696,15 +695,15 @@ TEST(Refused, EachWithItsReason) {
        "", false,
        main + "readinessProbe.httpGet.scheme: the engine's system port has no TLS; leave it out"},
       {dynamo + R"(,"ports":[{"containerPort":1,"hostPort":2}])", "", "", false,
-       main + "ports: hostPort '2': two engines can't have one port of the node; leave it out"},
+       main + "ports: hostPort '2': two engines cannot share one port of the node; leave it out"},
       {dynamo + R"(,"volumeMounts":[{"name":"x","mountPath":"/shared/"}])", "", "", false,
        main + "volumeMounts: '/shared/': the volume 'failover-shared' has to be mounted there; "
               "mount yours elsewhere"},
       {dynamo, R"("volumes":[{"name":"failover-shared","emptyDir":{}}])", "", false,
-       spec + "volumes[0].name: 'failover-shared': the failover pod has one of this name; choose "
+       spec + "volumes[0].name: 'failover-shared': the failover pod uses this name; choose "
               "another name"},
       {dynamo, R"("resourceClaims":[{"name":"shared-gpu"}])", "", false,
-       spec + "resourceClaims[0].name: 'shared-gpu': the failover pod has one of this name; choose "
+       spec + "resourceClaims[0].name: 'shared-gpu': the failover pod uses this name; choose "
               "another name"},
       {dynamo, "", R"({"name":"s","ports":[{"containerPort":80},{"containerPort":9091}]})", false,
        spec + "containers[0].ports[1]: 9091 for s (ports): engine-1 has this port "
@@ -753,7 +752,8 @@ TEST(Gms, IsWhatTheImagesAreKnownToHave) {
   const std::string refengine = R"("command":["fo-refengine","serve"])";
   const std::string start = "f: spec.services.Decode.extraPodSpec.mainContainer.image: ";
   const std::string end =
-      " not known to be in it: no image but this toolkit's has it; say --tools-image IMAGE, or "
+      " possibly missing in it: only this toolkit's image is known to have it; use --tools-image "
+      "IMAGE, or "
       "--gms ours where this image has the tools, too";
   EXPECT_EQ(chosen_gms(dynamo, false), "upstream");
   EXPECT_EQ(chosen_gms(dynamo, false, "", "tools"), "ours");
@@ -788,9 +788,9 @@ TEST(Generate, AScriptThatWantsAnEmptyGpuIsWarnedOf) {
   Worker worker;
   worker.main =
       R"("command":["sh","-c","while nvidia-smi --query-gpu=memory.used | grep -v 0; do sleep 1; done; exec python3 -m dynamo.vllm"])";
-  EXPECT_NE(worker.generate().warnings().find(
-                "command: it asks nvidia-smi who uses the GPU: the GMS and the other engine do; "
-                "see that it does not wait for an empty one"),
+  EXPECT_NE(worker.generate().warnings().find("command: it checks with nvidia-smi that the GPU is "
+                                              "unused, but the GMS and the other engine use it; "
+                                              "make sure that it does not wait for an unused GPU"),
             std::string::npos);
   worker.main = R"("command":["sh","-c","nvidia-smi; exec python3 -m dynamo.vllm"])";
   EXPECT_EQ(worker.generate().warnings().find("nvidia-smi"), std::string::npos);
@@ -801,9 +801,10 @@ TEST(Refused, WhatOnePodCannotBe) {
   worker.service.replicas = 2;
   GenerateOptions options;
   options.kind = WorkloadKind::kPod;
-  EXPECT_EQ(worker.generate(options).errors(),
-            "f: spec.services.Decode: 2 replicas: a Pod is one; say --kind deployment, or 1 "
-            "replica");
+  EXPECT_EQ(
+      worker.generate(options).errors(),
+      "f: spec.services.Decode: 2 replicas: kind pod allows only one; use --kind deployment, or 1 "
+      "replica");
 }
 
 TEST(Refused, TwoServicesOfOneName) {
@@ -817,7 +818,7 @@ TEST(Refused, TwoServicesOfOneName) {
   generate(dgd, dgd.services[0], {}, findings);
   keep_errors(findings);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].reason, "'vllm-decode': another service's pods have this name");
+  EXPECT_EQ(findings[0].reason, "'vllm-decode': pods of another service use this name");
 }
 
 TEST(Refused, WithThePlaceInTheInput) {
@@ -861,12 +862,12 @@ TEST(Warned, OfSettingsOfThePod) {
   worker.main = R"("command":["python3","-m","dynamo.vllm","--load-format","gms"],
     "env":[{"name":"ENGINE_ID","value":"7"},{"name":"DYN_NAMESPACE","value":"n"}])";
   EXPECT_EQ(worker.generate().warnings(),
-            "f: spec.services.Decode.extraPodSpec.hostNetwork: the engines' ports are the node's: "
-            "it has room for one such pod; leave it out where the engines do without\n"
-            "f: spec.services.Decode.extraPodSpec.shareProcessNamespace: what an engine's death "
-            "leaves behind is killed later, and the other one waits for it; leave it out\n"
-            "f: spec.services.Decode.extraPodSpec.mainContainer.env[ENGINE_ID]: is set for each "
-            "engine anew; leave it out");
+            "f: spec.services.Decode.extraPodSpec.hostNetwork: the engines use ports of the node: "
+            "a node can run only one such pod; leave it out if the engines work without it\nf: "
+            "spec.services.Decode.extraPodSpec.shareProcessNamespace: processes that a dead engine "
+            "leaves are killed later, and the other engine waits for that; leave it out\nf: "
+            "spec.services.Decode.extraPodSpec.mainContainer.env[ENGINE_ID]: it is set for each "
+            "engine; leave it out");
 }
 
 const char* const kQuiet =
@@ -881,9 +882,8 @@ TEST(Warned, OfProbesThatAskTheOtherEngine) {
     return worker.generate().warnings();
   };
   const std::string warning = kMainPath +
-                              "livenessProbe.exec: the port that it asks may be the other "
-                              "engine's; say $DYN_SYSTEM_PORT in "
-                              "sh -c, or leave the probe out";
+                              "livenessProbe.exec: its port may be the other engine's; use "
+                              "$DYN_SYSTEM_PORT in sh -c, or leave the probe out";
   EXPECT_EQ(warnings(R"("curl","-f","http://localhost:9090/live")"), warning);
   EXPECT_EQ(warnings(R"("nc","-z","127.0.0.1","9090")"), warning);
   EXPECT_EQ(warnings(R"("sh","-c","curl -f localhost:$DYN_SYSTEM_PORT/live")"), "");
@@ -898,7 +898,7 @@ TEST(Warned, OfPortsThatAreNotDeclaredAnyMore) {
       {"containerPort":7778},{"name":"system","containerPort":8081},{"containerPort":9090},
       {"name":"rdv","containerPort":29500}])";
   const std::string rest =
-      ": not declared any more: two engines can't both have it; leave it out, or give it to a "
+      ": no longer declared: two engines cannot share it; leave it out, or give it to a "
       "sidecar";
   EXPECT_EQ(worker.generate().warnings(), kMainPath + "ports[0]: 'metrics' (7777)" + rest + "\n" +
                                               kMainPath + "ports[1]: 7778" + rest);
@@ -911,7 +911,7 @@ TEST(Warned, OfTooShortAnEnd) {
   EXPECT_EQ(
       worker.generate(supervised()).warnings(),
       "f: spec.services.Decode.extraPodSpec.terminationGracePeriodSeconds: 5: fo-shadow takes "
-      "up to 35 s to let requests finish; say at least 40, or leave it out");
+      "up to 35 s to let requests finish; set at least 40, or leave it out");
   worker.main = kQuiet;
   EXPECT_EQ(worker.generate().warnings(), "");
 }
@@ -922,7 +922,7 @@ TEST(Warned, OfSeveralGpusWithoutSharedMemory) {
   worker.main = kQuiet;
   EXPECT_EQ(worker.generate().warnings(),
             "f: spec.services.Decode: nothing is mounted at /dev/shm, where an engine on several "
-            "GPUs needs more than the 64 MiB of any container; say sharedMemory: {size: 8Gi}");
+            "GPUs needs more than the 64 MiB of any container; set sharedMemory: {size: 8Gi}");
   worker.service.wants_no_shared_memory = true;
   EXPECT_EQ(worker.generate().warnings(), "");
   worker.service.wants_no_shared_memory = false;
@@ -936,10 +936,10 @@ TEST(Refused, HooksThatTheKubeletCannotRun) {
     "lifecycle":{"preStop":{"httpGet":{"path":"/drain","port":"http"}},
                  "postStart":{"httpGet":{"path":"/health","port":8000}}})";
   const Generated made = worker.generate(supervised());
-  EXPECT_EQ(made.errors(), kMainPath +
-                               "lifecycle.preStop.httpGet: '/drain': the engine listens at "
-                               "127.0.0.1, where only its pod reaches it; ask from within: use "
-                               "exec");
+  EXPECT_EQ(made.errors(),
+            kMainPath +
+                "lifecycle.preStop.httpGet: '/drain': the engine listens at 127.0.0.1, where only "
+                "its pod reaches it; use exec, which runs inside the pod");
 }
 
 TEST(Refused, APortWithTheNameOfTheSystemsOne) {
@@ -975,7 +975,7 @@ TEST(Refused, ClientsOfTheGmsAsAnotherUser) {
                      {"name":"c","image":"i"})";
   worker.service.gms_clients = {"a", "b", "c"};
   const std::string spec = "f: spec.services.Decode.extraPodSpec.";
-  const std::string rest = ": the GMS serves its own user, 1000; run both as one user";
+  const std::string rest = ": the GMS serves only its own user, 1000; run both as one user";
   EXPECT_EQ(worker.generate().errors(), spec + "containers[0].securityContext: user 2000" + rest);
   worker.spec = R"("securityContext":{"runAsUser":3})";
   EXPECT_EQ(worker.generate().errors(), spec + "containers[0].securityContext: user 2000" + rest +

@@ -57,7 +57,7 @@ TEST(KrmFunction, AConfigThatIsNoMapIsRefusedByItsName) {
   for (const std::string part : {"data", "spec"}) {
     const FunctionAnswer answer = run(parse("functionConfig: {" + part + ": [1]}"));
     ASSERT_EQ(answer.filtered.findings.size(), 1u);
-    EXPECT_EQ(answer.filtered.findings[0].reason, "its " + part + " wants a map");
+    EXPECT_EQ(answer.filtered.findings[0].reason, "its " + part + " must be a map");
   }
 }
 
@@ -96,7 +96,7 @@ TEST(KrmFunction, RefusesAConfigThatItDoesNotKnow) {
   const FunctionAnswer answer = run(list("other", "1"));
   EXPECT_TRUE(answer.filtered.failed());
   EXPECT_EQ(answer.list.find("results")->items().at(0).find("message")->text(),
-            "layout 'other': wants plan or dynamo");
+            "layout 'other': expected plan or dynamo");
 }
 
 TEST(KrmFunction, RefusesWhatIsNoListAndNoConfig) {

@@ -66,35 +66,36 @@ TEST(PodRules, ASoundPodHasNothingToSay) {
 
 TEST(PodRules, ContainersHaveNamesOfTheirOwnAndImages) {
   EXPECT_THAT(found("[{image: i}]"),
-              ElementsAre("spec.containers[0]: a container without a name; say name"));
-  EXPECT_THAT(found("[{name: a}]"), ElementsAre("spec.containers[0]: no image; say image"));
+              ElementsAre("spec.containers[0]: a container without a name; set name"));
+  EXPECT_THAT(found("[{name: a}]"), ElementsAre("spec.containers[0]: no image; set image"));
   EXPECT_THAT(found("[{name: A_b, image: i}]"),
-              ElementsAre("spec.containers[0].name: 'A_b': no name of a container; at most 63 of "
+              ElementsAre("spec.containers[0].name: 'A_b': not a container name; at most 63 of "
                           "a-z, 0-9 and -, no - at either end"));
-  EXPECT_THAT(found("[{name: a, image: i}, {name: a, image: i}]"),
-              ElementsAre("spec.containers[1].name: 'a': two containers of one name; rename one of "
-                          "them"));
+  EXPECT_THAT(
+      found("[{name: a, image: i}, {name: a, image: i}]"),
+      ElementsAre("spec.containers[1].name: 'a': two containers with one name; rename one of "
+                  "them"));
 }
 
 TEST(PodRules, PortsAreInRangeAndNamedOnce) {
   const auto ports = [](const std::string& list) {
     return found("[{name: a, image: i, ports: " + list + "}]");
   };
-  EXPECT_THAT(ports("[{containerPort: 0}, {containerPort: 65536}, {containerPort: -1}, {}]"),
-              ElementsAre("spec.containers[0].ports[0].containerPort: 0: no port; 1 to 65535",
-                          "spec.containers[0].ports[1].containerPort: 65536: no port; 1 to 65535",
-                          "spec.containers[0].ports[2].containerPort: -1: no port; 1 to 65535",
-                          "spec.containers[0].ports[3]: a port without a number; say "
-                          "containerPort"));
+  EXPECT_THAT(
+      ports("[{containerPort: 0}, {containerPort: 65536}, {containerPort: -1}, {}]"),
+      ElementsAre("spec.containers[0].ports[0].containerPort: 0: not a port; 1 to 65535",
+                  "spec.containers[0].ports[1].containerPort: 65536: not a port; 1 to 65535",
+                  "spec.containers[0].ports[2].containerPort: -1: not a port; 1 to 65535",
+                  "spec.containers[0].ports[3]: a port without a number; set containerPort"));
   EXPECT_THAT(ports("[{containerPort: 1, hostPort: 70000}]"),
-              ElementsAre("spec.containers[0].ports[0].hostPort: 70000: no port; 1 to 65535"));
+              ElementsAre("spec.containers[0].ports[0].hostPort: 70000: not a port; 1 to 65535"));
   EXPECT_THAT(ports("[{containerPort: 1, name: p}, {containerPort: 2, name: p}]"),
-              ElementsAre("spec.containers[0].ports[1].name: 'p': two ports of one name; rename "
+              ElementsAre("spec.containers[0].ports[1].name: 'p': two ports with one name; rename "
                           "one of them"));
   EXPECT_THAT(ports("[{containerPort: 1, name: a-name-too-long}]").size(), 0U);
   EXPECT_THAT(ports("[{containerPort: 1, name: a-name-too-long-}]").size(), 1U);
   EXPECT_THAT(ports("[{containerPort: 1, protocol: tcp}]"),
-              ElementsAre("spec.containers[0].ports[0].protocol: 'tcp': no protocol of ports; TCP, "
+              ElementsAre("spec.containers[0].ports[0].protocol: 'tcp': unknown protocol; TCP, "
                           "UDP or SCTP"));
   EXPECT_THAT(found("[{name: a, image: i, ports: [{containerPort: 1}, {containerPort: 1, protocol:"
                     " TCP}, {containerPort: 1, protocol: UDP}]}]",
@@ -123,26 +124,27 @@ TEST(PodRules, EnvHasNamesAndOneValueEach) {
 TEST(PodRules, MountsNameVolumesAndHavePlacesOfTheirOwn) {
   EXPECT_THAT(found("[{name: a, image: i, volumeMounts: [{name: w, mountPath: /w}]}]",
                     "volumes: [{name: v, emptyDir: {}}]"),
-              ElementsAre("spec.containers[0].volumeMounts[0].name: 'w': no volume of the pod has "
-                          "this name; name one of its volumes"));
-  EXPECT_THAT(found("[{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}, {name: v,"
-                    " mountPath: /v}, {name: v}, {name: v, mountPath: 'a:b'}]}]",
-                    "volumes: [{name: v, emptyDir: {}}]"),
-              ElementsAre("spec.containers[0].volumeMounts[1].mountPath: '/v': two mounts in one "
-                          "place; leave one of them out",
-                          "spec.containers[0].volumeMounts[2]: a mount without a place; say "
-                          "mountPath",
-                          "spec.containers[0].volumeMounts[3].mountPath: 'a:b': a place with ':' "
-                          "in it; choose another place"));
-  EXPECT_THAT(found("[]",
-                    "volumes: [{name: v, a: {}}, {name: v, a: {}}, {a: {}}, {name: V, a: {}}, "
-                    "{name: w, a: null}]"),
-              ElementsAre("spec.volumes[1].name: 'v': two volumes of one name; rename one of them",
-                          "spec.volumes[2]: a volume without a name; say name",
-                          "spec.volumes[3].name: 'V': no name of a volume; at most 63 of a-z, 0-9 "
-                          "and -, no - at either end",
-                          "spec.volumes[4]: a volume of nothing; say what it is: emptyDir: {}, for "
-                          "one"));
+              ElementsAre("spec.containers[0].volumeMounts[0].name: 'w': not a volume of the pod; "
+                          "name one of its volumes"));
+  EXPECT_THAT(
+      found("[{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}, {name: v,"
+            " mountPath: /v}, {name: v}, {name: v, mountPath: 'a:b'}]}]",
+            "volumes: [{name: v, emptyDir: {}}]"),
+      ElementsAre("spec.containers[0].volumeMounts[1].mountPath: '/v': two mounts at one path; "
+                  "leave one of them out",
+                  "spec.containers[0].volumeMounts[2]: a mount without a path; set mountPath",
+                  "spec.containers[0].volumeMounts[3].mountPath: 'a:b': a path with ':' in it; "
+                  "choose another path"));
+  EXPECT_THAT(
+      found("[]",
+            "volumes: [{name: v, a: {}}, {name: v, a: {}}, {a: {}}, {name: V, a: {}}, "
+            "{name: w, a: null}]"),
+      ElementsAre(
+          "spec.volumes[1].name: 'v': two volumes with one name; rename one of them",
+          "spec.volumes[2]: a volume without a name; set name",
+          "spec.volumes[3].name: 'V': not a volume name; at most 63 of a-z, 0-9 "
+          "and -, no - at either end",
+          "spec.volumes[4]: a volume without a source; set its source, such as emptyDir: {}"));
 }
 
 TEST(PodRules, LabelsHaveNamesAndValuesOfTheirOwnKind) {
@@ -164,25 +166,25 @@ TEST(PodRules, ProbesAskOneThingOfAPortThatIsThere) {
                  text + "}]");
   };
   EXPECT_THAT(probe("{httpGet: {port: htp}}"),
-              ElementsAre("spec.containers[0].livenessProbe.httpGet.port: 'htp': no port of this "
-                          "container has this name; name one of its ports, or say a number"));
+              ElementsAre("spec.containers[0].livenessProbe.httpGet.port: 'htp': not a port of "
+                          "this container; name one of its ports, or use a number"));
   EXPECT_THAT(probe("{tcpSocket: {port: 0}}"),
-              ElementsAre("spec.containers[0].livenessProbe.tcpSocket.port: 0: no port; 1 to "
+              ElementsAre("spec.containers[0].livenessProbe.tcpSocket.port: 0: not a port; 1 to "
                           "65535"));
   EXPECT_THAT(probe("{httpGet: {path: /}}"),
-              ElementsAre("spec.containers[0].livenessProbe.httpGet: no port to ask; say port"));
+              ElementsAre("spec.containers[0].livenessProbe.httpGet: missing port; set port"));
   EXPECT_THAT(probe("{periodSeconds: 3}"),
-              ElementsAre("spec.containers[0].livenessProbe: a probe that asks nothing; say one of "
+              ElementsAre("spec.containers[0].livenessProbe: a probe without a handler; set one of "
                           "exec, grpc, httpGet and tcpSocket"));
   EXPECT_THAT(probe("{exec: {command: [x]}, httpGet: {port: 80}}"),
-              ElementsAre("spec.containers[0].livenessProbe: a probe that asks in two ways; say "
-                          "one of exec, grpc, httpGet and tcpSocket"));
+              ElementsAre("spec.containers[0].livenessProbe: a probe with two handlers; set one of "
+                          "exec, grpc, httpGet and tcpSocket"));
 }
 
 TEST(PodRules, ClaimsAreThereAndByOneName) {
   EXPECT_THAT(found("[{name: a, image: i, resources: {claims: [{name: c}]}}]"),
-              ElementsAre("spec.containers[0].resources.claims[0].name: 'c': no claim of the pod "
-                          "has this name; name one of resourceClaims"));
+              ElementsAre("spec.containers[0].resources.claims[0].name: 'c': not a claim of the "
+                          "pod; name one of resourceClaims"));
   EXPECT_THAT(found("[]",
                     "resourceClaims: [{name: a}, {name: b, resourceClaimName: x, "
                     "resourceClaimTemplateName: y}]")
@@ -192,8 +194,8 @@ TEST(PodRules, ClaimsAreThereAndByOneName) {
 
 TEST(PodRules, AnEngineHasToComeBack) {
   EXPECT_THAT(found("[]", "restartPolicy: Never"),
-              ElementsAre("spec.restartPolicy: 'Never': a dead engine has to come back; leave it "
-                          "out, or say Always"));
+              ElementsAre("spec.restartPolicy: 'Never': a dead engine must be restarted; leave it "
+                          "out, or set it to Always"));
 }
 
 TEST(PodRules, WhatIsNoPodIsPassedOver) {

@@ -61,32 +61,34 @@ TEST(PodSchema, WarnsOfUnknownFieldsWithTheNearestOne) {
 
 TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
   EXPECT_THAT(found("command: python3\n", "Container"),
-              ElementsAre("x.command: 'python3': a string, wants a list"));
+              ElementsAre("x.command: 'python3': a string, expected a list"));
   EXPECT_THAT(
       found("args: [--port, 8000, yes, 1e3, 2001-01-01, [a], ~]\n", "Container"),
-      ElementsAre("x.args[1]: '8000': a number, wants a string; put it in quotes",
-                  "x.args[2]: 'yes': a boolean, wants a string; put it in quotes",
-                  "x.args[3]: '1e3': a number, wants a string; put it in quotes",
-                  "x.args[5]: a list, wants a string", "x.args[6]: a null, wants a string"));
+      ElementsAre("x.args[1]: '8000': a number, expected a string; put it in quotes",
+                  "x.args[2]: 'yes': a boolean, expected a string; put it in quotes",
+                  "x.args[3]: '1e3': a number, expected a string; put it in quotes",
+                  "x.args[5]: a list, expected a string", "x.args[6]: a null, expected a string"));
   EXPECT_THAT(
       found("resources: [a]\nstdin: 'true'\nlivenessProbe: {periodSeconds: '5'}\n", "Container"),
-      ElementsAre("x.resources: a list, wants a map",
-                  "x.stdin: 'true': a string, wants true or false; leave the quotes out",
-                  "x.livenessProbe.periodSeconds: '5': a string, wants a whole number; "
+      ElementsAre("x.resources: a list, expected a map",
+                  "x.stdin: 'true': a string, expected true or false; leave the quotes out",
+                  "x.livenessProbe.periodSeconds: '5': a string, expected a whole number; "
                   "leave the quotes out"));
-  EXPECT_THAT(found("limits: {cpu: 2, memory: 8GB, a: 500m, b: '2', c: -1, d: [1]}\n", "Resources"),
-              ElementsAre("x.limits.memory: '8GB': a string, wants a quantity; quantities are like "
-                          "\"2\", \"500m\" or \"8Gi\"",
-                          "x.limits.c: '-1': a number, wants a quantity; quantities are like "
-                          "\"2\", \"500m\" or \"8Gi\"",
-                          "x.limits.d: a list, wants a quantity; quantities are like "
-                          "\"2\", \"500m\" or \"8Gi\""));
+  EXPECT_THAT(
+      found("limits: {cpu: 2, memory: 8GB, a: 500m, b: '2', c: -1, d: [1]}\n", "Resources"),
+      ElementsAre("x.limits.memory: '8GB': a string, expected a quantity; quantities are like "
+                  "\"2\", \"500m\" or \"8Gi\"",
+                  "x.limits.c: '-1': a number, expected a quantity; quantities are like "
+                  "\"2\", \"500m\" or \"8Gi\"",
+                  "x.limits.d: a list, expected a quantity; quantities are like "
+                  "\"2\", \"500m\" or \"8Gi\""));
   // What envsubst was to fill in.
-  EXPECT_THAT(found("resources: ${RESOURCES}\n", "Container"),
-              ElementsAre("x.resources: '${RESOURCES}': a string, wants a map; fill it in first: "
-                          "envsubst < FILE"));
+  EXPECT_THAT(
+      found("resources: ${RESOURCES}\n", "Container"),
+      ElementsAre("x.resources: '${RESOURCES}': a string, expected a map; fill it in first: "
+                  "envsubst < FILE"));
   EXPECT_THAT(found("port: [1]\n", "HttpGet"),
-              ElementsAre("x.port: a list, wants a port's number or name"));
+              ElementsAre("x.port: a list, expected a port's number or name"));
 }
 
 TEST(PodSchema, NullIsAbsent) {

@@ -54,18 +54,17 @@ std::string outcome(const Generated& made) {
 }
 
 const std::string kServesToo =
-    "command: this engine does not wait for the lock: both would serve, on one port; say "
-    "--supervise: fo-shadow sees to both";
+    "command: this engine does not wait for the lock: both would serve, on one port; use "
+    "--supervise: fo-shadow takes the lock for both";
 const std::string kOtherWorker =
-    "command: of Dynamo's workers, only that of vLLM waits for the lock: both would serve; say "
-    "--supervise";
+    "command: only Dynamo's vLLM worker waits for the lock: both would serve; use --supervise";
 const std::string kUntold =
-    "command: whether this engine waits for the lock can't be told: both might serve; say "
+    "command: it is unknown whether this engine waits for the lock: both might serve; use "
     "--supervise, or --engine dynamo for a worker dynamo.vllm, which takes the lock in its shadow "
     "mode";
-const std::string kSayEngine = "command: which engine that is can't be told from it; say --engine";
+const std::string kSayEngine = "command: it does not tell which engine it is; use --engine";
 const std::string kNoCommand =
-    "command: none: the image's own entrypoint can't be run under fo-shadow; say the command, or "
+    "command: missing: the image's own entrypoint cannot run under fo-shadow; set the command, or "
     "leave out --supervise";
 const std::string kTwoLocks =
     " in it would wait for the lock that fo-shadow holds; leave it out, or leave out --supervise";
@@ -347,7 +346,7 @@ TEST(Supervision, ShadowModeIsNeededByWhatHoldsTheLockItself) {
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=off"),
               "command: it sets DYN_VLLM_GMS_SHADOW_MODE to 'off': " + without + "that out");
     EXPECT_EQ(script("export DYN_VLLM_GMS_SHADOW_MODE=$X;"),
-              "command: it sets DYN_VLLM_GMS_SHADOW_MODE, to what can't be told: a variable is in "
+              "command: it sets DYN_VLLM_GMS_SHADOW_MODE to an unknown value: a variable is in "
               "its value; leave that out");
     EXPECT_EQ(alone(R"("command":["python3","-m","dynamo.vllm","--no-gms-shadow-mode"])"),
               "args: --no-gms-shadow-mode: " + without + "it out");
@@ -366,16 +365,16 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
   };
   const std::string cold =
       "command: the standby is started only when it has the lock (--engine cold): a worker of "
-      "Dynamo's registers as soon as it is up, before it can be put to sleep; ";
+      "Dynamo's registers when it has started, before it can be put to sleep; ";
   const std::string both =
-      "command: both workers are registered for a moment: each registers as soon as it is up, "
-      "before it can be put to sleep; run them cold, or see that clients bear it";
+      "command: both workers are registered for a moment: each registers when it has started, "
+      "before it can be put to sleep; run them cold, or make sure that clients handle it";
   const std::string kv =
       "command: with a GMS, a standby of SGLang waits for the lock of kv_cache without limit "
       "while the other one is awake; run it cold";
   const std::string files =
       "args: SGLang by itself loads its weights from files at each start; run dynamo.sglang "
-      "--load-format gms to have them in the GMS";
+      "--load-format gms to load them into the GMS";
   const std::string vllm = R"("python3","-m","dynamo.vllm")";
   const std::string sglang = R"("sglang","serve","m")";
   EXPECT_EQ(warnings(vllm, false), "");
@@ -385,7 +384,7 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
   EXPECT_EQ(warnings(vllm, true, "cold"), "");
   EXPECT_EQ(warnings(vllm, true, "dynamo"), both);
   EXPECT_EQ(warnings(R"("python3","-m","dynamo.sglang")", true),
-            cold + "or say --engine dynamo: it is registered for a moment then");
+            cold + "or use --engine dynamo: it is registered for a moment then");
   EXPECT_EQ(warnings(R"("/run.sh")", true, "dynamo"), both);
   EXPECT_EQ(warnings(sglang, true), files);
   EXPECT_EQ(warnings(sglang, true, "sglang"), kv + "\n" + kMainPath + files);
@@ -395,7 +394,7 @@ TEST(Supervision, WarnsOfWhatAStandbyCosts) {
   EXPECT_EQ(warnings(R"("fo-shadow","--engine","dynamo","--",)" + vllm, false), both);
   EXPECT_EQ(warnings(R"("fo-shadow","--engine=cold","--",)" + sglang, false), files);
   EXPECT_EQ(warnings(R"("fo-shadow","--","fo-refengine","serve")", false),
-            "command: both engines would listen on the same port; say --supervise in place of your "
+            "command: both engines would listen on the same port; use --supervise instead of your "
             "own fo-shadow, or a --port with $ENGINE_ID in it");
 }
 

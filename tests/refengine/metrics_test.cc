@@ -7,10 +7,10 @@ namespace {
 
 TEST(Metrics, EverySeriesIsThere) {
   EXPECT_EQ(format_metrics("m", {1, 2, 30, 400}),
-            "# HELP vllm:num_requests_running Requests that the model works on.\n"
+            "# HELP vllm:num_requests_running Requests that are running.\n"
             "# TYPE vllm:num_requests_running gauge\n"
             "vllm:num_requests_running{model_name=\"m\"} 1\n"
-            "# HELP vllm:num_requests_waiting Requests that wait for the model.\n"
+            "# HELP vllm:num_requests_waiting Requests that are waiting.\n"
             "# TYPE vllm:num_requests_waiting gauge\n"
             "vllm:num_requests_waiting{model_name=\"m\"} 2\n"
             "# HELP vllm:prompt_tokens_total Prompt tokens processed.\n"

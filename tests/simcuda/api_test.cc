@@ -478,11 +478,13 @@ TEST_F(SimApi, SettingsThatCantBeUnderstoodFailInit) {
   EXPECT_EQ(refusal("GMS_SIM_FAULTS", "cuMemCreate"),
             "libcuda (simulated): error: GMS_SIM_FAULTS='cuMemCreate': "
             "not a list of function:k=what\n");
-  EXPECT_EQ(refusal("GMS_SIM_FAULTS", "cuNoSuchFunction:1=oom"),
-            "libcuda (simulated): error: no function 'cuNoSuchFunction' to delay or to fail\n");
-  EXPECT_EQ(refusal("GMS_SIM_QUIRKS", "need-context,no-contxt"),
-            "libcuda (simulated): error: GMS_SIM_QUIRKS='no-contxt': not need-context, "
-            "map-needs-context, import-needs-context, no-reexport, late-copy-errors, no-uuid or mig\n");
+  EXPECT_EQ(
+      refusal("GMS_SIM_FAULTS", "cuNoSuchFunction:1=oom"),
+      "libcuda (simulated): error: missing function 'cuNoSuchFunction' to delay or to fail\n");
+  EXPECT_EQ(
+      refusal("GMS_SIM_QUIRKS", "need-context,no-contxt"),
+      "libcuda (simulated): error: GMS_SIM_QUIRKS='no-contxt': not need-context, "
+      "map-needs-context, import-needs-context, no-reexport, late-copy-errors, no-uuid or mig\n");
   EXPECT_EQ(refusal("GMS_SIM_FREE_DELAY", "200"),
             "libcuda (simulated): error: GMS_SIM_FREE_DELAY='200': not a duration\n");
   EXPECT_EQ(refusal("GMS_SIM_DIR", "/nonexistent/gpu"),

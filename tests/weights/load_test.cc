@@ -325,7 +325,7 @@ TEST_F(Load, AReaderFindsAnotherModel) {
   };
   auto other = parts;
   other[2].name = "model.renamed";
-  expect_refused(other, "'model.renamed': not there");
+  expect_refused(other, "'model.renamed': missing");
   other = parts;
   other[2].shape = "[3,11]";
   expect_refused(other,
@@ -361,7 +361,7 @@ TEST_F(Load, AFileCutOffWhileItIsReadPublishesNothing) {
   };
   const Failure failure = failure_of([&] { run(writer); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
-  EXPECT_THAT(failure.message, HasSubstr("it is cut off, nothing at byte 2000000"));
+  EXPECT_THAT(failure.message, HasSubstr("it is truncated at byte 2000000"));
   expect_nothing_published();
 }
 
@@ -374,7 +374,7 @@ TEST_F(Load, AFileWrittenToWhileItIsReadPublishesNothing) {
   };
   const Failure failure = failure_of([&] { run(writer); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
-  EXPECT_THAT(failure.message, HasSubstr("written to meanwhile"));
+  EXPECT_THAT(failure.message, HasSubstr("it was modified meanwhile"));
   expect_nothing_published();
 }
 

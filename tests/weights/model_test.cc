@@ -32,18 +32,18 @@ TEST(ModelIndex, RefusesWhatIsNoIndex) {
   };
   refuse("", "not JSON");
   refuse("{", "not JSON");
-  refuse("{}", "no weight_map");
-  refuse("[]", "no weight_map");
-  refuse("7", "no weight_map");
-  refuse(R"([{"weight_map":{"a":"b"}}])", "no weight_map");
+  refuse("{}", "missing weight_map");
+  refuse("[]", "missing weight_map");
+  refuse("7", "missing weight_map");
+  refuse(R"([{"weight_map":{"a":"b"}}])", "missing weight_map");
   refuse(R"({"weight_map":null})", "weight_map is null");
   refuse(R"({"weight_map":[]})", "weight_map is a list");
   refuse(R"({"weight_map":"x"})", "weight_map is text");
   refuse(R"({"weight_map":{"a":1}})", "tensor 'a': its file is a number");
   refuse(R"({"weight_map":{"a":{"b":"c"}}})", "tensor 'a': its file is an object");
   refuse(R"({"weight_map":{"a":["b"]}})", "tensor 'a': its file is a list");
-  refuse(R"({"weight_map":{"a":"b","a":"c"}})", "tensor 'a': it is there twice");
-  refuse(R"({"weight_map":{},"weight_map":{}})", "weight_map is there twice");
+  refuse(R"({"weight_map":{"a":"b","a":"c"}})", "tensor 'a': it appears twice");
+  refuse(R"({"weight_map":{},"weight_map":{}})", "weight_map appears twice");
   refuse(std::string("{\"weight_map\":{}}\0x", 19), "not JSON at byte 18");
   refuse(std::string(1'000'000, '['), "not JSON");
 }
@@ -54,7 +54,7 @@ TEST(ModelIndex, RefusesFilesThatCouldBeOutsideTheFolder) {
     const Failure failure = failure_of([&] { parse_model_index(text, "i"); });
     EXPECT_EQ(failure.status, ExitStatus::kBadData) << name;
     EXPECT_THAT(failure.message, HasSubstr("tensor 't': its file ")) << name;
-    EXPECT_THAT(failure.message, HasSubstr("is not a plain name")) << name;
+    EXPECT_THAT(failure.message, HasSubstr("is not a file name")) << name;
   }
 }
 
@@ -120,9 +120,9 @@ TEST_F(ModelFolder, RefusesAnIndexThatNamesAnAbsentFile) {
 TEST_F(ModelFolder, RefusesATensorThatIsNotInItsFile) {
   write_shards();
   dir_.write(kIndex, R"({"weight_map":{"x":"a.safetensors","y":"b.safetensors"}})");
-  expect_refused(ExitStatus::kBadData, "tensor 'x': it is not in 'a.safetensors'");
+  expect_refused(ExitStatus::kBadData, "tensor 'x': it is missing in 'a.safetensors'");
   dir_.write(kIndex, R"({"weight_map":{"w":"a.safetensors"}})");
-  expect_refused(ExitStatus::kBadData, "tensor 'w': it is not in 'a.safetensors'");
+  expect_refused(ExitStatus::kBadData, "tensor 'w': it is missing in 'a.safetensors'");
 }
 
 TEST_F(ModelFolder, RefusesATensorInTwoFiles) {

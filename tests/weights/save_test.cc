@@ -72,15 +72,15 @@ TEST_F(Save, NeverTouchesWhatIsThere) {
     EXPECT_EQ(failure.message, "save to '" + snap_ + "': " + reason);
     EXPECT_THAT(names(), ElementsAre("snap"));
   };
-  expect_kept(Replace::kNo, "it is there already");
-  expect_kept(Replace::kYes, "'notes' in it is no part of a snapshot");
+  expect_kept(Replace::kNo, "it exists already");
+  expect_kept(Replace::kYes, "'notes' in it does not belong to a snapshot");
   EXPECT_EQ(content_of(snap_ + "/notes"), "mine");
   fs::remove_all(snap_);
   dir_.write("snap", "a file");
-  expect_kept(Replace::kYes, "it is there and no folder");
+  expect_kept(Replace::kYes, "it exists and is not a folder");
   fs::remove(snap_);
   fs::create_symlink(dir_.path(), snap_);
-  expect_kept(Replace::kYes, "it is there and no folder");
+  expect_kept(Replace::kYes, "it exists and is not a folder");
   fs::remove(snap_);
   EXPECT_EQ(status_of([&] { run(saving(dir_.path("absent/snap"))); }), ExitStatus::kCannotCreate);
 }

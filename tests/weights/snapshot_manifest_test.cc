@@ -118,26 +118,26 @@ TEST(SnapshotManifest, WithoutAnOffsetBeginsAtTheFilesBeginning) {
 TEST(SnapshotManifest, RefusesAllocationsThatCantBe) {
   const std::string long_text = '"' + std::string(kMaxSnapshotName + 1, 'x') + '"';
   const std::pair<std::map<std::string, std::string>, std::string> cases[] = {
-      {{{"size", ""}}, "no allocation_id, size"},
-      {{{"tag", ""}}, "no allocation_id, size"},
-      {{{"tensor_file", ""}}, "no allocation_id, size"},
+      {{{"size", ""}}, "missing allocation_id, size"},
+      {{{"tag", ""}}, "missing allocation_id, size"},
+      {{{"tensor_file", ""}}, "missing allocation_id, size"},
       {{{"allocation_id", R"("")"}}, "its allocation_id is empty"},
-      {{{"allocation_id", "7"}}, "its allocation_id is no text"},
+      {{{"allocation_id", "7"}}, "its allocation_id is not a string"},
       {{{"allocation_id", long_text}}, "its allocation_id is too long"},
-      {{{"tag", "null"}}, "its tag is no text"},
+      {{{"tag", "null"}}, "its tag is not a string"},
       {{{"tag", long_text}}, "its tag is too long"},
       {{{"size", "0"}}, "its size is 0"},
-      {{{"size", "-5"}}, "its size is no size"},
-      {{{"size", "5.0"}}, "its size is no size"},
-      {{{"size", R"("5")"}}, "its size is no size"},
-      {{{"size", "[5]"}}, "its size is no size"},
-      {{{"size", "9"}}, "larger than its aligned_size"},
-      {{{"size", "9223372036854775808"}}, "its size is no size"},
-      {{{"size", "5, \"size\": 5"}}, "size is there twice"},
-      {{{"aligned_size", "99999999999999999999"}}, "its aligned_size is no size"},
-      {{{"tensor_offset", "-1"}}, "its tensor_offset is no size"},
+      {{{"size", "-5"}}, "its size is not a size"},
+      {{{"size", "5.0"}}, "its size is not a size"},
+      {{{"size", R"("5")"}}, "its size is not a size"},
+      {{{"size", "[5]"}}, "its size is not a size"},
+      {{{"size", "9"}}, "its size is larger than its aligned_size"},
+      {{{"size", "9223372036854775808"}}, "its size is not a size"},
+      {{{"size", "5, \"size\": 5"}}, "size appears twice"},
+      {{{"aligned_size", "99999999999999999999"}}, "its aligned_size is not a size"},
+      {{{"tensor_offset", "-1"}}, "its tensor_offset is not a size"},
       {{{"tensor_offset", "9223372036854775800"}}, "too large"},
-      {{{"tensor_file", R"("")"}}, "its tensor_file '' is not a plain path"},
+      {{{"tensor_file", R"("")"}}, "its tensor_file '' is not a path within the snapshot"},
       {{{"tensor_file", long_text}}, "its tensor_file is too long"},
       {{{"tensor_file", R"("a\u0000b")"}}, "its tensor_file"},
   };
@@ -150,7 +150,8 @@ TEST(SnapshotManifest, RefusesFilesOutsideItsFolder) {
   for (const char* path : {"/etc/passwd", "..", "../x", "shards/../../x", "shards/..", ".", "./x",
                            "shards//x", "shards/", "/"}) {
     expect_refused(manifest_with({{"tensor_file", '"' + std::string(path) + '"'}}),
-                   "allocation 0: its tensor_file '" + std::string(path) + "' is not a plain path");
+                   "allocation 0: its tensor_file '" + std::string(path) +
+                       "' is not a path within the snapshot");
   }
   for (const char* path : {"x", "...", "a/..b/c", "shards/x..bin"}) {
     EXPECT_NO_THROW(manifest_of(manifest_with({{"tensor_file", '"' + std::string(path) + '"'}})));
@@ -171,8 +172,7 @@ TEST(SnapshotManifest, RefusesBytesThatBelongToTwoAllocations) {
 TEST(SnapshotManifest, RefusesOneIdForTwoAllocations) {
   SnapshotManifest manifest = two_allocations();
   manifest.allocations[1].allocation_id = "one";
-  expect_refused(format_manifest(manifest, 0, 0),
-                 "allocation 1: its allocation_id is that of another");
+  expect_refused(format_manifest(manifest, 0, 0), "allocation 1: its allocation_id appears twice");
 }
 
 TEST(SnapshotManifest, RefusesMoreBytesThanCanBeCounted) {
@@ -196,24 +196,25 @@ TEST(SnapshotManifest, RefusesMoreAllocationsThanADeviceHas) {
 
 TEST(SnapshotManifest, RefusesOtherShapesOfJson) {
   const std::string hash = R"("layout_hash": ")" + kHash + '"';
-  for (const auto& [text, reason] : {std::pair<std::string, std::string>{"", "not JSON at byte 1"},
-                                     {"[]", "not a JSON object"},
-                                     {"7", "not a JSON object"},
-                                     {"{}", "no layout_hash"},
-                                     {"{" + hash + "}", "no allocations"},
-                                     {R"({"allocations": []})", "no layout_hash"},
-                                     {R"({"allocations": {}})", "allocations are no list"},
-                                     {R"({"allocations": 1})", "allocations are no list"},
-                                     {R"({"allocations": [], "allocations": []})", "allocations a"},
-                                     {R"({"allocations": [[]]})", "allocation 0: not an object"},
-                                     {R"({"allocations": [1]})", "allocation 0: not an object"},
-                                     {R"({"layout_hash": 5})", "its layout_hash is none"},
-                                     {R"({"layout_hash": "abc"})", "its layout_hash is none"},
-                                     {"{" + hash + ", " + hash + "}", "layout_hash is there twice"},
-                                     {R"({"version": "2.0"})", "of version '2.0', not 1.0"},
-                                     {R"({"version": 1.0})", "of version unknown, not 1.0"},
-                                     {"{" + hash + R"(, "allocations": []} x)", "not JSON at byte"},
-                                     {std::string("{\0}", 3), "not JSON at byte 2"}}) {
+  for (const auto& [text, reason] :
+       {std::pair<std::string, std::string>{"", "not JSON at byte 1"},
+        {"[]", "not a JSON object"},
+        {"7", "not a JSON object"},
+        {"{}", "missing layout_hash"},
+        {"{" + hash + "}", "missing allocations"},
+        {R"({"allocations": []})", "missing layout_hash"},
+        {R"({"allocations": {}})", "allocations is not a list"},
+        {R"({"allocations": 1})", "allocations is not a list"},
+        {R"({"allocations": [], "allocations": []})", "allocations a"},
+        {R"({"allocations": [[]]})", "allocation 0: not an object"},
+        {R"({"allocations": [1]})", "allocation 0: not an object"},
+        {R"({"layout_hash": 5})", "its layout_hash is not a layout hash"},
+        {R"({"layout_hash": "abc"})", "its layout_hash is not a layout hash"},
+        {"{" + hash + ", " + hash + "}", "layout_hash appears twice"},
+        {R"({"version": "2.0"})", "version '2.0', expected 1.0"},
+        {R"({"version": 1.0})", "version unknown, expected 1.0"},
+        {"{" + hash + R"(, "allocations": []} x)", "not JSON at byte"},
+        {std::string("{\0}", 3), "not JSON at byte 2"}}) {
     expect_refused(text, reason);
   }
 }
@@ -280,17 +281,17 @@ TEST(SnapshotMetadata, RefusesEntriesThatCantBe) {
         {entry(""), "key 'k': no allocation_id"},
         {entry(R"("allocation_id": "one", "offset_bytes": 0)"), "key 'k': no allocation_id"},
         {entry(R"("allocation_id": "x", "offset_bytes": 0, "value": "")"),
-         "key 'k': the manifest has no such allocation"},
-        {entry(R"("allocation_id": 1)"), "key 'k': its allocation_id is of another type"},
+         "key 'k': its allocation is not in the manifest"},
+        {entry(R"("allocation_id": 1)"), "key 'k': its allocation_id has the wrong type"},
         {entry(R"("allocation_id": "one", "offset_bytes": 4096, "value": "")"),
          "key 'k': its offset_bytes is past the allocation"},
-        {entry(R"("offset_bytes": -1)"), "key 'k': its offset_bytes is of another type"},
-        {entry(R"("offset_bytes": 0, "offset_bytes": 0)"), "key 'k': offset_bytes is there twice"},
+        {entry(R"("offset_bytes": -1)"), "key 'k': its offset_bytes has the wrong type"},
+        {entry(R"("offset_bytes": 0, "offset_bytes": 0)"), "key 'k': offset_bytes appears twice"},
         {entry(R"("value": "Zg")"), "key 'k': its value is not base64"},
-        {entry(R"("value": null)"), "key 'k': its value is of another type"},
+        {entry(R"("value": null)"), "key 'k': its value has the wrong type"},
         {R"({"k": {"allocation_id": "one", "offset_bytes": 0, "value": ""},)"
          R"("k": {"allocation_id": "one", "offset_bytes": 0, "value": ""}})",
-         "key 'k': it is there twice"}}) {
+         "key 'k': it appears twice"}}) {
     expect_metadata_refused(text, reason);
   }
 }

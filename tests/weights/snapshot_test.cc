@@ -161,7 +161,7 @@ TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
   expect_refused(verifying, ExitStatus::kBadData, "has " + report.memory_layout_hash);
   other.model = dir_.write("n", make_safetensors({make_part("x", "U8", "[9]", 9, 1)}));
   ASSERT_TRUE(run(other));
-  expect_refused(plain, ExitStatus::kBadData, "tensor 'lm_head': not there");
+  expect_refused(plain, ExitStatus::kBadData, "tensor 'lm_head': missing");
 }
 
 TEST_F(SnapshotDirectory, IsPublishedOnlyWhereNothingIs) {
@@ -279,7 +279,7 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   expect_kept(ExitStatus::kNoInput, "open '" + snap_ + "': No such file");
   fs::create_directory(snap_);
   expect_kept(ExitStatus::kNoInput,
-              "open snapshot '" + snap_ + "': no manifest.json in it: it is not complete");
+              "open snapshot '" + snap_ + "': no manifest.json, so it is not complete");
   write();
   fs::remove(snap_ + "/gms_metadata.json");
   expect_kept(ExitStatus::kNoInput, "gms_metadata.json': No such file");
@@ -288,19 +288,19 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   expect_kept(ExitStatus::kNoInput, "shard_0001.bin': No such file");
   write();
   fs::resize_file(snap_ + "/shards/shard_0001.bin", 2 * kMiB - 1);
-  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097151 bytes, which are not the 2097152");
+  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097151 bytes, expected the 2097152");
   fs::resize_file(snap_ + "/shards/shard_0001.bin", 2 * kMiB + 1);
-  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097153 bytes, which are not the 2097152");
+  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097153 bytes, expected the 2097152");
   write();
   replace("manifest.json", R"("tensor_offset": 0)", R"("tensor_offset": 1)");
-  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097152 bytes, which are not the 2097153");
+  expect_kept(ExitStatus::kBadData, "shard_0001.bin': 2097152 bytes, expected the 2097153");
   write();
   replace("manifest.json", "shards/shard_0001.bin", "../shard_0001.bin");
-  expect_kept(ExitStatus::kBadData, "is not a plain path within the snapshot");
+  expect_kept(ExitStatus::kBadData, "is not a path within the snapshot");
   write();
   fs::rename(snap_ + "/shards/shard_0001.bin", dir_.path("outside"));
   fs::create_symlink("../../outside", snap_ + "/shards/shard_0001.bin");
-  expect_kept(ExitStatus::kBadData, "shard_0001.bin': a link out of the snapshot");
+  expect_kept(ExitStatus::kBadData, "shard_0001.bin': a link that leaves the snapshot");
   fs::remove(snap_ + "/shards/shard_0001.bin");
   ASSERT_EQ(::mkfifo((snap_ + "/shards/shard_0001.bin").c_str(), 0600), 0);
   expect_kept(ExitStatus::kBadData, "shard_0001.bin': not a regular file");
@@ -314,7 +314,7 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
       dir_.write("outside", "");
     }
     fs::create_symlink("../outside", path);
-    expect_kept(ExitStatus::kBadData, std::string(name) + "': a link out of the snapshot");
+    expect_kept(ExitStatus::kBadData, std::string(name) + "': a link that leaves the snapshot");
     fs::remove(path);
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
     expect_kept(ExitStatus::kBadData, std::string(name) + "': not a regular file");
@@ -325,10 +325,12 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   expect_kept(ExitStatus::kBadData, "': too long");
   write();
   replace("manifest.json", R"("tag": "default")", R"("tag": "other")");
-  expect_kept(ExitStatus::kBadData, "its layout_hash is not that of its allocations and metadata");
+  expect_kept(ExitStatus::kBadData,
+              "its layout_hash differs from that of its allocations and metadata");
   write();
   replace("gms_metadata.json", R"("offset_bytes": 256)", R"("offset_bytes": 255)");
-  expect_kept(ExitStatus::kBadData, "its layout_hash is not that of its allocations and metadata");
+  expect_kept(ExitStatus::kBadData,
+              "its layout_hash differs from that of its allocations and metadata");
   write();
   replace("manifest.json", "}", "");
   expect_kept(ExitStatus::kBadData, "manifest.json': not JSON at byte");
@@ -347,7 +349,7 @@ TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
   }
   dir_.write("snap/gms_metadata.json", text + "}");
   expect_refused(loading(snap_), ExitStatus::kBadData,
-                 "more than the 256 MiB that a layout's records may take");
+                 "larger than the 256 MiB that a layout's records can have");
   EXPECT_EQ(state().memory_layout_hash, before.memory_layout_hash);
 }
 
@@ -385,7 +387,7 @@ TEST_F(SimulatedDynamoSnapshot, OfAnotherGranularityIsRefused) {
   write();
   expect_refused(loading(snap_), ExitStatus::kBadData,
                  "an allocation of 3000000 bytes takes 3014656 on device 0, and 4194304 where it "
-                 "was saved: a device of another granularity");
+                 "was saved: the devices' granularities differ");
   expect_nothing_published();
 }
 
@@ -434,7 +436,8 @@ TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
       LoadOptions options = loading(snap_);
       options.ring = ring;
       options.copy_threads = 3;
-      const std::string reason = "shard_0000.bin': its SHA-256 is not that in checksums.sha256";
+      const std::string reason =
+          "shard_0000.bin': its SHA-256 differs from that in checksums.sha256";
       const std::string before = state().memory_layout_hash;
       expect_refused(options, ExitStatus::kBadData, reason);
       EXPECT_EQ(state().memory_layout_hash, before);
@@ -460,7 +463,7 @@ TEST_F(SnapshotDirectory, AChangedManifestOrMetadataIsFoundBeforeAnythingIsDropp
     const std::string good = content_of(snap_ + "/" + name);
     dir_.write(std::string("snap/") + name, good + " ");
     expect_refused(loading(snap_), ExitStatus::kBadData,
-                   std::string(name) + "': its SHA-256 is not that in checksums.sha256");
+                   std::string(name) + "': its SHA-256 differs from that in checksums.sha256");
     EXPECT_EQ(state().memory_layout_hash, before.memory_layout_hash);
     LoadOptions unchecked = loading(snap_);
     unchecked.checksums = Checksums::kIgnore;
@@ -469,7 +472,7 @@ TEST_F(SnapshotDirectory, AChangedManifestOrMetadataIsFoundBeforeAnythingIsDropp
   }
   dir_.write("snap/checksums.sha256", "");
   expect_refused(loading(snap_), ExitStatus::kBadData,
-                 "checksums.sha256': nothing for 'manifest.json'");
+                 "checksums.sha256': no entry for 'manifest.json'");
   fs::remove(snap_ + "/checksums.sha256");
   EXPECT_TRUE(run(loading(snap_)));
 }
@@ -486,13 +489,13 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
   options.on_progress = [&](ByteCount done, ByteCount total) {
     if (done == total) std::ofstream(shard, std::ios::in | std::ios::out).seekp(500) << "x";
   };
-  expect_refused(options, ExitStatus::kBadData, "written to meanwhile");
+  expect_refused(options, ExitStatus::kBadData, "it was modified meanwhile");
   expect_nothing_published();
   options.copy_threads = 1;
   options.on_progress = [&](ByteCount done, ByteCount) {
     if (done == 0) fs::resize_file(shard, 2 * kMiB);
   };
-  expect_refused(options, ExitStatus::kBadData, "it is cut off, nothing at byte 2097152");
+  expect_refused(options, ExitStatus::kBadData, "it is truncated at byte 2097152");
   expect_nothing_published();
 }
 

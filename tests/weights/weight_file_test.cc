@@ -94,7 +94,7 @@ TEST_F(WeightFileTest, ThatWasCutOffIsSaidToBe) {
   for (const Failure& failure : {failure_of([&] { file.read_direct(memory.bytes(), kMiB); }),
                                  failure_of([&] { file.read(memory.bytes(), kMiB); })}) {
     EXPECT_EQ(failure.status, ExitStatus::kBadData);
-    EXPECT_THAT(failure.message, HasSubstr("it is cut off, nothing at byte 1048581"));
+    EXPECT_THAT(failure.message, HasSubstr("it is truncated at byte 1048581"));
   }
   EXPECT_EQ(status_of([&] { file.check_unchanged(); }), ExitStatus::kBadData);
 }

@@ -43,8 +43,9 @@ awaitable<void> DynamoDriver::prove(Deadline deadline) {
   if (answer.status != 200) throw answer.refusal();
   const std::optional<std::string> state = text_at(answer.body, {"endpoints", "generate"});
   if (!state) {
-    throw answer.failure(ExitStatus::kSoftware,
-                         "it says nothing of an endpoint 'generate'; a command may prove instead");
+    throw answer.failure(
+        ExitStatus::kSoftware,
+        "its health has no endpoint 'generate'; use a command to prove it instead");
   }
   if (*state != "ready") {
     throw answer.failure(ExitStatus::kSoftware,

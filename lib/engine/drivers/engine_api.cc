@@ -45,7 +45,7 @@ std::optional<std::string> missing_token(const std::string& body) {
   const json& choice = first(member(answer, "choices"));
   if (!choice.is_object()) return "no choices in the answer";
   const json& finish = member(choice, "finish_reason");
-  if (finish == "abort" || finish == "error") return "it ended with " + finish.dump();
+  if (finish == "abort" || finish == "error") return "the generation ended with " + finish.dump();
   // Its first token was that of the end, which isn't counted: an engine may ignore "ignore_eos".
   if (finish == "stop") return std::nullopt;
   const json& count = member(member(answer, "usage"), "completion_tokens");
@@ -116,11 +116,11 @@ Error EngineReply::failure(ExitStatus kind, std::string_view reason) const {
 EngineApi::EngineApi(const std::string& url) : url_(url) {
   const net::Url parsed = net::parse_url(url);
   if (parsed.target != "/") {
-    throw Error(ExitStatus::kUsage, "URL " + base::quoted(url) + ": an engine's has no path");
+    throw Error(ExitStatus::kUsage, "URL " + base::quoted(url) + ": an engine's URL has no path");
   }
   if (parsed.is_tls) {
     throw Error(ExitStatus::kUsage,
-                "URL " + base::quoted(url) + ": an engine is asked without TLS");
+                "URL " + base::quoted(url) + ": TLS is not supported for an engine");
   }
   if (!parsed.socket_path.empty()) {
     url_ = "unix:" + parsed.socket_path + ":";

@@ -43,7 +43,7 @@ EngineProbeAnswer ask_once(const EngineProbe& probe) {
         http::fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);
     if (!read_status(response, answer)) {
       answer.reason = "fetch " + base::quoted(probe.url) + ": status " +
-                      std::to_string(response.status) + ", not an engine's state";
+                      std::to_string(response.status) + ", not a state of an engine";
     } else if (!is_wanted(probe, *answer.state)) {
       answer.reason =
           "engine at " + base::quoted(probe.url) + ": " + std::string(state_name(*answer.state));

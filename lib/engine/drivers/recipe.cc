@@ -98,7 +98,7 @@ void refuse_what_never_works(const Recipe& recipe, const Words& words, bool load
   if (recipe.sleep_level == 2 && (recipe.has_gms || loads_from_gms)) {
     throw Error(ExitStatus::kUsage,
                 "--sleep-level 2: weights of a GMS are read-only, and can't be loaded again by "
-                "the engine; say 1");
+                "the engine; use 1");
   }
 }
 
@@ -120,7 +120,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
       warn("without --enable-sleep-mode vLLM can't be put to sleep");
     }
     if (!is_on(recipe.variable(kDevMode))) {
-      warn("without " + std::string(kDevMode) + "=1 vLLM can't be told to sleep");
+      warn("without " + std::string(kDevMode) + "=1 vLLM has no request to sleep");
     }
   }
   if (!loads_from_gms) {
@@ -150,7 +150,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
   }
   if (sleeps && is_sglang) {
     warn(
-        "SGLang waits without limit for the kv_cache lock while the other engine is awake: say "
+        "SGLang waits without limit for the kv_cache lock while the other engine is awake: use "
         "--engine cold");
   }
   for (const std::string& socket : recipe.missing_kv_sockets) {

@@ -29,7 +29,8 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
   if (alone_ && stage_ == Stage::kReleasing) {
     throw Error(
         ExitStatus::kSoftware,
-        fmt::format("{}: its memory may be released already, and twice would end it", kSleepStep));
+        fmt::format("{}: its memory may be released already, and a second release would end it",
+                    kSleepStep));
   }
   // A pause aborts what runs; what waits in the engine then keeps its cache from being flushed.
   if (mode == SleepMode::kFinish) co_await flush(deadline);
@@ -43,7 +44,7 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
       co_await api_.post(kSleepStep, "/release_memory_occupation", "{}", deadline);
   if (!answer.ok()) enter(Stage::kPaused);
   if (answer.status == 404) {
-    throw answer.failure(ExitStatus::kConfig, "status 404: SGLang wants --enable-memory-saver");
+    throw answer.failure(ExitStatus::kConfig, "status 404: SGLang needs --enable-memory-saver");
   }
   if (!answer.ok()) throw answer.refusal();
   enter(Stage::kAsleep);
@@ -100,7 +101,7 @@ awaitable<void> SglangDriver::wait_until_idle(Deadline deadline, bool is_unused)
     if (idle.value_or(is_unused)) co_return;
     if (!idle) {
       throw Error(ExitStatus::kConfig,
-                  fmt::format("{}: whether it is busy is not known: SGLang without a pause wants "
+                  fmt::format("{}: cannot tell whether it is busy: SGLang without a pause needs "
                               "--enable-metrics",
                               kSleepStep));
     }

@@ -19,7 +19,7 @@ namespace {
 void check(const EngineReply& answer) {
   if (answer.status == 404) {
     throw answer.failure(ExitStatus::kConfig,
-                         "status 404: vLLM wants --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1");
+                         "status 404: vLLM needs --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1");
   }
   if (!answer.ok()) throw answer.refusal();
 }
@@ -95,7 +95,7 @@ awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline
   const auto json = nlohmann::json::parse(answer.body, nullptr, false);
   const auto found = json.is_object() ? json.find("is_sleeping") : json.end();
   if (!json.is_object() || found == json.end() || !found->is_boolean()) {
-    throw answer.failure(ExitStatus::kSoftware, "neither yes nor no");
+    throw answer.failure(ExitStatus::kSoftware, "not true or false");
   }
   co_return found->get<bool>();
 }
@@ -108,8 +108,9 @@ awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
     if (now == asleep) co_return;
     co_await loop::pause_for(kAskEngineAgain);
     if (deadline.expired()) {
-      throw base::Error(ExitStatus::kTryAgain, fmt::format("{}: timed out: it says that it is {}",
-                                                           step, now ? "asleep" : "awake"));
+      throw base::Error(
+          ExitStatus::kTryAgain,
+          fmt::format("{}: timed out: it reports that it is {}", step, now ? "asleep" : "awake"));
     }
   }
 }

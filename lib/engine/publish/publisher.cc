@@ -432,10 +432,10 @@ void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
   const bool is_control = status == 403;
   log_limit.log(os::LogLevel::kWarning, std::to_string(status),
                 "refuse a request on " + base::quoted(address) +
-                    (is_control ? ": it would control the engine" : ": it can't be understood"));
+                    (is_control ? ": its path controls the engine" : ": it is malformed"));
   const std::string body =
-      http::error_response(status, is_control ? "this path is for the engine's operator"
-                                              : "not a request of HTTP/1.1")
+      http::error_response(
+          status, is_control ? "this path is for the engine's operator" : "not an HTTP/1.1 request")
           .body;
   const std::string answer =
       std::string("HTTP/1.1 ") + (is_control ? "403 Forbidden" : "400 Bad Request") +

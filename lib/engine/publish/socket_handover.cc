@@ -185,14 +185,14 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
       UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       // It may have gone away again.
       if (!fd && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
-      if (!fd) base::throw_errno(errno, "accept a taker");
+      if (!fd) base::throw_errno(errno, "accept a process for the sockets");
       Peer taker(executor, std::move(fd), deadline.sooner(Deadline::after(kTakerTimeout)));
       const bool given = co_await give(taker, sockets);
       if (given) {
         sockets = {};
         co_return true;
       }
-      os::log(os::LogLevel::kWarning, "hand sockets over: the taker went away");
+      os::log(os::LogLevel::kWarning, "hand sockets over: the other process closed the connection");
     } catch (const Error& error) {
       os::log(os::LogLevel::kWarning, "{}", error.what());
     }
@@ -228,7 +228,7 @@ awaitable<PublishedSockets> take_sockets(std::string path, Deadline deadline) {
     if (batch.here == 0 || fds.size() != before + batch.here || wanted > kMostSockets ||
         fds.size() + batch.to_come != wanted) {
       throw Error(ExitStatus::kProtocol,
-                  "take sockets from " + base::quoted(path) + ": not their number");
+                  "take sockets from " + base::quoted(path) + ": wrong number of sockets");
     }
     const bool answered = co_await send_mark(giver);
     if (!answered) co_return PublishedSockets{};

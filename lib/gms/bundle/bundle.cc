@@ -54,7 +54,7 @@ constexpr const char* kWeightsTag = "weights";
 constexpr base::Duration kLastResort = std::chrono::minutes(1);
 
 OwnedPath make_ready_file(const std::string& path) {
-  os::open_plain_file(path, O_WRONLY | O_CREAT, "make ready file " + base::quoted(path));
+  os::open_plain_file(path, O_WRONLY | O_CREAT, "create ready file " + base::quoted(path));
   return OwnedPath(path);
 }
 
@@ -203,7 +203,7 @@ class Bundle {
     config.max_unread_fds = config_.max_unread_fds;
     try {
       run_server(std::move(config), [&] {
-        os::write_all(ready.get(), ".", "report being ready");
+        os::write_all(ready.get(), ".", "write the ready message");
         ready.reset();
       });
     } catch (const Error&) {
@@ -332,7 +332,7 @@ class Bundle {
     const bool answers = server.child && !server.answer_by;
     if (server.wants_snapshot && answers && !server.loader) begin_restore(server);
     if (server.answer_by && server.answer_by->expired()) {
-      os::log(LogLevel::kError, "kill the server, which does not answer: {}", server.name());
+      os::log(LogLevel::kError, "kill the server: it does not answer: {}", server.name());
       server.child->signal(SIGKILL);
       server.answer_by.reset();
     }
@@ -354,8 +354,8 @@ class Bundle {
     const auto pause = metrics_crashes_.add(Deadline::Clock::now());
     metrics_at_.reset();
     if (pause) metrics_at_ = Deadline::after(*pause);
-    os::log(LogLevel::kWarning, "the server of metrics {}{}", reason,
-            pause ? "" : ", once too often: there are no more metrics");
+    os::log(LogLevel::kWarning, "the metrics server {}{}", reason,
+            pause ? "" : ", too often: it is not restarted");
   }
 
   std::optional<int> after_end(Server& server, int status) {
@@ -388,12 +388,12 @@ class Bundle {
   std::optional<int> crash(Server& server, int status, const std::string& what) {
     auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
-      os::log(LogLevel::kError, "{}, once too often: {}", what, server.name());
+      os::log(LogLevel::kError, "{}, too often: {}", what, server.name());
       if (ends_all(server)) return status;
       pause = kLastResort;
     }
     const Deposit* kept = server.vault.deposit();
-    os::log(LogLevel::kWarning, "{}, starting it again with {}: {}", what,
+    os::log(LogLevel::kWarning, "{}, restarting it with {}: {}", what,
             kept == nullptr ? std::string("nothing published")
                             : base::counted(kept->memory.size(), "allocation"),
             server.name());
@@ -478,7 +478,8 @@ class Bundle {
     for (const auto& server : servers_) {
       if (!server->child || wait_or_second_signal(*server->child, deadline)) continue;
       os::log(LogLevel::kWarning, "kill the server: {}: {}",
-              deadline.expired() ? "it did not end in time" : "asked again to end", server->name());
+              deadline.expired() ? "it did not end in time" : "a second signal asked to end",
+              server->name());
       server->child->signal(SIGKILL);
     }
     // A process that is stuck in the kernel can't die: it holds up nobody but itself.
@@ -488,7 +489,7 @@ class Bundle {
         os::log(LogLevel::kError, "{} can't be killed: process {}", what, child->pid());
       }
     };
-    reap(metrics_child_, "the server of metrics");
+    reap(metrics_child_, "the metrics server");
     for (const auto& server : servers_) {
       reap(server->loader, "gms-load");
       reap(server->child, "a server");

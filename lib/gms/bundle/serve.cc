@@ -44,12 +44,13 @@ OwnedPath make_link(const std::string& link, const std::string& socket) {
   std::error_code ec;
   const auto status = std::filesystem::symlink_status(link, ec);
   if (std::filesystem::exists(status) && !std::filesystem::is_symlink(status)) {
-    throw Error(ExitStatus::kCannotCreate, "make link " + base::quoted(link) + ": a file is there");
+    throw Error(ExitStatus::kCannotCreate,
+                "create link " + base::quoted(link) + ": a file exists there");
   }
   const std::string temporary = link + "." + std::to_string(::getpid());
   std::filesystem::create_symlink(std::filesystem::path(socket).filename(), temporary, ec);
   if (!ec) std::filesystem::rename(temporary, link, ec);
-  if (ec) throw Error(ExitStatus::kCannotCreate, "make link " + base::quoted(link), ec);
+  if (ec) throw Error(ExitStatus::kCannotCreate, "create link " + base::quoted(link), ec);
   return OwnedPath(link);
 }
 
@@ -58,7 +59,7 @@ UniqueFd lock_folder(const std::string& dir) {
   std::optional<UniqueFd> lock = os::try_lock_path(ready_path(dir) + ".lock");
   if (!lock) {
     throw Error(ExitStatus::kCannotCreate,
-                "serve in folder " + base::quoted(dir) + ": another gms-serve does");
+                "serve in folder " + base::quoted(dir) + ": another gms-serve uses it");
   }
   return std::move(*lock);
 }
@@ -101,7 +102,7 @@ int report_devices(const ServeConfig& config, int to) {
     report += std::to_string(device) + " " + info.uuid + " " +
               (info.gpu_uuid.empty() ? "-" : info.gpu_uuid) + "\n";
   }
-  os::write_all(to, report, "report the devices");
+  os::write_all(to, report, "write the list of devices");
   return 0;
 }
 
@@ -131,7 +132,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
       {pipe.reader.get(), POLLIN, 0}, {child.pidfd(), POLLIN, 0}, {signal_fd, POLLIN, 0}};
   for (;;) {
     if (::poll(events, std::size(events), -1) < 0 && errno != EINTR) {
-      throw_errno(errno, "ask for the devices");
+      throw_errno(errno, "read the list of devices");
     }
     if (events[2].revents != 0) {
       child.signal(SIGKILL);
@@ -140,7 +141,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
     }
     if (events[0].revents != 0) {
       const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
-      if (got < 0 && errno != EINTR) throw_errno(errno, "ask for the devices");
+      if (got < 0 && errno != EINTR) throw_errno(errno, "read the list of devices");
       if (got > 0) report.append(buffer, static_cast<std::size_t>(got));
       // All is read: what is left is the child's end.
       if (got == 0) events[0].fd = -1;

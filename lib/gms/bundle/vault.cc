@@ -27,7 +27,7 @@ void Vault::close() {
 UniqueFd Vault::open() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-    base::throw_errno(errno, "create a pair of sockets");
+    base::throw_errno(errno, "create a socket pair");
   }
   socket_.reset(ends[0]);
   owes_answer_ = false;

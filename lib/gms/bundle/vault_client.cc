@@ -61,7 +61,7 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
     const std::ptrdiff_t got = os::receive_with_fds(
         socket_.native_handle(), std::as_writable_bytes(std::span(&answer, 1)), none);
     if (got == static_cast<std::ptrdiff_t>(sizeof answer)) break;
-    if (got != -EAGAIN) fail("it is gone");
+    if (got != -EAGAIN) fail("it closed the connection");
     boost::system::error_code ec;
     co_await socket_.async_wait(asio::posix::descriptor_base::wait_read,
                                 asio::redirect_error(asio::use_awaitable, ec));

@@ -36,8 +36,8 @@ void MemoryManager::reserve(std::vector<Allocation> allocations) {
   for (const Allocation& one : allocations) {
     size += one.aligned_size;
     if (size < one.aligned_size) {
-      throw Error(ExitStatus::kProtocol,
-                  "GMS at " + base::quoted(socket_path_) + ": a layout of over 2^64 bytes");
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(socket_path_) +
+                                             ": the layout's size is over 2^64 bytes");
     }
   }
   if (size == 0) return;
@@ -113,7 +113,7 @@ std::string MemoryManager::seal() { return layout_hash_ = rpc_->seal(); }
 
 void MemoryManager::import_all(cuda::Access access) {
   if (!allocations_.empty()) {
-    throw Error(ExitStatus::kSoftware, "import a layout: one is there already");
+    throw Error(ExitStatus::kSoftware, "import a layout: one is imported already");
   }
   layout_hash_ = rpc_->layout_hash();
   reserve(rpc_->list_allocations());
@@ -146,7 +146,7 @@ std::optional<std::string> MemoryManager::difference_from(
 }
 
 RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
-  if (!mappings_.empty()) throw Error(ExitStatus::kSoftware, "remap: something is mapped");
+  if (!mappings_.empty()) throw Error(ExitStatus::kSoftware, "remap: a layout is mapped already");
   const std::string what = "remap from " + base::quoted(socket_path_);
   const auto give_up = [this](RemapOutcome outcome) {
     mappings_.clear();

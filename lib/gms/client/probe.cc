@@ -48,7 +48,7 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
     }
   }
   if (devices.empty()) {
-    answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": none there";
+    answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": none found";
   } else if (expected_devices(probe) != devices) {
     // A server answers only once every link of its bundle is there, so what was found before the
     // answers may have been a part of them, and what is found now is all.

@@ -32,8 +32,8 @@ template <typename Answer>
 void check_sizes(const Answer& answer) {
   if (answer.size < 0 || answer.aligned_size <= 0 || answer.aligned_size < answer.size ||
       answer.layout_slot < 0) {
-    throw Error(ExitStatus::kProtocol, "GMS allocation " + base::quoted(answer.allocation_id) +
-                                           ": a size or slot that can't be");
+    throw Error(ExitStatus::kProtocol,
+                "GMS allocation " + base::quoted(answer.allocation_id) + ": invalid size or slot");
   }
 }
 
@@ -88,7 +88,7 @@ RpcClient RpcClient::connect(const std::string& socket_path, const Deadline& dea
 }
 
 void RpcClient::gone(const std::string& reason) const {
-  throw Error(ExitStatus::kUnavailable, "talk to the GMS at " + base::quoted(path_) + ": " + reason);
+  throw Error(ExitStatus::kUnavailable, "query the GMS at " + base::quoted(path_) + ": " + reason);
 }
 
 void RpcClient::wait_for(short events) {
@@ -97,7 +97,7 @@ void RpcClient::wait_for(short events) {
     const int ready = ::poll(&state, 1, call_deadline_.poll_timeout());
     if (ready > 0) return;
     if (ready == 0) {
-      throw Error(ExitStatus::kTryAgain, "talk to the GMS at " + base::quoted(path_) + ": timed out");
+      throw Error(ExitStatus::kTryAgain, "query the GMS at " + base::quoted(path_) + ": timed out");
     }
     if (errno != EINTR) base::throw_errno(errno, "wait for the GMS at " + base::quoted(path_));
   }
@@ -124,8 +124,9 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
     if (buffer.size() >= kPrefixSize) {
       const std::size_t size = read_prefix(buffer);
       if (size > kMaxResponseFrame) {
-        throw Error(ExitStatus::kProtocol, "talk to the GMS at " + base::quoted(path_) +
-                                               ": an answer of " + std::to_string(size) + " bytes");
+        throw Error(ExitStatus::kProtocol, "query the GMS at " + base::quoted(path_) +
+                                               ": invalid answer size: " + std::to_string(size) +
+                                               " bytes");
       }
       if (buffer.size() - kPrefixSize >= size) {
         surplus_ = buffer.substr(kPrefixSize + size);
@@ -139,7 +140,7 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
     const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
     if (got == 0) gone("it closed the connection");
     if (got == -EAGAIN) continue;
-    if (got == -EMSGSIZE) gone("no room for the descriptors that it sends (ulimit -n)");
+    if (got == -EMSGSIZE) gone("no descriptors left for those that it sends (ulimit -n)");
     if (got < 0) {
       gone(std::generic_category().message(static_cast<int>(-got)));
     } else {
@@ -370,7 +371,7 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
     if (rank + i >= allocations.size() ||
         exported[i].allocation_id != allocations[rank + i].allocation_id) {
       throw Error(ExitStatus::kProtocol,
-                  "GMS at " + base::quoted(path_) + ": exported another allocation than was asked for");
+                  "GMS at " + base::quoted(path_) + ": exported a different allocation than requested");
     }
   }
   // The server makes the next ones while the caller is busy with these.
@@ -411,7 +412,7 @@ Metadata RpcClient::fetch_metadata() {
     for (MetadataRecord& one : page.entries) {
       if (one.offset_bytes < 0 || (!metadata.empty() && one.key <= request.after)) {
         throw Error(ExitStatus::kProtocol,
-                    "GMS at " + base::quoted(path_) + ": metadata that can't be for " + base::quoted(one.key));
+                    "GMS at " + base::quoted(path_) + ": invalid metadata for " + base::quoted(one.key));
       }
       request.after = one.key;
       metadata.emplace_hint(
@@ -420,7 +421,7 @@ Metadata RpcClient::fetch_metadata() {
                         static_cast<base::ByteCount>(one.offset_bytes), std::move(one.value.data)});
     }
     if (more && page.entries.empty()) {
-      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": metadata without an end");
+      throw Error(ExitStatus::kProtocol, "GMS at " + base::quoted(path_) + ": endless metadata");
     }
   }
   return metadata;

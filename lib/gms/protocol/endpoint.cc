@@ -34,7 +34,7 @@ std::optional<uid_t> server_uid_from_environment() {
   const std::optional<uid_t> uid = base::parse_id(value);
   if (!uid) {
     throw base::Error(base::ExitStatus::kConfig,
-                      "read GMS_SERVER_UID: " + base::quoted(value) + " is not a user's number");
+                      "read GMS_SERVER_UID: " + base::quoted(value) + " is not a user id");
   }
   return uid;
 }

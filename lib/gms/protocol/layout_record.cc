@@ -98,7 +98,7 @@ LayoutRecord RecordReader::finish() {
   record_.layout.skip_slots(next_slot_);
   if (record_.hash != layout_hash(record_.layout)) {
     throw Error(ExitStatus::kSoftware,
-                "read a layout's record: it is of another layout than " + record_.hash);
+                "read a layout's record: it does not belong to layout " + record_.hash);
   }
   return std::move(record_);
 }

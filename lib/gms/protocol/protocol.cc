@@ -164,11 +164,11 @@ class Reader {
   void get(std::string_view name, std::vector<T>& list) {
     expect(name, MP_ARRAY, "a list");
     const std::uint32_t count = mp_decode_array(&at_);
-    if (count > kMaxListSize) fail("field " + base::quoted(name) + " is too long a list");
+    if (count > kMaxListSize) fail("field " + base::quoted(name) + " is too long");
     if (count > max_elements_) {
       throw Error(ExitStatus::kBadData, "a list of " + std::to_string(count) + " " +
                                             std::string(name) + ": at most " +
-                                            std::to_string(max_elements_) + " are possible");
+                                            std::to_string(max_elements_) + " are allowed");
     }
     list.clear();
     for (std::uint32_t i = 0; i < count; ++i) get(name, list.emplace_back());
@@ -223,7 +223,7 @@ void check_body(std::string_view body) {
   const char* at = body.data();
   const char* end = at + body.size();
   if (!pass_value(at, end)) fail("truncated or malformed");
-  if (at != end) fail("bytes after its end");
+  if (at != end) fail("bytes after the message");
   if (mp_typeof(body.front()) != MP_MAP) fail("not a map");
 }
 
@@ -302,7 +302,7 @@ std::string message_type(std::string_view body) {
     }
     reader.skip();
   }
-  fail("no type");
+  fail("missing type");
 }
 
 std::optional<std::string> other_protocol(std::string_view body) {
@@ -329,7 +329,7 @@ template <typename Message>
 Message decode_message(std::string_view body) {
   const std::string type = message_type(body);
   if (type != Message::kType) {
-    fail("want " + std::string(Message::kType) + ", got " + base::quoted(type));
+    fail("expected " + std::string(Message::kType) + ", got " + base::quoted(type));
   }
   return read_fields<Message>(body);
 }

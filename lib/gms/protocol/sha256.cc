@@ -12,7 +12,7 @@ namespace {
 
 void check(int result) {
   if (result != 1) {
-    throw base::Error(base::ExitStatus::kSoftware, "compute SHA-256: OpenSSL refused");
+    throw base::Error(base::ExitStatus::kSoftware, "compute SHA-256: OpenSSL failed");
   }
 }
 

@@ -39,9 +39,11 @@ bool Admission::is_allowed(const os::PeerCredentials& peer,
 
 std::optional<std::string> Admission::enter(const os::PeerCredentials& peer,
                                             const std::vector<gid_t>& groups) {
-  const auto too_many = [](std::size_t has) { return "has " + std::to_string(has) + " places"; };
+  const auto too_many = [](std::size_t has) {
+    return "has " + std::to_string(has) + " connections";
+  };
   if (!is_allowed(peer, groups)) return "it is not allowed";
-  if (full()) return "no place is left";
+  if (full()) return "the server is full";
   const std::size_t of_process = count_of(by_process_, peer.pid);
   if (of_process >= std::max<std::size_t>(places_ / 4, 1)) {
     return "its process " + too_many(of_process);

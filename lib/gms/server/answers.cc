@@ -34,8 +34,7 @@ void check_name(const char* what, const std::string& name) {
 
 void check_records(const Layout& layout, base::ByteCount more) {
   if (more <= kMaxLayoutRecords && layout.records() <= kMaxLayoutRecords - more) return;
-  throw Refusal{"this layout has no room for more: its records may take " +
-                base::format_size(kMaxLayoutRecords)};
+  throw Refusal{"this layout's records are full: max " + base::format_size(kMaxLayoutRecords)};
 }
 
 base::ByteCount record_cost(const MetadataRecord& record) {

@@ -127,7 +127,7 @@ class DeviceFolder {
       if (!error) return;
       const bool absent = error == std::errc::no_such_file_or_directory;
       throw Error(absent ? ExitStatus::kUnavailable : base::status_of_errno(error.value()),
-                  "look into simulated device " + base::quoted(path), error);
+                  "inspect simulated device " + base::quoted(path), error);
     };
     check();
     fs::directory_iterator entries(path_, error);
@@ -275,7 +275,7 @@ std::string amount(const Held& held) {
 
 std::string unreadable_text(std::size_t count) {
   if (count == 0) return {};
-  return "not looked into, for want of permission: " + base::counted(count, "process") + "\n";
+  return "not inspected, permission denied: " + base::counted(count, "process") + "\n";
 }
 
 }  // namespace
@@ -433,12 +433,12 @@ std::string to_text(const MemoryHolders& holders) {
                   holders.device, text::shown(holders.folder), amount(holders.layout),
                   amount(holders.no_layout));
   if (holders.unseen.allocations > 0) {
-    out += "memory held where it is not to be seen: " + amount(holders.unseen) + "\n";
+    out += "memory held by processes that are not visible: " + amount(holders.unseen) + "\n";
   }
   if (holders.servers.processes.empty()) {
-    out += "no server is to be seen, so nothing counts as a layout's\n";
+    out += "no server is visible: no memory counts as a layout's\n";
   } else if (holders.servers.unseen > 0) {
-    out += fmt::format("{} server{} not to be seen: what they hold counts as of no layout\n",
+    out += fmt::format("{} server{} not visible: their memory counts as memory of no layout\n",
                        holders.servers.unseen, holders.servers.unseen == 1 ? " is" : "s are");
   }
   out += unreadable_text(holders.unreadable);
@@ -477,9 +477,10 @@ std::string to_json(const DeviceUsers& users) {
 }
 
 std::string to_text(const DeviceUsers& users) {
-  std::string out = fmt::format("device {}, {}\n", users.device,
-                                users.device_file.empty() ? "its file is not known: all are shown"
-                                                          : text::shown(users.device_file));
+  std::string out =
+      fmt::format("device {}, {}\n", users.device,
+                  users.device_file.empty() ? "its device file is unknown: all processes are shown"
+                                            : text::shown(users.device_file));
   out += unreadable_text(users.unreadable);
   if (users.users.empty()) return out;
   text::TextTable table("rlrrr");

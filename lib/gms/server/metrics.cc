@@ -101,31 +101,29 @@ std::string metrics_text(const std::vector<MeteredServer>& servers) {
   page.add("gms_allocated_bytes", "Device memory of the layout's allocations.",
            &Counters::allocated_bytes);
   page.add("gms_layout_published", "Whether a layout is published.", &Counters::committed);
-  page.add("gms_layout_protected",
-           "Whether the published layout would outlive a crash of the server.",
+  page.add("gms_layout_protected", "Whether the published layout survives a crash of the server.",
            &Counters::is_protected);
   page.add("gms_grants_total", "Locks granted.", "mode", &Counters::grants);
-  page.add("gms_lock_timeouts_total", "Sessions that waited for a lock in vain.", "lock_type",
+  page.add("gms_lock_timeouts_total", "Sessions whose wait for a lock timed out.", "lock_type",
            &Counters::lock_timeouts);
-  page.add("gms_lock_wait_seconds", "How long those who were granted a lock had waited for it.",
+  page.add("gms_lock_wait_seconds", "How long granted sessions waited for their lock.",
            &Counters::lock_wait);
-  page.add("gms_requests_total", "Requests, by how they ended.", "result", &Counters::requests);
+  page.add("gms_requests_total", "Requests, by result.", "result", &Counters::requests);
   page.add("gms_request_duration_seconds", "How long requests took.", &Counters::request_latency);
-  page.add("gms_oom_retries_total",
-           "Repeated tries of allocations that the device had no room for.",
+  page.add("gms_oom_retries_total", "Retries of allocations after the device was out of memory.",
            &Counters::oom_retries);
-  page.add("gms_oom_refusals_total", "Allocations refused because the device had no room.",
+  page.add("gms_oom_refusals_total", "Allocations refused because the device was out of memory.",
            &Counters::oom_refusals);
-  page.add("gms_exports_total", "Descriptors of memory handed out.", &Counters::exports);
+  page.add("gms_exports_total", "Descriptors of memory sent to clients.", &Counters::exports);
   page.add("gms_commits_total", "Layouts published.", &Counters::commits);
   page.add("gms_seals_total", "Layouts sealed.", &Counters::seals);
   page.add("gms_layouts_dropped_total", "Layouts dropped.", &Counters::layouts_dropped);
   page.add("gms_restarts_total", "Servers started in place of one that crashed.",
            &Counters::restarts);
-  page.add("gms_dropped_connections_total", "Connections that the server ended, by the reason.",
+  page.add("gms_dropped_connections_total", "Connections that the server closed, by reason.",
            "reason", &Counters::dropped_connections);
   page.add("gms_unwanted_fds_total",
-           "Messages of clients that came with descriptors, which were dropped.",
+           "Messages of clients whose unexpected descriptors were closed.",
            &Counters::unwanted_fds);
   return page.take();
 }

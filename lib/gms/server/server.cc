@@ -238,7 +238,7 @@ class Server {
   void count_faults(const Session& session) {
     if (const std::size_t count = session.connection.messages_with_fds(); count > 0) {
       counters_.unwanted_fds.add(count);
-      log_of(session.peer, LogLevel::kWarning, "dropped the descriptors of {}: {}",
+      log_of(session.peer, LogLevel::kWarning, "closed the unexpected descriptors of {}: {}",
              base::counted(count, "message"), label(session));
     }
     using Fault = Connection::Fault;
@@ -246,7 +246,7 @@ class Server {
     if (fault != Fault::kSilent && fault != Fault::kSlowReader) return;
     const bool is_silent = fault == Fault::kSilent;
     counters_.dropped(is_silent ? DropReason::kSilent : DropReason::kSlowReader);
-    log_of(session.peer, LogLevel::kWarning, "let a client go that {}: {}",
+    log_of(session.peer, LogLevel::kWarning, "disconnect a client that {}: {}",
            is_silent ? "sent no whole message in time" : "does not read its answers",
            label(session));
   }
@@ -258,7 +258,7 @@ class Server {
     if (const std::optional<std::string> mark = other_protocol(*body)) {
       counters_.dropped(DropReason::kOtherProtocol);
       log_of(session->peer, LogLevel::kWarning,
-             "turn away a client of another protocol, by its {}: {}", *mark, label(*session));
+             "refuse a client of another protocol: its message has {}: {}", *mark, label(*session));
       Reply refusal = refuse_other_protocol(*mark);
       co_await send(session, std::move(refusal));
       co_return;
@@ -606,7 +606,7 @@ class Server {
       use += fmt::format(", others {}, of {}", base::format_size(used > ours ? used - ours : 0),
                          base::format_size(info->total));
     }
-    log_of(peer, LogLevel::kWarning, "no room for {}, trying again: {}: {}",
+    log_of(peer, LogLevel::kWarning, "out of memory for {}, retrying: {}: {}",
            base::format_size(size), use, client);
   }
 

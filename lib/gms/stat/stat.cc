@@ -40,7 +40,7 @@ std::optional<Listing> read_listing(const std::string& socket, const StatRequest
                                     const Deadline& deadline, std::string& reason) {
   RpcClient rpc = connect(socket, request, deadline);
   if (!rpc.shake_hands(LockType::kRo, Deadline::after(base::Duration::zero())).grant) {
-    reason = "a writer came first";
+    reason = "a writer was granted first";
     return std::nullopt;
   }
   Listing listing;
@@ -220,7 +220,7 @@ std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& r
   std::vector<FoundSocket> sockets = find_sockets(dir);
   if (sockets.empty()) {
     throw Error(base::ExitStatus::kUnavailable,
-                "look for sockets in " + base::quoted(dir) + ": none there");
+                "look for sockets in " + base::quoted(dir) + ": none found");
   }
   std::vector<StatRow> rows;
   auto left = static_cast<std::int64_t>(sockets.size());

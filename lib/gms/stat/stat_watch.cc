@@ -187,7 +187,7 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
       next = std::move(row.mapped());
     } else {
       next.socket = server.row.socket;
-      next.error = "its socket is gone";
+      next.error = "its socket was removed";
       next.status = base::ExitStatus::kUnavailable;
     }
     Change change = take(server, std::move(next), now);

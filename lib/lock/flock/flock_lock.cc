@@ -56,7 +56,7 @@ void refuse_other_content(int fd, const std::string& path, const std::string& wh
     if (can_be_lock_file(content, {}) || can_be_lock_file(content, read_grant(path))) return;
     if (tries == 3) {
       throw Error(ExitStatus::kBadData,
-                  what + ": no lock file, which is empty or one line with a holder's id");
+                  what + ": not a lock file: one is empty, or has one line with a holder's id");
     }
   }
 }
@@ -75,7 +75,7 @@ UniqueFd open_lock_file(const std::string& path) {
 bool is_at(const std::string& path, int fd) {
   struct stat at_path {};
   struct stat here {};
-  if (::fstat(fd, &here) != 0) throw_errno(errno, "look at lock file " + base::quoted(path));
+  if (::fstat(fd, &here) != 0) throw_errno(errno, "stat lock file " + base::quoted(path));
   // What can't be looked at has not been seen to be replaced.
   if (::lstat(path.c_str(), &at_path) != 0) return errno != ENOENT && errno != ENOTDIR;
   return at_path.st_dev == here.st_dev && at_path.st_ino == here.st_ino;
@@ -104,7 +104,7 @@ void refuse_own_lock(const std::string& path) {
       continue;
     }
     throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path) +
-                                         ": inherited already, on descriptor " +
+                                         ": already inherited, on descriptor " +
                                          std::to_string(*number));
   }
 }
@@ -121,8 +121,8 @@ FlockLock::FlockLock(std::string path, std::string id, std::optional<int> fd)
   refuse_own_lock(this->path());
   fd_ = open_lock_file(this->path());
   if (fd && *fd != fd_.get()) {
-    const std::string what = "put the lock on descriptor " + std::to_string(*fd);
-    if (*fd < kLowestFd) throw Error(ExitStatus::kUsage, what + ": want 3 or more");
+    const std::string what = "move the lock to descriptor " + std::to_string(*fd);
+    if (*fd < kLowestFd) throw Error(ExitStatus::kUsage, what + ": must be 3 or more");
     if (::fcntl(*fd, F_GETFD) >= 0) throw Error(ExitStatus::kUsage, what + ": it is in use");
     UniqueFd moved(::dup3(fd_.get(), *fd, O_CLOEXEC));
     if (!moved) throw_errno(errno, ExitStatus::kUsage, what);
@@ -169,7 +169,7 @@ void FlockLock::open_record() {
   record_fd_ = open_regular(record_path(), what);
   if (read_start(record_fd_.get(), what).size() > kGrantFileSize) {
     record_fd_.reset();
-    throw Error(ExitStatus::kBadData, what + ": longer than a record");
+    throw Error(ExitStatus::kBadData, what + ": too long for a grant record");
   }
   if (const int err = ::posix_fallocate(record_fd_.get(), 0, kGrantFileSize); err != 0) {
     throw_errno(err, ExitStatus::kCannotCreate, what);
@@ -232,8 +232,7 @@ std::string FlockLock::read_record() const {
 
 Grant FlockLock::record_grant(base::Duration waited) {
   struct stat info {};
-  if (::fstat(fd_.get(), &info) != 0)
-    throw_errno(errno, "look at lock file " + base::quoted(path()));
+  if (::fstat(fd_.get(), &info) != 0) throw_errno(errno, "stat lock file " + base::quoted(path()));
   // Mostly the one that was there before the wait.
   const std::string bytes = read_record();
   const GrantContent before = bytes == before_bytes_ ? before_ : decode_grant(bytes);
@@ -249,7 +248,7 @@ Grant FlockLock::record_grant(base::Duration waited) {
   Grant grant{id(), 0, std::chrono::system_clock::now(), waited};
   grant.generation = next_generation(before, info.st_size == 0, grant.granted_at);
   if (before.kind == GrantContent::Kind::kDamaged) {
-    os::log(os::LogLevel::kWarning, "grant record {} is damaged: going on with generation {}",
+    os::log(os::LogLevel::kWarning, "grant record {} is damaged: continuing with generation {}",
             base::quoted(record_path()), grant.generation);
   }
   record_.generation = grant.generation;

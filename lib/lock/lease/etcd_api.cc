@@ -67,7 +67,7 @@ Request transaction(json compare, json success, json failure) {
 
 // A member that is left out has the value that is `absent`.
 const json& member(const json& object, const char* key, const json& absent) {
-  if (!object.is_object()) throw fo::json::Misfit("want an object");
+  if (!object.is_object()) throw fo::json::Misfit("expected an object");
   const auto found = object.find(key);
   return found == object.end() ? absent : *found;
 }
@@ -75,28 +75,28 @@ const json& member(const json& object, const char* key, const json& absent) {
 const json& object_in(const json& object, const char* key) {
   static const json empty = json::object();
   const json& value = member(object, key, empty);
-  if (!value.is_object()) throw fo::json::Misfit(std::string("no object ") + key);
+  if (!value.is_object()) throw fo::json::Misfit(std::string("missing object ") + key);
   return value;
 }
 
 const json& list_in(const json& object, const char* key) {
   static const json empty = json::array();
   const json& value = member(object, key, empty);
-  if (!value.is_array()) throw fo::json::Misfit(std::string("no list ") + key);
+  if (!value.is_array()) throw fo::json::Misfit(std::string("missing list ") + key);
   return value;
 }
 
 std::string text_in(const json& object, const char* key) {
   static const json empty = "";
   const json& value = member(object, key, empty);
-  if (!value.is_string()) throw fo::json::Misfit(std::string("no text ") + key);
+  if (!value.is_string()) throw fo::json::Misfit(std::string("missing string ") + key);
   return value.get<std::string>();
 }
 
 bool flag_in(const json& object, const char* key) {
   static const json absent = false;
   const json& value = member(object, key, absent);
-  if (!value.is_boolean()) throw fo::json::Misfit(std::string("no flag ") + key);
+  if (!value.is_boolean()) throw fo::json::Misfit(std::string("missing boolean ") + key);
   return value.get<bool>();
 }
 
@@ -105,19 +105,19 @@ std::uint64_t number_in(const json& object, const char* key) {
   const std::string text = text_in(object, key);
   if (text.empty()) return 0;
   const auto number = base::parse_uint(text);
-  if (!number || *number > kMostInt64) throw fo::json::Misfit(std::string("no number ") + key);
+  if (!number || *number > kMostInt64) throw fo::json::Misfit(std::string("missing number ") + key);
   return *number;
 }
 
 std::uint64_t positive_in(const json& object, const char* key) {
   const std::uint64_t number = number_in(object, key);
-  if (number == 0) throw fo::json::Misfit(std::string("no number ") + key);
+  if (number == 0) throw fo::json::Misfit(std::string("missing number ") + key);
   return number;
 }
 
 std::string bytes_in(const json& object, const char* key) {
   auto bytes = text::decode_base64(text_in(object, key));
-  if (!bytes) throw fo::json::Misfit(std::string("no base64 ") + key);
+  if (!bytes) throw fo::json::Misfit(std::string("missing base64 data ") + key);
   return *std::move(bytes);
 }
 
@@ -218,7 +218,7 @@ std::string decode_token(std::string_view answer) {
     std::string token = text_in(object, "token");
     if (token.empty() || token.size() > kMostTokenBytes ||
         !std::all_of(token.begin(), token.end(), base::is_graphic)) {
-      throw fo::json::Misfit("no token");
+      throw fo::json::Misfit("missing token");
     }
     return token;
   });
@@ -234,7 +234,7 @@ base::Duration decode_grant_lease(std::string_view answer, LeaseId lease) {
   return decode(answer, [&](const json& object) {
     if (number_in(object, "ID") != lease) throw fo::json::Misfit("another lease");
     const base::Duration ttl = ttl_in(object);
-    if (ttl == base::Duration::zero()) throw fo::json::Misfit("no TTL");
+    if (ttl == base::Duration::zero()) throw fo::json::Misfit("missing TTL");
     return ttl;
   });
 }
@@ -273,7 +273,7 @@ Revision decode_enter(std::string_view answer, const Place& place) {
     if (flag_in(object, "succeeded")) return revision_in(object);
     const json& found = range_in(object, 0);
     if (found.size() != 1 || number_in(found[0], "lease") != place.lease) {
-      throw fo::json::Misfit("the key is somebody else's");
+      throw fo::json::Misfit("the key belongs to another holder");
     }
     return positive_in(found[0], "create_revision");
   });
@@ -308,10 +308,10 @@ Turn decode_claim(std::string_view answer, const Place& place) {
     const json& own = range_in(object, 0);
     const json& others = range_in(object, 1);
     if (own.empty() || number_in(own[0], "create_revision") != place.created) return {};
-    if (others.size() != 1) throw fo::json::Misfit("want one key in front");
+    if (others.size() != 1) throw fo::json::Misfit("expected one key before it");
     const std::string name = bytes_in(others[0], "key");
     if (!name.starts_with(prefix_of(place.key)) || name == place.name()) {
-      throw fo::json::Misfit("no key of this queue");
+      throw fo::json::Misfit("not a key of this queue");
     }
     return {Turn::State::kWaiting, name, as_of};
   });

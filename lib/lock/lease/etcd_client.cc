@@ -250,7 +250,7 @@ class EtcdClient final : public LeaseClient {
       }
       const std::string what = trouble ? trouble->what() : "";
       if (is_reached_ && !what.empty() && what != told) {
-        os::log(os::LogLevel::kWarning, "{}; trying again", what);
+        os::log(os::LogLevel::kWarning, "{}; retrying", what);
       }
       told = what;
       if (!trouble && place_.created != 0) {
@@ -444,7 +444,7 @@ class EtcdClient final : public LeaseClient {
 awaitable<std::vector<etcd::Listed>> list_queue(Cluster& cluster, std::string key,
                                                 Deadline deadline) {
   auto listed = co_await cluster.ask(etcd::list(key), deadline, etcd::decode_list);
-  if (!listed) throw Error(ExitStatus::kProtocol, "ask etcd for keys: it answers about leases");
+  if (!listed) throw Error(ExitStatus::kProtocol, "list etcd's keys: the answer is about leases");
   co_return *std::move(listed);
 }
 
@@ -476,7 +476,7 @@ LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
     throw Error(ExitStatus::kBadData,
                 "ask etcd for lock " + base::quoted(uri.path) + ": the oldest key " +
                     base::quoted(first.name) +
-                    " has no lease, so that it is no contender's and stays until it is deleted");
+                    " has no lease: no contender made it, and it stays until it is deleted");
   }
   status.holder = first.who.id;
   status.last_generation = first.created;

@@ -33,14 +33,14 @@ const json& part(const json& object, const char* key) {
   static const json kNothing = json::object();
   const json* found = find(object, key);
   if (found == nullptr) return kNothing;
-  if (!found->is_object()) throw fo::json::Misfit(std::string(key) + ": want an object");
+  if (!found->is_object()) throw fo::json::Misfit(std::string(key) + ": expected an object");
   return *found;
 }
 
 std::string text(const json& object, const char* key) {
   const json* found = find(object, key);
   if (found == nullptr) return {};
-  if (!found->is_string()) throw fo::json::Misfit(std::string(key) + ": want a string");
+  if (!found->is_string()) throw fo::json::Misfit(std::string(key) + ": expected a string");
   return found->get<std::string>();
 }
 
@@ -48,14 +48,14 @@ std::optional<std::uint64_t> number(const json& object, const char* key) {
   const json* found = find(object, key);
   if (found == nullptr) return std::nullopt;
   if (!found->is_number_unsigned() || found->get<std::uint64_t>() > kMostTransitions) {
-    throw fo::json::Misfit(std::string(key) + ": want a number of 32 bits, not below 0");
+    throw fo::json::Misfit(std::string(key) + ": expected a number from 0 to 2147483647");
   }
   return found->get<std::uint64_t>();
 }
 
 KubeLease lease_of(const json& object, const LeaseName& wanted) {
   if (text(object, "kind") != "Lease" || text(object, "apiVersion") != "coordination.k8s.io/v1") {
-    throw fo::json::Misfit("no Lease of coordination.k8s.io/v1");
+    throw fo::json::Misfit("not a Lease of coordination.k8s.io/v1");
   }
   const json& metadata = part(object, "metadata");
   if (text(metadata, "name") != wanted.name || text(metadata, "namespace") != wanted.name_space) {
@@ -64,7 +64,7 @@ KubeLease lease_of(const json& object, const LeaseName& wanted) {
   KubeLease lease;
   lease.resource_version = text(metadata, "resourceVersion");
   if (lease.resource_version.empty() || lease.resource_version.size() > kMostResourceVersion) {
-    throw fo::json::Misfit("resourceVersion: none, or too long");
+    throw fo::json::Misfit("resourceVersion: missing or too long");
   }
   const json& spec = part(object, "spec");
   lease.holder = text(spec, "holderIdentity");

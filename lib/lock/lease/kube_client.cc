@@ -306,10 +306,10 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   const auto granted_at = system_clock::now();
   const std::uint64_t generation = most_transitions_ + 1;
   if (generation > kMostTransitions) {
-    throw Error(ExitStatus::kUnavailable,
-                "update Lease " + quoted(name_) + ": leaseTransitions is " +
-                    std::to_string(most_transitions_) +
-                    ", the highest there is: somebody has to set it to a lower number");
+    throw Error(ExitStatus::kUnavailable, "update Lease " + quoted(name_) +
+                                              ": leaseTransitions is " +
+                                              std::to_string(most_transitions_) +
+                                              ", the maximum: an administrator has to lower it");
   }
   const KubeClaim claim{identity_, duration_, generation, granted_at, granted_at};
   // An answer that takes longer than that comes too late to hold anything by it.
@@ -331,7 +331,7 @@ awaitable<std::optional<Lease>> KubeClient::take() {
     if (lease.holder != identity_ || lease.transitions != generation ||
         ttl_of(lease) == Duration::zero()) {
       throw Error(ExitStatus::kProtocol,
-                  "update Lease " + quoted(name_) + ": the API server answers with another one");
+                  "update Lease " + quoted(name_) + ": the API server answered with another one");
     }
     const Lease granted{generation, granted_at, {sent, ttl_of(lease)}};
     note(lease);
@@ -408,7 +408,7 @@ awaitable<KubeClient::Next> KubeClient::watch() {
   answer.body = refusal;
   if (answer.status == 403) {
     if (!watch_again_) {
-      os::log(os::LogLevel::kWarning, "watch Lease {}: {}; asked every second instead",
+      os::log(os::LogLevel::kWarning, "watch Lease {}: {}; polling it every second instead",
               quoted(name_), reason_of(answer));
     }
     watch_again_ = BootClock::now() + kWatchAgain;
@@ -472,7 +472,7 @@ awaitable<Lease> KubeClient::acquire() {
     if (trouble && state.cancelled() != asio::cancellation_type::none) throw *trouble;
     const std::string what = trouble ? trouble->what() : "";
     if (trouble && is_reached_ && what != told) {
-      os::log(os::LogLevel::kWarning, "{}; trying again", what);
+      os::log(os::LogLevel::kWarning, "{}; retrying", what);
     }
     told = what;
     if (trouble || next == Next::kPause) {
@@ -502,7 +502,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       std::optional<KubeLease> lease = co_await get(deadline);
       if (!lease) co_return ended("the Lease was deleted");
       note(*lease);
-      if (lease->holder.empty()) co_return ended("somebody else gave it up");
+      if (lease->holder.empty()) co_return ended("it was released by another process");
       if (lease->holder != identity_) {
         co_return ended(base::quoted(id_of_identity(lease->holder)) + " has taken it");
       }
@@ -518,7 +518,7 @@ awaitable<std::variant<Renewal, LeaseEnded>> KubeClient::renew(Deadline deadline
       if (lease.holder != identity_) continue;
       const Renewal renewal{sent, ttl_of(lease)};
       if (renewal.ttl == Duration::zero()) {
-        co_return Answer(LeaseEnded{ExitStatus::kProtocol, "the Lease has no duration any more"});
+        co_return Answer(LeaseEnded{ExitStatus::kProtocol, "the Lease has no duration"});
       }
       note(lease);
       held_ = std::move(lease);

@@ -38,7 +38,7 @@ std::string find_cluster(const std::string& what) {
   } catch (const Error&) {
     throw Error(ExitStatus::kConfig, what + ": KUBERNETES_SERVICE_HOST " + base::quoted(host) +
                                          " and KUBERNETES_SERVICE_PORT " + base::quoted(port) +
-                                         " name no API server");
+                                         " are not the address of an API server");
   }
   return "https://" + server;
 }
@@ -64,14 +64,14 @@ KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
   if (config.server.empty()) {
     throw Error(ExitStatus::kConfig,
                 what + ": no API server: the lock's URI has no api=URL, and without " +
-                    "KUBERNETES_SERVICE_HOST this is no pod");
+                    "KUBERNETES_SERVICE_HOST this is not a pod");
   }
   const bool is_tls = config.server.starts_with("https://");
   const std::string authority = std::string(folder) + "/ca.crt";
   if (is_tls && config.tls.ca.empty()) {
     if (!is_there(authority)) {
-      throw Error(ExitStatus::kConfig, what + ": https wants ca=FILE, the authority to trust: " +
-                                           base::quoted(authority) + " is not there");
+      throw Error(ExitStatus::kConfig,
+                  what + ": https needs ca=FILE: " + base::quoted(authority) + " does not exist");
     }
     config.tls.ca = authority;
   }
@@ -93,7 +93,7 @@ std::string read_token(const std::string& path) {
   std::string token = os::read_file(path, kMostTokenBytes);
   while (token.ends_with('\n') || token.ends_with('\r') || token.ends_with(' ')) token.pop_back();
   if (token.empty() || !std::all_of(token.begin(), token.end(), base::is_graphic)) {
-    throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": no token in it");
+    throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": it has no token");
   }
   return token;
 }

@@ -235,7 +235,7 @@ std::optional<LeaseLock::Lost> LeaseLock::look() const {
   if (now < times_->lose_at()) return std::nullopt;
   return Lost{*times_, ExitStatus::kTryAgain,
               "the lease could not be renewed: " +
-                  (trouble_.empty() ? "this process did not run" : trouble_),
+                  (trouble_.empty() ? "this process was suspended" : trouble_),
               times_->end_by(), false};
 }
 
@@ -259,7 +259,8 @@ void LeaseLock::tell_release(os::LogLevel level) {
   try {
     if (failure) std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    os::log(level, "give lock {} up, which ends by itself: {}", base::quoted(path()), error.what());
+    os::log(level, "release lock {}, which expires by itself: {}", base::quoted(path()),
+            error.what());
   }
 }
 

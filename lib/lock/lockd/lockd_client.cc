@@ -41,7 +41,7 @@ class LockdClient final : public LeaseClient {
   LockdClient(const LockUri& uri, std::string id)
       : server_(uri.network.servers.front()),
         tls_(uri.network.tls),
-        what_("ask lock server " + base::quoted(uri.path)),
+        what_("query lock server " + base::quoted(uri.path)),
         id_(std::move(id)) {}
 
   awaitable<Lease> acquire() override {
@@ -200,7 +200,7 @@ class LockdClient final : public LeaseClient {
   void note_answer(const HeartbeatAnswer& answer) {
     while (!asked_.empty() && asked_.front().first < answer.sequence) asked_.pop_front();
     if (asked_.empty() || asked_.front().first != answer.sequence) {
-      throw Error(ExitStatus::kProtocol, what_ + ": a heartbeat that was not sent is answered");
+      throw Error(ExitStatus::kProtocol, what_ + ": an answer to a heartbeat that was not sent");
     }
     answered_ = Renewal{asked_.front().second, answer.expiry};
     asked_.pop_front();
@@ -221,7 +221,7 @@ class LockdClient final : public LeaseClient {
       }
       if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
         if (granted->generation != generation_) {
-          co_return LeaseEnded{ExitStatus::kTryAgain, "it was granted anew, as generation " +
+          co_return LeaseEnded{ExitStatus::kTryAgain, "it was granted again, as generation " +
                                                           std::to_string(granted->generation)};
         }
         is_confirmed = true;
@@ -339,7 +339,7 @@ std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::st
 }
 
 LockStatus ask_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
-  const std::string what = "ask lock server " + base::quoted(uri.path);
+  const std::string what = "query lock server " + base::quoted(uri.path);
   asio::io_context loop(1);
   std::exception_ptr failure;
   StatusAnswer told;

@@ -78,7 +78,7 @@ void LockdLock::renew_lifeline() {
 }
 
 bool LockdLock::connect() {
-  const std::string what = "ask lock server " + base::quoted(path());
+  const std::string what = "query lock server " + base::quoted(path());
   try {
     lines_ = net::LineBuffer(kMostAnswerBytes);
     UniqueFd socket = os::connect_unix(path(), Deadline::after(base::Duration::zero()));
@@ -99,7 +99,7 @@ std::optional<LockdAnswer> LockdLock::take_answer() {
   std::optional<std::string> line = lines_.take_line();
   if (!line) {
     const bool open =
-        receive(socket_.get(), lines_, "hear from lock server " + base::quoted(path()));
+        receive(socket_.get(), lines_, "read from lock server " + base::quoted(path()));
     line = lines_.take_line();
     if (!open && !line) socket_.reset();
   }
@@ -190,21 +190,21 @@ std::optional<Loss> LockdLock::check_connection() {
       const std::uint64_t generation = std::get<GrantedAnswer>(*verdict).generation;
       if (generation != generation_) {
         return taken(ExitStatus::kTryAgain,
-                     "it was granted anew, as generation " + std::to_string(generation));
+                     "it was granted again, as generation " + std::to_string(generation));
       }
-      if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: held again", base::quoted(path()));
+      if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: reconnected", base::quoted(path()));
       give_up_at_ = Deadline::never();
     }
     if (is_confirmed()) seen_at_ = BootClock::now();
     if (socket_) {
       if (!give_up_at_.expired()) return std::nullopt;
     } else if (confirmed) {
-      os::log(os::LogLevel::kWarning, "lock {}: the connection broke; trying to make it again",
+      os::log(os::LogLevel::kWarning, "lock {}: the connection broke; reconnecting",
               base::quoted(path()));
       give_up_at_ = Deadline::after(window_ + kBeyondWindow);
     }
     if (give_up_at_.expired()) {
-      return out_of_reach("the lock server is out of reach");
+      return out_of_reach("the lock server is unreachable");
     }
     connect();
     return std::nullopt;
@@ -216,8 +216,8 @@ std::optional<Loss> LockdLock::check_connection() {
 bool LockdLock::is_confirmed() const { return socket_ && give_up_at_.is_never(); }
 
 void LockdLock::release() {
-  const std::string what = "give lock " + base::quoted(path()) + " up";
-  if (!is_confirmed()) throw Error(ExitStatus::kUnavailable, what + ": the server is away");
+  const std::string what = "release lock " + base::quoted(path()) + " up";
+  if (!is_confirmed()) throw Error(ExitStatus::kUnavailable, what + ": the server is unreachable");
   send_request(socket_.get(), ReleaseRequest{}, {}, what);
   socket_.reset();
   generation_.reset();
@@ -236,7 +236,7 @@ Loss LockdLock::out_of_reach(std::string reason) const {
 }
 
 LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
-  const std::string what = "ask lock server " + base::quoted(path);
+  const std::string what = "query lock server " + base::quoted(path);
   const UniqueFd socket = os::connect_unix(path, deadline);
   send_request(socket.get(), StatusRequest{}, {}, what);
   net::LineBuffer lines(kMostAnswerBytes);

@@ -45,14 +45,14 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
     // Generations from here on start where none can have been before.
     last_generation_ = next_generation({GrantContent::Kind::kDamaged, {}}, false, now.wall) - 1;
     recovery_ = Recovery{now.steady + reconnect_window_};
-    warn(std::string(is_lost ? "there is no state file" : "the state file is damaged") +
-         ": whoever has the lock has " + window + " to come back");
+    warn(std::string(is_lost ? "the state file is missing" : "the state file is damaged") +
+         ": a holder of the lock has " + window + " to reconnect");
   } else if (on_file_.holder) {
     hold_ = Hold{*on_file_.holder, on_file_.generation, on_file_.granted_at, true, on_file_.token};
     recovery_ =
         Recovery{now.steady + reconnect_window_, false, on_file_.connections, std::move(running)};
-    note(base::quoted(hold_->engine_id) + " had the lock, generation " +
-         std::to_string(hold_->generation) + ": it has " + window + " to come back");
+    note(base::quoted(hold_->engine_id) + " held the lock, generation " +
+         std::to_string(hold_->generation) + ": it has " + window + " to reconnect");
   }
   settle(now);
 }
@@ -104,7 +104,7 @@ void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& re
   }
   if (is_holder && !member.is_lease && !joinable_.empty()) return join(id, member);
   if (has_place_for(member)) return enqueue(id, member);
-  refuse(id, "too many connections of " + member.origin +
+  refuse(id, "too many connections from " + member.origin +
                  " wait: " + std::to_string(places_.at(member.origin)));
 }
 
@@ -230,7 +230,7 @@ void LockdModel::recorded(const std::optional<std::string>& error, const LockdTi
     ++record_failures_;
     not_recorded(wanted, *error, now);
   } else {
-    if (failing_) note("the lock's state can be recorded again");
+    if (failing_) note("the lock's state can be written again");
     failing_ = false;
     on_file_ = std::move(wanted);
   }
@@ -240,7 +240,7 @@ void LockdModel::recorded(const std::optional<std::string>& error, const LockdTi
 void LockdModel::not_recorded(const LockdState& wanted, const std::string& error,
                               const LockdTime& now) {
   if (!failing_) {
-    warn("record the lock's state: " + error);
+    warn("write the lock's state: " + error);
     for (const auto& [id, member] : members_) {
       if (!member.told && member.connected) effects_.answers.emplace_back(id, waiting_answer());
     }
@@ -304,13 +304,13 @@ void LockdModel::settle_recovery(const LockdTime& now) {
       // The holder had nobody to come back to: he may be among those not yet heard.
       const milliseconds more = std::min(reconnect_window_, kMoreWindow);
       recovery_->window_end = now.steady + more;
-      warn("this server was held up: the reconnect window goes on for " +
+      warn("this server was suspended: the reconnect window continues for " +
            base::format_duration(more));
     } else {
       recovery_->window_over = true;
       for (const RecordedProcess& process : recovery_->running) {
         warn("process " + std::to_string(process.pid) + " of " + base::quoted(hold_->engine_id) +
-             " runs and did not come back: nobody else gets the lock before it ends");
+             " runs and did not reconnect: the lock is not granted until it ends");
       }
     }
   }
@@ -319,14 +319,14 @@ void LockdModel::settle_recovery(const LockdTime& now) {
   recovery_.reset();
   stale_ = true;
   if (is_back) return;
-  note("the holder did not come back: the lock is free");
+  note("the holder did not reconnect: the lock is free");
   if (hold_) last_hold_ = hold_;
   hold_.reset();
 }
 
 void LockdModel::let_go() {
   if (hold_->known) {
-    note(base::quoted(hold_->engine_id) + " let go of the lock, generation " +
+    note(base::quoted(hold_->engine_id) + " released the lock, generation " +
              std::to_string(hold_->generation),
          hold_->origin);
     last_hold_ = hold_;
@@ -371,7 +371,7 @@ void LockdModel::tell_granted() {
     hold_->known = true;
     last_known_generation_ = hold_->generation;
     if (!member.connected) continue;
-    note((member.returned ? "given back to " : "granted to ") + base::quoted(member.engine_id) + " (" +
+    note((member.returned ? "returned to " : "granted to ") + base::quoted(member.engine_id) + " (" +
              member.name + "): generation " + std::to_string(hold_->generation),
          member.origin);
     effects_.answers.emplace_back(

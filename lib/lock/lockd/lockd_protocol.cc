@@ -24,19 +24,19 @@ json or_null(const std::optional<Value>& value) {
 
 const json& member(const json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end()) throw fo::json::Misfit(std::string("no member ") + key);
+  if (found == object.end()) throw fo::json::Misfit(std::string("missing member ") + key);
   return *found;
 }
 
 std::uint64_t number(const json& value, std::uint64_t least, std::uint64_t most) {
-  if (!value.is_number_unsigned()) throw fo::json::Misfit("want a number");
+  if (!value.is_number_unsigned()) throw fo::json::Misfit("expected a number");
   const auto result = value.get<std::uint64_t>();
   if (result < least || result > most) throw fo::json::Misfit("number out of range");
   return result;
 }
 
 std::string string_of(const json& value) {
-  if (!value.is_string()) throw fo::json::Misfit("want a string");
+  if (!value.is_string()) throw fo::json::Misfit("expected a string");
   return value.get<std::string>();
 }
 
@@ -56,7 +56,7 @@ pid_t pid(const json& value) {
 
 text::WallTime time(const json& value) {
   const auto result = text::parse_time(string_of(value));
-  if (!result) throw fo::json::Misfit("want a time");
+  if (!result) throw fo::json::Misfit("expected a time");
   return *result;
 }
 
@@ -68,7 +68,8 @@ auto optional(const json& value, const Read& read) -> std::optional<decltype(rea
 
 const json& list_in(const json& object, const char* key) {
   const json& value = member(object, key);
-  if (!value.is_array() || value.size() > kMostListed) throw fo::json::Misfit("want a short list");
+  if (!value.is_array() || value.size() > kMostListed)
+    throw fo::json::Misfit("expected a short list");
   return value;
 }
 
@@ -84,7 +85,7 @@ std::string token_of(const json& object) {
   const auto found = object.find("token");
   if (found == object.end()) return {};
   std::string token = string_of(*found);
-  if (!is_token(token)) throw fo::json::Misfit("want a token");
+  if (!is_token(token)) throw fo::json::Misfit("expected a token");
   return token;
 }
 
@@ -97,7 +98,7 @@ StatusAnswer decode_status(const json& object) {
   answer.granted_at = optional(member(object, "granted_at"), time);
   for (const json& each : list_in(object, "connections")) {
     const json& connected = member(each, "connected");
-    if (!connected.is_boolean()) throw fo::json::Misfit("want true or false");
+    if (!connected.is_boolean()) throw fo::json::Misfit("expected true or false");
     answer.connections.push_back({optional(member(each, "pid"), pid), connected.get<bool>()});
   }
   for (const json& each : list_in(object, "waiters")) {
@@ -198,7 +199,7 @@ LockdRequest decode_request(std::string_view line) {
     if (kind == "heartbeat") {
       return HeartbeatRequest{number(member(object, "sequence"), 0, kMostSequence)};
     }
-    if (kind != "acquire") throw fo::json::Misfit("no such request");
+    if (kind != "acquire") throw fo::json::Misfit("unknown request");
     AcquireRequest request{string_of(member(object, "engine_id"))};
     if (object.contains("generation")) {
       request.generation = number(object["generation"], 1, kMostClaim);
@@ -236,7 +237,7 @@ LockdAnswer decode_answer(std::string_view line) {
                              lease_time(member(object, "expiry_ms"))};
     }
     if (kind == "status") return decode_status(object);
-    throw fo::json::Misfit("no such answer");
+    throw fo::json::Misfit("unknown answer");
   };
   return decode(line, kMostAnswerBytes, read);
 }

@@ -139,7 +139,7 @@ class Server {
 
   // A thread that waits for its disk can be neither joined nor cancelled.
   [[noreturn]] void leave_now() {
-    os::log(LogLevel::kWarning, "record the lock's state: the disk does not answer");
+    os::log(LogLevel::kWarning, "write the lock's state: the disk does not answer");
     ::unlink(config_.socket_path.c_str());
     ::_exit(to_int(failure_ ? ExitStatus::kOsError : ExitStatus::kOk));
   }
@@ -173,7 +173,8 @@ class Server {
       auto session = std::make_shared<Session>(io_.get_executor(), std::move(socket));
       if (peer.uid != ::geteuid() && peer.uid != 0) {
         const std::string user = "user " + std::to_string(peer.uid);
-        warn(user, "refuse process " + std::to_string(peer.pid) + ": " + user + " is not ours");
+        warn(user, "refuse process " + std::to_string(peer.pid) + ": " + user +
+                       " is not the server's user");
         ++refusals_[to_int(ExitStatus::kNotPermitted)];
         session->send(RefusedAnswer{ExitStatus::kNotPermitted, "not a process of this user"});
         return;
@@ -278,7 +279,7 @@ class Server {
       if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
         return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
       }
-      warn(silent->host, silent->name + ": nothing was heard of it for " +
+      warn(silent->host, silent->name + ": it sent nothing for " +
                              base::format_duration(keeper_.model().expiry_of(silent->id)));
       ++expired_leases_;
       end_lease(silent);
@@ -309,7 +310,7 @@ class Server {
     using Talk = Session::Talk;
     if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
       if (session->talk != Talk::kNothingYet) {
-        throw Error(ExitStatus::kProtocol, "ask for the lock: the connection is in use");
+        throw Error(ExitStatus::kProtocol, "acquire the lock: the connection is in use");
       }
       session->take_lifeline();
       // It asked, and is gone: nobody may join it before its end is read.
@@ -340,7 +341,7 @@ class Server {
       return session->is_tcp() ? release_lease(*session) : let_go_of_lifeline(*session);
     }
     if (session->talk == Talk::kAcquire || session->has_descriptor()) {
-      throw Error(ExitStatus::kProtocol, "ask for the status: not on this connection");
+      throw Error(ExitStatus::kProtocol, "query the status: not possible on this connection");
     }
     session->talk = Talk::kStatus;
     listen_for(*session);
@@ -363,7 +364,7 @@ class Server {
 
   void answer_heartbeat(Session& session, const HeartbeatRequest& request) {
     if (!session.is_tcp() || session.talk != Session::Talk::kAcquire) {
-      throw Error(ExitStatus::kProtocol, "a heartbeat: not on this connection");
+      throw Error(ExitStatus::kProtocol, "a heartbeat: not possible on this connection");
     }
     session.has_more_time = false;
     keeper_.model().heartbeat(session.id, LockdKeeper::now());
@@ -374,7 +375,7 @@ class Server {
 
   void release_lease(Session& session) {
     if (session.talk != Session::Talk::kAcquire) {
-      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+      throw Error(ExitStatus::kProtocol, "release the lock: not requested on this connection");
     }
     // Its reader ends now, and applies the effects.
     session.send_no_more();
@@ -385,7 +386,7 @@ class Server {
   // What the holder keeps running has the other end, and no part in the lock any more.
   void let_go_of_lifeline(Session& session) {
     if (session.talk != Session::Talk::kAcquire || session.has_descriptor()) {
-      throw Error(ExitStatus::kProtocol, "give the lock up: not asked for on this connection");
+      throw Error(ExitStatus::kProtocol, "release the lock: not requested on this connection");
     }
     if (!session.has_lifeline()) return;
     session.close_lifeline();
@@ -478,15 +479,15 @@ void check_listen(const LockdConfig& config) {
   const auto refuse = [](const std::string& what) -> Error { return {ExitStatus::kUsage, what}; };
   const net::TlsFiles& tls = config.tls;
   if (tls.ca.empty() != tls.certificate.empty() || tls.ca.empty() != tls.key.empty()) {
-    throw refuse("serve TLS: --tls-cert, --tls-key and --tls-ca go together");
+    throw refuse("serve TLS: --tls-cert, --tls-key and --tls-ca need each other");
   }
   if (config.listen.empty()) {
-    if (!tls.ca.empty()) throw refuse("serve TLS: there is no --listen");
+    if (!tls.ca.empty()) throw refuse("serve TLS: needs --listen");
     return;
   }
   const std::string what = "listen on " + base::quoted(config.listen) + ": ";
   if (tls.ca.empty() && !net::is_loopback(net::parse_address(config.listen).host)) {
-    throw refuse(what + "not a loopback address, which takes TLS: --tls-cert, --tls-key, --tls-ca");
+    throw refuse(what + "not a loopback address: needs TLS: --tls-cert, --tls-key, --tls-ca");
   }
   if (config.expiry < kShortestExpiry || config.expiry > kLongestExpiry) {
     throw refuse(what + "the expiry must be " + base::format_duration(kShortestExpiry) + " to " +
@@ -496,7 +497,7 @@ void check_listen(const LockdConfig& config) {
     throw refuse(what + "the reconnect window of " +
                  base::format_duration(config.reconnect_window) +
                  " is shorter than the expiry of " + base::format_duration(config.expiry) +
-                 ": a new server would not outwait the leases of the last one");
+                 ": leases of the previous server could outlive it");
   }
   if (!tls.ca.empty()) static_cast<void>(net::make_tls_server(tls));
 }
@@ -521,7 +522,7 @@ int serve_lock(const LockdConfig& given) {
   const std::optional<UniqueFd> state_lock = os::try_lock_path(state_path + ".lock");
   if (!state_lock) {
     throw Error(ExitStatus::kCannotCreate,
-                "use state file " + base::quoted(state_path) + ": another server has it");
+                "use state file " + base::quoted(state_path) + ": another server uses it");
   }
   std::string ready = "\n";
   http::Listener tcp;

@@ -52,7 +52,7 @@ UniqueFd check_lifeline(UniqueFd fd) {
   const int flags = ::fcntl(fd.get(), F_GETFL);
   if (flags < 0 || ::fstat(fd.get(), &info) != 0 || !S_ISFIFO(info.st_mode) ||
       (flags & O_ACCMODE) != O_RDONLY || ::fcntl(fd.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    throw Error(ExitStatus::kProtocol, "the descriptor is not the reading end of a pipe");
+    throw Error(ExitStatus::kProtocol, "the descriptor is not the read end of a pipe");
   }
   return fd;
 }
@@ -86,7 +86,7 @@ void LockdSession::drop() {
 awaitable<void> LockdSession::handshake() {
   if (!stream_) co_return;
   std::string to_plain = encode_answer(
-      RefusedAnswer{ExitStatus::kConfig, "this port speaks TLS: name a ca, a cert and a key"});
+      RefusedAnswer{ExitStatus::kConfig, "this port needs TLS: set ca, cert and key"});
   co_await stream_->handshake(net::LineStream::Side::kServer, Deadline::after(kHandshakeLimit),
                               std::move(to_plain));
   name = stream_->peer();
@@ -103,7 +103,7 @@ awaitable<std::optional<std::string>> LockdSession::next_line() {
     std::optional<std::string> line = lines_.take_line();
     if (line) co_return line;
     if (talk == Talk::kAcquire && (!lines_.empty() || has_descriptor())) {
-      throw Error(ExitStatus::kProtocol, "nothing may follow a request for the lock");
+      throw Error(ExitStatus::kProtocol, "data after a request for the lock");
     }
     const bool open = co_await readable(socket_);
     if (!open || !receive()) co_return std::nullopt;

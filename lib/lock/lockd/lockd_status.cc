@@ -16,7 +16,7 @@ StatusAnswer status_in(std::string_view line, const std::string& what) {
     throw Error(refused->status, what + ": " + refused->reason);
   }
   const auto* told = std::get_if<StatusAnswer>(&answer);
-  if (told == nullptr) throw Error(ExitStatus::kProtocol, what + ": not what was asked");
+  if (told == nullptr) throw Error(ExitStatus::kProtocol, what + ": not an answer to the request");
   return *told;
 }
 

@@ -32,12 +32,12 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   const Located name = document.member("metadata").member("name");
   if (dgd.name.empty()) {
     add(findings, {Severity::kError, document.node->position(), name.path, "no name",
-                   "what is made is named after it"});
+                   "the generated objects are named after it"});
     return;
   }
   // It is the value of labels, too.
   if (!is_dns_subdomain(dgd.name) || !is_label_value(dgd.name)) {
-    refuse(findings, name, base::quoted(dgd.name) + ": no name that what is made can have",
+    refuse(findings, name, base::quoted(dgd.name) + ": not a name for generated objects",
            "at most 63 of a-z, 0-9, - and ., a letter or digit at both ends");
     return;
   }
@@ -50,12 +50,12 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
           {Severity::kError, service.position, service.path, std::move(reason), std::move(remedy)});
     };
     if (service.name.empty()) {
-      refuse_service("a component without a name", "say name");
+      refuse_service("a component without a name", "set name");
     } else if (!is_dns_label(lower_case)) {
-      refuse_service(base::quoted(service.name) + ": no name that what is made can have",
+      refuse_service(base::quoted(service.name) + ": not a name for generated objects",
                      "letters, digits and -, no - at either end");
     } else if (const auto [other, first] = taken.emplace(lower_case, &service); !first) {
-      refuse_service(fmt::format("{}: what is made of it has the names of {}'s",
+      refuse_service(fmt::format("{}: its generated objects have the same names as those of {}",
                                  base::quoted(service.name), base::quoted(other->second->name)),
                      "rename one of them");
     }
@@ -77,7 +77,7 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
     if (text::is_one_of(field.name, kCarried)) continue;
     const Located member = spec.member(field.name);
     if (member.node == nullptr) continue;
-    warn(findings, member, "goes with the deployment, of whose services all fail over");
+    warn(findings, member, "is dropped with the deployment: all its services fail over");
   }
 }
 
@@ -104,7 +104,7 @@ Dgd read_dgd(const yaml::Node& root, Findings& findings) {
   if (!Budget(kMostValues, kMostBytes).take(root)) {
     refuse(findings, document,
            fmt::format("more than {} values or {} bytes of text", kMostValues, kMostBytes),
-           "a cluster takes no object of this size");
+           "too large for a cluster");
     return dgd;
   }
   const std::string version = text_of(api_version);
@@ -115,8 +115,8 @@ Dgd read_dgd(const yaml::Node& root, Findings& findings) {
     dgd.version = DgdVersion::kV1Beta1;
     read_v1beta1(spec, dgd, found);
   } else {
-    refuse(findings, api_version, base::quoted(version) + ": an unknown version",
-           "v1alpha1 and v1beta1 are read");
+    refuse(findings, api_version, base::quoted(version) + ": unknown version",
+           "v1alpha1 and v1beta1 are supported");
     return dgd;
   }
   const bool alpha = dgd.version == DgdVersion::kV1Alpha1;

@@ -42,11 +42,11 @@ void check_mode(const Located& mode, DgdVersion version, Findings& findings) {
   const std::string_view across = alpha ? "interPod" : "InterPod";
   const std::string text = text_of(mode);
   if (text == within) return;
-  const std::string remedy = fmt::format("leave it out, or say {}", within);
+  const std::string remedy = fmt::format("leave it out, or set it to {}", within);
   if (text == across) {
     refuse(findings, mode, base::quoted(text) + ": engines and GMS share one pod here", remedy);
   } else {
-    refuse(findings, mode, base::quoted(text) + ": no such mode", remedy);
+    refuse(findings, mode, base::quoted(text) + ": unknown mode", remedy);
   }
 }
 
@@ -61,8 +61,8 @@ void check_failover(const ServiceParts& parts, DgdVersion version, Findings& fin
   if (shadows.node != nullptr) {
     const std::optional<std::int64_t> count = yaml::as_integer(*shadows.node);
     if (count && *count != 1) {
-      refuse(findings, shadows, fmt::format("{}: one shadow is all that is built", *count),
-             "leave it out, or say 1");
+      refuse(findings, shadows, fmt::format("{}: only one shadow is supported", *count),
+             "leave it out, or set it to 1");
     }
   }
 }
@@ -84,7 +84,7 @@ void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Serv
   for (const Located& client : items_of(gms.member("extraClientContainers"))) {
     const std::string name = text_of(client);
     if (!containers.contains(name)) {
-      refuse(findings, client, base::quoted(name) + ": no container has this name",
+      refuse(findings, client, base::quoted(name) + ": unknown container",
              "name a container of this service");
     } else if (!seen.insert(name).second) {
       refuse(findings, client, base::quoted(name) + ": named twice", "leave one of them out");
@@ -99,19 +99,21 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   if (gpus.path.empty()) return;
   if (gpus.node == nullptr) {
     add(findings, {Severity::kError, service.position, gpus.path,
-                   "none: failover needs at least one GPU", "say \"1\""});
+                   "missing: failover needs at least one GPU", "set it to \"1\""});
     return;
   }
   const std::optional<std::int64_t> count = yaml::as_integer(*gpus.node, yaml::Quoted::kYes);
   if (!count) {
     // What is no quantity at all is a wrong kind, and said there.
     if (!is_quantity(text_of(gpus))) return;
-    refuse(findings, gpus, base::quoted(text_of(gpus)) + ": no whole number of GPUs", "say \"1\"");
+    refuse(findings, gpus, base::quoted(text_of(gpus)) + ": not a whole number of GPUs",
+           "set it to \"1\"");
   } else if (*count < 1) {
-    refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count), "say \"1\"");
+    refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count),
+           "set it to \"1\"");
   } else if (*count > kMostGpus) {
     refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMostGpus),
-           "say fewer");
+           "request fewer");
   } else {
     service.gpus = *count;
   }
@@ -183,7 +185,7 @@ std::int64_t read_replicas(const Located& replicas, Findings& findings) {
   if (replicas.node == nullptr) return 1;
   const std::int64_t count = yaml::as_integer(*replicas.node).value_or(1);
   if (count >= 0 && count <= INT32_MAX) return count;
-  refuse(findings, replicas, fmt::format("{}: no number of replicas", count), "0 or more");
+  refuse(findings, replicas, fmt::format("{}: not a number of replicas", count), "0 or more");
   return 1;
 }
 
@@ -215,8 +217,7 @@ void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node*
   }
   const std::string replaced = remove_shared_memory(pod_spec, container);
   if (!replaced.empty()) {
-    warn(findings, asked_by,
-         "wins over the volume " + base::quoted(replaced) + " at /dev/shm, which is left out there",
+    warn(findings, asked_by, "replaces the volume " + base::quoted(replaced) + " at /dev/shm",
          "leave one of them out");
   }
   if (yaml::find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume) != nullptr) {
@@ -231,7 +232,7 @@ void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node*
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
                const Located& asked_by, Findings& findings) {
   if (yaml::find_named(container.find("volumeMounts"), "mountPath", path.text()) != nullptr) {
-    refuse(findings, asked_by, base::quoted(path.text()) + ": two mounts in one place",
+    refuse(findings, asked_by, base::quoted(path.text()) + ": two mounts at one path",
            "leave one of them out");
     return;
   }
@@ -246,7 +247,7 @@ void add_mount(yaml::Node& container, const std::string& volume, const yaml::Nod
 void warn_of_cache(const Located& cache, const yaml::Node& container, const std::string& path,
                    Findings& findings) {
   if (yaml::find_named(container.find("env"), "value", path) != nullptr) return;
-  warn(findings, cache, "mounted, but no variable tells the backend of it",
+  warn(findings, cache, "mounted, but no variable names it to the backend",
        "set the backend's own, such as VLLM_CACHE_ROOT");
 }
 

@@ -22,7 +22,7 @@ yaml::Node named_main(const Located& container, Findings& findings) {
   }
   const Located name = container.member("name");
   if (name.node != nullptr && text_of(name) != kMainContainer) {
-    warn(findings, name, base::quoted(text_of(name)) + ": the main container's name is given to it",
+    warn(findings, name, base::quoted(text_of(name)) + ": the main container is named 'main'",
          "leave it out");
   }
   return main;
@@ -130,16 +130,16 @@ class ServiceReader {
   void check() {
     if (main_at_.node == nullptr) {
       add(findings_, {Severity::kError, at_.node->position(), main_at_.path, "no main container",
-                      "say mainContainer with its image"});
+                      "set mainContainer with its image"});
     }
     const Located gms = parts_.gpu_memory_service.member("enabled");
     if (gms.node != nullptr && yaml::as_boolean(*gms.node) == false) {
       refuse(findings_, gms, "failover needs the GPU memory service",
-             "say true, or leave gpuMemoryService out");
+             "set it to true, or leave gpuMemoryService out");
     }
     const Located sidecar = at_.member("frontendSidecar");
     if (sidecar.node != nullptr) {
-      refuse(findings_, sidecar, "only Dynamo's operator makes this container",
+      refuse(findings_, sidecar, "only Dynamo's operator creates this container",
              "write it among extraPodSpec.containers");
     }
     check_env(at_.member("envs"), findings_);
@@ -162,7 +162,7 @@ class ServiceReader {
     parts_.gpus = custom.node == nullptr ? plain : custom;
     if (custom.node != nullptr && plain.node != nullptr && text_of(custom) != text_of(plain)) {
       refuse(findings_, custom,
-             base::quoted(text_of(custom)) + ": gpu says " + base::quoted(text_of(plain)) + ", and this wins",
+             base::quoted(text_of(custom)) + ": it replaces gpu: " + base::quoted(text_of(plain)) + "",
              "leave one of them out");
     }
     const Located own = main_at_.member("resources").member("limits").member(kGpuResource);
@@ -216,18 +216,18 @@ class ServiceReader {
       if (yaml::find_named(parts_.pod.volumes.node, "name", text_of(name)) == nullptr &&
           !is_added(text_of(name))) {
         if (yaml::find_named(spec_.member("pvcs").node, "name", text_of(name)) == nullptr) {
-          refuse(findings_, name, base::quoted(text_of(name)) + ": no PVC of the deployment",
+          refuse(findings_, name, base::quoted(text_of(name)) + ": not a PVC of the deployment",
                  "name one of spec.pvcs");
           continue;
         }
         if (!is_dns_label(text_of(name))) {
-          refuse(findings_, name, base::quoted(text_of(name)) + ": no name of a volume", kDnsLabelRule);
+          refuse(findings_, name, base::quoted(text_of(name)) + ": not a volume name", kDnsLabelRule);
         }
         add_claim_volume(pod, *name.node, parts_.pod);
       }
       const Located where = mount.member("mountPoint");
       if (text_of(where).empty()) {
-        refuse(findings_, mount, "a mount without a place", "say mountPoint");
+        refuse(findings_, mount, "a mount without a path", "set mountPoint");
         continue;
       }
       add_mount(main, text_of(name), *where.node, where, findings_);
@@ -246,7 +246,7 @@ class ServiceReader {
     if (disabled.node == nullptr || yaml::as_boolean(*disabled.node) != true) {
       share_memory(pod, main, size.node, memory, parts_.pod, findings_);
     } else if (size.node != nullptr) {
-      refuse(findings_, size, "a size of what is disabled", "leave one of them out");
+      refuse(findings_, size, "a size, although it is disabled", "leave one of them out");
     }
   }
 
@@ -269,8 +269,8 @@ bool has_failover(const Located& service, Findings& findings) {
   if (failover.node == nullptr) return false;
   const Located enabled = failover.member("enabled");
   if (failover.node->is_map() && enabled.node == nullptr) {
-    refuse(findings, failover, "does not say whether it is enabled",
-           "say enabled: true, or leave failover out");
+    refuse(findings, failover, "does not set whether it is enabled",
+           "set enabled: true, or leave failover out");
   }
   return enabled.node == nullptr || yaml::as_boolean(*enabled.node).value_or(true);
 }

@@ -82,7 +82,7 @@ class ComponentReader {
     for (const Located& switched : {parts_.failover, parts_.gpu_memory_service}) {
       const Located enabled = switched.member("enabled");
       if (enabled.node != nullptr && yaml::as_boolean(*enabled.node) != true) {
-        refuse(findings_, enabled, "being there is what enables it in v1beta1",
+        refuse(findings_, enabled, "v1beta1 enables it by its presence",
                "leave " + switched.path.substr(switched.path.rfind('.') + 1) + " out");
       }
     }
@@ -140,11 +140,11 @@ class ComponentReader {
     const Located where = cache.member("mountPath");
     if (!is_dns_label(text_of(pvc))) {
       refuse(findings_, pvc.node == nullptr ? cache : pvc,
-             base::quoted(text_of(pvc)) + ": no name of a volume", kDnsLabelRule);
+             base::quoted(text_of(pvc)) + ": not a volume name", kDnsLabelRule);
       return;
     }
     if (text_of(where).empty()) {
-      refuse(findings_, cache, "a mount without a place", "say mountPath");
+      refuse(findings_, cache, "a mount without a path", "set mountPath");
       return;
     }
     add_claim_volume(pod, *pvc.node, parts_.pod);

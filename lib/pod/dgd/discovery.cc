@@ -96,7 +96,7 @@ void check_discovery(const yaml::Node& main, const EngineCommand& command, const
         command.program() != EngineProgram::kUnknown) {
       plan.warn(main.position(), plan.main_path("env"),
                 "Dynamo's operator would set DYN_NAMESPACE, DYN_COMPONENT, ETCD_ENDPOINTS and "
-                "NATS_SERVER, which say where to register",
+                "NATS_SERVER, the places to register",
                 "set them in envs");
     }
     return;
@@ -105,15 +105,15 @@ void check_discovery(const yaml::Node& main, const EngineCommand& command, const
   if (mode != nullptr && mode->text() != kDiscoveryByContainer) {
     plan.refuse(mode->position(), "metadata.annotations['" + std::string(kDiscoveryMode) + "']",
                 base::quoted(mode->text()) + ": two engines of one pod register by container",
-                "say container, or leave it out");
+                "set it to container, or leave it out");
   }
   std::string reason =
       "only Dynamo's operator knows DYN_NAMESPACE_WORKER_SUFFIX and the label "
-      "nvidia.com/dynamo-worker-hash of its rolling updates, and what it is set up to give its "
+      "nvidia.com/dynamo-worker-hash of its rolling updates, and what it is configured to add to "
       "pods, such as NATS_SERVER and ETCD_ENDPOINTS: the pod is made without them";
   if (plan.dgd.name_space.empty() && !plan.service.global_namespace) {
     reason +=
-        ", and without the label " + std::string(kNamespaceLabel) + ", since no namespace is said";
+        ", and without the label " + std::string(kNamespaceLabel) + ", since no namespace is set";
   }
   plan.warn(plan.service.position, plan.service.path, std::move(reason),
             "set in envs what other workers of the cluster have");

@@ -24,16 +24,15 @@ void add_memory(yaml::Node& pod_spec, yaml::Node& main, const PodPlan& plan) {
     const yaml::Node* taken =
         yaml::find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume);
     if (taken == nullptr) return add_shared_memory(pod_spec, main, nullptr);
-    plan.warn(
-        taken->position(), plan.spec_path("volumes"),
-        "'shared-memory': the volume at /dev/shm would have this name: that mount is left out",
-        "rename it, or mount it there");
+    plan.warn(taken->position(), plan.spec_path("volumes"),
+              "'shared-memory': the volume at /dev/shm would have this name: that mount is omitted",
+              "rename it, or mount it there");
   } else if (plan.service.gpus > 1) {
     const bool alpha = plan.dgd.version == DgdVersion::kV1Alpha1;
     plan.warn(plan.service.position, plan.service.path,
               "nothing is mounted at /dev/shm, where an engine on several GPUs needs more than the "
               "64 MiB of any container",
-              alpha ? "say sharedMemory: {size: 8Gi}" : "say sharedMemorySize: 8Gi");
+              alpha ? "set sharedMemory: {size: 8Gi}" : "set sharedMemorySize: 8Gi");
   }
 }
 
@@ -47,7 +46,7 @@ void set_grace(yaml::Node& pod_spec, const PodPlan& plan) {
              yaml::as_integer(*own).value_or(kGraceSeconds) < kMinDrainSeconds) {
     plan.warn(own->position(), plan.spec_path(kGrace),
               own->text() + ": fo-shadow takes up to 35 s to let requests finish",
-              "say at least " + std::to_string(kMinDrainSeconds) + ", or leave it out");
+              "set at least " + std::to_string(kMinDrainSeconds) + ", or leave it out");
   }
 }
 

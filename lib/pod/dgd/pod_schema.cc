@@ -228,7 +228,7 @@ class Checker {
     if (!ok && wrong_kind_ == WrongKind::kError) {
       if (node.text().starts_with("${")) remedy = "fill it in first: envsubst < FILE";
       add(findings_, {Severity::kError, node.position(), path,
-                      fmt::format("{}, wants {}", described(node), what), std::string(remedy)});
+                      fmt::format("{}, expected {}", described(node), what), std::string(remedy)});
     }
     return ok;
   }

@@ -209,7 +209,7 @@ void EngineCommand::read_script() {
     if (const std::optional<FoundScript> inner = first_script(words)) {
       const std::string shell(words[inner->shell]);
       script_ = ShellScript();
-      script_.refusal = "another script within it, of " + base::quoted(shell);
+      script_.refusal = "a nested script, of " + base::quoted(shell);
     }
   }
   read_words();

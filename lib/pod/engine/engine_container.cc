@@ -85,7 +85,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
     const yaml::Node* entry = yaml::find_named(main.find("env"), "name", name);
     if (entry == nullptr) continue;
     plan.warn(entry->position(), plan.main_path("env[" + std::string(name) + "]"),
-              "is set for each engine anew", "leave it out");
+              "it is set for each engine", "leave it out");
   }
 }
 
@@ -130,7 +130,7 @@ void check_host_ports(const yaml::Node& main, const std::optional<PublishedApi>&
     if (api && number != nullptr && port_of(*number) == api->port) continue;
     plan.refuse(host_port->position(), plan.main_path("ports"),
                 "hostPort " + base::quoted(host_port->text()) +
-                    ": two engines can't have one port of the node",
+                    ": two engines cannot share one port of the node",
                 "leave it out");
   }
 }
@@ -167,7 +167,7 @@ void check_declared_ports(const yaml::Node& main, const std::optional<PublishedA
     plan.warn(number->position(), path,
               (name == nullptr ? number->text()
                                : base::quoted(name->text()) + " (" + number->text() + ")") +
-                  ": not declared any more: two engines can't both have it",
+                  ": no longer declared: two engines cannot share it",
               "leave it out, or give it to a sidecar");
   }
 }

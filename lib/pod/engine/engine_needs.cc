@@ -45,10 +45,10 @@ EngineNeeds::EngineNeeds(const yaml::Node& main, const EngineCommand& command, S
   const yaml::Node* value = order == nullptr ? nullptr : order->find("value");
   if (!plan.device_order.is_null() && value != nullptr && value->text() != kByPciBus &&
       plan.service.gpus > 1) {
-    plan.warn(value->position(), plan.main_path("env[" + std::string(kDeviceOrder) + "]"),
-              base::quoted(value->text()) +
-                  ": engines look for the sockets of the GMS by NVML's order of the devices",
-              "say PCI_BUS_ID, or leave it out");
+    plan.warn(
+        value->position(), plan.main_path("env[" + std::string(kDeviceOrder) + "]"),
+        base::quoted(value->text()) + ": engines find the GMS's sockets by NVML's device order",
+        "set it to PCI_BUS_ID, or leave it out");
   }
 }
 
@@ -81,8 +81,8 @@ void EngineNeeds::find_options(const yaml::Node& main, const EngineCommand& comm
   if (!uses_gms_) {
     plan_.warn(format.position, plan_.main_path("args"),
                base::quoted(format.text) +
-                   ": without --load-format gms each engine has weights of its own in the GPUs",
-               "say gms, or leave it out");
+                   ": without --load-format gms each engine loads its own weights into the GPUs",
+               "set it to gms, or leave it out");
   }
   if (family_ == Family::kVllm) {
     if (uses_gms_) wanted.push_back({kWorkerClass, kGmsWorker});
@@ -92,7 +92,7 @@ void EngineNeeds::find_options(const yaml::Node& main, const EngineCommand& comm
       plan_.warn(worker.position, plan_.main_path("args"),
                  base::quoted(worker.text) + ": with --load-format gms vLLM needs " +
                      std::string(kGmsWorker) + ", or one derived from it",
-                 "leave --worker-cls out, or see that it is one");
+                 "leave --worker-cls out, or make sure that it is one");
     }
   }
   // In its shadow mode, and where nothing puts it to sleep, it needs none.
@@ -109,12 +109,12 @@ void EngineNeeds::find_sglang_options(const yaml::Node& main, const EngineComman
   uses_gms_ = format.state == OptionValue::State::kKnown && format.text == "gms";
   if (uses_gms_) {
     plan_.warn(format.position, plan_.main_path("args"),
-               "SGLang by itself does not know --load-format gms, only Dynamo's worker of it does",
-               "run dynamo.sglang, or see that a launcher brings that in");
+               "SGLang by itself does not know --load-format gms, only Dynamo's worker does",
+               "run dynamo.sglang, or make sure that a launcher adds it");
   } else {
     plan_.warn(main.position(), plan_.main_path("args"),
                "SGLang by itself loads its weights from files at each start",
-               "run dynamo.sglang --load-format gms to have them in the GMS");
+               "run dynamo.sglang --load-format gms to load them into the GMS");
   }
   add_options(main, command, {{kMemorySaver, ""}});
   if (uses_gms_ && is_asleep_) find_read_only(main, command);
@@ -146,14 +146,14 @@ bool EngineNeeds::can_be_added(const EngineCommand& command, const Option& optio
 void EngineNeeds::warn_of_missing(const yaml::Node& main, const EngineCommand& command,
                                   const std::vector<std::string>& missing) {
   if (missing.empty()) return;
-  std::string reason = "what runs is not known";
+  std::string reason = "the program is unknown";
   if (command.program() != EngineProgram::kUnknown) {
     EngineCommand changed = command;
     reason = changed.set_flag("--x").value_or("");
   }
   plan_.warn(main.position(), plan_.main_path("args"),
-             "the engine needs " + joined(missing) + ", which can't be added: " + reason,
-             "see that it has them");
+             "the engine needs " + joined(missing) + ", which cannot be added: " + reason,
+             "make sure that it has them");
 }
 
 // Otherwise both engines load the weights at once: each may get the writer's lock of one device,
@@ -165,16 +165,16 @@ void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& co
     plan_.warn(value.position.line > 0 ? value.position : main.position(), plan_.main_path("args"),
                "engine 1 needs " + std::string(kLoaderConfig) + " '{\"gms_read_only\": true}', " +
                    "which can't be added: " + reason,
-               "see that it has it, and engine 0 has not");
+               "make sure that engine 1 has it, and engine 0 does not");
   };
   if (value.state == OptionValue::State::kUnknown) return warn(value.reason);
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   if (value.state == OptionValue::State::kKnown) {
     const std::optional<nlohmann::ordered_json> given = json::read_json_object(value.text);
-    if (!given) return warn(base::quoted(value.text) + " is no JSON object");
+    if (!given) return warn(base::quoted(value.text) + " is not a JSON object");
     config = *given;
   }
-  if (command.program() == EngineProgram::kUnknown) return warn("what runs is not known");
+  if (command.program() == EngineProgram::kUnknown) return warn("the program is unknown");
   config[kReadOnly] = true;
   EngineCommand changed = command;
   if (const auto reason = changed.set(kLoaderConfig, config.dump())) return warn(*reason);
@@ -184,7 +184,7 @@ void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& co
 void EngineNeeds::find_variables(const yaml::Node& main, const EngineCommand& command) {
   if (!is_asleep_) return;
   if (family_ == Family::kVllm) {
-    check_variable(main, command, kDevMode, "so vLLM can't be told to sleep");
+    check_variable(main, command, kDevMode, "so vLLM has no request to sleep");
   }
   if (uses_gms_ && family_ != Family::kSglang) {
     check_variable(main, command, kScratch,

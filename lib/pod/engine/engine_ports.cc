@@ -185,8 +185,8 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
   port.position = (entry == nullptr ? main : *entry).position();
   const std::string* const value = command.environment().value(name);
   if (value == nullptr) {
-    plan_.refuse(port.position, port.path, "a port that is only known in the pod",
-                 "give it as a number: engine 1 needs another one");
+    plan_.refuse(port.position, port.path, "a port that is only known inside the pod",
+                 "use a number: engine 1 needs another port");
     return;
   }
   // An empty one switches off what would listen there.
@@ -194,8 +194,8 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
   port.base = port_of(*value);
   if (port.base == 0) {
     plan_.refuse(port.position, port.path,
-                 base::quoted(*value) + ": no port number, and engine 1 needs another one",
-                 "give a number from 1 to 65535");
+                 base::quoted(*value) + ": not a port number, and engine 1 needs another port",
+                 "use a number from 1 to 65535");
     return;
   }
   port.text = *value;
@@ -258,7 +258,7 @@ void EnginePorts::warn_of_unseen(const Port& port, const std::string& reason) co
   plan_.warn(port.position, port.path,
              port.name +
                  " can't be changed for engine 1, which needs other ports than engine 0: " + reason,
-             "see that no port is in it, or give it in a list of arguments");
+             "make sure that it has no port, or use a list of arguments");
 }
 
 void EnginePorts::read_json(const EngineCommand& command) {
@@ -281,13 +281,13 @@ void EnginePorts::read_json(const EngineCommand& command) {
 
 void EnginePorts::read_json_members(const OptionValue& value, Port port) {
   if (json::is_too_much_json(value.text)) {
-    plan_.refuse(value.position, port.path, port.name + ": too long or too deep to be read",
+    plan_.refuse(value.position, port.path, port.name + ": too long, or nested too deeply",
                  "shorten it: engine 1 needs other ports in it");
     return;
   }
   const std::optional<Json> config = json::read_json_object(value.text);
   if (!config) {
-    plan_.refuse(value.position, port.path, port.name + ": no JSON object",
+    plan_.refuse(value.position, port.path, port.name + ": not a JSON object",
                  "correct it: engine 1 needs other ports in it");
     return;
   }

@@ -82,8 +82,8 @@ void check_exec(const yaml::Node& main, const char* probe, const PodPlan& plan) 
   for (const yaml::Node& word : command->items()) words += word.text() + " ";
   if (!names_port_here(words)) return;
   plan.warn(command->position(), plan.main_path(std::string(probe) + ".exec"),
-            "the port that it asks may be the other engine's",
-            "say $DYN_SYSTEM_PORT in sh -c, or leave the probe out");
+            "its port may be the other engine's",
+            "use $DYN_SYSTEM_PORT in sh -c, or leave the probe out");
 }
 
 void check_hooks(const yaml::Node& main, const PodPlan& plan) {
@@ -97,7 +97,7 @@ void check_hooks(const yaml::Node& main, const PodPlan& plan) {
     plan.refuse(action->position(), plan.main_path("lifecycle." + std::string(hook) + ".httpGet"),
                 base::quoted(path == nullptr ? "/" : path->text()) +
                     ": the engine listens at 127.0.0.1, where only its pod reaches it",
-                "ask from within: use exec");
+                "use exec, which runs inside the pod");
   }
 }
 

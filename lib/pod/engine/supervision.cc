@@ -59,8 +59,8 @@ int find_port(const EngineCommand& command, int standard, const PodPlan& plan) {
     plan.refuse(
         value.position, plan.main_path("args"),
         "--port can't be changed for each engine: " +
-            (value.reason.empty() ? base::quoted(value.text) + " is no port" : value.reason),
-        "give a plain number, in a list of arguments or a script of one command");
+            (value.reason.empty() ? base::quoted(value.text) + " is not a port" : value.reason),
+        "use a plain number, in a list of arguments or a script of one command");
     return 0;
   }
   if (port + kEngines > 65535) {
@@ -82,7 +82,7 @@ std::string find_host(const EngineCommand& command, const PodPlan& plan) {
   plan.refuse(host.position, plan.main_path("args"),
               "--host: the engine has to listen at 127.0.0.1" +
                   (host.reason.empty() ? ", not " + base::quoted(host.text) : ": " + host.reason),
-              "leave --host out: fo-shadow is who listens for the pod's clients");
+              "leave --host out: fo-shadow listens for the pod's clients");
   return "";
 }
 
@@ -110,13 +110,13 @@ Supervision::Supervision(const yaml::Node& main, const EngineCommand& command, c
 void Supervision::find_kind(const yaml::Node& main, const EngineCommand& command) {
   if (!command.has_command()) {
     plan_.refuse(main.position(), plan_.main_path("command"),
-                 "none: the image's own entrypoint can't be run under fo-shadow",
-                 "say the command, or leave out --supervise");
+                 "missing: the image's own entrypoint cannot run under fo-shadow",
+                 "set the command, or leave out --supervise");
     return;
   }
   if (plan_.gms == GmsProgram::kUpstream) {
     plan_.refuse("fo-shadow can't find the sockets of Dynamo's GMS, which are named by the GPU",
-                 "say --gms ours");
+                 "use --gms ours");
     return;
   }
   if (command.waiter().kind != EngineWaiter::Kind::kNone) {
@@ -128,9 +128,9 @@ void Supervision::find_kind(const yaml::Node& main, const EngineCommand& command
   kind_ = plan_.options.engine.empty() ? kind_of(command.program()) : plan_.options.engine;
   if (kind_.empty()) {
     plan_.refuse(main.position(), plan_.main_path("command"),
-                 "which engine that is can't be told from it" +
+                 "it does not tell which engine it is" +
                      (command.refusal().empty() ? "" : ": " + command.refusal()),
-                 "say --engine");
+                 "use --engine");
     return;
   }
   standby_ = kind_ == "cold" ? Standby::kCold : Standby::kAsleep;
@@ -153,21 +153,21 @@ void Supervision::find_unsupervised(const yaml::Node& main, const EngineCommand&
     case EngineProgram::kSglang:
     case EngineProgram::kRefEngine:
       return refuse("this engine does not wait for the lock: both would serve, on one port",
-                    "say --supervise: fo-shadow sees to both");
+                    "use --supervise: fo-shadow takes the lock for both");
     case EngineProgram::kDynamo:
-      return refuse("of Dynamo's workers, only that of vLLM waits for the lock: both would serve",
-                    "say --supervise");
+      return refuse("only Dynamo's vLLM worker waits for the lock: both would serve",
+                    "use --supervise");
     case EngineProgram::kUnknown:
       if (plan_.options.engine == "dynamo") break;
-      return refuse("whether this engine waits for the lock can't be told: both might serve",
-                    "say --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the "
+      return refuse("it is unknown whether this engine waits for the lock: both might serve",
+                    "use --supervise, or --engine dynamo for a worker dynamo.vllm, which takes the "
                     "lock in its shadow mode");
     case EngineProgram::kDynamoVllm:
       break;
   }
   if (plan_.options.lock == LockKind::kLockd) {
     return refuse("Dynamo's workers take a file for their lock, not a lock server",
-                  "say --supervise, or --lock flock");
+                  "use --supervise, or --lock flock");
   }
   standby_ = Standby::kShadowMode;
 }
@@ -229,7 +229,7 @@ void Supervision::require_shadow_mode(const yaml::Node& main, const EngineComman
   const OptionValue set = command.variable(kShadowMode);
   if (set.state == OptionValue::State::kUnknown) {
     plan_.refuse(main.position(), plan_.main_path("command"),
-                 "it sets " + name + ", to what can't be told: " + set.reason, "leave that out");
+                 "it sets " + name + " to an unknown value: " + set.reason, "leave that out");
   } else if (set.state == OptionValue::State::kKnown && is_false(set.text)) {
     plan_.refuse(main.position(), plan_.main_path("command"),
                  "it sets " + name + " to " + base::quoted(set.text) + ": " + reason,
@@ -259,7 +259,7 @@ void Supervision::find_api(const EngineCommand& command) {
   if (command.program() == EngineProgram::kUnknown) {
     plan_.warn(plan_.service.position, plan_.main_path("command"),
                "--host and --port are added to it: it has to pass them on to the engine",
-               "run the engine itself, or see that it does");
+               "run the engine itself, or make sure that it does");
   }
   api_ = std::move(api);
 }
@@ -294,17 +294,17 @@ void Supervision::warn_of_standby(const yaml::Node& main, const EngineCommand& c
       is_dynamo_worker(program)) {
     warn(
         "the standby is started only when it has the lock (--engine cold): a worker of Dynamo's "
-        "registers as soon as it is up, before it can be put to sleep",
+        "registers when it has started, before it can be put to sleep",
         program == EngineProgram::kDynamoVllm
             ? "leave out --supervise: dynamo.vllm keeps a warm standby in its own shadow mode"
-            : "or say --engine dynamo: it is registered for a moment then");
+            : "or use --engine dynamo: it is registered for a moment then");
   }
   if (standby_ != Standby::kAsleep) return;
   if (kind_ == "dynamo" || is_dynamo_worker(program)) {
     warn(
-        "both workers are registered for a moment: each registers as soon as it is up, before it "
+        "both workers are registered for a moment: each registers when it has started, before it "
         "can be put to sleep",
-        "run them cold, or see that clients bear it");
+        "run them cold, or make sure that clients handle it");
   }
   if (kind_ == "sglang" || program == EngineProgram::kSglang) {
     warn(
@@ -317,15 +317,15 @@ void Supervision::warn_of_standby(const yaml::Node& main, const EngineCommand& c
   const OptionValue port = command.find("--port");
   if (!plan_.options.supervise && has_api && port.state != OptionValue::State::kUnknown) {
     warn("both engines would listen on the same port",
-         "say --supervise in place of your own fo-shadow, or a --port with $ENGINE_ID in it");
+         "use --supervise instead of your own fo-shadow, or a --port with $ENGINE_ID in it");
   }
 }
 
 void Supervision::warn_of_engine(const yaml::Node& main, const EngineCommand& command) const {
   if (const std::string variable = command.open_variable(); !variable.empty()) {
     plan_.warn(main.position(), plan_.main_path("command"),
-               base::quoted(variable) + ": a port in it would be that of both engines",
-               "write its options out, or put double quotes around it");
+               base::quoted(variable) + ": a port in it would be used by both engines",
+               "write the options in the command, or put the variable in double quotes");
   }
 }
 

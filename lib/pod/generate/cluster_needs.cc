@@ -56,7 +56,7 @@ void add_image_needs(Lines& lines, const yaml::Node& main, const PodPlan& plan) 
     lines.push_back(image + " with " + programs);
   }
   if (plan.gms == GmsProgram::kUpstream) {
-    lines.push_back(image + " with the module gpu_memory_service, which Dynamo's have");
+    lines.push_back(image + " with the module gpu_memory_service, as in Dynamo's images");
   }
 }
 
@@ -111,9 +111,9 @@ void add_account_need(Lines& lines, const yaml::Node& pod_spec, const PodPlan& p
     return;
   }
   const bool is_operators = account->text() == discovery_account(plan);
-  lines.push_back(
-      (is_operators ? "Dynamo's operator, which makes the service account " : "service account ") +
-      account->text());
+  lines.push_back((is_operators ? "Dynamo's operator, which creates the service account "
+                                : "service account ") +
+                  account->text());
 }
 
 }  // namespace

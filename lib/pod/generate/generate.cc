@@ -67,7 +67,8 @@ void check_client_user(const yaml::Node& client, const yaml::Node& main, const y
   if (own.empty() || served.empty() || own == served) return;
   const yaml::Node* context = client.find("securityContext");
   plan.refuse((context == nullptr ? client : *context).position(), path + ".securityContext",
-              "user " + own + ": the GMS serves its own user, " + served, "run both as one user");
+              "user " + own + ": the GMS serves only its own user, " + served,
+              "run both as one user");
 }
 
 void add_clients(yaml::Node& spec, const yaml::Node& main, const PodPlan& plan) {
@@ -147,8 +148,9 @@ void warn_of_guard(const yaml::Node& main, const PodPlan& plan) {
         continue;
       }
       plan.warn(word.position(), plan.main_path(field),
-                "it asks nvidia-smi who uses the GPU: the GMS and the other engine do",
-                "see that it does not wait for an empty one");
+                "it checks with nvidia-smi that the GPU is unused, but the GMS and the other "
+                "engine use it",
+                "make sure that it does not wait for an unused GPU");
       return;
     }
   }
@@ -163,7 +165,7 @@ void warn_of_planner(const PodPlan& plan) {
   if (planner == services.end()) return;
   plan.warn(planner->position, planner->path,
             "the planner can't scale " + base::quoted(plan.service.name) +
-                " any more, which becomes a Deployment of its own",
+                ", which becomes a separate Deployment",
             "scale the Deployment " + plan.workload_name() + " yourself");
 }
 
@@ -171,8 +173,8 @@ void check_version(const PodPlan& plan) {
   // Claims need a later one, and say so themselves.
   if (plan.options.gpu_sharing == GpuSharing::kDra) return;
   if (plan.options.kube_version >= KubeVersion{1, 29}) return;
-  plan.refuse(plan.kubernetes() + ": init containers that go on running need 1.29",
-              "say a later --kube-version");
+  plan.refuse(plan.kubernetes() + ": sidecar init containers need 1.29",
+              "set a later --kube-version");
 }
 
 }  // namespace

@@ -97,11 +97,12 @@ void set_option(GenerateOptions& options, std::string_view name, const std::stri
     if (option.name != name) continue;
     if (option.set(options, value)) return;
     throw Error(ExitStatus::kUsage,
-                option.name + " " + base::quoted(value) + ": wants " + option.wanted);
+                option.name + " " + base::quoted(value) + ": expected " + option.wanted);
   }
   std::string known;
   for (const std::string& one : option_names()) known += (known.empty() ? "" : ", ") + one;
-  throw Error(ExitStatus::kUsage, base::quoted(name) + ": no such option; there are " + known);
+  throw Error(ExitStatus::kUsage,
+              base::quoted(name) + ": unknown option; the options are: " + known);
 }
 
 }  // namespace fo::pod

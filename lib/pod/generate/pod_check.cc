@@ -19,7 +19,7 @@ void check_names(const yaml::Node& spec, const char* list, const std::set<std::s
     const yaml::Node* name = items->items()[i].find("name");
     if (name == nullptr || !taken.contains(name->text())) continue;
     plan.refuse(name->position(), plan.spec_path(item_path(list, i) + ".name"),
-                base::quoted(name->text()) + ": the failover pod has one of this name",
+                base::quoted(name->text()) + ": the failover pod uses this name",
                 "choose another name");
   }
 }
@@ -32,15 +32,15 @@ bool is_true(const yaml::Node& spec, const char* field) {
 void check_settings(const yaml::Node& spec, const PodPlan& plan) {
   if (is_true(spec, "hostNetwork")) {
     plan.warn(spec.find("hostNetwork")->position(), plan.spec_path("hostNetwork"),
-              "the engines' ports are the node's: it has room for one such pod",
-              "leave it out where the engines do without");
+              "the engines use ports of the node: a node can run only one such pod",
+              "leave it out if the engines work without it");
   }
   for (const char* const field : {"hostPID", "shareProcessNamespace"}) {
     if (!is_true(spec, field)) continue;
     // Else the kernel kills the rest of a container with its first process.
     plan.warn(
         spec.find(field)->position(), plan.spec_path(field),
-        "what an engine's death leaves behind is killed later, and the other one waits for it",
+        "processes that a dead engine leaves are killed later, and the other engine waits for that",
         "leave it out");
   }
 }

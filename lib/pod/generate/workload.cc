@@ -66,12 +66,12 @@ void check_workload(const PodPlan& plan) {
                    plan.workload_name();
       });
   if (is_shared) {
-    plan.refuse(base::quoted(plan.workload_name()) + ": another service's pods have this name",
+    plan.refuse(base::quoted(plan.workload_name()) + ": pods of another service use this name",
                 "rename one of them");
   }
   if (plan.options.kind == WorkloadKind::kPod && plan.service.replicas != 1) {
-    plan.refuse(std::to_string(plan.service.replicas) + " replicas: a Pod is one",
-                "say --kind deployment, or 1 replica");
+    plan.refuse(std::to_string(plan.service.replicas) + " replicas: kind pod allows only one",
+                "use --kind deployment, or 1 replica");
   }
 }
 
@@ -91,7 +91,7 @@ yaml::Node make_volume_claim(const NewVolumeClaim& claim, const std::string& nam
   const auto need = [&](const char* field) {
     if (claim.fields.find(field) == nullptr) {
       plan.refuse(claim.fields.position(), claim.path,
-                  std::string(field) + ": none, for a claim that is to be created", "say it");
+                  std::string(field) + ": missing, for a claim to create", "set it");
     }
     return claim.fields.text_at({field});
   };
@@ -135,7 +135,7 @@ yaml::Node make_claim_template(const PodPlan& plan) {
   const KubeVersion& version = plan.options.kube_version;
   if (version < KubeVersion{1, 32}) {
     plan.refuse(plan.kubernetes() + ": claims for devices need 1.32",
-                "say --gpu-sharing device-plugin, or a later --kube-version");
+                "use --gpu-sharing device-plugin, or a later --kube-version");
   }
   const bool is_old = version <= KubeVersion{1, 32};
   const char* api = "resource.k8s.io/v1";

@@ -131,7 +131,7 @@ class Reader {
     if (word == "!" || word == "time") {
       at_ += word.size();
       skip_blanks();
-      command.oddity = "more than plain commands: " + base::quoted(word);
+      command.oddity = "an unsupported command: " + base::quoted(word);
     }
     if (!read_compound(command)) read_simple(command);
     read_end(command);
@@ -159,7 +159,7 @@ class Reader {
       } else if (here() == ';') {
         ++at_;
       } else {
-        refuse("a " + base::quoted(std::string(1, here())) + " out of place");
+        refuse("a " + base::quoted(std::string(1, here())) + " in the wrong place");
       }
     }
   }
@@ -354,7 +354,7 @@ class Reader {
       if (command.oddity.empty()) command.oddity = oddity_;
       command.words.push_back(std::move(word));
     }
-    if (at_ == start) refuse("a " + base::quoted(std::string(1, here())) + " out of place");
+    if (at_ == start) refuse("a " + base::quoted(std::string(1, here())) + " in the wrong place");
     finish_simple(command);
   }
 
@@ -382,7 +382,7 @@ class Reader {
       words.erase(words.begin());
       // With redirections alone it starts nothing.
       command.is_exec = !words.empty();
-      if (words.empty() && !command.redirects) refuse("an 'exec' of nothing");
+      if (words.empty() && !command.redirects) refuse("an 'exec' without a command");
     }
     if (words.empty()) {
       command.sets_for_the_rest = true;
@@ -456,7 +456,7 @@ class Reader {
     skip_blanks();
     const std::size_t before = at_;
     if (!at_end()) read_word();
-    if (at_ == before) refuse("a redirection to nowhere");
+    if (at_ == before) refuse("a redirection without a target");
     return true;
   }
 
@@ -670,7 +670,7 @@ class Reader {
         ++at_;
       }
     }
-    if (at_end()) refuse("a variable that is no plain one");
+    if (at_end()) refuse("a variable expansion that is not closed");
     const std::string_view inner = script_.substr(begin, at_ - begin);
     ++at_;
     // "${NAME:=value}"
@@ -681,7 +681,7 @@ class Reader {
     if (inner.find("[@]") != std::string_view::npos) word.splits = true;
     if (inner.starts_with('@') || inner.starts_with('*') ||
         (!inner.empty() && text::is_digit(inner[0]))) {
-      oddity_ = "arguments from behind the script: '$" + std::string(1, inner[0]) + "'";
+      oddity_ = "arguments of the script: '$" + std::string(1, inner[0]) + "'";
     }
   }
 
@@ -700,7 +700,7 @@ class Reader {
     }
     oddity_ = "a '$" + std::string(1, c) + "'";
     if (c == '@' || c == '*' || text::is_digit(c)) {
-      oddity_ = "arguments from behind the script: '$" + std::string(1, c) + "'";
+      oddity_ = "arguments of the script: '$" + std::string(1, c) + "'";
       word.splits = true;
     }
     if (std::string_view("@*#?-$!").find(c) != std::string_view::npos || text::is_digit(c)) ++at_;

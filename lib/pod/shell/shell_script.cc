@@ -56,13 +56,13 @@ class Judge {
       if (runs_engine(commands[i])) refuse_more(commands[i]);
     }
     if (engine.kind != ShellCommand::Kind::kSimple) {
-      refuse_script("more than plain commands: " + base::quoted(engine.keyword));
+      refuse_script("an unsupported command: " + base::quoted(engine.keyword));
     }
     if (head > 0 && commands[head - 1].end == "||") refuse_script("an alternative: '||'");
     if (!runs_engine(engine) && !engine.is_exec) check_preparations(commands, head);
-    if (engine.words.empty()) refuse_script("an 'exec' of nothing");
+    if (engine.words.empty()) refuse_script("an 'exec' without a command");
     if (text::is_one_of(engine.words.front().value, kReaders)) {
-      refuse_script("more than plain commands: " + base::quoted(engine.words.front().value));
+      refuse_script("an unsupported command: " + base::quoted(engine.words.front().value));
     }
     if (engine.words.front().value.starts_with('-')) refuse_script("options of 'exec'");
     if (!engine.words.front().literal && !runs_engine(engine)) {
@@ -103,7 +103,7 @@ class Judge {
     for (const ShellCommand& command : commands) {
       for (const ShellCommand& inner : command.inner) {
         if (runs_engine(inner)) {
-          refuse_script("more than plain commands: " + base::quoted(name_of(inner)) + " within " +
+          refuse_script("an unsupported command: " + base::quoted(name_of(inner)) + " within " +
                  base::quoted(command.keyword));
         }
       }
@@ -114,7 +114,7 @@ class Judge {
     for (std::size_t i = 0; i < head; ++i) {
       const ShellCommand& command = commands[i];
       if (command.kind != ShellCommand::Kind::kSimple) {
-        refuse_script("more than plain commands: " + base::quoted(command.keyword));
+        refuse_script("an unsupported command: " + base::quoted(command.keyword));
       }
       if (!is_preparation(command)) refuse_more(command);
       if (command.end == "||") refuse_script("an alternative: '||'");
