@@ -10,7 +10,6 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <chrono>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "loop/adopt.h"
+#include "loop/event.h"
 #include "os/file.h"
 #include "os/pipe.h"
 #include "os/process_tree.h"
@@ -37,17 +37,6 @@ using boost::system::error_code;
 using Wait = asio::posix::descriptor_base;
 
 constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
-
-asio::steady_timer::time_point expiry(const Deadline& deadline) {
-  return deadline.at().value_or(asio::steady_timer::time_point::max());
-}
-
-// Until `event` is cancelled, which is how it is told, or `deadline`.
-awaitable<void> wait_for(asio::steady_timer& event, Deadline deadline) {
-  event.expires_at(expiry(deadline));
-  error_code ignored;
-  co_await event.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-}
 
 // One of a program's outputs: where it writes, and what came.
 class Output {
@@ -97,9 +86,9 @@ class Output {
 
 // What run_captured and the end of its program share.
 struct Ending {
-  explicit Ending(asio::io_context& io) : told(io) {}
+  explicit Ending(asio::io_context& io) : told(io.get_executor()) {}
   std::optional<os::WaitStatus> status;
-  asio::steady_timer told;
+  Event told;
 };
 
 // Kills a program that was not done when we turn away from it, and what it started. Its number is
@@ -122,7 +111,7 @@ class GroupOwner {
 }  // namespace
 
 struct Children::State {
-  explicit State(asio::io_context& loop) : io(loop), signals(loop), reaped(loop) {}
+  explicit State(asio::io_context& loop) : io(loop), signals(loop), reaped(loop.get_executor()) {}
 
   struct Started {
     os::Child child;
@@ -135,7 +124,7 @@ struct Children::State {
       const os::Reaped found = os::reap_any();
       if (found.none_left) return false;
       if (found.pid == 0) return true;
-      reaped.cancel();
+      reaped.notify();
       auto entry = started.extract(found.pid);
       if (entry && entry.mapped().on_end) entry.mapped().on_end(found.status);
     }
@@ -176,14 +165,14 @@ struct Children::State {
     options.environment = std::move(environment);
     const pid_t pid = state->start(argv, options, [ending](os::WaitStatus status) {
       ending->status = status;
-      ending->told.cancel();
+      ending->told.notify();
     });
     const GroupOwner owner(pid, ending);
     out->close_writer();
     err->close_writer();
     asio::co_spawn(state->io, Output::follow(out), asio::detached);
     asio::co_spawn(state->io, Output::follow(err), asio::detached);
-    while (!ending->status && !deadline.expired()) co_await wait_for(ending->told, deadline);
+    while (!ending->status && !deadline.expired()) co_await ending->told.wait(deadline);
     os::Captured captured;
     captured.out = out->take();
     captured.err = err->take();
@@ -201,14 +190,14 @@ struct Children::State {
         os::signal_left(SIGKILL);
         kill_next = Deadline::after(os::kAgainAfter);
       }
-      co_await wait_for(state->reaped, kill_next);
+      co_await state->reaped.wait(kill_next);
     }
   }
 
   asio::io_context& io;
   asio::posix::stream_descriptor signals;
   std::map<pid_t, Started> started;
-  asio::steady_timer reaped;
+  Event reaped;
 };
 
 Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {

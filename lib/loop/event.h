@@ -10,7 +10,8 @@
 
 namespace fo::loop {
 
-/// Something that happens now and then; whoever waits is woken, and looks himself.
+/// Something changed: the coroutines that wait for it are woken, and look again. A notification
+/// that nobody waits for is forgotten; a wait may end without one.
 class Event {
  public:
   explicit Event(const boost::asio::any_io_executor& executor)

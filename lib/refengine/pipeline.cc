@@ -8,6 +8,8 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
 #include <chrono>
@@ -15,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "loop/condition.h"
+#include "loop/event.h"
 #include "os/file.h"
 #include "os/process.h"
 
@@ -47,7 +49,7 @@ struct Pipeline::RankProcess {
   std::optional<os::WaitStatus> ended;
   Socket socket;
   std::optional<Frame> answer;
-  loop::Condition answered;
+  loop::Event answered;
 };
 
 Pipeline::Pipeline(OnEvent on_event, OnDeath on_death)
@@ -110,7 +112,7 @@ awaitable<void> Pipeline::read_frames(std::shared_ptr<Pipeline> self, std::size_
         continue;
       }
       process.answer = std::move(frame);
-      process.answered.notify_all();
+      process.answered.notify();
     }
   } catch (const boost::system::system_error&) {
     if (!self->over_) self->die(rank, self->describe_end(rank));

@@ -13,7 +13,7 @@ Scheduler::Turn::Turn(std::shared_ptr<Scheduler> scheduler)
 
 Scheduler::Turn::~Turn() {
   scheduler_->queue_.erase(place_);
-  scheduler_->changed_.notify_all();
+  scheduler_->changed_.notify();
 }
 
 // Sleep and wake one at a time, in no particular order.
@@ -28,7 +28,7 @@ class Scheduler::AdminPlace {
   AdminPlace& operator=(const AdminPlace&) = delete;
   ~AdminPlace() {
     scheduler_.administered_ = false;
-    scheduler_.changed_.notify_all();
+    scheduler_.changed_.notify();
   }
 
  private:
@@ -71,7 +71,7 @@ awaitable<Scheduler::Outcome> Scheduler::advance(Turn& turn, Generation& generat
     stepping_ = true;
     std::optional<TokenChoice> choice = co_await model_.step(step);
     stepping_ = false;
-    changed_.notify_all();
+    changed_.notify();
     if (turn.aborted_) co_return Outcome::kAborted;
     if (!step.wants_token) {
       generation.advance();
@@ -93,7 +93,7 @@ awaitable<void> Scheduler::sleep(SleepMode mode) {
   if (mode == SleepMode::kAbort) {
     for (Turn* turn : queue_) turn->aborted_ = true;
   }
-  changed_.notify_all();
+  changed_.notify();
   while (stepping_ || (mode == SleepMode::kWait && !queue_.empty())) co_await changed_.wait();
   co_await model_.sleep();
   ++kv_epoch_;

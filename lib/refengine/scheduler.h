@@ -17,7 +17,7 @@
 #include <memory>
 #include <optional>
 
-#include "loop/condition.h"
+#include "loop/event.h"
 #include "refengine/frame.h"
 #include "refengine/generation.h"
 
@@ -94,7 +94,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void accept(Generation& generation, TokenChoice choice);
 
   Model model_;
-  loop::Condition changed_;
+  loop::Event changed_;
   std::list<Turn*> queue_;
   Phase phase_;
   SleepMode mode_ = SleepMode::kAbort;

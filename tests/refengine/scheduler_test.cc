@@ -87,7 +87,7 @@ class SchedulerTest : public ::testing::Test {
 
   void allow(std::size_t steps) {
     allowed_steps_ += steps;
-    gate_.notify_all();
+    gate_.notify();
     run();
   }
 
@@ -98,7 +98,7 @@ class SchedulerTest : public ::testing::Test {
 
   asio::io_context loop_;
   ModelConfig config_;
-  loop::Condition gate_{loop_.get_executor()};
+  loop::Event gate_{loop_.get_executor()};
   std::size_t allowed_steps_ = 0;
   std::size_t steps_waiting_ = 0;
   std::vector<std::string> log_;

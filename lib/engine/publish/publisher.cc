@@ -10,9 +10,7 @@
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <list>
 #include <memory>
@@ -49,8 +47,10 @@ constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
 // A read of so much is followed by a splice, where the framing need not see what comes.
 constexpr ssize_t kBulk = kBufferBytes / 2;
 constexpr std::size_t kMostSpliced = std::size_t{1024} * 1024;
-// Between two attempts to connect while descriptors or ports run out.
-constexpr base::Duration kAskAgain = std::chrono::milliseconds(100);
+// Between two attempts to accept or to connect while descriptors, memory or ports run out: nothing
+// tells when another process gives some back.
+constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(250);
+constexpr base::Duration kConnectAgain = std::chrono::milliseconds(100);
 constexpr char kWatch[] = "watch a socket";
 
 bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
@@ -167,13 +167,13 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   Successor successor = Successor::kFollows;
   /// An accept loop ends when it is not the latest.
   unsigned accept_loop = 0;
-  /// Cancelled when there may be a place for one more.
-  asio::steady_timer room;
+  /// There may be a place for one more.
+  loop::Event room;
   /// Connections that can't be made to the engine for want of room; nobody is accepted meanwhile.
   std::size_t wanting = 0;
   /// Connections that were cut at the end of a drain.
   std::size_t cut = 0;
-  /// The last one has gone, or a drain's deadline expired.
+  /// The last one has gone, or a drain's deadline passed.
   loop::Event settled;
   os::LogLimit log_limit;
   std::array<char, kBufferBytes> buffer{};
@@ -218,7 +218,7 @@ void Publisher::State::stop(Successor follows) {
   ++accept_loop;
   error_code ignored;
   listener.cancel(ignored);
-  room.cancel();
+  room.notify();
   if (successor == Successor::kNone) {
     close(listener, false);
     for (const UniqueFd& client : std::exchange(kept, {})) discard_unread(client.get());
@@ -260,9 +260,8 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
       if (self->wanting == 0) {
         self->complain("accept a client on " + base::quoted(self->address), err == 0 ? EUSERS : err);
       }
-      self->room.expires_after(std::chrono::milliseconds(250));
-      error_code ignored;
-      co_await self->room.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+      const base::Deadline again_at = base::Deadline::after(kAcceptAgain);
+      co_await self->room.wait(again_at);
     }
   }
 }
@@ -290,7 +289,7 @@ void Publisher::State::sort(const ConnectionPtr& connection) {
   if (connection->list == nullptr) return;
   list.splice(list.end(), *connection->list, connection->place);
   connection->list = &list;
-  if (&list == &idle && count() >= limits.connections) room.cancel();
+  if (&list == &idle && count() >= limits.connections) room.notify();
 }
 
 // The engine is connected when the client begins to speak: one that is idle costs it nothing.
@@ -326,8 +325,8 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
     if (!is_want_of_room(err) || !connection->client.is_open()) break;
     close(connection->engine, false);
     ++self->wanting;
-    co_await loop::pause_for(kAskAgain);
-    if (--self->wanting == 0) self->room.cancel();
+    co_await loop::pause_for(kConnectAgain);
+    if (--self->wanting == 0) self->room.notify();
     if (!connection->client.is_open()) break;
   }
   connection->limit.expires_at(asio::steady_timer::time_point::max());
@@ -512,7 +511,7 @@ void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   connection->limit.expires_at(asio::steady_timer::time_point::max());
   Connections* const list = std::exchange(connection->list, nullptr);
   if (list != nullptr) list->erase(connection->place);
-  room.cancel();
+  room.notify();
   if (count() == 0) settled.notify();
 }
 
@@ -534,7 +533,7 @@ Publisher::~Publisher() {
   ++state_->accept_loop;
   close(state_->listener, false);
   state_->kept.clear();
-  state_->room.cancel();
+  state_->room.notify();
   for (const auto& connection : state_->all()) state_->drop(connection, connection->is_busy());
 }
 
@@ -551,14 +550,7 @@ awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
   const std::shared_ptr<State> state = state_;
   const std::size_t cut_before = state->cut;
   state->stop(successor);
-  asio::steady_timer limit(state->executor);
-  if (deadline.at()) {
-    limit.expires_at(*deadline.at());
-    limit.async_wait([state](const error_code& stopped) {
-      if (!stopped) state->settled.notify();
-    });
-  }
-  while (state->count() > 0 && !deadline.expired()) co_await state->settled.wait();
+  while (state->count() > 0 && !deadline.expired()) co_await state->settled.wait(deadline);
   state->cut += state->count();
   for (const auto& connection : state->all()) state->drop(connection, true);
   co_return state->cut == cut_before;

@@ -8,12 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,6 +19,7 @@
 #include "base/error.h"
 #include "engine/publish/stream_socket.h"
 #include "loop/adopt.h"
+#include "loop/alarm.h"
 #include "loop/pause.h"
 #include "os/fd_passing.h"
 #include "os/log.h"
@@ -57,22 +56,16 @@ struct Batch {
 class Peer {
  public:
   Peer(const asio::any_io_executor& executor, UniqueFd fd, const Deadline& deadline)
-      : socket_(std::make_shared<WatchedSocket>(executor)), timer_(executor) {
-    loop::adopt(*socket_, std::move(fd), "watch a socket");
-    if (!deadline.at()) return;
-    timer_.expires_at(*deadline.at());
-    timer_.async_wait([socket = socket_](const boost::system::error_code& stopped) {
-      if (!stopped) close(*socket, false);
-    });
+      : socket_(executor), alarm_(socket_, deadline) {
+    loop::adopt(socket_, std::move(fd), "watch a socket");
   }
-  ~Peer() { close(*socket_, false); }
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  [[nodiscard]] int fd() { return socket_->native_handle(); }
+  [[nodiscard]] int fd() { return socket_.native_handle(); }
 
   awaitable<void> wait(WatchedSocket::wait_type can) {
-    const bool open = co_await wait_until(*socket_, can);
+    const bool open = co_await wait_until(socket_, can);
     if (!open) throw Error(ExitStatus::kTryAgain, "hand sockets over: timed out");
   }
 
@@ -108,9 +101,8 @@ class Peer {
   }
 
  private:
-  /// Shared with the timer's handler, which may be on its way when this goes.
-  std::shared_ptr<WatchedSocket> socket_;
-  asio::steady_timer timer_;
+  WatchedSocket socket_;
+  loop::Alarm<WatchedSocket> alarm_;
 };
 
 std::span<std::byte> bytes_of(auto& object) {

@@ -20,7 +20,7 @@
 #include "http/server.h"
 #include "loop/adopt.h"
 #include "loop/blocking.h"
-#include "loop/condition.h"
+#include "loop/event.h"
 #include "metrics/prometheus_text.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -92,7 +92,7 @@ class FrontEnd {
     }
     json answer = co_await hear();
     busy_ = false;
-    free_.notify_all();
+    free_.notify();
     co_return answer;
   }
 
@@ -386,7 +386,7 @@ class FrontEnd {
   Descriptor core_end_;
   Descriptor signals_;
   bool busy_ = false;
-  loop::Condition free_;
+  loop::Event free_;
   Discovery discovery_;
   std::list<http::Server> servers_;
   base::UniqueFd lock_;
