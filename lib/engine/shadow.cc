@@ -73,7 +73,7 @@ constexpr base::Duration kTimeToTake = std::chrono::seconds(10);
 constexpr base::Duration kTimeToAnswer = std::chrono::seconds(5);
 // For a thread that was called back from the lock.
 constexpr base::Duration kTimeToReturn = std::chrono::seconds(5);
-// For what is left of a fo-shadow that was killed, which has its status socket until it is gone.
+// For what is left of a fo-shadow that was killed to give up the lock of its status socket.
 constexpr base::Duration kTimeToGo = std::chrono::seconds(2);
 // Of all descriptors that this process may have, so that clients leave some for the lock and the
 // end: two thirds for those of the engine, with four for each, an eighth for those of the status.
@@ -144,7 +144,11 @@ class Shadow {
     if (options.port) {
       port_ = server_->listen(options.host + ":" + std::to_string(*options.port));
     }
-    if (options.failover) listen_beside_lock();
+    // A child that was about to be another program dies a moment later than fo-shadow.
+    if (options.failover) {
+      server_->listen_unix(status_socket_path(options.lock, options.id),
+                           Deadline::after(kTimeToGo));
+    }
   }
 
   int run() {
@@ -431,12 +435,11 @@ class Shadow {
   awaitable<void> measured_sleep(SleepMode mode) {
     if (gate_.is_known()) co_return co_await put_to_sleep(mode);
     const Deadline turn_by = Deadline::after(options_.sleep_timeout);
-    std::optional<base::UniqueFd> turn = os::try_lock_path(gate_path());
-    while (!turn && !turn_by.expired()) {
-      co_await loop::pause_for(kAskAgain);
-      check_alive();
-      turn = os::try_lock_path(gate_path());
-    }
+    std::function<std::optional<base::UniqueFd>()> wait = [this, turn_by] {
+      return os::lock_path(gate_path(), turn_by, interrupt_.get());
+    };
+    const auto turn = co_await loop::run_blocking<std::optional<base::UniqueFd>>(std::move(wait));
+    check_alive();
     co_await gate_.before_sleep();
     check_alive();
     co_await put_to_sleep(mode);
@@ -923,19 +926,6 @@ class Shadow {
       fail(known);
     } catch (const std::exception& other) {
       fail(Error(ExitStatus::kSoftware, other.what()));
-    }
-  }
-
-  // A child that was about to be another program dies a moment later than fo-shadow.
-  void listen_beside_lock() {
-    const Deadline free_by = Deadline::after(kTimeToGo);
-    for (;;) {
-      try {
-        return server_->listen_unix(status_socket_path(options_.lock, options_.id));
-      } catch (const Error& error) {
-        if (error.status() != ExitStatus::kCannotCreate || free_by.expired()) throw;
-      }
-      std::this_thread::sleep_for(kAskAgain);
     }
   }
 

@@ -101,8 +101,8 @@ std::uint16_t StatusServer::listen(const std::string& address) {
   return state_->tcp.listen(address);
 }
 
-void StatusServer::listen_unix(const std::string& path) {
-  state_->socket.emplace(os::open_server_socket(path));
+void StatusServer::listen_unix(const std::string& path, const base::Deadline& lock_by) {
+  state_->socket.emplace(os::open_server_socket(path, 0600, lock_by));
   state_->local.listen(std::move(state_->socket->listener));
 }
 

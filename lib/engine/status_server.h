@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/deadline.h"
 #include "engine/health.h"
 #include "http/server.h"
 
@@ -43,8 +44,10 @@ class StatusServer {
 
   /// "HOST:PORT"; returns the port. Throws as http::Server::listen.
   std::uint16_t listen(const std::string& address);
-  /// A socket as os::open_server_socket makes it, for our own user. Throws what that throws. Once.
-  void listen_unix(const std::string& path);
+  /// A socket as os::open_server_socket makes it, for our own user; the lock of a server there that
+  /// is ending is waited for until `lock_by`. Throws what that throws. Once.
+  void listen_unix(const std::string& path,
+                   const base::Deadline& lock_by = base::Deadline::after(base::Duration::zero()));
 
  private:
   struct State;

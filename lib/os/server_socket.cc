@@ -6,7 +6,6 @@
 
 #include <cerrno>
 
-#include "base/deadline.h"
 #include "base/error.h"
 #include "os/file.h"
 #include "os/file_lock.h"
@@ -20,6 +19,7 @@ constexpr base::Duration kDyingTime = std::chrono::seconds(1);
 
 }  // namespace
 
+using base::Deadline;
 using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
@@ -29,15 +29,21 @@ OwnedPath::~OwnedPath() {
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
-std::optional<UniqueFd> try_lock_path(const std::string& path) {
+std::optional<UniqueFd> lock_path(const std::string& path, const Deadline& deadline,
+                                  int interrupt_fd) {
   UniqueFd lock = open_plain_file(path, O_RDWR | O_CREAT, "open lock file " + base::quoted(path), 0600);
-  if (!try_lock_file(lock.get())) return std::nullopt;
+  LockWaiter waiter(lock.get());
+  if (waiter.wait(deadline, interrupt_fd) != LockWait::kLocked) return std::nullopt;
   return lock;
 }
 
-ServerSocket open_server_socket(const std::string& path, mode_t mode) {
+std::optional<UniqueFd> try_lock_path(const std::string& path) {
+  return lock_path(path, Deadline::after(base::Duration::zero()));
+}
+
+ServerSocket open_server_socket(const std::string& path, mode_t mode, const Deadline& lock_by) {
   check_socket_path(path);
-  std::optional<UniqueFd> lock = try_lock_path(path + ".lock");
+  std::optional<UniqueFd> lock = lock_path(path + ".lock", lock_by);
   const auto in_use = [&] {
     return Error(ExitStatus::kCannotCreate,
                  "serve socket " + base::quoted(path) + ": another server uses it");
@@ -45,7 +51,7 @@ ServerSocket open_server_socket(const std::string& path, mode_t mode) {
   if (!lock) throw in_use();
   // A server of another make takes no lock, but answers; and so does, for a moment, the last child
   // of one whose lock has gone with its parent.
-  const base::Deadline deadline = base::Deadline::after(kDyingTime);
+  const Deadline deadline = Deadline::after(kDyingTime);
   while (is_socket_live(path)) {
     if (deadline.expired()) throw in_use();
     pause_for(std::chrono::milliseconds(5));

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/unique_fd.h"
 
 namespace fo::os {
@@ -25,8 +26,12 @@ class OwnedPath {
   std::string path_;
 };
 
-/// The open lock file, locked until it is closed; nullopt when somebody else has it locked. It is
-/// created where it is missing, and never removed. Throws what open_plain_file throws.
+/// The open lock file, locked until it is closed; nullopt when another process has it locked until
+/// `deadline`, or until `interrupt_fd` (where >= 0) is readable. It is created where it is missing,
+/// and never removed. Waits as LockWaiter does. Throws what that and open_plain_file throw.
+std::optional<base::UniqueFd> lock_path(const std::string& path, const base::Deadline& deadline,
+                                        int interrupt_fd = -1);
+/// The same without waiting.
 std::optional<base::UniqueFd> try_lock_path(const std::string& path);
 
 /// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
@@ -37,9 +42,12 @@ struct ServerSocket {
 };
 
 /// A listening socket as listen_unix makes it, in place of a dead one; by its mode for our own user
-/// only. Who answers there without the lock may be dying, and gets a second for it.
-/// Throws kUsage for the path; kCannotCreate when a server has it or what is there is no socket;
-/// and what try_lock_path and listen_unix throw.
-ServerSocket open_server_socket(const std::string& path, mode_t mode = 0600);
+/// only. The lock of a server that is ending is waited for until `lock_by`; a process that answers
+/// there without the lock may be ending, too, and gets a second for it. Throws kUsage for the path;
+/// kCannotCreate when a server has it or what is there is no socket; and what lock_path and
+/// listen_unix throw.
+ServerSocket open_server_socket(
+    const std::string& path, mode_t mode = 0600,
+    const base::Deadline& lock_by = base::Deadline::after(base::Duration::zero()));
 
 }  // namespace fo::os

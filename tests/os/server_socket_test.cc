@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
 #include "support.h"
@@ -18,6 +20,7 @@
 namespace fo::os::test {
 namespace {
 
+using base::Deadline;
 using base::ExitStatus;
 using fo::test::failure_of;
 
@@ -93,6 +96,28 @@ TEST_F(ServerSocketTest, ALockFileIsLockedUntilItIsClosed) {
   EXPECT_FALSE(try_lock_path(path_));
   lock.reset();
   EXPECT_TRUE(try_lock_path(path_));
+}
+
+TEST_F(ServerSocketTest, ALockFileIsWaitedForUntilADeadlineOrAnInterruption) {
+  auto held = try_lock_path(path_);
+  ASSERT_TRUE(held);
+  EXPECT_FALSE(lock_path(path_, Deadline::after(std::chrono::milliseconds(1))));
+  Pipe pipe;
+  ASSERT_EQ(::write(pipe.writer.get(), "x", 1), 1);
+  EXPECT_FALSE(lock_path(path_, Deadline::never(), pipe.reader.get()));
+  const std::jthread holder([&] { held.reset(); });
+  EXPECT_TRUE(lock_path(path_, Deadline::after(std::chrono::seconds(20))));
+}
+
+TEST_F(ServerSocketTest, TheLockOfAServerThatEndsIsWaitedFor) {
+  auto ending = try_lock_path(path_ + ".lock");
+  ASSERT_TRUE(ending);
+  const Deadline soon = Deadline::after(std::chrono::milliseconds(1));
+  EXPECT_EQ(failure_of([&] { open_server_socket(path_, 0600, soon); }).status,
+            ExitStatus::kCannotCreate);
+  const std::jthread server([&] { ending.reset(); });
+  const Deadline later = Deadline::after(std::chrono::seconds(20));
+  EXPECT_TRUE(open_server_socket(path_, 0600, later).listener.valid());
 }
 
 }  // namespace
