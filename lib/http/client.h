@@ -1,6 +1,6 @@
 // One HTTP request with a deadline from connect to the last byte, blocking or on a loop: for
 // probes, health checks, locks across a network and tests. A new connection each time; no
-// redirects.
+// redirects. What wants less than a whole answer, or keeps connections, uses connection.h.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,9 +17,9 @@
 namespace fo::http {
 
 struct FetchOptions {
-  /// JSON.
+  /// JSON, unless `headers` have another Content-Type.
   std::string body;
-  /// Sent as they are, beside Host, Content-Type, Content-Length and Connection.
+  /// Sent beside what Connection::send writes itself, which may not be among them.
   Fields headers;
   /// For https URLs, which need it.
   std::optional<net::TlsFiles> tls;
@@ -31,10 +31,11 @@ struct FetchOptions {
   std::function<bool(std::string_view piece)> on_data;
 };
 
-/// Any answer, whatever its status, is a Response. Errors: kUsage (URL, see parse_url, or https
-/// without `tls`), kUnavailable (no such name, refused, or the connection ended early), kTryAgain
-/// (deadline), kProtocol (not HTTP, or longer than the limit); with TLS also kConfig (the server's
-/// certificate is not to be trusted, or ours not good enough for it) and those of make_tls_client.
+/// Any answer, whatever its status, is a Response. Errors: kUsage (URL, see parse_url, https
+/// without `tls`, or a field that no head can have), kUnavailable (no such name, refused, or the
+/// connection ended early), kTryAgain (deadline), kProtocol (not HTTP, or longer than the limit);
+/// with TLS also kConfig (the server's certificate is not to be trusted, or ours not good enough
+/// for it) and those of make_tls_client.
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options = {});
 

@@ -30,7 +30,20 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
   return out;
 }
 
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (base::lower(c) >= 'a' && base::lower(c) <= 'z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
 }  // namespace
+
+bool is_valid_field(std::string_view name, std::string_view value) {
+  return is_token(name) && std::none_of(value.begin(), value.end(),
+                                        [](char c) { return base::is_control(c) && c != '\t'; });
+}
 
 std::optional<std::string_view> find_field(const Fields& fields, std::string_view name) {
   for (const auto& [key, value] : fields) {

@@ -11,6 +11,10 @@ namespace fo::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
+/// Whether a head can have such a field: the name is a token, and the value has no control
+/// characters but tabs.
+bool is_valid_field(std::string_view name, std::string_view value);
+
 /// The first field of that name, in any case.
 std::optional<std::string_view> find_field(const Fields& fields, std::string_view name);
 
@@ -37,7 +41,17 @@ struct Response {
   std::string content_type = "application/json";
   std::string body;
   /// Beside Content-Type, Content-Length and Connection, which the server writes itself. Fields
-  /// with control characters are left out.
+  /// that are not valid are left out.
+  Fields headers;
+
+  [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const {
+    return find_field(headers, name);
+  }
+};
+
+/// What an answer begins with.
+struct ResponseHead {
+  int status = 0;
   Fields headers;
 
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const {

@@ -14,6 +14,8 @@
 #include "base/unique_fd.h"
 #include "loop/adopt.h"
 #include "loop/alarm.h"
+#include "loop/pause.h"
+#include "os/unix_socket.h"
 
 namespace fo::net {
 namespace {
@@ -24,6 +26,9 @@ using asio::ip::tcp;
 using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
+using StreamProtocol = asio::generic::stream_protocol;
+
+constexpr base::Duration kConnectAgain = std::chrono::milliseconds(1);
 
 // On a socket that is not open.
 awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
@@ -46,6 +51,16 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   co_return error;
 }
 
+// nullopt: the backlog is full, and there is time left.
+std::optional<base::UniqueFd> try_connect_unix(const std::string& path, const base::Deadline& end) {
+  try {
+    return os::connect_unix(path, base::Deadline::after(base::Duration::zero()));
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::kTryAgain || end.expired()) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 awaitable<tcp::socket> connect(std::vector<tcp::endpoint> endpoints, base::Deadline deadline,
@@ -63,6 +78,19 @@ awaitable<tcp::socket> connect(std::vector<tcp::endpoint> endpoints, base::Deadl
     if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
   }
   throw Error(ExitStatus::kUnavailable, what, error);
+}
+
+awaitable<StreamProtocol::socket> connect_unix(std::string path, base::Deadline deadline) {
+  StreamProtocol::socket socket(co_await asio::this_coro::executor);
+  for (;;) {
+    std::optional<base::UniqueFd> fd = try_connect_unix(path, deadline);
+    if (fd) {
+      loop::adopt(socket, *std::move(fd), "connect to '" + path + "'", StreamProtocol(AF_UNIX, 0));
+      co_return socket;
+    }
+    // Linux offers nothing to wait on for that.
+    co_await loop::pause_for(kConnectAgain);
+  }
 }
 
 }  // namespace fo::net

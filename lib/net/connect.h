@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <string>
 #include <vector>
@@ -18,5 +19,10 @@ namespace fo::net {
 boost::asio::awaitable<boost::asio::ip::tcp::socket> connect(
     std::vector<boost::asio::ip::tcp::endpoint> endpoints, base::Deadline deadline,
     std::string what);
+
+/// A connection to the Unix socket at `path`, whose backlog is waited for where it is full. Throws
+/// what os::connect_unix throws; when it is cancelled, boost::system::system_error.
+boost::asio::awaitable<boost::asio::generic::stream_protocol::socket> connect_unix(
+    std::string path, base::Deadline deadline);
 
 }  // namespace fo::net

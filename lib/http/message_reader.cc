@@ -1,0 +1,291 @@
+#include "http/message_reader.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace fo::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using base::Error;
+using base::ExitStatus;
+using beast::error_code;
+using HttpError = beast::http::error;
+
+constexpr std::size_t kHeadPiece = std::size_t{4} * 1024;
+constexpr std::size_t kBodyPiece = std::size_t{16} * 1024;
+constexpr std::size_t kMostInterimAnswers = 16;
+
+std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
+
+// What requests and answers have in common: the head, and the rule that their framing is plain.
+template <bool kIsRequest>
+class MessageParser : public beast::http::basic_parser<kIsRequest> {
+ public:
+  explicit MessageParser(std::size_t most_fields) : most_fields_(most_fields) {}
+
+  [[nodiscard]] Fields& headers() { return headers_; }
+  [[nodiscard]] const Fields& trailers() const { return trailers_; }
+  // HTTP/1.0 knows no chunks, so the other side has not understood how its message ends.
+  [[nodiscard]] bool keeps_alive() const {
+    return this->keep_alive() && !(version_ < 11 && this->chunked());
+  }
+  [[nodiscard]] bool is_http11() const { return version_ >= 11; }
+
+ protected:
+  void set_version(int version) { version_ = version; }
+
+ private:
+  void on_field_impl(beast::http::field name, beast::string_view name_text,
+                     beast::string_view value, error_code& error) override {
+    if (headers_.size() + trailers_.size() == most_fields_) {
+      error = HttpError::header_limit;
+      return;
+    }
+    if (name == beast::http::field::transfer_encoding) {
+      const bool is_plain = base::equal_ignoring_case(text_of(value), "chunked");
+      // Requests are read more strictly: where two readers disagree, one takes a body for a
+      // request.
+      if (!is_plain || (kIsRequest && version_ < 11)) {
+        error = HttpError::bad_transfer_encoding;
+        return;
+      }
+    }
+    (has_head_ ? trailers_ : headers_).emplace_back(text_of(name_text), text_of(value));
+  }
+  void on_header_impl(error_code&) override { has_head_ = true; }
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
+  void on_chunk_header_impl(std::uint64_t, beast::string_view, error_code&) override {}
+  void on_finish_impl(error_code&) override {}
+
+  std::size_t most_fields_;
+  Fields headers_;
+  Fields trailers_;
+  int version_ = 11;
+  bool has_head_ = false;
+};
+
+asio::const_buffer buffer_of(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+std::span<char> UnreadBytes::prepare(std::size_t size) {
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (bytes_.size() - end_ < size) {
+    std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_),
+              bytes_.begin() + static_cast<std::ptrdiff_t>(end_), bytes_.begin());
+    end_ -= std::exchange(begin_, 0);
+    if (bytes_.size() - end_ < size) bytes_.resize(end_ + size);
+  }
+  return std::span(bytes_).subspan(end_, size);
+}
+
+void UnreadBytes::consume(std::size_t count) { begin_ += count; }
+
+class ResponseReader::Parser final : public MessageParser<false> {
+ public:
+  explicit Parser(const Limits& limits, bool to_head) : MessageParser(limits.fields) {
+    header_limit(limits.head_bytes);
+    body_limit(boost::none);
+    skip(to_head);
+  }
+
+  [[nodiscard]] int status() const { return status_; }
+  // Where the body goes from now on.
+  void set_space(std::span<char> space) {
+    space_ = space;
+    filled_ = 0;
+  }
+  [[nodiscard]] std::size_t filled() const { return filled_; }
+  [[nodiscard]] bool is_full() const { return filled_ == space_.size(); }
+
+  // What came after bytes of the body that were good: reported when those have been given away.
+  std::optional<Error> failure;
+
+ private:
+  void on_request_impl(beast::http::verb, beast::string_view, beast::string_view, int,
+                       error_code&) override {}
+  void on_response_impl(int status, beast::string_view, int version, error_code& error) override {
+    set_version(version);
+    status_ = status;
+    if (status < 100) error = HttpError::bad_status;
+  }
+  std::size_t on_body_impl(beast::string_view body, error_code&) override { return take(body); }
+  std::size_t on_chunk_body_impl(std::uint64_t, beast::string_view body, error_code&) override {
+    return take(body);
+  }
+
+  std::size_t take(beast::string_view body) {
+    const std::size_t count = std::min(body.size(), space_.size() - filled_);
+    std::copy_n(body.data(), count, space_.data() + filled_);
+    filled_ += count;
+    return count;
+  }
+
+  int status_ = 0;
+  std::span<char> space_;
+  std::size_t filled_ = 0;
+};
+
+ResponseReader::ResponseReader(const Limits& limits) : limits_(limits) { begin(false); }
+ResponseReader::~ResponseReader() = default;
+
+void ResponseReader::begin(bool to_head) {
+  parser_ = std::make_unique<Parser>(limits_, to_head);
+  to_head_ = to_head;
+  has_begun_ = unread_.size() > 0;
+  interim_answers_ = 0;
+}
+
+std::span<char> ResponseReader::prepare() { return unread_.prepare(kBodyPiece); }
+
+void ResponseReader::commit(std::size_t count) {
+  has_begun_ |= count > 0;
+  unread_.commit(count);
+}
+
+template <typename IsDone>
+bool ResponseReader::parse_until(IsDone is_done) {
+  while (!is_done()) {
+    error_code error = HttpError::need_more;
+    if (unread_.size() > 0) unread_.consume(parser_->put(buffer_of(unread_.view()), error));
+    if (!error) continue;
+    if (error == HttpError::need_more && has_ended_) {
+      error = HttpError::partial_message;
+      if (parser_->got_some()) parser_->put_eof(error);
+      if (!error) continue;
+      throw Error(ExitStatus::kUnavailable, "the connection ended early");
+    }
+    if (error != HttpError::need_more) throw Error(ExitStatus::kProtocol, error.message());
+    // What is wanted, and has no end.
+    if (unread_.size() <= limits_.head_bytes) return false;
+    error = HttpError::header_limit;
+    throw Error(ExitStatus::kProtocol, error.message());
+  }
+  return true;
+}
+
+std::optional<ResponseHead> ResponseReader::read_head() {
+  for (;;) {
+    const bool is_read = parse_until([this] { return parser_->is_header_done(); });
+    if (!is_read) return std::nullopt;
+    const int status = parser_->status();
+    if (status >= 200) return ResponseHead{status, std::move(parser_->headers())};
+    if (status == 101 || ++interim_answers_ > kMostInterimAnswers) {
+      throw Error(ExitStatus::kProtocol, "status " + std::to_string(status) + " was not asked for");
+    }
+    parser_ = std::make_unique<Parser>(limits_, to_head_);
+  }
+}
+
+std::optional<std::size_t> ResponseReader::read_body(std::span<char> space) {
+  if (parser_->failure) throw Error(*parser_->failure);
+  parser_->set_space(space);
+  bool is_over = false;
+  try {
+    is_over = parse_until([this] { return parser_->is_full() || parser_->is_done(); });
+  } catch (const Error& error) {
+    if (parser_->filled() == 0) throw;
+    parser_->failure = error;
+  }
+  if (parser_->filled() == 0 && !is_over) return std::nullopt;
+  return parser_->filled();
+}
+
+std::optional<std::uint64_t> ResponseReader::length() const {
+  const auto length = parser_->content_length();
+  return length ? std::optional(*length) : std::nullopt;
+}
+
+bool ResponseReader::is_complete() const { return parser_->is_done(); }
+const Fields& ResponseReader::trailers() const { return parser_->trailers(); }
+
+bool ResponseReader::keeps_alive() const {
+  return is_complete() && parser_->keeps_alive() && unread_.size() == 0 && !has_ended_;
+}
+
+class RequestReader::Parser final : public MessageParser<true> {
+ public:
+  explicit Parser(const Limits& limits) : MessageParser(limits.head_bytes) {
+    header_limit(limits.head_bytes);
+    body_limit(limits.body_bytes);
+  }
+
+  Request request;
+
+ private:
+  void on_request_impl(beast::http::verb, beast::string_view method, beast::string_view target,
+                       int version, error_code&) override {
+    set_version(version);
+    request.method = text_of(method);
+    request.target = text_of(target);
+  }
+  void on_response_impl(int, beast::string_view, int, error_code&) override {}
+  std::size_t on_body_impl(beast::string_view body, error_code&) override { return take(body); }
+  std::size_t on_chunk_body_impl(std::uint64_t, beast::string_view body, error_code&) override {
+    return take(body);
+  }
+
+  std::size_t take(beast::string_view body) {
+    request.body.append(body.data(), body.size());
+    return body.size();
+  }
+};
+
+RequestReader::RequestReader(const Limits& limits) : limits_(limits) { begin(); }
+RequestReader::~RequestReader() = default;
+
+void RequestReader::begin() { parser_ = std::make_unique<Parser>(limits_); }
+
+std::span<char> RequestReader::prepare() {
+  return unread_.prepare(parser_->is_header_done() ? kBodyPiece : kHeadPiece);
+}
+
+template <typename IsDone>
+RequestReader::Step RequestReader::parse_until(IsDone is_done) {
+  while (!is_done()) {
+    error_code error = HttpError::need_more;
+    if (unread_.size() > 0) unread_.consume(parser_->put(buffer_of(unread_.view()), error));
+    if (!error) continue;
+    if (error == HttpError::need_more) {
+      if (unread_.size() <= limits_.head_bytes) return Step::kWantsMore;
+      error = HttpError::header_limit;
+    }
+    refusal_ = error.message();
+    refusal_status_ = 400;
+    if (error == HttpError::header_limit) refusal_status_ = 431;
+    if (error == HttpError::body_limit) refusal_status_ = 413;
+    return Step::kRefused;
+  }
+  return Step::kDone;
+}
+
+RequestReader::Step RequestReader::read_head() {
+  const Step step = parse_until([this] { return parser_->is_header_done(); });
+  if (step == Step::kDone) parser_->request.headers = std::move(parser_->headers());
+  return step;
+}
+
+RequestReader::Step RequestReader::read_body() {
+  return parse_until([this] { return parser_->is_done(); });
+}
+
+bool RequestReader::wants_continue() const {
+  if (parser_->is_done()) return false;
+  const auto expect = parser_->request.header("Expect");
+  return expect && base::equal_ignoring_case(*expect, "100-continue");
+}
+
+bool RequestReader::is_http11() const { return parser_->is_http11(); }
+bool RequestReader::is_head() const { return parser_->request.method == "HEAD"; }
+bool RequestReader::keeps_alive() const { return parser_->keeps_alive(); }
+Request RequestReader::take() { return std::move(parser_->request); }
+
+}  // namespace fo::http

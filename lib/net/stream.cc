@@ -1,0 +1,197 @@
+#include "net/stream.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "net/tls.h"
+
+namespace fo::net {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::system::error_code;
+using boost::system::system_error;
+
+// Ends one operation at a time when its deadline passes. The timer is set anew only for a deadline
+// that comes before the one it is set for, since nearly all of them are later: then it looks again
+// when it rings.
+class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
+ public:
+  explicit Limit(const asio::any_io_executor& executor) : timer_(executor) {}
+
+  /// The slot of the operation that begins. What is cancelled through `outer`, the coroutine's, is
+  /// cancelled through it, too.
+  asio::cancellation_slot begin(const Deadline& deadline, asio::cancellation_slot outer) {
+    is_under_way_ = true;
+    has_rung_ = false;
+    at_ = deadline.at();
+    if (at_ && (!set_for_ || *at_ < *set_for_)) set_timer(*at_);
+    if (outer.is_connected()) {
+      outer.assign([weak = weak_from_this()](asio::cancellation_type type) {
+        if (const auto self = weak.lock()) self->cancel_.emit(type);
+      });
+    }
+    return cancel_.slot();
+  }
+
+  /// True when `error` is that of a deadline.
+  bool end(const error_code& error) {
+    is_under_way_ = false;
+    return has_rung_ && error == asio::error::operation_aborted;
+  }
+
+ private:
+  // An operation of TLS that is between two steps of the socket is not reached.
+  static constexpr auto kRingAgain = std::chrono::milliseconds(1);
+
+  void set_timer(Deadline::Clock::time_point at) {
+    set_for_ = at;
+    timer_.expires_at(at);
+    timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+      const auto self = weak.lock();
+      if (!error && self) self->ring();
+    });
+  }
+
+  void ring() {
+    set_for_.reset();
+    if (!is_under_way_ || !at_) return;
+    const auto now = Deadline::Clock::now();
+    if (now < *at_) return set_timer(*at_);
+    has_rung_ = true;
+    set_timer(now + kRingAgain);
+    cancel_.emit(asio::cancellation_type::terminal);
+  }
+
+  asio::steady_timer timer_;
+  asio::cancellation_signal cancel_;
+  bool is_under_way_ = false;
+  bool has_rung_ = false;
+  // The deadline of what is under way, and what the timer is set for.
+  std::optional<Deadline::Clock::time_point> at_;
+  std::optional<Deadline::Clock::time_point> set_for_;
+};
+
+Stream::Stream(Socket connected, std::optional<asio::ssl::context> tls)
+    : socket_(std::move(connected)),
+      context_(std::move(tls)),
+      reading_(std::make_shared<Limit>(socket_.get_executor())),
+      writing_(std::make_shared<Limit>(socket_.get_executor())) {
+  if (context_) tls_.emplace(socket_, *context_);
+}
+
+Stream::~Stream() = default;
+
+awaitable<void> Stream::handshake(Side side, std::string host, Deadline deadline,
+                                  error_code& error) {
+  error = {};
+  if (!tls_) co_return;
+  if (!host.empty()) name_server(tls_->native_handle(), host);
+  const auto role =
+      side == Side::kClient ? asio::ssl::stream_base::client : asio::ssl::stream_base::server;
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
+  auto token = asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+  co_await tls_->async_handshake(role, token);
+  if (writing_->end(error)) error = kDeadlinePassed;
+  if (error) close();
+  if (error == asio::error::operation_aborted) throw system_error(error);
+}
+
+awaitable<std::size_t> Stream::read_some(asio::mutable_buffer space, Deadline deadline,
+                                         error_code& error) {
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  const asio::cancellation_slot slot = reading_->begin(deadline, state.slot());
+  auto token = asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+  std::size_t count = 0;
+  if (tls_) {
+    count = co_await tls_->async_read_some(space, token);
+  } else {
+    count = co_await socket_.async_read_some(space, token);
+  }
+  if (reading_->end(error) && socket_.is_open()) error = kDeadlinePassed;
+  if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
+    close();
+    throw system_error(asio::error::operation_aborted);
+  }
+  co_return count;
+}
+
+awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline,
+                                     error_code& error) {
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  std::size_t written = 0;
+  error = {};
+  while (written < bytes.size() && !error) {
+    const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
+    auto token =
+        asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+    const asio::const_buffer rest = bytes + written;
+    std::size_t count = 0;
+    if (tls_) {
+      count = co_await tls_->async_write_some(rest, token);
+    } else {
+      count = co_await socket_.async_write_some(rest, token);
+    }
+    written += count;
+    if (writing_->end(error) && socket_.is_open()) {
+      error = kDeadlinePassed;
+      close();
+    }
+  }
+  if (error == asio::error::operation_aborted || error == asio::error::bad_descriptor) {
+    close();
+    throw system_error(asio::error::operation_aborted);
+  }
+  co_return written;
+}
+
+awaitable<void> Stream::shut_down(Deadline deadline) {
+  error_code error;
+  if (tls_) {
+    const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+    const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
+    auto token =
+        asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+    co_await tls_->async_shutdown(token);
+    writing_->end(error);
+  }
+  socket_.shutdown(Socket::shutdown_send, error);
+}
+
+void Stream::close() {
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+bool Stream::is_quiet() {
+  if (!socket_.is_open()) return false;
+  char byte = 0;
+  const ssize_t count =
+      ::recv(socket_.native_handle(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+Error Stream::failure(const std::string& what, const error_code& error) {
+  if (error == kDeadlinePassed) return Error(ExitStatus::kTryAgain, what + ": timed out");
+  if (tls_) return tls_error(what, error, tls_->native_handle());
+  if (error == asio::error::eof) {
+    return Error(ExitStatus::kUnavailable, what + ": the connection ended early");
+  }
+  return Error(ExitStatus::kUnavailable, what, error);
+}
+
+}  // namespace fo::net

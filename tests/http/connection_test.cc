@@ -1,0 +1,978 @@
+#include "http/connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "loop/test_loop.h"
+#include "net/tls.h"
+#include "net/tls_server.h"
+#include "scripted_server.h"
+#include "support/authority.h"
+#include "support/fds.h"
+
+namespace fo::http::test {
+namespace {
+
+using base::Deadline;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+using fo::test::in_ms;
+using fo::test::soon;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+using ConnectionPtr = std::unique_ptr<Connection>;
+using Progress = Connection::Progress;
+
+const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+RequestHead request(const std::string& method = "GET", const std::string& target = "/") {
+  return {method, target, {}, false};
+}
+
+class HttpConnection : public fo::test::FdCounting {
+ protected:
+  using Script = ScriptedServer::Script;
+
+  /// A connection on which `body` has run, with a server that follows the script.
+  void run(const Script& script, std::function<awaitable<void>(Connection&)> body,
+           Connection::Limits limits = {}) {
+    ScriptedServer server(loop_.io().get_executor(), script);
+    loop_.run(connect_and(server, body, limits));
+    server.stop();
+    // Everything ends with the connection.
+    loop_.run_until([&] { return server.ended() == server.connections(); });
+  }
+  /// The same for a server that says this after each head of a request, and closes.
+  void run_with(const std::string& answer, std::function<awaitable<void>(Connection&)> body,
+                Connection::Limits limits = {}) {
+    run(
+        [answer](Peer& peer, int) -> awaitable<void> {
+          co_await peer.read_head();
+          co_await peer.write(answer);
+        },
+        std::move(body), limits);
+  }
+  /// The status of what a request to such a server throws in reading its answer; kOk for nothing.
+  ExitStatus status_with(const std::string& answer, Connection::Limits limits = {}) {
+    ExitStatus status = ExitStatus::kOk;
+    run_with(
+        answer,
+        [&](Connection& connection) -> awaitable<void> {
+          try {
+            co_await ask(connection);
+          } catch (const Error& error) {
+            status = error.status();
+            reason_ = error.what();
+          }
+        },
+        limits);
+    return status;
+  }
+
+  /// The whole body.
+  static awaitable<std::string> read_all(Connection& connection, std::size_t space = 1000) {
+    std::string body;
+    std::vector<char> piece(space);
+    for (;;) {
+      const std::size_t count = co_await connection.read_some(piece, soon());
+      if (count == 0) co_return body;
+      body.append(piece.data(), count);
+    }
+  }
+  /// A whole exchange.
+  static awaitable<std::string> ask(Connection& connection, std::string method = "GET") {
+    RequestHead head = request(method);
+    co_await connection.send(std::move(head), "", soon());
+    const ResponseHead answer = co_await connection.read_head(soon());
+    std::string body = co_await read_all(connection);
+    co_return body;
+  }
+
+  fo::test::TestLoop loop_;
+  std::string reason_;
+
+ private:
+  static awaitable<void> connect_and(const ScriptedServer& server,
+                                     const std::function<awaitable<void>(Connection&)>& body,
+                                     Connection::Limits limits) {
+    Origin origin = server.origin();
+    const std::string what = "ask it";
+    const ConnectionPtr connection =
+        co_await Connection::open(std::move(origin), soon(), what, limits);
+    co_await body(*connection);
+  }
+};
+
+TEST_F(HttpConnection, CarriesOneRequestAfterTheOther) {
+  std::vector<std::string> requests;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        for (int i = 0; i < 3; ++i) {
+          requests.push_back(co_await peer.read_head());
+          co_await peer.write(kOk);
+        }
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        for (int i = 0; i < 3; ++i) {
+          EXPECT_EQ(connection.is_reused(), i > 1);
+          const std::string body = co_await ask(connection);
+          EXPECT_EQ(body, "hi");
+          EXPECT_TRUE(connection.is_reusable());
+        }
+      });
+  ASSERT_EQ(requests.size(), 3U);
+  EXPECT_THAT(requests[2], StartsWith("GET / HTTP/1.1\r\nHost: 127.0.0.1:"));
+  EXPECT_THAT(requests[2], testing::Not(HasSubstr("Content-Length")));
+}
+
+TEST_F(HttpConnection, SendsHeadersAndABodyOfAnyType) {
+  std::string seen;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        seen = co_await peer.read_until("\r\n\r\n\x01\xff");
+        co_await peer.write(kOk);
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head{"PATCH", "/a?b=c", {{"Content-Type", "audio/wav"}, {"X-A", ""}}, true};
+        co_await connection.send(std::move(head), "\x01\xff", soon());
+        const ResponseHead answer = co_await connection.read_head(soon());
+        EXPECT_EQ(answer.status, 200);
+        EXPECT_EQ(connection.length(), 2U);
+        const bool is_reusable = co_await connection.finish(soon());
+        EXPECT_FALSE(is_reusable) << "it was to be closed";
+      });
+  EXPECT_THAT(seen, StartsWith("PATCH /a?b=c HTTP/1.1\r\nConnection: close\r\nHost: "));
+  EXPECT_THAT(seen, HasSubstr("\r\nContent-Type: audio/wav\r\nX-A: \r\nContent-Length: 2\r\n"));
+}
+
+TEST_F(HttpConnection, AMethodWithABodySaysThatThereIsNone) {
+  std::string seen;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        seen = co_await peer.read_head();
+        co_await peer.write(kOk);
+      },
+      [&](Connection& connection) -> awaitable<void> { co_await ask(connection, "POST"); });
+  EXPECT_THAT(seen, HasSubstr("\r\nContent-Length: 0\r\n"));
+}
+
+TEST_F(HttpConnection, SendsABodyInChunksWithTrailers) {
+  std::string seen;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        seen = co_await peer.read_until("X-Sum: 3\r\n\r\n");
+        co_await peer.write(kOk);
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request("POST");
+        co_await connection.send_head(std::move(head), std::nullopt, soon());
+        const std::string long_piece(26, 'x');
+        for (const std::string& piece : {std::string("a"), std::string(), long_piece}) {
+          const bool is_taken = co_await connection.send_some(piece, soon());
+          EXPECT_TRUE(is_taken);
+        }
+        EXPECT_FALSE(connection.is_reusable());
+        Fields trailers{{"X-Sum", "3"}, {"X-Bad", "a\r\nb"}};
+        co_await connection.send_end(std::move(trailers), soon());
+        co_await connection.read_head(soon());
+        const bool is_reusable = co_await connection.finish(soon());
+        EXPECT_TRUE(is_reusable);
+      });
+  EXPECT_THAT(seen, HasSubstr("\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1a\r\n" +
+                              std::string(26, 'x') + "\r\n0\r\nX-Sum: 3\r\n\r\n"));
+}
+
+TEST_F(HttpConnection, SendsABodyOfAKnownLengthInPieces) {
+  std::string seen;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        seen = co_await peer.read_until("abcd");
+        co_await peer.write(kOk);
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request("PUT");
+        co_await connection.send_head(std::move(head), 4, soon());
+        co_await connection.send_some("ab", soon());
+        ExitStatus status = ExitStatus::kOk;
+        try {
+          Fields none;
+          co_await connection.send_end(std::move(none), soon());
+        } catch (const Error& error) {
+          status = error.status();
+        }
+        EXPECT_EQ(status, ExitStatus::kSoftware) << "too short";
+        co_await connection.send_some("cd", soon());
+        status = ExitStatus::kOk;
+        try {
+          co_await connection.send_some("e", soon());
+        } catch (const Error& error) {
+          status = error.status();
+        }
+        EXPECT_EQ(status, ExitStatus::kSoftware) << "too long";
+        Fields none;
+        co_await connection.send_end(std::move(none), soon());
+        co_await connection.read_head(soon());
+        const bool is_reusable = co_await connection.finish(soon());
+        EXPECT_TRUE(is_reusable);
+      });
+  EXPECT_THAT(seen, EndsWith("\r\nContent-Length: 4\r\n\r\nabcd"));
+}
+
+TEST_F(HttpConnection, WhatWouldBreakTheHeadIsNotSent) {
+  std::string seen;
+  run([&](Peer& peer, int) -> awaitable<void> { seen = co_await peer.read_to_end(); },
+      [&](Connection& connection) -> awaitable<void> {
+        const std::vector<RequestHead> bad{{"GE T", "/", {}, false},
+                                           {"", "/", {}, false},
+                                           {"GET", "", {}, false},
+                                           {"GET", "/ HTTP/1.1\r\nX: y", {}, false},
+                                           {"GET", "/", {{"X", "a\r\nY: b"}}, false},
+                                           {"GET", "/", {{"X Y", "a"}}, false},
+                                           {"GET", "/", {{"", "a"}}, false},
+                                           {"GET", "/", {{"host", "other"}}, false},
+                                           {"GET", "/", {{"Content-Length", "5"}}, false},
+                                           {"GET", "/", {{"Transfer-Encoding", "x"}}, false},
+                                           {"GET", "/", {{"connection", "close"}}, false}};
+        for (const RequestHead& one : bad) {
+          ExitStatus status = ExitStatus::kOk;
+          try {
+            RequestHead head = one;
+            co_await connection.send(std::move(head), "", soon());
+          } catch (const Error& error) {
+            status = error.status();
+          }
+          EXPECT_EQ(status, ExitStatus::kUsage) << one.method << one.target;
+        }
+      });
+  EXPECT_EQ(seen, "");
+}
+
+TEST_F(HttpConnection, GivesTheBodyInWhateverSpaceThereIs) {
+  for (const std::size_t space : {1U, 2U, 7U, 1000U}) {
+    run_with(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n \r\n"
+        "5\r\nworld\r\n0\r\n\r\n",
+        [&](Connection& connection) -> awaitable<void> {
+          RequestHead head = request();
+          co_await connection.send(std::move(head), "", soon());
+          co_await connection.read_head(soon());
+          EXPECT_EQ(connection.length(), std::nullopt);
+          const std::string body = co_await read_all(connection, space);
+          EXPECT_EQ(body, "hello world");
+          EXPECT_TRUE(connection.is_reusable());
+        });
+  }
+}
+
+TEST_F(HttpConnection, TrailersAreApartFromHeaders) {
+  run_with(
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
+      "2\r\nhi\r\n0\r\nX-A: 2\r\nX-B: 3\r\n\r\n",
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request();
+        co_await connection.send(std::move(head), "", soon());
+        const ResponseHead answer = co_await connection.read_head(soon());
+        EXPECT_EQ(answer.headers, (Fields{{"Transfer-Encoding", "chunked"}, {"X-A", "1"}}));
+        co_await read_all(connection);
+        EXPECT_EQ(connection.trailers(), (Fields{{"X-A", "2"}, {"X-B", "3"}}));
+        EXPECT_TRUE(connection.is_reusable());
+      });
+}
+
+TEST_F(HttpConnection, InterimAnswersArePassedOver) {
+  run_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + kOk,
+           [&](Connection& connection) -> awaitable<void> {
+             const std::string body = co_await ask(connection);
+             EXPECT_EQ(body, "hi");
+             EXPECT_TRUE(connection.is_reusable());
+           });
+}
+
+TEST_F(HttpConnection, InterimAnswersWithoutEndAndUpgradesAreRefused) {
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "HTTP/1.1 102 Processing\r\n\r\n";
+  EXPECT_EQ(status_with(many), ExitStatus::kProtocol);
+  EXPECT_EQ(status_with("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"),
+            ExitStatus::kProtocol);
+}
+
+TEST_F(HttpConnection, AnAnswerWithoutABodyEndsWithItsHead) {
+  for (const char* const answer :
+       {"HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}) {
+    run_with(answer, [&](Connection& connection) -> awaitable<void> {
+      const std::string body = co_await ask(connection);
+      EXPECT_EQ(body, "");
+      EXPECT_TRUE(connection.is_reusable());
+    });
+  }
+  run_with("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+           [&](Connection& connection) -> awaitable<void> {
+             const std::string body = co_await ask(connection, "HEAD");
+             EXPECT_EQ(body, "");
+             EXPECT_EQ(connection.length(), 5U);
+             EXPECT_TRUE(connection.is_reusable());
+           });
+}
+
+TEST_F(HttpConnection, IsReusableWhereTheServerWantsIt) {
+  const std::vector<std::pair<std::string, bool>> answers{
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", true},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi", false},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: x, CLOSE\r\n\r\nhi", false},
+      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", false},
+      {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: Keep-Alive\r\n\r\nhi", true},
+      {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n"
+       "2\r\nhi\r\n0\r\n\r\n",
+       false},
+      // It ends with the connection.
+      {"HTTP/1.1 200 OK\r\n\r\nhi", false},
+      {"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\nhi", false},
+      // More than was asked for.
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi!", false},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" + kOk, false},
+  };
+  for (const auto& [answer, is_reusable] : answers) {
+    run_with(answer, [&](Connection& connection) -> awaitable<void> {
+      const std::string body = co_await ask(connection);
+      EXPECT_EQ(body, "hi");
+      EXPECT_EQ(connection.is_reusable(), is_reusable) << answer;
+    });
+  }
+}
+
+TEST_F(HttpConnection, FinishThrowsALittleAwayAndNotMuch) {
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{1000000}}) {
+    run_with("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" +
+                 std::string(size, 'x'),
+             [&](Connection& connection) -> awaitable<void> {
+               RequestHead head = request();
+               co_await connection.send(std::move(head), "", soon());
+               co_await connection.read_head(soon());
+               EXPECT_FALSE(connection.is_reusable());
+               const bool is_reusable = co_await connection.finish(soon());
+               EXPECT_EQ(is_reusable, size == 1000);
+             });
+  }
+}
+
+TEST_F(HttpConnection, FinishDoesNotWaitForAHeadThatNobodyRead) {
+  run([](Peer& peer, int) -> awaitable<void> { co_await peer.read_to_end(); },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request();
+        co_await connection.send(std::move(head), "", soon());
+        const bool is_reusable = co_await connection.finish(Deadline::never());
+        EXPECT_FALSE(is_reusable);
+      });
+}
+
+TEST_F(HttpConnection, AnAnswerThatIsNotReadToItsEndForbidsAnotherRequest) {
+  run_with("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+           [&](Connection& connection) -> awaitable<void> {
+             RequestHead head = request();
+             co_await connection.send(std::move(head), "", soon());
+             co_await connection.read_head(soon());
+             ExitStatus status = ExitStatus::kOk;
+             try {
+               co_await ask(connection);
+             } catch (const Error& error) {
+               status = error.status();
+             }
+             EXPECT_EQ(status, ExitStatus::kSoftware);
+           });
+}
+
+// What goes wrong.
+
+TEST_F(HttpConnection, EveryTruncationIsUnavailable) {
+  const std::vector<std::string> answers{
+      kOk, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: y\r\n\r\n"};
+  for (const std::string& answer : answers) {
+    for (std::size_t length = 0; length < answer.size(); ++length) {
+      EXPECT_EQ(status_with(answer.substr(0, length)), ExitStatus::kUnavailable) << length;
+      EXPECT_EQ(reason_, "ask it: the connection ended early");
+    }
+    EXPECT_EQ(status_with(answer), ExitStatus::kOk);
+  }
+}
+
+TEST_F(HttpConnection, WhatIsNoAnswerBreaksTheProtocol) {
+  for (const char* const answer :
+       {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "HTTP/1.1 099 No\r\n\r\n",
+        "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nbad\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: a\nY: b\r\n\r\n", "HTTP/1.1 200 OK\r\nX : a\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"}) {
+    EXPECT_EQ(status_with(answer), ExitStatus::kProtocol) << answer;
+    EXPECT_THAT(reason_, StartsWith("ask it: "));
+  }
+}
+
+TEST_F(HttpConnection, BadChunksBreakTheProtocol) {
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const char* const chunks :
+       {"zz\r\n", "-1\r\nx\r\n", "2\r\nhixx\r\n", "fffffffffffffffff\r\nx",
+        "2 x\r\nhi\r\n0\r\n\r\n", "0\r\nbad\r\n\r\n", "0\r\nContent-Length: 3\r\n\r\n"}) {
+    EXPECT_EQ(status_with(head + chunks), ExitStatus::kProtocol) << chunks;
+  }
+}
+
+TEST_F(HttpConnection, GoodBytesComeBeforeTheErrorBehindThem) {
+  run_with("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n",
+           [&](Connection& connection) -> awaitable<void> {
+             RequestHead head = request();
+             co_await connection.send(std::move(head), "", soon());
+             co_await connection.read_head(soon());
+             std::array<char, 100> space;
+             const std::size_t count = co_await connection.read_some(space, soon());
+             EXPECT_EQ(std::string(space.data(), count), "hello");
+             ExitStatus status = ExitStatus::kOk;
+             try {
+               co_await connection.read_some(space, soon());
+             } catch (const Error& error) {
+               status = error.status();
+             }
+             EXPECT_EQ(status, ExitStatus::kProtocol);
+             EXPECT_FALSE(connection.is_reusable());
+           });
+}
+
+TEST_F(HttpConnection, HugeHeadsBreakTheProtocol) {
+  Connection::Limits limits;
+  limits.head_bytes = 1000;
+  limits.fields = 10;
+  const std::string begin = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n";
+  EXPECT_EQ(status_with(begin + "X: " + std::string(2000, 'x') + "\r\n\r\nhi", limits),
+            ExitStatus::kProtocol);
+  EXPECT_EQ(status_with(begin + "X: " + std::string(2000, 'x'), limits), ExitStatus::kProtocol);
+  EXPECT_EQ(status_with(std::string(100000, 'H'), limits), ExitStatus::kProtocol);
+  std::string fields;
+  for (int i = 0; i < 9; ++i) fields += "X: y\r\n";
+  EXPECT_EQ(status_with(begin + fields + "\r\nhi", limits), ExitStatus::kOk);
+  EXPECT_EQ(status_with(begin + fields + "X: y\r\n\r\nhi", limits), ExitStatus::kProtocol);
+}
+
+TEST_F(HttpConnection, HugeTrailersAndChunkLinesBreakTheProtocol) {
+  Connection::Limits limits;
+  limits.head_bytes = 1000;
+  limits.fields = 10;
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string much(100000, 'x');
+  EXPECT_EQ(status_with(head + "0\r\nX: " + much, limits), ExitStatus::kProtocol);
+  EXPECT_EQ(status_with(head + "1;a=" + much, limits), ExitStatus::kProtocol);
+  std::string many = "0\r\n";
+  for (int i = 0; i < 20; ++i) many += "X: y\r\n";
+  EXPECT_EQ(status_with(head + many + "\r\n", limits), ExitStatus::kProtocol);
+}
+
+TEST_F(HttpConnection, AResetIsUnavailable) {
+  for (const std::string& answer :
+       {std::string(), kOk.substr(0, 10), kOk.substr(0, kOk.size() - 1)}) {
+    ExitStatus status = ExitStatus::kOk;
+    run(
+        [&](Peer& peer, int) -> awaitable<void> {
+          co_await peer.read_head();
+          co_await peer.write(answer);
+          peer.reset();
+        },
+        [&](Connection& connection) -> awaitable<void> {
+          try {
+            co_await ask(connection);
+          } catch (const Error& error) {
+            status = error.status();
+          }
+          EXPECT_FALSE(connection.is_reusable());
+        });
+    EXPECT_EQ(status, ExitStatus::kUnavailable);
+  }
+}
+
+TEST_F(HttpConnection, ASlowServerTimesOutAndNothingIsLost) {
+  Peer* slow = nullptr;
+  boost::asio::steady_timer forever(loop_.io());
+  forever.expires_at(boost::asio::steady_timer::time_point::max());
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        slow = &peer;
+        co_await peer.read_head();
+        co_await peer.write("HTTP/1.1 200 OK\r\nContent-Le");
+        boost::system::error_code ignored;
+        auto token = boost::asio::redirect_error(boost::asio::use_awaitable, ignored);
+        co_await forever.async_wait(token);
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request();
+        co_await connection.send(std::move(head), "", soon());
+        int timeouts = 0;
+        for (int i = 0; i < 3; ++i) {
+          try {
+            co_await connection.read_head(in_ms(5));
+          } catch (const Error& error) {
+            EXPECT_STREQ(error.what(), "ask it: timed out");
+            timeouts += error.status() == ExitStatus::kTryAgain ? 1 : 0;
+          }
+        }
+        EXPECT_EQ(timeouts, 3);
+        co_await slow->write("ngth: 4\r\n\r\nab");
+        const ResponseHead answer = co_await connection.read_head(soon());
+        EXPECT_EQ(answer.status, 200);
+        std::array<char, 100> space;
+        std::size_t count = co_await connection.read_some(space, soon());
+        EXPECT_EQ(count, 2U);
+        try {
+          count = co_await connection.read_some(space, in_ms(5));
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
+        }
+        EXPECT_FALSE(connection.is_reusable());
+        co_await slow->write("cd");
+        count = co_await connection.read_some(space, soon());
+        EXPECT_EQ(count, 2U);
+        EXPECT_TRUE(connection.is_reusable());
+        forever.cancel();
+      });
+}
+
+TEST_F(HttpConnection, ARequestThatIsNotTakenInTimeClosesTheConnection) {
+  boost::asio::steady_timer forever(loop_.io());
+  forever.expires_at(boost::asio::steady_timer::time_point::max());
+  run(
+      [&](Peer&, int) -> awaitable<void> {
+        boost::system::error_code ignored;
+        auto token = boost::asio::redirect_error(boost::asio::use_awaitable, ignored);
+        co_await forever.async_wait(token);
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        const std::string body(32 << 20, 'x');
+        RequestHead head = request("POST");
+        ExitStatus status = ExitStatus::kOk;
+        try {
+          co_await connection.send(std::move(head), body, in_ms(20));
+        } catch (const Error& error) {
+          status = error.status();
+        }
+        EXPECT_EQ(status, ExitStatus::kTryAgain);
+        EXPECT_EQ(connection.progress(), Progress::kSent);
+        EXPECT_FALSE(connection.may_retry());
+        status = ExitStatus::kOk;
+        try {
+          co_await connection.read_head(soon());
+        } catch (const Error& error) {
+          status = error.status();
+        }
+        EXPECT_EQ(status, ExitStatus::kUnavailable);
+        forever.cancel();
+      });
+}
+
+TEST_F(HttpConnection, TheAnswerToABodyThatWasRefusedIsRead) {
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        co_await peer.read_head();
+        co_await peer.write("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request("POST");
+        co_await connection.send_head(std::move(head), std::nullopt, soon());
+        const std::string piece(1 << 20, 'x');
+        bool is_taken = true;
+        while (is_taken) is_taken = co_await connection.send_some(piece, soon());
+        Fields none;
+        co_await connection.send_end(std::move(none), soon());
+        const ResponseHead answer = co_await connection.read_head(soon());
+        EXPECT_EQ(answer.status, 413);
+        EXPECT_EQ(connection.progress(), Progress::kAnswered);
+        EXPECT_FALSE(connection.is_reusable());
+      });
+}
+
+TEST_F(HttpConnection, NoMoreIsReadThanWasAskedFor) {
+  Peer* server = nullptr;
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::size_t written = 0;
+  run(
+      [&](Peer& peer, int) -> awaitable<void> {
+        server = &peer;
+        co_await peer.read_head();
+        co_await peer.write("HTTP/1.1 200 OK\r\n\r\n");
+        const std::string piece(kPiece, 'x');
+        // Far more than the kernel's buffers: this ends only when the client has closed.
+        for (int i = 0; i < 2000; ++i) {
+          co_await peer.write(piece);
+          written += kPiece;
+          if (server == nullptr) co_return;
+        }
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        RequestHead head = request();
+        co_await connection.send(std::move(head), "", soon());
+        co_await connection.read_head(soon());
+        // Long after the kernel's buffers are full.
+        std::size_t before = 1;
+        boost::asio::steady_timer timer(loop_.io());
+        while (before != written) {
+          before = written;
+          timer.expires_after(std::chrono::milliseconds(50));
+          co_await timer.async_wait(boost::asio::use_awaitable);
+        }
+        EXPECT_LT(written, 2000 * kPiece);
+        std::array<char, 100> space;
+        const std::size_t count = co_await connection.read_some(space, soon());
+        EXPECT_EQ(count, space.size());
+        server = nullptr;
+      });
+}
+
+// What may be sent again.
+
+TEST_F(HttpConnection, ARefusedConnectionIsAnErrorOfOpen) {
+  Origin origin;
+  origin.address = {"127.0.0.1", 0};
+  {
+    const boost::asio::ip::tcp::acceptor nobody(loop_.io(),
+                                                {boost::asio::ip::address_v4::loopback(), 0});
+    origin.address.port = nobody.local_endpoint().port();
+  }
+  const std::string what = "ask it";
+  try {
+    loop_.run(Connection::open(origin, soon(), what));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kUnavailable);
+    EXPECT_STREQ(error.what(), "ask it: Connection refused");
+  }
+}
+
+TEST_F(HttpConnection, AReusedConnectionThatTheServerClosedMayBeReplacedForWhatIsIdempotent) {
+  for (const std::string& method : std::vector<std::string>{"GET", "DELETE", "POST"}) {
+    run_with(kOk, [&](Connection& connection) -> awaitable<void> {
+      co_await ask(connection);
+      ExitStatus status = ExitStatus::kOk;
+      try {
+        co_await ask(connection, method);
+      } catch (const Error& error) {
+        status = error.status();
+      }
+      EXPECT_EQ(status, ExitStatus::kUnavailable);
+      EXPECT_TRUE(connection.is_reused());
+      // The kernel takes the first bytes of a request even where nobody reads them.
+      EXPECT_EQ(connection.progress(), Progress::kSent);
+      EXPECT_EQ(connection.may_retry(), method != "POST") << method;
+    });
+  }
+}
+
+TEST_F(HttpConnection, ANewConnectionThatTheServerClosedIsNotReplaced) {
+  run([](Peer& peer, int) -> awaitable<void> { co_await peer.read_head(); },
+      [&](Connection& connection) -> awaitable<void> {
+        try {
+          co_await ask(connection);
+        } catch (const Error&) {
+          EXPECT_EQ(connection.progress(), Progress::kSent);
+          EXPECT_FALSE(connection.may_retry());
+        }
+      });
+}
+
+TEST_F(HttpConnection, AfterAByteOfAnAnswerNothingIsSentAgain) {
+  run(
+      [](Peer& peer, int) -> awaitable<void> {
+        co_await peer.read_head();
+        co_await peer.write(kOk);
+        co_await peer.read_head();
+        co_await peer.write("H");
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        co_await ask(connection);
+        try {
+          co_await ask(connection);
+        } catch (const Error&) {
+          EXPECT_EQ(connection.progress(), Progress::kAnswered);
+          EXPECT_FALSE(connection.may_retry());
+        }
+      });
+}
+
+TEST_F(HttpConnection, NothingThatWasSentMayBeSentAgain) {
+  // The reset makes the first write fail.
+  run(
+      [](Peer& peer, int) -> awaitable<void> {
+        co_await peer.read_head();
+        co_await peer.write(kOk);
+        peer.reset();
+      },
+      [&](Connection& connection) -> awaitable<void> {
+        co_await ask(connection);
+        while (connection.is_alive()) {
+          boost::asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(1));
+          co_await timer.async_wait(boost::asio::use_awaitable);
+        }
+        ExitStatus status = ExitStatus::kOk;
+        try {
+          co_await ask(connection, "POST");
+        } catch (const Error& error) {
+          status = error.status();
+        }
+        EXPECT_EQ(status, ExitStatus::kUnavailable);
+        EXPECT_EQ(connection.progress(), Progress::kNothingSent);
+        EXPECT_TRUE(connection.may_retry());
+      });
+}
+
+TEST_F(HttpConnection, ADeadConnectionIsNoticed) {
+  for (const bool speaks : {false, true}) {
+    run(
+        [&](Peer& peer, int) -> awaitable<void> {
+          co_await peer.read_head();
+          co_await peer.write(kOk);
+          co_await peer.read_head();
+          co_await peer.write(kOk);
+          // 408, say, or the end.
+          if (speaks) co_await peer.write("HTTP/1.1 408 Request Timeout\r\n\r\n");
+          if (speaks) co_await peer.read_to_end();
+        },
+        [&](Connection& connection) -> awaitable<void> {
+          co_await ask(connection);
+          EXPECT_TRUE(connection.is_alive());
+          co_await ask(connection);
+          boost::asio::steady_timer timer(loop_.io());
+          while (connection.is_alive()) {
+            timer.expires_after(std::chrono::milliseconds(1));
+            co_await timer.async_wait(boost::asio::use_awaitable);
+          }
+        });
+  }
+}
+
+TEST(HttpMethods, SomeMayBeSentTwice) {
+  for (const char* method : {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"}) {
+    EXPECT_TRUE(is_idempotent(method)) << method;
+  }
+  for (const char* method : {"POST", "PATCH", "CONNECT", "get", ""}) {
+    EXPECT_FALSE(is_idempotent(method)) << method;
+  }
+}
+
+// Cancellation.
+
+class HttpCancellation : public HttpConnection {
+ protected:
+  /// Runs `body` until `cancel()`, and expects that it ends with that.
+  void expect_cancelled(awaitable<void> body) {
+    std::exception_ptr failure;
+    bool is_over = false;
+    boost::asio::co_spawn(
+        loop_.io(), std::move(body),
+        boost::asio::bind_cancellation_slot(signal_.slot(), [&](std::exception_ptr thrown) {
+          failure = std::move(thrown);
+          is_over = true;
+        }));
+    loop_.run_until([&] { return is_over; });
+    try {
+      if (failure) std::rethrow_exception(failure);
+      ADD_FAILURE() << "it was not cancelled";
+    } catch (const boost::system::system_error& error) {
+      EXPECT_EQ(error.code(), boost::asio::error::operation_aborted);
+    }
+  }
+  /// Soon, but not from the place that this is called at.
+  void cancel() {
+    boost::asio::post(loop_.io(),
+                      [this] { signal_.emit(boost::asio::cancellation_type::terminal); });
+  }
+
+  boost::asio::cancellation_signal signal_;
+};
+
+enum class Step { kHead, kBody, kFinish, kSend };
+
+class HttpCancellationAt : public HttpCancellation, public testing::WithParamInterface<Step> {};
+INSTANTIATE_TEST_SUITE_P(Steps, HttpCancellationAt,
+                         testing::Values(Step::kHead, Step::kBody, Step::kFinish, Step::kSend));
+
+TEST_P(HttpCancellationAt, ClosesTheConnection) {
+  const Step step = GetParam();
+  ScriptedServer server(loop_.io().get_executor(), [&](Peer& peer, int) -> awaitable<void> {
+    co_await peer.read_head();
+    if (step == Step::kBody || step == Step::kFinish) {
+      co_await peer.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
+    }
+    cancel();
+    // What the kernel has of the body is not read before.
+    boost::asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(20));
+    co_await timer.async_wait(boost::asio::use_awaitable);
+    // Ends only because the client closes.
+    co_await peer.read_to_end();
+  });
+  ConnectionPtr connection;
+  const auto body = [&]() -> awaitable<void> {
+    Origin origin = server.origin();
+    const std::string what = "ask it";
+    connection = co_await Connection::open(std::move(origin), Deadline::never(), what);
+    RequestHead head = request("POST");
+    const std::string much(step == Step::kSend ? 64 << 20 : 0, 'x');
+    co_await connection->send(std::move(head), much, Deadline::never());
+    co_await connection->read_head(Deadline::never());
+    std::array<char, 100> space;
+    if (step == Step::kFinish) co_await connection->finish(Deadline::never());
+    for (;;) co_await connection->read_some(space, Deadline::never());
+  };
+  expect_cancelled(body());
+  EXPECT_FALSE(connection->is_reusable());
+  // It is closed although it still is there.
+  loop_.run_until([&] { return server.ended() == 1; });
+}
+
+TEST_F(HttpCancellation, CloseEndsWhatWaits) {
+  ScriptedServer server(loop_.io().get_executor(),
+                        [&](Peer& peer, int) -> awaitable<void> { co_await peer.read_to_end(); });
+  ConnectionPtr connection;
+  const auto body = [&]() -> awaitable<void> {
+    Origin origin = server.origin();
+    const std::string what = "ask it";
+    connection = co_await Connection::open(std::move(origin), Deadline::never(), what);
+    RequestHead head = request();
+    co_await connection->send(std::move(head), "", Deadline::never());
+    boost::asio::post(loop_.io(), [&] { connection->close(); });
+    co_await connection->read_head(Deadline::never());
+  };
+  expect_cancelled(body());
+  loop_.run_until([&] { return server.ended() == 1; });
+}
+
+TEST_F(HttpCancellation, MayBeDestroyedWhileItReads) {
+  boost::asio::io_context loop(1);
+  ScriptedServer server(loop.get_executor(), [&](Peer& peer, int) -> awaitable<void> {
+    co_await peer.read_head();
+    loop.stop();
+    co_await peer.read_to_end();
+  });
+  ConnectionPtr connection;
+  const auto body = [&]() -> awaitable<void> {
+    Origin origin = server.origin();
+    const std::string what = "ask it";
+    const ConnectionPtr own = co_await Connection::open(std::move(origin), soon(), what);
+    RequestHead head = request();
+    co_await own->send(std::move(head), "", soon());
+    co_await own->read_head(soon());
+  };
+  boost::asio::co_spawn(
+      loop, body(),
+      boost::asio::bind_cancellation_slot(signal_.slot(), [](const std::exception_ptr&) {}));
+  loop.run();
+}
+
+// Over TLS, the steps are those of the stream: what may be special is looked at.
+
+class HttpsConnection : public HttpCancellation {
+ protected:
+  HttpsConnection() { files_.ca.clear(); }
+
+  Origin origin_of(const net::test::TlsServer& server) const {
+    Origin origin;
+    origin.address = {"127.0.0.1", server.port()};
+    origin.tls = net::TlsFiles{authority_.ca(), "", ""};
+    return origin;
+  }
+
+  fo::test::Authority authority_;
+  net::TlsFiles files_ = authority_.issue("IP:127.0.0.1");
+};
+
+TEST_F(HttpsConnection, ReadsWhatComesAfterADeadline) {
+  using Stop = net::test::TlsServer::Stop;
+  net::test::TlsServer::Behaviour behaviour;
+  behaviour.stop = Stop::kRequestRead;
+  const net::test::TlsServer silent(loop_.io().get_executor(), net::make_tls_server(files_),
+                                    behaviour);
+  const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_), {});
+  const auto body = [&](Origin origin, bool answers) -> awaitable<void> {
+    const std::string what = "ask it";
+    const ConnectionPtr connection = co_await Connection::open(std::move(origin), soon(), what);
+    int timeouts = 0;
+    for (int i = 0; i < 3; ++i) {
+      try {
+        // Before the request there can be no answer.
+        co_await connection->read_head(in_ms(5));
+      } catch (const Error& error) {
+        timeouts += error.status() == ExitStatus::kTryAgain ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(timeouts, 3);
+    RequestHead head = request();
+    co_await connection->send(std::move(head), "", soon());
+    if (!answers) co_return;
+    const ResponseHead answer = co_await connection->read_head(soon());
+    EXPECT_EQ(answer.status, 200);
+    const std::string text = co_await read_all(*connection);
+    EXPECT_EQ(text, "hi");
+  };
+  loop_.run(body(origin_of(server), true));
+  loop_.run(body(origin_of(silent), false));
+}
+
+TEST_F(HttpsConnection, ADeadlineInTheHandshakeTimesOut) {
+  net::test::TlsServer::Behaviour behaviour;
+  behaviour.stop = net::test::TlsServer::Stop::kAccepted;
+  const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_),
+                                    behaviour);
+  const std::string what = "ask it";
+  try {
+    loop_.run(Connection::open(origin_of(server), in_ms(20), what));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kTryAgain);
+  }
+}
+
+TEST_F(HttpsConnection, IsAliveUntilTheServerCloses) {
+  net::test::TlsServer::Behaviour behaviour;
+  behaviour.stop = net::test::TlsServer::Stop::kAnswered;
+  behaviour.answer = kOk;
+  const net::test::TlsServer server(loop_.io().get_executor(), net::make_tls_server(files_),
+                                    behaviour);
+  const auto body = [&](Origin origin) -> awaitable<void> {
+    const std::string what = "ask it";
+    const ConnectionPtr connection = co_await Connection::open(std::move(origin), soon(), what);
+    const std::string text = co_await ask(*connection);
+    EXPECT_EQ(text, "hi");
+    EXPECT_TRUE(connection->is_reusable());
+    boost::asio::steady_timer timer(loop_.io());
+    while (connection->is_alive()) {
+      timer.expires_after(std::chrono::milliseconds(1));
+      co_await timer.async_wait(boost::asio::use_awaitable);
+    }
+  };
+  loop_.run(body(origin_of(server)));
+}
+
+TEST(HttpOrigin, HttpsNeedsAnAuthority) {
+  const net::Url url = net::parse_url("https://localhost:1/");
+  EXPECT_THROW(make_origin(url, std::nullopt), Error);
+  EXPECT_EQ(make_origin(url, net::TlsFiles{"ca", "", ""}).tls->ca, "ca");
+  // Files for a URL without TLS are not used.
+  EXPECT_EQ(make_origin(net::parse_url("http://localhost:1/"), net::TlsFiles{"ca", "", ""}).tls,
+            std::nullopt);
+}
+
+}  // namespace
+}  // namespace fo::http::test

@@ -1,0 +1,126 @@
+// A server on the loop of the test that speaks bytes rather than HTTP: a script for each
+// connection.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "http/connection.h"
+
+namespace fo::http::test {
+
+/// The server's end of one connection.
+class Peer {
+ public:
+  explicit Peer(boost::asio::ip::tcp::socket socket) : socket_(std::move(socket)) {}
+
+  /// All that comes until `text` has come, or the end.
+  boost::asio::awaitable<std::string> read_until(std::string text) {
+    while (got_.find(text) == std::string::npos) {
+      const bool more = co_await read_more();
+      if (!more) co_return std::exchange(got_, {});
+    }
+    std::string head = got_.substr(0, got_.find(text) + text.size());
+    got_.erase(0, head.size());
+    co_return head;
+  }
+  boost::asio::awaitable<std::string> read_to_end() {
+    for (bool more = true; more;) more = co_await read_more();
+    co_return std::exchange(got_, {});
+  }
+  /// A request without a body.
+  boost::asio::awaitable<std::string> read_head() { return read_until("\r\n\r\n"); }
+
+  boost::asio::awaitable<void> write(std::string bytes) {
+    boost::system::error_code error;
+    auto result = boost::asio::redirect_error(boost::asio::use_awaitable, error);
+    co_await boost::asio::async_write(socket_, boost::asio::buffer(bytes), result);
+    written_ += bytes.size();
+  }
+  /// How much of write()'s bytes the kernel has taken.
+  [[nodiscard]] std::size_t written() const { return written_; }
+
+  void close() {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+  /// Closes it so that the client sees a reset.
+  void reset() {
+    boost::system::error_code ignored;
+    socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
+    close();
+  }
+
+ private:
+  boost::asio::awaitable<bool> read_more() {
+    char piece[4096];
+    boost::system::error_code error;
+    auto result = boost::asio::redirect_error(boost::asio::use_awaitable, error);
+    const std::size_t count = co_await socket_.async_read_some(boost::asio::buffer(piece), result);
+    got_.append(piece, count);
+    co_return !error;
+  }
+
+  boost::asio::ip::tcp::socket socket_;
+  std::string got_;
+  std::size_t written_ = 0;
+};
+
+class ScriptedServer {
+ public:
+  /// For each connection, the first of which is number 1. It is closed when the script ends.
+  using Script = std::function<boost::asio::awaitable<void>(Peer&, int number)>;
+
+  ScriptedServer(const boost::asio::any_io_executor& loop, Script script)
+      : acceptor_(loop, {boost::asio::ip::address_v4::loopback(), 0}), script_(std::move(script)) {
+    boost::asio::co_spawn(loop, accept(), boost::asio::detached);
+  }
+  ScriptedServer(const ScriptedServer&) = delete;
+  ScriptedServer& operator=(const ScriptedServer&) = delete;
+
+  [[nodiscard]] Origin origin() const {
+    Origin origin;
+    origin.address = {"127.0.0.1", acceptor_.local_endpoint().port()};
+    return origin;
+  }
+  [[nodiscard]] int connections() const { return connections_; }
+  /// Whose scripts have ended.
+  [[nodiscard]] int ended() const { return ended_; }
+  void stop() { acceptor_.close(); }
+
+ private:
+  boost::asio::awaitable<void> accept() {
+    boost::system::error_code error;
+    auto result = boost::asio::redirect_error(boost::asio::use_awaitable, error);
+    for (;;) {
+      boost::asio::ip::tcp::socket socket = co_await acceptor_.async_accept(result);
+      if (error) co_return;
+      boost::asio::co_spawn(acceptor_.get_executor(), serve(std::move(socket), ++connections_),
+                            boost::asio::detached);
+    }
+  }
+
+  boost::asio::awaitable<void> serve(boost::asio::ip::tcp::socket socket, int number) {
+    Peer peer(std::move(socket));
+    co_await script_(peer, number);
+    ++ended_;
+  }
+
+  boost::asio::ip::tcp::acceptor acceptor_;
+  Script script_;
+  int connections_ = 0;
+  int ended_ = 0;
+};
+
+}  // namespace fo::http::test
