@@ -39,9 +39,7 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_flag("--start-asleep", serve.start_asleep, "wait for /wake_up, without a KV cache");
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
                 "exit with 69 if the GMS is lost while awake");
-  sub->add_option("--status-fd", serve.status_fd, "write events there as JSON lines")
-      ->check(CLI::Range(0, 1 << 30))
-      ->type_name("N");
+  cli::add_status_fd(*sub, serve.status_fd);
   cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
 }
 

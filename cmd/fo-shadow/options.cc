@@ -119,9 +119,7 @@ void declare_limits(CLI::App& app, Options& options) {
       ->capture_default_str()
       ->type_name("N");
   cli::add_duration(app, "--warn-after", shadow.warn_after, "log who holds the lock; 0: never");
-  app.add_option("--status-fd", shadow.status_fd, "write events there as JSON lines")
-      ->check(CLI::Range(0, 1 << 30).description(""))
-      ->type_name("N");
+  cli::add_status_fd(app, shadow.status_fd);
 }
 
 // What `declare` adds stands under a heading of its own in --help.

@@ -68,9 +68,7 @@ void declare(CLI::App& app, Options& options) {
   acquire->add_option("--fd", wanted.fd, "descriptor that holds the lock (default: lowest free)")
       ->type_name("N");
   cli::add_duration(*acquire, "--grace", wanted.grace, "from SIGTERM to SIGKILL");
-  acquire->add_option("--status-fd", wanted.status_fd, "write events there as JSON lines")
-      ->check(CLI::Range(0, 1 << 30))
-      ->type_name("N");
+  cli::add_status_fd(*acquire, wanted.status_fd);
   add_command(app, options, kOwner, "owner", "print the holder's id; exit 1 if the lock is free");
   add_command(app, options, kStatus, "status",
               "show holder, generation, waiters and who has it open");

@@ -35,9 +35,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
   app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
       ->type_name("HOST:PORT");
-  app.add_option("--ready-fd", serve.ready_fd, "write a newline here once clients can connect")
-      ->check(CLI::Range(3, 1 << 20))
-      ->type_name("N");
+  cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
 }
 
 }  // namespace fo::gms_lockd

@@ -35,9 +35,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("FILE");
   app.add_flag("--map", options.map, "map every allocation and read through the mapping");
   cli::add_driver(app, options.driver);
-  app.add_option("--status-fd", options.status_fd, "write events there as JSON lines")
-      ->check(CLI::Range(0, 1 << 30).description(""))
-      ->type_name("N");
+  cli::add_status_fd(app, options.status_fd);
   app.add_flag("--exec", options.exec, "exec COMMAND on success");
   cli::add_variables(app, {"FO_LIBEXEC_DIR", "TMPDIR"});
 }

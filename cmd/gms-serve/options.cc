@@ -76,9 +76,7 @@ void declare(CLI::App& app, Options& options) {
   tag->needs(path);
   // Not --socket-dir: the environment may set that for every tool.
   path->excludes(devices)->excludes(tags);
-  app.add_option("--ready-fd", serve.ready_fd, "write a newline here once all servers answer")
-      ->check(CLI::Range(3, 1 << 20))
-      ->type_name("N");
+  cli::add_ready_fd(app, serve.ready_fd, "all servers answer");
   add_ids(app, "--allow-uid", serve.access.uids, "other users whose processes may connect");
   add_ids(app, "--allow-gid", serve.access.gids, "groups whose members may connect");
   add_mode(app, "--socket-mode", serve.socket_mode, "permissions of the sockets");

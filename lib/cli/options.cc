@@ -164,6 +164,18 @@ CLI::Option* add_driver(CLI::App& app, std::string& driver) {
       ->type_name("DRIVER");
 }
 
+CLI::Option* add_status_fd(CLI::App& app, int& fd) {
+  return app.add_option("--status-fd", fd, "write events there as JSON lines")
+      ->check(CLI::Range(0, 1 << 30).description(""))
+      ->type_name("N");
+}
+
+CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when) {
+  return app.add_option("--ready-fd", fd, "write a newline here once " + when)
+      ->check(CLI::Range(3, 1 << 20).description(""))
+      ->type_name("N");
+}
+
 CLI::Option* add_devices(CLI::App& app, std::vector<int>& devices, const std::string& description) {
   return app
       .add_option_function<std::string>(

@@ -62,6 +62,11 @@ CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris);
 /// `--kube-api URL`, for those that say k8s: without an API server.
 CLI::Option* add_kube_api(CLI::App& app, std::string& url);
 
+/// `--status-fd N`: a descriptor for events as JSON lines.
+CLI::Option* add_status_fd(CLI::App& app, int& fd);
+/// `--ready-fd N`: a descriptor that gets a newline once `when`.
+CLI::Option* add_ready_fd(CLI::App& app, int& fd, const std::string& when);
+
 /// `--driver`, default $GMS_DRIVER.
 CLI::Option* add_driver(CLI::App& app, std::string& driver);
 
