@@ -514,7 +514,7 @@ PYTHON
   } >"$T/writer.request"
   wait_for "inside gms-probe sockets --tags weights"
   start_bg writer socat "OPEN:$T/writer.request,rdonly,ignoreeof!!STDOUT" "UNIX-CONNECT:$socket"
-  wait_for "grep -q 'no room' $T/server.err"
+  wait_for "grep -q 'out of memory for' $T/server.err"
   shape <"$T/server.err" >"$T/log"
   example man/gms-serve.8 'granted ro: device=0'
   while read -r line; do

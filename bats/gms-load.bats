@@ -228,7 +228,7 @@ expect_nothing_published() { state | grep -q '"committed": *false'; }
   echo >>"$T/snap/gms_metadata.json"
   kept 65 "gms_metadata.json': its SHA-256 differs from that in checksums.sha256"
   GMS_SIM_GRANULARITY=64KiB kept 65 "the devices' granularities differ"
-  GMS_SIM_VRAM=2MiB kept 75 "4 MiB do not fit device 0, which has 2 MiB in all"
+  GMS_SIM_VRAM=2MiB kept 75 "4 MiB do not fit device 0, which has a total of 2 MiB"
 }
 
 @test "--unpublish drops what is published, waits for readers, and needs no driver with --socket" {
@@ -336,7 +336,7 @@ refused() {
   before=${output##* }
   make_file "$T/m" '{"t":{"dtype":"U8","shape":[70000000],"data_offsets":[0,70000000]}}' 0
   truncate -s +70000000 "$T/m"
-  refused 75 "66.8 MiB do not fit device 0, which has 64 MiB in all"
+  refused 75 "66.8 MiB do not fit device 0, which has a total of 64 MiB"
 }
 
 @test "a model for which no memory is free is 75, and nothing is published" {

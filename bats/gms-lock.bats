@@ -47,7 +47,7 @@ field() { sed -n "s/^$1: //p"; }
     for command in acquire owner status; do
       run --separate-stderr lock "$command" --lock "$uri"
       [ "$status" -eq 64 ]
-      [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"want "* ||
+      [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"expected "* ||
         $stderr == *"unknown kind of lock; supported: flock:/path"* ]]
     done
   done

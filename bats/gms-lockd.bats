@@ -104,7 +104,7 @@ END
   hears a granted 1
   local client=$BG_PID
   kill -KILL "$client"
-  wait_for "grep -q 'let go' $T/lockd.err"
+  wait_for "grep -q 'released the lock' $T/lockd.err"
   [ "$(cat "$T/lockd.out")" = "" ]
   [[ $(sed -n 1p "$T/lockd.err") == "gms-lockd: info: granted to 'engine-0' (process $client): generation 1" ]]
   [ "$(sed -n 2p "$T/lockd.err")" = "gms-lockd: info: 'engine-0' released the lock, generation 1" ]
@@ -170,7 +170,7 @@ END
 @test "what breaks the protocol is refused with 76, and logged" {
   start_lockd
   run -0 socat -t 5 - "UNIX-CONNECT:$S" <<<'GET / HTTP/1.1'
-  [[ $output == '{"answer":"refused","reason":"'*'no JSON","status":76}' ]]
+  [[ $output == '{"answer":"refused","reason":"'*'not JSON","status":76}' ]]
   [[ $(cat "$T/lockd.err") == "gms-lockd: warning: connection of process "*": read message 'GET / HTTP/1.1': not JSON" ]]
   [[ $(lock_status) == *'"holder":null'* ]]
 }

@@ -167,7 +167,7 @@ command_pid() { cut -d' ' -f1 "$T/$1.cmd"; }
   for command in "acquire" "owner" "status"; do
     refused "no API server: " "$command" --lock k8s:ns/pair
     # Not where this runs in a pod itself.
-    [ -e /var/run/secrets/kubernetes.io ] || refused "want" "$command" --lock "k8s:ns/pair?api=https://127.0.0.1:1"
+    [ -e /var/run/secrets/kubernetes.io ] || refused "https needs ca=FILE" "$command" --lock "k8s:ns/pair?api=https://127.0.0.1:1"
     refused "without TLS" "$command" --lock "k8s:ns/pair?token-file=$T/token&api=http://10.0.0.1:1"
   done
   export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=x

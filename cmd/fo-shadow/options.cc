@@ -81,7 +81,7 @@ void declare_place(CLI::App& app, Options& options) {
   add_text(app, "--tag", options.tag, "T", "tag of the weights")->capture_default_str();
   cli::add_devices(app, options.devices, "devices of the memory gate; all: the GMS's, else 0");
   cli::add_size(app, "--gpu-free", options.shadow.gpu_free,
-                "free memory to wait for per device; 0: none (default: what the engine released)");
+                "free memory to wait for; 0: none (default: what the engine released)");
   app.add_option("--port", options.port, "of /live, /health, /metrics; -1: none")
       ->envname("DYN_SYSTEM_PORT")
       ->check(CLI::Range(-1, 65535).description(""))

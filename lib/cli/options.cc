@@ -145,13 +145,12 @@ CLI::Option* add_lock(CLI::App& app, std::string& uri) {
 }
 
 CLI::Option* add_locks(CLI::App& app, std::vector<std::string>& uris) {
-  return describe_lock(app.add_option("--lock", uris, "a lock to hold; repeatable"), uris.front())
+  return describe_lock(app.add_option("--lock", uris, "a lock; repeatable"), uris.front())
       ->allow_extra_args(false);
 }
 
 CLI::Option* add_kube_api(CLI::App& app, std::string& url) {
-  return app
-      .add_option("--kube-api", url, "the API server of k8s: (default: the pod's own cluster)")
+  return app.add_option("--kube-api", url, "the API server of k8s: (default: the pod's cluster)")
       ->envname("FAILOVER_KUBE_API")
       ->type_name("URL");
 }
