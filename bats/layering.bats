@@ -116,6 +116,31 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
   [ "$output" = "" ]
 }
 
+# riddles FILE...: string literals of C++ in words that CONTRIBUTING's glossary replaces.
+riddles() {
+  sed -E 's,^[[:space:]]*//.*,,; /#include/d' -- "$@" | grep -oE '"([^"\\]|\\.)*"' | grep -E \
+    -e '\<(somebody|whoever|anew|strangers?|keepers?|deaf|whom|amiss|trouble)\>' \
+    -e '\<(is|are|that is) none\>|\<(is|are) no [a-z]|\<number of one\>|\<there twice\>' \
+    -e '\<wants? [^t]|\<say (--|[0-9]|a|at|it|name)\>|\<is told\>|\<hear (from|of)\>|\<heard of\>' \
+    -e '\<(come|came) back\>|\<(let|lets) go\>|\<(give|gives|gave|given) .*\<up\>|\<(gave|given) back\>' \
+    -e '\<(for want of|to be had|not to be seen|what is left|a turn that|no more than there)\>'
+}
+
+@test "messages use the words of the glossary" {
+  printf '%s\n' '// What somebody says is no message.' 'fail("the lock is free");' >"$BATS_TEST_TMPDIR/plain.cc"
+  run riddles "$BATS_TEST_TMPDIR/plain.cc"
+  [ "$output" = "" ]
+  local words
+  for words in 'x is not the number of one' 'took a turn that is none' 'want a number' 'somebody has it'; do
+    printf '  fail("%s");\n' "$words" >"$BATS_TEST_TMPDIR/riddle.cc"
+    run riddles "$BATS_TEST_TMPDIR/riddle.cc"
+    [ "$output" = "\"$words\"" ]
+  done
+  mapfile -t files < <(sources)
+  run riddles "${files[@]}"
+  [ "$output" = "" ]
+}
+
 @test "mains are thin" {
   local main bad=0
   for main in cmd/*/main.cc; do
