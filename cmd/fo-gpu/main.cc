@@ -52,7 +52,7 @@ cuda::DeviceMemory device_memory(const fo_gpu::Options& options) {
   return memory;
 }
 
-ExitStatus tell_free(const fo_gpu::Options& options) {
+ExitStatus print_free(const fo_gpu::Options& options) {
   const base::ByteCount wanted = options.until_free.value_or(0);
   const auto deadline = base::Deadline::after(options.free_timeout);
   const cuda::DeviceMemory memory = device_memory(options);
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
                        .summary = "Ask the CUDA driver (a private helper).",
                        .version = FO_VERSION};
   const auto body = [&] {
-    return base::to_int(options.command == fo_gpu::Options::Command::kFree ? tell_free(options)
+    return base::to_int(options.command == fo_gpu::Options::Command::kFree ? print_free(options)
                                                                            : map_check(options));
   };
   return cli::run(

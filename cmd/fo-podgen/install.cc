@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 10> kTools = {
     "fo-podgen", "fo-shadow", "gms-load",        "gms-lock",  "gms-lockd",
     "gms-probe", "gms-save",  "gms-remap-check", "gms-serve", "gms-stat"};
 constexpr std::array<std::string_view, 1> kHelpers = {"fo-gpu"};
-constexpr base::ByteCount kMostBytes = 256 * base::kMiB;
+constexpr base::ByteCount kMaxBytes = 256 * base::kMiB;
 
 int copy_all(const fs::path& from, const fs::path& to, std::span<const std::string_view> names) {
   std::error_code error;
@@ -32,7 +32,7 @@ int copy_all(const fs::path& from, const fs::path& to, std::span<const std::stri
     const fs::path program = from / name;
     if (!fs::is_regular_file(program, error)) continue;
     // Whoever starts it while it is replaced gets the old one or the new one.
-    os::write_file_atomic(to / name, os::read_file(program, kMostBytes), 0755);
+    os::write_file_atomic(to / name, os::read_file(program, kMaxBytes), 0755);
     ++copied;
   }
   return copied;

@@ -10,12 +10,12 @@ namespace {
 
 // What --watch was given; nothing is a second. Nobody is to be asked more often than this.
 base::Duration interval(const std::string& text) {
-  constexpr base::Duration kLeast = std::chrono::milliseconds(100);
+  constexpr base::Duration kMin = std::chrono::milliseconds(100);
   if (text.empty()) return std::chrono::seconds(1);
   const base::Duration read = cli::read_duration("--watch", text);
-  if (read < kLeast) {
+  if (read < kMin) {
     throw CLI::ValidationError("--watch",
-                               "'" + text + "' is less than " + base::format_duration(kLeast));
+                               "'" + text + "' is less than " + base::format_duration(kMin));
   }
   return read;
 }

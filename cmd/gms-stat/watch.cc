@@ -101,11 +101,11 @@ class Watcher {
 
   // The rest is left out when the end is asked for, or the screen was given back meanwhile.
   void put(std::string_view text) {
-    bool gave_back = false;
-    while (!text.empty() && !ended_ && !gave_back) {
+    bool restored = false;
+    while (!text.empty() && !ended_ && !restored) {
       const bool has_room = poll_output(POLLOUT, Deadline::never());
-      gave_back = take_signals();
-      if (has_room && !ended_ && !gave_back) text.remove_prefix(output_.write(text));
+      restored = take_signals();
+      if (has_room && !ended_ && !restored) text.remove_prefix(output_.write(text));
     }
   }
 
@@ -136,16 +136,16 @@ class Watcher {
 
   // Tells whether the screen was given back meanwhile.
   bool take_signals() {
-    bool gave_back = false;
+    bool restored = false;
     while (const int signal = os::read_signal(signals_.get())) {
       redraw_ |= signal == SIGTSTP || signal == SIGWINCH;
       ended_ |= signal != SIGTSTP && signal != SIGWINCH;
       if (signal != SIGTSTP) continue;
-      screen_->give_back();
-      gave_back = true;
+      screen_->restore();
+      restored = true;
       stop();
     }
-    return gave_back;
+    return restored;
   }
 
   // As SIGTSTP would have done: not at all where nobody could continue us, as in a container's only

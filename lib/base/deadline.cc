@@ -7,8 +7,8 @@ namespace fo::base {
 
 Deadline Deadline::after(Duration duration) {
   // Far enough for anybody, and near enough not to overflow the clock.
-  constexpr Duration kMost = std::chrono::years(100);
-  return Deadline(Clock::now() + std::clamp(duration, Duration::zero(), kMost));
+  constexpr Duration kMax = std::chrono::years(100);
+  return Deadline(Clock::now() + std::clamp(duration, Duration::zero(), kMax));
 }
 
 std::optional<Duration> Deadline::remaining() const {

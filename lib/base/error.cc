@@ -54,12 +54,12 @@ void throw_cannot_create(int err, const std::string& what) {
 }
 
 std::string quoted(std::string_view text) {
-  constexpr std::size_t kMost = 256;
+  constexpr std::size_t kMax = 256;
   std::string out = "'";
   std::size_t at = 0;
-  while (at < text.size() && at < kMost) {
+  while (at < text.size() && at < kMax) {
     const std::size_t plain = plain_character(text.substr(at));
-    if (at + plain > kMost) break;
+    if (at + plain > kMax) break;
     if (plain > 0) {
       out += text.substr(at, plain);
       at += plain;

@@ -72,12 +72,12 @@ std::optional<ByteCount> parse_size(std::string_view text) {
   while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
   const std::optional<std::uint64_t> value = parse_uint(text.substr(0, digits));
   if (!value) return std::nullopt;
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const std::string_view name = text.substr(digits);
   for (const Unit& unit : kSizeUnits) {
     if (name != unit.name && !(name.empty() && unit.count == 1)) continue;
     const auto count = static_cast<std::uint64_t>(unit.count);
-    if (*value > kMost / count) return std::nullopt;
+    if (*value > kMax / count) return std::nullopt;
     return *value * count;
   }
   return std::nullopt;

@@ -16,9 +16,9 @@ Character first_character(std::string_view text) {
     if ((byte & 0xc0U) != 0x80) return {};
     code = code << 6U | (byte & 0x3fU);
   }
-  constexpr std::array<char32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
+  constexpr std::array<char32_t, 5> kMin{0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (code < kLeast[size] || is_surrogate || code > 0x10ffff) return {};
+  if (code < kMin[size] || is_surrogate || code > 0x10ffff) return {};
   return {code, size};
 }
 

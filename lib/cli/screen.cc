@@ -42,7 +42,7 @@ std::string Screen::drawing(const std::vector<std::string>& lines) {
   return text;
 }
 
-void Screen::give_back() noexcept {
+void Screen::restore() noexcept {
   if (!taken_) return;
   taken_ = false;
   // A terminal that is gone needs nothing back.

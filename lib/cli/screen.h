@@ -16,7 +16,7 @@ class Screen {
 
   /// The terminal is written to through `fd`, which the caller keeps open.
   explicit Screen(int fd);
-  ~Screen() { give_back(); }
+  ~Screen() { restore(); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
@@ -27,14 +27,14 @@ class Screen {
   /// As it is now.
   [[nodiscard]] Size size() const;
 
-  /// What replaces all that is on it, to be written to it whole, or up to a give_back(). The lines
+  /// What replaces all that is on it, to be written to it whole, or up to a restore(). The lines
   /// must fit; they may have escape sequences for styles;
   /// colours are left out where they are not wanted.
   [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
   /// Gives the terminal back as it was, until the next drawing(): before the process is stopped.
   /// Waits a second for one that takes nothing now.
-  void give_back() noexcept;
+  void restore() noexcept;
 
  private:
   int fd_;

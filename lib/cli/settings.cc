@@ -18,7 +18,7 @@ using Kind = Setting::Kind;
 using Origin = Setting::Origin;
 
 // A day or so: what does not overflow.
-constexpr std::uint64_t kMostMilliseconds = 100'000'000;
+constexpr std::uint64_t kMaxMilliseconds = 100'000'000;
 
 Kind kind_of(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return Kind::kSwitch;
@@ -46,7 +46,7 @@ bool is_service_link(const std::string& variable, std::string_view value) {
 
 std::string duration_from_environment(const std::string& variable, const std::string& text) {
   const auto value = base::parse_uint(text);
-  if (!value || *value > kMostMilliseconds) {
+  if (!value || *value > kMaxMilliseconds) {
     throw Error(ExitStatus::kConfig,
                 "read " + variable + " " + base::quoted(text) + ": not a number of milliseconds");
   }

@@ -45,10 +45,10 @@ std::vector<std::string> GpuMemory::question(base::Duration time) const {
 std::optional<bool> GpuMemory::ask(base::Duration time, const base::Deadline& deadline,
                                    int interrupt_fd) {
   const auto answer = run_helper(question(time), deadline, interrupt_fd);
-  return answer ? std::optional(hear(*answer)) : std::nullopt;
+  return answer ? std::optional(read_answer(*answer)) : std::nullopt;
 }
 
-bool GpuMemory::hear(const os::Captured& answer) {
+bool GpuMemory::read_answer(const os::Captured& answer) {
   const bool enough = answer.status == base::to_int(ExitStatus::kOk);
   if (!enough && answer.status != base::to_int(ExitStatus::kTryAgain)) {
     // The helper's own line says why; it is ours now.

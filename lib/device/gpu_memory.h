@@ -32,7 +32,7 @@ class GpuMemory {
   /// For those who run the helper themselves: the command that asks for up to `time`, and whether
   /// the memory is free by its answer. Throw as ask().
   [[nodiscard]] std::vector<std::string> question(base::Duration time) const;
-  bool hear(const os::Captured& answer);
+  bool read_answer(const os::Captured& answer);
   /// When nobody is likely to answer such a question any more: a driver may be slow to start, and
   /// one that hangs is asked again.
   [[nodiscard]] base::Deadline answer_by(base::Duration time) const;

@@ -50,7 +50,7 @@ awaitable<void> DeviceGate::ask_all() {
     std::vector<std::string> argv = memory.question(base::Duration::zero());
     const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
     if (!answer) throw memory.no_answer();
-    memory.hear(*answer);
+    memory.read_answer(*answer);
   }
 }
 
@@ -117,7 +117,7 @@ awaitable<bool> DeviceGate::wait(Deadline deadline) {
       const Deadline answer_by = memory.answer_by(time);
       std::vector<std::string> argv = memory.question(time);
       const auto answer = co_await run_helper(children_, std::move(argv), answer_by);
-      enough = answer && memory.hear(*answer);
+      enough = answer && memory.read_answer(*answer);
       if (enough || !deadline.expired()) continue;
       if (!answer) throw memory.no_answer();
       throw base::Error(base::ExitStatus::kTryAgain,

@@ -8,11 +8,11 @@
 namespace fo::json {
 
 bool is_too_much_json(std::string_view text) {
-  constexpr std::ptrdiff_t kMostBrackets = 256;
-  constexpr std::size_t kMostBytes = 8192;
-  if (text.size() > kMostBytes) return true;
+  constexpr std::ptrdiff_t kMaxBrackets = 256;
+  constexpr std::size_t kMaxBytes = 8192;
+  if (text.size() > kMaxBytes) return true;
   return std::count(text.begin(), text.end(), '{') + std::count(text.begin(), text.end(), '[') >
-         kMostBrackets;
+         kMaxBrackets;
 }
 
 std::optional<nlohmann::ordered_json> read_json_object(std::string_view text) {

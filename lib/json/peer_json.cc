@@ -9,16 +9,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostNesting = 64;
+constexpr int kMaxNesting = 64;
 
 }  // namespace
 
-json parse_object(std::string_view text, std::size_t most_bytes) {
-  if (text.size() > most_bytes) throw Misfit("too long");
+json parse_object(std::string_view text, std::size_t max_bytes) {
+  if (text.size() > max_bytes) throw Misfit("too long");
   // The parser takes one for the end of the text.
   if (text.find('\0') != text.npos) throw Misfit("a NUL byte");
   const auto check_depth = [](int depth, json::parse_event_t, const json&) {
-    if (depth > kMostNesting) throw Misfit("nested too deep");
+    if (depth > kMaxNesting) throw Misfit("nested too deep");
     return true;
   };
   json object = json::parse(text, check_depth, false);
@@ -27,11 +27,11 @@ json parse_object(std::string_view text, std::size_t most_bytes) {
   return object;
 }
 
-void with_object(std::string_view text, std::size_t most_bytes,
+void with_object(std::string_view text, std::size_t max_bytes,
                  const std::function<std::string()>& what,
                  const std::function<void(const json&)>& read) {
   try {
-    read(parse_object(text, most_bytes));
+    read(parse_object(text, max_bytes));
   } catch (const Misfit& misfit) {
     throw base::Error(base::ExitStatus::kProtocol, what() + ": " + misfit.what());
   } catch (const json::exception&) {

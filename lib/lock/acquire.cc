@@ -56,15 +56,15 @@ std::string holder_name(const std::vector<LockUri>& locks, const std::string& id
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
     } catch (const Error& error) {
       // An unreachable keeper, or a key that is no contender's, is the reason itself.
-      const bool is_nobodys =
+      const bool is_explained =
           error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kBadData;
-      if (!is_local(lock) && is_nobodys) throw;
+      if (!is_local(lock) && is_explained) throw;
     }
   }
   return "another process";
 }
 
-[[noreturn]] void give_up_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
+[[noreturn]] void fail_lost(const FailoverLock& lock, const Loss& loss, StatusEvents& events) {
   events.lost(loss);
   throw Error(loss.status, "hold lock " + base::quoted(lock.path()) + ": " + loss.reason);
 }
@@ -72,7 +72,7 @@ std::string holder_name(const std::vector<LockUri>& locks, const std::string& id
 // Until stdin ends or a signal comes.
 int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
   for (;;) {
-    if (const auto loss = lock.check()) give_up_lost(lock, *loss, events);
+    if (const auto loss = lock.check()) fail_lost(lock, *loss, events);
     const FailoverLock::Watch watch = lock.watch();
     std::array<pollfd, 3> ready{
         {{STDIN_FILENO, POLLIN, 0}, {signal_fd, POLLIN, 0}, {watch.fd, watch.events, 0}}};
@@ -95,7 +95,7 @@ int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
 os::LockWait confirm(FailoverLock& lock, const base::Deadline& deadline, int signal_fd,
                      StatusEvents& events) {
   for (;;) {
-    if (const auto loss = lock.check()) give_up_lost(lock, *loss, events);
+    if (const auto loss = lock.check()) fail_lost(lock, *loss, events);
     const bool sure = lock.is_confirmed();
     const FailoverLock::Watch watch = sure ? FailoverLock::Watch{} : lock.watch();
     std::array<pollfd, 2> ready{{{signal_fd, POLLIN, 0}, {watch.fd, watch.events, 0}}};

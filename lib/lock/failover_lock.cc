@@ -20,7 +20,7 @@ FailoverLock::FailoverLock(std::string path, std::string id)
   check_lock_id(id_);
 }
 
-bool may_pass(const base::Error& error) {
+bool is_transient(const base::Error& error) {
   return error.status() == base::ExitStatus::kUnavailable ||
          error.status() == base::ExitStatus::kTryAgain;
 }

@@ -107,7 +107,7 @@ class FailoverLock {
 
 /// Whether what keeps a lock is only down or busy, and may come back; what else is wrong with it
 /// will stay so.
-bool may_pass(const base::Error& error);
+bool is_transient(const base::Error& error);
 
 /// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
 /// FAILOVER_LOCK_FD where there is one (the first).

@@ -48,7 +48,7 @@ void check_lock_id(std::string_view id) {
     throw Error(ExitStatus::kConfig, "use lock id " + base::quoted(id) + ": " + reason);
   };
   if (id.empty()) refuse("empty");
-  if (id.size() > kMostIdBytes) refuse("longer than " + std::to_string(kMostIdBytes) + " bytes");
+  if (id.size() > kMaxIdBytes) refuse("longer than " + std::to_string(kMaxIdBytes) + " bytes");
   if (std::any_of(id.begin(), id.end(), base::is_control)) refuse("has control characters");
   if (!is_utf8(id)) refuse("not UTF-8");
 }
@@ -93,7 +93,7 @@ GrantContent decode_grant(std::string_view bytes) {
     record.inode = number(object, "inode");
     record.granted_at = object.at("granted_at").get<std::string>();
     record.host = object.at("host").get<std::string>();
-    if (record.generation == 0 || record.generation > kMostGeneration) return content;
+    if (record.generation == 0 || record.generation > kMaxGeneration) return content;
     content.kind = GrantContent::Kind::kRecord;
   } catch (const std::exception&) {
     content.record = {};
@@ -103,7 +103,7 @@ GrantContent decode_grant(std::string_view bytes) {
 
 bool can_be_lock_file(std::string_view content, const GrantContent& record) {
   if (is_blank(content)) return true;
-  if (content.size() > kMostIdBytes + 1) return false;
+  if (content.size() > kMaxIdBytes + 1) return false;
   // A holder that was killed while it wrote its id leaves the end of a longer one behind it.
   const bool is_recorded = record.kind == GrantContent::Kind::kRecord;
   if (is_recorded && content.starts_with(record.record.holder + "\n")) return true;
@@ -142,7 +142,7 @@ HolderState holder_state(const GrantRecord& record, const base::Deadline& deadli
 }
 
 std::string id_of_lock_file(std::string_view content) {
-  std::string id(content.substr(0, std::min(content.find('\n'), kMostIdBytes)));
+  std::string id(content.substr(0, std::min(content.find('\n'), kMaxIdBytes)));
   std::erase_if(id, base::is_control);
   return id;
 }

@@ -16,9 +16,9 @@
 namespace fo::lock {
 
 /// The highest: JSON readers that know only doubles still read it exactly.
-inline constexpr std::uint64_t kMostGeneration = 1ULL << 53;
+inline constexpr std::uint64_t kMaxGeneration = 1ULL << 53;
 /// The most bytes an id may have.
-inline constexpr std::size_t kMostIdBytes = 255;
+inline constexpr std::size_t kMaxIdBytes = 255;
 /// The size of a grant file, whatever is recorded in it.
 inline constexpr std::size_t kGrantFileSize = 1024;
 
@@ -38,7 +38,7 @@ struct GrantRecord {
   friend bool operator==(const GrantRecord&, const GrantRecord&) = default;
 };
 
-/// Throws Error(kConfig) unless `id` is 1 to kMostIdBytes bytes of UTF-8 without control
+/// Throws Error(kConfig) unless `id` is 1 to kMaxIdBytes bytes of UTF-8 without control
 /// characters.
 void check_lock_id(std::string_view id);
 
@@ -57,7 +57,7 @@ struct GrantContent {
   GrantRecord record;
 };
 /// Empty or nothing but NULs and spaces is blank (a file that was only made ready); what is not
-/// exactly a record with a generation of 1 to kMostGeneration is damaged.
+/// exactly a record with a generation of 1 to kMaxGeneration is damaged.
 GrantContent decode_grant(std::string_view bytes);
 
 /// Whether a file with this content may be a lock file: blank, or one line that can be an id. A
@@ -80,7 +80,7 @@ std::optional<base::UniqueFd> open_running(pid_t pid, std::uint64_t start_time,
 enum class HolderState { kNotVisible, kRunning, kEnded };
 HolderState holder_state(const GrantRecord& record, const base::Deadline& deadline);
 
-/// The id in a lock file: its first line without control characters, at most kMostIdBytes.
+/// The id in a lock file: its first line without control characters, at most kMaxIdBytes.
 std::string id_of_lock_file(std::string_view content);
 
 }  // namespace fo::lock

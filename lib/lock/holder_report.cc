@@ -30,7 +30,7 @@ class HolderReport::State {
     if (is_running_.exchange(true)) return;
     if (thread_.joinable()) thread_.join();
     try {
-      thread_ = os::start_deaf_thread([this] {
+      thread_ = os::start_signal_masked_thread([this] {
         for (std::size_t i = 0; i < locks_.size(); ++i) report(locks_[i], last_[i]);
         is_running_ = false;
       });
@@ -42,7 +42,7 @@ class HolderReport::State {
   }
 
  private:
-  static void say(const LockUri& lock, std::string text, std::string& last) {
+  static void log_holder(const LockUri& lock, std::string text, std::string& last) {
     if (text == last) return;
     os::log(os::LogLevel::kWarning, "waiting for lock {}: {}", base::quoted(lock.path), text);
     last = std::move(text);
@@ -52,11 +52,11 @@ class HolderReport::State {
     try {
       const LockStatus status = read_lock_status(lock, glance_time(lock));
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
-      say(lock, describe_holders(status), last);
+      log_holder(lock, describe_holders(status), last);
     } catch (const base::Error& error) {
       // The wait has no end unless somebody acts.
       const bool is_bad = error.status() == base::ExitStatus::kBadData;
-      if (is_bad) return say(lock, error.what(), last);
+      if (is_bad) return log_holder(lock, error.what(), last);
       os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),
               error.what());
     } catch (const std::exception& error) {

@@ -58,7 +58,7 @@ FailoverLock::Result LockSet::acquire(const Deadline& deadline, int interrupt_fd
     for (; held < locks_.size(); ++held) {
       Result result = acquire_next(held, deadline, interrupt_fd, reminder);
       if (result.outcome != os::LockWait::kLocked) {
-        give_up(held);
+        release_held(held);
         return result;
       }
       if (held == 0) first = result;
@@ -67,7 +67,7 @@ FailoverLock::Result LockSet::acquire(const Deadline& deadline, int interrupt_fd
     first.grant.waited = Deadline::Clock::now() - begin;
     return first;
   } catch (...) {
-    give_up(held);
+    release_held(held);
     throw;
   }
 }
@@ -112,7 +112,7 @@ std::optional<Error> LockSet::lost_before(std::size_t end) const {
   return loss;
 }
 
-void LockSet::give_up(std::size_t held) {
+void LockSet::release_held(std::size_t held) {
   while (held > 0) release_quietly(*locks_[--held]);
 }
 

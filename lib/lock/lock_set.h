@@ -38,7 +38,7 @@ class LockSet final : public FailoverLock {
                       const os::Reminder& reminder);
   [[nodiscard]] std::optional<base::Error> lost_before(std::size_t end) const;
   // The first `held`, the last of them first.
-  void give_up(std::size_t held);
+  void release_held(std::size_t held);
   static void release_quietly(FailoverLock& lock);
 
   std::vector<std::unique_ptr<FailoverLock>> locks_;

@@ -111,7 +111,7 @@ std::string command_of(pid_t pid) {
 namespace {
 
 // Of a lock that is no file.
-LockStatus ask_keeper(const LockUri& lock, const base::Deadline& deadline) {
+LockStatus query_service(const LockUri& lock, const base::Deadline& deadline) {
   switch (lock.kind) {
     case LockUri::Kind::kFlock:
       break;
@@ -131,7 +131,7 @@ LockStatus ask_keeper(const LockUri& lock, const base::Deadline& deadline) {
 
 std::optional<std::string> find_owner(const LockUri& lock, base::Duration limit) {
   if (lock.kind != LockUri::Kind::kFlock) {
-    const LockStatus status = ask_keeper(lock, base::Deadline::after(limit));
+    const LockStatus status = query_service(lock, base::Deadline::after(limit));
     return status.held ? std::optional(status.holder) : std::nullopt;
   }
   const std::string& path = lock.path;
@@ -150,7 +150,7 @@ std::string owner_json(const std::optional<std::string>& id) {
 }
 
 LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
-  if (lock.kind != LockUri::Kind::kFlock) return ask_keeper(lock, base::Deadline::after(limit));
+  if (lock.kind != LockUri::Kind::kFlock) return query_service(lock, base::Deadline::after(limit));
   const std::string& path = lock.path;
   LockStatus status;
   status.path = path;
@@ -285,11 +285,11 @@ std::string describe_holders(const LockStatus& status) {
     if (status.holder_state == HolderState::kRunning) text += process;
     if (status.holder_state == HolderState::kEnded) text += process + " which has ended";
   }
-  std::string keepers;
+  std::string openers;
   for (const OpenBy& by : status.open_by) {
-    if (by.holds) keepers += (keepers.empty() ? "; held open by " : ", ") + process_name(by);
+    if (by.holds) openers += (openers.empty() ? "; held open by " : ", ") + process_name(by);
   }
-  return text + (keepers.empty() ? "; not visible from here" : keepers);
+  return text + (openers.empty() ? "; not visible from here" : openers);
 }
 
 }  // namespace fo::lock

@@ -36,7 +36,7 @@ using base::UniqueFd;
 using boost::system::error_code;
 using Wait = asio::posix::descriptor_base;
 
-constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
+constexpr std::size_t kMaxOutput = std::size_t{64} * 1024;
 
 // One of a program's outputs: where it writes, and what came.
 class Output {
@@ -63,7 +63,7 @@ class Output {
 
   // What is there once the program has ended. Others may have the pipe and write on.
   std::string take() {
-    while (text_.size() < kMostOutput && !read_some()) {
+    while (text_.size() < kMaxOutput && !read_some()) {
     }
     error_code ignored;
     reader_.close(ignored);
@@ -75,7 +75,7 @@ class Output {
     std::array<char, 4096> chunk;
     error_code error;
     const std::size_t got = reader_.read_some(asio::buffer(chunk), error);
-    text_.append(chunk.data(), std::min(kMostOutput - text_.size(), got));
+    text_.append(chunk.data(), std::min(kMaxOutput - text_.size(), got));
     return error;
   }
 

@@ -23,7 +23,7 @@ namespace {
 
 using base::throw_errno;
 
-constexpr base::ByteCount kMostProcText = 64 * base::kMiB;
+constexpr base::ByteCount kMaxProcText = 64 * base::kMiB;
 
 // SIGURG because its default is to be ignored: a stray one harms nobody, in no state.
 constexpr int kWakeSignal = SIGURG;
@@ -85,7 +85,7 @@ std::optional<FileKey> parse_key(std::string_view text, int base) {
 
 std::optional<std::string> read_proc(const std::string& path) {
   try {
-    return read_file(path, kMostProcText);
+    return read_file(path, kMaxProcText);
   } catch (const base::Error&) {
     return std::nullopt;
   }

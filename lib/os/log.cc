@@ -30,7 +30,7 @@ LogSettings& settings() {
   return settings;
 }
 
-constexpr std::size_t kMostBytes = PIPE_BUF - 1;
+constexpr std::size_t kMaxBytes = PIPE_BUF - 1;
 
 const char* name_of(LogLevel level) {
   constexpr std::array<const char*, 4> kNames{"error", "warning", "info", "debug"};
@@ -48,20 +48,20 @@ std::string as_text(LogLevel level, std::string_view text) {
   line += ": ";
   line += text;
   std::replace(line.begin(), line.end(), '\n', ' ');
-  line.resize(std::min(line.size(), kMostBytes));
+  line.resize(std::min(line.size(), kMaxBytes));
   return line;
 }
 
 std::string as_json(LogLevel level, std::string_view text) {
   const std::string time = text::format_time(std::chrono::system_clock::now());
   // What is escaped takes up to six bytes.
-  for (std::size_t bytes = std::min(text.size(), kMostBytes);; bytes /= 2) {
+  for (std::size_t bytes = std::min(text.size(), kMaxBytes);; bytes /= 2) {
     const nlohmann::json object{{"level", name_of(level)},
                                 {"message", text.substr(0, bytes)},
                                 {"time", time},
                                 {"tool", settings().tool}};
     std::string line = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (line.size() <= kMostBytes || bytes == 0) return line;
+    if (line.size() <= kMaxBytes || bytes == 0) return line;
   }
 }
 

@@ -19,9 +19,9 @@ namespace fo::os {
 namespace {
 
 // What fits any datagram; nobody reads a longer line.
-constexpr std::size_t kMostText = 1024;
+constexpr std::size_t kMaxText = 1024;
 constexpr timeval kTimeForReady{0, 100'000};
-constexpr std::uint64_t kMostMicroseconds = std::uint64_t{1} << 53;
+constexpr std::uint64_t kMaxMicroseconds = std::uint64_t{1} << 53;
 
 // The variable's value, which leaves the environment; empty where there is none.
 std::string take_variable(const char* name) {
@@ -41,7 +41,7 @@ std::optional<base::Duration> read_interval(const std::string& usec, const std::
     return std::nullopt;
   }
   const auto limit = base::parse_uint(usec);
-  if (!limit || *limit == 0 || *limit > kMostMicroseconds) return std::nullopt;
+  if (!limit || *limit == 0 || *limit > kMaxMicroseconds) return std::nullopt;
   return base::Duration(std::chrono::microseconds(*limit)) / 2;
 }
 
@@ -69,7 +69,7 @@ void Notifier::ready() const { send("READY=1", 0); }
 
 void Notifier::status(std::string_view text) const {
   std::string message = "STATUS=";
-  message += text.substr(0, kMostText);
+  message += text.substr(0, kMaxText);
   // A second line would be a second message.
   std::replace(message.begin(), message.end(), '\n', ' ');
   send(message, MSG_DONTWAIT);

@@ -22,7 +22,7 @@ namespace {
 
 using base::UniqueFd;
 
-constexpr std::size_t kMostOutput = std::size_t{64} * 1024;
+constexpr std::size_t kMaxOutput = std::size_t{64} * 1024;
 constexpr std::size_t kChunk = 4096;
 // For a killed program to be gone. One that hangs in the kernel is left behind.
 constexpr base::Duration kDeathTime = std::chrono::seconds(2);
@@ -45,7 +45,7 @@ class Output {
     const ssize_t got = ::read(reader(), chunk.data(), chunk.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) return pipe_.reader.reset();
-    const std::size_t room = kMostOutput - text_.size();
+    const std::size_t room = kMaxOutput - text_.size();
     text_.append(chunk.data(), std::min(room, static_cast<std::size_t>(got)));
   }
   /// What the program had written when it ended: at most what a pipe holds. What it left behind

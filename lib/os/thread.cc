@@ -8,7 +8,7 @@
 
 namespace fo::os {
 
-std::thread start_deaf_thread(std::function<void()> body) {
+std::thread start_signal_masked_thread(std::function<void()> body) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

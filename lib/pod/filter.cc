@@ -12,7 +12,7 @@ namespace fo::pod {
 namespace {
 
 // The source of what is no document of its own.
-const std::string kAsItWas = "unchanged";
+const std::string kUnchanged = "unchanged";
 
 // The comments and empty lines before the document itself.
 std::string head_of(const std::string& source) {
@@ -148,7 +148,7 @@ class Filter {
   void add_list(const yaml::Node& root, const std::string& source) {
     Filtered inner;
     Filter filter(options_, inputs_, budget_, inner);
-    for (const yaml::Node& item : root.find("items")->items()) filter.add(item, kAsItWas);
+    for (const yaml::Node& item : root.find("items")->items()) filter.add(item, kUnchanged);
     std::move(inner.findings.begin(), inner.findings.end(), std::back_inserter(result_.findings));
     std::move(inner.explanations.begin(), inner.explanations.end(),
               std::back_inserter(result_.explanations));

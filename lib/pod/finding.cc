@@ -29,8 +29,8 @@ bool is_shown(char32_t code) {
 // On one line, and shown as it is written.
 std::string quoted_key(std::string_view key) {
   // base::quoted shows no more of it.
-  constexpr std::size_t kMost = 257;
-  key = key.substr(0, kMost);
+  constexpr std::size_t kMax = 257;
+  key = key.substr(0, kMax);
   std::string shown;
   while (!key.empty()) {
     const yaml::Character character = yaml::first_character(key);
@@ -48,7 +48,7 @@ std::string quoted_key(std::string_view key) {
 }  // namespace
 
 void add(Findings& findings, Finding finding) {
-  if (findings.size() >= kMostFindings &&
+  if (findings.size() >= kMaxFindings &&
       (finding.severity == Severity::kWarning || has_error(findings))) {
     return;
   }

@@ -30,7 +30,7 @@ using Findings = std::vector<Finding>;
 inline constexpr std::string_view kUnknownField = "unknown field";
 
 /// As many findings as anyone reads: past them, only a first error is still added.
-inline constexpr std::size_t kMostFindings = 1000;
+inline constexpr std::size_t kMaxFindings = 1000;
 void add(Findings& findings, Finding finding);
 
 bool has_error(const Findings& findings);

@@ -74,10 +74,10 @@ class Comparison {
     if (before.same_as(after)) return;
     if (before.kind() != after.kind() || before.is_scalar()) {
       if (before.is_scalar() && after.is_scalar()) {
-        say('~', path, yaml::to_json_scalar(before) + " -> " + yaml::to_json_scalar(after));
+        report('~', path, yaml::to_json_scalar(before) + " -> " + yaml::to_json_scalar(after));
       } else {
-        say_all('-', before, path);
-        say_all('+', after, path);
+        report_all('-', before, path);
+        report_all('+', after, path);
       }
       return;
     }
@@ -88,13 +88,13 @@ class Comparison {
     for (const auto& [name, part] : old_parts) {
       const auto found = new_parts.find(name);
       if (found == new_parts.end()) {
-        say_all('-', *part, path + name);
+        report_all('-', *part, path + name);
       } else {
         compare(*part, *found->second, path + name);
       }
     }
     for (const auto& [name, part] : new_parts) {
-      if (!old_parts.contains(name)) say_all('+', *part, path + name);
+      if (!old_parts.contains(name)) report_all('+', *part, path + name);
     }
     compare_order(before, after, key, path);
   }
@@ -115,18 +115,18 @@ class Comparison {
     };
     const std::string old_order = common(before, after);
     const std::string new_order = common(after, before);
-    if (old_order != new_order) say('~', path, "order " + old_order + " -> " + new_order);
+    if (old_order != new_order) report('~', path, "order " + old_order + " -> " + new_order);
   }
 
-  void say_all(char sign, const yaml::Node& node, const std::string& path) {
-    if (node.is_scalar()) return say(sign, path, yaml::to_json_scalar(node));
+  void report_all(char sign, const yaml::Node& node, const std::string& path) {
+    if (node.is_scalar()) return report(sign, path, yaml::to_json_scalar(node));
     if (node.items().empty() && node.members().empty()) {
-      return say(sign, path, node.is_map() ? "{}" : "[]");
+      return report(sign, path, node.is_map() ? "{}" : "[]");
     }
-    for (const auto& [name, part] : parts(node, key_of(node))) say_all(sign, *part, path + name);
+    for (const auto& [name, part] : parts(node, key_of(node))) report_all(sign, *part, path + name);
   }
 
-  void say(char sign, std::string_view path, const std::string& what) {
+  void report(char sign, std::string_view path, const std::string& what) {
     if (path.starts_with('.')) path.remove_prefix(1);
     lines_.push_back(std::string{sign} + " " + object_ + " " + std::string(path) + ": " + what);
   }

@@ -33,7 +33,7 @@ using nlohmann::json;
 constexpr auto kDrainTime = std::chrono::seconds(5);
 constexpr auto kRankEndTime = std::chrono::seconds(2);
 // Some hundred thousand token ids.
-constexpr base::ByteCount kMostBody = 2 * base::kMiB;
+constexpr base::ByteCount kMaxBody = 2 * base::kMiB;
 
 std::string model_name(const std::string& dir) {
   const auto path = std::filesystem::path(dir).lexically_normal();
@@ -118,7 +118,7 @@ class Engine {
     context->scheduler = scheduler_;
     context->on_token = [this] { note_token(); };
     http::ServerLimits limits;
-    limits.body_bytes = kMostBody;
+    limits.body_bytes = kMaxBody;
     server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
     net::Address address{options_.host, options_.port};
     ready_.port = server_->listen(net::to_string(address));

@@ -181,7 +181,7 @@ awaitable<std::optional<TokenChoice>> Pipeline::step(Generation::Step step) {
   co_return decode_choice(data);
 }
 
-awaitable<void> Pipeline::tell_all(FrameKind kind, std::string payload) {
+awaitable<void> Pipeline::send_all(FrameKind kind, std::string payload) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     std::string copy = payload;
     co_await send(rank, kind, std::move(copy));
@@ -191,12 +191,12 @@ awaitable<void> Pipeline::tell_all(FrameKind kind, std::string payload) {
 
 awaitable<void> Pipeline::sleep() {
   std::string nothing;
-  co_await tell_all(FrameKind::kSleep, std::move(nothing));
+  co_await send_all(FrameKind::kSleep, std::move(nothing));
 }
 
 awaitable<void> Pipeline::wake(WakeTags tags) {
   std::string payload = encode_tags(tags);
-  co_await tell_all(FrameKind::kWake, std::move(payload));
+  co_await send_all(FrameKind::kWake, std::move(payload));
 }
 
 void Pipeline::stop(const Deadline& deadline) {

@@ -52,7 +52,7 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
   static boost::asio::awaitable<void> read_frames(std::shared_ptr<Pipeline> self, std::size_t rank);
   boost::asio::awaitable<Frame> receive(std::size_t rank);
   boost::asio::awaitable<void> send(std::size_t rank, FrameKind kind, std::string payload);
-  boost::asio::awaitable<void> tell_all(FrameKind kind, std::string payload);
+  boost::asio::awaitable<void> send_all(FrameKind kind, std::string payload);
   void handle_event(std::size_t rank, const std::string& payload);
   void die(std::size_t rank, const base::Error& why);
   [[nodiscard]] base::Error describe_end(std::size_t rank) const;

@@ -90,7 +90,7 @@ void add_logprobs(std::span<const float> logits, float most, std::size_t count,
   const auto of = [&](TokenId token) {
     const auto logprob = static_cast<float>(static_cast<double>(logits[token]) - scale);
     // Also for what is no number.
-    return TokenLogprob{token, logprob > kLeastLogprob ? logprob : kLeastLogprob};
+    return TokenLogprob{token, logprob > kMinLogprob ? logprob : kMinLogprob};
   };
   choice.chosen = of(choice.chosen.token);
   for (const TokenId token : likeliest(weights, count)) choice.top.push_back(of(token));

@@ -29,7 +29,7 @@ struct TokenLogprob {
 };
 
 /// What the least likely tokens have, as OpenAI spells minus infinity.
-inline constexpr float kLeastLogprob = -9999.0f;
+inline constexpr float kMinLogprob = -9999.0f;
 
 struct TokenChoice {
   /// Its logprob is 0 when none was wanted.

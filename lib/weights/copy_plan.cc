@@ -11,7 +11,7 @@ namespace {
 using base::ByteCount;
 
 // Alignment makes gaps smaller than this; a tensor of no bytes takes one unit of it.
-constexpr ByteCount kMostGap = 2 * kTensorAlignment;
+constexpr ByteCount kMaxGap = 2 * kTensorAlignment;
 
 // The run reads its file up to `read_to`.
 bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, ByteCount chunk) {
@@ -20,7 +20,7 @@ bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, Byte
     return false;
   }
   const ByteCount end = run.to.offset + run.span();
-  return item.to.offset >= end && item.to.offset - end <= kMostGap &&
+  return item.to.offset >= end && item.to.offset - end <= kMaxGap &&
          item.to.offset - run.to.offset + item.size <= chunk;
 }
 

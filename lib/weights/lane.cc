@@ -26,7 +26,7 @@ namespace {
 
 // Of requests larger than a disk takes at once, several get into each other's way.
 constexpr ByteCount kChunk = 4 * base::kMiB;
-constexpr ByteCount kLeastChunk = 64 * base::kKiB;
+constexpr ByteCount kMinChunk = 64 * base::kKiB;
 constexpr ByteCount kDefaultRing = 64 * base::kMiB;
 constexpr std::size_t kBuffersPerThread = 2;  // one is filled while the other is sent
 // A direct read begins up to one unit before what is wanted and ends up to one behind it.
@@ -105,8 +105,8 @@ LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::s
     return {driver, kChunk, 0, threads};
   }
   const ByteCount share = bytes / kBuffersPerThread;
-  threads = std::clamp<std::size_t>(share / kLeastChunk, 1, threads);
-  const ByteCount chunk = std::clamp(share / threads, kLeastChunk, kChunk);
+  threads = std::clamp<std::size_t>(share / kMinChunk, 1, threads);
+  const ByteCount chunk = std::clamp(share / threads, kMinChunk, kChunk);
   return {driver, chunk / kDirectAlignment * kDirectAlignment, kBuffersPerThread, threads};
 }
 

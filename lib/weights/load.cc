@@ -314,7 +314,7 @@ class Loading {
       lane.load(file, run, allocation,
                 [&](std::span<const std::byte> bytes) { hashed = hash.add(run.offset, bytes); });
     } catch (...) {
-      hash.give_up();
+      hash.cancel();
       throw;
     }
     if (!hashed || run.offset + run.size() < file.size()) return;

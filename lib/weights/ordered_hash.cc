@@ -5,8 +5,8 @@ namespace fo::weights {
 bool OrderedHash::add(base::ByteCount offset, std::span<const std::byte> bytes) {
   {
     std::unique_lock lock(mutex_);
-    turn_.wait(lock, [&] { return given_up_ || added_ == offset; });
-    if (given_up_) return false;
+    turn_.wait(lock, [&] { return cancelled_ || added_ == offset; });
+    if (cancelled_) return false;
   }
   hash_.add(bytes);
   {
@@ -17,10 +17,10 @@ bool OrderedHash::add(base::ByteCount offset, std::span<const std::byte> bytes) 
   return true;
 }
 
-void OrderedHash::give_up() {
+void OrderedHash::cancel() {
   {
     const std::scoped_lock lock(mutex_);
-    given_up_ = true;
+    cancelled_ = true;
   }
   turn_.notify_all();
 }

@@ -114,8 +114,8 @@ class HeaderReader final : public json::JsonReader {
     bool is_empty = false;
     for (const ByteCount extent : tensor_.shape) {
       is_empty = is_empty || extent == 0;
-      constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
-      if (extent > kMost / bytes) fail_tensor("its shape is too large");
+      constexpr ByteCount kMax = std::numeric_limits<std::int64_t>::max();
+      if (extent > kMax / bytes) fail_tensor("its shape is too large");
       bytes *= std::max<ByteCount>(extent, 1);
     }
     if (is_empty) bytes = 0;

@@ -160,7 +160,7 @@ class Saving {
       for (ShardFile& file : files_) workers_->submit([&file](Lane&) { file.sync(); });
       workers_->wait([this] { show_progress(); });
     } catch (...) {
-      given_up_ = true;
+      cancelled_ = true;
       workers_.reset();
       throw;
     }
@@ -170,7 +170,7 @@ class Saving {
   void hash(Lane& lane, Shard& shard) {
     gms::Sha256 hash;
     for (const Extent& extent : shard.extents) {
-      for (ByteCount at = 0; at < extent.size && !given_up_; at += lanes_.chunk) {
+      for (ByteCount at = 0; at < extent.size && !cancelled_; at += lanes_.chunk) {
         hash.add(lane.view(extent.address + at, std::min(lanes_.chunk, extent.size - at)));
       }
     }
@@ -204,7 +204,7 @@ class Saving {
   std::vector<Shard> shards_;
   std::vector<ShardFile> files_;
   std::atomic<ByteCount> written_ = 0;
-  std::atomic<bool> given_up_ = false;
+  std::atomic<bool> cancelled_ = false;
   SaveReport report_;
   cuda::PrimaryContext context_;
   gms::MemoryManager manager_;

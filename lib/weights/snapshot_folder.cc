@@ -89,7 +89,7 @@ bool is_temporary(const std::string& name) {
 
 // The name of something in the folder that is no part of a snapshot. What vanishes meanwhile was
 // another saver's to remove.
-std::optional<std::string> foreign_entry(const std::string& folder) {
+std::optional<std::string> unknown_entry(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
     const fs::file_type type = entry.symlink_status().type();
@@ -190,8 +190,8 @@ void check_snapshot_place(const std::string& path, Replace replace) {
   try {
     if (fs::is_empty(place)) return;
     if (replace == Replace::kNo) refuse(place, "it exists already");
-    if (const auto foreign = foreign_entry(place)) {
-      refuse(place, base::quoted(*foreign) + " in it does not belong to a snapshot");
+    if (const auto unknown = unknown_entry(place)) {
+      refuse(place, base::quoted(*unknown) + " in it does not belong to a snapshot");
     }
   } catch (const fs::filesystem_error& error) {
     const int err = error.code().value();

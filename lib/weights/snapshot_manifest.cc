@@ -23,7 +23,7 @@ using base::ByteCount;
 using nlohmann::json;
 
 constexpr const char* kVersion = "1.0";
-constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
+constexpr ByteCount kMax = std::numeric_limits<std::int64_t>::max();
 
 // A relative path in its one spelling that stays below its folder.
 bool is_below(std::string_view path) {
@@ -140,7 +140,7 @@ class ManifestReader final : public fo::json::JsonReader {
 
   void take_number(Field field, const fo::json::JsonValue& value, ByteCount& to) {
     see(field);
-    if (value.kind != Kind::kNumber || value.number > kMost) {
+    if (value.kind != Kind::kNumber || value.number > kMax) {
       fail_allocation("its " + last_key() + " is not a size");
     }
     to = value.number;
@@ -158,8 +158,8 @@ class ManifestReader final : public fo::json::JsonReader {
       fail_allocation("its tensor_file " + base::quoted(current_.tensor_file) +
                       " is not a path within the snapshot");
     }
-    if (current_.tensor_offset > kMost - current_.aligned_size ||
-        current_.aligned_size > kMost - total_) {
+    if (current_.tensor_offset > kMax - current_.aligned_size ||
+        current_.aligned_size > kMax - total_) {
       fail_allocation("too large");
     }
     total_ += current_.aligned_size;

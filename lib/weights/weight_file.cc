@@ -22,7 +22,7 @@ using base::ExitStatus;
 using base::throw_errno;
 
 // Fewer bytes than this are read ahead by the kernel just as well.
-constexpr ByteCount kLeastDirect = 512 * base::kKiB;
+constexpr ByteCount kMinDirect = 512 * base::kKiB;
 
 struct stat status_of(int fd, const std::string& path) {
   struct stat status {};
@@ -57,7 +57,7 @@ WeightFile::WeightFile(base::UniqueFd fd, std::string path)
   }
   size_ = static_cast<ByteCount>(status.st_size);
   modified_ = status.st_mtim;
-  if (size_ >= kLeastDirect) direct_ = open_direct(fd_.get());
+  if (size_ >= kMinDirect) direct_ = open_direct(fd_.get());
 }
 
 void WeightFile::read(std::span<std::byte> to, ByteCount offset) const {
@@ -91,7 +91,7 @@ void WeightFile::read(std::span<iovec> to, ByteCount offset) const {
 }
 
 bool WeightFile::is_cold(ByteCount offset, ByteCount size) const {
-  if (!direct_ || size < kLeastDirect) return false;
+  if (!direct_ || size < kMinDirect) return false;
   std::byte byte{};
   const iovec piece{&byte, 1};
   const auto at = static_cast<off_t>(offset + random_place(size));

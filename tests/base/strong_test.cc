@@ -25,10 +25,10 @@ TEST(RoundUp, ReachesTheNextMultiple) {
 }
 
 TEST(RoundUp, IsZeroWhereItDoesNotFit) {
-  constexpr ByteCount kMost = std::numeric_limits<ByteCount>::max();
-  EXPECT_EQ(round_up(kMost, 2), 0U);
-  EXPECT_EQ(round_up(kMost - 1, 2), kMost - 1);
-  EXPECT_EQ(round_up(kMost, 1), kMost);
+  constexpr ByteCount kMax = std::numeric_limits<ByteCount>::max();
+  EXPECT_EQ(round_up(kMax, 2), 0U);
+  EXPECT_EQ(round_up(kMax - 1, 2), kMax - 1);
+  EXPECT_EQ(round_up(kMax, 1), kMax);
 }
 
 }  // namespace

@@ -86,8 +86,8 @@ TEST_F(OnTerminal, IsTakenWithTheFirstDrawingAndGivenBack) {
             "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[Ktwo\r\n\x1b[J");
   EXPECT_EQ(screen->drawing({"one", "two", "three"}),
             "\x1b[H\x1b[Kone\r\n\x1b[Ktwo\r\n\x1b[Kthree");
-  EXPECT_EQ(written_by([&] { screen->give_back(); }), "\x1b[?25h\x1b[?1049l");
-  EXPECT_EQ(written_by([&] { screen->give_back(); }), "");
+  EXPECT_EQ(written_by([&] { screen->restore(); }), "\x1b[?25h\x1b[?1049l");
+  EXPECT_EQ(written_by([&] { screen->restore(); }), "");
   EXPECT_EQ(screen->drawing({"one"}), "\x1b[?1049h\x1b[?25l\x1b[H\x1b[Kone\r\n\x1b[J");
   EXPECT_EQ(written_by([&] { screen.reset(); }), "\x1b[?25h\x1b[?1049l");
 }
@@ -117,7 +117,7 @@ TEST_F(OnTerminal, ThatTakesNothingIsNotWaitedForLong) {
   Screen screen(terminal_.get());
   static_cast<void>(screen.drawing({"one"}));
   ASSERT_EQ(::tcflow(terminal_.get(), TCOOFF), 0);
-  EXPECT_EQ(written_by([&] { screen.give_back(); }), "");
+  EXPECT_EQ(written_by([&] { screen.restore(); }), "");
   ASSERT_EQ(::tcflow(terminal_.get(), TCOON), 0);
 }
 

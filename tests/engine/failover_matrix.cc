@@ -53,7 +53,7 @@ constexpr base::Duration kBound = std::chrono::seconds(15);
 constexpr std::size_t kLongFailovers = 1000;
 // A whole move, its bounds included, or the start of a pair.
 constexpr std::chrono::seconds kMoveLimit(120);
-constexpr int kMostDelay = 50;
+constexpr int kMaxDelay = 50;
 
 using Random = std::mt19937_64;
 int pick(Random& random, int from, int to) {
@@ -306,7 +306,7 @@ class Matrix {
 
   /// One move of a long game; the same.
   bool play_at_random(const std::vector<Cell>& cells) {
-    delay_ = milliseconds(pick(random_, 0, kMostDelay));
+    delay_ = milliseconds(pick(random_, 0, kMaxDelay));
     switch (pick(random_, 0, 9)) {
       case 0:
         return play({Who::kNobody, When::kActive, Hit::kSwitchover});

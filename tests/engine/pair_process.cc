@@ -477,12 +477,11 @@ void Pair::cut_a_client() const {
 }
 
 std::string Pair::logs() const {
-  constexpr std::size_t kMost = 2000;
+  constexpr std::size_t kMax = 2000;
   std::string text;
   for (const char* name : {"log", "engine-0", "engine-1"}) {
     const std::string log = read_text(file(name));
-    text +=
-        std::string("--- ") + name + "\n" + log.substr(log.size() - std::min(kMost, log.size()));
+    text += std::string("--- ") + name + "\n" + log.substr(log.size() - std::min(kMax, log.size()));
   }
   return text;
 }

@@ -140,13 +140,13 @@ TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
       served.push_back(std::move(one));
     return served.size();
   };
-  constexpr std::size_t kMost = 96 / 6;
-  wait_until("the clients to be served", [&] { return take() >= kMost; });
+  constexpr std::size_t kMax = 96 / 6;
+  wait_until("the clients to be served", [&] { return take() >= kMax; });
   // Time enough to serve more.
   for (int i = 0; i < 20; ++i) EXPECT_NE(status(), "");
   replace_lock();
   expect_lost();
-  EXPECT_EQ(take(), kMost);
+  EXPECT_EQ(take(), kMax);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using fuzz::require;
 using fuzz::unless_refused;
 
 const Place kPlace{"x", 7, 3};
-constexpr Revision kMostRevision = (1ULL << 63) - 1;
+constexpr Revision kMaxRevision = (1ULL << 63) - 1;
 
 template <typename Read>
 auto read(const Read& decode) {
@@ -28,7 +28,7 @@ void check_lease(std::string_view answer) {
     require(*ttl <= std::chrono::hours(24), "a lease does not last for ever");
   }
   const auto revoked = read([&] { return decode_revoke_lease(answer); });
-  if (revoked) require(*revoked > 0 && *revoked <= kMostRevision, "a revision is an int64");
+  if (revoked) require(*revoked > 0 && *revoked <= kMaxRevision, "a revision is an int64");
   const auto kept = read([&] { return decode_keep_alive(answer, kPlace.lease); });
   if (kept && *kept) {
     require(**kept >= std::chrono::seconds(1), "a lease that is kept lasts");
@@ -38,11 +38,11 @@ void check_lease(std::string_view answer) {
 
 void check_turn(std::string_view answer) {
   const auto created = read([&] { return decode_enter(answer, kPlace); });
-  if (created) require(*created > 0 && *created <= kMostRevision, "a revision is an int64");
+  if (created) require(*created > 0 && *created <= kMaxRevision, "a revision is an int64");
   static_cast<void>(read([&] { return decode_look(answer); }));
   const auto turn = read([&] { return decode_claim(answer, kPlace); });
   if (!turn || turn->state != Turn::State::kWaiting) return;
-  require(turn->as_of > 0 && turn->as_of <= kMostRevision, "a revision is an int64");
+  require(turn->as_of > 0 && turn->as_of <= kMaxRevision, "a revision is an int64");
   require(turn->predecessor.starts_with("x/") && turn->predecessor != kPlace.name(),
           "another key of the queue is waited for");
   static_cast<void>(watch_deletion(turn->predecessor, turn->as_of + 1));
@@ -53,7 +53,7 @@ void check_list(std::string_view answer) {
   if (!listed) return;
   require(listed->size() <= kMostListed, "a list is short");
   for (const Listed& one : *listed) {
-    require(one.created > 0 && one.created <= kMostRevision, "a revision is an int64");
+    require(one.created > 0 && one.created <= kMaxRevision, "a revision is an int64");
     if (one.who == Contender{}) continue;
     // Whatever it throws is a finding.
     check_lock_id(one.who.id);

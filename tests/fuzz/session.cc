@@ -18,7 +18,7 @@ namespace {
 
 using fuzz::require;
 
-constexpr std::size_t kMostClients = 12;
+constexpr std::size_t kMaxClients = 12;
 constexpr base::ByteCount kGranule = 4096;
 
 class Server {
@@ -183,7 +183,7 @@ class Server {
     constexpr std::array kTypes{LockType::kRw, LockType::kRo, LockType::kRwOrRo,
                                 LockType::kRwDataOrRw};
     const LockType type = kTypes[input.below(kTypes.size())];
-    if (clients_.size() == kMostClients) return;
+    if (clients_.size() == kMaxClients) return;
     const SessionId id = model_.arrive(type);
     require(id > last_id_, "session ids are new");
     last_id_ = id;

@@ -342,7 +342,7 @@ class Script {
   void send(int message) { client_.say(encode(message)); }
   // False when the server has hung up.
   bool receive(int message) {
-    const std::string body = client_.hear();
+    const std::string body = client_.receive();
     if (body.empty()) return false;
     EXPECT_NE(message_type(body), ErrorResponse::kType) << "message " << message;
     if (message == 1) id_ = decode_message<AllocateResponse>(body).allocation_id;

@@ -138,7 +138,7 @@ TEST_F(HostileClient, OnlyAWriterMaySendLongRequests) {
       'p')});
   ASSERT_EQ(longest.size(), kPrefixSize + Connection::kMaxShortFrame);
   other.say(longest);
-  EXPECT_EQ(message_type(other.hear()), "metadata_list_response");
+  EXPECT_EQ(message_type(other.receive()), "metadata_list_response");
 }
 
 TEST_F(HostileClient, GarbageAtAnyMomentEndsOnlyItsConnection) {
@@ -232,16 +232,16 @@ TEST_F(HostileClient, PipelinedRequestsOfAWaitingClientAreAllAnswered) {
   });
   reader.ask<GetLockStateResponse>(GetLockStateRequest{});
   reader.hang_up();
-  EXPECT_TRUE(decode_message<HandshakeResponse>(waiting.hear()).success);
+  EXPECT_TRUE(decode_message<HandshakeResponse>(waiting.receive()).success);
   for (int i = 0; i < kRequests; ++i) {
-    ASSERT_FALSE(decode_message<MetadataGetResponse>(waiting.hear()).found) << i;
+    ASSERT_FALSE(decode_message<MetadataGetResponse>(waiting.receive()).found) << i;
   }
-  EXPECT_EQ(decode_message<GetAllocationStateResponse>(waiting.hear()).allocation_count, 0);
+  EXPECT_EQ(decode_message<GetAllocationStateResponse>(waiting.receive()).allocation_count, 0);
   talking.join();
   id_ = waiting.ask<AllocateResponse>(AllocateRequest{1, "t"}).allocation_id;
   waiting.say(encode_frame(MetadataPutRequest{{"k", id_, 0, {}}}) + encode_frame(CommitRequest{}));
-  waiting.hear();
-  EXPECT_TRUE(decode_message<CommitResponse>(waiting.hear()).success);
+  waiting.receive();
+  EXPECT_TRUE(decode_message<CommitResponse>(waiting.receive()).success);
 }
 
 TEST_F(HostileClient, DescriptorsThatComeWithRequestsAreNotKept) {
@@ -254,7 +254,8 @@ TEST_F(HostileClient, DescriptorsThatComeWithRequestsAreNotKept) {
     for (int i = 0; i < 20; ++i) {
       ASSERT_GT(os::send_with_fds(reader.fd(), std::as_bytes(std::span(frame)), many), 0);
     }
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(message_type(reader.hear()), "get_lock_state_response");
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(message_type(reader.receive()), "get_lock_state_response");
     EXPECT_LT(fds(), fds_before_ + 10);
   }
   pipe.writer.reset();
@@ -319,7 +320,7 @@ TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
     expect_served();
     if (HasFailure()) return 4;
     idle.say(encode_frame(GetLockStateRequest{}));
-    return message_type(idle.hear()) == "get_lock_state_response" ? 0 : 5;
+    return message_type(idle.receive()) == "get_lock_state_response" ? 0 : 5;
   });
   EXPECT_EQ(child.wait(soon()), 0);
 }

@@ -71,7 +71,7 @@ TEST_F(MetricsText, NumbersStandUnderTheirNames) {
   counters.seals.add(11);
   counters.layouts_dropped.add(12);
   counters.restarts.add(13);
-  counters.unwanted_fds.add(14);
+  counters.unexpected_fds.add(14);
   counters.dropped_connections[DropReason::kFrameTooBig].add(15);
   counters.dropped_connections[DropReason::kTooManyConnections].add(16);
   counters.grants[Grant::kRo].add(17);

@@ -32,7 +32,7 @@ class RawClient {
 
   /// The body of the next frame, and the descriptors that came with it; empty when the server has
   /// hung up.
-  std::string hear(std::vector<base::UniqueFd>* fds = nullptr) const {
+  std::string receive(std::vector<base::UniqueFd>* fds = nullptr) const {
     std::vector<base::UniqueFd> received;
     const std::string prefix = hear_bytes(kPrefixSize, received);
     std::string body;
@@ -50,7 +50,7 @@ class RawClient {
   template <typename Response, typename Request>
   Response ask(const Request& request, std::vector<base::UniqueFd>* fds = nullptr) const {
     say(encode_frame(request));
-    return decode_message<Response>(hear(fds));
+    return decode_message<Response>(receive(fds));
   }
 
  private:

@@ -210,7 +210,7 @@ TEST_F(Server, PipelinedRequestsAreAnsweredInOrder) {
   writer.say(encode_frame(HandshakeRequest{"rw", 0}) + encode_frame(AllocateRequest{1, "t"}) +
              encode_frame(GetAllocationStateRequest{}) + encode_frame(CommitRequest{}));
   std::vector<std::string> types;
-  for (std::string body; !(body = writer.hear()).empty();) types.push_back(message_type(body));
+  for (std::string body; !(body = writer.receive()).empty();) types.push_back(message_type(body));
   EXPECT_THAT(types, ElementsAre("handshake_response", "allocate_response",
                                  "get_allocation_state_response", "commit_response"));
 }
@@ -219,10 +219,10 @@ TEST_F(Server, FirstMessageMustBeOneThatMayComeFirst) {
   start();
   const RawClient stranger(socket_);
   stranger.say(encode_frame(CommitRequest{}));
-  EXPECT_EQ(decode_message<ErrorResponse>(stranger.hear()).error, "Expected HandshakeRequest");
+  EXPECT_EQ(decode_message<ErrorResponse>(stranger.receive()).error, "Expected HandshakeRequest");
   const RawClient confused(socket_);
   confused.say(encode_frame(HandshakeRequest{"exclusive", 0}));
-  EXPECT_EQ(message_type(confused.hear()), "error_response");
+  EXPECT_EQ(message_type(confused.receive()), "error_response");
 }
 
 // A frame around a map of these pairs, each already in msgpack.
@@ -257,7 +257,7 @@ TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
   for (const std::string& first : foreign) {
     const RawClient client(socket_);
     client.say(first);
-    const std::string answer = client.hear();
+    const std::string answer = client.receive();
     // Exactly these fields, in a map of three: its decoder refuses any other.
     EXPECT_EQ(answer.substr(0, 21),
               "\x83\xa4type\xae"
@@ -265,7 +265,7 @@ TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
     const auto refusal = decode_message<V1ErrorResponse>(answer);
     EXPECT_THAT(refusal.message, testing::HasSubstr("v1"));
     EXPECT_FALSE(refusal.out_of_memory);
-    EXPECT_EQ(client.hear(), "");
+    EXPECT_EQ(client.receive(), "");
   }
   EXPECT_EQ(state().state, "COMMITTED");
   EXPECT_EQ(state().allocation_count, 2);
@@ -274,7 +274,7 @@ TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
   const RpcClient reader = enter(LockType::kRo);
   const RawClient client(socket_);
   client.say(foreign.front());
-  EXPECT_NE(client.hear(), "");
+  EXPECT_NE(client.receive(), "");
   EXPECT_EQ(state().waiting_writers, 0);
 }
 
@@ -283,7 +283,7 @@ TEST_F(Server, UnknownKeysOfAHandshakeAreIgnored) {
   const RawClient client(socket_);
   client.say(
       frame_of({{"type", text("handshake_request")}, {"lock_type", text("rw")}, {"hint", kNil}}));
-  EXPECT_TRUE(decode_message<HandshakeResponse>(client.hear()).success);
+  EXPECT_TRUE(decode_message<HandshakeResponse>(client.receive()).success);
 }
 
 // People's log filters, and the tests of Dynamo's client, look for these words.
@@ -483,8 +483,8 @@ TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
   writer.say(encode_frame(CommitRequest{}));
   other.say(encode_frame(GetRuntimeStateRequest{}));
   ASSERT_EQ(::kill(child.pid(), SIGCONT), 0);
-  EXPECT_EQ(decode_message<GetRuntimeStateResponse>(other.hear()).state, "RW");
-  EXPECT_TRUE(decode_message<CommitResponse>(writer.hear()).success);
+  EXPECT_EQ(decode_message<GetRuntimeStateResponse>(other.receive()).state, "RW");
+  EXPECT_TRUE(decode_message<CommitResponse>(writer.receive()).success);
   EXPECT_EQ(state().state, "COMMITTED");
   child.signal(SIGKILL);
   ASSERT_TRUE(child.wait(soon()));
@@ -498,7 +498,7 @@ TEST_F(Server, ABatchThatIsTooLongIsRefusedByItsCount) {
   for (const auto& [type, list] : {std::pair("allocate_many_request", "allocations"),
                                    std::pair("metadata_put_many_request", "entries")}) {
     writer.say(list_of_nothings(type, list, 65537));
-    const auto refused = decode_message<ErrorResponse>(writer.hear());
+    const auto refused = decode_message<ErrorResponse>(writer.receive());
     EXPECT_EQ(refused.error,
               "a list of 65537 " + std::string(list) + ": at most 65536 are allowed");
     EXPECT_EQ(refused.code, base::to_int(ExitStatus::kBadData));

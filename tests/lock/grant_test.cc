@@ -43,7 +43,7 @@ TEST(Grant, ComesBackFromAFileOfFixedSize) {
 
 TEST(Grant, HoldsTheLongestIdThatGrowsInJson) {
   GrantRecord record = sample();
-  record.holder = std::string(kMostIdBytes, '"');
+  record.holder = std::string(kMaxIdBytes, '"');
   record.generation = 1ULL << 53;
   record.pid = std::numeric_limits<pid_t>::max();
   record.pid_ns = record.start_time = record.inode = std::numeric_limits<std::uint64_t>::max();
@@ -124,8 +124,8 @@ TEST(Generation, StartsAtOneOnlyWhereNobodyEverHeldTheLock) {
 TEST(LockId, IsPrintableAndShort) {
   EXPECT_NO_THROW(check_lock_id("engine-0"));
   EXPECT_NO_THROW(check_lock_id("Größe 1"));
-  EXPECT_NO_THROW(check_lock_id(std::string(kMostIdBytes, 'x')));
-  for (const std::string& id : {std::string(), std::string(kMostIdBytes + 1, 'x'),
+  EXPECT_NO_THROW(check_lock_id(std::string(kMaxIdBytes, 'x')));
+  for (const std::string& id : {std::string(), std::string(kMaxIdBytes + 1, 'x'),
                                 std::string("a\nb"), std::string("a\0b", 3), std::string("a\tb"),
                                 std::string("a\x7f"), std::string("\xff\xfe")}) {
     EXPECT_EQ(test::status_of([&] { check_lock_id(id); }), ExitStatus::kConfig) << id;
@@ -150,7 +150,7 @@ TEST(LockFileId, IsTheFirstLineWithoutControls) {
   EXPECT_EQ(id_of_lock_file("a\nb\n"), "a");
   EXPECT_EQ(id_of_lock_file("a\x1b[2Jb"), "a[2Jb");
   EXPECT_EQ(id_of_lock_file(""), "");
-  EXPECT_EQ(id_of_lock_file(std::string(1000, 'x')).size(), kMostIdBytes);
+  EXPECT_EQ(id_of_lock_file(std::string(1000, 'x')).size(), kMaxIdBytes);
 }
 
 HolderState state_now(const GrantRecord& record) {

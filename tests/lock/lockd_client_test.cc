@@ -427,9 +427,9 @@ class FakeServer : public testing::Test {
     pollfd ready{listener_.fd.get(), POLLIN, 0};
     ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
     socket_.reset(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    lines_ = net::LineBuffer(kMostRequestBytes);
+    lines_ = net::LineBuffer(kMaxRequestBytes);
   }
-  LockdRequest hear() {
+  LockdRequest receive() {
     for (;;) {
       if (const auto line = lines_.take_line()) return decode_request(*line);
       std::array<char, 4096> bytes;
@@ -445,8 +445,8 @@ class FakeServer : public testing::Test {
   // Asked for the lock, and its heartbeat's number.
   std::uint64_t hear_question(const AcquireRequest& expected) {
     accept();
-    EXPECT_EQ(std::get<AcquireRequest>(hear()), expected);
-    return std::get<HeartbeatRequest>(hear()).sequence;
+    EXPECT_EQ(std::get<AcquireRequest>(receive()), expected);
+    return std::get<HeartbeatRequest>(receive()).sequence;
   }
   static GrantedAnswer granted(std::uint64_t generation) {
     return {"a", generation, *text::parse_time("2026-11-21T05:33:00.123Z"), milliseconds(1000)};
@@ -483,7 +483,7 @@ class FakeServer : public testing::Test {
 
   http::Listener listener_ = http::listen_tcp("127.0.0.1:0");
   UniqueFd socket_;
-  net::LineBuffer lines_{kMostRequestBytes};
+  net::LineBuffer lines_{kMaxRequestBytes};
   asio::io_context loop_{1};
 };
 
@@ -510,11 +510,11 @@ TEST_F(FakeServer, AGrantAfterALongWaitIsRenewedFirst) {
     const std::uint64_t sequence = hear_question({"a"});
     say(HeartbeatAnswer{sequence, milliseconds(900)});
     say(WaitingAnswer{});
-    const std::uint64_t second = std::get<HeartbeatRequest>(hear()).sequence;
+    const std::uint64_t second = std::get<HeartbeatRequest>(receive()).sequence;
     // Not answered until it is late: the grant comes first.
     last = BootClock::now();
     say(granted(4));
-    const std::uint64_t third = std::get<HeartbeatRequest>(hear()).sequence;
+    const std::uint64_t third = std::get<HeartbeatRequest>(receive()).sequence;
     EXPECT_EQ(third, second + 1);
     say(HeartbeatAnswer{third, milliseconds(900)});
   });
@@ -543,7 +543,7 @@ TEST_F(FakeServer, ALineWithoutEndIsRefused) {
   EXPECT_EQ(status_of([&] {
               play(holder->acquire(), [&] {
                 hear_question({"a"});
-                say(std::string(2 * kMostAnswerBytes, ' '));
+                say(std::string(2 * kMaxAnswerBytes, ' '));
               });
             }),
             ExitStatus::kProtocol);
@@ -663,7 +663,7 @@ TEST_F(FakeServer, AnAnswerThatIsLateStillCounts) {
             ExitStatus::kTryAgain);
   const auto after = BootClock::now();
   const auto verdict = play(holder->renew(soon()), [&] {
-    const std::uint64_t first = std::get<HeartbeatRequest>(hear()).sequence;
+    const std::uint64_t first = std::get<HeartbeatRequest>(receive()).sequence;
     say(HeartbeatAnswer{first, milliseconds(3000)});
   });
   EXPECT_LT(std::get<Renewal>(verdict).sent, after);
@@ -677,7 +677,7 @@ TEST_F(FakeServer, AReleaseWaitsForTheEndOfTheConnection) {
   };
   EXPECT_EQ(play(release(*holder),
                  [&] {
-                   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(hear()));
+                   EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(receive()));
                    say(granted(4));
                    socket_.reset();
                  }),

@@ -61,7 +61,7 @@ class Peer {
 
  private:
   base::UniqueFd socket_;
-  net::LineBuffer lines_{kMostRequestBytes};
+  net::LineBuffer lines_{kMaxRequestBytes};
   std::vector<base::UniqueFd> fds_;
 };
 
@@ -326,7 +326,7 @@ TEST_F(LockdLockTest, ServerThatDoesNotConfirmIsALostLock) {
 TEST_F(LockdLockTest, WhatIsNoAnswerBreaksTheProtocol) {
   for (const std::string& nonsense :
        {std::string("hello\n"), std::string("{}\n"), std::string("\n"),
-        std::string(kMostAnswerBytes + 1, 'x'), std::string("{\"answer\":\"granted\"}\n")}) {
+        std::string(kMaxAnswerBytes + 1, 'x'), std::string("{\"answer\":\"granted\"}\n")}) {
     serve([&] {
       {
         Peer peer = accept();

@@ -353,7 +353,7 @@ TEST(LockdModel, AHundredThousandWaitersComeAndGo) {
     ask(model, id, {kNew, LockdTie::kConnection, {}, {}, {}});
     model.take_effects();
   }
-  EXPECT_EQ(model.status(kStart).waiters.size(), kMostListed);
+  EXPECT_EQ(model.status(kStart).waiters.size(), kMaxListed);
   for (ConnectionId id = kMany; id > 1; --id) {
     model.closed(id, kStart);
     model.take_effects();

@@ -26,7 +26,7 @@ const std::vector<LockdRequest> kRequests{AcquireRequest{"engine-0", std::nullop
                                           AcquireRequest{"\"\\ü\U0001F512", 7},
                                           StatusRequest{},
                                           ReleaseRequest{},
-                                          HeartbeatRequest{kMostSequence},
+                                          HeartbeatRequest{kMaxSequence},
                                           AcquireRequest{"engine-0", 7, kToken}};
 
 const std::vector<LockdAnswer> kAnswers{
@@ -149,7 +149,7 @@ TEST(LockdProtocol, GarbageIsRefused) {
 }
 
 TEST(LockdProtocol, DeepNestingIsNoProblem) {
-  const std::string open(kMostRequestBytes - 1, '[');
+  const std::string open(kMaxRequestBytes - 1, '[');
   EXPECT_EQ(failure_of([&] { decode_request(open); }).status, ExitStatus::kProtocol);
 }
 
@@ -164,24 +164,24 @@ TEST(LockdProtocol, ABadEngineIdIsBadConfiguration) {
 
 TEST(LockdProtocol, ALongRequestIsRefused) {
   std::string line = without_newline(encode_request(StatusRequest{}));
-  line.resize(kMostRequestBytes - 1, ' ');
+  line.resize(kMaxRequestBytes - 1, ' ');
   EXPECT_EQ(decode_request(line), kRequests[2]);
   EXPECT_EQ(failure_of([&] { decode_request(line + " "); }).status, ExitStatus::kProtocol);
 }
 
 TEST(LockdProtocol, TheLongestStatusFitsItsLimit) {
   StatusAnswer answer;
-  const std::string id(kMostIdBytes, '"');
+  const std::string id(kMaxIdBytes, '"');
   answer.holder = id;
   answer.connections.resize(5000, {1 << 22, false});
   answer.waiters.resize(5000, {id, 1 << 22});
   answer.awaited_pids.resize(5000, 1 << 22);
   const std::string line = encode_answer(answer);
-  EXPECT_LE(line.size(), kMostAnswerBytes);
+  EXPECT_LE(line.size(), kMaxAnswerBytes);
   const auto read = std::get<StatusAnswer>(decode_answer(without_newline(line)));
-  EXPECT_EQ(read.waiters.size(), kMostListed);
-  EXPECT_EQ(read.connections.size(), kMostListed);
-  EXPECT_EQ(read.awaited_pids.size(), kMostListed);
+  EXPECT_EQ(read.waiters.size(), kMaxListed);
+  EXPECT_EQ(read.connections.size(), kMaxListed);
+  EXPECT_EQ(read.awaited_pids.size(), kMaxListed);
 }
 
 }  // namespace

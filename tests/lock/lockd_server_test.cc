@@ -105,7 +105,7 @@ class Client {
   }
 
   // The next answer; nullopt when the server closed the connection.
-  std::optional<LockdAnswer> hear() {
+  std::optional<LockdAnswer> receive() {
     for (;;) {
       if (const auto line = lines_.take_line()) return decode_answer(*line);
       pollfd ready{socket_.get(), POLLIN, 0};
@@ -118,11 +118,11 @@ class Client {
   }
   // As a word; "" when the connection was closed.
   std::string hear_word() {
-    const auto answer = hear();
+    const auto answer = receive();
     return answer ? test::word_of(*answer) : "";
   }
   // The next word that does not say to wait.
-  std::string hear_verdict() {
+  std::string read_verdict() {
     std::string word;
     while ((word = hear_word()).starts_with("waiting")) {
     }
@@ -138,7 +138,7 @@ class Client {
 
  private:
   UniqueFd socket_;
-  net::LineBuffer lines_{kMostAnswerBytes};
+  net::LineBuffer lines_{kMaxAnswerBytes};
 };
 
 class LockdServer : public testing::Test {
@@ -191,7 +191,7 @@ class LockdServer : public testing::Test {
     return Forked([this, id, fds](int ready) {
       Client client = acquire(id, std::nullopt, fds);
       for (;;) {
-        const auto answer = client.hear();
+        const auto answer = client.receive();
         if (!answer) break;
         if (const auto* granted = std::get_if<GrantedAnswer>(&*answer)) {
           test::say(ready, granted->generation);
@@ -205,7 +205,7 @@ class LockdServer : public testing::Test {
   [[nodiscard]] StatusAnswer status() const {
     Client client = connect();
     client.ask(StatusRequest{});
-    return std::get<StatusAnswer>(client.hear().value());
+    return std::get<StatusAnswer>(client.receive().value());
   }
   void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
     test::await([&] { return wanted(status()); });
@@ -274,7 +274,7 @@ TEST_F(LockdServer, CrashWithADeadHolderIsAFailoverWhenTheWindowIsOver) {
   config_.reconnect_window = milliseconds(100);
   start();
   Client first = acquire("b");
-  EXPECT_EQ(first.hear_verdict(), "granted 2");
+  EXPECT_EQ(first.read_verdict(), "granted 2");
   Client second = acquire("c");
   EXPECT_EQ(second.hear_word(), "waiting for b");
 }
@@ -332,7 +332,7 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
   config_.reconnect_window = milliseconds(50);
   start(in_namespace);
   Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_EQ(waiter.read_verdict(), "granted 2");
   Client late = acquire("a", 1);
   EXPECT_EQ(late.hear_word(), "refused 75");
   EXPECT_EQ(late.hear_word(), "");
@@ -371,7 +371,7 @@ TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
     for (;;) {
       try {
         Client client = acquire("a", claim);
-        while (const auto answer = client.hear()) {
+        while (const auto answer = client.receive()) {
           const auto* granted = std::get_if<GrantedAnswer>(&*answer);
           if (granted == nullptr) continue;
           claim = granted->generation;
@@ -452,7 +452,7 @@ TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
   server_->signal(SIGCONT);
   EXPECT_EQ(waiter.hear_word(), "granted 2");
   waiter.close();
-  EXPECT_EQ(late.hear_verdict(), "granted 3");
+  EXPECT_EQ(late.read_verdict(), "granted 3");
 }
 
 // --- the state file
@@ -471,7 +471,7 @@ TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
   first.close();
   EXPECT_EQ(second.hear_word(), "waiting for nobody");
   ASSERT_EQ(::rename((folder + ".gone").c_str(), folder.c_str()), 0);
-  EXPECT_EQ(second.hear_verdict(), "granted 2");
+  EXPECT_EQ(second.read_verdict(), "granted 2");
   EXPECT_EQ(load_state(config_.state_path).state.holder, "b");
 }
 
@@ -514,10 +514,10 @@ TEST_F(LockdServer, AGenerationThatLeavesNoRoomForOthersIsDamage) {
   test::spill(state_path(), R"({"holder":null,"granted_at":null,"generation":9007199254740992})");
   config_.reconnect_window = milliseconds(20);
   start();
-  EXPECT_TRUE(acquire("a").hear_verdict().starts_with("granted "));
+  EXPECT_TRUE(acquire("a").read_verdict().starts_with("granted "));
   kill_server();
   start();
-  EXPECT_TRUE(acquire("a").hear_verdict().starts_with("granted "));
+  EXPECT_TRUE(acquire("a").read_verdict().starts_with("granted "));
 }
 
 TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
@@ -525,7 +525,7 @@ TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
   config_.reconnect_window = milliseconds(20);
   start();
   Client client = acquire("a");
-  const std::string verdict = client.hear_verdict();
+  const std::string verdict = client.read_verdict();
   ASSERT_TRUE(verdict.starts_with("granted "));
   EXPECT_GT(std::stoull(verdict.substr(8)), 1795000000000U);
 }
@@ -652,7 +652,7 @@ TEST_F(LockdServer, GrantsInTheOrderOfTheQueue) {
   EXPECT_EQ(now.waiters.front().pid, ::getpid());
   for (std::size_t i = 0; i + 1 < clients.size(); ++i) {
     clients[i].close();
-    EXPECT_EQ(clients[i + 1].hear_verdict(), "granted " + std::to_string(i + 2));
+    EXPECT_EQ(clients[i + 1].read_verdict(), "granted " + std::to_string(i + 2));
   }
 }
 
@@ -672,7 +672,7 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
   EXPECT_LE(*looks, 2 * count);
   // One process has no more places than that; another has.
   Client refused = acquire("engine-x");
-  const auto answer = refused.hear();
+  const auto answer = refused.receive();
   ASSERT_TRUE(answer && std::holds_alternative<RefusedAnswer>(*answer));
   EXPECT_EQ(std::get<RefusedAnswer>(*answer).status, ExitStatus::kTryAgain);
   EXPECT_EQ(std::get<RefusedAnswer>(*answer).reason,
@@ -799,7 +799,7 @@ TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsAConnectionWhoseEndIsNotRead) 
     ASSERT_EQ(gone.wait(), 0);
     Client again = acquire("a");
     server_->signal(SIGCONT);
-    EXPECT_EQ(again.hear_verdict(), "granted 6");
+    EXPECT_EQ(again.read_verdict(), "granted 6");
     kill_server();
   }
 }
@@ -820,7 +820,7 @@ TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsItsDeadConnection) {
     holder.kill();
     Client again = acquire("a");
     server_->signal(SIGCONT);
-    EXPECT_EQ(waiter.hear_verdict(), "granted " + std::to_string(generation + 1));
+    EXPECT_EQ(waiter.read_verdict(), "granted " + std::to_string(generation + 1));
     std::string word = again.hear_word();
     while (word == "waiting for a" || word == "waiting for nobody") word = again.hear_word();
     EXPECT_EQ(word, "waiting for b");
@@ -888,7 +888,7 @@ TEST_F(LockdServer, WhoComesAndGoesDoesNotFillTheLog) {
     os::set_log("gms-lockd", os::LogLevel::kInfo);
   });
   for (int i = 0; i < 300; ++i) {
-    EXPECT_EQ(acquire("a").hear_verdict(), "granted " + std::to_string(i + 1));
+    EXPECT_EQ(acquire("a").read_verdict(), "granted " + std::to_string(i + 1));
     EXPECT_EQ(acquire("b", 1).hear_word(), "refused 75");
     Client client = connect();
     client.send("nonsense\n");

@@ -76,7 +76,7 @@ class Client {
 
   // The next answer but those to heartbeats, one of which is sent whenever there is none for a
   // while; nullopt when the server closed the connection.
-  std::optional<LockdAnswer> hear(bool beats = true) {
+  std::optional<LockdAnswer> receive(bool beats = true) {
     const Deadline deadline = soon();
     for (;;) {
       while (const auto line = lines_.take_line()) {
@@ -100,10 +100,10 @@ class Client {
     }
   }
   std::string hear_word(bool beats = true) {
-    const auto answer = hear(beats);
+    const auto answer = receive(beats);
     return answer ? test::word_of(*answer) : "";
   }
-  std::string hear_verdict() {
+  std::string read_verdict() {
     std::string word;
     while ((word = hear_word()).starts_with("waiting")) {
     }
@@ -133,7 +133,7 @@ class Client {
 
  private:
   UniqueFd socket_;
-  net::LineBuffer lines_{kMostAnswerBytes};
+  net::LineBuffer lines_{kMaxAnswerBytes};
   // Those of a flood are lower.
   std::uint64_t sequence_ = 1000;
   std::uint64_t answered_ = 0;
@@ -153,7 +153,7 @@ class LockdTcp : public testing::Test {
   [[nodiscard]] StatusAnswer status() const {
     Client client(os::connect_unix(socket_, soon()));
     client.ask(StatusRequest{});
-    return std::get<StatusAnswer>(client.hear(false).value());
+    return std::get<StatusAnswer>(client.receive(false).value());
   }
   void expect_soon(const std::function<bool(const StatusAnswer&)>& wanted) const {
     test::await([&] { return wanted(status()); });
@@ -171,7 +171,7 @@ TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
   EXPECT_EQ(holder.hear_word(), "granted 1");
   Client raw = acquire("b");
   raw.ask(HeartbeatRequest{41});
-  net::LineBuffer lines(kMostAnswerBytes);
+  net::LineBuffer lines(kMaxAnswerBytes);
   std::array<char, 4096> bytes;
   std::vector<LockdAnswer> heard;
   while (heard.size() < 2) {
@@ -190,7 +190,7 @@ TEST_F(LockdTcp, ASilentHolderExpiresAndNotBeforeItsTime) {
   const auto last = BootClock::now();
   holder.beat();
   Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_EQ(waiter.read_verdict(), "granted 2");
   EXPECT_GE(BootClock::now() - last, kExpiry);
   EXPECT_EQ(holder.hear_word(false), "");
   Client late = acquire("a", 1);
@@ -202,7 +202,7 @@ TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
   start();
   for (std::uint64_t i = 0; i < 2; ++i) {
     Client holder = acquire("a");
-    EXPECT_EQ(holder.hear_verdict(), "granted " + std::to_string(2 * i + 1));
+    EXPECT_EQ(holder.read_verdict(), "granted " + std::to_string(2 * i + 1));
     const auto last = BootClock::now();
     holder.beat();
     i == 0 ? holder.close() : holder.reset();
@@ -212,7 +212,7 @@ TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
     Client waiter = acquire("b");
     // One of its own name comes after it: the process that has the lock may still run.
     Client namesake = acquire("a");
-    EXPECT_EQ(waiter.hear_verdict(), "granted " + std::to_string(2 * i + 2));
+    EXPECT_EQ(waiter.read_verdict(), "granted " + std::to_string(2 * i + 2));
     EXPECT_GE(BootClock::now() - last, kExpiry);
     namesake.close();
     waiter.ask(ReleaseRequest{});
@@ -374,7 +374,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   lockd_->start();
   Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_EQ(waiter.read_verdict(), "granted 2");
   EXPECT_GE(BootClock::now() - last, kExpiry);
 }
 
@@ -435,7 +435,7 @@ TEST_F(LockdTcp, EachGrantHasATokenOfItsOwnAndNoneOnTheSocket) {
   EXPECT_EQ(first.hear_word(), "granted 1");
   first.ask(ReleaseRequest{});
   Client second = acquire("a");
-  EXPECT_EQ(second.hear_verdict(), "granted 2");
+  EXPECT_EQ(second.read_verdict(), "granted 2");
   EXPECT_NE(tokens[1], tokens[2]);
   second.ask(ReleaseRequest{});
   Client local(os::connect_unix(socket_, soon()));
@@ -459,7 +459,7 @@ TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   lockd_->start();
   Client waiter = acquire("b");
-  const std::string word = waiter.hear_verdict();
+  const std::string word = waiter.read_verdict();
   EXPECT_GE(BootClock::now() - last, kExpiry);
   // Higher than any that there may have been.
   ASSERT_TRUE(word.starts_with("granted ")) << word;
@@ -549,7 +549,7 @@ TEST_F(LockdTcp, AHolderThatBreaksTheProtocolKeepsItsLeaseOnly) {
   holder.send("nonsense\n");
   EXPECT_EQ(holder.hear_word(false), "refused 76");
   Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_verdict(), "granted 2");
+  EXPECT_EQ(waiter.read_verdict(), "granted 2");
   EXPECT_GE(BootClock::now() - last, kExpiry);
 }
 

@@ -49,7 +49,7 @@ using std::chrono::milliseconds;
 constexpr int kContenders = 5;
 // Longer than any orphan lives: a lock server that was down while its holder died knows no better.
 constexpr milliseconds kWindow(400);
-constexpr int kMostLife = 150;
+constexpr int kMaxLife = 150;
 constexpr std::string_view kLease = "2s";
 
 const std::set<std::string> kModes{"flock", "replace", "lockd", "tcp", "etcd", "k8s"};
@@ -84,11 +84,11 @@ int hold(const std::string& folder) {
   if (pick(random, 0, 3) == 0) {
     const pid_t worker = ::fork();
     if (worker == 0) {
-      std::this_thread::sleep_for(milliseconds(pick(random, 0, kMostLife)));
+      std::this_thread::sleep_for(milliseconds(pick(random, 0, kMaxLife)));
       ::_exit(0);
     }
   }
-  std::this_thread::sleep_for(milliseconds(pick(random, 0, kMostLife)));
+  std::this_thread::sleep_for(milliseconds(pick(random, 0, kMaxLife)));
   note(history.get(), "end " + who);
   return pick(random, 0, 1);
 }

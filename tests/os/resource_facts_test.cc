@@ -48,7 +48,7 @@ struct Word : Pipe {
   void say() const {
     if (::write(writer.get(), "", 1) != 1) base::throw_errno(errno, "write to a pipe");
   }
-  void hear() const {
+  void receive() const {
     char byte = 0;
     if (::read(reader.get(), &byte, 1) != 1) base::throw_errno(errno, "read from a pipe");
   }
@@ -66,7 +66,7 @@ class Victim {
               return 0;
             },
             {.parent_death_signal = SIGKILL})) {
-    ready_.hear();
+    ready_.receive();
   }
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr base::ByteCount kMost = 16 * base::kMiB;
+constexpr base::ByteCount kMax = 16 * base::kMiB;
 
 fs::path examples() {
   const char* set = std::getenv("FO_DGD_EXAMPLES");
@@ -37,7 +37,7 @@ TEST(DgdExamples, AreReadWithNothingToSay) {
     const fs::path& path = entry.path();
     if (path.extension() != ".yaml" || path.filename() == "crd.yaml") continue;
     for (const yaml::Document& document :
-         yaml::read_yaml(os::read_file(path, kMost), path.filename())) {
+         yaml::read_yaml(os::read_file(path, kMax), path.filename())) {
       if (!is_dgd(document.root)) continue;
       ++read_of_them;
       Findings findings;
@@ -119,7 +119,7 @@ class Comparison {
 TEST(DgdExamples, TablesAreTheDefinitions) {
   const fs::path path = examples() / "crd.yaml";
   if (!fs::exists(path)) FO_SKIP("dgd-examples", "no " + path.string());
-  const yaml::Node root = yaml::read_yaml(os::read_file(path, kMost), "crd.yaml").at(0).root;
+  const yaml::Node root = yaml::read_yaml(os::read_file(path, kMax), "crd.yaml").at(0).root;
   const yaml::Node* versions = root.find_path({"spec", "versions"});
   ASSERT_NE(versions, nullptr);
   const yaml::Node* spec =

@@ -136,7 +136,7 @@ TEST(Filter, ManyPortsOfManyContainersAreCheap) {
   text.replace(text.find("extraPodSpec: {"), 15, others + "], ");
   const Filtered result = filtered(text);
   EXPECT_TRUE(result.failed());
-  ASSERT_EQ(result.findings.size(), kMostFindings);
+  ASSERT_EQ(result.findings.size(), kMaxFindings);
   EXPECT_EQ(result.findings.back().path,
             "spec.services.Worker.extraPodSpec.containers[999].ports[0]");
 }

@@ -38,12 +38,12 @@ TEST(Finding, PastTheMostOnlyAFirstErrorIsAdded) {
   Findings findings;
   const Finding warning{Severity::kWarning, {}, "a", "b", ""};
   const Finding error{Severity::kError, {}, "a", "b", ""};
-  for (std::size_t i = 0; i < 2 * kMostFindings; ++i) add(findings, warning);
-  EXPECT_EQ(findings.size(), kMostFindings);
+  for (std::size_t i = 0; i < 2 * kMaxFindings; ++i) add(findings, warning);
+  EXPECT_EQ(findings.size(), kMaxFindings);
   EXPECT_FALSE(has_error(findings));
   add(findings, error);
   add(findings, error);
-  EXPECT_EQ(findings.size(), kMostFindings + 1);
+  EXPECT_EQ(findings.size(), kMaxFindings + 1);
   EXPECT_TRUE(has_error(findings));
 }
 

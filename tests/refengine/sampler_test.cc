@@ -152,7 +152,7 @@ TEST(Sampler, LogprobsAreFiniteAndNoMoreThanThereAreTokens) {
   const TokenChoice choice = choose_token(std::vector<float>{kNan, -kInfinity, 0, -20000}, how, 0);
   ASSERT_EQ(choice.top.size(), 4u);
   EXPECT_EQ(choice.top[0], (TokenLogprob{2, 0}));
-  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(choice.top[i].logprob, kLeastLogprob);
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(choice.top[i].logprob, kMinLogprob);
   how.logprobs = 0;
   EXPECT_TRUE(choose_token(std::vector<float>{0, 0}, how, 0).top.empty());
   EXPECT_NEAR(choose_token(std::vector<float>{0, 0}, how, 0).chosen.logprob, std::log(0.5), 1e-6);

@@ -61,8 +61,8 @@ TEST(Pack, KeepsEmptyTensorsInsideAnAllocation) {
 }
 
 TEST(Pack, DoesNotOverflowAtTheEnd) {
-  constexpr ByteCount kMost = std::numeric_limits<std::int64_t>::max();
-  const PackPlan plan = pack_all({kMost, 1, kMost - 100, 2}, kMost);
+  constexpr ByteCount kMax = std::numeric_limits<std::int64_t>::max();
+  const PackPlan plan = pack_all({kMax, 1, kMax - 100, 2}, kMax);
   EXPECT_EQ(plan.allocations.size(), 4u);
 }
 

@@ -132,7 +132,7 @@ TEST(OrderedHash, LetsNobodyWaitForAPartThatIsNotComing) {
       if (!hash.add(at, bytes_of("0123456789"))) ++refused;
     });
   }
-  crew.workers.submit([&](Lane&) { hash.give_up(); });
+  crew.workers.submit([&](Lane&) { hash.cancel(); });
   crew.workers.wait();
   EXPECT_EQ(refused, 2);
 }

@@ -177,7 +177,7 @@ class Bundle {
                          &*server->counters});
     }
     UniqueFd listener = std::move(fds_.metrics);
-    let_go_of_siblings();
+    release_siblings();
     run_metrics_server(std::move(listener), metered, stop.get());
     return 0;
   }
@@ -189,7 +189,7 @@ class Bundle {
     ServerConfig config;
     config.listener = std::move(server.place.socket.listener);
     config.deposit = server.vault.take();
-    let_go_of_siblings();
+    release_siblings();
     config.vault = std::move(vault);
     config.driver = cuda::Driver::open(config_.driver);
     config.device = cuda::device_info(*config.driver, server.place.device);
@@ -218,7 +218,7 @@ class Bundle {
   // What the parent has open. Above all the memory that it keeps for other servers, which would not
   // be free when they let it go; and its locks, so that who comes after it when it is killed need
   // not wait until the last server is gone, too.
-  void let_go_of_siblings() {
+  void release_siblings() {
     ready_fd_.reset();
     fds_ = {};
     metrics_child_.reset();
@@ -241,7 +241,7 @@ class Bundle {
     if (!dropped.empty()) {
       try {
         server.closers.push_back(os::fork_child([this] {
-          let_go_of_places();
+          release_sockets();
           return 0;
         }));
       } catch (const Error& error) {
@@ -254,12 +254,12 @@ class Bundle {
   }
 
   // In a child.
-  void let_go_of_places() {
+  void release_sockets() {
     for (const auto& server : servers_) {
       server->place.socket.listener.reset();
       server->place.socket.lock.reset();
     }
-    let_go_of_siblings();
+    release_siblings();
   }
 
   void reap_closers(Server& server) {
@@ -426,7 +426,7 @@ class Bundle {
                      config_.driver, "--timeout", "30s", "-q"},
                     {.parent_death_signal = SIGKILL}));
     } catch (const Error& error) {
-      give_up_snapshot(server, error.what());
+      report_failed_restore(server, error.what());
     }
   }
 
@@ -440,11 +440,11 @@ class Bundle {
     }
     // Its server crashed: the one after it gets the snapshot.
     if (!server.child || server.loader_of != server.starts) return;
-    give_up_snapshot(server, "gms-load ended with status " + std::to_string(status));
+    report_failed_restore(server, "gms-load ended with status " + std::to_string(status));
   }
 
   // Without its snapshot a server is still good for whoever publishes something.
-  void give_up_snapshot(Server& server, const std::string& reason) {
+  void report_failed_restore(Server& server, const std::string& reason) {
     os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
             server.name());
     server.wants_snapshot = false;

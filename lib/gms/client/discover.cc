@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using base::Error;
 using base::ExitStatus;
 
-constexpr std::size_t kMostSockets = 4096;
+constexpr std::size_t kMaxSockets = 4096;
 
 std::vector<FoundSocket> read_names(const std::string& dir) {
   std::error_code error;
@@ -24,9 +24,9 @@ std::vector<FoundSocket> read_names(const std::string& dir) {
   for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
     std::optional<FoundSocket> socket = parse_socket_name(entries->path().filename().native());
     if (!socket) continue;
-    if (found.size() == kMostSockets) {
+    if (found.size() == kMaxSockets) {
       throw Error(ExitStatus::kBadData, "look for sockets in " + base::quoted(dir) + ": over " +
-                                            std::to_string(kMostSockets) + " of them");
+                                            std::to_string(kMaxSockets) + " of them");
     }
     socket->path = dir + "/" + entries->path().filename().native();
     found.push_back(std::move(*socket));

@@ -148,20 +148,20 @@ std::optional<std::string> MemoryManager::difference_from(
 RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
   if (!mappings_.empty()) throw Error(ExitStatus::kSoftware, "remap: a layout is mapped already");
   const std::string what = "remap from " + base::quoted(socket_path_);
-  const auto give_up = [this](RemapOutcome outcome) {
+  const auto fail = [this](RemapOutcome outcome) {
     mappings_.clear();
     disconnect();
     return outcome;
   };
   try {
-    if (!connect(LockType::kRo, deadline)) return give_up(no_lock_in_time(what));
+    if (!connect(LockType::kRo, deadline)) return fail(no_lock_in_time(what));
     rpc_->set_deadline(deadline);
     const std::string hash = rpc_->layout_hash();
     RemapOutcome compared = compare_layouts(what, hash, layout_hash_);
-    if (compared.result != RemapResult::kOk) return give_up(std::move(compared));
+    if (compared.result != RemapResult::kOk) return fail(std::move(compared));
     std::vector<Allocation> found = rpc_->list_allocations();
     if (const auto difference = difference_from(found)) {
-      return give_up({RemapResult::kStaleLayout, what + ": Layout changed: " + *difference});
+      return fail({RemapResult::kStaleLayout, what + ": Layout changed: " + *difference});
     }
     layout_hash_ = hash;
     for (std::size_t rank = 0; rank < found.size(); ++rank) {
@@ -172,10 +172,10 @@ RemapOutcome MemoryManager::remap_all(const Deadline& deadline) {
     rpc_->set_deadline(Deadline::never());
     return {};
   } catch (const cuda::CudaError&) {
-    give_up({});
+    fail({});
     throw;
   } catch (const Error& error) {
-    give_up({});
+    fail({});
     return outcome_of(error);
   }
 }

@@ -40,10 +40,10 @@ const ResultName& name_of(RemapResult result) {
 // How long to wait for the lock: the most of the time, the rest for the server's answer to come
 // and for the questions after it.
 Deadline lock_deadline(const Deadline& deadline) {
-  constexpr base::Duration kMostRest = std::chrono::milliseconds(500);
+  constexpr base::Duration kMaxRest = std::chrono::milliseconds(500);
   const auto left = deadline.remaining();
   if (!left) return deadline;
-  return Deadline::after(*left - std::min(*left / 10, kMostRest));
+  return Deadline::after(*left - std::min(*left / 10, kMaxRest));
 }
 
 RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& deadline,

@@ -158,7 +158,7 @@ template <typename Response, typename RequestMessage>
 Response RpcClient::call_until(const Deadline& deadline, const RequestMessage& request,
                                std::vector<UniqueFd>* fds) {
   ask(deadline, request);
-  return hear<Response, RequestMessage>(fds);
+  return read_response<Response, RequestMessage>(fds);
 }
 
 template <typename RequestMessage>
@@ -167,7 +167,7 @@ void RpcClient::ask(const Deadline& deadline, const RequestMessage& request) {
   call_deadline_ = deadline;
   const std::string frame = encode_frame(request, kMaxRequestFrame);
   try {
-    if (std::exchange(asked_ahead_, std::nullopt)) {
+    if (std::exchange(requested_ahead_, std::nullopt)) {
       std::vector<UniqueFd> nobodys;
       receive(nobodys);
     }
@@ -179,7 +179,7 @@ void RpcClient::ask(const Deadline& deadline, const RequestMessage& request) {
 }
 
 template <typename Response, typename RequestMessage>
-Response RpcClient::hear(std::vector<UniqueFd>* fds) {
+Response RpcClient::read_response(std::vector<UniqueFd>* fds) {
   std::vector<UniqueFd> received;
   std::string body;
   try {
@@ -356,15 +356,15 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
     return fds;
   }
   const Deadline deadline = Deadline::after(kCallTimeout).sooner(deadline_);
-  const auto ask_from = [&](std::size_t first) {
+  const auto request_from = [&](std::size_t first) {
     const auto slot = static_cast<std::int64_t>(allocations[first].layout_slot);
-    if (asked_ahead_ != slot) ask(deadline, ExportLayoutRequest{std::nullopt, slot});
+    if (requested_ahead_ != slot) ask(deadline, ExportLayoutRequest{std::nullopt, slot});
     return slot;
   };
-  ask_from(rank);
-  asked_ahead_.reset();
+  request_from(rank);
+  requested_ahead_.reset();
   call_deadline_ = deadline;
-  const auto response = hear<ExportLayoutResponse, ExportLayoutRequest>(&fds);
+  const auto response = read_response<ExportLayoutResponse, ExportLayoutRequest>(&fds);
   const auto& exported = response.allocations;
   if (fds.empty() || fds.size() != exported.size()) came_with(response.kType, fds.size());
   for (std::size_t i = 0; i < exported.size(); ++i) {
@@ -375,7 +375,7 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
     }
   }
   // The server makes the next ones while the caller is busy with these.
-  if (rank + fds.size() < allocations.size()) asked_ahead_ = ask_from(rank + fds.size());
+  if (rank + fds.size() < allocations.size()) requested_ahead_ = request_from(rank + fds.size());
   return fds;
 }
 

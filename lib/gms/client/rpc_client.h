@@ -113,7 +113,7 @@ class RpcClient {
   template <typename RequestMessage>
   void ask(const base::Deadline& deadline, const RequestMessage& request);
   template <typename Response, typename RequestMessage>
-  Response hear(std::vector<base::UniqueFd>* fds);
+  Response read_response(std::vector<base::UniqueFd>* fds);
   [[noreturn]] void came_with(std::string_view type, std::size_t fds) const;
   [[nodiscard]] bool offers(std::string_view extension) const;
   RpcClient(std::string path, base::UniqueFd socket, const base::Deadline& deadline)
@@ -131,7 +131,7 @@ class RpcClient {
   std::string surplus_;
   std::vector<std::string> extensions_;
   /// The slot from which an export was asked for that nobody has taken yet.
-  std::optional<std::int64_t> asked_ahead_;
+  std::optional<std::int64_t> requested_ahead_;
 };
 
 }  // namespace fo::gms

@@ -134,8 +134,8 @@ class Reader {
   }
   void get(std::string_view name, std::int64_t& value) {
     if (kind() == MP_UINT) {
-      constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-      value = static_cast<std::int64_t>(std::min<std::uint64_t>(mp_decode_uint(&at_), kMost));
+      constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+      value = static_cast<std::int64_t>(std::min<std::uint64_t>(mp_decode_uint(&at_), kMax));
       return;
     }
     expect(name, MP_INT, "an integer");

@@ -176,7 +176,7 @@ Reply refuse(const Refusal& refusal) {
   return answer;
 }
 
-Reply answer_stranger(const ServerModel& model, const Request& request) {
+Reply answer_unexpected(const ServerModel& model, const Request& request) {
   if (std::holds_alternative<GetRuntimeStateRequest>(request)) {
     return reply(model.runtime_state(), true);
   }

@@ -38,7 +38,7 @@ Reply reply(const Message& message, bool last = false) {
 Reply refuse(const Refusal& refusal);
 
 /// The answer to a first message that is no handshake; the last one of its connection.
-Reply answer_stranger(const ServerModel& model, const Request& request);
+Reply answer_unexpected(const ServerModel& model, const Request& request);
 
 /// The answer to a first message of Dynamo's v1 profile, which other_protocol() knew by `mark`.
 Reply refuse_other_protocol(const std::string& mark);

@@ -30,9 +30,9 @@ namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} * 1024;
 // A client that always has a request ready lets others have their turn after so many.
-constexpr unsigned kMostAtOnce = 16;
+constexpr unsigned kMaxAtOnce = 16;
 // What a client that asks for descriptors may have left unread: it may pipeline a little.
-constexpr std::size_t kMostUnread = std::size_t{16} * 1024;
+constexpr std::size_t kMaxUnread = std::size_t{16} * 1024;
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(2);
 // Who has something unread for longer is let go when room runs out.
 constexpr base::Duration kPatience = std::chrono::seconds(2);
@@ -133,7 +133,7 @@ void Connection::disarm() {
 
 asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     std::optional<base::Duration> timeout, base::Duration frame_timeout) {
-  if (++frames_at_once_ >= kMostAtOnce) {
+  if (++frames_at_once_ >= kMaxAtOnce) {
     frames_at_once_ = 0;
     co_await asio::post(socket_.get_executor(), asio::use_awaitable);
   }
@@ -182,7 +182,7 @@ asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration time
   for (;;) {
     const std::size_t in_kernel = fds + unread_fds_ == 0 ? 0 : unread_in_kernel();
     if (in_kernel == 0) unread_.remove(*this);
-    if ((fds == 0 || in_kernel <= kMostUnread) && unread_.make_room(fds)) break;
+    if ((fds == 0 || in_kernel <= kMaxUnread) && unread_.make_room(fds)) break;
     if (!is_alive()) co_return false;
     if (deadline.expired()) {
       fault_ = Fault::kSlowReader;

@@ -28,8 +28,8 @@ class Connection;
 /// that are made for them or on their way. There is so much room for either.
 class UnreadAnswers {
  public:
-  UnreadAnswers(std::size_t most_bytes, std::size_t most_fds)
-      : most_bytes_(most_bytes), most_fds_(most_fds) {}
+  UnreadAnswers(std::size_t max_bytes, std::size_t max_fds)
+      : max_bytes_(max_bytes), max_fds_(max_fds) {}
 
   /// Whether there is room for an answer, with so many descriptors. Where there is none, clients
   /// that have left something unread for too long are let go, and the caller asks again later.
@@ -44,11 +44,11 @@ class UnreadAnswers {
 
  private:
   [[nodiscard]] bool has_room(std::size_t fds) const {
-    return bytes_ <= most_bytes_ && (fds == 0 || fds_ + fds <= most_fds_);
+    return bytes_ <= max_bytes_ && (fds == 0 || fds_ + fds <= max_fds_);
   }
 
-  std::size_t most_bytes_;
-  std::size_t most_fds_;
+  std::size_t max_bytes_;
+  std::size_t max_fds_;
   std::size_t bytes_ = 0;
   std::size_t fds_ = 0;
   /// By when they last had nothing unread, the longest ago first.

@@ -124,7 +124,7 @@ std::string metrics_text(const std::vector<MeteredServer>& servers) {
            "reason", &Counters::dropped_connections);
   page.add("gms_unwanted_fds_total",
            "Messages of clients whose unexpected descriptors were closed.",
-           &Counters::unwanted_fds);
+           &Counters::unexpected_fds);
   return page.take();
 }
 

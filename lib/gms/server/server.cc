@@ -55,7 +55,6 @@ constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
 // Of hashing and writing down a layout, what is done before other clients have their turn: a
 // millisecond or so.
 constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
-// After so many new clients the others have their turn.
 
 using Memory = MemoryPool::Memory;
 using Clock = std::chrono::steady_clock;
@@ -237,7 +236,7 @@ class Server {
 
   void count_faults(const Session& session) {
     if (const std::size_t count = session.connection.messages_with_fds(); count > 0) {
-      counters_.unwanted_fds.add(count);
+      counters_.unexpected_fds.add(count);
       log_of(session.peer, LogLevel::kWarning, "closed the unexpected descriptors of {}: {}",
              base::counted(count, "message"), label(session));
     }
@@ -268,7 +267,7 @@ class Server {
       const bool granted = co_await shake_hands(session, *handshake);
       if (!granted) co_return;
     } else {
-      Reply answer = answer_stranger(model_, first);
+      Reply answer = answer_unexpected(model_, first);
       co_await send(session, std::move(answer));
       co_return;
     }

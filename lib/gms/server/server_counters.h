@@ -124,7 +124,7 @@ struct ServerCounters {
   Counter restarts;
   PerEnum<Counter, DropReason, DropReason::kTooManyConnections> dropped_connections;
   /// Messages of clients that came with descriptors, which were dropped.
-  Counter unwanted_fds;
+  Counter unexpected_fds;
 
   void granted(Grant grant, base::Duration waited) {
     grants[grant].add();

@@ -101,7 +101,7 @@ class Cluster {
       etcd::Request request, Deadline deadline, Decode decode) {
     std::optional<Error> failure;
     const auto note = [&](const Error& error) {
-      if (!failure || (may_pass(error) && !may_pass(*failure))) failure = error;
+      if (!failure || (is_transient(error) && !is_transient(*failure))) failure = error;
       pass_over();
     };
     for (std::size_t left = network_.servers.size(); left > 0; --left) {
@@ -409,7 +409,7 @@ class EtcdClient final : public LeaseClient {
   // Certificates, passwords and proxies are replaced now and then,
   // and what worked before will again.
   [[nodiscard]] bool is_worth_a_try(const Error& error) const {
-    return is_reached_ || may_pass(error);
+    return is_reached_ || is_transient(error);
   }
 
   // The lease is gone. etcd may have lost all others as well, whose holders may have renewed theirs

@@ -464,7 +464,7 @@ awaitable<Lease> KubeClient::acquire() {
     try {
       lease = co_await look_and_take(next);
     } catch (const Error& error) {
-      if (!may_pass(error)) throw;
+      if (!is_transient(error)) throw;
       trouble = error;
     }
     if (lease) co_return *lease;

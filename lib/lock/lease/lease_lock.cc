@@ -130,7 +130,7 @@ void LeaseLock::start_renewing(const Renewal& first) {
   // It is over when the lease is, or cancelled: then there is nothing to hear of it.
   asio::co_spawn(loop_, keep_renewing(),
                  asio::bind_cancellation_slot(cancel_.slot(), [](const std::exception_ptr&) {}));
-  thread_ = os::start_deaf_thread([this] { loop_.run(); });
+  thread_ = os::start_signal_masked_thread([this] { loop_.run(); });
   is_held_ = true;
 }
 

@@ -34,7 +34,7 @@ constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 // Heartbeats that may be answered late.
-constexpr std::size_t kMostAsked = 16;
+constexpr std::size_t kMaxAsked = 16;
 
 class LockdClient final : public LeaseClient {
  public:
@@ -52,19 +52,19 @@ class LockdClient final : public LeaseClient {
     for (;;) {
       drop();
       std::optional<Lease> lease;
-      std::string trouble;
+      std::string error_text;
       try {
         lease = co_await wait_for_grant();
       } catch (const Error& error) {
-        if (!may_pass(error)) throw;
-        trouble = error.what();
+        if (!is_transient(error)) throw;
+        error_text = error.what();
       }
       if (lease) {
-        note_trouble({});
+        note_error({});
         co_return *lease;
       }
-      if (reached_) note_trouble(trouble);
-      if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, trouble);
+      if (reached_) note_error(error_text);
+      if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, error_text);
       // One that was there until now may be back at once.
       if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
       co_await loop::pause_for(pause);
@@ -73,35 +73,35 @@ class LockdClient final : public LeaseClient {
   }
 
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
-    std::string trouble;
+    std::string error_text;
     if (stream_) {
       // An answer that is late may still come, but this connection may be one that lost its way.
       const bool is_late = std::exchange(is_late_, true);
       const Deadline until = is_late ? half_of(deadline) : deadline;
       try {
         co_await send_heartbeat(until);
-        const std::optional<Verdict> verdict = co_await hear_verdict(until, false);
+        const std::optional<Verdict> verdict = co_await read_verdict(until, false);
         if (verdict) co_return *verdict;
-        trouble = what_ + ": no answer in time";
+        error_text = what_ + ": no answer in time";
       } catch (const Error& error) {
-        trouble = error.what();
+        error_text = error.what();
         drop();
       }
-      if (stream_ && !is_late) throw Error(ExitStatus::kTryAgain, trouble);
+      if (stream_ && !is_late) throw Error(ExitStatus::kTryAgain, error_text);
       drop();
     }
     std::optional<Verdict> verdict;
     try {
       co_await ask(deadline);
-      verdict = co_await hear_verdict(deadline, true);
+      verdict = co_await read_verdict(deadline, true);
       if (!verdict) throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
     } catch (const Error& error) {
       // On a connection whose claim was not confirmed the answer to a heartbeat says nothing.
       drop();
-      note_trouble(error.what());
+      note_error(error.what());
       throw;
     }
-    note_trouble({});
+    note_error({});
     co_return *verdict;
   }
 
@@ -137,9 +137,10 @@ class LockdClient final : public LeaseClient {
   }
 
   // What may pass may also stay: a certificate whose time is over, a name that is not known.
-  void note_trouble(const std::string& trouble) {
-    if (!trouble.empty() && trouble != trouble_) os::log(os::LogLevel::kWarning, "{}", trouble);
-    trouble_ = trouble;
+  void note_error(const std::string& error_text) {
+    if (!error_text.empty() && error_text != error_text_)
+      os::log(os::LogLevel::kWarning, "{}", error_text);
+    error_text_ = error_text;
   }
 
   void drop() {
@@ -152,10 +153,10 @@ class LockdClient final : public LeaseClient {
   awaitable<void> ask(Deadline deadline) {
     std::unique_ptr<net::LineStream> stream;
     try {
-      stream = co_await net::LineStream::connect(server_, tls_, kMostAnswerBytes, deadline);
+      stream = co_await net::LineStream::connect(server_, tls_, kMaxAnswerBytes, deadline);
     } catch (const Error& error) {
       const ExitStatus status =
-          reached_ && !may_pass(error) ? ExitStatus::kUnavailable : error.status();
+          reached_ && !is_transient(error) ? ExitStatus::kUnavailable : error.status();
       throw Error(status, what_ + ": " + error.what());
     }
     const AcquireRequest request{id_, generation_, generation_ ? token_ : std::string()};
@@ -168,7 +169,7 @@ class LockdClient final : public LeaseClient {
   }
 
   std::string heartbeat() {
-    if (asked_.size() == kMostAsked) asked_.pop_front();
+    if (asked_.size() == kMaxAsked) asked_.pop_front();
     asked_.emplace_back(++sequence_, BootClock::now());
     return encode_request(HeartbeatRequest{sequence_});
   }
@@ -179,12 +180,12 @@ class LockdClient final : public LeaseClient {
   }
 
   // The next answer; nullopt at the deadline. Throws kUnavailable at the end of the connection.
-  awaitable<std::optional<LockdAnswer>> hear(Deadline deadline) {
+  awaitable<std::optional<LockdAnswer>> read_answer(Deadline deadline) {
     net::LineStream::Heard heard;
     try {
       heard = co_await stream_->hear(deadline);
     } catch (const Error& error) {
-      if (!reached_ || may_pass(error)) throw;
+      if (!reached_ || is_transient(error)) throw;
       throw Error(ExitStatus::kUnavailable, error.what());
     }
     if (heard.kind == Kind::kNothingYet) co_return std::nullopt;
@@ -209,11 +210,11 @@ class LockdClient final : public LeaseClient {
 
   // Of a grant that there is: whether it goes on. `is_claim`: the server was told of it on this
   // connection, and has to say that it is so. Nullopt at the deadline.
-  awaitable<std::optional<Verdict>> hear_verdict(Deadline deadline, bool is_claim) {
+  awaitable<std::optional<Verdict>> read_verdict(Deadline deadline, bool is_claim) {
     bool is_confirmed = !is_claim;
     std::optional<Renewal> renewal;
     for (;;) {
-      const std::optional<LockdAnswer> answer = co_await hear(deadline);
+      const std::optional<LockdAnswer> answer = co_await read_answer(deadline);
       if (!answer) co_return std::nullopt;
       if (const auto* refused = std::get_if<RefusedAnswer>(&*answer)) {
         const bool over = refused->status == ExitStatus::kTryAgain;
@@ -238,7 +239,7 @@ class LockdClient final : public LeaseClient {
     while (!granted || !answered_) {
       // Before the first answer the expiry is not known.
       const Deadline until = answered_ ? Deadline::after(answered_->ttl / 3) : first;
-      const std::optional<LockdAnswer> answer = co_await hear(until);
+      const std::optional<LockdAnswer> answer = co_await read_answer(until);
       if (answer) {
         granted = take_grant(*answer, std::move(granted));
         if (granted) {
@@ -314,12 +315,12 @@ class LockdClient final : public LeaseClient {
   /// The last heartbeat was not answered in its time.
   bool is_late_ = false;
   /// Why the last try to reach the server failed, as it was logged.
-  std::string trouble_;
+  std::string error_text_;
 };
 
 awaitable<StatusAnswer> ask_status(LockUri uri, std::string what, Deadline deadline) {
-  const auto stream = co_await net::LineStream::connect(
-      uri.network.servers.front(), uri.network.tls, kMostAnswerBytes, deadline);
+  const auto stream = co_await net::LineStream::connect(uri.network.servers.front(),
+                                                        uri.network.tls, kMaxAnswerBytes, deadline);
   std::string line = encode_request(StatusRequest{});
   co_await stream->say(std::move(line), deadline);
   const net::LineStream::Heard heard = co_await stream->hear(deadline);

@@ -80,16 +80,16 @@ void LockdLock::renew_lifeline() {
 bool LockdLock::connect() {
   const std::string what = "query lock server " + base::quoted(path());
   try {
-    lines_ = net::LineBuffer(kMostAnswerBytes);
+    lines_ = net::LineBuffer(kMaxAnswerBytes);
     UniqueFd socket = os::connect_unix(path(), Deadline::after(base::Duration::zero()));
     const std::array<int, 1> lifeline{lifeline_reader_.get()};
     send_request(socket.get(), AcquireRequest{id(), generation_}, lifeline, what);
     socket_ = std::move(socket);
-    trouble_ = what + ": no answer in time";
+    error_text_ = what + ": no answer in time";
     return true;
   } catch (const Error& error) {
-    if (!may_pass(error)) throw;
-    trouble_ = error.what();
+    if (!is_transient(error)) throw;
+    error_text_ = error.what();
     return false;
   }
 }
@@ -129,7 +129,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
   Deadline remind_at = reminder.next();
   const Deadline reach_by = Deadline::after(first_contact_);
   for (;;) {
-    if (!reached_ && reach_by.expired()) throw Error(ExitStatus::kUnavailable, trouble_);
+    if (!reached_ && reach_by.expired()) throw Error(ExitStatus::kUnavailable, error_text_);
     if (!socket_) connect();
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
@@ -170,7 +170,7 @@ FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
 FailoverLock::Watch LockdLock::watch() {
   if (loss_) return {};
   const base::Duration next = socket_ ? kLookInterval : kRetryInterval;
-  const Deadline at = give_up_at_.sooner(Deadline::after(next));
+  const Deadline at = unreachable_at_.sooner(Deadline::after(next));
   return {socket_.get(), POLLIN, at};
 }
 
@@ -181,7 +181,7 @@ std::optional<Loss> LockdLock::check() {
 
 std::optional<Loss> LockdLock::check_connection() {
   try {
-    const bool confirmed = give_up_at_.is_never();
+    const bool confirmed = unreachable_at_.is_never();
     if (const std::optional<LockdAnswer> verdict = take_verdict()) {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
         return taken(refused->status, refused->reason);
@@ -193,17 +193,17 @@ std::optional<Loss> LockdLock::check_connection() {
                      "it was granted again, as generation " + std::to_string(generation));
       }
       if (!confirmed) os::log(os::LogLevel::kWarning, "lock {}: reconnected", base::quoted(path()));
-      give_up_at_ = Deadline::never();
+      unreachable_at_ = Deadline::never();
     }
     if (is_confirmed()) seen_at_ = BootClock::now();
     if (socket_) {
-      if (!give_up_at_.expired()) return std::nullopt;
+      if (!unreachable_at_.expired()) return std::nullopt;
     } else if (confirmed) {
       os::log(os::LogLevel::kWarning, "lock {}: the connection broke; reconnecting",
               base::quoted(path()));
-      give_up_at_ = Deadline::after(window_ + kBeyondWindow);
+      unreachable_at_ = Deadline::after(window_ + kBeyondWindow);
     }
-    if (give_up_at_.expired()) {
+    if (unreachable_at_.expired()) {
       return out_of_reach("the lock server is unreachable");
     }
     connect();
@@ -213,7 +213,7 @@ std::optional<Loss> LockdLock::check_connection() {
   }
 }
 
-bool LockdLock::is_confirmed() const { return socket_ && give_up_at_.is_never(); }
+bool LockdLock::is_confirmed() const { return socket_ && unreachable_at_.is_never(); }
 
 void LockdLock::release() {
   const std::string what = "release lock " + base::quoted(path()) + " up";
@@ -239,7 +239,7 @@ LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
   const std::string what = "query lock server " + base::quoted(path);
   const UniqueFd socket = os::connect_unix(path, deadline);
   send_request(socket.get(), StatusRequest{}, {}, what);
-  net::LineBuffer lines(kMostAnswerBytes);
+  net::LineBuffer lines(kMaxAnswerBytes);
   std::optional<std::string> line;
   while (!(line = lines.take_line())) {
     pollfd ready{socket.get(), POLLIN, 0};

@@ -59,15 +59,15 @@ class LockdLock final : public FailoverLock {
   base::UniqueFd lifeline_writer_;
   base::UniqueFd lifeline_reader_;
   base::UniqueFd socket_;
-  net::LineBuffer lines_{kMostAnswerBytes};
+  net::LineBuffer lines_{kMaxAnswerBytes};
   // Of the grant, once there was one: what is claimed when the connection is made again.
   std::optional<std::uint64_t> generation_;
   std::chrono::milliseconds window_{};
   bool reached_ = false;
   // Why the server could not be reached, the last time.
-  std::string trouble_;
+  std::string error_text_;
   // While the lock is held: without a connection that was confirmed, when it is given up.
-  base::Deadline give_up_at_ = base::Deadline::never();
+  base::Deadline unreachable_at_ = base::Deadline::never();
   std::optional<Loss> loss_;
   // When the connection by which it is held was last there.
   base::BootClock::time_point seen_at_;

@@ -18,7 +18,7 @@ std::string describe(const std::optional<RecordedProcess>& process) {
 }
 
 // Of the heartbeats of a lease that came back, the one that shows that the answer was heard.
-constexpr int kHeardBy = 2;
+constexpr int kConfirmingHeartbeats = 2;
 
 bool contains(const std::vector<RecordedProcess>& all, const RecordedProcess& process) {
   return std::find(all.begin(), all.end(), process) != all.end();
@@ -133,7 +133,7 @@ void LockdModel::dequeue(const Member& member) {
 
 void LockdModel::come_back(ConnectionId id, Member& member) {
   member.returned = true;
-  if (member.is_lease) unheard_.insert(id);
+  if (member.is_lease) unconfirmed_.insert(id);
   if (recovery_) {
     if (member.process) std::erase(recovery_->running, *member.process);
     // A process may ask again before the end of its first connection is seen.
@@ -156,7 +156,7 @@ void LockdModel::join(ConnectionId id, Member& member) {
   hold_->origin = member.origin;
   member.waits = false;
   parts_.insert(id);
-  untold_.insert(id);
+  unanswered_.insert(id);
   if (member.connected && !member.is_lease) joinable_.insert(id);
   stale_ = true;
 }
@@ -204,22 +204,24 @@ void LockdModel::leave(ConnectionId id) {
   const Member& member = members_.at(id);
   if (!member.waits) stale_ = true;
   dequeue(member);
-  for (auto* const index : {&parts_, &untold_, &joinable_, &unheard_}) index->erase(id);
+  for (auto* const index : {&parts_, &unanswered_, &joinable_, &unconfirmed_}) index->erase(id);
   members_.erase(id);
 }
 
 void LockdModel::heartbeat(ConnectionId id, const LockdTime& now) {
   const auto found = members_.find(id);
-  if (found == members_.end() || !found->second.told || found->second.heartbeats == kHeardBy)
+  if (found == members_.end() || !found->second.told ||
+      found->second.heartbeats == kConfirmingHeartbeats)
     return;
-  if (++found->second.heartbeats == kHeardBy) unheard_.erase(id);
+  if (++found->second.heartbeats == kConfirmingHeartbeats) unconfirmed_.erase(id);
   settle(now);
 }
 
 milliseconds LockdModel::expiry_of(ConnectionId id) const {
   const auto found = members_.find(id);
   const bool is_back = found != members_.end() && found->second.returned;
-  if (!is_back || !last_expiry_ || found->second.heartbeats == kHeardBy) return *expiry_;
+  if (!is_back || !last_expiry_ || found->second.heartbeats == kConfirmingHeartbeats)
+    return *expiry_;
   return std::max(*expiry_, *last_expiry_);
 }
 
@@ -282,18 +284,18 @@ std::optional<SteadyTime> LockdModel::wake_at() const {
 void LockdModel::settle(const LockdTime& now) {
   if (record_again_at_ && now.steady >= *record_again_at_) record_again_at_.reset();
   settle_recovery(now);
-  if (last_expiry_ && !recovery_ && unheard_.empty()) {
+  if (last_expiry_ && !recovery_ && unconfirmed_.empty()) {
     last_expiry_.reset();
     stale_ = true;
   }
-  if (hold_ && !recovery_ && !has_part()) let_go();
+  if (hold_ && !recovery_ && !has_part()) release_hold();
   if (!writing_ && !record_again_at_) grant_next(now);
   join_from_queue();
   if (!writing_) {
-    tell_granted();
+    answer_granted();
     start_record();
   }
-  tell_holder();
+  announce_holder();
 }
 
 void LockdModel::settle_recovery(const LockdTime& now) {
@@ -324,7 +326,7 @@ void LockdModel::settle_recovery(const LockdTime& now) {
   hold_.reset();
 }
 
-void LockdModel::let_go() {
+void LockdModel::release_hold() {
   if (hold_->known) {
     note(base::quoted(hold_->engine_id) + " released the lock, generation " +
              std::to_string(hold_->generation),
@@ -353,19 +355,19 @@ void LockdModel::join_from_queue() {
   }
 }
 
-void LockdModel::tell_granted() {
-  if (!hold_ || untold_.empty()) return;
+void LockdModel::answer_granted() {
+  if (!hold_ || unanswered_.empty()) return;
   const auto wanted = connections();
   const bool all_counted = !on_file_.connections || (wanted && *wanted <= *on_file_.connections);
   const std::set<RecordedProcess> processes(on_file_.processes.begin(), on_file_.processes.end());
-  for (auto each = untold_.begin(); each != untold_.end();) {
+  for (auto each = unanswered_.begin(); each != unanswered_.end();) {
     const ConnectionId id = *each;
     Member& member = members_.at(id);
     if (!is_on_file(member, all_counted, processes)) {
       ++each;
       continue;
     }
-    each = untold_.erase(each);
+    each = unanswered_.erase(each);
     member.told = true;
     if (!hold_->known) ++grants_;
     hold_->known = true;
@@ -381,7 +383,7 @@ void LockdModel::tell_granted() {
 }
 
 void LockdModel::start_record() {
-  const bool is_wanted = !untold_.empty() || stale_;
+  const bool is_wanted = !unanswered_.empty() || stale_;
   const bool is_recovering = recovery_ && !has_part();
   if (!is_wanted || is_recovering || record_again_at_) return;
   stale_ = false;
@@ -392,7 +394,7 @@ void LockdModel::start_record() {
 }
 
 // Whoever waits learns for whom.
-void LockdModel::tell_holder() {
+void LockdModel::announce_holder() {
   if (!hold_ || !hold_->known || announced_ == hold_->generation) return;
   announced_ = hold_->generation;
   for (const auto& [ticket, id] : queue_) effects_.answers.emplace_back(id, waiting_answer());
@@ -466,8 +468,8 @@ LockdCounts LockdModel::counts() const {
   return {hold_ && hold_->known,
           phase() == LockdPhase::kRecovering,
           last_known_generation_,
-          parts_.size() - untold_.size(),
-          queue_.size() + untold_.size(),
+          parts_.size() - unanswered_.size(),
+          queue_.size() + unanswered_.size(),
           grants_,
           record_failures_};
 }
@@ -484,18 +486,19 @@ StatusAnswer LockdModel::status(const LockdTime& now) const {
     return member.process ? std::optional(member.process->pid) : std::nullopt;
   };
   for (const ConnectionId id : parts_) {
-    if (answer.connections.size() == kMostListed) break;
+    if (answer.connections.size() == kMaxListed) break;
     const Member& member = members_.at(id);
     if (member.told) answer.connections.push_back({pid_of(member), member.connected});
   }
   const auto add_waiter = [&](ConnectionId id) {
     const Member& member = members_.at(id);
     answer.waiters.push_back({member.engine_id, pid_of(member)});
-    return answer.waiters.size() < kMostListed;
+    return answer.waiters.size() < kMaxListed;
   };
   // Who was chosen and is not on file yet still waits, before all others.
   bool has_room = true;
-  for (auto id = untold_.begin(); has_room && id != untold_.end(); ++id) has_room = add_waiter(*id);
+  for (auto id = unanswered_.begin(); has_room && id != unanswered_.end(); ++id)
+    has_room = add_waiter(*id);
   for (auto each = queue_.begin(); has_room && each != queue_.end(); ++each) {
     has_room = add_waiter(each->second);
   }

@@ -197,12 +197,12 @@ class LockdModel {
   // Brings everything to rest after an event.
   void settle(const LockdTime& now);
   void settle_recovery(const LockdTime& now);
-  void let_go();
+  void release_hold();
   void grant_next(const LockdTime& now);
   void join_from_queue();
-  void tell_granted();
+  void answer_granted();
   void start_record();
-  void tell_holder();
+  void announce_holder();
   [[nodiscard]] bool has_part() const { return !parts_.empty(); }
   [[nodiscard]] bool has_place_for(const Member& member) const;
   [[nodiscard]] bool is_on_file(const Member& member, bool all_counted,
@@ -230,10 +230,10 @@ class LockdModel {
   /// Those that do not wait. Of them: those that were not told yet, and those by which a connection
   /// of the holder's id that names no generation joins the hold.
   std::set<ConnectionId> parts_;
-  std::set<ConnectionId> untold_;
+  std::set<ConnectionId> unanswered_;
   std::set<ConnectionId> joinable_;
   /// Those that may still reckon with a lease of the last server.
-  std::set<ConnectionId> unheard_;
+  std::set<ConnectionId> unconfirmed_;
   std::optional<Hold> hold_;
   /// The last of which somebody was told.
   std::optional<Hold> last_hold_;

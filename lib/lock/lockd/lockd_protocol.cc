@@ -68,7 +68,7 @@ auto optional(const json& value, const Read& read) -> std::optional<decltype(rea
 
 const json& list_in(const json& object, const char* key) {
   const json& value = member(object, key);
-  if (!value.is_array() || value.size() > kMostListed)
+  if (!value.is_array() || value.size() > kMaxListed)
     throw fo::json::Misfit("expected a short list");
   return value;
 }
@@ -89,12 +89,12 @@ std::string token_of(const json& object) {
   return token;
 }
 
-std::uint64_t generation_of(const json& value) { return number(value, 1, kMostGeneration); }
+std::uint64_t generation_of(const json& value) { return number(value, 1, kMaxGeneration); }
 
 StatusAnswer decode_status(const json& object) {
   StatusAnswer answer;
   answer.holder = optional(member(object, "holder"), string_of);
-  answer.generation = number(member(object, "generation"), 0, kMostGeneration);
+  answer.generation = number(member(object, "generation"), 0, kMaxGeneration);
   answer.granted_at = optional(member(object, "granted_at"), time);
   for (const json& each : list_in(object, "connections")) {
     const json& connected = member(each, "connected");
@@ -163,7 +163,7 @@ struct Encode {
                 {"awaited_pids", json::array()}};
     if (answer.granted_at) object["granted_at"] = text::format_time(*answer.granted_at);
     if (answer.window_left) object["window_left_ms"] = answer.window_left->count();
-    const auto first = [](const auto& all) { return std::min(all.size(), kMostListed); };
+    const auto first = [](const auto& all) { return std::min(all.size(), kMaxListed); };
     for (std::size_t i = 0; i < first(answer.connections); ++i) {
       const auto& each = answer.connections[i];
       object["connections"].push_back({{"pid", or_null(each.pid)}, {"connected", each.connected}});
@@ -197,17 +197,17 @@ LockdRequest decode_request(std::string_view line) {
     if (kind == "status") return StatusRequest{};
     if (kind == "release") return ReleaseRequest{};
     if (kind == "heartbeat") {
-      return HeartbeatRequest{number(member(object, "sequence"), 0, kMostSequence)};
+      return HeartbeatRequest{number(member(object, "sequence"), 0, kMaxSequence)};
     }
     if (kind != "acquire") throw fo::json::Misfit("unknown request");
     AcquireRequest request{string_of(member(object, "engine_id"))};
     if (object.contains("generation")) {
-      request.generation = number(object["generation"], 1, kMostClaim);
+      request.generation = number(object["generation"], 1, kMaxClaim);
     }
     request.token = token_of(object);
     return request;
   };
-  LockdRequest request = decode(line, kMostRequestBytes, read);
+  LockdRequest request = decode(line, kMaxRequestBytes, read);
   if (const auto* acquire = std::get_if<AcquireRequest>(&request)) {
     check_lock_id(acquire->engine_id);
   }
@@ -233,13 +233,13 @@ LockdAnswer decode_answer(std::string_view line) {
                            string_of(member(object, "reason"))};
     }
     if (kind == "heartbeat") {
-      return HeartbeatAnswer{number(member(object, "sequence"), 0, kMostSequence),
+      return HeartbeatAnswer{number(member(object, "sequence"), 0, kMaxSequence),
                              lease_time(member(object, "expiry_ms"))};
     }
     if (kind == "status") return decode_status(object);
     throw fo::json::Misfit("unknown answer");
   };
-  return decode(line, kMostAnswerBytes, read);
+  return decode(line, kMaxAnswerBytes, read);
 }
 
 }  // namespace fo::lock

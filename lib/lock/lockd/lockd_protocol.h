@@ -28,13 +28,13 @@ namespace fo::lock {
 
 inline constexpr std::string_view kDefaultLockdSocket = "/shared/failover.sock";
 /// The longest request and the longest answer, the newline included.
-inline constexpr std::size_t kMostRequestBytes = 4096;
-inline constexpr std::size_t kMostAnswerBytes = std::size_t{64} * 1024;
+inline constexpr std::size_t kMaxRequestBytes = 4096;
+inline constexpr std::size_t kMaxAnswerBytes = std::size_t{64} * 1024;
 /// A status answer lists no more than this of each kind.
-inline constexpr std::size_t kMostListed = 64;
+inline constexpr std::size_t kMaxListed = 64;
 /// What may be claimed leaves room for those that follow.
-inline constexpr std::uint64_t kMostClaim = kMostGeneration / 2;
-inline constexpr std::uint64_t kMostSequence = kMostGeneration;
+inline constexpr std::uint64_t kMaxClaim = kMaxGeneration / 2;
+inline constexpr std::uint64_t kMaxSequence = kMaxGeneration;
 inline constexpr std::chrono::milliseconds kShortestExpiry{500};
 inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1);
 
@@ -44,7 +44,7 @@ struct AcquireRequest {
   /// As check_lock_id wants it.
   std::string engine_id;
   /// Of a grant that the client has and did not give up: it lost its connection, or the server was
-  /// started anew. 1 to kMostClaim.
+  /// started anew. 1 to kMaxClaim.
   std::optional<std::uint64_t> generation = std::nullopt;
   /// Over TCP, with a generation: what came with the grant. Empty: none.
   std::string token = {};
@@ -65,7 +65,7 @@ struct ReleaseRequest {
 
 /// Over TCP, after an AcquireRequest: the client is there. Answered at once with a HeartbeatAnswer.
 struct HeartbeatRequest {
-  /// The client's own, to know which one was answered; up to kMostSequence.
+  /// The client's own, to know which one was answered; up to kMaxSequence.
   std::uint64_t sequence = 0;
   friend bool operator==(const HeartbeatRequest&, const HeartbeatRequest&) = default;
 };

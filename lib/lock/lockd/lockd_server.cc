@@ -26,9 +26,9 @@
 #include "http/metrics_page.h"
 #include "http/server.h"
 #include "lock/descriptor.h"
-#include "lock/lockd/lockd_keeper.h"
 #include "lock/lockd/lockd_metrics.h"
 #include "lock/lockd/lockd_model.h"
+#include "lock/lockd/lockd_service.h"
 #include "lock/lockd/lockd_session.h"
 #include "lock/lockd/lockd_state.h"
 #include "loop/acceptor.h"
@@ -60,7 +60,7 @@ using os::LogLevel;
 constexpr base::Duration kStopGrace = std::chrono::seconds(2);
 // Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
 // that has most of them, for whoever opens thousands must not keep a holder from coming back.
-constexpr std::size_t kMostIdle = 128;
+constexpr std::size_t kMaxIdle = 128;
 constexpr const char* kAccept = "accept a client";
 // Few, since clients of the lock need the descriptors.
 constexpr std::size_t kMaxScrapers = 16;
@@ -70,12 +70,12 @@ class Server {
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
          UniqueFd listener, UniqueFd tcp_listener, UniqueFd metrics_listener, UniqueFd signals)
       : config_(config),
-        keeper_(io_, std::move(state_path), loaded,
-                std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
-                tcp_listener ? std::optional(expiry()) : std::nullopt,
-                {[this](ConnectionId id, const LockdAnswer& answer) { tell(id, answer); },
-                 [this] { stop_when_recorded(); },
-                 [this](std::exception_ptr error) { fail(std::move(error)); }}),
+        service_(io_, std::move(state_path), loaded,
+                 std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
+                 tcp_listener ? std::optional(expiry()) : std::nullopt,
+                 {[this](ConnectionId id, const LockdAnswer& answer) { send_answer(id, answer); },
+                  [this] { stop_when_recorded(); },
+                  [this](std::exception_ptr error) { fail(std::move(error)); }}),
         tls_(config.tls),
         unix_(io_.get_executor(), std::move(listener), kAccept),
         signals_(watched(io_.get_executor(), std::move(signals))) {
@@ -92,7 +92,7 @@ class Server {
     start(wait_for_signals());
     start(accept_clients(unix_, &Server::admit));
     if (tcp_) start(accept_clients(*tcp_, &Server::admit_over_tcp));
-    keeper_.start();
+    service_.start();
     if (ready_fd) os::write_all(ready_fd.get(), ready, "write to the ready descriptor");
     ready_fd.reset();
     io_.run();
@@ -126,7 +126,7 @@ class Server {
     if (std::exchange(stopping_, true)) leave_now();
     unix_.close();
     if (tcp_) tcp_->close();
-    if (!keeper_.is_recording()) return io_.stop();
+    if (!service_.is_recording()) return io_.stop();
     grace_.expires_after(kStopGrace);
     grace_.async_wait([this](const boost::system::error_code& ec) {
       if (!ec) leave_now();
@@ -134,7 +134,7 @@ class Server {
   }
 
   void stop_when_recorded() {
-    if (stopping_ && !keeper_.is_recording()) io_.stop();
+    if (stopping_ && !service_.is_recording()) io_.stop();
   }
 
   // A thread that waits for its disk can be neither joined nor cancelled.
@@ -162,9 +162,9 @@ class Server {
   [[nodiscard]] bool is_full(const loop::Acceptor& acceptor) const {
     const bool is_tcp = &acceptor != &unix_;
     return sessions_.size() + closing_ >= config_.max_connections ||
-           (is_tcp && tcp_sessions_ + closing_ >= std::max<std::size_t>(most_over_tcp(), 1));
+           (is_tcp && tcp_sessions_ + closing_ >= std::max<std::size_t>(max_over_tcp(), 1));
   }
-  [[nodiscard]] std::size_t most_over_tcp() const { return config_.max_connections / 2; }
+  [[nodiscard]] std::size_t max_over_tcp() const { return config_.max_connections / 2; }
 
   // Only processes of our own user, and root, speak to us, whatever the socket file's mode.
   void admit(UniqueFd socket) {
@@ -217,7 +217,7 @@ class Server {
       auto& [of_host, oldest] = idle[session->host];
       if (of_host++ == 0) oldest = session;
     }
-    if (count == 0 || count < std::min(kMostIdle, most_over_tcp() / 2)) return;
+    if (count == 0 || count < std::min(kMaxIdle, max_over_tcp() / 2)) return;
     const auto most = std::max_element(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
       return a.second.first < b.second.first;
     });
@@ -249,7 +249,7 @@ class Server {
   }
 
   [[nodiscard]] LockdMetrics metrics() {
-    return {keeper_.model().counts(), sessions_.size() - tcp_sessions_, tcp_sessions_, refusals_,
+    return {service_.model().counts(), sessions_.size() - tcp_sessions_, tcp_sessions_, refusals_,
             expired_leases_};
   }
 
@@ -280,16 +280,16 @@ class Server {
         return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
       }
       warn(silent->host, silent->name + ": it sent nothing for " +
-                             base::format_duration(keeper_.model().expiry_of(silent->id)));
+                             base::format_duration(service_.model().expiry_of(silent->id)));
       ++expired_leases_;
       end_lease(silent);
-      keeper_.apply();
+      service_.apply();
     });
   }
 
-  // To be followed by keeper_.apply().
+  // To be followed by service_.apply().
   void end_lease(const SessionPtr& session) {
-    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
+    service_.model().lifeline_ended(session->id, LockdService::now());
     session->ended ? forget(*session) : end(session);
   }
 
@@ -303,7 +303,7 @@ class Server {
       }
     }
     for (const SessionPtr& each : others) end_lease(each);
-    keeper_.apply();
+    service_.apply();
   }
 
   void answer(const SessionPtr& session, const LockdRequest& request) {
@@ -329,34 +329,34 @@ class Server {
           {},
           {},
           session->process ? session->name : "processes that are not visible to the server"};
-      keeper_.model().acquire(session->id, *acquire, peer, LockdKeeper::now());
+      service_.model().acquire(session->id, *acquire, peer, LockdService::now());
       if (has_lifeline) start(watch_lifeline(session));
-      keeper_.apply();
+      service_.apply();
       return;
     }
     if (const auto* heartbeat = std::get_if<HeartbeatRequest>(&request)) {
       return answer_heartbeat(*session, *heartbeat);
     }
     if (std::holds_alternative<ReleaseRequest>(request)) {
-      return session->is_tcp() ? release_lease(*session) : let_go_of_lifeline(*session);
+      return session->is_tcp() ? release_lease(*session) : release_lifeline(*session);
     }
     if (session->talk == Talk::kAcquire || session->has_descriptor()) {
       throw Error(ExitStatus::kProtocol, "query the status: not possible on this connection");
     }
     session->talk = Talk::kStatus;
     listen_for(*session);
-    StatusAnswer status = keeper_.model().status(LockdKeeper::now());
+    StatusAnswer status = service_.model().status(LockdService::now());
     status.pid_ns = os::own_pid_namespace();
     session->send(status);
   }
 
   void acquire_lease(Session& session, const AcquireRequest& request) {
-    keeper_.model().acquire(
+    service_.model().acquire(
         session.id, request,
         {std::nullopt, LockdTie::kLease, session.name, os::random_hex(16), session.host},
-        LockdKeeper::now());
-    await_heartbeat(session, keeper_.model().expiry_of(session.id));
-    keeper_.apply();
+        LockdService::now());
+    await_heartbeat(session, service_.model().expiry_of(session.id));
+    service_.apply();
     if (!request.generation || session.is_closing()) return;
     session.has_grant = true;
     end_other_leases(session, true);
@@ -367,9 +367,9 @@ class Server {
       throw Error(ExitStatus::kProtocol, "a heartbeat: not possible on this connection");
     }
     session.has_more_time = false;
-    keeper_.model().heartbeat(session.id, LockdKeeper::now());
-    await_heartbeat(session, keeper_.model().expiry_of(session.id));
-    keeper_.apply();
+    service_.model().heartbeat(session.id, LockdService::now());
+    await_heartbeat(session, service_.model().expiry_of(session.id));
+    service_.apply();
     session.send(HeartbeatAnswer{request.sequence, expiry()});
   }
 
@@ -380,32 +380,32 @@ class Server {
     // Its reader ends now, and applies the effects.
     session.send_no_more();
     if (session.has_grant) end_other_leases(session, false);
-    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
+    service_.model().lifeline_ended(session.id, LockdService::now());
   }
 
   // What the holder keeps running has the other end, and no part in the lock any more.
-  void let_go_of_lifeline(Session& session) {
+  void release_lifeline(Session& session) {
     if (session.talk != Session::Talk::kAcquire || session.has_descriptor()) {
       throw Error(ExitStatus::kProtocol, "release the lock: not requested on this connection");
     }
     if (!session.has_lifeline()) return;
     session.close_lifeline();
-    keeper_.model().lifeline_ended(session.id, LockdKeeper::now());
-    keeper_.apply();
+    service_.model().lifeline_ended(session.id, LockdService::now());
+    service_.apply();
   }
 
   awaitable<void> watch_lifeline(SessionPtr session) {
     const bool ended = co_await session->lifeline_ended();
     if (!ended) co_return;
-    keeper_.model().lifeline_ended(session->id, LockdKeeper::now());
+    service_.model().lifeline_ended(session->id, LockdService::now());
     if (!session->is_open()) forget(*session);
-    keeper_.apply();
+    service_.apply();
   }
 
   // The ends of holders' connections that nobody has read yet: whoever asks now must not join the
   // dead. One that lives is enough.
   void notice_ends() {
-    while (const std::optional<ConnectionId> id = keeper_.model().find_joinable()) {
+    while (const std::optional<ConnectionId> id = service_.model().find_joinable()) {
       const auto found = sessions_.find(*id);
       if (found == sessions_.end() || !found->second->is_closed_by_peer()) return;
       end(SessionPtr(found->second));
@@ -414,7 +414,7 @@ class Server {
 
   void end(const SessionPtr& session) {
     if (std::exchange(session->ended, true)) return;
-    const bool stays = keeper_.model().closed(session->id, LockdKeeper::now());
+    const bool stays = service_.model().closed(session->id, LockdService::now());
     if (session->is_closing()) {
       ++closing_;
       session->finish([this] {
@@ -428,7 +428,7 @@ class Server {
       session->close_lifeline();
       forget(*session);
     }
-    keeper_.apply();
+    service_.apply();
   }
 
   void forget(Session& session) {
@@ -442,7 +442,7 @@ class Server {
     if (tcp_) tcp_->notify_room();
   }
 
-  void tell(ConnectionId id, const LockdAnswer& answer) {
+  void send_answer(ConnectionId id, const LockdAnswer& answer) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return;
     if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
@@ -459,7 +459,7 @@ class Server {
   // and the keeper before the loop that its thread posts to. The loop destroys what still waits on
   // it.
   asio::io_context io_{1};
-  LockdKeeper keeper_;
+  LockdService service_;
   net::ServerTls tls_;
   os::LogLimit warnings_;
   loop::Acceptor unix_;

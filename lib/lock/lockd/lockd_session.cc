@@ -37,7 +37,7 @@ constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
 // For TLS to begin.
 constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
 // More than this of answers that it does not take drops a client over TCP.
-constexpr std::size_t kMostQueuedBytes = kMostAnswerBytes;
+constexpr std::size_t kMaxQueuedBytes = kMaxAnswerBytes;
 
 tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
   const bool is_v6 = loop::family_of(fd.get(), "use a socket") == AF_INET6;
@@ -67,7 +67,7 @@ LockdSession::LockdSession(const asio::any_io_executor& executor, UniqueFd conne
     : start_(std::move(start)),
       socket_(executor),
       stream_(std::in_place, watched_tcp(executor, std::move(connected)), tls.context(),
-              kMostRequestBytes),
+              kMaxRequestBytes),
       silence_(executor) {
   name = stream_->peer();
   host = name.substr(0, name.rfind(':'));
@@ -111,7 +111,7 @@ awaitable<std::optional<std::string>> LockdSession::next_line() {
 }
 
 bool LockdSession::receive() {
-  std::array<std::byte, kMostRequestBytes> chunk;
+  std::array<std::byte, kMaxRequestBytes> chunk;
   const std::ptrdiff_t got = os::receive_with_fds(socket_.native_handle(), chunk, descriptors_);
   if (got == -EAGAIN) return true;
   if (got == -EMSGSIZE || descriptors_.size() > 1) {
@@ -135,7 +135,7 @@ void LockdSession::send(const LockdAnswer& answer) {
 void LockdSession::queue(std::string line, const LockdAnswer& answer) {
   if (std::holds_alternative<GrantedAnswer>(answer)) has_grant = true;
   if (std::holds_alternative<RefusedAnswer>(answer)) is_closing_ = true;
-  if (queued_bytes_ > kMostQueuedBytes) return close();
+  if (queued_bytes_ > kMaxQueuedBytes) return close();
   queued_bytes_ += line.size();
   queue_.push_back(std::move(line));
   send_queue();

@@ -113,7 +113,7 @@ class LockdSession : public std::enable_shared_from_this<LockdSession> {
   std::optional<net::LineStream> stream_;
   std::optional<boost::asio::posix::stream_descriptor> lifeline_;
   boost::asio::steady_timer silence_;
-  net::LineBuffer lines_{kMostRequestBytes};
+  net::LineBuffer lines_{kMaxRequestBytes};
   std::vector<base::UniqueFd> descriptors_;
   bool dropped_ = false;
 

@@ -25,11 +25,11 @@ namespace {
 using nlohmann::json;
 
 // Room for the processes of 4096 connections.
-constexpr base::ByteCount kMostStateBytes = base::kMiB;
+constexpr base::ByteCount kMaxStateBytes = base::kMiB;
 
 // Nobody has counted that far, starting from a claim or from the time: a higher generation, which
 // somebody wrote there, would leave no room for those that follow.
-constexpr std::uint64_t kMaxRecordedGeneration = kMostClaim + kMostClaim / 2;
+constexpr std::uint64_t kMaxRecordedGeneration = kMaxClaim + kMaxClaim / 2;
 
 std::uint64_t number(const json& value, std::uint64_t most) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
@@ -39,10 +39,10 @@ std::uint64_t number(const json& value, std::uint64_t most) {
 }
 
 RecordedProcess read_process(const json& object) {
-  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  constexpr auto kMax = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t pid = number(object.at("pid"), std::numeric_limits<pid_t>::max());
-  return {static_cast<pid_t>(pid), number(object.at("start_time"), kMost),
-          number(object.at("pid_ns"), kMost)};
+  return {static_cast<pid_t>(pid), number(object.at("start_time"), kMax),
+          number(object.at("pid_ns"), kMax)};
 }
 
 text::WallTime read_time(std::string text) {
@@ -130,11 +130,11 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
       state.processes.push_back(read_process(each));
     }
     if (object.contains("connections")) {
-      state.connections = number(object["connections"], kMostGeneration);
+      state.connections = number(object["connections"], kMaxGeneration);
     }
     if (object.contains("expiry_ms")) {
-      constexpr auto kMost = static_cast<std::uint64_t>(kLongestExpiry.count());
-      state.expiry = std::chrono::milliseconds(number(object["expiry_ms"], kMost));
+      constexpr auto kMax = static_cast<std::uint64_t>(kLongestExpiry.count());
+      state.expiry = std::chrono::milliseconds(number(object["expiry_ms"], kMax));
     }
     return state;
   } catch (const std::exception&) {
@@ -147,7 +147,7 @@ LoadedState load_state(const std::string& path) {
   try {
     const std::string what = "read " + base::quoted(path);
     const base::UniqueFd file = os::open_plain_file(path, O_RDONLY, what);
-    bytes = os::read_all(file.get(), what, kMostStateBytes);
+    bytes = os::read_all(file.get(), what, kMaxStateBytes);
   } catch (const base::Error& error) {
     if (error.code() == std::errc::no_such_file_or_directory) return {};
     if (error.status() != base::ExitStatus::kBadData) throw;

@@ -24,8 +24,8 @@ namespace {
 constexpr std::string_view kGroup = "nvidia.com/";
 
 /// A cluster's API takes no object that is much larger; some of what is done is quadratic.
-constexpr std::size_t kMostValues = 30'000;
-constexpr std::size_t kMostBytes = std::size_t{3} << 19;
+constexpr std::size_t kMaxValues = 30'000;
+constexpr std::size_t kMaxBytes = std::size_t{3} << 19;
 
 /// The names that what is generated will have.
 void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
@@ -101,9 +101,9 @@ Dgd read_dgd(const yaml::Node& root, Findings& findings) {
     dgd.annotations = *annotations;
   }
   Findings found;
-  if (!Budget(kMostValues, kMostBytes).take(root)) {
+  if (!Budget(kMaxValues, kMaxBytes).take(root)) {
     refuse(findings, document,
-           fmt::format("more than {} values or {} bytes of text", kMostValues, kMostBytes),
+           fmt::format("more than {} values or {} bytes of text", kMaxValues, kMaxBytes),
            "too large for a cluster");
     return dgd;
   }

@@ -19,10 +19,10 @@ namespace {
 
 
 /// One resource claim allocates no more devices.
-constexpr std::int64_t kMostGpus = 32;
+constexpr std::int64_t kMaxGpus = 32;
 
 /// Each gets a copy of what the deployment says to all. v1beta1 takes no more components at all.
-constexpr std::int64_t kMostServices = 25;
+constexpr std::int64_t kMaxServices = 25;
 
 void check_component_type(const ServiceParts& parts, Findings& findings) {
   const std::string type = text_of(parts.component_type);
@@ -111,8 +111,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   } else if (*count < 1) {
     refuse(findings, gpus, fmt::format("{}: failover needs at least one GPU", *count),
            "set it to \"1\"");
-  } else if (*count > kMostGpus) {
-    refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMostGpus),
+  } else if (*count > kMaxGpus) {
+    refuse(findings, gpus, fmt::format("{}: a claim allocates at most {}", *count, kMaxGpus),
            "request fewer");
   } else {
     service.gpus = *count;
@@ -154,9 +154,9 @@ void check_service(const ServiceParts& parts, DgdVersion version, Service& servi
 bool has_room(const Dgd& dgd, const Service& service, Findings& findings) {
   const auto count = std::count_if(dgd.services.begin(), dgd.services.end(),
                                    [](const Service& one) { return one.failover; });
-  if (count < kMostServices) return true;
+  if (count < kMaxServices) return true;
   add(findings, {Severity::kError, service.position, service.path,
-                 fmt::format("more than {} services with failover", kMostServices),
+                 fmt::format("more than {} services with failover", kMaxServices),
                  "spread them over several deployments"});
   return false;
 }

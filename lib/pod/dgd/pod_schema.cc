@@ -243,14 +243,14 @@ class Checker {
       if (field != fields.end()) {
         check(member.value, field->type, member_path(path, member.key));
       } else {
-        say_unknown(member, fields, path);
+        report_unknown(member, fields, path);
       }
     }
   }
 
-  void say_unknown(const yaml::Node::Member& member, const std::vector<SchemaField>& fields,
-                   const std::string& path) {
-    if (findings_.size() >= kMostFindings) return;
+  void report_unknown(const yaml::Node::Member& member, const std::vector<SchemaField>& fields,
+                      const std::string& path) {
+    if (findings_.size() >= kMaxFindings) return;
     std::vector<std::string_view> names;
     names.reserve(fields.size());
     for (const SchemaField& field : fields) names.push_back(field.name);

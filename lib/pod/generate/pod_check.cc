@@ -50,7 +50,7 @@ void check_settings(const yaml::Node& spec, const PodPlan& plan) {
 void add_collisions(std::vector<PortUse>& uses, const yaml::Node& spec, const PodPlan& plan) {
   std::set<int> taken;
   for (const PortUse& use : uses) taken.insert(use.port);
-  const std::size_t most = uses.size() + kMostFindings;
+  const std::size_t most = uses.size() + kMaxFindings;
   for (const char* const list : {"containers", "initContainers"}) {
     const yaml::Node* containers = spec.find(list);
     if (containers == nullptr) continue;

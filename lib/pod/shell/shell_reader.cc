@@ -131,7 +131,7 @@ class Reader {
     if (word == "!" || word == "time") {
       at_ += word.size();
       skip_blanks();
-      command.oddity = "an unsupported command: " + base::quoted(word);
+      command.unsupported = "an unsupported command: " + base::quoted(word);
     }
     if (!read_compound(command)) read_simple(command);
     read_end(command);
@@ -337,7 +337,7 @@ class Reader {
         command = {};
         return read_function(command, name);
       }
-      oddity_.clear();
+      unsupported_.clear();
       const std::size_t begin = at_;
       ShellWord word = read_word();
       const std::string_view source = script_.substr(begin, at_ - begin);
@@ -351,7 +351,7 @@ class Reader {
         }
         continue;
       }
-      if (command.oddity.empty()) command.oddity = oddity_;
+      if (command.unsupported.empty()) command.unsupported = unsupported_;
       command.words.push_back(std::move(word));
     }
     if (at_ == start) refuse("a " + base::quoted(std::string(1, here())) + " in the wrong place");
@@ -681,7 +681,7 @@ class Reader {
     if (inner.find("[@]") != std::string_view::npos) word.splits = true;
     if (inner.starts_with('@') || inner.starts_with('*') ||
         (!inner.empty() && text::is_digit(inner[0]))) {
-      oddity_ = "arguments of the script: '$" + std::string(1, inner[0]) + "'";
+      unsupported_ = "arguments of the script: '$" + std::string(1, inner[0]) + "'";
     }
   }
 
@@ -689,7 +689,7 @@ class Reader {
   void read_special(ShellWord& word, bool quoted) {
     const char c = script_[at_];
     if (!quoted && (c == '\'' || c == '"')) {
-      oddity_ = "a '$" + std::string(1, c) + "'";
+      unsupported_ = "a '$" + std::string(1, c) + "'";
       ShellWord ignored;
       if (c == '"') return read_double_quotes(ignored);
       ++at_;
@@ -698,9 +698,9 @@ class Reader {
       ++at_;
       return;
     }
-    oddity_ = "a '$" + std::string(1, c) + "'";
+    unsupported_ = "a '$" + std::string(1, c) + "'";
     if (c == '@' || c == '*' || text::is_digit(c)) {
-      oddity_ = "arguments of the script: '$" + std::string(1, c) + "'";
+      unsupported_ = "arguments of the script: '$" + std::string(1, c) + "'";
       word.splits = true;
     }
     if (std::string_view("@*#?-$!").find(c) != std::string_view::npos || text::is_digit(c)) ++at_;
@@ -725,7 +725,7 @@ class Reader {
   std::size_t at_ = 0;
   int levels_ = 0;
   // Of the word that is read, where it has any.
-  std::string oddity_;
+  std::string unsupported_;
   // Variables that words of the command that is read set.
   std::vector<std::string> assigned_;
   // Whose bodies begin with the next line.

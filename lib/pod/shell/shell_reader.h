@@ -37,7 +37,7 @@ struct ShellCommand {
   std::vector<std::string> may_set;
   bool may_set_any = false;
   /// Why its arguments can't be changed; "" where they can.
-  std::string oddity;
+  std::string unsupported;
   /// What stands behind it: "&&", "||", "|", "&", "\n" for a line's end or ";", "" at the end.
   std::string end;
   /// Of a compound one: the simple ones in it, those of others in it too.

@@ -197,7 +197,7 @@ ShellScript read_shell_script(std::string_view script, const Environment& enviro
   try {
     std::vector<ShellCommand> commands = read_shell_commands(script, environment);
     const std::size_t engine = Judge(is_engine).engine_of(commands);
-    if (!commands[engine].oddity.empty()) refuse_script(commands[engine].oddity);
+    if (!commands[engine].unsupported.empty()) refuse_script(commands[engine].unsupported);
     Variables variables(environment);
     std::size_t bytes = 0;
     const auto expanded = [&](std::size_t begin, std::size_t end) -> std::optional<std::string> {

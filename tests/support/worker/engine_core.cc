@@ -27,7 +27,7 @@ using gms::LockType;
 using nlohmann::json;
 using refengine::splitmix;
 
-constexpr std::size_t kMostMessage = 65536;
+constexpr std::size_t kMaxMessage = 65536;
 constexpr std::uint64_t kVocabulary = 1000;
 // As many tensors in as many allocations, of different sizes.
 constexpr std::array<base::ByteCount, 3> kWeightFloats{750'000, 400'000, 1'000};
@@ -202,7 +202,7 @@ int run_engine_core(const Launch& launch, int socket) {
     EngineCore core(launch);
     core.start();
     say(socket, {{"ready", true}});
-    std::vector<char> buffer(kMostMessage);
+    std::vector<char> buffer(kMaxMessage);
     for (;;) {
       const ssize_t got = ::recv(socket, buffer.data(), buffer.size(), 0);
       if (got < 0 && errno == EINTR) continue;

@@ -90,13 +90,13 @@ class FrontEnd {
     if (::send(core_socket_.native_handle(), message.data(), message.size(), MSG_NOSIGNAL) < 0) {
       die();
     }
-    json answer = co_await hear();
+    json answer = co_await receive();
     busy_ = false;
     free_.notify();
     co_return answer;
   }
 
-  awaitable<json> hear() {
+  awaitable<json> receive() {
     std::string message(kMaxRequest, '\0');
     for (;;) {
       co_await core_socket_.async_wait(Descriptor::wait_read, asio::use_awaitable);
@@ -154,7 +154,7 @@ class FrontEnd {
   // --- vLLM and SGLang: nothing else listens before the engine is up.
 
   awaitable<void> run_server() {
-    co_await hear();
+    co_await receive();
     // With a scratch KV cache it can't serve before it has slept and woken.
     if (!launch_.scratch_kv) discovery_.serve();
     listen(launch_.host + ":" + launch_.port, [this](const Request& request, Reply& reply) {
@@ -305,7 +305,7 @@ class FrontEnd {
         return handle_system(this, request, reply);
       });
     }
-    co_await hear();
+    co_await receive();
     if (launch_.shadow_mode) co_await wait_for_lock();
     // Without shadow mode that is before anybody could have put it to sleep.
     enroll();

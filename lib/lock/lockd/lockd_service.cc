@@ -1,4 +1,4 @@
-#include "lock/lockd/lockd_keeper.h"
+#include "lock/lockd/lockd_service.h"
 
 #include <poll.h>
 
@@ -16,20 +16,20 @@ namespace fo::lock {
 namespace asio = boost::asio;
 using os::LogLevel;
 
-LockdKeeper::LockdKeeper(asio::io_context& io, std::string state_path, const LoadedState& loaded,
-                         std::chrono::milliseconds reconnect_window,
-                         std::optional<std::chrono::milliseconds> expiry, Callbacks callbacks)
+LockdService::LockdService(asio::io_context& io, std::string state_path, const LoadedState& loaded,
+                           std::chrono::milliseconds reconnect_window,
+                           std::optional<std::chrono::milliseconds> expiry, Callbacks callbacks)
     : io_(io),
       state_path_(std::move(state_path)),
       callbacks_(std::move(callbacks)),
       model_(reconnect_window, loaded, watch_running(loaded.state), now(), expiry),
       timer_(io) {}
 
-LockdTime LockdKeeper::now() {
+LockdTime LockdService::now() {
   return {std::chrono::steady_clock::now(), std::chrono::system_clock::now()};
 }
 
-void LockdKeeper::start() {
+void LockdService::start() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     asio::co_spawn(io_, wait_for_end(i), [this](std::exception_ptr error) {
       if (error) callbacks_.on_failure(std::move(error));
@@ -38,7 +38,7 @@ void LockdKeeper::start() {
   apply();
 }
 
-std::vector<RecordedProcess> LockdKeeper::watch_running(const LockdState& state) {
+std::vector<RecordedProcess> LockdService::watch_running(const LockdState& state) {
   std::vector<RecordedProcess> running;
   for (const RecordedProcess& process : state.processes) {
     std::optional<base::UniqueFd> pidfd = open_running(process);
@@ -51,7 +51,7 @@ std::vector<RecordedProcess> LockdKeeper::watch_running(const LockdState& state)
   return running;
 }
 
-asio::awaitable<void> LockdKeeper::wait_for_end(std::size_t index) {
+asio::awaitable<void> LockdService::wait_for_end(std::size_t index) {
   asio::posix::stream_descriptor& pidfd = running_[index].second;
   boost::system::error_code error;
   pollfd ended{pidfd.native_handle(), POLLIN, 0};
@@ -68,7 +68,7 @@ asio::awaitable<void> LockdKeeper::wait_for_end(std::size_t index) {
   apply();
 }
 
-void LockdKeeper::apply() {
+void LockdService::apply() {
   LockdEffects effects = model_.take_effects();
   for (const LockdEffects::Note& note : effects.notes) {
     const LogLevel level = note.is_warning ? LogLevel::kWarning : LogLevel::kInfo;
@@ -92,7 +92,7 @@ void LockdKeeper::apply() {
   }
 }
 
-void LockdKeeper::record(const LockdState& state) {
+void LockdService::record(const LockdState& state) {
   is_recording_ = true;
   asio::post(disk_, [this, text = encode_state(state)] {
     std::optional<std::string> error;

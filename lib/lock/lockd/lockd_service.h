@@ -21,7 +21,7 @@
 
 namespace fo::lock {
 
-class LockdKeeper {
+class LockdService {
  public:
   struct Callbacks {
     /// Something is to be said to a connection.
@@ -34,9 +34,9 @@ class LockdKeeper {
 
   /// `io` outlives it, and runs no more when it is destroyed, which waits for the file that is
   /// being written. The rest as LockdModel has it.
-  LockdKeeper(boost::asio::io_context& io, std::string state_path, const LoadedState& loaded,
-              std::chrono::milliseconds reconnect_window,
-              std::optional<std::chrono::milliseconds> expiry, Callbacks callbacks);
+  LockdService(boost::asio::io_context& io, std::string state_path, const LoadedState& loaded,
+               std::chrono::milliseconds reconnect_window,
+               std::optional<std::chrono::milliseconds> expiry, Callbacks callbacks);
 
   /// Once, before the loop runs.
   void start();
