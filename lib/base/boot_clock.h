@@ -1,5 +1,5 @@
-// Time since the machine was started, its sleep included: what a lease is measured by, which others
-// count on while this machine is suspended.
+// Time since the machine booted, including time in suspend. Leases are measured by it, because
+// other machines keep counting while this one is suspended.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct BootClock {
   }
 };
 
-/// Below zero for what is past.
+/// Negative for a time in the past.
 inline Duration time_until(BootClock::time_point time) {
   return std::chrono::duration_cast<Duration>(time - BootClock::now());
 }

@@ -6,7 +6,7 @@
 namespace fo::base {
 
 Deadline Deadline::after(Duration duration) {
-  // Far enough for anybody, and near enough not to overflow the clock.
+  // Longer than any wait, and short enough not to overflow the clock.
   constexpr Duration kMax = std::chrono::years(100);
   return Deadline(Clock::now() + std::clamp(duration, Duration::zero(), kMax));
 }

@@ -27,7 +27,7 @@ class Deadline {
 
   [[nodiscard]] bool is_never() const { return !at_; }
   [[nodiscard]] bool expired() const { return at_ && Clock::now() >= *at_; }
-  /// What is left, not below zero; nullopt for never.
+  /// The remaining time, at least zero; nullopt for never.
   [[nodiscard]] std::optional<Duration> remaining() const;
   /// For poll(2): milliseconds rounded up, -1 for never.
   [[nodiscard]] int poll_timeout() const;

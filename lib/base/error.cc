@@ -9,9 +9,8 @@
 namespace fo::base {
 namespace {
 
-// How many bytes the character at the start of `text` has; 0 for one that is to be escaped: a
-// quote, a control character (those of U+0080 to U+009F, too, are a terminal's), or no UTF-8 at
-// all.
+// The length in bytes of the character at the start of `text`; 0 if it must be escaped: a quote, a
+// control character (including U+0080 to U+009F), or a byte that is not valid UTF-8.
 std::size_t plain_character(std::string_view text) {
   const Character one = first_character(text);
   const bool is_control = one.code < 0x20 || (one.code >= 0x7f && one.code < 0xa0);

@@ -1,5 +1,5 @@
-// The one exception of this project: what was being done to what, why it failed, and the exit
-// status that says so. Thrown where a failure happens, reported once, in cli::run.
+// The one exception of this project: it holds the action, the object, the reason and the exit
+// status. It is thrown where a failure happens and reported once, in cli::run.
 #pragma once
 
 #include <stdexcept>
@@ -16,7 +16,7 @@ class Error : public std::runtime_error {
   /// `what` is the whole message: "what 'object': reason".
   Error(ExitStatus status, const std::string& what) : std::runtime_error(what), status_(status) {}
 
-  /// `what` says what was being done to what; the reason is taken from `code`.
+  /// `what` names the action and the object; the reason comes from `code`.
   Error(ExitStatus status, const std::string& what, std::error_code code)
       : std::runtime_error(what + ": " + code.message()), code_(code), status_(status) {}
 
@@ -28,9 +28,9 @@ class Error : public std::runtime_error {
   ExitStatus status_;
 };
 
-/// The exit status that an errno stands for where nothing more is known: EACCES, EPERM, EROFS are
-/// kNotPermitted; ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG are kNoInput; ENOSPC, EDQUOT, EIO, EFBIG,
-/// EPIPE are kIoError; the rest kOsError.
+/// The default exit status for an errno: kNotPermitted for EACCES, EPERM, EROFS; kNoInput for
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG; kIoError for ENOSPC, EDQUOT, EIO, EFBIG, EPIPE; else
+/// kOsError.
 ExitStatus status_of_errno(int err) noexcept;
 
 /// Throws Error with the reason and the status of `err`.
@@ -39,8 +39,8 @@ ExitStatus status_of_errno(int err) noexcept;
 /// Throws Error with the reason of `err` and a status chosen by the caller.
 [[noreturn]] void throw_errno(int err, ExitStatus status, const std::string& what);
 
-/// 'text', with control characters and quotes shown as \xNN, cut at 256 bytes: for names in
-/// messages.
+/// 'text' in quotes for messages: control characters and quotes become \xNN, and it is cut at 256
+/// bytes.
 std::string quoted(std::string_view text);
 
 }  // namespace fo::base

@@ -5,20 +5,20 @@ namespace fo::base {
 
 enum class ExitStatus : int {
   kOk = 0,             // done; the answer is yes
-  kNo = 1,             // the answer is no and nothing is broken
+  kNo = 1,             // the answer is no, without an error
   kUsage = 64,         // bad command line
   kBadData = 65,       // bad or stale data
-  kNoInput = 66,       // a named input is absent
+  kNoInput = 66,       // a named input is missing
   kUnavailable = 69,   // server not answering, no driver, no such device
-  kSoftware = 70,      // our bug, or a GPU that can't be trusted
+  kSoftware = 70,      // a bug of ours, or a GPU that cannot be trusted
   kOsError = 71,       // a system call failed
-  kCannotCreate = 73,  // output can't be created
+  kCannotCreate = 73,  // output cannot be created
   kIoError = 74,       // a write failed
   kTryAgain = 75,      // busy, timed out, or out of a resource
   kProtocol = 76,      // the peer broke the protocol
   kNotPermitted = 77,  // not permitted
   kConfig = 78,        // bad configuration
-  kCannotRun = 126,    // the command can't be run
+  kCannotRun = 126,    // the command cannot be run
   kNotFound = 127,     // the command is not found
 };
 

@@ -10,7 +10,7 @@ namespace fo::base {
 
 std::string to_hex(std::span<const std::byte> bytes);
 
-/// Whether there is nothing else in `text`.
+/// Whether `text` consists of such digits only.
 bool is_hex(std::string_view text);
 
 /// The value of one hexadecimal digit of either case; -1 for any other character.

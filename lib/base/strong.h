@@ -1,4 +1,4 @@
-// Integers that can't be taken for one another.
+// Integers that cannot be confused with one another.
 #pragma once
 
 #include <compare>
@@ -28,7 +28,7 @@ inline constexpr ByteCount kKiB = 1024;
 inline constexpr ByteCount kMiB = 1024 * kKiB;
 inline constexpr ByteCount kGiB = 1024 * kMiB;
 
-/// `size` rounded up to a multiple of `unit` (> 0); 0 when that does not fit 64 bits and size > 0.
+/// `size` rounded up to a multiple of `unit` (> 0); 0 if the result does not fit in 64 bits.
 constexpr ByteCount round_up(ByteCount size, ByteCount unit) {
   const ByteCount rest = size % unit;
   if (rest == 0) return size;

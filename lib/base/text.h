@@ -1,5 +1,5 @@
-// Words of messages: which characters may stand where (of UTF-8, the bytes beyond ASCII are
-// neither), letters of either case, and how many there are of something.
+// Helpers for the text of messages: character classes (bytes beyond ASCII belong to none),
+// comparison without case, and counts of things.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 
 namespace fo::base {
 
-/// Nothing of it belongs in a line that is shown.
+/// An ASCII control character, which must not be printed.
 constexpr bool is_control(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte < 0x20 || byte == 0x7f;
 }
 
-/// The small letter for a capital one of ASCII, whatever the locale; any other character as it is.
+/// The lower-case letter for an upper-case ASCII letter; any other character unchanged. Ignores the
+/// locale.
 constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 /// Whether `a` and `b` are equal once lower() is applied to each character.
@@ -24,7 +25,8 @@ inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// ASCII that prints, blanks apart: what can't end a line of a request's head early.
+/// A printable ASCII character that is not a space. Such characters cannot end a line of a
+/// request's head early.
 constexpr bool is_graphic(char c) { return c > ' ' && c < 0x7f; }
 
 /// "1 allocation", "2 allocations", "2 hashes", "2 processes".

@@ -1,4 +1,4 @@
-// Sole owner of a file descriptor. Every descriptor is wrapped at birth.
+// Sole owner of a file descriptor. Every descriptor is wrapped when it is created.
 #pragma once
 
 #include <unistd.h>
@@ -25,11 +25,11 @@ class UniqueFd {
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
   explicit operator bool() const noexcept { return valid(); }
 
-  /// Gives the descriptor up without closing it.
+  /// Releases ownership without closing the descriptor.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
-  /// Closes what is owned, if anything, and owns `fd` from now on. On Linux a close that reports
-  /// EINTR has closed the descriptor all the same, so it is never repeated.
+  /// Closes the owned descriptor, if any, and takes ownership of `fd`. A close that reports EINTR
+  /// is not repeated: on Linux the descriptor is closed already.
   void reset(int fd = -1) noexcept {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

@@ -96,7 +96,7 @@ std::string format_size(ByteCount size) {
   constexpr std::array<std::string_view, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(size);
   std::size_t name = 0;
-  // From 1023.95 on, one decimal would show 1024.0 of the smaller unit.
+  // From 1023.95 on, one decimal would round to 1024.0 of the smaller unit.
   while (value >= 1023.95 && name + 1 < kNames.size()) {
     value /= 1024;
     ++name;

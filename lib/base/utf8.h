@@ -1,4 +1,4 @@
-// UTF-8, character by character. Pure.
+// Decodes UTF-8 character by character. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@ namespace fo::base {
 
 struct Character {
   char32_t code = 0;
-  /// In bytes; 0: here is no UTF-8.
+  /// Length in bytes; 0 if the bytes are not valid UTF-8.
   std::size_t size = 0;
 };
 
-/// At the front of a text that is not empty.
+/// The first character of `text`, which must not be empty.
 Character first_character(std::string_view text);
 
 }  // namespace fo::base

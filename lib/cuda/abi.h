@@ -1,5 +1,5 @@
-// The subset of the CUDA driver's binary interface (x86-64) that this project calls, declared
-// without cuda.h, which is not needed to build. Values and layouts are those of cuda.h 13.0; a test
+// The subset of the CUDA driver's binary interface (x86-64) that this project calls, declared here
+// so that the build does not need cuda.h. Values and layouts are those of cuda.h 13.0; a test
 // compares them with the real header where one is installed.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace fo::cuda::abi {
 
-/// CUresult. A driver may answer values that have no name here.
+/// CUresult. A driver may return values that have no name here.
 enum class Result : std::uint32_t {
   kSuccess = 0,
   kInvalidValue = 1,
@@ -90,8 +90,8 @@ inline constexpr unsigned int kHostAllocPortable = 1;
 
 }  // namespace fo::cuda::abi
 
-// Every driver function that is resolved: X(symbol, parameters). The symbols are the versioned
-// ones that libcuda.so.1 exports, not the macros' names in cuda.h.
+// Every driver function that is resolved, as X(symbol, parameters). The symbols are the versioned
+// ones that libcuda.so.1 exports, not the macro names of cuda.h.
 // clang-format off
 #define FO_CUDA_FUNCTIONS(X)                                                                     \
   X(cuInit, (unsigned int flags))                                                                \
@@ -151,17 +151,17 @@ inline constexpr unsigned int kHostAllocPortable = 1;
 
 namespace fo::cuda::abi {
 
-/// The one function that a driver may lack: newer ones have only cuDeviceGetUuid_v2.
+/// The only optional function: newer drivers have only cuDeviceGetUuid_v2.
 inline constexpr std::string_view kOptionalFunction = "cuDeviceGetUuid";
 
-/// The resolved functions, each under the name of its symbol. None is null but kOptionalFunction.
+/// The resolved functions, each under the name of its symbol. Only kOptionalFunction may be null.
 struct Functions {
 #define FO_CUDA_MEMBER(symbol, parameters) Result(*symbol) parameters = nullptr;
   FO_CUDA_FUNCTIONS(FO_CUDA_MEMBER)
 #undef FO_CUDA_MEMBER
 };
 
-/// Exported by the simulated driver alone: what is free, without a context.
+/// Exported by the simulated driver only: reports free memory without a context.
 using SimulatedMemoryInfo = Result (*)(Device device, std::size_t* free, std::size_t* total);
 
 }  // namespace fo::cuda::abi

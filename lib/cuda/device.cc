@@ -42,8 +42,8 @@ DeviceInfo device_info(const Driver& driver, base::DeviceOrdinal ordinal) {
   DeviceInfo info;
   info.ordinal = ordinal;
 
-  // The first form answers for the whole GPU, the second for the MIG slice where there is one. A
-  // driver without the first form can't tell a slice from a GPU.
+  // The first form returns the UUID of the whole GPU, the second that of the MIG slice, if there is
+  // one. A driver without the first form cannot tell a slice from a GPU.
   abi::Uuid gpu{};
   abi::Uuid own{};
   driver.check(api.cuDeviceGetUuid_v2(&own, device), what);

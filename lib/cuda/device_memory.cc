@@ -1,4 +1,4 @@
-// Who is asked, and how often. See device_memory.h.
+// Chooses the source of the answer and the interval of the queries. See device_memory.h.
 #include "cuda/device_memory.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 using Clock = base::Deadline::Clock;
 
-// NVML has no event for memory. An answer costs other processes a lock, so those who have waited
-// long ask less often.
+// NVML has no event for free memory, and each query takes a lock of the driver, so the interval
+// grows with the wait.
 constexpr base::Duration kShortestPause = std::chrono::milliseconds(5);
 constexpr base::Duration kLongestPause = std::chrono::milliseconds(20);
 

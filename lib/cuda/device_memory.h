@@ -1,6 +1,6 @@
-// What is free on a device, without the context that the driver's own answer takes: that costs
-// memory, and can't be made on a full device. A real device is asked of NVML, a simulated one of
-// its books.
+// Free memory of a device without a context: a context needs device memory, which a full device
+// does not have. NVML answers for a real device, the books of the simulated driver for a simulated
+// one.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,11 @@ struct MemoryInfo {
   base::ByteCount total = 0;
 };
 
-/// One device, to be asked as often as one likes.
+/// One device that can be queried repeatedly.
 struct DeviceMemory {
   /// As device_info() spells it.
   std::string uuid;
-  /// What is free now, in all processes' eyes. Throws Error when the device doesn't answer.
+  /// Queries the free memory as seen by all processes. Throws Error if the device does not answer.
   std::function<MemoryInfo()> ask;
 };
 
@@ -30,9 +30,8 @@ struct DeviceMemory {
 DeviceMemory device_memory(const std::shared_ptr<const Driver>& driver,
                            base::DeviceOrdinal ordinal);
 
-/// Asks until `wanted` bytes are free or the deadline has passed: the last answer, which says
-/// which. Throws Error(kUsage) when the device has less than `wanted` in all, and what ask()
-/// throws.
+/// Queries until `wanted` bytes are free or the deadline has passed, and returns the last answer.
+/// Throws Error(kUsage) if the device's total is less than `wanted`, and whatever ask() throws.
 MemoryInfo wait_until_free(const DeviceMemory& memory, base::ByteCount wanted,
                            const base::Deadline& deadline);
 

@@ -1,4 +1,4 @@
-// Finding, loading and initialising a driver. See driver.h.
+// Finds, loads and initialises a driver. See driver.h.
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
@@ -18,14 +18,14 @@ constexpr const char* kLibrary = "libcuda.so.1";
 constexpr const char* kSimulatedMarker = "fo_simcuda_version";
 constexpr std::string_view kHint = "; GMS_DRIVER=sim selects the simulated one";
 
-/// The codes by which a driver says that it is too old for this library or this call.
+/// The errors of a driver that is too old for this library or this call.
 constexpr bool is_old_driver(Result result) {
   const auto code = static_cast<std::uint32_t>(result);
   return code >= 35 && code <= 37;
 }
 
-/// The codes of MPS: its server is not there yet, is full, or has ended this client. The GPU itself
-/// is not in doubt.
+/// The errors of MPS: its server is not running, is full, or has ended this client. The GPU itself
+/// is fine.
 constexpr bool is_mps(Result result) {
   const auto code = static_cast<std::uint32_t>(result);
   return code >= 805 && code <= 810;
@@ -57,7 +57,7 @@ std::string env(const char* name) {
 }
 
 /// Builds put it beside bin/ and tests/, installations below the library folder; libexec/fo is one
-/// folder deeper than bin.
+/// level deeper than bin.
 std::string find_simulated() {
   if (std::string named = env("GMS_SIM_LIBRARY"); !named.empty()) return named;
   std::error_code ignored;
@@ -119,7 +119,7 @@ std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
 #undef FO_CUDA_RESOLVE
   if (simulated) resolve(driver->simulated_memory_info_, "fo_simcuda_memory_info");
 
-  // Whatever cuInit answers, there is no driver to use; MPS may have one later.
+  // If cuInit fails, there is no usable driver; MPS may offer one later.
   if (const Result result = driver->api_.cuInit(0); result != Result::kSuccess) {
     throw CudaError(
         is_mps(result) ? ExitStatus::kTryAgain : ExitStatus::kUnavailable,

@@ -1,5 +1,5 @@
-// The CUDA driver as an object: found and loaded at run time, initialised, its functions resolved,
-// its error codes turned into exceptions. The only place of this project that calls dlopen.
+// The CUDA driver as an object: it is loaded and initialised at run time, its functions are
+// resolved, and its errors become exceptions. Only this room calls dlopen.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace fo::cuda {
 
-/// A driver call that failed. Status: 69 where no usable driver or device is there, 75 for
-/// OutOfMemory and for MPS (805 to 810), 70 for everything else.
+/// A driver call that failed. The status is kUnavailable without a usable driver or device,
+/// kTryAgain for OutOfMemory and MPS errors (805 to 810), else kSoftware.
 class CudaError : public base::Error {
  public:
   using Error::Error;
@@ -26,15 +26,15 @@ class OutOfMemory : public CudaError {
 
 class Driver {
  public:
-  /// Loads a driver and initialises it (cuInit). `choice`: "auto" or "cuda", the libcuda.so.1 that
-  /// the dynamic linker finds, refused where that is the simulated one; "sim", the simulated one
-  /// ($GMS_SIM_LIBRARY, else as found from the running program); or a path, with a '/', to any.
-  /// Errors: 69 with one line that says how to ask for the simulated driver when there is no usable
-  /// driver or device, 75 with the same when MPS does not let this process in, 78 for any other
-  /// `choice`. May start threads: block signals first.
+  /// Loads a driver and initialises it (cuInit). `choice` is "auto" or "cuda" for the libcuda.so.1
+  /// that the dynamic linker finds, unless that is the simulated one; "sim" for the simulated one
+  /// ($GMS_SIM_LIBRARY, else relative to the running program); or a path with a '/'. Throws
+  /// kUnavailable without a usable driver or device (the message says how to select the simulated
+  /// one), kTryAgain if MPS refuses this process, kConfig for any other `choice`. It may start
+  /// threads, so block signals first.
   static std::shared_ptr<const Driver> open(std::string_view choice);
 
-  /// Whether open(choice) gives a real driver or none.
+  /// Whether open(choice) loads a real driver or fails.
   static bool is_real(std::string_view choice) { return choice == "auto" || choice == "cuda"; }
 
   /// $GMS_DRIVER, or "auto" when it is unset or empty.
@@ -42,14 +42,14 @@ class Driver {
 
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
-  /// Leaves the library loaded: a CUDA driver can't be unloaded.
+  /// The library stays loaded, because a CUDA driver cannot be unloaded.
   ~Driver() = default;
 
-  /// For calls that have no wrapper in this room; pair them with check().
+  /// For calls without a wrapper in this room; use check() on the result.
   [[nodiscard]] const abi::Functions& api() const { return api_; }
   /// Whether device memory is host memory (lib/simcuda).
   [[nodiscard]] bool simulated() const { return simulated_memory_info_ != nullptr; }
-  /// Null in a real driver.
+  /// Null for a real driver.
   [[nodiscard]] abi::SimulatedMemoryInfo simulated_memory_info() const {
     return simulated_memory_info_;
   }
@@ -58,7 +58,7 @@ class Driver {
   void check(abi::Result result, std::string_view what) const {
     if (result != abi::Result::kSuccess) fail(result, what);
   }
-  /// The same for a `what` that costs something to make: a callable that returns a string.
+  /// The same for a `what` that is expensive to build: a callable that returns a string.
   template <typename MakeWhat>
   requires requires(MakeWhat make) { std::string(make()); }
   void check(abi::Result result, MakeWhat&& make_what) const {

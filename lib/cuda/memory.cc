@@ -1,4 +1,4 @@
-// The owners and copies of memory.h.
+// Implements the owners and copies of memory.h.
 #include "cuda/memory.h"
 
 #include <fcntl.h>
@@ -23,8 +23,8 @@ std::string on_device(std::string text, base::DeviceOrdinal device) {
   return std::move(text) + " on device " + std::to_string(device.value());
 }
 
-/// A CUdevice is its ordinal in every driver, and VMM locations are given by it, so it is not
-/// looked up again.
+/// In every driver a CUdevice equals its ordinal, and VMM locations use the ordinal, so no lookup
+/// is needed.
 abi::Location location_of(base::DeviceOrdinal device) {
   return {abi::LocationType::kDevice, device.value()};
 }
@@ -51,7 +51,7 @@ PhysicalMemory PhysicalMemory::create(std::shared_ptr<const Driver> driver,
 PhysicalMemory PhysicalMemory::import_fd(std::shared_ptr<const Driver> driver, int fd,
                                          base::ByteCount size) {
   abi::AllocationHandle handle = 0;
-  // The driver takes the number itself where other handle types have a pointer.
+  // The driver takes the descriptor's number itself where other handle types take a pointer.
   void* const shareable = reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd));
   driver->check(driver->api().cuMemImportFromShareableHandle(&handle, shareable,
                                                              abi::HandleType::kPosixFileDescriptor),
@@ -72,7 +72,8 @@ base::UniqueFd PhysicalMemory::export_fd() const {
                                                          abi::HandleType::kPosixFileDescriptor, 0),
                [&] { return sized("cuMemExportToShareableHandle", size()); });
   base::UniqueFd fd(number);
-  // The driver doesn't promise it. A fork and exec by another thread in between would leak the fd.
+  // The driver does not set close-on-exec. A fork and exec in another thread before this line would
+  // leak the descriptor.
   if (::fcntl(fd.get(), F_SETFD, FD_CLOEXEC) < 0) {
     base::throw_errno(errno, "exported memory: set close-on-exec");
   }

@@ -2,10 +2,10 @@
 // Declare them in the order PrimaryContext, AddressRange, PhysicalMemory, Mapping, so that
 // destruction unmaps before it releases and frees.
 //
-// Owners move and don't copy. A moved-from owner and a closed one own nothing. Destructors ignore
-// what the driver answers (a dead GPU must not keep a process from ending); close() throws it.
-// Every function throws CudaError; creation throws OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY.
-// Only PrimaryContext and the copies need or make a context.
+// Owners are movable and not copyable. A moved-from or closed owner owns nothing. Destructors
+// ignore driver errors, because a dead GPU must not keep a process from ending; close() throws
+// them. Every function throws CudaError; creation throws OutOfMemory for CUDA_ERROR_OUT_OF_MEMORY.
+// Only PrimaryContext and the copies need or create a context.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace fo::cuda {
 
 enum class Access { kRead, kReadWrite };
 
-/// An object of the driver's, which goes back with its owner: `Object` has a release(driver) and,
-/// where it may be closed, a what_is_done() for the message.
+/// An object of the driver that is released with its owner. `Object` has a release(driver) and, if
+/// it can be closed, a what_is_done() for the message.
 template <typename Object>
 class Owner {
  public:
@@ -51,28 +51,28 @@ class Owner {
   Object object_;
 };
 
-/// What memory is created as: exportable.
+/// The properties of new memory: exportable, on `device`.
 abi::AllocationProp prop_of(base::DeviceOrdinal device);
 
-/// One reference to memory of a device. The memory is free when the last reference of any process
-/// (handles, exported fds, mappings) is gone, and its content is undefined when it is new.
+/// A reference to physical memory of a device. The memory is freed when the last reference of any
+/// process (handle, exported descriptor, mapping) is released. New memory has undefined content.
 class PhysicalMemory {
  public:
-  /// `size`: a multiple of the device's granularity.
+  /// `size` must be a multiple of the device's granularity.
   static PhysicalMemory create(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device,
                                base::ByteCount size);
 
-  /// Another reference to what `fd` was exported from, by any process. `fd` stays the caller's and
-  /// may be closed at once. `size` is what the exporter said, for the driver doesn't tell: a wrong
-  /// one shows when it is mapped.
+  /// Another reference to the memory that `fd` was exported from by any process. The caller keeps
+  /// `fd` and may close it at once. The driver does not report the size: `size` comes from the
+  /// exporter, and a wrong one fails when the memory is mapped.
   static PhysicalMemory import_fd(std::shared_ptr<const Driver> driver, int fd,
                                   base::ByteCount size);
 
   PhysicalMemory() = default;
 
-  /// A new close-on-exec descriptor, a reference of its own.
+  /// A new close-on-exec descriptor, which is a reference of its own.
   [[nodiscard]] base::UniqueFd export_fd() const;
-  /// Gives the reference up. Mappings made from it stay.
+  /// Releases the reference. Its mappings stay valid.
   void close() { own_.close(); }
 
   [[nodiscard]] abi::AllocationHandle handle() const { return own_->handle; }
@@ -92,10 +92,11 @@ class PhysicalMemory {
   Owner<Object> own_;
 };
 
-/// Reserved address space, nothing behind it. Everything in it must be unmapped before it goes.
+/// Reserved address space without memory. Everything in it must be unmapped before it is freed.
 class AddressRange {
  public:
-  /// `size`: a multiple of the granularity; `alignment`: a power of two, or 0 for the driver's own.
+  /// `size` must be a multiple of the granularity; `alignment` a power of two, or 0 for the
+  /// driver's default.
   static AddressRange reserve(std::shared_ptr<const Driver> driver, base::ByteCount size,
                               base::ByteCount alignment = 0);
 
@@ -120,8 +121,8 @@ class AddressRange {
 /// Memory mapped into a reserved range; inaccessible until set_access.
 class Mapping {
  public:
-  /// `address` and `size`: within one reserved range, nothing mapped there yet. The mapping is a
-  /// reference to the memory of its own.
+  /// `address` and `size` must lie in one reserved range where nothing is mapped yet. The mapping
+  /// holds its own reference to the memory.
   static Mapping map(std::shared_ptr<const Driver> driver, abi::DevicePtr address,
                      base::ByteCount size, const PhysicalMemory& memory);
 
@@ -146,22 +147,22 @@ class Mapping {
   Owner<Object> own_;
 };
 
-/// Makes whole mappings accessible to `device`. One call may span any number of adjacent mappings,
-/// and costs far less than one call for each.
+/// Makes whole mappings accessible to `device`. One call for several adjacent mappings costs far
+/// less than one call for each.
 void set_access(const Driver& driver, abi::DevicePtr address, base::ByteCount size,
                 base::DeviceOrdinal device, Access access);
 
-/// A device's primary context, retained. It costs hundreds of MiB of the device's memory while any
-/// part of the process retains it.
+/// A retained primary context. It costs hundreds of MiB of device memory while any part of the
+/// process retains it.
 class PrimaryContext {
  public:
-  /// Retains it and makes it the calling thread's current one, until the owner goes: then, on the
-  /// same thread, the one before is current again. Nest them, last in, first out.
+  /// Retains the context and makes it current on the calling thread. The destructor, on the same
+  /// thread, restores the previous one; nested owners must be destroyed in reverse order.
   static PrimaryContext retain(std::shared_ptr<const Driver> driver, base::DeviceOrdinal device);
 
   PrimaryContext() = default;
 
-  /// Makes it current on the calling thread too, in place of what was.
+  /// Makes the context current on the calling thread, too.
   void make_current() const;
 
   explicit operator bool() const { return own_.driver() != nullptr; }
@@ -178,8 +179,8 @@ class PrimaryContext {
   Owner<Object> own_;
 };
 
-/// The copies need a current context and accessible memory. Those from or to pageable host memory
-/// are done when they return.
+/// The copies need a current context and accessible memory. Copies to or from pageable host memory
+/// are complete when they return.
 void copy_to_device(const Driver& driver, abi::DevicePtr to, std::span<const std::byte> from);
 void copy_to_host(const Driver& driver, std::span<std::byte> to, abi::DevicePtr from);
 void synchronize(const Driver& driver);

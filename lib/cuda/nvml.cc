@@ -7,7 +7,7 @@
 namespace fo::cuda {
 namespace {
 
-// The part of NVML's ABI that is used here. Results: 0 is success.
+// The part of NVML's ABI that is used here. A result of 0 is success.
 struct Memory {
   unsigned long long total;
   unsigned long long free;
@@ -20,11 +20,11 @@ using GetIndex = int (*)(Device device, unsigned int* index);
 using GetMemoryInfo = int (*)(Device device, Memory* memory);
 using ErrorString = const char* (*)(int result);
 
-/// One device in a session of NVML. The library stays loaded, and its session open: the driver's
-/// libraries can't be trusted to unload.
+/// One device in an NVML session. The library stays loaded and the session open, because the
+/// driver's libraries do not unload safely.
 class Nvml {
  public:
-  /// `what` is being done to the device with this uuid: "ask NVML for the free memory of".
+  /// `what` is the action for messages, such as "query NVML for the free memory of".
   Nvml(const std::string& library, const char* what, const std::string& uuid)
       : what_(std::string(what) + " " + base::quoted(uuid)), library_(library) {
     handle_ = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,5 +1,5 @@
-// A real GPU's free memory and number, asked of NVML, libnvidia-ml.so.1, which comes with the
-// driver and needs neither a context nor cuInit.
+// A GPU's free memory and index from NVML (libnvidia-ml.so.1), which is part of the driver and
+// needs neither a context nor cuInit.
 #pragma once
 
 #include <string>
@@ -8,13 +8,12 @@
 
 namespace fo::cuda {
 
-/// The device with this uuid ("GPU-…" or "MIG-…"), in one session of NVML. Throws
-/// Error(kUnavailable) when there is no NVML, or it does not know the device. `library` is for
-/// tests.
+/// The device with this uuid ("GPU-…" or "MIG-…"), in one NVML session. Throws Error(kUnavailable)
+/// if NVML is missing or does not know the device. `library` is for tests.
 DeviceMemory nvml_device_memory(const std::string& uuid,
                                 const std::string& library = "libnvidia-ml.so.1");
 
-/// NVML's number of the GPU with this uuid ("GPU-…"), which is not CUDA's where CUDA orders devices
+/// NVML's index of the GPU with this uuid ("GPU-…"). CUDA's ordinal differs if CUDA orders devices
 /// by speed or sees only some of them. Throws Error(kUnavailable) as above.
 int nvml_device_index(const std::string& uuid, const std::string& library = "libnvidia-ml.so.1");
 

@@ -51,7 +51,7 @@ std::optional<bool> GpuMemory::ask(base::Duration time, const base::Deadline& de
 bool GpuMemory::read_answer(const os::Captured& answer) {
   const bool enough = answer.status == base::to_int(ExitStatus::kOk);
   if (!enough && answer.status != base::to_int(ExitStatus::kTryAgain)) {
-    // The helper's own line says why; it is ours now.
+    // The helper's message gives the reason; its prefix is dropped.
     std::string reason = answer.err.substr(0, answer.err.find('\n'));
     const std::string prefix = "fo-gpu: error: ";
     if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
@@ -77,7 +77,7 @@ base::Deadline GpuMemory::answer_by(base::Duration time) const {
 
 Error GpuMemory::no_answer() const { return unavailable(what() + ": no answer in time"); }
 
-// 126 and 127 are for the command that is to run under the lock, and for the engine.
+// 126 and 127 are reserved for the command that runs under the lock, and for the engine.
 Error GpuMemory::unavailable(const std::string& what) { return {ExitStatus::kUnavailable, what}; }
 
 std::string GpuMemory::describe() const {

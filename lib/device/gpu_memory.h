@@ -1,5 +1,5 @@
-// How much memory a device has free, as the private helper fo-gpu is told by the driver: so that
-// this program can stay static.
+// How much memory a device has free. The private helper fo-gpu queries the driver, so that this
+// program can stay static.
 #pragma once
 
 #include <chrono>
@@ -17,37 +17,37 @@ namespace fo::device {
 
 class GpuMemory {
  public:
-  /// How long the helper waits by itself before it is asked anew, so that others have their turn.
+  /// How long the helper waits before it is started again, so that other queries get a turn.
   static constexpr base::Duration kSlice = std::chrono::milliseconds(250);
 
   GpuMemory(base::ByteCount wanted, int device) : wanted_(wanted), device_(device) {}
 
-  /// Asks the device, for up to `time` until what is wanted is free: whether it is. nullopt when
-  /// nobody answered by `deadline`, or `interrupt_fd` (where >= 0) became readable. Throws
-  /// kUnavailable where there is no helper, driver or such device, kUsage for more than the device
-  /// has, kSoftware for a helper that fails.
+  /// Queries the device for up to `time`, until enough memory is free; returns whether it is.
+  /// nullopt if there was no answer by `deadline`, or `interrupt_fd` (if >= 0) became readable.
+  /// Throws kUnavailable without a helper, driver or such a device, kUsage for more memory than the
+  /// device has, kSoftware if the helper fails.
   std::optional<bool> ask(base::Duration time, const base::Deadline& deadline,
                           int interrupt_fd = -1);
 
-  /// For those who run the helper themselves: the command that asks for up to `time`, and whether
-  /// the memory is free by its answer. Throw as ask().
+  /// For callers that run the helper themselves: the command for a query of up to `time`, and
+  /// whether its answer reports enough free memory. Errors as for ask().
   [[nodiscard]] std::vector<std::string> question(base::Duration time) const;
   bool read_answer(const os::Captured& answer);
-  /// When nobody is likely to answer such a question any more: a driver may be slow to start, and
-  /// one that hangs is asked again.
+  /// When to stop waiting for such an answer. A driver may start slowly; one that hangs is queried
+  /// again.
   [[nodiscard]] base::Deadline answer_by(base::Duration time) const;
-  /// What to throw then, and where the helper can't be run.
+  /// The error for a missing answer, and for a helper that cannot be run.
   [[nodiscard]] base::Error no_answer() const;
   static base::Error unavailable(const std::string& what);
   void want(base::ByteCount wanted) { wanted_ = wanted; }
 
-  /// Whether the device has answered ever; from then on its answers need no driver to be started.
+  /// Whether the device has answered before; later answers do not need to start the driver.
   [[nodiscard]] bool is_known() const { return !uuid_.empty(); }
-  /// What the device said last.
+  /// The free memory of the last answer.
   [[nodiscard]] base::ByteCount free() const { return free_; }
   /// "device 0 has 1 GiB free of the 2 GiB wanted".
   [[nodiscard]] std::string describe() const;
-  /// "ask for the free memory of device 0", for messages.
+  /// "query the free memory of device 0", for messages.
   [[nodiscard]] std::string what() const;
 
  private:

@@ -11,7 +11,7 @@ namespace fo::device {
 
 GpuAnswer probe_gpu(const GpuProbe& probe) {
   GpuMemory memory(probe.wanted, probe.device);
-  // One question for the whole wait: the helper asks the driver again and again by itself.
+  // One query for the whole wait: the helper polls the driver by itself.
   const std::optional<bool> enough =
       memory.ask(probe.wait, base::Deadline::after(probe.wait + probe.timeout));
   if (!enough) {

@@ -1,4 +1,4 @@
-// A probe of a device: has it so much memory free?
+// A probe of a device: does it have this much free memory?
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace fo::device {
 struct GpuProbe {
   base::ByteCount wanted = 0;
   int device = 0;
-  /// For the driver's answer, beyond the wait.
+  /// For the driver's answer, in addition to the wait.
   base::Duration timeout{};
   /// How long to wait for the memory.
   base::Duration wait{};
@@ -19,13 +19,13 @@ struct GpuProbe {
 
 struct GpuAnswer {
   bool yes = false;
-  /// What is free now.
+  /// The free memory now.
   base::ByteCount free = 0;
-  /// For no: one line.
+  /// One line, if the answer is no.
   std::string reason;
 };
 
-/// Throws what GpuMemory::ask throws, and kUnavailable when it does not answer in time.
+/// Throws what GpuMemory::ask throws, and kUnavailable without an answer in time.
 GpuAnswer probe_gpu(const GpuProbe& probe);
 
 std::string to_json(const GpuAnswer& answer);

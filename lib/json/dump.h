@@ -1,4 +1,4 @@
-// JSON as text, for whoever shows or sends what a peer may have said.
+// JSON as text, for output that may contain a peer's strings.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,7 @@
 
 namespace fo::json {
 
-/// On one line; what is not UTF-8 in it is replaced.
+/// On one line; invalid UTF-8 is replaced.
 std::string dump(const nlohmann::json& value);
 
 }  // namespace fo::json

@@ -15,7 +15,7 @@ json parse_object(std::string_view text,
   };
   json object = json::parse(text, watch, false);
   if (too_deep) refuse("nested too deeply");
-  // To nlohmann::json a NUL is the end of the text.
+  // nlohmann::json takes a NUL for the end of the text.
   if (!object.is_object() || text.find('\0') != text.npos) refuse("not a JSON object");
   return object;
 }

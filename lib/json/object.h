@@ -1,4 +1,4 @@
-// JSON from a file or a peer, as the object that it has to be. Pure.
+// JSON from a file or a peer that must be an object. Pure.
 #pragma once
 
 #include <functional>
@@ -8,15 +8,16 @@
 
 namespace fo::json {
 
-/// Lists and objects inside each other: deep nesting would exhaust the stack of whoever copies,
-/// compares or prints a value.
+/// Maximum nesting of lists and objects: deeper values would exhaust the stack when they are
+/// copied, compared or printed.
 inline constexpr int kMaxDepth = 16;
 
-/// Where `text` is none, or nested deeper, calls `refuse` with the reason, which must throw.
+/// If `text` is not an object, or is nested deeper, calls `refuse` with the reason; `refuse` must
+/// throw.
 nlohmann::json parse_object(std::string_view text,
                             const std::function<void(const std::string& reason)>& refuse);
 
-/// A member of an object; nullptr for none, and for null, which counts as none in Python, too.
+/// A member of an object; nullptr if it is missing or null, as in Python.
 const nlohmann::json* find(const nlohmann::json& object, const char* key);
 
 }  // namespace fo::json

@@ -1,4 +1,4 @@
-// JSON objects in options of an engine. Pure.
+// JSON objects in the options of an engine. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,11 +7,11 @@
 
 namespace fo::json {
 
-/// Whether a text may have more levels than are safe, as JSON is written by recursion, or more
-/// members than are cheap, as each is looked for among those before it.
+/// Whether a text may be nested too deeply to be written (recursively), or have too many members
+/// (each is compared with those before it).
 bool is_too_much_json(std::string_view text);
 
-/// nullopt for what is too much, no JSON, or no object.
+/// nullopt if the text is too much, not JSON, or not an object.
 std::optional<nlohmann::ordered_json> read_json_object(std::string_view text);
 
 }  // namespace fo::json

@@ -15,7 +15,7 @@ constexpr int kMaxNesting = 64;
 
 json parse_object(std::string_view text, std::size_t max_bytes) {
   if (text.size() > max_bytes) throw Misfit("too long");
-  // The parser takes one for the end of the text.
+  // The parser takes a NUL for the end of the text.
   if (text.find('\0') != text.npos) throw Misfit("a NUL byte");
   const auto check_depth = [](int depth, json::parse_event_t, const json&) {
     if (depth > kMaxNesting) throw Misfit("nested too deep");

@@ -1,5 +1,4 @@
-// JSON that a peer sent: one object in a text, and one way in which what is wrong with it becomes
-// an Error.
+// JSON from a peer: one object in a text. Anything invalid becomes an Error in one way.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +13,22 @@
 
 namespace fo::json {
 
-/// What is not as it should be, thrown while an object is read.
+/// An invalid value, thrown while an object is read.
 struct Misfit : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws Misfit for more than `max_bytes`, a NUL byte and what is no object, or one that nests so
-/// deep that it can't be written out again.
+/// Throws Misfit for a text over `max_bytes`, a NUL byte, a text that is not an object, and one
+/// nested too deeply to be written out again.
 nlohmann::json parse_object(std::string_view text, std::size_t max_bytes);
 
-/// Calls `read` with parse_object's. A Misfit becomes Error(kProtocol): "`what()`: reason"; what
-/// the library throws, too, so that a member of another type than `read` took it for is the peer's
-/// fault.
+/// Calls `read` with the result of parse_object. A Misfit becomes Error(kProtocol): "`what()`:
+/// reason". So does an exception of the JSON library, for a member of an unexpected type.
 void with_object(std::string_view text, std::size_t max_bytes,
                  const std::function<std::string()>& what,
                  const std::function<void(const nlohmann::json&)>& read);
 
-/// The same, for what `read` returns.
+/// The same, returning the result of `read`.
 template <typename Read>
 auto read_object(std::string_view text, std::size_t max_bytes,
                  const std::function<std::string()>& what, const Read& read) {

@@ -1,5 +1,5 @@
-// What the readers of this room's JSON files share: one value after the other, by how deep it lies,
-// and how a file is refused. Nothing is kept of what nobody asked for.
+// The base of readers of JSON files: it passes on one value after the other with its depth, refuses
+// invalid files, and keeps nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fo::json {
 /// Throws Error(kBadData): "read 'file': reason".
 [[noreturn]] void refuse_file(const std::string& file, const std::string& reason);
 
-/// What JSON may have for a value; containers come as their beginning.
+/// A value of JSON; a container is passed at its beginning.
 struct JsonValue {
   enum class Kind { kText, kNumber, kObject, kList, kOther };
   Kind kind;
@@ -25,11 +25,11 @@ struct JsonValue {
   base::ByteCount number = 0;
 };
 
-/// Tells of each value by how many containers it is in, its key in the innermost of them, and
-/// nothing of what lies within a value that was not entered.
+/// Reports each value with its depth and its key in the innermost container. Values inside a
+/// container that was not entered are skipped.
 class JsonReader {
  public:
-  /// `subject` begins the reason where a text is no JSON.
+  /// `subject` begins the reason if a text is not JSON.
   explicit JsonReader(const std::string& file, std::string subject = {})
       : file_(file), subject_(std::move(subject)) {}
 
@@ -40,9 +40,9 @@ class JsonReader {
   ~JsonReader() = default;
   /// A key of an object that was entered.
   virtual void on_key() {}
-  /// True: enter the container.
+  /// Returns true to enter the container.
   virtual bool on_value(JsonValue value) = 0;
-  /// The end of a container that was entered; depth() is what it was at its beginning.
+  /// The end of an entered container; depth() is the same as at its beginning.
   virtual void on_end() {}
 
   [[nodiscard]] std::size_t depth() const { return depth_; }

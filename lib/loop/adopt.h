@@ -1,5 +1,5 @@
-// Descriptors that are made outside of asio and then watched by its loop. asio's own constructors
-// and assign() leak a descriptor that the loop has no room for, and what they throw is no Error.
+// Adds descriptors made elsewhere to an asio loop. asio's own constructors and assign() leak a
+// descriptor if the loop has no room for it, and do not throw an Error.
 #pragma once
 
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 
 namespace fo::loop {
 
-/// Gives `fd` to `watched`: a descriptor of a loop, or with its `protocol` a socket or an acceptor,
-/// not open before. Where there is an `error`, `watched` stays closed, and `fd` is closed too.
+/// Gives `fd` to `watched`: a descriptor of a loop, or with `protocol` a socket or acceptor, which
+/// must not be open. On an `error`, `watched` stays closed and `fd` is closed.
 template <typename Watched, typename... Protocol>
 void adopt(Watched& watched, base::UniqueFd fd, boost::system::error_code& error,
            const Protocol&... protocol) {
@@ -25,7 +25,7 @@ void adopt(Watched& watched, base::UniqueFd fd, boost::system::error_code& error
   if (!error) static_cast<void>(fd.release());
 }
 
-/// The same, or Error(kOsError): "`what`: reason".
+/// The same, but throws Error(kOsError): "`what`: reason".
 template <typename Watched, typename... Protocol>
 void adopt(Watched& watched, base::UniqueFd fd, const std::string& what,
            const Protocol&... protocol) {
@@ -34,15 +34,14 @@ void adopt(Watched& watched, base::UniqueFd fd, const std::string& what,
   if (error) throw base::Error(base::ExitStatus::kOsError, what, std::error_code(error));
 }
 
-/// A descriptor of our own beside somebody else's, above the standard ones. Error(kOsError):
-/// "`what`: reason".
+/// A copy of `fd` above the standard descriptors. Throws Error(kOsError): "`what`: reason".
 inline base::UniqueFd duplicate(int fd, const std::string& what) {
   base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy) base::throw_errno(errno, base::ExitStatus::kOsError, what);
   return copy;
 }
 
-/// Of a socket that somebody else made: AF_INET, AF_INET6, AF_UNIX. Error(kOsError): "`what`:
+/// The address family of `socket`: AF_INET, AF_INET6 or AF_UNIX. Throws Error(kOsError): "`what`:
 /// reason".
 inline int family_of(int socket, const std::string& what) {
   int family = 0;

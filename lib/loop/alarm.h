@@ -1,4 +1,4 @@
-// Ends what waits on a socket of a loop when its time is over.
+// Ends the waits on a socket of a loop at a deadline.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -9,7 +9,8 @@
 
 namespace fo::loop {
 
-/// Closes `socket` when the deadline passes, unless this is gone before. The socket outlives it.
+/// Closes `socket` when the deadline passes, unless this object is destroyed before. The socket
+/// must outlive it.
 template <typename Socket>
 class Alarm {
  public:

@@ -1,4 +1,4 @@
-// A call that blocks, made on a thread of its own while the loop goes on.
+// Runs a blocking call on its own thread while the loop continues.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,9 +22,9 @@
 
 namespace fo::loop {
 
-/// Runs `body` on a thread and returns what it returns, or throws what it throws, on the loop. The
-/// thread touches nothing of the loop. Where the caller is destroyed meanwhile, that waits for
-/// `body`: whoever calls this sees to it that it ends. Signals must be blocked.
+/// Runs `body` on a thread, and returns or throws its result on the loop. The thread does not touch
+/// the loop. If the caller is destroyed meanwhile, its destruction waits for `body`, so callers
+/// must make sure that `body` ends. Signals must be blocked.
 template <typename T>
 boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
   namespace asio = boost::asio;
@@ -44,7 +44,7 @@ boost::asio::awaitable<T> run_blocking(std::function<T()> body) {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t put = ::write(done.get(), &one, sizeof one);
   });
-  // To be woken means nothing: asio may hand on what another descriptor was woken for.
+  // A spurious wake-up is possible: asio may pass on the event of another descriptor.
   std::uint64_t count = 0;
   while (::read(done.get(), &count, sizeof count) != sizeof count) {
     boost::system::error_code ignored;

@@ -38,7 +38,7 @@ using Wait = asio::posix::descriptor_base;
 
 constexpr std::size_t kMaxOutput = std::size_t{64} * 1024;
 
-// One of a program's outputs: where it writes, and what came.
+// One output of a program: its pipe, and the bytes read so far.
 class Output {
  public:
   explicit Output(asio::io_context& io) : reader_(io) {
@@ -50,7 +50,7 @@ class Output {
   [[nodiscard]] int writer() const { return writer_.get(); }
   void close_writer() { writer_.reset(); }
 
-  // Reads until the end, so that the program never waits for us.
+  // Reads to the end, so that the program never blocks on a full pipe.
   static awaitable<void> follow(std::shared_ptr<Output> output) {
     error_code error;
     while (!error) {
@@ -61,7 +61,8 @@ class Output {
     }
   }
 
-  // What is there once the program has ended. Others may have the pipe and write on.
+  // The output when the program has ended. Other processes may still have the pipe open and write
+  // to it.
   std::string take() {
     while (text_.size() < kMaxOutput && !read_some()) {
     }
@@ -84,15 +85,15 @@ class Output {
   std::string text_;
 };
 
-// What run_captured and the end of its program share.
+// The state that run_captured and the callback at the end of its program share.
 struct Ending {
   explicit Ending(asio::io_context& io) : told(io.get_executor()) {}
   std::optional<os::WaitStatus> status;
   Event told;
 };
 
-// Kills a program that was not done when we turn away from it, and what it started. Its number is
-// its own until it was reaped.
+// Kills a program that still runs when the caller stops waiting, and its process group. The group's
+// number cannot be reused before the program is reaped.
 class GroupOwner {
  public:
   GroupOwner(pid_t group, std::shared_ptr<Ending> ending)
@@ -118,7 +119,7 @@ struct Children::State {
     std::function<void(os::WaitStatus)> on_end;
   };
 
-  // Reaps the dead. False when there is no child any more, alive or dead.
+  // Reaps ended children. False if no child is left, running or ended.
   bool reap() {
     for (;;) {
       const os::Reaped found = os::reap_any();
@@ -204,7 +205,7 @@ Children::Children(asio::io_context& io) : state_(std::make_shared<State>(io)) {
   os::become_subreaper();
   adopt(state_->signals, os::open_signal_fd(os::signal_set({SIGCHLD})), "watch SIGCHLD");
   asio::co_spawn(io, State::watch(state_), [](const std::exception_ptr& failure) {
-    // Out of io_context::run: children that nobody reaps are nothing to go on with.
+    // Throws out of io_context::run: without reaping, the process cannot continue.
     if (failure) std::rethrow_exception(failure);
   });
 }

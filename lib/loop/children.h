@@ -1,5 +1,6 @@
-// The child processes of one event loop: started here, waited for without blocking, and whatever
-// they leave behind reaped. There is one per process, and nothing else in it waits for children.
+// The child processes of one event loop: started here, waited for without blocking; orphans that
+// they leave are reaped, too. A process has one such object, and nothing else in it waits for
+// children.
 #pragma once
 
 #include <sys/types.h>
@@ -21,32 +22,32 @@ namespace fo::loop {
 
 class Children {
  public:
-  /// Becomes a child subreaper. SIGCHLD must be blocked, in every thread. For the thread that runs
-  /// `io`, which is the one that starts children: its end is their death. The loop always has work
+  /// Becomes a child subreaper. SIGCHLD must be blocked in every thread. Construct it on the thread
+  /// that runs `io` and starts the children: they die when that thread ends. The loop has work
   /// while this object lives. Throws Error(kOsError).
   explicit Children(boost::asio::io_context& io);
-  /// Ends nobody, and calls nobody back any more.
+  /// Ends no process, and calls no more callbacks.
   ~Children();
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  /// Starts a program; `on_end` is called from the loop with its status once it has been reaped.
-  /// The child dies with this process, whatever `options` say. Throws kNotFound, kCannotRun.
+  /// Starts a program; the loop calls `on_end` with its status when it has been reaped. The child
+  /// dies with this process, whatever `options` say. Throws kNotFound, kCannotRun.
   pid_t start(const std::vector<std::string>& argv, const os::SpawnOptions& options,
               std::function<void(os::WaitStatus)> on_end);
 
-  /// As os::run_captured, without blocking. What it started in turn is not waited for; at the
-  /// deadline (or when this call is abandoned) it is killed too, unless it has left the program's
+  /// As os::run_captured, without blocking. Processes that the program started are not waited for;
+  /// at the deadline, or if this call is abandoned, they are killed, too, unless they have left its
   /// process group.
   boost::asio::awaitable<std::optional<os::Captured>> run_captured(
       std::vector<std::string> argv, base::Deadline deadline,
       std::vector<std::pair<std::string, std::string>> environment = {});
 
-  /// For a process that was started here. False when it has ended and was reaped.
+  /// `pid` must have been started here. False if it has ended and was reaped.
   bool signal(pid_t pid, int signal);
 
-  /// Ends every descendant of this process: TERM, and KILL from `kill_at` on, until none is left,
-  /// however long that takes. Each `on_end` is called before it returns. One call at a time.
+  /// Ends every descendant of this process: with SIGTERM, and with SIGKILL from `kill_at` on, until
+  /// none is left. Each `on_end` is called before it returns. One call at a time.
   boost::asio::awaitable<void> end_all(base::Deadline kill_at);
 
  private:

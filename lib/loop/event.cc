@@ -23,7 +23,8 @@ steady_timer::time_point time_of(const base::Deadline& deadline) {
   return deadline.at().value_or(steady_timer::time_point::max());
 }
 
-// What the loop watches without owning it: clients may have all other descriptors.
+// A descriptor that the loop watches without owning it. It must not need a copy, because clients
+// may use up all other descriptors.
 class Lent {
  public:
   explicit Lent(const asio::any_io_executor& executor) : descriptor_(executor) {}
@@ -50,7 +51,7 @@ awaitable<void> Event::wait(base::Deadline deadline) {
   steady_timer limit(timer->get_executor());
   if (!deadline.is_never()) {
     limit.expires_at(time_of(deadline));
-    // Wakes the others, too: they look, and wait again.
+    // Wakes the other waiters, too; they check and wait again.
     limit.async_wait([timer](const boost::system::error_code& error) {
       if (!error) timer->cancel();
     });

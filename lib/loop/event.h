@@ -1,4 +1,4 @@
-// What coroutines of one loop wait for, apart from I/O: a moment, each other, a descriptor.
+// What coroutines of one loop wait for besides I/O: a time, each other, a descriptor.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -18,17 +18,17 @@ class Event {
       : timer_(std::make_shared<boost::asio::steady_timer>(
             executor, boost::asio::steady_timer::time_point::max())) {}
   void notify() { timer_->cancel(); }
-  /// Until notify() or `deadline`.
+  /// Waits until notify() or `deadline`.
   boost::asio::awaitable<void> wait(base::Deadline deadline = base::Deadline::never());
 
  private:
-  // A deadline that passes as this object goes has it for a moment longer.
+  // Shared, because a wait whose deadline passes while this object is destroyed still uses it.
   std::shared_ptr<boost::asio::steady_timer> timer_;
 };
 
-/// Until `fd` (-1: none), which stays the caller's and open meanwhile, is ready for `events` of
-/// poll(2), or `deadline`. Needs no other descriptor. One wait for a descriptor at a time. Throws
-/// Error(kOsError).
+/// Waits until `fd` (-1: none) is ready for `events` of poll(2), or until `deadline`. The caller
+/// keeps `fd` and leaves it open meanwhile. Needs no other descriptor. One wait for a descriptor at
+/// a time. Throws Error(kOsError).
 boost::asio::awaitable<void> until_ready(int fd, short events, base::Deadline deadline);
 
 }  // namespace fo::loop

@@ -1,4 +1,4 @@
-// A coroutine's wait for a moment, and for nothing else.
+// A coroutine's wait for a fixed time.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

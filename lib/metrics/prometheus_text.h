@@ -1,5 +1,5 @@
-// Prometheus' text format 0.0.4, as every /metrics here is written: HELP and TYPE for each family,
-// labels escaped. Knows no metric, and does not check that a name is one.
+// Prometheus' text format 0.0.4, which every /metrics here uses: HELP and TYPE for each family, and
+// escaped labels. Metric names are not checked.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,25 +18,25 @@
 
 namespace fo::metrics {
 
-/// The Content-Type that goes with it.
+/// The matching Content-Type.
 inline constexpr std::string_view kPrometheusTextType = "text/plain; version=0.0.4; charset=utf-8";
 
 class PrometheusText {
  public:
   using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
 
-  /// A new family. `type` is "counter", "gauge" or "histogram", `help` one line without a
+  /// Begins a family. `type` is "counter", "gauge" or "histogram"; `help` is one line without a
   /// backslash.
   void begin(std::string_view family, std::string_view type, std::string_view help);
 
-  /// A series of the family that was begun last.
+  /// Adds a series to the last family.
   template <typename Value>
   void add(const Labels& labels, Value value) {
     add_line({}, labels, fmt::format("{}", value));
   }
 
-  /// All series of a histogram with these labels. `counts` has what fell into each bucket and no
-  /// other, and one more number than `bounds` for what was over the last.
+  /// Adds all series of a histogram with these labels. `counts` has the count of each bucket alone
+  /// (not cumulative), and a last one for values above all `bounds`.
   void add_histogram(const Labels& labels, std::span<const double> bounds,
                      std::span<const std::uint64_t> counts, double sum);
 

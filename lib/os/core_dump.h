@@ -3,8 +3,8 @@
 
 namespace fo::os {
 
-/// Headers only from now on, for children too: a core dump keeps descriptors and device memory
-/// until it is written. Where the kernel doesn't let us, a log line.
+/// From now on, core dumps of this process and its children contain headers only: writing a full
+/// dump would keep descriptors and device memory open meanwhile. Logs a line if the kernel refuses.
 void limit_core_dumps();
 
 }  // namespace fo::os

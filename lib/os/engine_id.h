@@ -5,7 +5,7 @@
 
 namespace fo::os {
 
-/// $ENGINE_ID; 0 when it is unset. Throws Error(kConfig) when it is no number, or empty: an id lost
+/// $ENGINE_ID; 0 if it is unset. Throws Error(kConfig) if it is empty or not a number: an id lost
 /// by mistake must not make a second engine 0.
 std::uint64_t engine_id_from_environment();
 

@@ -113,7 +113,7 @@ void write_file_atomic(const std::string& path, std::string_view content, mode_t
     ::unlink(temporary.c_str());
     throw;
   }
-  // Else a power failure may bring the old file back.
+  // Without this, a power failure may restore the old file.
   const UniqueFd parent = open_file(folder_of(path), O_RDONLY | O_DIRECTORY);
   if (::fsync(parent.get()) != 0) throw_errno(errno, ExitStatus::kIoError, what);
 }

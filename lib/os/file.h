@@ -1,4 +1,4 @@
-// Whole files: bounded reading, and writing that is either complete or not there.
+// Whole files: bounded reading, and atomic writing.
 #pragma once
 
 #include <sys/types.h>
@@ -15,27 +15,27 @@ namespace fo::os {
 /// open(2) with CLOEXEC added. Throws with the errno's status: "open 'path': reason".
 base::UniqueFd open_file(const std::string& path, int flags, mode_t mode = 0644);
 
-/// Opens, or with O_CREAT in `flags` creates, a regular file that has no other name. Refuses a
-/// symbolic link at the end of `path`, and a file with further hard links: another user may have
-/// put it there to have a file overwritten. Never waits for the other end of a FIFO. Throws
-/// "`what`: reason": kCannotCreate for what it refuses; with O_CREAT kNotPermitted or
-/// kCannotCreate, with a reason that names a missing folder; without it the status of the errno.
+/// Opens, or with O_CREAT in `flags` creates, a regular file. Refuses a symbolic link at the end of
+/// `path` and a file with more than one hard link, because another user may have put it there to
+/// have a file overwritten. Never waits for the other end of a FIFO. Throws "`what`: reason":
+/// kCannotCreate for a refused file; with O_CREAT kNotPermitted or kCannotCreate, with a reason
+/// that names a missing folder; else the status of the errno.
 base::UniqueFd open_plain_file(const std::string& path, int flags, const std::string& what,
                                mode_t mode = 0644);
 
-/// The folder that the file `path` would be in, if there is no such folder.
+/// The parent folder of `path`, if it does not exist.
 std::optional<std::string> find_missing_folder(const std::string& path);
 
-/// The file's content. Throws kNoInput, kNotPermitted …; kBadData when it is longer than `limit`.
+/// The file's content. Throws kNoInput, kNotPermitted …; kBadData if it is longer than `limit`.
 std::string read_file(const std::string& path, base::ByteCount limit);
 
-/// Replaces `path` by a new file with this content: a temporary beside it, fsync, rename, fsync of
-/// the folder. The old file stays as it was on any failure but that of the last step. What is there
-/// and no regular file (a link, a device) is not replaced. Throws kCannotCreate, kNotPermitted or
+/// Replaces `path` by a new file with this content: a temporary file beside it, fsync, rename,
+/// fsync of the folder. The old file is unchanged unless only the last step failed. A path that is
+/// not a regular file (a link, a device) is not replaced. Throws kCannotCreate, kNotPermitted or
 /// kIoError.
 void write_file_atomic(const std::string& path, std::string_view content, mode_t mode = 0644);
 
-/// Writes all of it to a blocking descriptor. Throws with the errno's status, naming `what`.
+/// Writes all bytes to a blocking descriptor. Throws with the errno's status, and `what`.
 void write_all(int fd, std::string_view bytes, const std::string& what);
 
 }  // namespace fo::os

@@ -25,7 +25,7 @@ using base::throw_errno;
 
 constexpr base::ByteCount kMaxProcText = 64 * base::kMiB;
 
-// SIGURG because its default is to be ignored: a stray one harms nobody, in no state.
+// SIGURG is ignored by default, so a stray one does no harm.
 constexpr int kWakeSignal = SIGURG;
 
 void install_wake_handler() {
@@ -38,7 +38,7 @@ void install_wake_handler() {
   static_cast<void>(installed);
 }
 
-// The words of a line, at most as many as are asked for here.
+// The first words of a line, up to the array's size.
 std::array<std::string_view, 8> split_words(std::string_view line) {
   std::array<std::string_view, 8> words{};
   std::size_t count = 0;
@@ -122,14 +122,15 @@ LockWait LockWaiter::wait(const base::Deadline& deadline, int interrupt_fd,
   return block();
 }
 
-// Not a std::thread, which frees memory as it ends: a thread's first use of the heap maps an arena,
-// and that would hold up the waiter's page faults just when it has been granted the lock.
+// Not a std::thread, which frees memory when it ends: a thread's first use of the heap maps an
+// arena, which would delay the waiter's page faults when it is granted the lock.
 void LockWaiter::start_watcher() {
   done_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!done_) throw_errno(errno, "create an eventfd");
   install_wake_handler();
   waiter_ = ::pthread_self();
-  // The thread is born with every signal blocked, so that none meant for others ends up there.
+  // The thread starts with every signal blocked, so that it receives no signal meant for another
+  // one.
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &mask_before_);
@@ -168,7 +169,7 @@ void LockWaiter::watch() noexcept {
   if (ready[0].revents != 0) return;
   reason_ = count == 0 ? LockWait::kDeadline : LockWait::kInterrupted;
   called_back_ = true;
-  // A signal that comes before the waiter has entered flock interrupts nothing: hence again.
+  // A signal before the waiter has entered flock interrupts nothing, so it is sent repeatedly.
   do {
     ::pthread_kill(waiter_, kWakeSignal);
   } while (::poll(ready.data(), 1, 1) <= 0);
@@ -235,7 +236,7 @@ bool holds_file_lock(pid_t pid, int fd) {
 
 bool is_file_locked(int fd, const FileLocks& visible) {
   if (visible.holder) return true;
-  // The list is given out in pieces; while it changes, one look may miss an entry.
+  // The kernel returns the list in pieces; if it changes meanwhile, one read may miss an entry.
   if (visible_file_locks(file_key(fd)).holder) return true;
   // In the initial pid namespace /proc/locks shows every lock of the machine.
   constexpr std::uint64_t kInitialPidNamespace = 0xEFFFFFFC;

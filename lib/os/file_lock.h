@@ -1,5 +1,5 @@
-// flock(2) on a descriptor: waiting for it without polling while timers and signals keep working,
-// and seeing who has it without taking part. Not a lock with a record: that is lock::FailoverLock.
+// flock(2) on a descriptor: waits for it without polling while timers and signals keep working, and
+// finds its holder without taking it. For a lock with a grant record, see lock::FailoverLock.
 #pragma once
 
 #include <pthread.h>
@@ -18,44 +18,44 @@
 
 namespace fo::os {
 
-/// Takes the exclusive lock for the open file description of `fd` if it is free now. Throws
-/// Error(kOsError).
+/// Takes the exclusive lock of `fd`'s open file description if it is free. Throws Error(kOsError).
 bool try_lock_file(int fd);
 
-/// The same of what `fd` was opened as, `name` in `folder` (AT_FDCWD: of open(2)): false, too,
-/// where it isn't there any more. Whoever removes or moves it has the lock meanwhile.
+/// The same, but also false if `name` in `folder` (AT_FDCWD: as for open(2)) is no longer the file
+/// that `fd` was opened as. A process that removes or moves the file holds the lock meanwhile.
 bool try_lock_entry(int folder, const char* name, int fd);
 
 enum class LockWait { kLocked, kDeadline, kInterrupted };
 
-/// Something to do every so often while a lock is waited for.
+/// A periodic callback while a lock is waited for.
 struct Reminder {
   /// Zero: never.
   base::Duration every{};
   /// Must not throw.
   std::function<void()> remind = {};
-  /// When it is due, from now.
+  /// The time of the next call, from now.
   [[nodiscard]] base::Deadline next() const {
     return every > base::Duration::zero() ? base::Deadline::after(every) : base::Deadline::never();
   }
 };
 
-/// Waits for the exclusive lock of one description, blocked in flock(2) in the thread that asks, so
-/// that a hand-over costs one wake-up. A thread beside it keeps the time and the interruption.
-/// For one thread, and one wait.
+/// Waits for the exclusive lock of one description in flock(2), in the calling thread, so that a
+/// handover costs one wake-up. A second thread watches the deadline and the interruption. For one
+/// thread, and one wait.
 class LockWaiter {
  public:
-  /// `fd` stays the caller's.
+  /// The caller keeps `fd`.
   explicit LockWaiter(int fd) : fd_(fd) {}
   LockWaiter(const LockWaiter&) = delete;
   LockWaiter& operator=(const LockWaiter&) = delete;
-  /// Waits until the thread beside has ended, which it is about to.
+  /// Waits for the second thread, which is about to end.
   ~LockWaiter();
 
-  /// Waits until `deadline` or until `interrupt_fd` (where >= 0) is readable; it is not read. A
-  /// lock that came together with the interruption is kLocked. Throws Error(kOsError). SIGURG gets
-  /// a handler that does nothing, for good, and is unblocked in this thread while this object
-  /// lives: by it the thread is called back. `reminder` is called on the thread beside.
+  /// Waits until `deadline` or until `interrupt_fd` (if >= 0) is readable; it is not read. If the
+  /// lock and the interruption arrive together, the result is kLocked. Throws Error(kOsError).
+  /// SIGURG gets an empty handler permanently, and is unblocked in this thread while this object
+  /// lives: the second thread uses it to interrupt flock. `reminder` is called on the second
+  /// thread.
   LockWait wait(const base::Deadline& deadline, int interrupt_fd = -1,
                 const Reminder& reminder = {});
 
@@ -85,31 +85,31 @@ struct FileKey {
   friend bool operator==(const FileKey&, const FileKey&) = default;
 };
 
-/// Of an open file: the superblock's device, which fstat(2) does not tell on btrfs or overlayfs.
-/// Throws Error(kOsError).
+/// Of an open file: the device of its superblock, which fstat(2) does not return on btrfs or
+/// overlayfs. Throws Error(kOsError).
 FileKey file_key(int fd);
 
-/// Who has a file's exclusive flock and who waits for it, as far as /proc/locks shows it: only
-/// processes of this pid namespace. A holder is the process that took the lock; it may have ended
-/// and left the lock to those that inherited it.
+/// The holder of a file's exclusive flock and the waiters, as /proc/locks shows them: only
+/// processes of this pid namespace. The holder is the process that took the lock; it may have ended
+/// and left the lock to processes that inherited it.
 struct FileLocks {
   std::optional<pid_t> holder;
   std::vector<pid_t> waiters;
 };
 
-/// Reads the text of /proc/locks; what is not in its format is passed over.
+/// Parses the text of /proc/locks; lines in another format are skipped.
 FileLocks parse_file_locks(std::string_view text, const FileKey& key);
 
-/// parse_file_locks of /proc/locks now; nothing where that can't be read.
+/// parse_file_locks of /proc/locks now; empty if it cannot be read.
 FileLocks visible_file_locks(const FileKey& key);
 
-/// True when that process's descriptor leads to a description that has the exclusive lock; false
-/// where it is not to be seen.
+/// Whether that descriptor of process `pid` refers to a description with the exclusive lock; false
+/// if it is not visible.
 bool holds_file_lock(pid_t pid, int fd);
 
-/// True when somebody has the exclusive lock, in whatever pid namespace. `fd` is the caller's own
-/// description and holds no lock. Where /proc/locks can't tell, a shared lock is taken for an
-/// instant, which a non-blocking contender would see as busy. Throws Error(kOsError).
+/// Whether any process of any pid namespace has the exclusive lock. `fd` is the caller's own
+/// description without a lock. If /proc/locks cannot tell, it takes a shared lock for an instant,
+/// which a non-blocking contender would see as busy. Throws Error(kOsError).
 bool is_file_locked(int fd, const FileLocks& visible);
 
 }  // namespace fo::os

@@ -1,4 +1,4 @@
-// What comes on a descriptor until its end, bounded.
+// Reads a descriptor to its end, with a limit.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace fo::os {
 
-/// Everything up to the end. `what` says what is read: "read 'path'". Throws with the errno's
-/// status, and kBadData when there is more than `limit`.
+/// All bytes up to the end. `what` is the action: "read 'path'". Throws with the errno's status,
+/// and kBadData for more than `limit`.
 std::string read_all(int fd, const std::string& what, base::ByteCount limit);
 
 }  // namespace fo::os

@@ -16,7 +16,7 @@
 namespace fo::os {
 namespace {
 
-// For the line that says why a program ends.
+// For the line with the reason of a program's end.
 constexpr int kErrorPatienceMs = 1000;
 
 struct LogSettings {
@@ -54,7 +54,7 @@ std::string as_text(LogLevel level, std::string_view text) {
 
 std::string as_json(LogLevel level, std::string_view text) {
   const std::string time = text::format_time(std::chrono::system_clock::now());
-  // What is escaped takes up to six bytes.
+  // An escaped character takes up to six bytes.
   for (std::size_t bytes = std::min(text.size(), kMaxBytes);; bytes /= 2) {
     const nlohmann::json object{{"level", name_of(level)},
                                 {"message", text.substr(0, bytes)},
@@ -84,7 +84,7 @@ void log_line(LogLevel level, std::string_view text) noexcept {
   std::string line =
       settings().format == LogFormat::kJson ? as_json(level, text) : as_text(level, text);
   line += '\n';
-  // A pipe with room has room for PIPE_BUF bytes, so that the write can't block.
+  // A writable pipe has room for PIPE_BUF bytes, so the write cannot block.
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&ready, 1, level == LogLevel::kError ? kErrorPatienceMs : 0) == 0) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

@@ -40,7 +40,7 @@ LogLimit::Bucket& LogLimit::bucket_of(const std::string& peer, Time now) {
   const auto found = peers_.find(peer);
   if (found != peers_.end()) return found->second;
   if (peers_.size() >= kMaxPeers) {
-    // Those whose whole burst is there again are as good as new.
+    // A peer whose budget is full again needs no entry.
     std::erase_if(peers_, [&](const auto& each) {
       const Bucket& bucket = each.second;
       if (bucket.full_at > now) return false;

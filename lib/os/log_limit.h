@@ -1,5 +1,5 @@
-// Log lines that peers can cause as often as they like: so many for each peer, so many for all of
-// them together, and one line that says how many were left out.
+// Limits log lines that peers can cause at will: a budget for each peer, one for all of them, and a
+// line with the number of suppressed messages.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class LogLimit {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// `burst` lines at once, and one more each time that `refill` has passed.
+  /// `burst` lines at once, and one more for each `refill` that passes.
   struct Budget {
     int burst = 0;
     base::Duration refill{};
@@ -34,18 +34,18 @@ class LogLimit {
   explicit LogLimit(const Budgets& budgets) : budgets_(budgets) {}
   LogLimit() : LogLimit(Budgets{}) {}
 
-  /// Logs `text`, which `peer` (an address, a process, a user) has caused. Counts it instead where
-  /// the budget of this peer, or that of all peers, is used up.
+  /// Logs `text`, which `peer` (an address, a process, a user) has caused, or counts it if the
+  /// budget of this peer or of all peers is used up.
   void log(LogLevel level, const std::string& peer, std::string_view text,
            Time now = std::chrono::steady_clock::now());
 
-  /// How many lines were left out before, if one that `peer` has caused may be written now. Nullopt
-  /// if it is to be left out; it is counted then.
+  /// If a line caused by `peer` may be written now: the number of lines suppressed before.
+  /// Otherwise counts it and returns nullopt.
   std::optional<std::uint64_t> admit(const std::string& peer, Time now);
 
  private:
   struct Bucket {
-    /// When the whole burst is there again.
+    /// When the budget is full again.
     Time full_at{};
     std::uint64_t left_out = 0;
   };

@@ -18,12 +18,12 @@
 namespace fo::os {
 namespace {
 
-// What fits any datagram; nobody reads a longer line.
+// Fits into any datagram.
 constexpr std::size_t kMaxText = 1024;
 constexpr timeval kTimeForReady{0, 100'000};
 constexpr std::uint64_t kMaxMicroseconds = std::uint64_t{1} << 53;
 
-// The variable's value, which leaves the environment; empty where there is none.
+// The variable's value, which is removed from the environment; empty if it is unset.
 std::string take_variable(const char* name) {
   const char* value = std::getenv(name);
   std::string text = value == nullptr ? "" : value;
@@ -64,13 +64,14 @@ Notifier::Notifier() : address_(take_variable("NOTIFY_SOCKET")) {
   if (fd_) interval_ = read_interval(usec, pid);
 }
 
-// A service that never gets ready is ended: this one may wait a little for a manager that is busy.
+// The manager ends a service that never becomes ready, so this one waits a little for a busy
+// manager.
 void Notifier::ready() const { send("READY=1", 0); }
 
 void Notifier::status(std::string_view text) const {
   std::string message = "STATUS=";
   message += text.substr(0, kMaxText);
-  // A second line would be a second message.
+  // A newline would begin a second message.
   std::replace(message.begin(), message.end(), '\n', ' ');
   send(message, MSG_DONTWAIT);
 }
@@ -86,7 +87,7 @@ void Notifier::send(std::string_view message, int flags) const {
   std::memcpy(address.sun_path, address_.data(), address_.size());
   socklen_t size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
   if (address_.starts_with('@')) {
-    address.sun_path[0] = '\0';  // an abstract name has no end but its length
+    address.sun_path[0] = '\0';  // an abstract name ends at its length only
   } else {
     ++size;
   }

@@ -1,6 +1,6 @@
-// sd_notify(3) without its library: tells the service manager that this service is ready, how it
-// is, and that it is alive. Where no manager listens it does nothing, and a manager that is gone or
-// too slow never fails anybody, nor blocks anybody but ready().
+// sd_notify(3) without its library: reports to the service manager that this service is ready, its
+// status, and that it is alive. Without a manager it does nothing. A manager that is missing or too
+// slow causes no error, and only ready() may block.
 #pragma once
 
 #include <optional>
@@ -14,26 +14,26 @@ namespace fo::os {
 
 class Notifier {
  public:
-  /// Takes NOTIFY_SOCKET (a path, or '@' and a name), WATCHDOG_USEC and WATCHDOG_PID out of the
-  /// environment, so that no child takes them for its own: to be called before there are threads.
-  /// What can't be the address of a socket is a warning in the log.
+  /// Removes NOTIFY_SOCKET (a path, or '@' and a name), WATCHDOG_USEC and WATCHDOG_PID from the
+  /// environment, so that no child uses them; call it before there are threads. Logs a warning for
+  /// an invalid address.
   Notifier();
 
-  /// Waits at most 100 ms for a manager that has too many messages to read.
+  /// Waits at most 100 ms for a manager whose queue is full.
   void ready() const;
   /// One line for `systemctl status`.
   void status(std::string_view text) const;
   void stopping() const;
   void alive() const;
 
-  /// How often alive() is to be called, half of what the manager waits for; nullopt: it does not.
+  /// The interval for alive(): half of the manager's timeout; nullopt without a watchdog.
   [[nodiscard]] std::optional<base::Duration> watchdog_interval() const { return interval_; }
 
  private:
   void send(std::string_view message, int flags) const;
 
   base::UniqueFd fd_;
-  /// As in the environment; empty: nobody listens.
+  /// As in the environment; empty without a manager.
   std::string address_;
   std::optional<base::Duration> interval_;
 };

@@ -1,4 +1,4 @@
-// A thread's wait for a moment, where there is nothing else to wait for.
+// A thread's wait for a fixed time.
 #pragma once
 
 #include <poll.h>
@@ -7,7 +7,7 @@
 
 namespace fo::os {
 
-/// At most until `deadline`. A signal ends it early.
+/// Ends early at `deadline`, or when a signal arrives.
 inline void pause_for(base::Duration time,
                       const base::Deadline& deadline = base::Deadline::never()) {
   ::poll(nullptr, 0, base::Deadline::after(time).sooner(deadline).poll_timeout());

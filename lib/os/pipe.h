@@ -1,4 +1,4 @@
-// A pipe, both ends of which no other program inherits.
+// A pipe whose ends are not inherited by other programs.
 #pragma once
 
 #include <fcntl.h>

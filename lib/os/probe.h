@@ -1,5 +1,5 @@
-// What all probes share: a question that is asked until its answer is yes or the time is over, and
-// which failures are a no.
+// Shared by all probes: repeats a question until the answer is yes or the time is over, and decides
+// which failures count as no.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,14 @@
 
 namespace fo::os {
 
-/// What whoever is asked has for an answer, where nothing else is said.
+/// The default timeout of one answer.
 inline constexpr base::Duration kProbeTime = std::chrono::seconds(1);
 
-/// Whether a failure is an answer, namely no: nobody is there, nobody answers in time, or what they
-/// answer is nonsense.
+/// Whether a failure counts as the answer no: no server, no answer in time, or an invalid answer.
 bool is_no(const base::Error& error);
 
-/// What `ask` answers, which is asked at least once, and again until its `yes` is true or `wait` is
-/// over. A question that was asked in time has its own time for the answer.
+/// Calls `ask` at least once, and again until the answer's `yes` is true or `wait` is over; returns
+/// the last answer. A call that began in time has its own timeout.
 template <typename Ask>
 auto ask_until_yes(base::Duration wait, const Ask& ask) {
   const auto deadline = base::Deadline::after(wait);

@@ -29,14 +29,14 @@ namespace {
 using base::throw_errno;
 using base::UniqueFd;
 
-// The libc wrappers of these two came with glibc 2.36, which would tie our programs to it.
+// The libc wrappers of these two need glibc 2.36, which would tie our programs to it.
 int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 int pidfd_send_signal(int pidfd, int signal) {
   return static_cast<int>(::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
 }
 constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD
 
-// What a new child does first. False when the parent died before its death could be a signal.
+// Runs first in a new child. False if the parent died before its death signal was set.
 bool enter_child(const SpawnOptions& options, pid_t parent) {
   if (options.parent_death_signal != 0) {
     ::prctl(PR_SET_PDEATHSIG, options.parent_death_signal);
@@ -52,7 +52,7 @@ Child adopt(pid_t pid, const SpawnOptions& options) {
   UniqueFd pidfd(pidfd_open(pid));
   if (pidfd) return {pid, std::move(pidfd)};
   const int err = errno;
-  // Nobody else could reap it: its pid can't be another's yet.
+  // The child is not reaped yet, so its pid cannot be reused.
   ::kill(pid, SIGKILL);
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -74,7 +74,7 @@ std::optional<std::uint64_t> stat_field(pid_t pid, int wanted) {
   } catch (const base::Error&) {
     return std::nullopt;
   }
-  // The command name, in parentheses, may hold anything; the fields after it can't.
+  // The command name, in parentheses, may contain anything; the fields after it cannot.
   std::size_t at = stat.rfind(')');
   for (int field = 2; field < wanted && at != std::string::npos; ++field) {
     at = stat.find(' ', at + 1);
@@ -88,7 +88,7 @@ std::optional<std::uint64_t> stat_field(pid_t pid, int wanted) {
 std::optional<UniqueFd> open_pidfd(pid_t pid) {
   UniqueFd fd(pidfd_open(pid));
   if (fd) return fd;
-  // The number may by now be a thread's: ENOENT, or EINVAL of older kernels.
+  // The number may belong to a thread by now: ENOENT, or EINVAL in older kernels.
   if (errno == ESRCH || errno == ENOENT || errno == EINVAL) return std::nullopt;
   throw_errno(errno, "open a pidfd for process " + std::to_string(pid));
 }
@@ -135,13 +135,13 @@ Child spawn(const std::vector<std::string>& argv, const SpawnOptions& options) {
   for (std::string& entry : assignments) environment.push_back(entry.data());
   environment.push_back(nullptr);
 
-  // The child writes its errno here when it fails before or in exec; exec itself closes it.
+  // The child writes its errno here if it fails before or in exec; exec itself closes the pipe.
   auto [reader, writer] = Pipe();
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw_errno(errno, "fork");
   if (pid == 0) {
-    // Only async-signal-safe calls from here to exec: the caller may have threads.
+    // Only async-signal-safe calls from here to exec, because the caller may have threads.
     bool ready = enter_child(options, parent) && redirect(options.stdin_fd, STDIN_FILENO) &&
                  redirect(options.stdout_fd, STDOUT_FILENO) &&
                  redirect(options.stderr_fd, STDERR_FILENO);

@@ -35,7 +35,7 @@ std::vector<pid_t> descendants() {
 
 namespace {
 
-// Few descriptors at a time, whatever the limit on them is.
+// Few descriptors at a time, whatever the limit is.
 constexpr std::size_t kBatch = 16;
 
 void signal_batch(std::span<const pid_t> pids, int signal) {
@@ -47,7 +47,7 @@ void signal_batch(std::span<const pid_t> pids, int signal) {
       continue;  // no descriptor left
     }
   }
-  // A pid may have passed to a stranger before its pidfd was opened; then it is not found again.
+  // The pid may have been reused before its pidfd was opened; then it is not listed again.
   const std::vector<pid_t> still = descendants();
   std::erase_if(opened, [&](const auto& entry) {
     return std::find(still.begin(), still.end(), entry.first) == still.end();

@@ -12,7 +12,7 @@
 namespace fo::os {
 namespace {
 
-// Up to 256 bytes, which come whole or not at all.
+// Up to 256 bytes, which getrandom(2) returns completely or not at all.
 void fill(void* bytes, std::size_t size) {
   if (::getrandom(bytes, size, 0) < 0) base::throw_errno(errno, "read random bytes");
 }

@@ -10,7 +10,7 @@ namespace fo::os {
 /// 64 random bits.
 std::uint64_t random_bits();
 
-/// `bytes` random ones (256 at most) as lower-case hexadecimal digits.
+/// `bytes` (at most 256) random bytes as lower-case hexadecimal digits.
 std::string random_hex(std::size_t bytes);
 
 /// A random (version 4) UUID in its 36-character lower-case text form.

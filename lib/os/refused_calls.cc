@@ -1,6 +1,6 @@
-// Calls of the libc that load libraries at run time, which ties a static program to one libc, as
-// c-ares and OpenSSL make them: every one fails. The linker leads those of static tools here
-// (--wrap, fo_tool).
+// Replaces libc calls that load libraries at run time, which would tie a static program to one
+// libc; c-ares and OpenSSL contain such calls. Every one fails. The linker redirects the calls of
+// static tools to these (--wrap, fo_tool).
 #include <netdb.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
-// The socket of a daemon: no other server has it while this one does, a dead server's is replaced,
-// and its name goes with its owner.
+// The socket of a daemon: exclusive while the daemon runs, it replaces that of a dead server, and
+// its name is removed with its owner.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 
 namespace fo::os {
 
-/// A name in the file system that goes when its owner does. Children leave with _exit, so only the
-/// parent ever removes it.
+/// A name in the file system that is removed with its owner. Children leave with _exit, so only the
+/// parent removes it.
 class OwnedPath {
  public:
   explicit OwnedPath(std::string path) : path_(std::move(path)) {}
@@ -26,26 +26,27 @@ class OwnedPath {
   std::string path_;
 };
 
-/// The open lock file, locked until it is closed; nullopt when another process has it locked until
-/// `deadline`, or until `interrupt_fd` (where >= 0) is readable. It is created where it is missing,
-/// and never removed. Waits as LockWaiter does. Throws what that and open_plain_file throw.
+/// The open lock file, locked until it is closed; nullopt if another process has it locked until
+/// `deadline`, or until `interrupt_fd` (where >= 0) is readable. Creates a missing file and never
+/// removes it. Waits as LockWaiter does. Throws what that and open_plain_file throw.
 std::optional<base::UniqueFd> lock_path(const std::string& path, const base::Deadline& deadline,
                                         int interrupt_fd = -1);
 /// The same without waiting.
 std::optional<base::UniqueFd> try_lock_path(const std::string& path);
 
-/// A socket that is ours: nobody else who uses `<path>.lock` serves it while this lives.
+/// A listening socket and its lock: no other server that uses `<path>.lock` serves it while this
+/// object lives.
 struct ServerSocket {
   base::UniqueFd lock;
   base::UniqueFd listener;
   OwnedPath path;
 };
 
-/// A listening socket as listen_unix makes it, in place of a dead one; by its mode for our own user
-/// only. The lock of a server that is ending is waited for until `lock_by`; a process that answers
-/// there without the lock may be ending, too, and gets a second for it. Throws kUsage for the path;
-/// kCannotCreate when a server has it or what is there is no socket; and what lock_path and
-/// listen_unix throw.
+/// A listening socket as listen_unix makes it, which replaces that of a dead server; the default
+/// mode admits only our own user. Waits for the lock of a server that is ending until `lock_by`; a
+/// server that answers there without the lock may be dying, and gets one second to end. Throws
+/// kUsage for the path; kCannotCreate if another server uses it or it is not a socket; and whatever
+/// lock_path and listen_unix throw.
 ServerSocket open_server_socket(
     const std::string& path, mode_t mode = 0600,
     const base::Deadline& lock_by = base::Deadline::after(base::Duration::zero()));

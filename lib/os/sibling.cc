@@ -24,10 +24,10 @@ using base::UniqueFd;
 
 constexpr std::size_t kMaxOutput = std::size_t{64} * 1024;
 constexpr std::size_t kChunk = 4096;
-// For a killed program to be gone. One that hangs in the kernel is left behind.
+// The time for a killed program to end. One that hangs in the kernel is abandoned.
 constexpr base::Duration kDeathTime = std::chrono::seconds(2);
 
-// One of the program's outputs: where it writes, where we read, what came.
+// One output of the program: its pipe, and the bytes read so far.
 class Output {
  public:
   Output() {
@@ -36,10 +36,10 @@ class Output {
     }
   }
   [[nodiscard]] int writer() const { return pipe_.writer.get(); }
-  /// poll(2) passes over -1, which is what is left after the end.
+  /// poll(2) skips -1, the value after the end of the output.
   [[nodiscard]] int reader() const { return pipe_.reader.get(); }
   void close_writer() { pipe_.writer.reset(); }
-  /// Nothing, when there is nothing now.
+  /// Reads what is available, without waiting.
   void read_some() {
     std::array<char, kChunk> chunk;
     const ssize_t got = ::read(reader(), chunk.data(), chunk.size());
@@ -48,8 +48,7 @@ class Output {
     const std::size_t room = kMaxOutput - text_.size();
     text_.append(chunk.data(), std::min(room, static_cast<std::size_t>(got)));
   }
-  /// What the program had written when it ended: at most what a pipe holds. What it left behind
-  /// may go on writing.
+  /// The program's output, at most what a pipe holds. Processes that it left may still write.
   std::string take() {
     constexpr std::size_t kPipe = std::size_t{64} * 1024;
     for (std::size_t read = 0; read <= kPipe && reader() >= 0; read += kChunk) read_some();

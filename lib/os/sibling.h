@@ -1,5 +1,5 @@
-// The private helper programs of this project: found beside the running program, run to their end,
-// what they print collected.
+// The private helper programs of this project: found relative to the running program, run to their
+// end, with their output collected.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@
 
 namespace fo::os {
 
-/// The path of a private helper: $FO_LIBEXEC_DIR/name where that variable is set and not empty,
-/// else ../libexec/fo/name as seen from the running program's folder. Throws Error(kUnavailable)
-/// when nothing can be run there.
+/// The path of a private helper: $FO_LIBEXEC_DIR/name if that variable is set and not empty, else
+/// ../libexec/fo/name relative to the running program's folder. Throws Error(kUnavailable) if it
+/// cannot be run.
 std::string find_sibling(std::string_view name);
 
 struct Captured {
@@ -23,10 +23,9 @@ struct Captured {
   std::string err;
 };
 
-/// Runs a program with nothing on stdin, and keeps the first 64 KiB of its stdout and its stderr
-/// each. It dies with us; what it leaves behind is not waited for. nullopt when it was killed
-/// because it still ran at `deadline`, or when `interrupt_fd` (where >= 0) became readable. Errors
-/// of spawn().
+/// Runs a program with an empty stdin, and keeps the first 64 KiB each of its stdout and stderr. It
+/// dies with this process; processes that it left are not waited for. nullopt if it was killed at
+/// `deadline`, or because `interrupt_fd` (if >= 0) became readable. Throws what spawn() throws.
 std::optional<Captured> run_captured(const std::vector<std::string>& argv,
                                      const base::Deadline& deadline, int interrupt_fd = -1);
 

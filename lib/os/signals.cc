@@ -11,7 +11,7 @@
 namespace fo::os {
 namespace {
 
-// Process-wide because dispositions are.
+// Process-wide, because dispositions are.
 struct Saved {
   bool present = false;
   sigset_t mask{};
@@ -38,7 +38,7 @@ void block_signals(const sigset_t& signals) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   if (::sigaction(SIGPIPE, &ignore, &g_saved.pipe) != 0) base::throw_errno(errno, "ignore SIGPIPE");
-  // Where SIGCHLD is ignored, children vanish without a status.
+  // If SIGCHLD is ignored, children leave no status.
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   if (::sigaction(SIGCHLD, &standard, &g_saved.child) != 0)

@@ -1,4 +1,4 @@
-// Signals as data: blocked while we run, read from a descriptor, given back as found before an
+// Signals as data: blocked while the program runs, read from a descriptor, and restored before an
 // exec.
 #pragma once
 
@@ -12,25 +12,25 @@ namespace fo::os {
 /// A set of signals.
 sigset_t signal_set(std::initializer_list<int> signals);
 
-/// Blocks `signals` in this thread (hence in all threads made later), ignores SIGPIPE and gives
-/// SIGCHLD its default. What was in force at the first call is remembered for restore_signals. Call
-/// before any thread exists, and before any child.
+/// Blocks `signals` in this thread (hence in all later threads), ignores SIGPIPE and resets SIGCHLD
+/// to its default. The first call saves the previous state for restore_signals. Call it before
+/// there are threads or children.
 void block_signals(const sigset_t& signals);
 
-/// Puts back the mask and the dispositions that block_signals found. Async-signal-safe, so
-/// fit for the moment between fork and exec; does nothing when nothing was blocked.
+/// Restores the mask and the dispositions that block_signals saved. Async-signal-safe, for use
+/// between fork and exec. Does nothing if nothing was blocked.
 void restore_signals() noexcept;
 
-/// Every signal that would end a process by default and that others send on purpose: not SIGKILL,
-/// not SIGPIPE, not those that a fault raises. Without those that this process ignores, as nohup(1)
-/// has it. To be called before block_signals.
+/// Every signal that ends a process by default and is sent on purpose: without SIGKILL, SIGPIPE and
+/// the signals of faults, and without those that this process ignores, as under nohup(1). Call it
+/// before block_signals.
 sigset_t terminating_signals();
 
-/// What a supervisor passes on: terminating_signals() and SIGCONT, SIGURG, SIGWINCH.
+/// The signals that a supervisor forwards: terminating_signals() and SIGCONT, SIGURG, SIGWINCH.
 sigset_t forwardable_signals();
 
-/// Ends this process as `signal` would have done by default, without a core dump. Pid 1 can't die
-/// that way: then this returns 128 + signal, the status to exit with.
+/// Ends this process by `signal`, without a core dump. Pid 1 cannot die by a signal: then it
+/// returns the exit status 128 + signal.
 int die_of_signal(int signal);
 
 /// A non-blocking CLOEXEC signalfd for `signals`, which must be blocked.

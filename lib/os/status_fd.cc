@@ -42,7 +42,7 @@ void StatusFd::write_line(std::string_view json) const {
   pollfd ready{fd_, POLLOUT, 0};
   if (::poll(&ready, 1, 0) <= 0 || (ready.revents & POLLOUT) == 0) return;
   const std::string line = std::string(json) + "\n";
-  // A longer one could block, or arrive in part.
+  // A longer line could block, or be split.
   if (line.size() > PIPE_BUF) return;
   [[maybe_unused]] const ssize_t put = ::write(fd_, line.data(), line.size());
 }

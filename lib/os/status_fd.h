@@ -1,5 +1,5 @@
-// What happens to a program, as JSON lines on a descriptor that its caller chose (--status-fd): an
-// unambiguous channel beside stdout and the exit status. Readers ignore what they don't know.
+// Events of a program as JSON lines on a descriptor that its caller chose (--status-fd), separate
+// from stdout and the exit status. Readers ignore unknown events.
 #pragma once
 
 #include <string_view>
@@ -8,17 +8,17 @@ namespace fo::os {
 
 class StatusFd {
  public:
-  /// Writes to `fd`, which stays the caller's, becomes CLOEXEC and is not passed on; -1: nowhere.
-  /// Throws Error(kUsage) when it is not open.
+  /// Writes to `fd`, which the caller keeps; it becomes CLOEXEC. -1 disables the events. Throws
+  /// Error(kUsage) if `fd` is not open.
   explicit StatusFd(int fd);
 
   /// One line: {"event":"granted","time":…,"monotonic":…,MEMBERS} with both clocks in seconds.
-  /// `members` is what stands between the braces of a JSON object, or nothing. A reader that is
-  /// gone or too slow loses lines; it never holds anybody up.
+  /// `members` is the text between the braces of a JSON object, or empty. A slow or closed reader
+  /// loses lines; the call never blocks.
   void write(std::string_view event, std::string_view members = {}) const;
 
-  /// The same for an object made elsewhere, without its newline. One of PIPE_BUF bytes or more is
-  /// lost.
+  /// The same for a complete object, without its newline. Objects of PIPE_BUF bytes or more are
+  /// dropped.
   void write_line(std::string_view json) const;
 
   [[nodiscard]] bool wanted() const { return fd_ >= 0; }

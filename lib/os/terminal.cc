@@ -27,7 +27,7 @@ TerminalLoan::~TerminalLoan() {
 
 void TerminalLoan::lend() const {
   ::tcsetpgrp(terminal_, group_);
-  // It may have asked for the terminal before it had it, and been stopped.
+  // The command may have read from the terminal before it was in the foreground, and been stopped.
   ::kill(-group_, SIGCONT);
 }
 

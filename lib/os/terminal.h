@@ -1,13 +1,13 @@
-// The terminal of an interactive command that runs in a process group of its own: lent to it, so
-// that it may read and gets the keyboard's signals, and taken back.
+// Lends the terminal to an interactive command in its own process group, so that it can read and
+// gets the keyboard's signals, and takes it back.
 #pragma once
 
 #include <sys/types.h>
 
 namespace fo::os {
 
-/// Makes `group`, which this process just started, the foreground of the controlling terminal, if
-/// this process is that now; else it does nothing at all. SIGTTOU must be blocked.
+/// Makes `group`, which this process just started, the foreground group of the controlling terminal
+/// if this process is in the foreground; otherwise does nothing. SIGTTOU must be blocked.
 class TerminalLoan {
  public:
   explicit TerminalLoan(pid_t group);
@@ -16,8 +16,8 @@ class TerminalLoan {
   /// Takes the terminal back.
   ~TerminalLoan();
 
-  /// When the group's leader was stopped from the keyboard: stops this process as well, so that the
-  /// shell notices, and goes on with both when that is continued.
+  /// If the keyboard stopped the group's leader: stops this process as well, so that the shell
+  /// notices, and continues both when it is continued.
   void follow_stop() const;
 
  private:

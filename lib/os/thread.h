@@ -1,4 +1,4 @@
-// Threads beside the one that reads the signals.
+// Threads in addition to the one that reads signals.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace fo::os {
 
-/// Runs `body` on a thread that is born with every signal blocked, so that none meant for others
-/// ends up there. Throws std::system_error.
+/// Runs `body` on a thread that starts with every signal blocked, so that it receives no signal
+/// meant for another one. Throws std::system_error.
 std::thread start_signal_masked_thread(std::function<void()> body);
 
 }  // namespace fo::os

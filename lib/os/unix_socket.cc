@@ -55,8 +55,8 @@ void check_socket_path(const std::string& path) {
 UniqueFd listen_unix(const std::string& path, mode_t mode, int backlog) {
   const auto [address, size] = make_address(path);
   UniqueFd fd = make_socket(SOCK_NONBLOCK);
-  // The mode of the socket file is set before bind: on Linux bind applies the socket's own mode
-  // and the umask, so there is no moment at which others could connect.
+  // The mode of the socket is set before bind: Linux applies it, and the umask, in bind, so that at
+  // no time others could connect.
   if (::fchmod(fd.get(), mode) != 0) throw_errno(errno, "set the mode of socket " + base::quoted(path));
   if (::bind(fd.get(), generic(address), size) != 0) {
     base::throw_cannot_create(errno, "bind socket " + base::quoted(path));
@@ -79,7 +79,7 @@ UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline) {
     const int err = errno;
     if (err == EINTR) continue;
     if (err == EAGAIN) {
-      // The backlog is full. Linux offers nothing to wait on for that, so look again shortly.
+      // The backlog is full. Linux has no event for that, so the call is repeated after a moment.
       if (deadline.expired()) throw Error(ExitStatus::kTryAgain, what + ": timed out");
       pause_for(std::chrono::milliseconds(1));
       continue;
@@ -98,7 +98,7 @@ bool is_socket_live(const std::string& path) {
     connect_unix(path, base::Deadline::after(base::Duration::zero()));
     return true;
   } catch (const Error& error) {
-    // A full backlog and a socket that we may not use are somebody's.
+    // A full backlog, or a socket without permission, means that a server listens.
     return error.status() != ExitStatus::kUnavailable;
   }
 }
@@ -120,7 +120,7 @@ std::vector<gid_t> peer_groups(int socket_fd) {
     const bool fits = size <= groups.size() * sizeof(gid_t);
     groups.resize(size / sizeof(gid_t));
     if (result == 0) return groups;
-    // ERANGE: `size` says how much it takes.
+    // ERANGE: `size` is the required size.
     if (errno != ERANGE || fits) throw_errno(errno, "read the peer's groups");
   }
 }

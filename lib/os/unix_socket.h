@@ -14,21 +14,21 @@ namespace fo::os {
 /// The longest path a Unix socket address holds.
 inline constexpr std::size_t kMaxSocketPath = 107;
 
-/// Throws Error(kUsage) naming the path when it is empty or longer than kMaxSocketPath.
+/// Throws Error(kUsage) with the path if it is empty or longer than kMaxSocketPath.
 void check_socket_path(const std::string& path);
 
 /// A listening, non-blocking, CLOEXEC socket bound to `path` with the permission bits `mode`. The
-/// path must not exist (the caller knows whether an old one may be removed).
-/// Errors: kUsage for the path, kCannotCreate or kNotPermitted for the rest.
+/// path must not exist; callers know whether an old one may be removed. Throws kUsage for the path,
+/// else kCannotCreate or kNotPermitted.
 base::UniqueFd listen_unix(const std::string& path, mode_t mode = 0600, int backlog = 1024);
 
-/// A connected, blocking, CLOEXEC socket. Waits at most until `deadline` for a full backlog.
-/// Errors: kUsage for the path, kUnavailable when nothing is there or nobody answers (ENOENT,
-/// ECONNREFUSED), kNotPermitted, kTryAgain when the deadline passes.
+/// A connected, blocking, CLOEXEC socket. Waits until `deadline` if the backlog is full. Throws
+/// kUsage for the path, kUnavailable if no server listens (ENOENT, ECONNREFUSED), kNotPermitted,
+/// and kTryAgain at the deadline.
 base::UniqueFd connect_unix(const std::string& path, const base::Deadline& deadline);
 
-/// False when nothing accepts connections at `path`: there is nothing, or nothing that listens.
-/// True also when that can't be told, e.g. for want of permission. Throws Error(kUsage).
+/// Whether a server accepts connections at `path`; also true if that cannot be determined, for
+/// example without permission. Throws Error(kUsage).
 bool is_socket_live(const std::string& path);
 
 struct PeerCredentials {
@@ -36,9 +36,9 @@ struct PeerCredentials {
   uid_t uid;
   gid_t gid;
 };
-/// Of the process that connected (or listened). Throws Error(kOsError).
+/// The credentials of the process that connected (or listened). Throws Error(kOsError).
 PeerCredentials peer_credentials(int socket_fd);
-/// Its supplementary groups. Throws Error(kOsError).
+/// The peer's supplementary groups. Throws Error(kOsError).
 std::vector<gid_t> peer_groups(int socket_fd);
 
 }  // namespace fo::os

@@ -9,7 +9,7 @@ namespace fo::text {
 
 std::string encode_base64(std::string_view bytes);
 
-/// Takes exactly what encode_base64 makes; nullopt for anything else.
+/// Accepts exactly what encode_base64 produces; nullopt for anything else.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace fo::text

@@ -1,4 +1,4 @@
-// How far apart two words are, for whoever guesses which one was meant. Pure.
+// The distance of two words, to suggest the one that was meant. Pure.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace fo::text {
 
-/// How many letters to put in, leave out, replace, or swap with the next make one of the other. It
-/// takes time by the product of their lengths.
+/// How many characters must be inserted, removed, replaced or swapped with the next to turn one
+/// word into the other. The cost is the product of their lengths.
 inline std::size_t edit_distance(std::string_view from, std::string_view to) {
-  // Rows of the usual table: the one before the last, the last, and this one.
+  // Rows of the usual table: the last but one, the last, and the current one.
   std::vector<std::size_t> older(to.size() + 1);
   std::vector<std::size_t> old(to.size() + 1);
   std::vector<std::size_t> row(to.size() + 1);

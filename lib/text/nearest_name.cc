@@ -10,7 +10,7 @@
 namespace fo::text {
 namespace {
 
-/// No field has a longer name: comparing stays cheap whatever the input says.
+/// Longer than any field's name; it bounds the cost for any input.
 constexpr std::size_t kLongest = 64;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The known name that somebody may have meant. Pure.
+// Suggests the known name that was meant. Pure.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,8 @@
 
 namespace fo::text {
 
-/// Of `known`, the one that the fewest changes of a character (missing, added, another, or two
-/// swapped; case counts nothing) turn into `name`; none when all are further than a third of its
-/// length. The first of several.
+/// The name of `known` with the smallest edit distance to `name`, ignoring case; the first of
+/// several. nullopt if all distances exceed a third of its length.
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              const std::vector<std::string_view>& known);
 

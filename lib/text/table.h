@@ -1,4 +1,4 @@
-// What gms-stat writes for people: text of others made safe for a terminal, and cells in columns.
+// Text for terminals: strings of peers made safe, and cells in columns.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace fo::text {
 
-/// Text of a peer on a terminal: no control characters, no endless lines.
+/// A peer's text for a terminal: without control characters, and cut to a maximum length.
 std::string shown(std::string_view text);
 
-/// The same for a message that is full of quotes of its own, and may have a peer's words in it.
+/// The same for a message that contains quotes of its own, and perhaps a peer's text.
 std::string one_line(std::string_view message);
 
-/// Cells in columns as wide as their widest, two spaces between.
+/// Cells in columns as wide as their widest cell, separated by two spaces.
 class TextTable {
  public:
-  /// One letter per column: 'r' for numbers, which stand to the right, 'l' for the rest.
+  /// One letter per column: 'r' aligns right (numbers), 'l' left.
   explicit TextTable(std::string alignment)
       : alignment_(std::move(alignment)), widths_(alignment_.size()) {}
 

@@ -38,13 +38,13 @@ std::optional<WallTime> parse_time(std::string_view text) {
   utc.tm_min = field(14, 2);
   utc.tm_sec = field(17, 2);
   const std::time_t seconds = ::timegm(&utc);
-  // The clock counts nanoseconds, and ends in the year 2262.
+  // The clock counts nanoseconds and ends in the year 2262.
   constexpr auto kEnd =
       std::chrono::floor<std::chrono::seconds>(WallTime::max()).time_since_epoch();
   if (seconds < 0 || seconds >= kEnd.count()) return std::nullopt;
   const WallTime time =
       std::chrono::system_clock::from_time_t(seconds) + std::chrono::milliseconds(field(20, 3));
-  // timegm takes the 31st of February for one of March.
+  // timegm accepts the 31st of February as a day of March.
   if (format_time(time) != text) return std::nullopt;
   return time;
 }

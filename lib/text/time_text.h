@@ -1,4 +1,4 @@
-// A moment as text.
+// Points in time as text.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ using WallTime = std::chrono::system_clock::time_point;
 
 /// "2026-11-21T05:33:00.123Z".
 std::string format_time(WallTime time);
-/// What format_time wrote; nullopt for anything else.
+/// Parses what format_time wrote; nullopt for anything else.
 std::optional<WallTime> parse_time(std::string_view text);
 
 }  // namespace fo::text
