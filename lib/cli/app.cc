@@ -44,8 +44,8 @@ std::string version_line(const Tool& tool) {
   return tool.name + " " + tool.version + " (" + std::string(build_info()) + ")";
 }
 
-// Every app and subcommand that does something gets the common options, after its own, and --help
-// and --version last.
+// Every app and subcommand that can run gets the common options after its own, with --help and
+// --version last.
 void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
   for (CLI::App* sub : app.get_subcommands({})) add_common(*sub, tool, common);
   if (runs_itself(app)) {
@@ -53,7 +53,7 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
     app.add_flag("-v,--verbose", common.verbose, "log more on stderr (twice: debug)");
     app.add_flag("-q,--quiet", common.quiet, "log only errors on stderr");
     if (tool.is_daemon) add_log_format(app, common);
-    // Both are read before CLI11 sees the words: see Settings.
+    // Both are read before CLI11 gets the words: see Settings.
     app.add_option_function<std::string>(
            "--config", [](const std::string&) {}, "read options from this TOML file")
         ->type_name("FILE")
@@ -66,12 +66,13 @@ void add_common(CLI::App& app, const Tool& tool, CommonOptions& common) {
   app.set_version_flag("--version", version_line(tool), "print the version and exit");
 }
 
-// A descriptor that was closed when we started would go to the next file or socket, and what is
-// meant for stdout would be written there. These fail every read and write with EBADF instead.
+// If a standard descriptor is closed at start, the next file or socket would get its number, and
+// output for stdout would be written there. These descriptors fail every read and write with EBADF
+// instead.
 void fill_standard_descriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) {
-      ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest free: fd
+      ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest free number: fd
     }
   }
 }
@@ -87,7 +88,7 @@ CLI::App* parsed_app(CLI::App& app) {
   return at;
 }
 
-// What was meant by a word that was not expected.
+// A suggestion for an unexpected word.
 std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
   const CLI::App* at = parsed_app(app);
   std::vector<std::string> known;
@@ -107,7 +108,7 @@ std::string suggestion(CLI::App& app, const std::string& word, bool is_first) {
   return did_you_mean(word, known);
 }
 
-// A first word that is no subcommand, where one is expected: those that are. Else nothing.
+// If a subcommand is expected and the first word is not one: a message that lists them. Else empty.
 std::string unknown_subcommand(const CLI::App& app, const std::string& word) {
   std::string names;
   for (const CLI::App* sub : app.get_subcommands({})) {
@@ -121,8 +122,8 @@ std::string unknown_subcommand(const CLI::App& app, const std::string& word) {
   return "unknown subcommand " + base::quoted(word) + "; the subcommands are: " + names;
 }
 
-// `error` of CLI11, or, where the first word that was not expected is nearly one that is known,
-// that: whatever else is wrong may come of it. As may what else was not expected.
+// The message of a CLI11 error; if the first unexpected word resembles a known one, a message about
+// that, because it may be the cause of the other errors.
 std::string explained(CLI::App& app, const CLI::ParseError& error,
                       const std::vector<std::string>& arguments) {
   std::vector<std::string> unexpected = app.remaining(true);

@@ -1,5 +1,5 @@
-// Whether colours are wanted (https://no-color.org), and text without them. Bold and reversed text
-// are no colours.
+// Whether to use colours (https://no-color.org), and text without them. Bold and reversed text do
+// not count as colours.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace fo::cli {
 
-/// Is `fd` a terminal that knows escape sequences: $TERM is set, not empty and not "dumb"?
+/// Whether `fd` is a terminal that supports escape sequences: $TERM is set, not empty and not
+/// "dumb".
 bool is_capable_terminal(int fd);
 
-/// Are there to be colours on `fd`? On such a terminal, unless $NO_COLOR is set and not empty.
+/// Whether to use colours on `fd`: on such a terminal, unless $NO_COLOR is set and not empty.
 bool wants_colors(int fd);
 
-/// `text` without the colours that its escape sequences ask for.
+/// `text` without the escape sequences that set colours.
 std::string without_colors(std::string_view text);
 
 }  // namespace fo::cli

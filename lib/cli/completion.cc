@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kName = "completion";
 const std::vector<std::string> kShells{"bash", "zsh", "fish"};
 
-// What a check of words calls itself: "{auto,cuda,sim}", at the end of the kind of value.
+// The words in CLI11's description of a check: "{auto,cuda,sim}", at the end of the type name.
 std::vector<std::string> words_in(const std::string& type) {
   const std::size_t from = type.find(":{");
   const std::size_t to = type.find('}', from);
@@ -61,7 +61,7 @@ CompletionModel completion_model(const CLI::App& app, const Tool& tool) {
   for (const CLI::App* sub : app.get_subcommands({})) {
     if (!sub->get_group().empty()) model.subcommands.push_back(command_of(*sub));
   }
-  // Where files are arguments it would be in the way.
+  // A tool with file arguments would also complete this word for a file.
   if (model.tool.arguments.empty()) {
     CompletionCommand& own = model.subcommands.emplace_back();
     own.name = kName;
@@ -84,7 +84,7 @@ std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& to
       return ParseResult{ParseResult::Kind::kPrint, std::move(*script)};
     }
   }
-  // It may be the name of a file.
+  // It may be a file name.
   if (!command_of(app).arguments.empty()) return std::nullopt;
   const std::string wrong = words.size() < 2 ? "" : " " + base::quoted(words.back());
   return ParseResult{ParseResult::Kind::kUsageError,

@@ -1,5 +1,5 @@
-// TOOL completion SHELL: what a shell is to know of a tool, taken from what the tool declares, so
-// that it can't go stale.
+// TOOL completion SHELL: completion scripts, derived from the declared options, so that they are
+// never out of date.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@
 
 namespace fo::cli {
 
-/// Of `app`, which has everything declared.
+/// The model of `app`, which must have everything declared.
 CompletionModel completion_model(const CLI::App& app, const Tool& tool);
 
-/// What `words`, which begin with "completion", ask for; nullopt when they don't begin so, or may
-/// be arguments of the tool.
+/// The result for `words` that begin with "completion"; nullopt for other words, and if they may be
+/// arguments of the tool.
 std::optional<ParseResult> answer_completion(const CLI::App& app, const Tool& tool,
                                              const std::vector<std::string>& words);
 

@@ -13,7 +13,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return fmt::format("{}", fmt::join(words, between));
 }
 
-// For a shell function: "gms-lock" is _gms_lock.
+// The name of the shell function: "gms-lock" becomes _gms_lock.
 std::string function_name(const CompletionModel& model) {
   std::string name = "_" + model.tool.name;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -29,7 +29,7 @@ std::string escaped(std::string_view text, std::string_view special, std::string
   return out;
 }
 
-// The tool itself, whose name in the scripts is empty, and its subcommands.
+// Calls `each` for the tool itself, with an empty name, and for its subcommands.
 template <typename Each>
 void for_each_command(const CompletionModel& model, Each each) {
   each(std::string(), model.tool);
@@ -94,7 +94,7 @@ constexpr std::string_view kBashTail =
 complete -o nosort -F @NAME@ @TOOL@
 )";
 
-// Sets `words` and `kind` for what may be typed.
+// Sets `words` and `kind` for the possible values.
 std::string bash_value(const CompletionValue& value) {
   std::string kind;
   if (value.is_list) kind += "list ";
@@ -106,7 +106,7 @@ std::string bash_value(const CompletionValue& value) {
   return text.empty() ? " :" : text;
 }
 
-// Which words take a value as the next word, or are a subcommand.
+// Lists the options that take the next word as a value, and the subcommands.
 std::string bash_walk(const CompletionModel& model) {
   std::string text;
   for (const std::string& name : subcommand_names(model)) {
@@ -156,7 +156,7 @@ std::string bash_options(const CompletionModel& model) {
 
 // ---- zsh ----
 
-// A description in an _arguments specification, which is in single quotes.
+// A description for an _arguments specification, which is in single quotes.
 std::string zsh_text(std::string_view text) {
   std::string out = escaped(text, "\\[]:", "\\");
   for (std::size_t at = 0; (at = out.find('\'', at)) != std::string::npos; at += 4) {
@@ -303,7 +303,7 @@ std::string fish_script(const CompletionModel& model) {
       text += start + fish_option(option) + "\n";
     }
     for (const CompletionValue& argument : command.arguments) {
-      // Without the -r or -x at its start, which is for values of options.
+      // Without the leading -r or -x, which is for values of options.
       const std::string value = fish_value(argument).substr(3);
       if (!value.empty()) text += start + value + "\n";
     }

@@ -8,22 +8,22 @@
 
 namespace fo::cli {
 
-/// What may be typed for an option or an argument.
+/// The possible values of an option or an argument.
 struct CompletionValue {
   enum class Files { kNone, kFolders, kAll };
-  /// The words that are known; more of them after commas if it is a list.
+  /// The known words; for a list, separated by commas.
   std::vector<std::string> words;
   bool is_list = false;
   Files files = Files::kNone;
 };
 
 struct CompletionOption {
-  /// With their dashes.
+  /// Including the dashes.
   std::vector<std::string> names;
   std::string description;
-  /// nullopt: none.
+  /// nullopt: the option takes no value.
   std::optional<CompletionValue> value;
-  /// Only after '=', or as a word that nothing is known of.
+  /// A value is accepted after '=', or as the next word if that is not a known one.
   bool is_value_optional = false;
 };
 
@@ -38,7 +38,7 @@ struct CompletionCommand {
 struct CompletionModel {
   CompletionCommand tool;
   std::vector<CompletionCommand> subcommands;
-  /// What follows "--" is a command.
+  /// The words after "--" are a command.
   bool takes_command = false;
 };
 

@@ -1,5 +1,5 @@
-// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and
-// whom it accepts as its server.
+// How a tool names a GMS: `--socket`, or `--socket-dir`, `--device` and `--tag`; and which users it
+// accepts as its server.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@ struct EndpointOptions {
   std::string socket_dir;
   int device = 0;
   std::string tag = "weights";
-  /// Whose servers are accepted besides root's and our own user's.
+  /// The user whose servers are accepted besides those of root and our own user.
   std::optional<uid_t> server_uid;
 };
 

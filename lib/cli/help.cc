@@ -16,7 +16,7 @@ constexpr std::size_t kNamesColumns = 32;
 constexpr std::size_t kColumns = 110;
 constexpr std::ptrdiff_t kLines = 52;
 
-// --quiet, --print-config and --version share a line with those that stand before them.
+// --quiet, --print-config and --version share a line with the option before them.
 const char* companion_of(const CLI::Option& option) {
   if (option.check_lname("verbose")) return ", -q,--quiet";
   return option.check_lname("help") ? ", --version" : "";
@@ -37,7 +37,7 @@ class HelpFormatter : public CLI::Formatter {
     text.erase(text.find_last_not_of('\n') + 1);
     text += '\n';
     text = CLI::detail::find_and_replace(std::move(text), "\n\n\n", "\n\n");  // between groups
-    // Blank lines have to go where the screen is too small for them.
+    // Blank lines are removed if the text does not fit the screen.
     if (std::count(text.begin(), text.end(), '\n') > kLines) {
       text = CLI::detail::find_and_replace(std::move(text), "\n\n", "\n");
     }
@@ -46,7 +46,7 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = CLI::Formatter::make_usage(app, std::move(name));
-    // CLI11 knows nothing of the command after "--", nor of completion.
+    // CLI11 knows neither the command after "--" nor completion.
     usage.erase(usage.find_last_not_of('\n') + 1);
     if (takes_command(*app, tool_)) usage += " [-- COMMAND [ARG]...]";
     if (app->get_parent() == nullptr) {
@@ -55,7 +55,7 @@ class HelpFormatter : public CLI::Formatter {
     return usage + "\n";
   }
 
-  // An option without a description shares the line, and what it says, of the one before it.
+  // An option without a description shares the line and the description of the one before it.
   std::string make_group(std::string group, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
     for (std::size_t i = 1; i < options.size(); ++i) {
@@ -78,8 +78,8 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_type_size() == 0 || option->get_positional()) return "";
-    // Without what a validator adds: the range is told when it is missed, the words stand in the
-    // description.
+    // Without what a validator adds: an error message names the range, and the description the
+    // words.
     const std::string type = option->get_type_name();
     return " " + type.substr(0, std::min(type.find(":INT in ["), type.find(":{"))) +
            (option->check_lname("config") ? ", --print-config" : "");
@@ -99,7 +99,7 @@ class HelpFormatter : public CLI::Formatter {
     }
     std::string text = option->get_description();
     if (notes.empty()) return text;
-    // Into the parentheses that the description has at its end.
+    // Inserted into the parentheses at the end of the description.
     const bool continues = text.ends_with(')');
     if (continues) text.pop_back();
     return text + (continues ? ", " : " (") + notes + ")";
@@ -122,7 +122,7 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   const Tool tool_;
-  // The names that stand beside an option's; known when its group is made.
+  // The names that share an option's line; known when its group is made.
   mutable std::map<const CLI::Option*, std::string> companions_;
 };
 

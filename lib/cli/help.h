@@ -1,5 +1,5 @@
-// How --help looks: names and kinds of values on the left; what they mean, default and environment
-// on the right; further variables at the end. It fits a screen.
+// The layout of --help: names and types of values on the left; meaning, default and environment on
+// the right; further variables at the end. It fits a screen.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,10 @@ namespace fo::cli {
 
 std::shared_ptr<CLI::FormatterBase> help_formatter(const Tool& tool);
 
-/// Does it do something, not only one of its subcommands?
+/// Whether `app` runs something itself, or only its subcommands do.
 bool runs_itself(const CLI::App& app);
 
-/// Whether the words after "--" are a command where the words before them ask for `app`, the tool
-/// or one of its subcommands.
+/// Whether the words after "--" are a command for `app`, which is the tool or a subcommand.
 bool takes_command(const CLI::App& app, const Tool& tool);
 
 }  // namespace fo::cli

@@ -16,7 +16,7 @@ base::ByteCount read_size(const std::string& name, const std::string& text) {
   return *size;
 }
 
-// An option whose text `read` turns into a value, or refuses.
+// An option whose text `read` converts to a value, or rejects.
 template <typename Read, typename Store>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& description,
                         const char* type, Read read, Store store) {
@@ -26,7 +26,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::strin
       ->type_name(type);
 }
 
-// As parse_size reads it back.
+// A size in the form that parse_size reads back.
 std::string size_text(base::ByteCount size) {
   std::string text = base::format_size(size);
   std::erase(text, ' ');
@@ -44,7 +44,7 @@ std::vector<std::string> split_list(const std::string& text) {
   }
 }
 
-// Part of a file's name. Empty, or why not: as CLI11 has its validators.
+// The tag is part of a file name. Returns an empty string or the reason, as CLI11's validators do.
 std::string is_tag(const std::string& text) {
   const bool good = !text.empty() && text.find('/') == std::string::npos;
   return good ? std::string() : "'" + text + "' is not a tag: a word without '/'";

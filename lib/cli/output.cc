@@ -25,8 +25,8 @@ void print_line(std::string_view text) {
 }
 
 void finish_output() {
-  // A stdout that was closed from the start only matters to those who write to it: fflush of an
-  // empty buffer succeeds.
+  // fflush succeeds for an empty buffer, so a stdout that was closed at start is an error only if
+  // something was printed.
   if (std::fflush(stdout) != 0) fail();
   if (std::ferror(stdout) != 0) {
     base::throw_errno(EIO, base::ExitStatus::kIoError, "write to standard output");

@@ -1,5 +1,5 @@
-// stdout, which carries results only. A full or closed stdout is an error, found at the latest by
-// finish_output, which the run wrapper calls.
+// stdout, which carries only results. A full or closed stdout is an error, detected at the latest
+// by finish_output, which the run wrapper calls.
 #pragma once
 
 #include <string_view>

@@ -20,7 +20,7 @@ std::size_t terminal_columns() {
   return known ? size.ws_col : kUsualColumns;
 }
 
-// A terminal that can't be written to must not stop the work.
+// An error of the terminal must not stop the work.
 void draw(std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
 }

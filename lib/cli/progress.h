@@ -1,4 +1,4 @@
-// A progress bar on stderr: for people at a terminal, nothing elsewhere.
+// A progress bar on stderr, shown on a terminal only.
 #pragma once
 
 #include <chrono>
@@ -9,20 +9,21 @@
 
 namespace fo::cli {
 
-/// "[#####.....]  50%  1.2 GiB of 2.4 GiB  812 MiB/s", at most `columns` wide; the bar gives way.
+/// "[#####.....]  50%  1.2 GiB of 2.4 GiB  812 MiB/s", at most `columns` wide; the bar shrinks
+/// first.
 std::string progress_line(base::ByteCount done, base::ByteCount total,
                           std::chrono::duration<double> elapsed, std::size_t columns);
 
 class Progress {
  public:
-  /// Shows nothing when `quiet` or when stderr is no terminal.
+  /// Shows nothing if `quiet`, or if stderr is not a terminal.
   explicit Progress(bool quiet);
-  /// Takes the bar away.
+  /// Removes the bar.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Draws anew, at most ten times a second.
+  /// Redraws, at most ten times a second.
   void show(base::ByteCount done, base::ByteCount total);
 
  private:

@@ -11,10 +11,10 @@
 namespace fo::cli {
 namespace {
 
-// The other screen without a cursor; and back.
+// Switches to the alternate screen without a cursor, and back.
 constexpr std::string_view kTake = "\x1b[?1049h\x1b[?25l";
 constexpr std::string_view kGiveBack = "\x1b[?25h\x1b[?1049l";
-// For a terminal that takes nothing, to be given back.
+// The timeout for restoring a terminal that accepts no output.
 constexpr int kPatienceMs = 1000;
 
 }  // namespace
@@ -34,7 +34,7 @@ std::string Screen::drawing(const std::vector<std::string>& lines) {
   taken_ = true;
   text += "\x1b[H";
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // Erased first: after a line as wide as the screen, its last character would go.
+    // Erased first: after a line as wide as the screen, erasing would remove its last character.
     text += i == 0 ? "\x1b[K" : "\r\n\x1b[K";
     text += has_colors_ ? lines[i] : without_colors(lines[i]);
   }
@@ -45,7 +45,7 @@ std::string Screen::drawing(const std::vector<std::string>& lines) {
 void Screen::restore() noexcept {
   if (!taken_) return;
   taken_ = false;
-  // A terminal that is gone needs nothing back.
+  // A closed terminal is not restored.
   pollfd ready{fd_, POLLOUT, 0};
   if (::poll(&ready, 1, kPatienceMs) != 1) return;
   [[maybe_unused]] const ssize_t written = ::write(fd_, kGiveBack.data(), kGiveBack.size());

@@ -1,6 +1,5 @@
-// A whole terminal to draw on, as full-screen programs have it: what stood there before stands
-// there again afterwards. What is drawn is written by the caller, who may not want to wait for the
-// terminal.
+// Full-screen drawing on a terminal, whose previous content is restored afterwards. The caller
+// writes the drawing itself, so that it need not wait for the terminal.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@ class Screen {
   /// Whether stdout is such a terminal.
   static bool is_there();
 
-  /// The terminal is written to through `fd`, which the caller keeps open.
+  /// Writes to the terminal through `fd`, which the caller keeps open.
   explicit Screen(int fd);
   ~Screen() { restore(); }
   Screen(const Screen&) = delete;
@@ -24,16 +23,16 @@ class Screen {
     std::size_t lines;
     std::size_t columns;
   };
-  /// As it is now.
+  /// The current size.
   [[nodiscard]] Size size() const;
 
-  /// What replaces all that is on it, to be written to it whole, or up to a restore(). The lines
-  /// must fit; they may have escape sequences for styles;
-  /// colours are left out where they are not wanted.
+  /// The bytes that replace the whole screen. The caller writes all of them, unless restore() is
+  /// called meanwhile. The lines must fit; they may contain escape sequences for styles. Colours
+  /// are removed unless wanted.
   [[nodiscard]] std::string drawing(const std::vector<std::string>& lines);
 
-  /// Gives the terminal back as it was, until the next drawing(): before the process is stopped.
-  /// Waits a second for one that takes nothing now.
+  /// Restores the terminal until the next drawing(), for example before the process is stopped.
+  /// Waits up to a second for a terminal that accepts no output.
   void restore() noexcept;
 
  private:

@@ -17,7 +17,7 @@ using base::ExitStatus;
 using Kind = Setting::Kind;
 using Origin = Setting::Origin;
 
-// A day or so: what does not overflow.
+// About a day; it does not overflow.
 constexpr std::uint64_t kMaxMilliseconds = 100'000'000;
 
 Kind kind_of(const CLI::Option& option) {
@@ -36,10 +36,10 @@ bool is_switched_off(const CLI::Option& option, const std::vector<std::string>& 
   throw Error(ExitStatus::kConfig, "read configuration " + base::quoted(file) + ": " + reason);
 }
 
-// A variable named so has a bare number, where the option wants a duration.
+// The value of such a variable is a bare number, although the option takes a duration.
 bool is_in_milliseconds(const std::string& variable) { return variable.ends_with("_MS"); }
 
-// Kubernetes gives containers one for each Service: NAME_PORT=tcp://10.0.0.1:80.
+// Kubernetes sets one for each Service: NAME_PORT=tcp://10.0.0.1:80.
 bool is_service_link(const std::string& variable, std::string_view value) {
   return variable.ends_with("_PORT") && value.find("://") != std::string_view::npos;
 }
@@ -74,8 +74,8 @@ Settings::Settings(CLI::App& app, std::vector<std::string> words)
     insert_at_ = static_cast<std::ptrdiff_t>(at) + 1;
   }
   read_words();
-  // CLI11 reads the environment for what nobody asked for, too, and what those options are bound
-  // to may be shared.
+  // CLI11 also reads the environment of subcommands that were not called, and their options may be
+  // bound to the same variables.
   std::vector<CLI::App*> others = app.get_subcommands({});
   others.push_back(&app);
   for (CLI::App* other : others) {
@@ -84,8 +84,8 @@ Settings::Settings(CLI::App& app, std::vector<std::string> words)
   }
 }
 
-// Finds what is given, as CLI11 will, and returns the place of the first word that is neither an
-// option nor the value of one.
+// Finds the given options as CLI11 will, and returns the index of the first word that is neither an
+// option nor its value.
 std::size_t Settings::read_words() {
   given_.clear();
   std::size_t first = words_.size();
@@ -100,7 +100,7 @@ std::size_t Settings::read_words() {
   return first;
 }
 
-// Is the next word the value of the last option in this one?
+// Whether the next word is the value of the last option in this one.
 bool Settings::read_option(const std::string& word) {
   if (word.starts_with("--")) {
     const std::size_t sign = word.find('=');
@@ -116,7 +116,7 @@ bool Settings::read_option(const std::string& word) {
     if (option == nullptr) return false;
     given_.push_back({option, std::nullopt});
     if (option->get_items_expected_max() == 0) continue;
-    // What follows is no cluster of letters but a value.
+    // The rest of the word is a value, not a cluster of letters.
     if (i + 1 == word.size()) return option->get_items_expected_min() > 0;
     given_.back().value = word.substr(i + 1);
     return false;
@@ -140,7 +140,7 @@ std::string Settings::variable_of(const CLI::Option& option) const {
   return has_one ? option_variable(tool_, option.get_lnames().front()) : std::string();
 }
 
-// Empty, too, where the option has no variable.
+// Also empty if the option has no variable.
 std::string Settings::environment_of(const CLI::Option& option) const {
   const std::string variable = variable_of(option);
   const char* value = variable.empty() ? nullptr : std::getenv(variable.c_str());
@@ -155,7 +155,7 @@ void Settings::settle_environment() {
   for (CLI::Option* option : app_->get_options()) {
     const std::string variable = variable_of(*option);
     const std::string value = environment_of(*option);
-    // CLI11 is not to read it: its value is a word like others.
+    // CLI11 must not read the variable: its value becomes one of the words.
     option->envname("");
     if (value.empty()) continue;
     variables_.insert_or_assign(option, variable);
@@ -192,15 +192,15 @@ void Settings::settle_file() {
 void Settings::take(const CLI::Option& option, Setting::Origin origin,
                     const std::vector<std::string>& values) {
   origins_[&option] = origin;
-  // To say what is so anyway is no conflict with anything.
+  // Setting an option to its current value never conflicts with another one.
   if (is_switched_off(option, values)) return;
   const std::string preset = option.get_default_str();
   if (!preset.empty() && CLI::detail::join(values) == preset) return;
   insert(option, values);
 }
 
-// Where a value is wanted it is a word of its own: "--name=" would take the next word. What looks
-// like an option is none then.
+// A required value is a separate word, because "--name=" would take the next word. A value that
+// looks like an option does not count as one.
 void Settings::insert(const CLI::Option& option, const std::vector<std::string>& values) {
   const std::string name = "--" + option.get_lnames().front();
   const Kind kind = kind_of(option);
@@ -280,7 +280,7 @@ bool Settings::is_given(const CLI::Option& option) const {
                      [&](const Given& given) { return given.option == &option; });
 }
 
-// Is an option set that must not be set together with this one?
+// Whether an option that excludes this one is set.
 bool Settings::has_rival(const CLI::Option& option, bool by_environment) const {
   const auto& rivals = option.get_excludes();
   return std::any_of(rivals.begin(), rivals.end(), [&](const CLI::Option* rival) {
@@ -291,7 +291,7 @@ bool Settings::has_rival(const CLI::Option& option, bool by_environment) const {
 std::string Settings::config_file() const {
   std::string file;
   for (const Given& given : given_) {
-    // Without any value it is a case for CLI11.
+    // CLI11 reports a missing value.
     if (!given.option->check_lname("config") || !given.value) continue;
     if (!file.empty()) throw Error(ExitStatus::kUsage, "--config: only one file can be read");
     if (given.value->empty()) throw Error(ExitStatus::kUsage, "--config: needs a file");

@@ -1,6 +1,7 @@
-// What the options of a command line are set to, and by whom: flags beat the environment beats the
-// configuration file beats defaults. CLI11's own order is another one, it reads no file for a
-// subcommand, and it calls an option of the environment in conflict with one of the command line.
+// The values of a command line's options, and their sources: flags take precedence over the
+// environment, then the configuration file, then defaults. CLI11 has another order, reads no file
+// for a subcommand, and reports conflicts between an option of the environment and one of the
+// command line.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct Setting {
   /// Its long name without dashes.
   std::string name;
   Kind kind = Kind::kOne;
-  /// As they would be written on the command line. Empty: it has no value.
+  /// As on the command line; empty if the option has no value.
   std::vector<std::string> values;
   Origin origin = Origin::kDefault;
   /// The variable or the file.
@@ -32,43 +33,44 @@ struct Setting {
   std::string description;
 };
 
-/// "GMS_LOCK_WARN_AFTER" for the option "warn-after" of gms-lock: the variable of an option that
-/// has none that tools share (CLI11's envname).
+/// "GMS_LOCK_WARN_AFTER" for the option "warn-after" of gms-lock: the variable of an option without
+/// one that tools share (CLI11's envname).
 std::string option_variable(const std::string& tool, std::string_view option);
 
-/// The words of a command line before CLI11 takes them, and what came of them afterwards.
+/// The words of a command line before CLI11 reads them, and the resulting values.
 class Settings {
  public:
-  /// `app` has all its options declared, and outlives this.
+  /// `app` must have all its options declared, and outlive this object.
   Settings(CLI::App& app, std::vector<std::string> words);
 
-  /// For --help and --version, which win over all that may be wrong with the other words.
+  /// --help and --version take precedence over errors in the other words.
   [[nodiscard]] bool ask_for_help() const;
   [[nodiscard]] bool ask_for_version() const;
 
-  /// Makes the environment and the configuration file give way. Throws Error(kConfig) for both, why
-  /// the file can't be read, or Error(kUsage) where it is none or more than one.
+  /// Resolves the environment and the configuration file. Throws Error(kConfig) for invalid ones,
+  /// the reason why the file cannot be read, or Error(kUsage) if --config has no value or is
+  /// repeated.
   void settle();
 
-  /// Is --print-config given? What would be missing to run is not, then.
+  /// Whether --print-config is given; then missing required options are no error.
   bool ask_for_themselves();
 
-  /// CLI11 takes them last first.
+  /// In reverse order, as CLI11 takes them.
   [[nodiscard]] std::vector<std::string> reversed() const {
     return {words_.rbegin(), words_.rend()};
   }
 
-  /// Throws Error(kConfig) when it was the file or a variable that CLI11 complains about.
+  /// Throws Error(kConfig) if CLI11's complaint is about a value of the file or of a variable.
   void blame_origin(const std::string& message) const;
 
-  /// All options that a file may set. For when CLI11 is done.
+  /// All options that a file may set; valid after CLI11 has parsed the words.
   [[nodiscard]] std::vector<Setting> effective() const;
 
-  /// What the words are for: the tool, or one of its subcommands.
+  /// The tool or the subcommand that the words call.
   [[nodiscard]] const CLI::App& app() const { return *app_; }
 
  private:
-  /// An option of the command line, and what it is set to where it takes a value.
+  /// An option of the command line, and its value if it takes one.
   struct Given {
     const CLI::Option* option;
     std::optional<std::string> value;
@@ -94,12 +96,12 @@ class Settings {
   std::string tool_;
   std::vector<Given> given_;
   std::ptrdiff_t insert_at_ = 0;
-  /// What the environment and the file say, as words.
+  /// The options of the environment and the file, as words.
   std::vector<std::string> inserted_;
   std::string file_;
-  /// The variable of each option that the environment sets.
+  /// The variable of each option that is set by the environment.
   std::map<const CLI::Option*, std::string> variables_;
-  /// Who set an option, where it is no flag of the command line.
+  /// The source of each option that is not set on the command line.
   std::map<const CLI::Option*, Setting::Origin> origins_;
 };
 

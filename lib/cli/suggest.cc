@@ -8,7 +8,7 @@
 namespace fo::cli {
 namespace {
 
-// No name is longer; what is typed may be.
+// Longer than any known name; it bounds the cost for any input.
 constexpr std::size_t kLongest = 64;
 
 std::string_view without_dashes(std::string_view word) {

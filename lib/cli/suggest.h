@@ -1,4 +1,4 @@
-// "did you mean": what somebody may have wanted to type. Pure.
+// "did you mean": suggestions for mistyped words. Pure.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace fo::cli {
 
-/// "; did you mean 'KNOWN'?" for the known word that is nearest, the first of several; empty where
-/// none is near: more than a third of the letters differ. Leading dashes don't count.
+/// "; did you mean 'KNOWN'?" for the nearest known word, the first of several; empty if more than a
+/// third of the letters differ from all. Leading dashes are ignored.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace fo::cli

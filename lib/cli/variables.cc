@@ -18,7 +18,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-// An app has nowhere to keep them but its footer.
+// They are kept in the footer: CLI11 has no other place for them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names) {
   app.footer(CLI::detail::join(names, " "));
 }

@@ -1,5 +1,5 @@
-// Environment variables that a tool reads and that no option stands for: named in --help and in
-// what --print-config prints.
+// Environment variables that a tool reads and that have no option: --help and --print-config list
+// them.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ class App;
 
 namespace fo::cli {
 
-/// Names variables that `app` reads; "GMS_SIM_*" for all that begin so. A subcommand that is added
-/// later has them, too.
+/// Names variables that `app` reads; "GMS_SIM_*" stands for all with that prefix. Subcommands that
+/// are added later inherit them.
 void add_variables(CLI::App& app, const std::vector<std::string>& names);
 
 /// As they were named.

@@ -10,10 +10,10 @@ namespace {
 
 using base::ByteCount;
 
-// Alignment makes gaps smaller than this; a tensor of no bytes takes one unit of it.
+// Alignment makes smaller gaps than this; an empty tensor takes one unit of alignment.
 constexpr ByteCount kMaxGap = 2 * kTensorAlignment;
 
-// The run reads its file up to `read_to`.
+// `read_to` is the end of the run in its file.
 bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, ByteCount chunk) {
   if (run.pieces.size() == kMaxPieces || run.file != item.file || read_to != item.offset ||
       run.to.allocation != item.to.allocation) {
@@ -24,7 +24,7 @@ bool continues(const CopyRun& run, ByteCount read_to, const CopyItem& item, Byte
          item.to.offset - run.to.offset + item.size <= chunk;
 }
 
-// Up to where a direct read may begin, so that the next one takes no bytes beyond its own.
+// The furthest start of a direct read such that the next one reads no extra bytes.
 ByteCount reach(ByteCount offset, ByteCount chunk) {
   return chunk % kDirectAlignment == 0 ? chunk - offset % kDirectAlignment : chunk;
 }
@@ -38,7 +38,7 @@ ByteCount CopyRun::size() const {
 
 std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, ByteCount chunk) {
   std::vector<CopyRun> runs;
-  ByteCount read_to = 0;  // of the last one
+  ByteCount read_to = 0;  // end of the last item
   for (const CopyItem& item : items) {
     if (item.size == 0) continue;
     const bool same_run = !runs.empty() && continues(runs.back(), read_to, item, chunk);

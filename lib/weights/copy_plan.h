@@ -1,5 +1,5 @@
-// What is read in one go: bytes that lie together in a file and come to lie together, or nearly so,
-// in an allocation. A large item makes many runs, many small ones make one. Pure.
+// Plans reads: bytes that are adjacent in a file, and adjacent or nearly so in an allocation, are
+// read in one run. A large item makes several runs, many small items make one. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace fo::weights {
 
-/// Bytes of a file, and where they belong: a tensor, or the whole of an allocation.
+/// Bytes of a file and their destination: a tensor, or a whole allocation.
 struct CopyItem {
-  /// Which of the files.
+  /// Index of the file.
   std::size_t file = 0;
   base::ByteCount offset = 0;
   base::ByteCount size = 0;
@@ -22,7 +22,7 @@ struct CopyItem {
 
 struct CopyRun {
   struct Piece {
-    /// From the run's `to` on.
+    /// Offset from the run's `to`.
     base::ByteCount at = 0;
     base::ByteCount size = 0;
   };
@@ -30,8 +30,8 @@ struct CopyRun {
   std::size_t file = 0;
   base::ByteCount offset = 0;
   Placement to;
-  /// One after the other in the file; ascending, with small gaps, in the allocation. At least one,
-  /// none empty, at most kMaxPieces.
+  /// Consecutive in the file; ascending, with small gaps, in the allocation. 1 to kMaxPieces
+  /// pieces, none empty.
   std::vector<Piece> pieces;
 
   /// In the file.
@@ -40,9 +40,9 @@ struct CopyRun {
   [[nodiscard]] base::ByteCount span() const { return pieces.back().at + pieces.back().size; }
 };
 
-/// Every byte of every item once, in the items' order; no run spans more than `chunk` bytes (> 0).
-/// Where items follow each other, what is between them in an allocation belongs to nobody: a run
-/// may write there.
+/// Covers every byte of every item once, in the items' order; no run spans more than `chunk` bytes
+/// (> 0). A run may write to the gaps between its items in an allocation, which belong to no
+/// tensor.
 std::vector<CopyRun> plan_runs(std::span<const CopyItem> items, base::ByteCount chunk);
 
 }  // namespace fo::weights

@@ -1,4 +1,4 @@
-// The element types of safetensors files, and what PyTorch calls them.
+// The element types of safetensors files, and their PyTorch names.
 #pragma once
 
 #include <string_view>
@@ -12,11 +12,11 @@ struct DType {
   std::string_view name;
   /// As tensor metadata spells it, e.g. "torch.bfloat16".
   std::string_view torch_name;
-  /// Of one element, in bytes.
+  /// Size of one element in bytes.
   base::ByteCount size;
 };
 
-/// nullptr: unknown. What is pointed to is there for ever.
+/// nullptr if unknown. The result has static lifetime.
 const DType* find_dtype(std::string_view name);
 const DType* find_torch_dtype(std::string_view torch_name);
 

@@ -24,18 +24,19 @@ using cuda::abi::DevicePtr;
 
 namespace {
 
-// Of requests larger than a disk takes at once, several get into each other's way.
+// Larger than a disk's maximum request, several concurrent requests slow each other down.
 constexpr ByteCount kChunk = 4 * base::kMiB;
 constexpr ByteCount kMinChunk = 64 * base::kKiB;
 constexpr ByteCount kDefaultRing = 64 * base::kMiB;
-constexpr std::size_t kBuffersPerThread = 2;  // one is filled while the other is sent
-// A direct read begins up to one unit before what is wanted and ends up to one behind it.
+constexpr std::size_t kBuffersPerThread = 2;  // one is filled while the other is copied
+// A direct read may begin up to one unit before the wanted bytes and end up to one after them.
 constexpr ByteCount kDirectSlack = 2 * kDirectAlignment;
 
-// Only where device memory is host memory.
+// Valid only if device memory is host memory.
 std::byte* host_address(DevicePtr address) { return reinterpret_cast<std::byte*>(address); }
 
-// Maps the pages in one go, which costs a fraction of a fault for each. Kernels before 5.14 can't.
+// Maps the pages in one call, which costs a fraction of single faults. Kernels before 5.14 do not
+// support it.
 void fault_in(std::byte* memory, ByteCount size) {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
@@ -43,7 +44,7 @@ void fault_in(std::byte* memory, ByteCount size) {
   ::madvise(reinterpret_cast<void*>(first), begin + size - first, MADV_POPULATE_WRITE);
 }
 
-// The bytes of a file, somewhere within `memory`, which has room for kDirectSlack more.
+// The bytes of a file at some offset within `memory`, which needs kDirectSlack extra bytes.
 std::span<const std::byte> read_around(const WeightFile& file, ByteCount offset, ByteCount size,
                                        std::span<std::byte> memory) {
   const ByteCount skipped = offset % kDirectAlignment;
@@ -52,7 +53,7 @@ std::span<const std::byte> read_around(const WeightFile& file, ByteCount offset,
   return memory.subspan(skipped, size);
 }
 
-// Where the page cache has to help at both ends.
+// A direct read for the aligned part, with reads through the page cache at both ends.
 void read_within(const WeightFile& file, ByteCount offset, std::span<std::byte> to) {
   const ByteCount head =
       std::min<ByteCount>(base::round_up(offset, kDirectAlignment) - offset, to.size());
@@ -77,7 +78,7 @@ void copy_pieces(const CopyRun& run, std::span<const std::byte> from, std::byte*
   }
 }
 
-// Else what a buffer held before would come to lie between the pieces.
+// Otherwise the old content of the buffer would be copied between the pieces.
 void clear_gaps(const CopyRun& run, std::byte* to) {
   ByteCount end = 0;
   for (const CopyRun::Piece& piece : run.pieces) {
@@ -110,7 +111,7 @@ LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::s
   return {driver, chunk / kDirectAlignment * kDirectAlignment, kBuffersPerThread, threads};
 }
 
-// Pinned memory, and a stream of its own, by which is known when it may be used again.
+// Pinned memory with its own stream, which shows when the buffer is free again.
 class Lane::Buffer {
  public:
   Buffer(std::shared_ptr<const cuda::Driver> driver, ByteCount size)
@@ -139,7 +140,7 @@ class Lane::Buffer {
     driver_->check(driver_->api().cuMemcpyHtoDAsync_v2(to, bytes.data(), bytes.size(), stream_),
                    "cuMemcpyHtoDAsync");
   }
-  // All of it, aligned for direct reads.
+  // The whole buffer, aligned for direct reads.
   [[nodiscard]] std::span<std::byte> bytes() const {
     const auto address =
         base::round_up(reinterpret_cast<std::uintptr_t>(memory_), kDirectAlignment);

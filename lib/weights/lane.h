@@ -1,5 +1,5 @@
-// One thread's way between files and device memory: straight, where device memory is host memory
-// (the simulated driver), or through a ring of pinned staging buffers.
+// One thread's copies between files and device memory: direct if device memory is host memory (the
+// simulated driver), else through a ring of pinned staging buffers.
 #pragma once
 
 #include <cstddef>
@@ -17,34 +17,34 @@
 
 namespace fo::weights {
 
-/// How the lanes of all threads are made.
+/// The configuration of the lanes of all threads.
 struct LaneConfig {
   std::shared_ptr<const cuda::Driver> driver;
-  /// No call takes more than this at a time.
+  /// Maximum size of one call.
   base::ByteCount chunk = 0;
-  /// Staging buffers for `chunk` bytes each; 0: straight.
+  /// Number of staging buffers of `chunk` bytes each; 0: copy directly.
   std::size_t buffers = 0;
   std::size_t threads = 1;
 };
 
-/// Lanes of so many threads, where 0 is one for each CPU, at most 8; their staging buffers are
-/// `ring` bytes together, of which fewer threads get what more would have too little of; 0 for
-/// none, which is what the simulated driver gets by default. Throws Error(kUsage) for none with a
-/// real one.
+/// Configures lanes for `threads` threads; 0 stands for one per CPU, at most 8. `ring` is the total
+/// size of their staging buffers; if it is too small for all, fewer threads get them. 0 means none,
+/// the default with the simulated driver. Throws Error(kUsage) for none with a real driver.
 LaneConfig lane_config(const std::shared_ptr<const cuda::Driver>& driver, std::size_t threads,
                        std::optional<base::ByteCount> ring);
 
-/// The context of a load or save, to be retained before anything is mapped: whether a driver maps
-/// without one is not documented. Tried again for two seconds where the device has no room for it,
-/// since memory of a process that has just ended may be freed late; then throws cuda::OutOfMemory.
+/// The context of a load or save. Retain it before anything is mapped, because it is not documented
+/// whether mapping works without one. If the device is out of memory, it retries for two seconds,
+/// because memory of a process that has just ended may be freed late; then it throws
+/// cuda::OutOfMemory.
 cuda::PrimaryContext retain_context(const std::shared_ptr<const cuda::Driver>& driver,
                                     base::DeviceOrdinal device);
 
-/// Every call throws CudaError for what the device refuses. With staging buffers, the thread needs
-/// a current context for as long as the lane lives.
+/// Every call throws CudaError if the device fails. With staging buffers, the thread needs a
+/// current context while the lane lives.
 class Lane {
  public:
-  /// Takes bytes on their way, piece after piece.
+  /// Receives the bytes that pass through, piece by piece.
   using Sink = std::function<void(std::span<const std::byte>)>;
 
   explicit Lane(LaneConfig config);
@@ -52,15 +52,15 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
   ~Lane();
 
-  /// Reads a run of a file to where its allocation begins in device memory; done after finish().
-  /// `sink`, where there is one, sees the bytes that were read.
+  /// Reads a run of a file into the allocation at that device address; complete after finish().
+  /// `sink`, if set, receives the bytes.
   void load(const WeightFile& file, const CopyRun& run, cuda::abi::DevicePtr allocation,
             const Sink& sink = {});
-  /// What is in device memory, of at most the chunk's size; valid until the next call.
+  /// The content of device memory, at most one chunk; valid until the next call.
   std::span<const std::byte> view(cuda::abi::DevicePtr from, base::ByteCount size);
-  /// Host memory of this thread's, of the chunk's size and a bit more, aligned for direct reads.
+  /// Host memory of this thread, a bit larger than a chunk, aligned for direct reads.
   std::span<std::byte> scratch();
-  /// Waits until everything loaded is in device memory.
+  /// Waits until all loaded bytes are in device memory.
   void finish();
 
  private:

@@ -40,15 +40,15 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTag = "weights";
 constexpr ByteCount kBatch = kFirstSlab;
 
-// What the device is asked to give back, and what is done with it.
+// What to read back from the device, and what to do with it.
 struct ReadBack {
   bool compare = false;
-  /// Of a difference.
+  /// The status of a difference.
   ExitStatus status = ExitStatus::kSoftware;
   bool digest = false;
 };
 
-// What is loaded: tensors of a model, or the allocations of a snapshot.
+// A unit of the load: a tensor of a model, or an allocation of a snapshot.
 struct Part {
   std::string name;  // for messages
   CopyItem item;
@@ -78,8 +78,8 @@ std::string read_back(Lane& lane, ByteCount chunk, const WeightFile& file, const
   return hash ? hash->finish() : std::string();
 }
 
-// One load as it goes. The members are declared so that, when anything fails, the threads end
-// before what they work on goes.
+// One load in progress. The members are declared so that after any failure the threads end before
+// the data that they use is destroyed.
 class Loading {
  public:
   Loading(LoadSource source, const std::shared_ptr<const cuda::Driver>& driver,
@@ -154,7 +154,7 @@ class Loading {
     files_ = std::move(snapshot_->files);
   }
 
-  // With other sizes it would be another layout.
+  // Other sizes would make another layout.
   void check_granularity(const SnapshotAllocation& one) const {
     const ByteCount here = base::round_up(one.size, manager_.device().granularity);
     if (here == one.aligned_size) return;
@@ -166,7 +166,7 @@ class Loading {
             base::quoted(name_), one.size, here, manager_.device().ordinal.value(), one.aligned_size));
   }
 
-  // What is to be dropped can't be brought back.
+  // A dropped layout cannot be restored, so the files are checked first.
   [[nodiscard]] bool checks_first() const {
     if (options_.role != gms::LockType::kRw || options_.replace_first || !snapshot_ ||
         snapshot_->checksums.empty()) {
@@ -178,10 +178,10 @@ class Loading {
     return state.committed || state.layout_committed || state.has_rw_session;
   }
 
-  // Through the page cache, from which they are loaded next.
+  // Reads through the page cache, from which the files are loaded next.
   void check_files() {
     LaneConfig lanes = lanes_;
-    lanes.buffers = 0;  // host memory is all that it takes: there is no context yet
+    lanes.buffers = 0;  // a context does not exist yet; only host memory is used
     bytes_to_check_ = bytes_;
     Workers workers(lanes, context_);
     for (std::size_t i = 0; i < files_.size(); ++i) {
@@ -232,7 +232,7 @@ class Loading {
     const bool pin_content = options_.pin_content && !snapshot_;
     workers_.emplace(lanes_, context_);
     submit_parts();
-    // What needs no content is done while it comes.
+    // Work that needs no content is done while the content is copied.
     if (!pin_content) put_metadata();
     workers_->wait([this] { show_progress(); });
     if (options_.verify || pin_content) {
@@ -246,7 +246,7 @@ class Loading {
     manager_.commit();
   }
 
-  // The server makes the next allocation while the workers fill the last one.
+  // The server creates the next allocation while the workers fill the last one.
   void submit_parts() {
     std::vector<CopyItem> items;
     for (const Part& part : parts_) items.push_back(part.item);
@@ -260,7 +260,7 @@ class Loading {
     for (std::size_t i = 0; i < parts_.size(); ++i) addresses_[i] = address_of(parts_[i].item.to);
   }
 
-  // A checksum takes a shard's bytes in their order, whatever that of the allocations.
+  // A checksum needs a shard's bytes in file order, whatever the order of the allocations.
   void order_by_file() {
     hashes_ = std::vector<OrderedHash>(files_.size());
     std::stable_sort(runs_.begin(), runs_.end(), [](const CopyRun& one, const CopyRun& other) {
@@ -268,7 +268,7 @@ class Loading {
     });
   }
 
-  // A batch at a time, so that there is soon something to fill.
+  // Allocates in batches, so that copying can start early.
   void allocate_to(std::size_t last) {
     while (manager_.allocations().size() <= last) {
       const std::size_t first = manager_.allocations().size();
@@ -353,7 +353,7 @@ class Loading {
     return metadata;
   }
 
-  // The same, but for the ids.
+  // The same metadata with the saved ids.
   [[nodiscard]] gms::Metadata saved_metadata() const {
     std::unordered_map<std::string_view, std::size_t> number_of;
     for (const SnapshotAllocation& one : snapshot_->manifest.allocations) {
@@ -421,7 +421,7 @@ class Loading {
     return bytes;
   }
 
-  // One layout hash, one set of allocations.
+  // Equal layout hashes imply equal allocations.
   void find_allocations() {
     if (manager_.layout_hash() != snapshot_->manifest.layout_hash ||
         manager_.allocations().size() != parts_.size()) {
@@ -471,7 +471,7 @@ class Loading {
                                                   base::quoted(socket_path_), base::quoted(name), reason));
   }
 
-  // Is it what was to be imported, but for the bytes?
+  // Checks that the published tensors are those of the source, except for their bytes.
   void compare_tensors(const gms::Metadata& metadata) const {
     const Tensors published = tensors_in(metadata);
     const Tensors wanted = wanted_tensors();
@@ -488,7 +488,7 @@ class Loading {
     }
   }
 
-  // Where the published tensors are. They are the model's: see compare_tensors().
+  // Finds the published tensors, which compare_tensors() has checked.
   void find_tensors(const gms::Metadata& metadata) {
     std::unordered_map<std::string_view, const gms::MappedAllocation*> by_id;
     for (const auto& one : manager_.allocations()) by_id[one.allocation.allocation_id] = &one;
@@ -511,7 +511,7 @@ class Loading {
 
   const LoadOptions& options_;
   const std::string name_;
-  // One of the two, without its files.
+  // Only one of the two is used; without its files.
   Model model_;
   std::optional<Snapshot> snapshot_;
   const LaneConfig lanes_;
@@ -522,7 +522,7 @@ class Loading {
   std::vector<DevicePtr> addresses_;  // of the parts
   std::vector<std::string> digests_;
   std::vector<CopyRun> runs_;
-  // One for each file, where checksums are checked.
+  // One for each file whose checksum is verified.
   std::vector<OrderedHash> hashes_;
   std::atomic<ByteCount> loaded_ = 0;
   std::atomic<ByteCount> checked_ = 0;

@@ -1,5 +1,5 @@
-// Weights into a GMS: publishes a model or a snapshot as the writer, or imports as a reader what
-// another writer published.
+// Loads weights into a GMS: publishes a model or a snapshot as the writer, or imports a published
+// layout as a reader.
 #pragma once
 
 #include <sys/types.h>
@@ -22,36 +22,36 @@ namespace fo::weights {
 struct LoadOptions {
   /// As open_model takes it; empty for a snapshot.
   std::string model;
-  /// As open_snapshot takes it; empty for a model. What follows from a model only, `slab` and
-  /// `pin_content`, counts for nothing then.
+  /// As open_snapshot takes it; empty for a model. With a snapshot, `slab` and `pin_content` are
+  /// ignored.
   std::string snapshot;
   Checksums checksums = Checksums::kCheck;
-  /// Of a writer that replaces something: don't read the snapshot's files once more, to find a
-  /// wrong checksum before that is dropped.
+  /// A writer that replaces a layout does not read the snapshot's files once before, to detect a
+  /// wrong checksum before the layout is dropped.
   bool replace_first = false;
-  /// kRw replaces what is published, kRwOrRo publishes only where nothing is, kRo imports.
+  /// kRw replaces a published layout, kRwOrRo publishes only if there is none, kRo imports.
   gms::LockType role = gms::LockType::kRwOrRo;
   /// As gms::RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
-  /// For the lock; and for the server's socket, which must be there at once where there is no
-  /// limit.
+  /// The limit for the lock, and for the server's socket; without a limit, the socket must exist at
+  /// once.
   std::optional<base::Duration> timeout;
   base::ByteCount slab = base::kGiB;
   /// As lane_config() takes them.
   std::size_t copy_threads = 0;
   std::optional<base::ByteCount> ring;
-  /// Compares device memory with the files, as the writer before anything is published.
+  /// Compares device memory with the files; the writer does so before it publishes.
   bool verify = false;
   /// Adds each tensor's SHA-256 to its metadata, and so to the layout's hash.
   bool pin_content = false;
-  /// Called by the loading thread now and then while bytes are loaded, and at their end.
+  /// Called by the loading thread from time to time while bytes are loaded, and at their end.
   std::function<void(base::ByteCount done, base::ByteCount total)> on_progress;
 };
 
 struct LoadReport {
-  /// Of the tensors; of the allocations where a snapshot was published.
+  /// Size of the tensors; of the allocations if a snapshot was published.
   base::ByteCount bytes = 0;
-  /// From the grant on: until the layout is published, or imported.
+  /// From the grant until the layout is published or imported.
   double seconds = 0;
   std::size_t tensors = 0;
   std::size_t allocations = 0;
@@ -59,36 +59,36 @@ struct LoadReport {
   gms::Grant granted_lock_type = gms::Grant::kRo;
 };
 
-/// The role that $ENGINE_ID stands for: kRwOrRo for 0 or where it is unset, kRo for more. Throws
-/// Error(kConfig) for what is not a number.
+/// The role for $ENGINE_ID: kRwOrRo for 0 or unset, kRo for a higher number. Throws Error(kConfig)
+/// if it is not a number.
 gms::LockType role_from_env();
 
-/// What is to be loaded, opened and checked, but for the bytes of the weights.
+/// The source of a load, opened and checked except for the bytes of the weights.
 struct LoadSource {
-  /// Of the model or the snapshot, for messages; empty for nothing, which a reader may have.
+  /// The name of the model or the snapshot for messages; empty for a reader without a source.
   std::string name;
-  /// One of the two.
+  /// Only one of the two is used.
   Model model;
   std::optional<Snapshot> snapshot;
 };
 
-/// Opens what the options name. Errors: those of open_model and open_snapshot.
+/// Opens the source that the options name. Throws what open_model and open_snapshot throw.
 LoadSource open_source(const LoadOptions& options);
 
-/// Publishes or imports, for the role asked for; nullopt when the lock was not to be had in time.
-/// Nothing is published, and nothing that was published dropped, for a model or snapshot that is
-/// refused or does not fit the device, and for a snapshot with a wrong checksum (but see
-/// replace_first); nothing is published when anything fails later. A reader compares the names,
-/// types and shapes of the tensors, and reads the bytes only to verify.
-/// Errors: those of RpcClient; kTryAgain for what the device has no room for; kUsage for a ring of
-/// 0 on a real device; kBadData for a shard with another checksum, for a snapshot whose layout hash
-/// does not come back, and for a reader that finds other tensors than the source's; kSoftware when
-/// the writer verifies and finds other bytes in device memory, kBadData when a reader does.
+/// Publishes or imports, according to the role; nullopt if the lock was not granted in time. If the
+/// model or snapshot is invalid, does not fit the device, or has a wrong checksum (but see
+/// replace_first), nothing is published and a published layout is kept; after a later failure
+/// nothing is published. A reader compares the names, types and shapes of the tensors, and reads
+/// their bytes only to verify. Throws what RpcClient throws; kTryAgain if the device is out of
+/// memory; kUsage for a ring of 0 on a real device; kBadData for a shard with a wrong checksum, for
+/// a snapshot whose layout hash is not reproduced, and for a reader that finds other tensors than
+/// the source's; if `verify` finds other bytes in device memory, kSoftware for a writer, kBadData
+/// for a reader.
 std::optional<LoadReport> load(LoadSource source, const std::shared_ptr<const cuda::Driver>& driver,
                                const cuda::DeviceInfo& device, const std::string& socket_path,
                                const LoadOptions& options);
 
-/// For people, and as one JSON object.
+/// As text, and as one JSON object.
 std::string format_text(const LoadReport& report);
 std::string format_json(const LoadReport& report);
 

@@ -13,7 +13,7 @@ bool is_plain_name(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
-// Passes over everything but {"weight_map": {"tensor": "file", ..}}.
+// Reads {"weight_map": {"tensor": "file", ..}} and skips everything else.
 class IndexReader final : public json::JsonReader {
  public:
   using json::JsonReader::JsonReader;

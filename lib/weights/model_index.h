@@ -1,4 +1,4 @@
-// model.safetensors.index.json of a Hugging Face folder: which tensor is in which file. Pure.
+// Parses model.safetensors.index.json of a Hugging Face folder, which maps tensors to files. Pure.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@ namespace fo::weights {
 inline constexpr base::ByteCount kMaxIndex = 100'000'000;
 
 /// File name by tensor name, from the index's `weight_map`. `file` is a name for messages. Throws
-/// Error(kBadData) for what is not JSON, has no weight_map, names a tensor twice, or names a file
-/// by anything but a plain name: such a path could leave the folder.
+/// Error(kBadData) if the text is not JSON or has no weight_map, for a duplicate tensor, and for a
+/// file that is not a plain file name: such a path could leave the folder.
 std::map<std::string, std::string> parse_model_index(std::string_view text,
                                                      const std::string& file);
 

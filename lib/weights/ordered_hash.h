@@ -1,4 +1,4 @@
-// The SHA-256 of a file whose parts several threads have, each when it has its own.
+// The SHA-256 of a file whose parts come from several threads.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,17 @@ namespace fo::weights {
 
 class OrderedHash {
  public:
-  /// Waits until everything before `offset` has been added, then adds `bytes`. Whoever takes parts
-  /// takes them in their order, so that the thread with the first that is missing never waits.
-  /// False, and nothing done, after cancel().
+  /// Waits until all bytes before `offset` have been added, then adds `bytes`. Threads must take
+  /// parts in order, so that the thread with the first missing part never waits. Returns false and
+  /// does nothing after cancel().
   [[nodiscard]] bool add(base::ByteCount offset, std::span<const std::byte> bytes);
-  /// For a thread whose part is not going to come: nobody waits any more.
+  /// For a thread that will not add its part: no thread waits any more.
   void cancel();
-  /// In lower-case hex, after the last part; the end of this object's use.
+  /// In lower-case hex, after the last part. The object cannot be used afterwards.
   std::string finish();
 
  private:
-  std::mutex mutex_;  // guards added_ and cancelled_; the hash is that thread's whose turn it is
+  std::mutex mutex_;  // guards added_ and cancelled_; the thread whose part is next owns the hash
   std::condition_variable turn_;
   base::ByteCount added_ = 0;
   bool cancelled_ = false;

@@ -10,10 +10,11 @@ using base::ByteCount;
 PackPlan pack(std::span<const ByteCount> sizes, ByteCount slab) {
   PackPlan plan;
   std::optional<std::size_t> open;
-  ByteCount limit = 0;  // of the open one
+  ByteCount limit = 0;  // of the current allocation
   ByteCount next_limit = std::min(slab, kFirstSlab);
   for (const ByteCount size : sizes) {
-    // Metadata may not point at an allocation's end, where the next tensor's bytes would be.
+    // Metadata may not refer to an allocation's end, because the next tensor's bytes would be
+    // there.
     const ByteCount taken = std::max<ByteCount>(size, 1);
     if (taken > slab) {
       plan.placements.push_back({plan.allocations.size(), 0});

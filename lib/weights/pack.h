@@ -1,4 +1,4 @@
-// Where tensors go: packed one after another into few large allocations. Pure.
+// Places tensors one after another into a few large allocations. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@ namespace fo::weights {
 inline constexpr base::ByteCount kTensorAlignment = 256;
 
 struct Placement {
-  /// Which of PackPlan::allocations.
+  /// Index into PackPlan::allocations.
   std::size_t allocation = 0;
   base::ByteCount offset = 0;
 };
 
 struct PackPlan {
-  /// The size of each, at least 1.
+  /// The size of each allocation, at least 1.
   std::vector<base::ByteCount> allocations;
-  /// One for each tensor. The offset is within the allocation even for a tensor of no bytes.
+  /// One for each tensor. The offset lies within the allocation even for an empty tensor.
   std::vector<Placement> placements;
 };
 
-/// The first allocation takes at most this much, each later one twice as much as the one before:
-/// there is soon something to fill, and as long as one is filled the next can be made.
+/// Maximum size of the first allocation; it doubles for each later one. So copying starts early,
+/// and the next allocation can be created while one is filled.
 inline constexpr base::ByteCount kFirstSlab = 64 * base::kMiB;
 
-/// Fills allocations of at most `slab` bytes in the order of the tensors; a tensor of more bytes
-/// gets an allocation of its own. No number may be over 2^63-1.
+/// Fills allocations of at most `slab` bytes in the order of the tensors; a larger tensor gets its
+/// own allocation. No number may be over 2^63-1.
 PackPlan pack(std::span<const base::ByteCount> sizes, base::ByteCount slab);
 
 }  // namespace fo::weights

@@ -16,8 +16,8 @@ using base::ByteCount;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-// Takes exactly {"name": {"dtype": "..", "shape": [..], "data_offsets": [.., ..]}, ..} and
-// {"__metadata__": {"key": "text"}}, and nothing that is nested deeper.
+// Accepts exactly {"name": {"dtype": "..", "shape": [..], "data_offsets": [.., ..]}, ..} and
+// {"__metadata__": {"key": "text"}}.
 class HeaderReader final : public json::JsonReader {
  public:
   explicit HeaderReader(const std::string& file) : json::JsonReader(file, "the header is ") {}
@@ -103,13 +103,13 @@ class HeaderReader final : public json::JsonReader {
     list.push_back(number);
   }
 
-  // Offsets count from the header's end until parse_header knows better.
+  // Offsets are relative to the header's end until parse_header adds it.
   void finish_tensor() {
     if (fields_ != kAllFields) fail_tensor("missing dtype, shape or data_offsets");
     if (offsets_[1] < offsets_[0]) fail_tensor("data_offsets end before they begin");
     tensor_.offset = offsets_[0];
     tensor_.size = offsets_[1] - offsets_[0];
-    // Extents of 0 count as 1 on the way, so that strides can't overflow either.
+    // Extents of 0 count as 1 here, so that strides cannot overflow either.
     ByteCount bytes = tensor_.dtype->size;
     bool is_empty = false;
     for (const ByteCount extent : tensor_.shape) {

@@ -31,7 +31,7 @@ using base::ExitStatus;
 using cuda::abi::DevicePtr;
 using Clock = std::chrono::steady_clock;
 
-// An allocation's bytes, and where in the shard they begin.
+// An allocation's bytes, and their offset in the shard.
 struct Extent {
   DevicePtr address = 0;
   ByteCount offset = 0;
@@ -45,8 +45,8 @@ struct Shard {
   std::string sha256;
 };
 
-// One save as it goes. The members are declared so that, when anything fails, the threads end
-// before what they work on goes.
+// One save in progress. The members are declared so that after any failure the threads end before
+// the data that they use is destroyed.
 class Saving {
  public:
   Saving(const std::shared_ptr<const cuda::Driver>& driver, const cuda::DeviceInfo& device,
@@ -77,7 +77,7 @@ class Saving {
   }
 
  private:
-  // What is saved must come back under the same hash.
+  // A loaded snapshot must have the same hash as the saved layout.
   void check_hash() {
     const std::string hash = gms::layout_hash(layout_of(manifest_, metadata_));
     if (hash != manager_.layout_hash()) {
@@ -112,7 +112,7 @@ class Saving {
     report_.shards = shards_.size();
   }
 
-  // Never a snapshot that can't be read again.
+  // Refuses layouts whose snapshot could not be read again.
   void describe() {
     const double now =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -149,13 +149,13 @@ class Saving {
   void write_shards() {
     workers_.emplace(lanes_, context_);
     try {
-      // Each shard has two strands: what is hashed has one order, what is written has none.
+      // Each shard has two strands: hashing needs the order of the bytes, writing does not.
       for (std::size_t i = 0; i < shards_.size(); ++i) {
         workers_->submit([this, i](Lane& lane) { hash(lane, shards_[i]); }, 2 * i);
         submit_writes(i);
       }
       workers_->wait([this] { show_progress(); });
-      // The lock is not held while the disk writes.
+      // The lock is released before the disk writes are flushed.
       manager_.unmap_all();
       for (ShardFile& file : files_) workers_->submit([&file](Lane&) { file.sync(); });
       workers_->wait([this] { show_progress(); });

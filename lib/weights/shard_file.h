@@ -1,5 +1,6 @@
-// A shard that is being written: its room taken first, so that a full disk shows before anything is
-// copied; then its bytes, by many threads, past the page cache where the file system can.
+// A shard that is being written. Its space is allocated first, so that a full disk is detected
+// before anything is copied; then many threads write its bytes, past the page cache if the file
+// system supports it.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,13 @@ class ShardFile {
 
   /// Thread-safe. Throws Error(kIoError).
   void write(std::span<const std::byte> bytes, base::ByteCount offset) const;
-  /// Waits until everything written is on the disk. Throws Error(kIoError).
+  /// Waits until all writes are on the disk. Throws Error(kIoError).
   void sync() const;
 
  private:
   std::string path_;
   base::UniqueFd fd_;
-  /// Another description of the same file; none where direct writes are not possible.
+  /// Another description of the same file; empty if direct writes are not possible.
   base::UniqueFd direct_;
 };
 

@@ -31,7 +31,7 @@ using base::ByteCount;
 using base::Error;
 using base::ExitStatus;
 
-// Where the descriptor leads now.
+// The current path of the descriptor.
 std::string path_of_fd(int fd) {
   std::error_code error;
   std::string path =
@@ -40,14 +40,14 @@ std::string path_of_fd(int fd) {
   return path;
 }
 
-// -1 and errno as openat2(2) has them: EXDEV for what is not below the folder.
+// Returns -1 and errno as openat2(2) does: EXDEV for a file outside the folder.
 int open_beneath(int folder, const std::string& name) {
   open_how how{};
-  // Not to be stuck at a FIFO.
+  // Does not block on a FIFO.
   how.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   const long fd = ::syscall(SYS_openat2, folder, name.c_str(), &how, sizeof how);
-  // Older kernels; and EPERM from a filter that doesn't know it.
+  // ENOSYS in older kernels; EPERM from a seccomp filter that does not know the call.
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
   base::UniqueFd found(::openat(folder, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (found && !path_of_fd(found.get()).starts_with(path_of_fd(folder) + "/")) {
@@ -81,8 +81,8 @@ class Opening {
     throw Error(ExitStatus::kBadData, "read " + base::quoted(path_of(name)) + ": " + reason);
   }
 
-  // By one descriptor, so that all are of one snapshot, whatever takes the folder's place
-  // meanwhile; nullopt when it is absent. Follows no link that leaves the folder.
+  // Opens through one descriptor, so that all files belong to one snapshot even if the folder is
+  // replaced meanwhile; nullopt if it is missing. Follows no link that leaves the folder.
   [[nodiscard]] std::optional<WeightFile> find(const std::string& name) const {
     base::UniqueFd fd(open_beneath(folder_fd_.get(), name));
     if (fd) return WeightFile(std::move(fd), path_of(name));

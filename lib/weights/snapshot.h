@@ -1,4 +1,4 @@
-// A snapshot directory, opened and checked as a whole before a byte of a shard is read.
+// A snapshot directory, opened and checked completely before a byte of a shard is read.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,19 @@ struct Snapshot {
   gms::Metadata metadata;
   /// In the order in which the manifest first names them.
   std::vector<WeightFile> files;
-  /// Which of the files, for each allocation.
+  /// For each allocation, the index of its file.
   std::vector<std::size_t> file_of;
-  /// For each file, the SHA-256 that it must have; empty where there is nothing to check.
+  /// For each file, its expected SHA-256; empty if checksums are not verified.
   std::vector<std::string> checksums;
 };
 
 enum class Checksums { kCheck, kIgnore };
 
-/// Errors: kNoInput for what is absent, a manifest above all, without which a snapshot is not
-/// complete; kBadData, naming the file, for what the parsers refuse, a shard that lies outside the
-/// folder or is anything but the allocations' bytes packed front to back, a layout hash that
-/// manifest and metadata do not give, and a manifest or metadata that differ from their checksums,
-/// or shards that have none. Without a checksum file, as other writers leave it, a warning is
-/// logged.
+/// Throws kNoInput for missing files (without a manifest, a snapshot is not complete), and
+/// kBadData, with the file, for what the parsers refuse, a shard that lies outside the folder or is
+/// not exactly the packed bytes of its allocations, a layout hash that does not match manifest and
+/// metadata, a manifest or metadata with wrong checksums, and shards without one. If there is no
+/// checksum file, because another program wrote the snapshot, a warning is logged.
 Snapshot open_snapshot(const std::string& folder, Checksums checksums);
 
 }  // namespace fo::weights

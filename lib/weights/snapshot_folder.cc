@@ -33,7 +33,7 @@ using base::throw_errno;
 constexpr std::array kParts{kManifestFile, kMetadataFile, kChecksumFile};
 constexpr const char* kPartialMark = ".partial-";
 constexpr std::size_t kPartialDigits = 8;
-// A file, as the lock of a folder would be seen on one machine only where NFS is.
+// A separate file: on NFS, a lock of the folder itself would be visible on one machine only.
 constexpr const char* kLockFile = ".lock";
 constexpr const char* kShards = "shards";
 constexpr const char* kProbe = "probe";
@@ -80,15 +80,15 @@ bool is_part(const std::string& name) {
   return name == kLockFile || std::find(kParts.begin(), kParts.end(), name) != kParts.end();
 }
 
-// As os::write_file_atomic names it while it is being written.
+// The names that os::write_file_atomic uses while it writes.
 bool is_temporary(const std::string& name) {
   constexpr std::size_t kSuffix = 7;
   return name.size() > kSuffix && name[name.size() - kSuffix] == '.' &&
          is_part(name.substr(0, name.size() - kSuffix));
 }
 
-// The name of something in the folder that is no part of a snapshot. What vanishes meanwhile was
-// another saver's to remove.
+// The name of an entry of the folder that does not belong to a snapshot. An entry that vanishes
+// meanwhile was removed by another saver.
 std::optional<std::string> unknown_entry(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
@@ -112,8 +112,8 @@ std::optional<std::string> unknown_entry(const std::string& folder) {
   return std::nullopt;
 }
 
-// Nothing but what a snapshot is made of; what else came there meanwhile stays. The lock goes last,
-// closed before the folder goes, for which NFS waits.
+// Removes only the parts of a snapshot; other files in the folder stay. The lock is removed last,
+// and closed before the folder is removed, because NFS requires that.
 void remove_snapshot(const std::string& folder, base::UniqueFd lock) {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
@@ -138,10 +138,11 @@ void remove_snapshot(const std::string& folder, base::UniqueFd lock) {
 
 enum class Lock { kOurs, kOthers, kImpossible };
 
-// Ours for as long as `lock` is open; whoever removes a folder owns it first in the same way.
+// We own the folder while `lock` is open. A process that removes a folder first locks it in the
+// same way.
 Lock lock_folder(int folder, base::UniqueFd& lock) {
   lock.reset(::openat(folder, kLockFile, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
-  // ENOENT: the folder itself is gone.
+  // ENOENT: the folder itself was removed.
   if (!lock) return errno == ENOENT ? Lock::kOthers : Lock::kImpossible;
   try {
     return os::try_lock_entry(folder, kLockFile, lock.get()) ? Lock::kOurs : Lock::kOthers;
@@ -224,7 +225,7 @@ SnapshotFolder::SnapshotFolder(std::string place, Replace replace)
   }
 }
 
-// Each saver that begins meanwhile may take one away.
+// Each saver that starts meanwhile may remove one such folder.
 void SnapshotFolder::create() {
   for (int attempt = 0; attempt < 100; ++attempt) {
     path_ = place_ + kPartialMark + os::make_uuid4().substr(0, kPartialDigits);
@@ -238,7 +239,7 @@ void SnapshotFolder::create() {
   refuse(place_, "the folders created beside it were removed each time");
 }
 
-// False when somebody who removes the dead came before its lock and took it for one.
+// False if another saver removed the folder before it was locked.
 bool SnapshotFolder::claim() {
   folder_ = open_folder(path_);
   if (!folder_) return false;
@@ -251,12 +252,12 @@ bool SnapshotFolder::claim() {
   return lock != Lock::kOthers;
 }
 
-// What the end would fail for fails here.
+// Fails early for errors that publish() would have.
 void SnapshotFolder::prepare() const {
   struct stat there {};
   if (::lstat(place_.c_str(), &there) != 0) return;
   const std::string what = "create " + base::quoted(path_);
-  // Root alone may give it to another owner; nobody but that owner loses by it.
+  // Only root can change the owner; otherwise only the previous owner loses access.
   if ((::fchown(folder_.get(), there.st_uid, there.st_gid) != 0 &&
        ::fchown(folder_.get(), static_cast<uid_t>(-1), there.st_gid) != 0) ||
       ::fchmod(folder_.get(), (there.st_mode & 07777) | S_IRWXU) != 0) {
@@ -285,7 +286,7 @@ void SnapshotFolder::publish() {
   const bool moved = move();
   if (!moved) exchange();
   const std::string replaced = std::exchange(path_, {});
-  // By its descriptor: another may have come to its place already.
+  // Through its descriptor, because another folder may be at its place already.
   ::unlinkat(folder_.get(), kLockFile, 0);
   lock_.reset();
   if (::fsync(parent_.get()) != 0) {
@@ -296,7 +297,7 @@ void SnapshotFolder::publish() {
   if (!moved) remove_snapshot(replaced, {});
 }
 
-// An empty folder gives way; false for one that doesn't and is to be replaced.
+// Replaces an empty folder; returns false for one that is not empty and may be replaced.
 bool SnapshotFolder::move() {
   if (::rename(path_.c_str(), place_.c_str()) == 0) return true;
   const int err = errno;

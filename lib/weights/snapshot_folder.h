@@ -1,5 +1,5 @@
-// The folder that a snapshot is written into: beside its place, under another name, until it is
-// complete. Whoever looks at its place sees a whole snapshot or none, whenever the writer dies.
+// The folder that a snapshot is written into: next to its place, under another name, until it is
+// complete. Readers of the place see a whole snapshot or none, whenever the writer dies.
 #pragma once
 
 #include <string>
@@ -10,28 +10,28 @@ namespace fo::weights {
 
 enum class Replace { kNo, kYes };
 
-/// Throws Error(kCannotCreate) when a snapshot can't take this place: it has no name, no
-/// folder to be in, is a mount point, or something is there that is neither an empty folder nor,
-/// with kYes, one that holds a snapshot and nothing else.
+/// Throws Error(kCannotCreate) if a snapshot cannot be put at `place`: the name or its parent
+/// folder is missing, it is a mount point, or it exists and is neither an empty folder nor, with
+/// kYes, a folder with a snapshot only.
 void check_snapshot_place(const std::string& place, Replace replace);
 
 class SnapshotFolder {
  public:
-  /// Makes PLACE.partial-<random>, locked for as long as this process lives, with the mode and the
-  /// group of the folder that is in its place, and its owner where that may be; and removes what is
-  /// left of those for the same place whose process is dead. Throws what check_snapshot_place does,
-  /// kCannotCreate, kNotPermitted or kIoError.
+  /// Creates PLACE.partial-<random>, locked while this process lives, with the mode, the group and
+  /// if possible the owner of the folder at `place`; removes such folders of dead processes. Throws
+  /// what check_snapshot_place throws, and kCannotCreate, kNotPermitted or kIoError.
   SnapshotFolder(std::string place, Replace replace);
-  /// Removes what was not published.
+  /// Removes the folder unless it was published.
   ~SnapshotFolder();
   SnapshotFolder(const SnapshotFolder&) = delete;
   SnapshotFolder& operator=(const SnapshotFolder&) = delete;
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Moves it to its place in one step; what it replaces is removed once that is on the disk. Its
-  /// content is the caller's to have there. Throws kCannotCreate, and nothing has changed, when
-  /// another snapshot came there first; kIoError, and it is in its place, when that may not last.
+  /// Moves the folder to its place in one step, and removes the replaced one once that is on the
+  /// disk. The caller must have synced its content. Throws kCannotCreate without any change if
+  /// another snapshot was created there first; kIoError if the moved folder may not survive a power
+  /// failure.
   void publish();
 
  private:
@@ -49,7 +49,7 @@ class SnapshotFolder {
   base::UniqueFd lock_;
 };
 
-/// Throws Error(kIoError) when what was done in a folder can't be made to last.
+/// Throws Error(kIoError) if changes of a folder cannot be flushed to the disk.
 void sync_folder(const std::string& path);
 
 }  // namespace fo::weights

@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr const char* kVersion = "1.0";
 constexpr ByteCount kMax = std::numeric_limits<std::int64_t>::max();
 
-// A relative path in its one spelling that stays below its folder.
+// A normalised relative path that stays below its folder.
 bool is_below(std::string_view path) {
   if (path.empty() || path.size() > kMaxSnapshotName || path.find('\0') != path.npos) return false;
   for (std::size_t at = 0; at <= path.size();) {
@@ -281,7 +281,7 @@ class MetadataReader final : public fo::json::JsonReader {
 };
 
 std::string json_text(std::string_view text) {
-  // What is not UTF-8 can't be said in JSON; dump() throws then.
+  // JSON cannot represent invalid UTF-8; dump() throws then.
   try {
     return json(text).dump();
   } catch (const json::exception&) {

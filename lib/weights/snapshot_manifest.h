@@ -1,7 +1,7 @@
-// The text files of a snapshot directory, as gms-protocol(7) spells them: manifest.json (what the
-// layout is made of and where its bytes lie), gms_metadata.json, and the checksums beside them.
-// Pure: bytes in, records out, and back. Keys that aren't known are passed over, as other writers
-// have some; what is known must be right.
+// The text files of a snapshot directory, as gms-protocol(7) specifies them: manifest.json (the
+// allocations and their positions), gms_metadata.json, and the checksums. Pure: bytes in, records
+// out, and back. Unknown keys are skipped, because other writers add some; known ones must be
+// valid.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kMetadataFile = "gms_metadata.json";
 inline constexpr const char* kChecksumFile = "checksums.sha256";
 
-/// The most bytes that each of the files may have.
+/// Maximum size of each file.
 inline constexpr base::ByteCount kMaxManifest = 100'000'000;
 inline constexpr base::ByteCount kMaxSnapshotMetadata = 512 * base::kMiB;
 inline constexpr base::ByteCount kMaxChecksums = 100'000'000;
-/// Of 2 MiB each, these are more than any device has.
+/// More allocations of 2 MiB than fit on any device.
 inline constexpr std::size_t kMaxSnapshotAllocations = 1u << 18;
-/// Of an id, a tag or a file's path.
+/// Maximum length of an id, a tag or a file's path.
 inline constexpr std::size_t kMaxSnapshotName = 4096;
 
 struct SnapshotAllocation {
@@ -34,9 +34,9 @@ struct SnapshotAllocation {
   base::ByteCount size = 0;
   base::ByteCount aligned_size = 0;
   std::string tag;
-  /// Relative to the snapshot's folder, which it doesn't leave.
+  /// Relative to the snapshot's folder, and inside it.
   std::string tensor_file;
-  /// Where in the file its `aligned_size` bytes begin.
+  /// Offset of its `aligned_size` bytes in the file.
   base::ByteCount tensor_offset = 0;
 
   friend bool operator==(const SnapshotAllocation&, const SnapshotAllocation&) = default;
@@ -44,12 +44,13 @@ struct SnapshotAllocation {
 
 struct SnapshotManifest {
   std::string layout_hash;
-  /// By layout slot. Ids differ; no two share bytes of a file; all together are under 2^63 bytes.
+  /// Ordered by layout slot. Ids are unique, bytes in files do not overlap, and the total size is
+  /// under 2^63 bytes.
   std::vector<SnapshotAllocation> allocations;
 };
 
-/// Sets file and offset of every allocation: packed front to back into shards/shard_0000.bin and so
-/// on, a new one wherever a shard would come to be longer than 4 GiB.
+/// Sets file and offset of every allocation: packed into shards/shard_0000.bin and so on, with a
+/// new shard where one would exceed 4 GiB.
 void place_in_shards(SnapshotManifest& manifest);
 
 /// `file` is a name for messages, here and below. Throws Error(kBadData):
@@ -58,21 +59,21 @@ SnapshotManifest parse_manifest(std::string_view text, const std::string& file);
 /// `timestamp`: seconds since 1970. `device`: the ordinal that it was saved from.
 std::string format_manifest(const SnapshotManifest& manifest, double timestamp, int device);
 
-/// Every entry points into one of the manifest's allocations. Throws Error(kBadData):
-/// "read 'file': key 'name': reason".
+/// Every entry must refer to an allocation of the manifest. Throws Error(kBadData): "read 'file':
+/// key 'name': reason".
 gms::Metadata parse_snapshot_metadata(std::string_view text, const SnapshotManifest& manifest,
                                       const std::string& file);
 std::string format_snapshot_metadata(const gms::Metadata& metadata);
 
-/// What manifest and metadata describe, its slots counted from 0.
+/// The layout of manifest and metadata, with slots numbered from 0.
 gms::Layout layout_of(const SnapshotManifest& manifest, const gms::Metadata& metadata);
-/// Keys that point into allocations that the layout has.
+/// The keys must refer to allocations of the layout.
 void put_all(gms::Layout& layout, const gms::Metadata& metadata);
 
 /// The hex SHA-256 of a text.
 std::string checksum_of(std::string_view text);
-/// Hex SHA-256 by file name, from lines as sha256sum(1) writes and reads them. Throws
-/// Error(kBadData) for any other line, a name twice, and a name that leaves the folder.
+/// Hex SHA-256 by file name, from lines in the format of sha256sum(1). Throws Error(kBadData) for
+/// any other line, a duplicate name, and a name outside the folder.
 std::map<std::string, std::string> parse_checksums(std::string_view text, const std::string& file);
 std::string format_checksums(const std::map<std::string, std::string>& checksums);
 

@@ -1,4 +1,4 @@
-// A published layout, dropped without a restart of its server. Needs no driver.
+// Drops a published layout without a restart of its server. Needs no driver.
 #pragma once
 
 #include <sys/types.h>
@@ -12,22 +12,22 @@
 namespace fo::weights {
 
 struct UnpublishReport {
-  /// Whether anything was there to be dropped: published or sealed.
+  /// Whether a layout, published or sealed, was dropped.
   bool dropped = false;
   std::int64_t allocations = 0;
-  /// Empty where the server doesn't say.
+  /// Empty if the server does not report it.
   std::string memory_layout_hash;
 };
 
-/// Takes the writer's place and leaves it again, which drops what is published or sealed. nullopt
-/// when the lock was not to be had in time: somebody reads it, or writes. `server_uid` as
-/// RpcClient::connect takes it. Errors: those of RpcClient; kProtocol for a hash that is none,
-/// before anything is dropped.
+/// Becomes the writer and disconnects, which drops a published or sealed layout. nullopt if the
+/// lock was not granted in time because of a reader or writer. `server_uid` as RpcClient::connect
+/// takes it. Throws what RpcClient throws, and kProtocol for an invalid hash, before anything is
+/// dropped.
 std::optional<UnpublishReport> unpublish(const std::string& socket_path,
                                          std::optional<base::Duration> timeout,
                                          std::optional<uid_t> server_uid = std::nullopt);
 
-/// For people, and as one JSON object.
+/// As text, and as one JSON object.
 std::string format_text(const UnpublishReport& report);
 std::string format_json(const UnpublishReport& report);
 

@@ -21,7 +21,7 @@ using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
 
-// Fewer bytes than this are read ahead by the kernel just as well.
+// The kernel's read-ahead is as fast for fewer bytes.
 constexpr ByteCount kMinDirect = 512 * base::kKiB;
 
 struct stat status_of(int fd, const std::string& path) {
@@ -30,13 +30,13 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
-// The same file, not whatever is under its name by now.
+// The same file, even if its name was reused.
 base::UniqueFd open_direct(int fd) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   return base::UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
 }
 
-// No page is looked at by every load: newer kernels begin to read what they are asked about here.
+// A random page, because newer kernels start to read the page that is queried here.
 ByteCount random_place(ByteCount size) {
   thread_local std::minstd_rand random{static_cast<std::minstd_rand::result_type>(
       std::chrono::steady_clock::now().time_since_epoch().count())};
@@ -45,7 +45,7 @@ ByteCount random_place(ByteCount size) {
 
 }  // namespace
 
-// Not to be stuck at a FIFO: opened without blocking, then looked at.
+// Opened without blocking, so that a FIFO can be refused.
 WeightFile::WeightFile(const std::string& path)
     : WeightFile(os::open_file(path, O_RDONLY | O_NONBLOCK), path) {}
 
@@ -106,7 +106,7 @@ void WeightFile::read_direct(std::span<std::byte> to, ByteCount offset) const {
     const ssize_t got =
         ::pread(direct_.get(), rest.data(), rest.size(), static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    // Whatever is wrong, an ordinary read works or says so.
+    // On any error, an ordinary read works or reports it.
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);
   }

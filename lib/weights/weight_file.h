@@ -1,5 +1,5 @@
-// An open file of weights, read by many threads: out of the page cache, or past it where the bytes
-// are not in there, which is faster and costs no host memory.
+// An open file of weights, read by many threads: from the page cache, or past it for bytes that are
+// not cached, which is faster and uses no host memory.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,33 +13,33 @@
 
 namespace fo::weights {
 
-/// The most pieces that one read may be spread over.
+/// Maximum number of pieces of one read.
 inline constexpr std::size_t kMaxPieces = 1024;
 
-/// What direct reads want: offsets, sizes and addresses at multiples of this.
+/// Direct reads need offsets, sizes and addresses that are multiples of this.
 inline constexpr base::ByteCount kDirectAlignment = 4096;
 
 class WeightFile {
  public:
-  /// Errors: kNoInput when it is absent, kBadData when it is no regular file.
+  /// Throws kNoInput if the file is missing, kBadData if it is not a regular file.
   explicit WeightFile(const std::string& path);
-  /// One that is open for reading; the path is for messages.
+  /// Takes a descriptor that is open for reading; the path is for messages.
   WeightFile(base::UniqueFd fd, std::string path);
 
-  /// Fills `to` from `offset` on. Errors: kBadData when the file is shorter than that, kIoError.
+  /// Fills `to` from `offset` on. Throws kBadData if the file is too short, and kIoError.
   void read(std::span<std::byte> to, base::ByteCount offset) const;
-  /// The same, into one piece after the other; at most kMaxPieces, which are used up.
+  /// The same for several pieces, at most kMaxPieces; the array is modified.
   void read(std::span<iovec> to, base::ByteCount offset) const;
 
-  /// Whether a read of these bytes had better be direct: they are many, and not in the page cache
-  /// as far as one look at a random place shows.
+  /// Whether these bytes should be read directly: they are many, and a probe of a random page shows
+  /// that it is not in the page cache.
   [[nodiscard]] bool is_cold(base::ByteCount offset, base::ByteCount size) const;
-  /// As read(), but past the page cache; what the file system won't read so is read through it.
-  /// All three of address, size and offset are aligned; the file may end within the last
-  /// kDirectAlignment bytes, and what is behind its end stays as it was.
+  /// As read(), but past the page cache; ranges that the file system cannot read so are read
+  /// through it. Address, size and offset must be aligned. The file may end within the last
+  /// kDirectAlignment bytes; bytes of `to` after its end are unchanged.
   void read_direct(std::span<std::byte> to, base::ByteCount offset) const;
 
-  /// Throws Error(kBadData) when the file was written to since it was opened.
+  /// Throws Error(kBadData) if the file was modified since it was opened.
   void check_unchanged() const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -48,7 +48,7 @@ class WeightFile {
  private:
   std::string path_;
   base::UniqueFd fd_;
-  /// Another description of the same file; none where direct reads are not possible.
+  /// Another description of the same file; empty if direct reads are not possible.
   base::UniqueFd direct_;
   base::ByteCount size_ = 0;
   timespec modified_{};

@@ -1,4 +1,4 @@
-// A few threads, each with its lane, that work off a queue; made for one load or save.
+// A few threads, each with its lane, that process a queue; created for one load or save.
 #pragma once
 
 #include <condition_variable>
@@ -20,19 +20,19 @@ class Workers {
  public:
   using Task = std::function<void(Lane&)>;
 
-  /// `context` is made current in every thread where there is one; it must outlive the workers.
+  /// `context`, if any, is made current in every thread and must outlive the workers.
   Workers(const LaneConfig& config, const cuda::PrimaryContext& context);
-  /// Drops what is queued and waits for what runs.
+  /// Drops queued tasks and waits for running ones.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Throws what a task threw before; nothing runs any more after that but what runs already.
-  /// The tasks of a strand begin in the order in which they were submitted. Threads spread over
-  /// the strands: for tasks of which those of one strand wait for each other.
+  /// Throws the exception of an earlier task; after that no further task starts. The tasks of a
+  /// strand begin in the order of submission. Threads spread over the strands, because the tasks of
+  /// one strand may wait for each other.
   void submit(Task task, std::size_t strand = 0);
-  /// Waits until everything submitted is done and in device memory, and calls `tick` every 100 ms
-  /// and at the end. Throws what the first task to fail threw.
+  /// Waits until all tasks are done and in device memory; calls `tick` every 100 ms and at the end.
+  /// Throws the exception of the first failed task.
   void wait(const std::function<void()>& tick = [] {});
 
  private:
@@ -43,12 +43,12 @@ class Workers {
   using Strands = std::map<std::size_t, Strand>;
 
   void stop();
-  /// Where a thread had best take its next task from; end: nothing waits.
+  /// The strand of the next task; end() if no task waits.
   Strands::iterator next_strand();
   void run(const LaneConfig& config, const cuda::PrimaryContext& context);
   void work_off(Lane& lane);
 
-  std::mutex mutex_;  // guards all but threads_
+  std::mutex mutex_;  // guards everything except threads_
   std::condition_variable for_workers_;
   std::condition_variable for_owner_;
   Strands strands_;
