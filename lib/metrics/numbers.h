@@ -12,7 +12,7 @@
 
 namespace fo::metrics {
 
-/// A number that goes up and down. Zero in fresh memory.
+/// A number that increases and decreases. Zero in fresh memory.
 class Gauge {
  public:
   void set(std::uint64_t value) { value_.store(value, std::memory_order_relaxed); }
@@ -22,7 +22,7 @@ class Gauge {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// A number that only goes up, also over the restarts of a server.
+/// A number that only increases, across restarts of a server.
 class Counter {
  public:
   void add(std::uint64_t more = 1) { value_.fetch_add(more, std::memory_order_relaxed); }

@@ -39,18 +39,17 @@ using base::UniqueFd;
 using os::LogLevel;
 using os::OwnedPath;
 
-// What a server gets to let its clients go, before it is killed; and any process then to be gone.
+// The time for a server to disconnect its clients before it is killed, and for a killed process to
+// end.
 constexpr base::Duration kGrace = std::chrono::seconds(5);
-// From its start until a server answers: a driver may take long to initialise, and many imports
-// too.
+// The time from a server's start until it answers; initialising a driver and many imports are slow.
 constexpr base::Duration kStartTimeout = std::chrono::minutes(5);
-// Descriptors of the parent that no vault may take, and so many more for each server.
+// Descriptors of the parent that vaults must not use, with as many again for each server.
 constexpr std::size_t kReserve = 64;
 constexpr std::size_t kReservePerServer = 16;
-// Whose layouts must not be lost, and the servers that a snapshot is for.
+// The tag whose layouts must be preserved, and whose servers get the snapshot.
 constexpr const char* kWeightsTag = "weights";
-// A server that has crashed too often, and whose end does not end the others, is tried again so
-// often.
+// The restart interval of a server that crashed too often and does not end the others.
 constexpr base::Duration kLastResort = std::chrono::minutes(1);
 
 OwnedPath make_ready_file(const std::string& path) {
@@ -58,14 +57,14 @@ OwnedPath make_ready_file(const std::string& path) {
   return OwnedPath(path);
 }
 
-// The snapshot of one device.
+// The snapshot's folder for one device.
 std::string snapshot_of(const std::string& dir, int device, bool is_only_one) {
   std::string own = dir + "/device-" + std::to_string(device);
   std::error_code unknown;
   return is_only_one && !std::filesystem::is_directory(own, unknown) ? dir : own;
 }
 
-// The program beside this one, else the one in PATH.
+// The program in the folder of this one, else the one in PATH.
 std::string find_loader() {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
@@ -85,23 +84,23 @@ struct Server {
   Vault vault;
   CrashHistory crashes;
   std::optional<os::Child> child;
-  /// Gets a byte once the child answers.
+  /// Receives a byte when the child answers.
   UniqueFd ready;
-  /// When to start it again.
+  /// When to restart it.
   std::optional<Deadline> start_at;
-  /// When to kill it unless it has answered.
+  /// When to kill it, unless it has answered.
   std::optional<Deadline> answer_by;
-  /// It begins with nothing, and is to get the snapshot once it answers.
+  /// It starts without a layout, and gets the snapshot once it answers.
   bool wants_snapshot = false;
   /// It was started with a deposit.
   bool began_with_layout = false;
   std::optional<os::Child> loader;
-  /// How often it was started, and at which of these times its loader was.
+  /// The number of its starts, and the one at which its loader was started.
   unsigned starts = 0;
   unsigned loader_of = 0;
-  /// Has answered, and its snapshot has been loaded, or could not be.
+  /// It has answered, and its snapshot was loaded or could not be.
   bool is_up = false;
-  /// Close what its vault has dropped.
+  /// Children that close the memory that its vault has dropped.
   std::vector<os::Child> closers;
 };
 
@@ -120,13 +119,13 @@ class Bundle {
   int run() {
     try {
       if (fds_.metrics) start_metrics();
-      // A failure to start the first time is one of the machine, not a crash.
+      // A failure of the first start is an error of the machine, not a crash.
       for (const auto& server : servers_) start(*server);
       const std::optional<int> first = wait();
       stop();
       return first.value_or(0);
     } catch (...) {
-      stop();  // whoever starts the next one must find the sockets free
+      stop();  // the next bundle must find the sockets free
       throw;
     }
   }
@@ -146,8 +145,8 @@ class Bundle {
     server.answer_by = Deadline::after(kStartTimeout);
   }
 
-  // For want of processes or descriptors, a server can't be started for a while: what its vault
-  // keeps is worth waiting for.
+  // Without processes or descriptors, a server cannot be started for a while; the layout in its
+  // vault is worth the wait.
   std::optional<int> start_again(Server& server) {
     try {
       start(server);
@@ -184,7 +183,7 @@ class Bundle {
 
   // In the child.
   int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
-    // A terminal's SIGINT and SIGHUP go to all of us; the parent turns them into our SIGTERM.
+    // A terminal sends SIGINT and SIGHUP to all of us; the parent turns them into SIGTERM for us.
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
     ServerConfig config;
     config.listener = std::move(server.place.socket.listener);
@@ -209,15 +208,15 @@ class Bundle {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
-      // Short of memory, threads or descriptors: nothing that the device has to do with.
+      // Out of memory, threads or descriptors: the device is not the cause.
       throw Error(ExitStatus::kOsError, std::string("serve: ") + error.what());
     }
     return 0;
   }
 
-  // What the parent has open. Above all the memory that it keeps for other servers, which would not
-  // be free when they let it go; and its locks, so that who comes after it when it is killed need
-  // not wait until the last server is gone, too.
+  // Closes what the parent has open: above all the memory of other servers, which otherwise would
+  // stay in use when they release it, and its locks, so that after a SIGKILL of the parent the next
+  // one need not wait for the last server.
   void release_siblings() {
     ready_fd_.reset();
     fds_ = {};
@@ -233,9 +232,9 @@ class Bundle {
     }
   }
 
-  // Closing the last descriptor of memory takes as long as the driver takes to free it, and the
-  // parent never waits for a driver. So a child that has the descriptors too, and nothing else,
-  // ends after the parent has closed its own.
+  // Closing the last descriptor of memory takes until the driver has freed it, and the parent must
+  // not wait for a driver. So it forks a child with the same descriptors, closes its own, and lets
+  // the child's end close the last ones.
   void close_dropped(Server& server) {
     std::vector<UniqueFd> dropped = server.vault.take_dropped();
     if (!dropped.empty()) {
@@ -269,7 +268,7 @@ class Bundle {
     if (server.closers.empty()) server.vault.answer_drop();
   }
 
-  // The exit status of the first server that ended for good; nullopt when we are asked to end.
+  // The exit status of the first server that ended for good; nullopt if a signal asks to end.
   std::optional<int> wait() {
     for (;;) {
       std::vector<pollfd> events{{fds_.signals.get(), POLLIN, 0},
@@ -310,11 +309,11 @@ class Bundle {
     close_dropped(server);
   }
 
-  // `events`: of the vault, the ready pipe, the child and the loader. Returns the exit status to
-  // end all with.
+  // `events` are those of the vault, the ready pipe, the child and the loader. Returns the exit
+  // status if everything must end.
   std::optional<int> look_after(Server& server, const pollfd* events) {
     if (events[0].revents != 0) serve_vault(server);
-    // Before the ready pipe, which may bring another loader.
+    // Before the ready pipe, which may start another loader.
     if (events[3].revents != 0) end_restore(server);
     if (events[1].revents != 0) {
       char mark = 0;
@@ -323,7 +322,7 @@ class Bundle {
       if (answers) server.answer_by.reset();
       const bool has_layout = server.vault.deposit() != nullptr;
       if (answers && has_layout) server.wants_snapshot = false;
-      // It could not restore what it began with.
+      // It could not restore its deposit.
       if (answers && !has_layout && server.began_with_layout) {
         server.wants_snapshot = restores(server);
       }
@@ -343,7 +342,7 @@ class Bundle {
     return after_end(server, *status);
   }
 
-  // Nobody's memory depends on it.
+  // No memory depends on the metrics server.
   void end_metrics() {
     const int status = *metrics_child_->wait(Deadline::never());
     metrics_child_.reset();
@@ -361,15 +360,15 @@ class Bundle {
   std::optional<int> after_end(Server& server, int status) {
     server.ready.reset();
     server.answer_by.reset();
-    // What it has sent before its end counts.
+    // Packets that it has sent before its end still count.
     if (server.vault.fd() >= 0) serve_vault(server);
     const bool had_layout = server.counters->committed.get() != 0;
     server.counters->reset_gauges();
-    // One that was published but not protected. What was dropped on purpose stays so.
+    // The layout was published but not protected. One that was dropped on purpose is not restored.
     if (had_layout && server.vault.deposit() == nullptr) server.wants_snapshot = restores(server);
     const bool crashed = status > 128;
-    // Short of something when it was started again: what is kept is worth another try. But never
-    // one that says of the device that it can't be trusted.
+    // The restarted server lacked a resource, so its deposit is kept for another try, unless it
+    // reported that the device cannot be trusted.
     const bool is_short = status == base::to_int(ExitStatus::kOsError) ||
                           status == base::to_int(ExitStatus::kTryAgain) ||
                           status == base::to_int(ExitStatus::kUnavailable);
@@ -384,7 +383,7 @@ class Bundle {
                          : "server ended with status " + std::to_string(status));
   }
 
-  // Plans the next start; the exit status to end all with when there have been too many.
+  // Plans the next start; returns the exit status to end with after too many crashes.
   std::optional<int> crash(Server& server, int status, const std::string& what) {
     auto pause = server.crashes.add(Deadline::Clock::now());
     if (!pause) {
@@ -402,8 +401,8 @@ class Bundle {
     return server.start_at->expired() ? start_again(server) : std::nullopt;
   }
 
-  // Whether all end when it can't be started again. What other servers than those of weights hold
-  // is their engines', who make it anew, and no reason to lose the weights.
+  // Whether all servers end if this one cannot be restarted. Memory of servers without weights
+  // belongs to engines, which allocate it again, so that is no reason to lose the weights.
   [[nodiscard]] bool ends_all(const Server& server) const {
     return server.place.tag == kWeightsTag ||
            std::none_of(servers_.begin(), servers_.end(),
@@ -438,12 +437,12 @@ class Bundle {
       server.is_up = true;
       return;
     }
-    // Its server crashed: the one after it gets the snapshot.
+    // Its server crashed; the next one gets the snapshot.
     if (!server.child || server.loader_of != server.starts) return;
     report_failed_restore(server, "gms-load ended with status " + std::to_string(status));
   }
 
-  // Without its snapshot a server is still good for whoever publishes something.
+  // A server without its snapshot can still be used to publish.
   void report_failed_restore(Server& server, const std::string& reason) {
     os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
             server.name());
@@ -482,7 +481,7 @@ class Bundle {
               server->name());
       server->child->signal(SIGKILL);
     }
-    // A process that is stuck in the kernel can't die: it holds up nobody but itself.
+    // A process that is stuck in the kernel cannot die, and must not delay the others.
     const Deadline last = Deadline::after(kGrace);
     const auto reap = [&](const std::optional<os::Child>& child, const std::string& what) {
       if (child && !child->wait(last)) {
@@ -494,12 +493,12 @@ class Bundle {
       reap(server->loader, "gms-load");
       reap(server->child, "a server");
     }
-    // Who serves here next need not wait until the driver has freed what the vaults kept.
+    // The next bundle need not wait until the driver has freed the memory of the vaults.
     std::vector<Place> ended;
     for (const auto& server : servers_) ended.push_back(std::move(server->place));
   }
 
-  // False when the child still runs at the deadline, or another signal says: now.
+  // False if the child still runs at the deadline, or a second signal arrives.
   [[nodiscard]] bool wait_or_second_signal(const os::Child& child, const Deadline& deadline) const {
     pollfd events[]{{child.pidfd(), POLLIN, 0}, {fds_.signals.get(), POLLIN, 0}};
     for (;;) {
@@ -514,7 +513,7 @@ class Bundle {
   BundleFds fds_;
   std::optional<os::Child> metrics_child_;
   CrashHistory metrics_crashes_;
-  /// When to start it again.
+  /// When to restart it.
   std::optional<Deadline> metrics_at_;
   UniqueFd ready_fd_;
   const os::Notifier notifier_;

@@ -1,6 +1,6 @@
-// The processes of one gms-serve: a server for each device and tag, started, watched, and started
-// again after a crash with the layout that its vault has kept. Runs in the parent, which never
-// touches CUDA and does little that can fail.
+// The processes of one gms-serve: one server for each device and tag. It starts and watches them,
+// and restarts one after a crash with the layout that its vault has kept. Runs in the parent, which
+// never calls CUDA and does little that can fail.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace fo::gms {
 
-/// One server's place in the file system.
+/// The socket of one server, with its device and tag.
 struct Place {
   base::DeviceOrdinal device;
   std::string uuid;
@@ -24,25 +24,25 @@ struct Place {
   std::vector<os::OwnedPath> links;
 };
 
-/// What was asked for, and what it amounts to here.
+/// The configuration, and what follows from it on this machine.
 struct BundleConfig : ServeConfig {
   std::size_t max_connections = 0;
   std::size_t max_unread_fds = 0;
-  /// Of this process.
+  /// The limit on open files of this process.
   std::size_t fd_limit = 0;
 };
 
-/// What the parent has open besides its places.
+/// The descriptors of the parent besides its sockets.
 struct BundleFds {
   /// A signalfd.
   base::UniqueFd signals;
-  /// Listens, where metrics are wanted.
+  /// The listening socket for metrics, if configured.
   base::UniqueFd metrics;
   /// The lock of a bundle's folder.
   base::UniqueFd folder;
 };
 
-/// Serves at these places until a signal arrives, as serve() says. Returns serve()'s answer.
+/// Serves these sockets until a signal arrives, as serve() does; returns its exit status.
 int run_bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds);
 
 }  // namespace fo::gms

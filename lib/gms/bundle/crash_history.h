@@ -1,5 +1,5 @@
-// When a server that crashed is started again: at once the first time, then later and later, and
-// not at all when it goes on like that. Pure: time comes in.
+// When a crashed server is restarted: at once the first time, then after growing pauses, and no
+// more after too many crashes. Pure: the time is an argument.
 #pragma once
 
 #include <deque>
@@ -14,11 +14,12 @@ class CrashHistory {
  public:
   using TimePoint = base::Deadline::Clock::time_point;
 
-  /// So many crashes within this time are one too many.
+  /// The number of crashes within the window that is too many.
   static constexpr std::size_t kTooMany = 6;
   static constexpr base::Duration kWindow = std::chrono::minutes(1);
 
-  /// A crash at `now`: how long to wait before the next start, nullopt to give up.
+  /// Adds a crash at `now`; returns the pause before the next start, nullopt after too many
+  /// crashes.
   std::optional<base::Duration> add(TimePoint now);
 
  private:

@@ -36,10 +36,10 @@ using base::throw_errno;
 using base::UniqueFd;
 using os::OwnedPath;
 
-// What a child that was killed gets to be gone.
+// The time for a killed child to end.
 constexpr base::Duration kTimeToDie = std::chrono::seconds(5);
 
-// A link to a socket in the same folder, in place of any older link.
+// Creates a link to a socket in the same folder; replaces an older link.
 OwnedPath make_link(const std::string& link, const std::string& socket) {
   std::error_code ec;
   const auto status = std::filesystem::symlink_status(link, ec);
@@ -54,7 +54,7 @@ OwnedPath make_link(const std::string& link, const std::string& socket) {
   return OwnedPath(link);
 }
 
-// A folder has room for one bundle: two would share a ready file.
+// A folder holds one bundle, because two would share a ready file.
 UniqueFd lock_folder(const std::string& dir) {
   std::optional<UniqueFd> lock = os::try_lock_path(ready_path(dir) + ".lock");
   if (!lock) {
@@ -64,14 +64,15 @@ UniqueFd lock_folder(const std::string& dir) {
   return std::move(*lock);
 }
 
-// What the parent needs to know of the devices, asked by a child: the parent stays free of CUDA.
-// No devices, and the child's exit status, when that failed; the child has said why.
+// What the parent needs to know of the devices; a child queries them, so that the parent does not
+// load CUDA. If that failed, there are no devices but the child's exit status; the child has
+// reported why.
 struct Probe {
   std::vector<cuda::DeviceInfo> devices;
   int status = 0;
 };
 
-// Dynamo's clients look for the socket of their device by the UUID that NVML has under its number.
+// Dynamo's clients find the socket of their device by the UUID at their index in NVML.
 void warn_of_order(const cuda::DeviceInfo& device) {
   if (device.gpu_uuid.empty()) return;
   const int number = device.ordinal.value();
@@ -84,7 +85,7 @@ void warn_of_order(const cuda::DeviceInfo& device) {
             "CUDA_VISIBLE_DEVICES, here and in the engines)",
             number, index);
   } catch (const Error&) {
-    // Without NVML those clients find nothing at all, and say so themselves.
+    // Without NVML those clients fail with a message of their own.
   }
 }
 
@@ -119,8 +120,8 @@ std::vector<cuda::DeviceInfo> parse_devices(const std::string& report) {
   return devices;
 }
 
-// nullopt when a signal asks us to end meanwhile: a driver may hang, and the child with it, which
-// then may not even die.
+// nullopt if a signal asks to end meanwhile: a driver may hang, and then the child may not even
+// die.
 std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   os::Pipe pipe;
   const os::Child child = os::fork_child([&] { return report_devices(config, pipe.writer.get()); },
@@ -143,7 +144,7 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
       const ssize_t got = ::read(pipe.reader.get(), buffer, sizeof buffer);
       if (got < 0 && errno != EINTR) throw_errno(errno, "read the list of devices");
       if (got > 0) report.append(buffer, static_cast<std::size_t>(got));
-      // All is read: what is left is the child's end.
+      // Everything is read; only the child's end is left.
       if (got == 0) events[0].fd = -1;
     } else if (events[1].revents != 0) {
       break;
@@ -153,8 +154,8 @@ std::optional<Probe> probe_devices(const ServeConfig& config, int signal_fd) {
   return Probe{parse_devices(report), status};
 }
 
-// Whether it is a MIG slice, and the one that is served here of its GPU. Clients that ask NVML for
-// their device are told the GPU's UUID.
+// Whether it is a MIG slice, and the only slice of its GPU that is served here. Clients that use
+// NVML look for the GPU's UUID.
 bool is_only_slice(const cuda::DeviceInfo& device, const std::vector<cuda::DeviceInfo>& all) {
   return !device.gpu_uuid.empty() && device.gpu_uuid != device.uuid &&
          std::count_if(all.begin(), all.end(), [&](const cuda::DeviceInfo& one) {
@@ -187,7 +188,7 @@ int serve(const ServeConfig& given) {
   const std::optional<Probe> probe = probe_devices(config, signals.get());
   if (!probe) return 0;
   if (probe->status != 0) return probe->status;
-  // What is on its way counts for all processes of a user together; the rest is the driver's.
+  // Descriptors in flight count for all processes of a user together; the driver needs the others.
   const std::size_t servers = std::max<std::size_t>(probe->devices.size() * config.tags.size(), 1);
   config.max_unread_fds = std::clamp<std::size_t>(config.fd_limit / 8 / servers, 1, kMaxUnreadFds);
   std::vector<Place> places;

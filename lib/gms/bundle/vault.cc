@@ -49,7 +49,7 @@ void Vault::clear(std::optional<Deposit>& deposit) {
 bool Vault::send(const VaultPacket& answer) {
   const std::ptrdiff_t sent =
       os::send_with_fds(socket_.get(), std::as_bytes(std::span(&answer, 1)), {});
-  // A server that is gone by now hears nothing, but what it has sent counts.
+  // A server that has ended gets no answer, but the packets that it has sent count.
   return sent >= 0 || sent == -EPIPE || sent == -ECONNRESET;
 }
 
@@ -67,17 +67,17 @@ void Vault::serve() {
         os::receive_with_fds(socket_.get(), std::as_writable_bytes(std::span(&packet, 1)), fds);
     if (got == -EAGAIN) return;
     const bool is_packet = got == static_cast<std::ptrdiff_t>(sizeof packet);
-    // One at a time: none comes before a `drop` is answered.
+    // One packet at a time: none may come before a `drop` is answered.
     if (owes_answer_ || (!is_packet && got != -EMSGSIZE)) {
       drop(fds);
       break;
     }
-    // No room for all the descriptors: the limit is lower than it was said to be.
+    // Descriptors were lost: the limit is lower than reported.
     std::optional<VaultPacket> answered = VaultPacket{Kind::kRefused, 0};
     if (is_packet) answered = answer(packet, fds, is_sane);
     drop(fds);
     if (answered && answered->kind == Kind::kRefused) clear(half_);
-    // One that reads no answers gets no more.
+    // A server that does not read its answers gets no more.
     if (answered && !send(*answered)) break;
   }
   clear(half_);

@@ -23,8 +23,7 @@ using Kind = VaultPacket::Kind;
 
 namespace {
 
-// The parent does nothing that takes long itself; a `drop` is answered when the driver has freed
-// the memory.
+// The parent itself is fast, but a `drop` is answered only when the driver has freed the memory.
 constexpr base::Duration kTimeout = std::chrono::seconds(30);
 constexpr base::Duration kDropTimeout = std::chrono::minutes(5);
 
@@ -46,12 +45,12 @@ awaitable<VaultClient::Answer> VaultClient::ask(Kind kind, std::size_t count,
   for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
   const std::ptrdiff_t sent =
       os::send_with_fds(socket_.native_handle(), std::as_bytes(std::span(&packet, 1)), numbers);
-  // The kernel counts descriptors on their way by user: others may have used up what there is.
+  // The kernel limits descriptors in flight per user: others may have used them up.
   if (sent < 0 && !fds.empty()) co_return Answer();
   if (sent < 0) fail(std::generic_category().message(static_cast<int>(-sent)));
   fds.clear();
   timer_.expires_after(kind == Kind::kDrop ? kDropTimeout : kTimeout);
-  // A handler that is queued already can't be cancelled: it has to see that it is late.
+  // A queued handler cannot be cancelled, so it checks whether it is outdated.
   timer_.async_wait([this, mine = ++asked_](boost::system::error_code ec) {
     if (!ec && mine == asked_) socket_.cancel();
   });

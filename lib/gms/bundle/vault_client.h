@@ -1,5 +1,5 @@
-// A server's end of its vault (vault.h): hands its layout to the parent, which keeps it over the
-// server's death.
+// A server's end of its vault (vault.h): sends its layout to the parent, which keeps it if the
+// server dies.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,7 +14,7 @@
 
 namespace fo::gms {
 
-/// One request at a time. Every call throws Error(kSoftware) when the parent does not answer.
+/// One request at a time. Every call throws Error(kSoftware) if the parent does not answer.
 class VaultClient {
  public:
   VaultClient(boost::asio::io_context& io, base::UniqueFd socket);
@@ -28,9 +28,9 @@ class VaultClient {
   boost::asio::awaitable<Answer> begin(base::UniqueFd record, std::size_t count);
   /// At most os::kMaxFdsPerMessage.
   boost::asio::awaitable<Answer> add(std::vector<base::UniqueFd> fds);
-  /// What was begun is whole.
+  /// Completes the deposit.
   boost::asio::awaitable<Answer> keep();
-  /// Returns once nothing is kept: the memory is free when the server lets it go.
+  /// Returns when the parent keeps nothing: the memory is freed when the server releases it.
   boost::asio::awaitable<void> drop();
 
  private:

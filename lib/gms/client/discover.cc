@@ -32,7 +32,7 @@ std::vector<FoundSocket> read_names(const std::string& dir) {
     found.push_back(std::move(*socket));
   }
   if (error) base::throw_errno(error.value(), "look for sockets in " + base::quoted(dir));
-  // A link by number before the socket that it leads to, which has no device.
+  // A link by index comes before the socket that it points to, which has no device.
   std::sort(found.begin(), found.end(), [](const FoundSocket& a, const FoundSocket& b) {
     return std::tuple(!a.device, a.device, a.tag, a.path) <
            std::tuple(!b.device, b.device, b.tag, b.path);
@@ -51,7 +51,7 @@ std::optional<FoundSocket> parse_socket_name(std::string_view name) {
   }
   name.remove_prefix(kStart.size());
   name.remove_suffix(kEnd.size());
-  // Neither numbers nor uuids have an underscore; tags may.
+  // Indexes and uuids contain no underscore; tags may.
   const std::size_t split = name.find('_');
   if (split == std::string_view::npos || split == 0 || split + 1 == name.size()) {
     return std::nullopt;

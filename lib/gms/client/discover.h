@@ -1,4 +1,4 @@
-// Which GMS sockets a folder holds, by their names alone: whether anything answers is not asked.
+// Lists the GMS sockets of a folder by their names. It does not check whether a server answers.
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@ namespace fo::gms {
 
 struct FoundSocket {
   std::string path;
-  /// Known where a link by device number leads to the socket.
+  /// Known if a link by device index points to the socket.
   std::optional<int> device;
   std::string tag;
-  /// Where the name says one in place of a number.
+  /// Set if the name contains a uuid instead of an index.
   std::string uuid = {};
 };
 
-/// What the file name gms_<device or uuid>_<tag>.sock says; nullopt for any other name. The path is
+/// Parses the file name gms_<device or uuid>_<tag>.sock; nullopt for any other name. The path is
 /// left empty.
 std::optional<FoundSocket> parse_socket_name(std::string_view name);
 
-/// One for each socket: by its link DIR/gms_<device>_<tag>.sock where there is one, those first and
-/// in the order of devices and tags, else by its own path. Throws Error: kNoInput or kNotPermitted
-/// for the folder, kBadData when it holds over 4096 of them.
+/// One entry for each socket: with the path of its link DIR/gms_<device>_<tag>.sock, if there is
+/// one, else with its own. Entries with a link come first, ordered by device and tag. Throws Error:
+/// kNoInput or kNotPermitted for the folder, kBadData for more than 4096 sockets.
 std::vector<FoundSocket> find_sockets(const std::string& dir);
 
-/// The devices that have a link with one of `tags` in `dir`, in order; none when there is no such
-/// folder.
+/// The devices with a link for one of `tags` in `dir`, in order; empty if the folder does not
+/// exist.
 std::vector<int> find_devices(const std::string& dir, const std::vector<std::string>& tags);
 
 }  // namespace fo::gms

@@ -18,7 +18,7 @@ void read_byte(const cuda::Driver& driver, cuda::abi::DevicePtr from) {
   cuda::copy_to_host(driver, std::span(&byte, 1), from);
 }
 
-// False when the deadline passes on the way.
+// False if the deadline passes meanwhile.
 bool read_granules(const MemoryManager& manager, const Deadline& deadline) {
   const cuda::Driver& driver = *manager.driver();
   for (const MappedAllocation& one : manager.allocations()) {

@@ -53,7 +53,7 @@ void MemoryManager::map_from(std::size_t rank, cuda::Access access) {
   std::vector<Allocation> wanted;
   wanted.reserve(allocations_.size() - rank);
   for (const auto& one : std::span(allocations_).subspan(rank)) wanted.push_back(one.allocation);
-  // What lies side by side is made accessible together: that call costs far more than the mapping.
+  // Adjacent mappings are made accessible in one call, which costs far more than a mapping.
   cuda::abi::DevicePtr begin = 0;
   cuda::abi::DevicePtr end = 0;
   const auto make_accessible = [&] {
@@ -63,7 +63,7 @@ void MemoryManager::map_from(std::size_t rank, cuda::Access access) {
     for (const base::UniqueFd& fd : rpc_->export_from(wanted, next)) {
       const MappedAllocation& target = allocations_[rank + next++];
       const base::ByteCount size = target.allocation.aligned_size;
-      // The handle may go: the mapping is a reference of its own.
+      // The handle can be released: the mapping is a reference of its own.
       const auto memory = cuda::PhysicalMemory::import_fd(driver_, fd.get(), size);
       mappings_.push_back(cuda::Mapping::map(driver_, target.address, size, memory));
       if (target.address != end) {

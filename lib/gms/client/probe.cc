@@ -16,7 +16,7 @@ namespace {
 
 using base::Deadline;
 
-// Why the server at `path` does not do; nullopt when it does.
+// The reason why the server at `path` fails the probe; nullopt if it passes.
 std::optional<std::string> failure_of(const std::string& path, const SocketsProbe& probe) {
   try {
     RpcClient rpc = RpcClient::connect(path, Deadline::after(os::kProbeTime),
@@ -50,8 +50,8 @@ SocketsAnswer ask_once(const SocketsProbe& probe) {
   if (devices.empty()) {
     answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": none found";
   } else if (expected_devices(probe) != devices) {
-    // A server answers only once every link of its bundle is there, so what was found before the
-    // answers may have been a part of them, and what is found now is all.
+    // A server answers only when all links of its bundle exist, so the sockets found before the
+    // answers may be incomplete, and those found now are all.
     answer.reason = "look for sockets in " + base::quoted(probe.socket_dir) + ": they change";
   } else {
     answer.yes = true;

@@ -1,4 +1,4 @@
-// Probes of GMS servers: a question with the answer yes or no, for startup probes and entrypoints.
+// Probes of GMS servers with the answer yes or no, for startup probes and entrypoints.
 #pragma once
 
 #include <sys/types.h>
@@ -16,26 +16,26 @@ struct SocketsProbe {
   std::string socket_dir;
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
-  /// Empty: those that have a link with one of the tags in `socket_dir`, at least one.
+  /// Empty: those with a link for one of the tags in `socket_dir`, at least one.
   std::vector<int> devices;
   std::vector<std::string> tags;
-  /// Each must have a layout published, too.
+  /// Each must have a published layout, too.
   bool committed = false;
-  /// How long to go on asking. A server that was asked in time has its second to answer.
+  /// How long to retry. A server that was queried in time has its full second to answer.
   base::Duration wait{};
 };
 
 struct SocketsAnswer {
   bool yes = false;
-  /// How many were asked.
+  /// The number of servers that were queried.
   std::size_t sockets = 0;
-  /// For no: the first that failed and why, one line.
+  /// If the answer is no: the first failure and its reason, on one line.
   std::string reason;
 };
 
 /// Whether every expected socket, each device with each tag, answers a runtime-state request within
-/// a second. What is no answer (nothing there, nobody answering, garbage) is a no; anything else
-/// that fails, such as a socket path that is too long or permissions, throws Error.
+/// a second. A missing server, no answer and an invalid answer mean no; any other failure, such as
+/// a socket path that is too long or missing permissions, throws Error.
 SocketsAnswer probe_sockets(const SocketsProbe& probe);
 
 std::string to_json(const SocketsAnswer& answer);
@@ -44,24 +44,24 @@ struct RemapProbe {
   std::string socket;
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
-  /// Another layout is a no; empty: any layout will do.
+  /// Another layout means no; empty: any layout is accepted.
   std::string expect_hash;
-  /// For the server's answers and for a reader's lock.
+  /// For the server's answers and the reader's lock.
   base::Duration timeout{};
-  /// How long to go on asking. A check that was begun in time has its own time.
+  /// How long to retry. A check that began in time has its full time.
   base::Duration wait{};
 };
 
 struct RemapAnswer {
   bool yes = false;
-  /// Of the layout that is published; empty where it was not told.
+  /// The hash of the published layout; empty if unknown.
   std::string memory_layout_hash;
-  /// For no: one line.
+  /// If the answer is no: one line.
   std::string reason;
 };
 
-/// Whether an engine that sleeps could wake now: check_remap() without the mapping. What that
-/// throws and is no answer, throws here, too.
+/// Whether a sleeping engine could wake now: check_remap() without the mapping. Throws the errors
+/// of that which are not an answer.
 RemapAnswer probe_remap(const RemapProbe& probe);
 
 std::string to_json(const RemapAnswer& answer);

@@ -37,8 +37,8 @@ const ResultName& name_of(RemapResult result) {
                        [&](const ResultName& one) { return one.result == result; });
 }
 
-// How long to wait for the lock: the most of the time, the rest for the server's answer to come
-// and for the questions after it.
+// The deadline of the lock: most of the time; the rest is for the server's answer and the queries
+// after it.
 Deadline lock_deadline(const Deadline& deadline) {
   constexpr base::Duration kMaxRest = std::chrono::milliseconds(500);
   const auto left = deadline.remaining();
@@ -66,7 +66,7 @@ RemapOutcome check_layout(const RemapCheckRequest& request, const Deadline& dead
   return compare_layouts(what, check.memory_layout_hash, request.expect_hash);
 }
 
-// The last line that a helper wrote, without the name and level at its start.
+// The last line of a helper's output, without the name and level at its start.
 std::string last_words(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
   const std::size_t line = text.rfind('\n');
@@ -108,7 +108,7 @@ RemapOutcome check_mapping(const RemapCheckRequest& request, const Deadline& dea
              ": fo-gpu ended with status " + std::to_string(helper->status);
   }
   if (const auto result = parse_exit_status(helper->status)) return {*result, reason};
-  // A helper that dies on a signal died on what it read.
+  // A helper that died by a signal died while reading the memory.
   throw Error(
       helper->status < 128 ? static_cast<ExitStatus>(helper->status) : ExitStatus::kSoftware,
       reason);

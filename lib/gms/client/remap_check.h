@@ -1,6 +1,6 @@
-// Could an engine that sleeps wake on what a GMS holds now? The check, its outcome on paper, and
-// the file in which an earlier run left the hashes to expect. Needs no CUDA: what needs the driver,
-// mapping and reading, is done by the private helper fo-gpu (map_check.h).
+// Could a sleeping engine wake on the current layout of a GMS? The check, its output, and the file
+// of expected hashes from an earlier run. Needs no CUDA: the private helper fo-gpu (map_check.h)
+// maps and reads.
 #pragma once
 
 #include <sys/types.h>
@@ -21,19 +21,19 @@ struct RemapCheckRequest {
   std::string socket;
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
-  /// Another layout than this is a stale one; empty: any layout will do.
+  /// Another layout is stale; empty: any layout is accepted.
   std::string expect_hash;
-  /// Map every allocation, on this device, and read through the mapping.
+  /// Map every allocation on this device, and read through the mapping.
   bool map = false;
   int device = 0;
-  /// For the helper, as cuda::Driver::open takes it; empty: as the environment says.
+  /// The driver for the helper, as cuda::Driver::open takes it; empty: from the environment.
   std::string driver;
 };
 
 struct RemapCheck {
   std::string socket;
   RemapOutcome outcome;
-  /// What was found, as far as the check came.
+  /// The values found so far.
   std::string memory_layout_hash;
   std::size_t allocation_count = 0;
   base::ByteCount bytes = 0;
@@ -41,25 +41,25 @@ struct RemapCheck {
   base::Duration took{};
 };
 
-/// Asks for a reader's lock, looks at the layout and, where asked for, has it mapped. `deadline`
-/// covers everything. A server that is not there or goes away, a time that passes and another
-/// layout are outcomes; anything else that fails (the peer's protocol, the GPU) throws Error.
+/// Requests a reader's lock, checks the layout and, if requested, maps it. `deadline` covers
+/// everything. A missing or lost server, a timeout and another layout are outcomes; any other
+/// failure (the peer's protocol, the GPU) throws Error.
 RemapCheck check_remap(const RemapCheckRequest& request, const base::Deadline& deadline);
 
 /// kOk, kBadData for a stale layout, kTryAgain, kUnavailable.
 base::ExitStatus exit_status(RemapResult result);
-/// The result that a helper's exit status stands for; nullopt for a failure of another kind.
+/// The result for a helper's exit status; nullopt for any other failure.
 std::optional<RemapResult> parse_exit_status(int status);
 
 /// One object on one line.
 std::string to_json(const RemapCheck& check);
-/// One line for people, of a check that ended well.
+/// One line for a successful check.
 std::string to_text(const RemapCheck& check);
 
-/// A hash file has one hash a line, in the order of the sockets. Throws Error: kNoInput when it is
-/// absent, kBadData when it holds anything else or another number than `count`.
+/// A hash file has one hash per line, in the order of the sockets. Throws Error: kNoInput if it is
+/// missing, kBadData for other content or another number of hashes than `count`.
 std::vector<std::string> read_hash_file(const std::string& path, std::size_t count);
-/// Replaces the file in one step.
+/// Replaces the file atomically.
 void write_hash_file(const std::string& path, const std::vector<std::string>& hashes);
 
 }  // namespace fo::gms

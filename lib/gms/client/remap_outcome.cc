@@ -18,7 +18,7 @@ RemapOutcome compare_layouts(const std::string& what, const std::string& found,
 }
 
 RemapOutcome outcome_of(const Error& error) {
-  // Not an outcome, whatever its status: no reader's request is one to refuse.
+  // Not an outcome, whatever its status: servers do not refuse a reader's requests.
   if (dynamic_cast<const RequestRefused*>(&error) != nullptr) {
     throw Error(ExitStatus::kProtocol, error.what());
   }

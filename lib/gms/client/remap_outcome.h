@@ -1,5 +1,4 @@
-// How an attempt to wake on a published layout can end, for those who map it and those who only
-// ask.
+// The outcomes of an attempt to wake on a published layout, for the mapping itself and for checks.
 #pragma once
 
 #include <string>
@@ -10,26 +9,25 @@ namespace fo::gms {
 
 enum class RemapResult {
   kOk,
-  kTimedOut,          // no lock in time: a writer is at work, or nothing is published
-  kStaleLayout,       // another layout than the one that was unmapped
-  kConnectionFailed,  // no server, or it went away
+  kTimedOut,          // no lock in time: a writer is active, or nothing is published
+  kStaleLayout,       // the layout is not the one that was unmapped
+  kConnectionFailed,  // no server, or the connection was lost
 };
 
 struct RemapOutcome {
   RemapResult result = RemapResult::kOk;
-  /// One line for people; empty for kOk.
+  /// One line; empty for kOk.
   std::string reason;
 };
 
-/// Nobody got a reader's lock. `what` begins the reason, here and below.
+/// The reader's lock was not granted in time. `what` begins the reason, here and below.
 RemapOutcome no_lock_in_time(const std::string& what);
 
-/// kOk when the layout `found` is the one `wanted`, or any is (empty); else a stale one.
+/// kOk if the layout `found` equals `wanted`, or `wanted` is empty; else kStaleLayout.
 RemapOutcome compare_layouts(const std::string& what, const std::string& found,
                              const std::string& wanted);
 
-/// The outcome that `error`, which is being handled, stands for; throws it, or what it means, when
-/// it is none.
+/// The outcome for `error`, which is being handled; throws if it does not stand for an outcome.
 RemapOutcome outcome_of(const base::Error& error);
 
 }  // namespace fo::gms

@@ -25,7 +25,7 @@ using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
 
-// Added to the time that a server is given to grant a lock, for its answer to arrive.
+// Added to the server's time to grant a lock, so that its answer can arrive.
 constexpr base::Duration kAnswerTime = std::chrono::milliseconds(500);
 
 template <typename Answer>
@@ -44,7 +44,7 @@ Allocation to_allocation(const GetAllocationResponse& answer) {
           static_cast<std::uint64_t>(answer.layout_slot)};
 }
 
-// A server's code is one of our exit statuses when the server is ours; Dynamo's sends 0.
+// Our servers send an exit status as the code; Dynamo's sends 0.
 ExitStatus status_of_code(std::int64_t code) {
   for (const ExitStatus known :
        {ExitStatus::kTryAgain, ExitStatus::kNotPermitted, ExitStatus::kProtocol,
@@ -54,7 +54,7 @@ ExitStatus status_of_code(std::int64_t code) {
   return ExitStatus::kBadData;
 }
 
-// The kernel tells who has made the socket listen.
+// The kernel reports which user made the socket listen.
 void check_server(int socket, const std::string& path, std::optional<uid_t> accepted) {
   const uid_t uid = os::peer_credentials(socket).uid;
   const uid_t own = ::geteuid();
@@ -135,7 +135,7 @@ std::string RpcClient::receive(std::vector<UniqueFd>& fds) {
         return buffer;
       }
     }
-    // Not read before: no answer comes faster than this asks the kernel.
+    // Does not try to read first: no answer arrives that fast.
     wait_for(POLLIN);
     const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds);
     if (got == 0) gone("it closed the connection");
@@ -185,7 +185,7 @@ Response RpcClient::read_response(std::vector<UniqueFd>* fds) {
   try {
     body = receive(received);
   } catch (const Error&) {
-    socket_.reset();  // a late answer would be taken for the next request's
+    socket_.reset();  // otherwise a late answer would be taken for that of the next request
     throw;
   }
   if (message_type(body) == ErrorResponse::kType) {
@@ -224,7 +224,7 @@ Handshake RpcClient::shake_hands(LockType type, const Deadline& deadline) {
     request.timeout_ms = std::chrono::ceil<std::chrono::milliseconds>(*left).count();
   }
   Deadline answer_by = left ? Deadline::after(*left + kAnswerTime) : Deadline::never();
-  // The deadline of calls counts where it leaves the server the time it is given.
+  // The deadline of calls applies if it leaves the server its time.
   if (left && deadline_.at() > deadline.at()) answer_by = answer_by.sooner(deadline_);
   auto response = call_until<HandshakeResponse>(answer_by, request, nullptr);
   extensions_ = std::move(response.extensions);
@@ -374,7 +374,7 @@ std::vector<UniqueFd> RpcClient::export_from(const std::vector<Allocation>& allo
                   "GMS at " + base::quoted(path_) + ": exported a different allocation than requested");
     }
   }
-  // The server makes the next ones while the caller is busy with these.
+  // The server prepares the next ones while the caller processes these.
   if (rank + fds.size() < allocations.size()) requested_ahead_ = request_from(rank + fds.size());
   return fds;
 }

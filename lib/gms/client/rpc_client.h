@@ -1,9 +1,9 @@
-// One client's connection to a GMS, blocking, with a deadline on every call. Needs no CUDA: what it
-// hands out is records and file descriptors.
+// One client's blocking connection to a GMS, with a deadline on every call. Needs no CUDA: it
+// returns records and file descriptors.
 //
-// Every call throws Error: kUnavailable when the server is not there or goes away, kTryAgain when
-// the deadline passes, kProtocol for an answer that is none. A request that the server refuses is a
-// RequestRefused with the server's reason, after which the connection lives on.
+// Every call throws Error: kUnavailable if the server is missing or the connection is lost,
+// kTryAgain at the deadline, kProtocol for an invalid answer. If the server refuses a request, it
+// throws RequestRefused with the server's reason, and the connection stays usable.
 #pragma once
 
 #include <sys/types.h>
@@ -28,29 +28,29 @@ class RequestRefused : public base::Error {
 
 /// A server's answer to a request for a lock.
 struct Handshake {
-  /// nullopt: the time was over before the lock could be granted.
+  /// nullopt: the lock was not granted in time.
   std::optional<Grant> grant;
   bool committed = false;
 };
 
 class RpcClient {
  public:
-  /// The most that any call but a handshake waits, whatever the deadline: a server that says
-  /// nothing for so long is not going to. Longer than a server tries to find memory by default.
+  /// Maximum wait of any call except a handshake, whatever the deadline. It is longer than a server
+  /// retries an allocation by default.
   static constexpr base::Duration kCallTimeout = std::chrono::minutes(5);
 
   enum class Retry {
-    kNever,             // a socket that is missing or refuses is an error at once
-    kUntilTheDeadline,  // for a first connect: look again every 50 ms
+    kNever,             // a missing socket or a refused connection is an error at once
+    kUntilTheDeadline,  // for a first connect: retry every 50 ms
   };
-  /// Connects without shaking hands. `deadline` is also that of the calls that follow, until
-  /// set_deadline. Anybody may have made the socket: a server that runs neither as root nor as our
-  /// own user nor as `server_uid` (by default $GMS_SERVER_UID) is refused with kNotPermitted.
+  /// Connects without a handshake. `deadline` also applies to later calls until set_deadline. Any
+  /// user may have created the socket, so a server that runs neither as root nor as our own user
+  /// nor as `server_uid` (by default $GMS_SERVER_UID) is refused with kNotPermitted.
   static RpcClient connect(const std::string& socket_path, const base::Deadline& deadline,
                            Retry retry = Retry::kNever,
                            std::optional<uid_t> server_uid = std::nullopt);
 
-  /// What a server tells without a handshake. The connection is over afterwards.
+  /// What a server reports without a handshake. The connection is closed afterwards.
   GetRuntimeStateResponse runtime_state();
   std::vector<Event> event_history();
 
@@ -59,25 +59,25 @@ class RpcClient {
 
   void set_deadline(const base::Deadline& deadline) { deadline_ = deadline; }
 
-  // What says "one by one" works with every server: where it does not offer the extension, each
-  // object takes a request of its own.
+  // If the server does not offer the extension, the calls marked "one by one" use one request per
+  // object.
 
   // For writers.
   AllocateResponse allocate(base::ByteCount size, const std::string& tag);
-  /// Allocations of these sizes, in their order. Where it throws, those of earlier batches of
-  /// kMaxBatch were made; one by one: those before it.
+  /// Allocations of these sizes, in order. If it throws, allocations of earlier batches of
+  /// kMaxBatch exist; one by one: the earlier ones.
   std::vector<AllocateResponse> allocate_many(const std::vector<base::ByteCount>& sizes,
                                               const std::string& tag);
   /// False for an unknown id.
   bool free_allocation(const std::string& allocation_id);
   void put_metadata(const std::string& key, const std::string& allocation_id,
                     base::ByteCount offset, std::string value);
-  /// All of it, in as few requests as their limit allows; one by one.
+  /// All of it, in as few requests as the limits allow; one by one.
   void put_metadata_many(const Metadata& metadata);
   bool delete_metadata(const std::string& key);
-  /// Publishes; the connection is over afterwards.
+  /// Publishes; the connection is closed afterwards.
   void commit();
-  /// Seals; the session goes on as rw_data. Returns the layout's hash.
+  /// Seals; the session continues as rw_data. Returns the layout's hash.
   std::string seal();
 
   // For readers.
@@ -85,9 +85,9 @@ class RpcClient {
   Allocation get_allocation(const std::string& allocation_id);
   /// A descriptor for the driver to import, owned by the caller.
   base::UniqueFd export_allocation(const std::string& allocation_id);
-  /// Descriptors for `allocations`, which are a layout's in slot order, from `rank` on: as many as
-  /// one answer carries, at least one; one by one: one. The next ones are asked for ahead: call it
-  /// until all are there.
+  /// Descriptors for `allocations` (a layout's, in slot order) from `rank` on: as many as one
+  /// answer carries, at least one; one by one: one. The next ones are requested ahead, so call it
+  /// until all are received.
   std::vector<base::UniqueFd> export_from(const std::vector<Allocation>& allocations,
                                           std::size_t rank);
   std::vector<std::string> list_metadata(const std::string& prefix = "");
@@ -97,13 +97,13 @@ class RpcClient {
   GetLockStateResponse lock_state();
   std::string layout_hash();
 
-  /// For polling: readable when the server closes the connection.
+  /// For polling: readable if the server closes the connection.
   [[nodiscard]] int fd() const { return socket_.get(); }
   [[nodiscard]] const std::string& socket_path() const { return path_; }
 
  private:
-  /// Sends a request and waits for its answer; `fds` takes the descriptors that came along. None
-  /// may where it is not given.
+  /// Sends a request and waits for its answer; `fds` receives its descriptors. Without `fds`, an
+  /// answer with descriptors is an error.
   template <typename Response, typename RequestMessage>
   Response call(const RequestMessage& request, std::vector<base::UniqueFd>* fds = nullptr);
   template <typename Response, typename RequestMessage>
@@ -127,10 +127,10 @@ class RpcClient {
   base::UniqueFd socket_;
   base::Deadline deadline_ = base::Deadline::never();
   base::Deadline call_deadline_ = base::Deadline::never();
-  /// Bytes received beyond the last answer's end.
+  /// Bytes received after the end of the last answer.
   std::string surplus_;
   std::vector<std::string> extensions_;
-  /// The slot from which an export was asked for that nobody has taken yet.
+  /// The first slot of an export that was requested and not received yet.
   std::optional<std::int64_t> requested_ahead_;
 };
 

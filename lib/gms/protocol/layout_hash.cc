@@ -1,4 +1,4 @@
-// Apart from layout.cc so that only those who hash need OpenSSL.
+// Separate from layout.cc, so that only programs that hash need OpenSSL.
 #include "gms/protocol/layout_hash.h"
 
 #include <limits>

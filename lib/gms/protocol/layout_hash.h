@@ -1,4 +1,4 @@
-// The hash of a layout, computed piece by piece: for a server that has others to answer meanwhile.
+// Computes the hash of a layout in steps, so that a server can answer other clients meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace fo::gms {
 
 class LayoutHasher {
  public:
-  /// The layout lives longer than this and does not change before finish().
+  /// The layout must outlive this object and not change before finish().
   explicit LayoutHasher(const Layout& layout);
 
-  /// Takes at least so many bytes more, where there are, and not many more than that; false when
-  /// all is taken.
+  /// Hashes at least `bytes` more bytes, if there are, and not many more; false when everything is
+  /// hashed.
   bool step(std::size_t bytes);
   /// What layout_hash() returns. After step() has returned false.
   std::string finish() { return sha256_.finish(); }

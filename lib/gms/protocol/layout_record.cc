@@ -17,7 +17,7 @@ using base::ExitStatus;
 constexpr std::size_t kPart = std::size_t{128} * 1024;
 constexpr std::size_t kAllocationsInPart = 1024;
 
-// So many bytes, or fewer at the end of the file.
+// `size` bytes, or fewer at the end of the file.
 std::string read_at(int fd, std::size_t size, off_t offset) {
   std::string bytes(size, '\0');
   std::size_t done = 0;
@@ -42,7 +42,7 @@ RecordWriter::RecordWriter(const Layout& layout, std::string hash, bool publishe
       next_allocation_(layout.allocations().begin()),
       next_key_(layout.metadata().begin()) {}
 
-// Each part is a message that tells a reader the same things, as a frame.
+// Each part is a frame with the message that has the same content in the protocol.
 std::string RecordWriter::next() {
   if (!has_begun_) {
     has_begun_ = true;

@@ -1,5 +1,5 @@
-// A layout written down, so that the server that comes after a crash has the same ids, slots,
-// metadata and hash. For the processes of one gms-serve; no format for disks or peers.
+// A serialised layout, so that the server after a crash has the same ids, slots, metadata and hash.
+// Only for the processes of one gms-serve; not a format for disks or peers.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,17 @@ namespace fo::gms {
 struct LayoutRecord {
   Layout layout;
   std::string hash;
-  /// Else only sealed.
+  /// Otherwise it is only sealed.
   bool published = false;
 };
 
-/// Writes a record part by part, for a server that has others to answer meanwhile.
+/// Writes a record in parts, so that a server can answer other clients meanwhile.
 class RecordWriter {
  public:
-  /// The layout lives longer than this and does not change meanwhile.
+  /// The layout must outlive this object and not change.
   RecordWriter(const Layout& layout, std::string hash, bool published);
 
-  /// The next part, a frame, to be written after the one before: some 100 KiB, and with one long
-  /// value more. Empty when there is no more.
+  /// The next part, a frame of some 100 KiB, or more with a long value. Empty at the end.
   std::string next();
 
  private:
@@ -39,12 +38,13 @@ class RecordWriter {
   Metadata::const_iterator next_key_;
 };
 
-/// Takes the messages that are in the parts, in their order.
+/// Reads the messages of the parts in order.
 class RecordReader {
  public:
-  /// Throws Error(kProtocol) for what is in no record.
+  /// Throws Error(kProtocol) for a message that no record contains.
   void add(std::string_view message);
-  /// Throws Error(kSoftware) where the hash is not the layout's, as when a part is missing.
+  /// Throws Error(kSoftware) if the hash does not match the layout, for example because a part is
+  /// missing.
   LayoutRecord finish();
 
  private:
@@ -52,8 +52,8 @@ class RecordReader {
   std::uint64_t next_slot_ = 0;
 };
 
-/// The record that this file holds, from its beginning to its end. Throws what RecordReader throws;
-/// Error(kSoftware) for a file that is cut off.
+/// The record in this file, from its beginning to its end. Throws what RecordReader throws, and
+/// Error(kSoftware) for a truncated file.
 LayoutRecord read_record(int fd);
 
 }  // namespace fo::gms

@@ -28,7 +28,7 @@ concept Tagged = requires {
   throw Error(ExitStatus::kProtocol, "GMS message: " + what);
 }
 
-// --- Encoding, in two passes over the same code: one that counts, one that writes.
+// --- Encoding: two passes over the same code, of which the first counts and the second writes.
 
 class Writer {
  public:
@@ -101,8 +101,8 @@ class Writer {
   std::size_t size_ = 0;
 };
 
-// --- Decoding. check_body has walked the whole message before any of this runs, so reading what
-// mp_typeof announces stays inside it.
+// --- Decoding. check_body has walked the whole message before, so values announced by mp_typeof
+// are complete.
 
 class Reader {
  public:
@@ -114,7 +114,7 @@ class Reader {
     if (kind() != MP_MAP) fail(std::string(what) + " is not a map");
     return mp_decode_map(&at_);
   }
-  /// A map key; empty for one that is no text, which no field is called.
+  /// A map key; empty for one that is not a string, because no field has an empty name.
   std::string_view key() {
     if (kind() != MP_STR) {
       skip();
@@ -196,13 +196,13 @@ class Reader {
   std::size_t max_elements_;
 };
 
-// Moves `at` past one value with all that is in it; false when that goes past `end`. mp_check can't
-// be asked about a whole message: it counts values in an int, and takes a list that claims 4 G of
-// them for one that has ended.
+// Moves `at` past one value with everything in it; false if it extends past `end`. mp_check is not
+// usable here: it counts values in an int, so a list that claims 4 G of them would count as
+// complete.
 bool pass_value(const char*& at, const char* end) {
   constexpr char kNeverUsed = '\xc1';
   for (std::uint64_t values = 1; values > 0; --values) {
-    // Each takes a byte at least.
+    // Each value takes at least one byte.
     if (values > static_cast<std::uint64_t>(end - at) || *at == kNeverUsed) return false;
     const mp_type kind = mp_typeof(*at);
     if (kind == MP_MAP) {
@@ -218,7 +218,7 @@ bool pass_value(const char*& at, const char* end) {
   return true;
 }
 
-// Throws unless `body` is exactly one well-formed msgpack value, a map.
+// Throws unless `body` is exactly one well-formed msgpack map.
 void check_body(std::string_view body) {
   const char* at = body.data();
   const char* end = at + body.size();

@@ -1,6 +1,6 @@
-// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct names its
-// fields once, in `each_field`, and is encoded and decoded by that list. How messages become frames
-// on a socket, and which descriptors travel with them, is not here.
+// The messages of the GMS wire protocol, gms-protocol(7), one struct each. A struct lists its
+// fields once, in `each_field`, for encoding and decoding. Frames and descriptors are handled
+// elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@
 
 namespace fo::gms {
 
-/// The most bytes a message may have after its length prefix.
+/// Maximum size of a message without its length prefix.
 inline constexpr std::size_t kMaxRequestFrame = 16u << 20;
 inline constexpr std::size_t kMaxResponseFrame = 64u << 20;
-/// The most bytes one metadata value may have.
+/// Maximum size of one metadata value.
 inline constexpr std::size_t kMaxMetadataValue = 4u << 20;
-/// The most elements a list in a message may have: one takes far more memory than frame.
+/// Maximum number of elements of a list: an element takes far more memory than bytes in a frame.
 inline constexpr std::size_t kMaxListSize = 1u << 20;
-/// About the most bytes that one page of a metadata dump has, unless one entry alone has more.
+/// Approximate maximum size of one page of a metadata dump, unless a single entry is larger.
 inline constexpr std::size_t kMetadataPage = 4u << 20;
-/// The most allocations that one batch may ask for, and the most keys that it may put.
+/// Maximum number of allocations, or of keys, in one batch.
 inline constexpr std::size_t kMaxBatch = 65536;
 
-/// The names by which a server offers what Dynamo's has not, in its answer to a handshake.
+/// The names of the extensions to Dynamo's protocol, which a server offers in its handshake
+/// response.
 inline constexpr std::string_view kExportLayout = "export_layout";
 inline constexpr std::string_view kMetadataDump = "metadata_dump";
 inline constexpr std::string_view kAllocateMany = "allocate_many";
@@ -39,7 +40,7 @@ struct Bytes {
   std::string data;
 };
 
-/// One line of a server's history. Has no type tag on the wire.
+/// One entry of a server's history. It has no type tag on the wire.
 struct Event {
   std::string kind;
   std::int64_t allocation_count = 0;
@@ -49,7 +50,7 @@ struct Event {
   }
 };
 
-/// What two answers tell about a server.
+/// The common part of two responses about a server.
 struct LockState {
   std::string state;
   bool has_rw_session = false;
@@ -69,7 +70,7 @@ struct LockState {
   }
 };
 
-/// What two answers tell about an allocation.
+/// The common part of two responses about an allocation.
 struct AllocationRecord {
   std::string allocation_id;
   std::int64_t size = 0;
@@ -132,8 +133,8 @@ struct GetRuntimeStateResponse : LockState {
   static constexpr std::string_view kType = "get_runtime_state_response";
   std::int64_t allocation_count = 0;
   std::string memory_layout_hash;
-  /// What the allocations take, and what those of the last layout that was dropped took. Dynamo's
-  /// server doesn't tell.
+  /// Size of the current allocations, and of those of the last dropped layout. Dynamo's server does
+  /// not report them.
   std::optional<std::int64_t> allocated_bytes = {};
   std::optional<std::int64_t> released_bytes = {};
   static void each_field(auto& self, auto&& visit) {
@@ -341,8 +342,8 @@ struct GetMemoryLayoutHashResponse {
   }
 };
 
-/// The extension kExportLayout. The answer carries one descriptor for each allocation that it
-/// lists, in their order, at most os::kMaxFdsPerMessage.
+/// The extension kExportLayout. The response carries one descriptor for each allocation that it
+/// lists, in order, at most os::kMaxFdsPerMessage.
 struct ExportLayoutRequest {
   static constexpr std::string_view kType = "export_layout_request";
   std::optional<std::string> tag;
@@ -356,7 +357,7 @@ struct ExportLayoutRequest {
 struct ExportLayoutResponse {
   static constexpr std::string_view kType = "export_layout_response";
   std::vector<GetAllocationResponse> allocations;
-  /// Where to ask on; nullopt at the end.
+  /// The slot for the next request; nullopt at the end.
   std::optional<std::int64_t> next_slot;
   std::string memory_layout_hash;
   static void each_field(auto& self, auto&& visit) {
@@ -366,7 +367,7 @@ struct ExportLayoutResponse {
   }
 };
 
-/// The extension kMetadataDump: the keys with `prefix` that come after `after`.
+/// The extension kMetadataDump: the keys with `prefix` after `after`.
 struct MetadataDumpRequest {
   static constexpr std::string_view kType = "metadata_dump_request";
   std::string prefix;
@@ -387,7 +388,7 @@ struct MetadataDumpResponse {
   }
 };
 
-/// What a writer wants of one allocation.
+/// One allocation that a writer requests.
 struct AllocationWish {
   std::int64_t size = 0;
   std::string tag = "default";
@@ -397,7 +398,7 @@ struct AllocationWish {
   }
 };
 
-/// The extension kAllocateMany: all of them or none, answered in their order.
+/// The extension kAllocateMany: all of them or none, listed in order.
 struct AllocateManyRequest {
   static constexpr std::string_view kType = "allocate_many_request";
   static constexpr std::size_t kMaxElements = kMaxBatch;
@@ -435,8 +436,8 @@ struct ErrorResponse {
   }
 };
 
-/// The refusal that clients of Dynamo's v1 profile can read: their decoder takes these fields and
-/// no others.
+/// The error response for clients of Dynamo's v1 profile, whose decoder accepts exactly these
+/// fields.
 struct V1ErrorResponse {
   static constexpr std::string_view kType = ErrorResponse::kType;
   std::string message;
@@ -447,7 +448,7 @@ struct V1ErrorResponse {
   }
 };
 
-/// Any message that a client sends.
+/// Any request of a client.
 using Request =
     std::variant<HandshakeRequest, GetRuntimeStateRequest, GetEventHistoryRequest, CommitRequest,
                  CommitLayoutRequest, AllocateRequest, FreeAllocationRequest, MetadataPutRequest,
@@ -457,36 +458,36 @@ using Request =
                  ExportLayoutRequest, MetadataDumpRequest, AllocateManyRequest,
                  MetadataPutManyRequest>;
 
-/// What answers tell of an allocation, and of a key.
+/// The record of an allocation, and of a key, in responses.
 AllocationRecord to_record(const Allocation& allocation);
-/// About the bytes that an entry takes in a message.
+/// The approximate size of an entry in a message.
 std::size_t size_on_wire(const std::string& key, const MetadataEntry& entry);
 MetadataRecord to_record(const std::string& key, const MetadataEntry& entry);
 
-/// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) when the
+/// A whole frame: length prefix and message, with the type first. Throws Error(kBadData) if the
 /// message is longer than `limit`.
 template <typename Message>
 std::string encode_frame(const Message& message, std::size_t limit = kMaxResponseFrame);
 
-/// The message in `body` (a frame without its prefix). Unknown keys are ignored, missing ones keep
-/// their defaults. Throws Error(kProtocol): not one msgpack map, no or unknown type, or a field of
-/// another kind; Error(kBadData) for a list of more elements than its request may have, none of
-/// which has been looked at. Integers beyond 64 bits signed are taken as the nearest that fits.
+/// The message in `body` (a frame without its prefix). Unknown keys are ignored; missing ones keep
+/// their defaults. Throws Error(kProtocol) if it is not one msgpack map, has no or an unknown type,
+/// or a field of the wrong type; Error(kBadData) for a list with more elements than allowed, before
+/// any is read. Integers beyond signed 64 bits are clamped.
 Request decode_request(std::string_view body);
 
 /// The `type` of the message in `body`. Throws Error(kProtocol).
 std::string message_type(std::string_view body);
 
-/// What in a first message says that its sender speaks Dynamo's v1 profile, whose sockets have the
-/// names of our links and whose handshake reads like ours: "key 'expected_identity'", "type
-/// 'get_checkpoint_state_request'". nullopt for every other message. Throws Error(kProtocol).
+/// Which part of a first message shows that its sender uses Dynamo's v1 profile, whose sockets have
+/// the names of our links and whose handshake resembles ours: "key 'expected_identity'", "type
+/// 'get_checkpoint_state_request'". nullopt for any other message. Throws Error(kProtocol).
 std::optional<std::string> other_protocol(std::string_view body);
 
 /// The message in `body`, which must be of this type. Throws what decode_request throws.
 template <typename Message>
 Message decode_message(std::string_view body);
 
-/// A frame's length prefix read and written.
+/// Reads and writes a frame's length prefix.
 std::uint32_t read_prefix(std::string_view prefix);
 
 }  // namespace fo::gms

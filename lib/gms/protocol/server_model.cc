@@ -6,7 +6,7 @@
 namespace fo::gms {
 namespace {
 
-// rw_or_ro is content with a reader's lock, so it does not keep readers out while it waits.
+// rw_or_ro accepts a reader's lock, so it does not block readers while it waits.
 bool keeps_readers_out(LockType type) {
   return type == LockType::kRw || type == LockType::kRwDataOrRw;
 }
@@ -49,7 +49,7 @@ std::optional<Grant> ServerModel::possible_grant(LockType type, bool writer_wait
 
 std::optional<ServerModel::Granted> ServerModel::grant_next(
     const std::function<bool(SessionId)>& is_alive) {
-  // Counted once: there may be thousands.
+  // Counted once, because there may be thousands.
   bool writer_waits = waiting_writers() > 0;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const std::optional<Grant> grant = possible_grant(at->type, writer_waits);
@@ -60,7 +60,7 @@ std::optional<ServerModel::Granted> ServerModel::grant_next(
     const SessionId session = at->session;
     waiting_.erase(at);
     if (!is_alive(session)) {
-      at = waiting_.begin();  // one that is gone may have kept earlier ones waiting
+      at = waiting_.begin();  // a waiter that has left may have blocked earlier ones
       writer_waits = waiting_writers() > 0;
       continue;
     }
@@ -109,7 +109,8 @@ std::optional<Grant> ServerModel::grant_of(SessionId session) const {
 void ServerModel::seal(std::string hash) {
   hash_ = std::move(hash);
   stage_ = Stage::kSealed;
-  for (auto& [session, grant] : granted_) grant = Grant::kRwData;  // a writer is alone
+  for (auto& [session, grant] : granted_)
+    grant = Grant::kRwData;  // a writer has no other sessions beside it
   add_event("layout_committed", layout_.allocations().size());
 }
 

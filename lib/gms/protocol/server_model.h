@@ -1,6 +1,6 @@
-// The state of one server as a pure machine: who is connected and who waits, what layout there is
-// and how final it is, and what happened. No fd, no clock, no CUDA: sessions are numbers, and
-// whether a waiting client still lives is asked of the caller.
+// The state of one server as a pure state machine: its clients and waiters, its layout, and its
+// history. No fd, no clock, no CUDA: sessions are numbers, and the caller reports whether a waiting
+// client is still connected.
 //
 // Layout:      kOpen ──seal──▶ kSealed ──commit is refused; only adopted or replaced
 //                └────commit──▶ kPublished
@@ -39,40 +39,40 @@ inline constexpr std::size_t kMaxEvents = 256;
 
 class ServerModel {
  public:
-  /// A client asks for a lock and waits from now on, in the order of arrival.
+  /// A client requests a lock and waits from now on, in order of arrival.
   SessionId arrive(LockType type);
 
   struct Granted {
     SessionId session;
     Grant grant;
   };
-  /// Grants the lock to the first waiting client that may have it, and applies what the grant does
-  /// to the layout; nullopt when nobody may. Call it until then after anything that may free the
-  /// lock. `is_alive` is asked about a client right before it is granted anything; one that is not
+  /// Grants the lock to the first waiting client that may have it, and applies the grant to the
+  /// layout; nullopt if there is none. Call it until it returns nullopt after anything that may
+  /// free the lock. `is_alive` is called for a client right before its grant; a disconnected one
   /// stops waiting and changes nothing.
   std::optional<Granted> grant_next(const std::function<bool(SessionId)>& is_alive);
 
-  /// A client is gone: waiting, granted or neither any more.
+  /// A client has disconnected, whether it waited, held a lock or neither.
   void leave(SessionId session);
 
-  /// What the session holds now; nullopt while it waits.
+  /// The session's grant; nullopt while it waits.
   [[nodiscard]] std::optional<Grant> grant_of(SessionId session) const;
 
-  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session. `hash` is the
-  /// layout's.
+  /// Seals the layout and narrows its writer to kRwData. Only for the kRw session. `hash` is that
+  /// of the layout.
   void seal(std::string hash);
-  /// Publishes the layout; its writer's session is over. Only for the kRw session.
+  /// Publishes the layout and ends its writer's session. Only for the kRw session.
   void publish(std::string hash);
-  /// The layout of a server that died, sealed or published. Only before the first client.
+  /// Restores the sealed or published layout of a server that died. Only before the first client.
   void restore(Layout layout, std::string hash, bool published);
 
   [[nodiscard]] ServerState state() const;
-  /// How many sessions hold, and how many wait for, one kind of lock.
+  /// The number of sessions that hold, or wait for, a kind of lock.
   [[nodiscard]] std::size_t sessions(Grant grant) const;
   [[nodiscard]] std::size_t waiting(LockType type) const;
   [[nodiscard]] GetLockStateResponse lock_state() const;
   [[nodiscard]] GetRuntimeStateResponse runtime_state() const;
-  /// Empty when nothing is published or sealed.
+  /// Empty if nothing is published or sealed.
   [[nodiscard]] const std::string& hash() const { return hash_; }
   [[nodiscard]] bool published() const { return stage_ == Stage::kPublished; }
 
@@ -83,7 +83,7 @@ class ServerModel {
   [[nodiscard]] Layout& layout() { return layout_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
 
-  /// The number of layouts dropped so far: memory kept for an earlier one is to be released.
+  /// The number of layouts dropped so far; memory of earlier ones must be released.
   [[nodiscard]] std::uint64_t layout_epoch() const { return layout_epoch_; }
 
  private:
@@ -106,7 +106,7 @@ class ServerModel {
   Stage stage_ = Stage::kOpen;
   Layout layout_;
   std::uint64_t layout_epoch_ = 0;
-  // Of the last layout that was dropped with allocations in it.
+  // Size of the last layout that was dropped with allocations.
   base::ByteCount released_bytes_ = 0;
   std::string hash_;
   std::deque<Event> events_;

@@ -1,4 +1,4 @@
-// SHA-256, fed piece by piece.
+// Incremental SHA-256.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Sha256 {
  public:
   Sha256();
   void add(std::span<const std::byte> bytes);
-  /// In lower-case hex; the end of this object's use.
+  /// In lower-case hex. The object cannot be used afterwards.
   std::string finish();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 using base::ByteCount;
 using nlohmann::json;
 
-// More than any tensor's metadata takes; it bounds what the parser builds of it.
+// Larger than any tensor's metadata; it bounds the parser's memory.
 constexpr std::size_t kMaxValue = std::size_t{64} * 1024;
 
 std::string format_list(const std::vector<ByteCount>& numbers) {

@@ -1,4 +1,4 @@
-// The field's words as types: what may be asked for, what is granted, what a server holds.
+// The protocol's terms as types: lock types, grants, server states, allocations.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace fo::gms {
 
-/// What a client asks for in its handshake.
+/// The lock that a client requests in its handshake.
 enum class LockType { kRw, kRo, kRwOrRo, kRwDataOrRw };
 
-/// What a client was granted. kRwData holds the one writer's place but may only do what readers do.
+/// The lock that a client was granted. kRwData occupies the writer's place but allows only what
+/// readers may do.
 enum class Grant { kRw, kRo, kRwData };
 
-/// A server's state, derived from who is connected and what is published or sealed.
+/// A server's state, derived from its clients and its layout.
 enum class ServerState { kEmpty, kLayoutCommitted, kCommitted, kRo, kRw };
 
 /// The protocol's spellings.
@@ -27,10 +28,10 @@ std::string_view to_string(ServerState state);
 std::optional<LockType> parse_lock_type(std::string_view text);
 std::optional<Grant> parse_grant(std::string_view text);
 
-/// Whether `text` is 64 lower-case hex digits, as any SHA-256 is.
+/// Whether `text` is 64 lower-case hex digits, like a SHA-256.
 bool is_layout_hash(std::string_view text);
 
-/// One allocation of a layout, as every answer that speaks of one shows it.
+/// One allocation of a layout, as responses show it.
 struct Allocation {
   std::string allocation_id;
   base::ByteCount size = 0;
@@ -41,7 +42,7 @@ struct Allocation {
   friend bool operator==(const Allocation&, const Allocation&) = default;
 };
 
-/// Where in which allocation a key points, and the bytes kept with it.
+/// The allocation and offset that a key refers to, and its value.
 struct MetadataEntry {
   std::string allocation_id;
   base::ByteCount offset_bytes = 0;

@@ -17,7 +17,7 @@ std::size_t count_of(const std::map<Key, std::size_t>& counts, Key key) {
   return found == counts.end() ? 0 : found->second;
 }
 
-// Only those that have something are kept.
+// Entries with a count of zero are removed.
 template <typename Key>
 void take_one(std::map<Key, std::size_t>& counts, Key key) {
   const auto found = counts.find(key);

@@ -1,5 +1,5 @@
-// Who may be a client of a server, and how many places each may take: by the credentials that the
-// kernel vouches for, and so that no process and no user but our own can take all of them. Pure.
+// Which clients a server accepts, and how many connections each may have, by the credentials from
+// the kernel. No process, and no user but our own, can use up all connections. Pure.
 #pragma once
 
 #include <sys/types.h>
@@ -14,31 +14,31 @@
 
 namespace fo::gms {
 
-/// Besides root and the server's own user.
+/// Accepted besides root and the server's own user.
 struct AccessRules {
   std::vector<uid_t> uids;
-  /// A peer is let in by its group or by a supplementary one.
+  /// Matches the peer's group or a supplementary one.
   std::vector<gid_t> gids;
 };
 
 class Admission {
  public:
-  /// `places` in all: a process may have a quarter of them, and a user that is not `own_uid` or
+  /// `places` is the total: a process may use a quarter of it, and a user other than `own_uid` or
   /// root half.
   Admission(AccessRules rules, uid_t own_uid, std::size_t places);
 
-  /// Whether there is a rule for groups, for which enter() wants the peer's.
+  /// Whether there is a rule for groups, so that enter() needs those of the peer.
   [[nodiscard]] bool wants_groups() const { return !rules_.gids.empty(); }
 
-  /// Whether the rules let the peer in, if there is a place.
+  /// Whether the rules accept the peer, if the server is not full.
   [[nodiscard]] bool is_allowed(const os::PeerCredentials& peer,
                                 const std::vector<gid_t>& groups) const;
 
-  /// Gives the peer a place; or why not. Processes of other pid namespaces, whose pid is 0, count
-  /// as one.
+  /// Adds a connection of the peer, or returns the reason for refusing it. Processes of other pid
+  /// namespaces, whose pid is 0, count as one.
   std::optional<std::string> enter(const os::PeerCredentials& peer,
                                    const std::vector<gid_t>& groups);
-  /// Once for each place.
+  /// Call it once for each connection.
   void leave(const os::PeerCredentials& peer);
 
   [[nodiscard]] bool full() const { return taken_ >= places_; }

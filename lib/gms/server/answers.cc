@@ -13,12 +13,12 @@ namespace {
 
 using base::ExitStatus;
 
-// What a client may ask for before any handshake.
+// Requests that a client may send before any handshake.
 template <typename Message>
 concept FirstMessage = std::same_as<Message, HandshakeRequest> ||
     std::same_as<Message, GetRuntimeStateRequest> || std::same_as<Message, GetEventHistoryRequest>;
 
-// What only a writer with an unsealed layout may ask for.
+// Requests that need a writer with an unsealed layout.
 template <typename Message>
 concept WriterRequest =
     std::same_as<Message, CommitRequest> || std::same_as<Message, CommitLayoutRequest> ||
@@ -42,7 +42,7 @@ base::ByteCount record_cost(const MetadataRecord& record) {
                           record.value.data.size());
 }
 
-// As Dynamo's server says it, without quotes: people's log filters look for it.
+// The text of Dynamo's server, without quotes, because log filters search for it.
 Refusal unknown_allocation(const std::string& id) {
   const std::string shown = base::quoted(id);
   return {"Unknown allocation: " + shown.substr(1, shown.size() - 2)};
@@ -73,7 +73,7 @@ void put(Layout& layout, MetadataRecord& record) {
              std::move(record.value.data));
 }
 
-// The keys with a prefix, from `at` on.
+// The keys with a prefix, starting at `at`.
 bool in_prefix(const Metadata& metadata, Metadata::const_iterator at, std::string_view prefix) {
   return at != metadata.end() && at->first.starts_with(prefix);
 }
@@ -86,7 +86,7 @@ Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
       from_the_start ? metadata.lower_bound(wanted.prefix) : metadata.upper_bound(wanted.after);
   for (; in_prefix(metadata, at, wanted.prefix); ++at) {
     size += size_on_wire(at->first, at->second);
-    // Not after the empty key: who asks on after that begins anew.
+    // A page never ends with the empty key, because a request after that key would start again.
     if (size > kMetadataPage && !page.entries.empty() && !page.entries.back().key.empty()) break;
     page.entries.push_back(to_record(at->first, at->second));
   }
@@ -94,7 +94,7 @@ Reply dump(const Metadata& metadata, const MetadataDumpRequest& wanted) {
   return reply(page);
 }
 
-// One answer for each request; what is not here takes more than the state.
+// Returns the answer to a request; the requests missing here need more than the state.
 class Answers {
  public:
   explicit Answers(ServerModel& model) : model_(model) {}

@@ -1,5 +1,5 @@
-// What a server answers to the requests that take nothing but its state: who may ask for what, and
-// what is said. No socket, no clock, no device; what needs those is server.cc's.
+// A server's answers to requests that need only its state, and the rules which session may send
+// which request. No socket, no clock, no device; server.cc handles requests that need those.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@
 
 namespace fo::gms {
 
-/// A request that can't be done; the connection lives on. Thrown, and made into an answer by
-/// refuse().
+/// A request that cannot be fulfilled; the connection stays usable. Thrown, and turned into an
+/// answer by refuse().
 struct Refusal {
   std::string error;
   base::ExitStatus code = base::ExitStatus::kBadData;
@@ -23,11 +23,11 @@ struct Refusal {
 
 struct Reply {
   std::string frame;
-  /// They travel with the frame's first byte.
+  /// Sent with the frame's first byte.
   std::vector<base::UniqueFd> fds;
-  /// The server closes the connection after the answer.
+  /// The server closes the connection after this answer.
   bool last = false;
-  /// It is an error_response.
+  /// The answer is an error_response.
   bool refused = false;
 };
 
@@ -37,34 +37,35 @@ Reply reply(const Message& message, bool last = false) {
 }
 Reply refuse(const Refusal& refusal);
 
-/// The answer to a first message that is no handshake; the last one of its connection.
+/// The answer to a first message that is not a handshake; the last one of its connection.
 Reply answer_unexpected(const ServerModel& model, const Request& request);
 
-/// The answer to a first message of Dynamo's v1 profile, which other_protocol() knew by `mark`.
+/// The answer to a first message of Dynamo's v1 profile, which other_protocol() recognised by
+/// `mark`.
 Reply refuse_other_protocol(const std::string& mark);
 
-/// Whether the answer may take more than a few KiB.
+/// Whether the answer may be longer than a few KiB.
 bool has_long_answer(const Request& request);
 
-/// Throws Refusal unless a session with this grant may ask for it.
+/// Throws Refusal unless a session with this grant may send the request.
 void check_allowed(const Request& request, Grant grant);
 
-/// Throws Refusal unless a layout has room for such allocations besides what it has.
+/// Throws Refusal unless the layout has room for these allocations.
 void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes);
 
-/// The allocation, or a Refusal.
+/// The allocation; throws Refusal for an unknown id.
 const Allocation& find_allocation(const ServerModel& model, const std::string& id);
 
-/// Up to `most` allocations from a slot on, those of one tag where one is given, in slot order; and
-/// the slot of the next one.
+/// Up to `most` allocations from a slot on, in slot order, optionally of one tag; and the next
+/// slot.
 struct LayoutPage {
   std::vector<const Allocation*> allocations;
   std::optional<std::uint64_t> next_slot;
 };
 LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t most);
 
-/// The answer to a request that is allowed; nullopt for one that takes a device or other processes.
-/// Throws Refusal, and then nothing has changed; Error(kBadData) for an answer over the limit.
+/// The answer to an allowed request; nullopt for one that needs the device or other processes.
+/// Throws Refusal without any change; Error(kBadData) for an answer over the limit.
 std::optional<Reply> answer_from_state(ServerModel& model, Request& request);
 
 }  // namespace fo::gms

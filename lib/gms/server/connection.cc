@@ -29,12 +29,13 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{64} * 1024;
-// A client that always has a request ready lets others have their turn after so many.
+// After this many requests in a row of one client, others are served.
 constexpr unsigned kMaxAtOnce = 16;
-// What a client that asks for descriptors may have left unread: it may pipeline a little.
+// Unread answers that a client may have when it requests descriptors, so that it can pipeline a
+// little.
 constexpr std::size_t kMaxUnread = std::size_t{16} * 1024;
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(2);
-// Who has something unread for longer is let go when room runs out.
+// A client with unread answers for longer than this is disconnected if memory runs out.
 constexpr base::Duration kPatience = std::chrono::seconds(2);
 
 }  // namespace
@@ -96,7 +97,7 @@ bool Connection::is_buffer_full() const {
   return buffer_.size() - consumed_ >= kPrefixSize + max_frame_;
 }
 
-// Descriptors that come along have no place to go to, so the kernel drops them, and says so.
+// The control buffer is empty, so the kernel drops descriptors and sets a flag.
 asio::awaitable<bool> Connection::fill() {
   if (consumed_ > 0) {
     buffer_.erase(0, consumed_);
@@ -116,7 +117,7 @@ asio::awaitable<bool> Connection::fill() {
 
 void Connection::arm(base::Duration timeout, Fault fault) {
   timer_.expires_after(timeout);
-  // A handler that is queued already can't be cancelled: it has to see that it is late.
+  // A queued handler cannot be cancelled, so it checks whether it is outdated.
   timer_.async_wait([this, fault, arming = std::weak_ptr(arming_),
                      mine = ++*arming_](boost::system::error_code ec) {
     const auto current = arming.lock();
@@ -137,7 +138,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
     frames_at_once_ = 0;
     co_await asio::post(socket_.get_executor(), asio::use_awaitable);
   }
-  // The timer ends the socket's wait, which then reads as a client that is gone.
+  // The timer ends the wait, which then looks like a disconnected client.
   bool timer_runs = timeout.has_value();
   if (timeout) arm(*timeout, Fault::kSilent);
   std::optional<std::string_view> body;
@@ -171,7 +172,7 @@ asio::awaitable<std::optional<std::string_view>> Connection::read_frame(
 
 std::size_t Connection::unread_in_kernel() const {
   int bytes = 0;
-  // Asked only when descriptors are wanted; where the kernel can't say, nothing is unread.
+  // Called only if descriptors are requested; if the kernel cannot tell, nothing counts as unread.
   auto& socket = const_cast<decltype(socket_)&>(socket_);
   if (!socket.is_open() || ::ioctl(socket.native_handle(), SIOCOUTQ, &bytes) != 0) return 0;
   return static_cast<std::size_t>(bytes);
@@ -188,7 +189,7 @@ asio::awaitable<bool> Connection::make_room(std::size_t fds, base::Duration time
       fault_ = Fault::kSlowReader;
       co_return false;
     }
-    // Nobody is woken when a client reads.
+    // There is no event for a client that reads.
     timer_.expires_after(kLookAgain);
     boost::system::error_code ec;
     co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
@@ -211,7 +212,7 @@ std::size_t Connection::write_at_once(std::string_view frame) {
 asio::awaitable<bool> Connection::write_frame(std::string_view frame,
                                               std::vector<base::UniqueFd> fds,
                                               base::Duration timeout) {
-  // From here on unread_bytes_ and the kernel tell what is not read.
+  // From here on, unread_bytes_ and the kernel count what is unread.
   makes_fds_ = false;
   std::span<const std::byte> bytes = std::as_bytes(std::span(frame));
   std::vector<int> numbers;
@@ -252,7 +253,7 @@ asio::awaitable<void> Connection::watch_hangup() {
       const bool filled = co_await fill();
       if (!filled) break;
     } else {
-      // It stays as it is; that the client hangs up is an error even then.
+      // On an error the socket stays open; a hang-up of the client is an error, too.
       boost::system::error_code ec;
       co_await socket_.async_wait(asio::socket_base::wait_error,
                                   asio::redirect_error(asio::use_awaitable, ec));
@@ -266,7 +267,7 @@ asio::awaitable<void> Connection::watch_hangup() {
 asio::awaitable<void> Connection::stop_watching() {
   watching_ = false;
   if (socket_.is_open()) socket_.cancel();
-  // What it has read may not be in the buffer yet.
+  // Bytes that it has read may not be in the buffer yet.
   while (watch_runs_) co_await asio::post(socket_.get_executor(), asio::use_awaitable);
 }
 

@@ -66,7 +66,7 @@ MapsLine parse_maps_line(std::string_view line) {
   return {fields[3], base::parse_uint(fields[4]).value_or(0), line};
 }
 
-// Processes come and go while they are looked at. False when we may not look.
+// Processes may end while they are inspected. False without permission.
 class ProcessFiles {
  public:
   ProcessFiles(const std::string& proc, pid_t pid) : folder_(proc + "/" + std::to_string(pid)) {}
@@ -90,7 +90,7 @@ class ProcessFiles {
     }
   }
 
-  /// Kernel threads hold no memory of devices, but are nobody's to look into.
+  /// Kernel threads hold no device memory, and cannot be inspected.
   [[nodiscard]] bool has_command_line() const { return !content("/cmdline").empty(); }
   [[nodiscard]] std::string command() const {
     std::string name = content("/comm");
@@ -145,9 +145,9 @@ class DeviceFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::map<ino_t, File>& files() const { return files_; }
 
-  /// Which of them the descriptor behind this /proc path is of.
+  /// The file of the descriptor behind this /proc path.
   [[nodiscard]] const File* of_fd(const std::string& link) const {
-    // Asks no file server: one that is gone would have us wait for ever.
+    // Does not query a file server: one that is down would block for ever.
     struct statx info {};
     if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &info) !=
         0) {
@@ -159,7 +159,7 @@ class DeviceFolder {
     return ours ? &found->second : nullptr;
   }
 
-  /// By device and inode; where the file system has the mapping on another device, by the name.
+  /// By device and inode; by name if the file system shows the mapping with another device.
   [[nodiscard]] const File* of_mapping(const MapsLine& line) const {
     const auto found = line.inode == 0 ? files_.end() : files_.find(line.inode);
     if (found == files_.end()) return nullptr;
@@ -170,7 +170,7 @@ class DeviceFolder {
     return ours ? &file : nullptr;
   }
 
-  /// Of these files, those that somebody holds.
+  /// The files among `candidates` that a process holds.
   [[nodiscard]] std::vector<const File*> held(const std::vector<const File*>& candidates,
                                               const Deadline& deadline) const {
     std::vector<const File*> found;
@@ -219,7 +219,7 @@ void add(Held& held, base::ByteCount size, const Hold& hold) {
   if (hold.is_mapped) ++held.mappings;
 }
 
-// Where a real device is: "Device Minor" of the one with this uuid.
+// The device file of a real device: "Device Minor" of the one with this uuid.
 std::string device_file_of(const std::string& uuid, const std::string& proc) {
   std::error_code error;
   const std::string gpus = proc + "/driver/nvidia/gpus";
@@ -393,7 +393,7 @@ DeviceUsers find_device_users(int device, const std::string& uuid, const Servers
     });
     if ((!saw_fds || !saw_mappings) && files.has_command_line()) ++found.unreadable;
     const bool uses_device = user.device_fds > 0 || user.mappings > 0;
-    // Who has no device's file may hold exported memory of any device.
+    // A process without a device's file may hold exported memory of any device.
     if (!uses_device && (uses_another || user.control_fds == 0)) return;
     user.process = {pid, files.command(), servers.processes.contains(pid)};
     found.users.push_back(std::move(user));

@@ -19,13 +19,13 @@ using asio::awaitable;
 using Memory = MemoryPool::Memory;
 using Created = MemoryPool::Created;
 
-// Descriptors that the driver may want for itself, and clients who connect meanwhile.
+// Reserved for the driver, and for clients that connect meanwhile.
 constexpr std::size_t kSpareFds = 16;
-// So many allocations are looked after at a time: a look takes some microseconds.
+// The number of allocations that are created between two checks, which take microseconds.
 constexpr std::size_t kCreatedAtOnce = 16;
 
-// A driver that runs out of descriptors fails in ways that tell nothing of the reason. They are
-// taken for an instant: which numbers are free, and how many, nothing else tells.
+// A driver without free descriptors fails with misleading errors. This opens them for an instant,
+// because nothing else tells which numbers are free, and how many.
 bool has_descriptors(std::size_t count) {
   std::vector<base::UniqueFd> taken;
   while (taken.size() < count + kSpareFds) {
@@ -53,7 +53,7 @@ awaitable<Created> create_all(std::shared_ptr<const cuda::Driver> driver,
           std::make_shared<ServedMemory>(cuda::PhysicalMemory::create(driver, device, size)));
     }
   } catch (const cuda::OutOfMemory&) {
-    // As much as there is.
+    // As many as there is memory for.
   }
   co_return created;
 }

@@ -1,6 +1,5 @@
-// The device memory behind a server's layout. CUDA calls may stall, so they run on a thread of
-// their own, in the order in which they were asked for: what is created sees released what was
-// released before.
+// The device memory of a server's layout. CUDA calls may stall, so they run on a separate thread,
+// in order: memory released before a creation is free for it.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -21,18 +20,18 @@
 
 namespace fo::gms {
 
-/// The memory of one allocation: made by this process, or kept by a descriptor that the vault had
-/// over a crash. A kept one is never imported here: whether a driver exports what it has imported,
-/// and imports without a context, is not documented, and a copy of the descriptor serves as well.
+/// The memory of one allocation: created by this process, or kept by a descriptor that survived a
+/// crash in the vault. A kept one is never imported: it is not documented whether a driver exports
+/// imported memory and imports without a context, and a copy of the descriptor suffices.
 class ServedMemory {
  public:
   explicit ServedMemory(cuda::PhysicalMemory made) : made_(std::move(made)), size_(made_.size()) {}
   ServedMemory(base::UniqueFd kept, base::ByteCount size) : kept_(std::move(kept)), size_(size) {}
 
   /// A new descriptor for a client to import: an export, or a copy. Throws CudaError, and
-  /// Error(kOsError) for a descriptor that can't be copied.
+  /// Error(kOsError) if a descriptor cannot be copied.
   [[nodiscard]] base::UniqueFd export_fd() const;
-  /// Gives it up; throws CudaError. May wait for the driver.
+  /// Releases the memory; throws CudaError. May wait for the driver.
   void close();
   [[nodiscard]] base::ByteCount size() const { return size_; }
 
@@ -46,25 +45,24 @@ class MemoryPool {
  public:
   using Memory = std::shared_ptr<ServedMemory>;
 
-  /// `on_failure` is told, on the loop, of a release that failed.
+  /// `on_failure` is called on the loop if a release failed.
   MemoryPool(boost::asio::io_context& io, std::shared_ptr<const cuda::Driver> driver,
              base::DeviceOrdinal device, std::function<void(std::exception_ptr)> on_failure);
 
   struct Created {
     std::vector<Memory> memory;
-    /// Whether it was not for want of descriptors that it is not all.
+    /// False if creation stopped because the process ran out of file descriptors.
     bool has_descriptors = true;
   };
-  /// Memory of these sizes, multiples of the granularity, in their order: all of it, or as much as
-  /// there is room and are descriptors for. Throws CudaError.
+  /// Creates memory of these sizes (multiples of the granularity), in order: all of it, or as much
+  /// as the device and the free descriptors allow. Throws CudaError.
   boost::asio::awaitable<Created> create(std::vector<base::ByteCount> sizes);
-  /// A new descriptor of each. Throws CudaError; Error(kTryAgain) when there are no descriptors
-  /// left.
+  /// A new descriptor of each. Throws CudaError; Error(kTryAgain) without free descriptors.
   boost::asio::awaitable<std::vector<base::UniqueFd>> export_fds(std::vector<Memory> memory);
-  /// What the device has and has free; nullopt where nobody can tell without a context. Asked on
-  /// another thread than the rest: an answer may be long in coming.
+  /// Total and free memory of the device; nullopt if it is unknown without a context. Runs on
+  /// another thread, because the answer may be slow.
   boost::asio::awaitable<std::optional<cuda::MemoryInfo>> memory_info();
-  /// Gives the memory up; returns at once.
+  /// Releases the memory in the background.
   void release(std::vector<Memory> memory);
 
  private:
@@ -73,7 +71,7 @@ class MemoryPool {
   std::function<void(std::exception_ptr)> on_failure_;
   boost::asio::io_context& io_;
   boost::asio::thread_pool thread_{1};
-  /// Started by the first question.
+  /// Created by the first query.
   std::optional<boost::asio::thread_pool> asking_;
 };
 

@@ -35,7 +35,7 @@ std::string_view to_string(DropReason reason) {
 
 double seconds(base::Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// The families, each with the series of every server.
+// The metric families, each with the series of every server.
 class Page {
  public:
   explicit Page(const std::vector<MeteredServer>& servers) : servers_(servers) {

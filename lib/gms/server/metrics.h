@@ -1,5 +1,4 @@
-// What GET /metrics of gms-serve answers: the counters of its servers in Prometheus' text format.
-// Pure.
+// The text of gms-serve's GET /metrics: the counters of its servers in Prometheus' format. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace fo::gms {
 
-/// One server, and where it counts. The counters stay the caller's.
+/// One server and its counters, which the caller owns.
 struct MeteredServer {
   int device = 0;
   std::string uuid;
@@ -17,7 +16,7 @@ struct MeteredServer {
   const ServerCounters* counters = nullptr;
 };
 
-/// Every series of every server is there from the start, zeros too.
+/// Contains every series of every server from the start, including zeros.
 std::string metrics_text(const std::vector<MeteredServer>& servers);
 
 }  // namespace fo::gms

@@ -22,7 +22,7 @@ namespace asio = boost::asio;
 using asio::awaitable;
 
 constexpr std::size_t kMaxScrapers = 1024;
-// For answers under way when we are asked to end.
+// The time to finish pending answers at the end.
 constexpr base::Duration kGrace = std::chrono::seconds(2);
 
 awaitable<void> stop_when_readable(asio::posix::stream_descriptor& stop, http::Server& server) {

@@ -1,10 +1,10 @@
-// gms-serve --metrics: an HTTP server for GET /metrics, in a process of its own, so that whoever
-// scrapes it can neither hold up nor bring down those who hold memory.
+// gms-serve --metrics: an HTTP server for GET /metrics in its own process, so that its clients can
+// neither delay nor crash the processes that hold memory.
 //
 //   parent, before it forks anything     http::Listener listener = http::listen_tcp(address);
 //   the child, forked after the pages    run_metrics_server(std::move(listener.fd), servers, stop);
 //
-// The child holds no socket of a GMS and touches no CUDA. Its end is no server's end.
+// The child holds no socket of a GMS and does not call CUDA. Its end does not end any server.
 #pragma once
 
 #include <vector>
@@ -14,9 +14,9 @@
 
 namespace fo::gms {
 
-/// Answers until `stop_fd` (a signalfd, an eventfd, a pipe; stays the caller's) is readable: then
-/// finishes the answers under way, within a bound. `listener` listens and is non-blocking. Throws
-/// nothing but what a broken machine makes it throw: Error(kOsError) or std::bad_alloc.
+/// Answers until `stop_fd` (a signalfd, an eventfd, a pipe; owned by the caller) is readable, then
+/// finishes pending answers within a bound. `listener` must be listening and non-blocking. Throws
+/// only for errors of the machine: Error(kOsError) or std::bad_alloc.
 void run_metrics_server(base::UniqueFd listener, const std::vector<MeteredServer>& servers,
                         int stop_fd);
 

@@ -49,11 +49,11 @@ using base::Error;
 using base::ExitStatus;
 using os::LogLevel;
 
-// A client that connects and says nothing, stops within a request, or does not take its answer, is
-// dropped after this.
+// A client is disconnected after this time if it sends nothing, stops within a request, or does not
+// read its answer.
 constexpr base::Duration kPeerTimeout = std::chrono::seconds(30);
-// Of hashing and writing down a layout, what is done before other clients have their turn: a
-// millisecond or so.
+// How much of a layout is hashed or written, about a millisecond's work, before other clients are
+// served.
 constexpr std::size_t kHashedAtOnce = std::size_t{256} * 1024;
 
 using Memory = MemoryPool::Memory;
@@ -91,11 +91,12 @@ class Server {
             UnreadAnswers& unread)
         : connection(io, std::move(socket), unread), wake(io), peer(credentials) {}
     Connection connection;
-    /// Rung when the session is granted its lock or its client is gone; expires with its timeout.
+    /// Signalled when the session is granted its lock or its client disconnects; expires with its
+    /// timeout.
     asio::steady_timer wake;
     SessionId id = 0;
     os::PeerCredentials peer;
-    /// When it asked for its lock.
+    /// When it requested its lock.
     Clock::time_point arrived{};
   };
   using SessionPtr = std::shared_ptr<Session>;
@@ -107,8 +108,8 @@ class Server {
     io_.stop();
   }
 
-  // The end of everything: the error leaves run(). Whatever the driver says of itself: a device
-  // that fails while it is served can't be trusted.
+  // Ends the server: run() throws the error. Whatever the driver reports, a device that fails while
+  // it is served cannot be trusted.
   void fail(std::exception_ptr failure) {
     try {
       std::rethrow_exception(std::move(failure));
@@ -121,8 +122,8 @@ class Server {
     io_.stop();
   }
 
-  // Begins with the layout of the server before this one. One that can't be restored is given up,
-  // and nothing else.
+  // Starts with the layout of the previous server. If that cannot be restored, only the layout is
+  // lost.
   awaitable<void> begin(std::function<void()> on_ready) {
     bool is_lost = false;
     if (config_.deposit) {
@@ -141,7 +142,7 @@ class Server {
     co_await accept_clients();
   }
 
-  // Changes nothing where it throws.
+  // Changes nothing if it throws.
   void restore(Deposit deposit) {
     LayoutRecord record = read_record(deposit.record.get());
     const auto& allocations = record.layout.allocations();
@@ -182,7 +183,7 @@ class Server {
       if (const auto reason = admission_.enter(peer, groups)) {
         counters_.dropped(admission_.is_allowed(peer, groups) ? DropReason::kTooManyConnections
                                                               : DropReason::kRefusedUser);
-        // By its user: it may be a new process each time.
+        // Limited by user, because it may be a new process each time.
         log_of({0, peer.uid, peer.gid}, LogLevel::kWarning, "refuse a client: {}: {} pid={} uid={}",
                *reason, label_, peer.pid, peer.uid);
         return;
@@ -203,7 +204,7 @@ class Server {
     asio::co_spawn(io_, run_session(session), asio::detached);
   }
 
-  // A peer's misbehaviour ends its session only; a device's ends the server.
+  // A peer's misbehaviour ends its session only; a failure of the device ends the server.
   awaitable<void> run_session(SessionPtr session) {
     try {
       co_await talk(session);
@@ -307,7 +308,7 @@ class Server {
                                                        kPeerTimeout);
   }
 
-  // True once the lock is the client's and it has been told so.
+  // True when the lock was granted and the client was informed.
   awaitable<bool> shake_hands(SessionPtr session, const HandshakeRequest& request) {
     const std::optional<LockType> type = parse_lock_type(request.lock_type);
     if (!type) {
@@ -322,14 +323,14 @@ class Server {
     after_change();
     if (!model_.grant_of(session->id)) co_await wait_for_grant(session, request.timeout_ms);
     const std::optional<Grant> grant = model_.grant_of(session->id);
-    // The grant has dropped the old layout: its memory is to be free when the writer allocates, and
-    // it must not come back after a crash. Also for a client that has gone by now.
+    // The grant has dropped the old layout: its memory must be free when the writer allocates, and
+    // it must not be restored after a crash. This holds even if the client has disconnected.
     if (grant == Grant::kRw && vault_) co_await vault_->drop();
     if (!session->connection.is_alive()) co_return false;
     HandshakeResponse response;
     response.success = grant.has_value();
     if (!grant) {
-      // Out of the queue before the answer, not after: it must not be granted anything now.
+      // Removed from the queue before the answer, because now it must not be granted anything.
       counters_.lock_timeouts[*type].add();
       model_.leave(session->id);
       after_change();
@@ -345,9 +346,9 @@ class Server {
     co_return sent&& grant;
   }
 
-  // Returns when the session was granted its lock, its time is over, or its client is gone.
+  // Returns when the session was granted its lock, timed out, or its client disconnected.
   awaitable<void> wait_for_grant(SessionPtr session, std::optional<std::int64_t> timeout_ms) {
-    // Longer than a year is for ever, and fits the clock.
+    // More than a year counts as for ever, and fits the clock.
     constexpr std::int64_t kYear = std::int64_t{366} * 24 * 3600 * 1000;
     const std::int64_t wait_ms =
         timeout_ms ? std::clamp<std::int64_t>(*timeout_ms, 0, kYear) : kYear;
@@ -359,12 +360,11 @@ class Server {
     session->wake.cancel();
   }
 
-  // Sleeps for `duration`, but no longer than until the session's bell is rung or its client is
-  // gone.
+  // Waits for `duration`, or until the session is signalled or its client disconnects.
   awaitable<void> wait_while_watching(SessionPtr session, base::Duration duration) {
     session->wake.expires_after(duration);
     asio::co_spawn(io_, ring_at_hangup(session), asio::detached);
-    // The watch may have ended already, and rung before anybody listened.
+    // The watch may have ended and signalled before this wait began.
     if (session->connection.is_alive()) {
       boost::system::error_code ec;
       co_await session->wake.async_wait(asio::redirect_error(use_awaitable, ec));
@@ -372,7 +372,7 @@ class Server {
     co_await session->connection.stop_watching();
   }
 
-  // To be called after anything that may free the lock or drop the layout.
+  // Call it after anything that may free the lock or drop the layout.
   void after_change() {
     while (const auto granted = model_.grant_next(
                [this](SessionId id) { return by_id_.at(id)->connection.is_alive(); })) {
@@ -411,8 +411,7 @@ class Server {
     counters_.is_protected.set(is_protected_ ? 1 : 0);
   }
 
-  // A line that a client can be the cause of as often as it likes: each has so many, and all of
-  // them together.
+  // A log line that clients can cause at will: limited per client, and for all clients together.
   template <typename... Args>
   void log_of(const os::PeerCredentials& peer, LogLevel level, fmt::format_string<Args...> format,
               Args&&... args) {
@@ -420,13 +419,13 @@ class Server {
                    fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Which session a log line is about.
+  // Identifies the session in log lines.
   [[nodiscard]] std::string label(const Session& session) const {
     return fmt::format("{} session={} pid={} uid={}", label_, session.id, session.peer.pid,
                        session.peer.uid);
   }
 
-  // nullopt: it takes more than the state. Most requests don't, and are answered without a
+  // nullopt if the request needs more than the state. Most do not, and are answered without a
   // coroutine of their own.
   std::optional<Reply> answer_at_once(const Session& session, Request& request) {
     try {
@@ -437,7 +436,7 @@ class Server {
     }
   }
 
-  // nullopt: the client is gone. Throws what ends the session or the server.
+  // nullopt if the client disconnected. Throws errors that end the session or the server.
   awaitable<std::optional<Reply>> answer_in_time(SessionPtr session, Request& request) {
     try {
       co_return co_await answer_with_device(session, request);
@@ -446,7 +445,7 @@ class Server {
     }
   }
 
-  // In a handler: the answer to a request that can't be done.
+  // In a catch block: the answer to a request that cannot be fulfilled.
   static Reply refuse_or_throw() {
     try {
       throw;
@@ -460,7 +459,7 @@ class Server {
     }
   }
 
-  // The requests that take the device or the parent process.
+  // Requests that need the device or the parent process.
   awaitable<std::optional<Reply>> answer_with_device(SessionPtr session, Request& request) {
     if (const auto* one = std::get_if<AllocateRequest>(&request)) {
       co_return co_await answer_allocate(session, *one);
@@ -491,7 +490,7 @@ class Server {
     return reply(FreeAllocationResponse{model_.layout().remove(wanted.allocation_id)});
   }
 
-  // What an allocation of this size takes. Throws Refusal for what the device could never have.
+  // The device memory for an allocation of this size. Throws Refusal for more than the device has.
   [[nodiscard]] base::ByteCount aligned_size(std::int64_t size) const {
     if (size <= 0) {
       throw Refusal{"allocate " + std::to_string(size) + " bytes: size must be > 0"};
@@ -549,8 +548,8 @@ class Server {
     co_return reply(response);
   }
 
-  // Device memory of these sizes, waited for as long as the configuration says; nothing when the
-  // client left.
+  // Device memory of these sizes; waits for free memory as configured. Empty if the client
+  // disconnected.
   awaitable<std::vector<Memory>> create_memory(SessionPtr session,
                                                std::vector<base::ByteCount> sizes) {
     const auto deadline = base::Deadline::after(config_.alloc_retry_timeout);
@@ -568,7 +567,7 @@ class Server {
       }
       if (first) {
         model_.add_event("allocation_oom", model_.layout().allocations().size());
-        // Nobody waits for it.
+        // Runs detached.
         asio::co_spawn(io_, log_shortage(size, session->peer, label(*session)), asio::detached);
       }
       const bool in_time = !deadline.expired();
@@ -594,7 +593,7 @@ class Server {
             ExitStatus::kTryAgain};
   }
 
-  // Says who has the device's memory.
+  // Logs which processes use the device's memory.
   awaitable<void> log_shortage(base::ByteCount size, os::PeerCredentials peer, std::string client) {
     const base::ByteCount ours = bytes_;
     std::string use = fmt::format("this layout has {} in {}", base::format_size(ours),
@@ -643,7 +642,7 @@ class Server {
     co_return answer;
   }
 
-  // The layout stays as it is while others have their turn: it is the writer's, who waits for the
+  // The layout cannot change while others are served: it belongs to the writer, who waits for the
   // answer.
   awaitable<std::string> hash_layout() {
     LayoutHasher hasher(std::as_const(model_).layout());
@@ -651,7 +650,7 @@ class Server {
     co_return hasher.finish();
   }
 
-  // A file with the layout's record; none where there is no descriptor or memory for it.
+  // A file with the layout's record; empty without a free descriptor or memory for it.
   awaitable<base::UniqueFd> write_record(const std::string& hash, bool published) {
     base::UniqueFd file(::memfd_create("gms-layout", MFD_CLOEXEC));
     RecordWriter writer(std::as_const(model_).layout(), hash, published);
@@ -666,7 +665,7 @@ class Server {
     co_return file;
   }
 
-  // Publishes the layout, or seals it. Kept by the parent before anybody hears of it.
+  // Publishes or seals the layout. The parent stores it before any client sees it.
   awaitable<std::optional<Reply>> answer_commit(SessionPtr session, bool publish) {
     std::string hash = co_await hash_layout();
     const std::string label = this->label(*session);
@@ -727,19 +726,19 @@ class Server {
   ServerModel model_;
   os::LogLimit log_limit_;
   std::uint64_t memory_epoch_ = 0;
-  /// Of `memory_`.
+  /// Size of `memory_`.
   base::ByteCount bytes_ = 0;
-  /// Whether the vault has it.
+  /// Whether the vault has the layout.
   bool is_protected_ = false;
   std::unordered_map<std::string, Memory> memory_;
   std::exception_ptr failure_;
-  // What is destroyed first is declared last: sockets and timers before the loop they belong to,
-  // and the CUDA thread before the loop that it posts to. The loop destroys what still waits on it.
+  // Declared in reverse order of destruction: sockets and timers are destroyed before their loop,
+  // and the CUDA thread before the loop that it posts to. The loop destroys pending operations.
   asio::io_context io_{1};
   asio::posix::stream_descriptor stop_{io_};
   MemoryPool pool_;
   std::optional<VaultClient> vault_;
-  /// Which server this is, for log lines.
+  /// Identifies this server in log lines.
   std::string label_;
   loop::Acceptor acceptor_;
   std::map<SessionId, SessionPtr> by_id_;
@@ -753,7 +752,7 @@ void run_server(ServerConfig config, const std::function<void()>& on_ready) {
   try {
     server->run(on_ready);
   } catch (...) {
-    // A device that has failed may not answer ever: its memory goes with the process.
+    // A failed device may never answer, so its memory is released with the process.
     static_cast<void>(server.release());
     throw;
   }

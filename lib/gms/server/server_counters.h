@@ -1,6 +1,6 @@
-// What one server process counts, for GET /metrics (metrics.h). In memory that the parent makes
-// before it forks the server, so that the numbers outlive a crash of it, and that another process
-// reads without asking anybody.
+// The counters of one server process, for GET /metrics (metrics.h). They are in memory that the
+// parent maps before it forks the server, so that they survive a crash and another process can read
+// them.
 //
 //   parent   auto page = CounterPage::create();           one per server, before the fork
 //            page->restarts.add(); page->reset_gauges();  when the server's process has crashed
@@ -9,7 +9,7 @@
 //            page->observe_request(took, answered);       once per answer sent
 //   metrics  metrics_text({{device, uuid, tag, &*page}})  in a child forked by the parent
 //
-// Each number is right by itself; two of them may be a moment apart.
+// Each number is consistent by itself; two of them may be read at slightly different times.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ using metrics::Counter;
 using metrics::Gauge;
 using metrics::Histogram;
 
-/// One number for each enumerator of an enum that counts 0, 1, 2 … up to `kLast`.
+/// One number for each enumerator of an enum with values 0, 1, 2 … up to `kLast`.
 template <typename Number, typename Enum, Enum kLast>
 class PerEnum {
  public:
@@ -36,7 +36,7 @@ class PerEnum {
   Number& operator[](Enum which) { return numbers_[static_cast<std::size_t>(which)]; }
   const Number& operator[](Enum which) const { return numbers_[static_cast<std::size_t>(which)]; }
 
-  /// `visit(enumerator, number)` for each, in order.
+  /// Calls `visit(enumerator, number)` for each, in order.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < kSize; ++i) visit(static_cast<Enum>(i), numbers_[i]);
@@ -59,51 +59,51 @@ inline constexpr std::array<base::Duration, 13> kRequestBounds{
     std::chrono::milliseconds(1000),  std::chrono::milliseconds(5000),
     std::chrono::milliseconds(10'000)};
 
-/// A lock is had at once, or waited for as long as a load of weights takes.
+/// A lock is granted at once, or after as long as loading weights takes.
 inline constexpr std::array<base::Duration, 12> kLockWaitBounds{
     std::chrono::microseconds(100), std::chrono::milliseconds(1),   std::chrono::milliseconds(10),
     std::chrono::milliseconds(100), std::chrono::milliseconds(500), std::chrono::seconds(1),
     std::chrono::seconds(5),        std::chrono::seconds(10),       std::chrono::seconds(30),
     std::chrono::minutes(1),        std::chrono::minutes(5),        std::chrono::minutes(30)};
 
-/// How a request ended: with what was asked for, or with an error_response.
+/// The result of a request: its response, or an error_response.
 enum class RequestResult { kAnswered, kRefused };
 
-/// Why a client's connection was ended that would rather have gone on.
+/// The reason why the server closed a client's connection.
 enum class DropReason {
   kFrameTooBig,
-  /// No frame of the protocol, or an unknown type.
+  /// Not a frame of the protocol, or an unknown type.
   kMalformed,
-  /// A first message of another protocol than this one.
+  /// A first message of another protocol.
   kOtherProtocol,
-  /// Sent no first message, or not the rest of one, in time.
+  /// No first message, or an incomplete one, in time.
   kSilent,
-  /// Did not take its answer in time.
+  /// Did not read its answer in time.
   kSlowReader,
-  /// A process of a user who is not let in.
+  /// A process of a user who is not accepted.
   kRefusedUser,
   kTooManyConnections
 };
 
 struct ServerCounters {
-  // Gauges: what is, all set by the server, to be reset when it crashed.
+  // Gauges: the current state, set by the server and reset after a crash.
   /// 1 while the server answers.
   Gauge up;
-  /// Granted, by mode.
+  /// Sessions with a grant, by mode.
   PerEnum<Gauge, Grant, Grant::kRwData> sessions;
-  /// For a lock, by what was asked for.
+  /// Sessions that wait for a lock, by the requested type.
   PerEnum<Gauge, LockType, LockType::kRwDataOrRw> waiting;
-  /// Open sockets, those that have not shaken hands too.
+  /// Open sockets, including those before the handshake.
   Gauge connections;
   Gauge allocations;
-  /// Of them, as aligned.
+  /// Their aligned size.
   Gauge allocated_bytes;
   /// 1 while a layout is published.
   Gauge committed;
-  /// 1 while the parent holds the published layout against a crash of the server.
+  /// 1 while the parent keeps the published layout in case the server crashes.
   Gauge is_protected;
 
-  // Counters: what happened since the parent started.
+  // Counters: events since the parent started.
   PerEnum<Counter, Grant, Grant::kRwData> grants;
   PerEnum<Counter, LockType, LockType::kRwDataOrRw> lock_timeouts;
   PerEnum<Counter, RequestResult, RequestResult::kRefused> requests;
@@ -111,19 +111,19 @@ struct ServerCounters {
   Histogram<kRequestBounds> request_latency;
   /// From the handshake to the grant; only waits that ended with one.
   Histogram<kLockWaitBounds> lock_wait;
-  /// Repeated tries of allocations for which the device had no memory.
+  /// Retries of allocations after the device was out of memory.
   Counter oom_retries;
-  /// Allocations that were refused in the end for want of memory.
+  /// Allocations that were refused because the device stayed out of memory.
   Counter oom_refusals;
-  /// Descriptors of memory handed out.
+  /// Descriptors of memory sent to clients.
   Counter exports;
   Counter commits;
   Counter seals;
   Counter layouts_dropped;
-  /// Processes started in place of one that crashed. Counted by the parent.
+  /// Processes started after a crash. Counted by the parent.
   Counter restarts;
   PerEnum<Counter, DropReason, DropReason::kTooManyConnections> dropped_connections;
-  /// Messages of clients that came with descriptors, which were dropped.
+  /// Messages of clients with unexpected descriptors, which were closed.
   Counter unexpected_fds;
 
   void granted(Grant grant, base::Duration waited) {
@@ -136,15 +136,15 @@ struct ServerCounters {
   }
   void dropped(DropReason reason) { dropped_connections[reason].add(); }
 
-  /// Nobody is served by a server that is no more.
+  /// Resets the state of a server that has ended.
   void reset_gauges();
 };
 
-/// The memory of one server's counters, shared with every process forked after it was made, and
-/// mapped as long as any of them lives.
+/// The memory of one server's counters, shared with every process that is forked afterwards, and
+/// mapped while any of them lives.
 class CounterPage {
  public:
-  /// All zero. Throws Error(kOsError).
+  /// All counters are zero. Throws Error(kOsError).
   static CounterPage create();
   CounterPage(CounterPage&& other) noexcept : counters_(std::exchange(other.counters_, nullptr)) {}
   CounterPage& operator=(CounterPage&& other) noexcept {

@@ -22,7 +22,7 @@ using base::Deadline;
 using base::Error;
 using nlohmann::json;
 
-// Between two looks at whether a writer waits for our lock.
+// How many keys are read between two checks for a writer that waits for our lock.
 constexpr std::size_t kKeysBetweenLooks = 16;
 
 const char* why_no_reader(const GetRuntimeStateResponse& state) {
@@ -166,8 +166,8 @@ Stat read_stat(const std::string& socket, const StatRequest& request, const Dead
     stat.not_listed = reason == nullptr ? "" : reason;
     stat.listing.reset();
     if (reason == nullptr) stat.listing = read_listing(socket, request, deadline, stat.not_listed);
-    // Another layout may have been published between the two; then the state is an old one.
-    // Servers of the older protocol tell no hash there.
+    // Another layout may have been published between the two responses; then the state is outdated.
+    // Servers of the older protocol do not report a hash there.
   } while (stat.listing && !stat.state.memory_layout_hash.empty() &&
            stat.listing->memory_layout_hash != stat.state.memory_layout_hash);
   if (request.events) stat.events = connect(socket, request, deadline).event_history();

@@ -1,5 +1,4 @@
-// What a GMS tells about itself, read without standing in anybody's way, and written down for
-// people and for programs.
+// What a GMS reports about itself, read without delaying other clients, as text and as JSON.
 #pragma once
 
 #include <sys/types.h>
@@ -18,12 +17,12 @@
 
 namespace fo::gms {
 
-/// What a tensor's metadata says. Of a value that is not understood nothing but the name and the
-/// place is known.
+/// The metadata of a tensor. If the value is of an unknown kind, only the name and the position are
+/// known.
 struct TensorRecord {
   std::string name;
   std::string allocation_id;
-  /// Of its allocation, counted 0, 1, 2 … by layout slot.
+  /// Index of its allocation, counted from 0 by layout slot.
   std::optional<std::size_t> rank;
   base::ByteCount offset_bytes = 0;
   std::optional<std::string> dtype;
@@ -41,7 +40,7 @@ struct Stat {
   GetRuntimeStateResponse state;
   std::optional<std::vector<Event>> events;
   std::optional<Listing> listing;
-  /// Why there is no listing although one was asked for; empty otherwise.
+  /// Why a requested listing is missing; else empty.
   std::string not_listed;
 };
 
@@ -49,21 +48,21 @@ struct StatRequest {
   /// As RpcClient::connect takes it.
   std::optional<uid_t> server_uid;
   bool events = false;
-  /// Allocations and tensors too, if a reader's lock is free at once. It is given back as soon as a
-  /// writer waits, whatever has been read by then.
+  /// Also list allocations and tensors if a reader's lock is free at once. The lock is released as
+  /// soon as a writer waits, even if the listing is incomplete.
   bool list = false;
 };
 
-/// Asks the server at `socket`. Throws what RpcClient throws.
+/// Queries the server at `socket`. Throws what RpcClient throws.
 Stat read_stat(const std::string& socket, const StatRequest& request,
                const base::Deadline& deadline);
 
 /// One object on one line; the keys are the protocol's field names.
 std::string to_json(const Stat& stat);
-/// Lines for people.
+/// Text of several lines.
 std::string to_text(const Stat& stat);
 
-/// One of many servers: its state, or why there is none.
+/// One of many servers: its state, or the reason why it is unknown.
 struct StatRow {
   FoundSocket socket;
   std::optional<Stat> stat;
@@ -71,23 +70,23 @@ struct StatRow {
   base::ExitStatus status = base::ExitStatus::kOk;
 };
 
-/// Asks one of them.
+/// Queries one of them.
 StatRow read_row(FoundSocket socket, const StatRequest& request, const base::Deadline& deadline);
 
-/// The state of every socket in `dir`, each with its share of the time. Errors of find_sockets;
-/// kUnavailable when it finds none.
+/// The state of every socket in `dir`, each with its share of the time. Throws what find_sockets
+/// throws; kUnavailable if it finds none.
 std::vector<StatRow> read_all_stats(const std::string& dir, const StatRequest& request,
                                     const base::Deadline& deadline);
 
-/// How much of a layout's hash people are shown.
+/// How many digits of a layout's hash are shown in tables.
 inline constexpr std::size_t kShortHash = 12;
 
-/// For a table: device, tag, state (in its place `absence` where there is none), writer, waiting
-/// writers, readers, allocations, what they take of the device, layout hash, socket.
+/// The cells of a table: device, tag, state (or `absence`), writer, waiting writers, readers,
+/// allocations, their size, layout hash, socket.
 std::vector<std::string> cells_of(const StatRow& row, const std::string& absence);
 
 std::string to_json(const StatRow& row);
-/// A table with a line for each.
+/// A table with a line for each server.
 std::string to_text(const std::vector<StatRow>& rows);
 
 }  // namespace fo::gms

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 // More changes than a screen has lines.
 constexpr std::size_t kHistory = 256;
-// Of servers that are gone, not more than this are remembered.
+// Maximum number of disconnected servers that are remembered.
 constexpr std::size_t kGoneServers = 256;
 
 constexpr std::string_view kPlain = "\x1b[0m";
@@ -29,7 +29,7 @@ constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kMarked = "\x1b[7m";
 constexpr std::string_view kAlarm = "\x1b[31m";
 
-// A line of styled pieces that never gets wider than the screen.
+// A line of styled pieces that is never wider than the screen.
 class Line {
  public:
   explicit Line(std::size_t columns) : left_(columns) {}
@@ -37,7 +37,7 @@ class Line {
     const bool is_cut = text.size() > left_;
     text = text.substr(0, left_);
     left_ -= text.size();
-    // Not in the middle of a character.
+    // Does not cut inside a character.
     while (is_cut && !text.empty() && (static_cast<unsigned char>(text.back()) & 0x80U) != 0) {
       text.remove_suffix(1);
     }
@@ -53,7 +53,7 @@ class Line {
   std::string text_;
 };
 
-// A person's word for a row.
+// The label of a row for display.
 std::string label(const FoundSocket& socket) {
   if (!socket.device) return text::shown(socket.path);
   return fmt::format("device {} {}", *socket.device, text::shown(socket.tag));
@@ -68,7 +68,7 @@ std::string short_hash(const std::string& hash) {
   return hash.empty() ? "none" : text::shown(std::string_view(hash).substr(0, kShortHash));
 }
 
-// The fields of a state as text, by their names. The optional ones, sizes, change with the others.
+// The fields of a state as text, by name. The optional sizes change with the others.
 std::map<std::string, std::string> fields_of(const GetRuntimeStateResponse& state) {
   std::map<std::string, std::string> fields;
   GetRuntimeStateResponse::each_field(state, [&](const char* name, const auto& value) {
@@ -99,7 +99,7 @@ std::string difference_text(const GetRuntimeStateResponse& before,
     parts.push_back("layout " + short_hash(before.memory_layout_hash) + " -> " +
                     short_hash(after.memory_layout_hash));
   }
-  // What is left follows from the state, in a server that means what it says.
+  // The remaining fields follow from the state if the server is consistent.
   if (parts.empty()) parts.emplace_back("committed or ready changed");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -114,7 +114,7 @@ std::string age_text(std::chrono::system_clock::duration age) {
   return fmt::format("{}d", seconds / 86400);
 }
 
-// The wall clock of whoever watches.
+// The local wall clock.
 std::string clock_text(StatWatch::Time time) {
   const std::time_t count = std::chrono::system_clock::to_time_t(time);
   std::tm local{};
@@ -159,7 +159,7 @@ StatWatch::Change StatWatch::take(Server& server, StatRow row, Time now) {
     server.since = now;
     server.saw_begin = true;
   }
-  // Of a server that stays away the first reason is kept: it says what happened.
+  // The first reason of an unreachable server is kept, because it tells what happened.
   if (!same_condition || condition == Condition::kAnswers) server.row = std::move(row);
   const bool is_back = !same_condition && condition == Condition::kAnswers;
   server.condition = condition;
@@ -176,7 +176,7 @@ StatWatch::Change StatWatch::take(Server& server, StatRow row, Time now) {
 std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Time now) {
   std::map<std::string, StatRow> rows;
   for (StatRow& row : found) rows.emplace(row.socket.path, std::move(row));
-  // What never was a server is no news when it goes.
+  // A socket that never was a server's is removed without a change.
   std::erase_if(servers_, [&](const Server& server) {
     return !server.has_answered && !rows.contains(server.row.socket.path);
   });
@@ -210,7 +210,7 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
   std::erase_if(servers_, [&](const Server& server) {
     return server.condition == Condition::kGone && ++gone > kGoneServers;
   });
-  // What the first look finds is no news.
+  // The servers found by the first query are not changes.
   if (has_looked_) history_.insert(history_.begin(), changes.rbegin(), changes.rend());
   has_looked_ = true;
   if (history_.size() > kHistory) history_.resize(kHistory);
@@ -218,7 +218,7 @@ std::vector<StatWatch::Change> StatWatch::update(std::vector<StatRow> found, Tim
 }
 
 std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time marked_since) const {
-  // Which field a column shows; none for what does not change.
+  // The field that a column shows; empty for a constant column.
   constexpr std::array<std::string_view, 11> kFields{"",
                                                      "",
                                                      "state",
@@ -231,7 +231,7 @@ std::vector<std::string> StatWatch::table(std::size_t columns, Time now, Time ma
                                                      "memory_layout_hash",
                                                      ""};
   text::TextTable cells("rllrrrrrrll");
-  // As wide as the widest that may come, so that nothing moves.
+  // As wide as the widest possible value, so that columns do not move.
   cells.add({"device", "tag", fmt::format("{:<16}", "state"), " for", "writer", "waiting",
              "readers", "allocations", " allocated",
              fmt::format("{:<{}}", "layout hash", kShortHash), "socket"});

@@ -1,6 +1,6 @@
-// What gms-stat --watch sees: servers that come and go and change between two looks, and how that
-// is told: a screen for people, a line for each change for logs and programs. Pure: what a look
-// found, the clock and the size of the screen come in.
+// The data of gms-stat --watch: servers that appear, disappear and change between two queries, as a
+// screen, and as a line per change for logs and programs. Pure: the results of queries, the clock
+// and the size of the screen are arguments.
 #pragma once
 
 #include <chrono>
@@ -19,24 +19,24 @@ class StatWatch {
  public:
   using Time = std::chrono::system_clock::time_point;
 
-  /// A server that is seen for the first time, or is not as it was a look ago.
+  /// A new server, or one that changed since the last query.
   struct Change {
     Time at;
     StatRow row;
-    /// The protocol's names of the fields that changed; "error" when the server has gone or come.
-    /// Empty for the first look.
+    /// The protocol's names of the changed fields; "error" if the server disappeared or appeared.
+    /// Empty for the first query.
     std::vector<std::string> fields;
-    /// For people: "COMMITTED -> RO, readers 0 -> 2".
+    /// For display: "COMMITTED -> RO, readers 0 -> 2".
     std::string text;
   };
 
-  /// Compares what a look found with the one before. A server that is not there any more stays as
-  /// one that is gone, unless it never answered.
+  /// Compares the result of a query with the previous one. A server that disappeared is kept as
+  /// such, unless it never answered.
   std::vector<Change> update(std::vector<StatRow> found, Time now);
 
-  /// A table of all servers and the latest changes below it, within so many lines and columns. What
-  /// changed at or after `marked_since` is marked, with a terminal's escape sequences. `title` is
-  /// one plain line.
+  /// A table of all servers with the latest changes below it, within `lines` and `columns`. Changes
+  /// at or after `marked_since` are marked with escape sequences of a terminal. `title` is one
+  /// plain line.
   [[nodiscard]] std::vector<std::string> screen(std::size_t lines, std::size_t columns,
                                                 std::string_view title, Time now,
                                                 Time marked_since) const;
@@ -47,10 +47,10 @@ class StatWatch {
     StatRow row;
     Condition condition = Condition::kGone;
     bool has_answered = false;
-    /// Since when it is in its state, or at the latest so if nobody saw it begin.
+    /// When its state began, or the first query that saw it.
     Time since;
     bool saw_begin = false;
-    /// When a field changed, by its name.
+    /// When a field last changed, by name.
     std::map<std::string, Time, std::less<>> changed;
   };
 
@@ -68,7 +68,7 @@ class StatWatch {
 
 /// "2026-11-21T05:33:00.123Z  device 0 weights  COMMITTED -> RO, readers 0 -> 2".
 std::string to_text(const StatWatch::Change& change);
-/// The server's state as to_json(StatRow) has it, with "time" and "changed".
+/// The server's state as in to_json(StatRow), with "time" and "changed".
 std::string to_json(const StatWatch::Change& change);
 
 }  // namespace fo::gms
