@@ -11,10 +11,10 @@
 namespace fo::pod {
 namespace {
 
-// The source of what is no document of its own.
+// The source of unchanged items, which are not documents of their own.
 const std::string kUnchanged = "unchanged";
 
-// The comments and empty lines before the document itself.
+// The comments and empty lines before a document.
 std::string head_of(const std::string& source) {
   std::size_t end = 0;
   while (end < source.size() && (source[end] == '#' || source[end] == '\n')) {
@@ -23,7 +23,7 @@ std::string head_of(const std::string& source) {
   return source.substr(0, end);
 }
 
-// Helm's "# Source:" lines.
+// The "# Source:" lines of Helm.
 std::string source_lines_of(const std::string& head) {
   constexpr std::string_view kMark = "# Source: ";
   std::string lines;
@@ -35,7 +35,7 @@ std::string source_lines_of(const std::string& head) {
   return lines;
 }
 
-// Without the services that leave; nullopt when none is left.
+// The deployment without the services that are replaced; nullopt if none is left.
 std::optional<yaml::Node> without(const yaml::Node& document, const Dgd& dgd,
                                   const std::vector<std::string>& leaving) {
   if (leaving.size() == dgd.services.size()) return std::nullopt;
@@ -80,7 +80,7 @@ class Filter {
     dgd.inputs = inputs_;
     std::vector<std::string> leaving;
     std::vector<FailoverPod> pods(dgd.services.size());
-    // Where another service is refused, too: what this one would be is explained.
+    // Services are explained even if another one is refused.
     const DgdExplanation read = explain(dgd, findings);
     for (std::size_t i = 0; i < dgd.services.size(); ++i) {
       const Service& service = dgd.services[i];
@@ -105,7 +105,7 @@ class Filter {
     result_.explanations.push_back(std::move(explanation));
   }
 
-  // `rest`: what stays of the deployment.
+  // `rest` is the remaining deployment.
   void add_manifests(const yaml::Node& root, const std::string& source,
                      std::optional<yaml::Node> rest, std::vector<FailoverPod> pods) {
     if (std::all_of(pods.begin(), pods.end(),

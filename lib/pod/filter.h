@@ -1,5 +1,5 @@
-// Files of manifests in, manifests out: workers with failover become what runs them, everything
-// else passes. Pure.
+// Filters files of manifests: workers with failover are replaced by the objects that run them,
+// everything else passes. Pure.
 #pragma once
 
 #include <memory>
@@ -17,35 +17,35 @@ namespace fo::pod {
 
 struct Manifest {
   yaml::Node root;
-  /// As it stood in the input; "" for what was made or changed.
+  /// The text in the input; "" for generated or changed objects.
   std::string source;
-  /// Made here, not passed on.
+  /// Generated here.
   bool generated = false;
-  /// Comments of the input's that belong before it where `source` is "": those before the document
-  /// that it comes from, or of them, for what is not the first to come from it, Helm's "# Source:".
+  /// Comments to write before it if `source` is "": those before its document in the input; for
+  /// further objects of a document, only Helm's "# Source:".
   std::string head;
 };
 
 /// One file.
 struct Filtered {
-  /// In order: what is generated from a document stands where the document stood. Lists
-  /// (kind: List) keep their form as long as nothing in them is replaced, and are taken apart else.
+  /// In order; generated objects take the position of their document. Lists (kind: List) keep their
+  /// form unless an item is replaced; then they are split.
   std::vector<Manifest> manifests;
   Findings findings;
-  /// Those of them that are outside any graph deployment: in the config of a KRM function.
+  /// The findings outside any graph deployment: in the config of a KRM function.
   Findings others;
-  /// Of every graph deployment, in order; the findings are those above.
+  /// One for every graph deployment, in order; with the same findings as above.
   std::vector<DgdExplanation> explanations;
 
-  /// With an error among the findings the manifests are not to be used.
+  /// If there is an error among the findings, the manifests must not be used.
   [[nodiscard]] bool failed() const;
-  /// Whether every manifest is one of the input.
+  /// Whether every manifest is an unchanged one of the input.
   [[nodiscard]] bool untouched() const;
 };
 
-/// Of a graph deployment whose services all fail over, nothing is left but what is generated; else
-/// the deployment stays, without those services. `inputs` are what the documents may refer to.
-/// `budget` is for all that a run generates: an error among the findings says where it was spent.
+/// A graph deployment whose services all fail over is replaced; otherwise it stays, without those
+/// services. `inputs` are objects that the documents may refer to. `budget` covers all that a run
+/// generates; a finding reports where it was exceeded.
 Filtered filter(const std::vector<yaml::Document>& documents,
                 const std::shared_ptr<const InputObjects>& inputs, const GenerateOptions& options,
                 Budget& budget);

@@ -19,16 +19,16 @@ bool is_simple(std::string_view key) {
   });
 }
 
-// Whether a terminal might do anything else than show it.
+// Whether a terminal may do anything but display the character.
 bool is_shown(char32_t code) {
   const bool turns_text = code == 0x61c || code == 0x200e || code == 0x200f ||
                           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
   return code < 0x80 || (yaml::is_printable(code) && !turns_text);
 }
 
-// On one line, and shown as it is written.
+// On one line, in a printable form.
 std::string quoted_key(std::string_view key) {
-  // base::quoted shows no more of it.
+  // base::quoted cuts longer keys.
   constexpr std::size_t kMax = 257;
   key = key.substr(0, kMax);
   std::string shown;

@@ -1,4 +1,4 @@
-// What is wrong with an input, where, and what to do about it.
+// A problem of an input: its position, its reason and its remedy.
 #pragma once
 
 #include <cstddef>
@@ -10,32 +10,33 @@
 
 namespace fo::pod {
 
-/// An error is refused; a warning is said and passed on.
+/// An error refuses the input; a warning is only reported.
 enum class Severity { kError, kWarning };
 
 struct Finding {
   Severity severity = Severity::kError;
   yaml::Position position;
-  /// Of the field: "spec.services.VllmWorker.failover.numShadows", lists as "containers[1]".
+  /// Path of the field: "spec.services.VllmWorker.failover.numShadows"; items of lists as
+  /// "containers[1]".
   std::string path;
-  /// "2: one shadow is all that is built": the reason, the value in front where there is one.
+  /// The reason, after the value if there is one: "2: only one shadow is supported".
   std::string reason;
-  /// What to do: "leave it out, or say 1".
+  /// The remedy: "leave it out, or set it to 1".
   std::string remedy;
 };
 
 using Findings = std::vector<Finding>;
 
-/// The reason of those that are about a field that nobody knows.
+/// The reason of findings about unknown fields.
 inline constexpr std::string_view kUnknownField = "unknown field";
 
-/// As many findings as anyone reads: past them, only a first error is still added.
+/// Maximum number of findings; after that, only a first error is still added.
 inline constexpr std::size_t kMaxFindings = 1000;
 void add(Findings& findings, Finding finding);
 
 bool has_error(const Findings& findings);
 
-/// PATH.KEY, with a key that is more than letters, digits, "-" and "_" as PATH['KEY'].
+/// PATH.KEY, or PATH['KEY'] if the key contains anything but letters, digits, "-" and "_".
 std::string member_path(std::string_view path, std::string_view key);
 /// PATH[INDEX].
 std::string item_path(std::string_view path, std::size_t index);

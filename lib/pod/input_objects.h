@@ -1,4 +1,4 @@
-// The objects of an input that others in it refer to, and what its ConfigMaps say. Pure.
+// The objects of an input that others refer to, and the data of its ConfigMaps. Pure.
 #pragma once
 
 #include <map>
@@ -12,20 +12,20 @@ namespace fo::pod {
 
 class InputObjects {
  public:
-  /// Takes a document; of two objects with one kind, namespace and name the later one counts. Lists
-  /// (kind: List) are looked into.
+  /// Adds a document; a later object replaces an earlier one with the same kind, namespace and
+  /// name. Lists (kind: List) are expanded.
   void add(const yaml::Node& document);
 
-  /// A namespace that is not said, here or there, is any.
+  /// An empty namespace, here or in the object, matches any.
   [[nodiscard]] bool has(std::string_view kind, std::string_view name_space,
                          std::string_view name) const;
-  /// The map `data` of a ConfigMap; nullptr where none of that name was seen, or several namespaces
-  /// have one and none is said.
+  /// The map `data` of a ConfigMap; nullptr if there is none of that name, or if `name_space` is
+  /// empty and several match.
   [[nodiscard]] const yaml::Node* config_map(std::string_view name_space,
                                              std::string_view name) const;
 
  private:
-  // By kind and name, then by namespace: `data` of ConfigMaps.
+  // By kind and name, then by namespace; with `data` for ConfigMaps.
   using Namespaces = std::map<std::string, yaml::Node, std::less<>>;
   [[nodiscard]] const Namespaces* find(std::string_view kind, std::string_view name) const;
 

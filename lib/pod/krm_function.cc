@@ -11,7 +11,7 @@
 namespace fo::pod {
 namespace {
 
-// Of whom a result speaks.
+// The object that a result is about.
 yaml::Node reference_to(const yaml::Node& resource) {
   yaml::Node reference = yaml::Node::map();
   for (const std::string_view key : {"apiVersion", "kind"}) {
@@ -36,7 +36,7 @@ yaml::Node result_of(const Finding& finding) {
   return result;
 }
 
-// The file that it came from, as kustomize and kpt note it.
+// The file of the resource, as annotated by kustomize and kpt.
 void add_file(yaml::Node& result, const yaml::Node& resource) {
   for (const std::string prefix : {"internal.config.kubernetes.io/", "config.kubernetes.io/"}) {
     const yaml::Node* path = resource.find_path({"metadata", "annotations", prefix + "path"});

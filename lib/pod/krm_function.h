@@ -1,5 +1,5 @@
 // The filter as a KRM function: a ResourceList on stdin, a ResourceList on stdout, as kustomize and
-// kpt run them.
+// kpt call it.
 #pragma once
 
 #include "pod/filter.h"
@@ -11,15 +11,15 @@ namespace fo::pod {
 bool is_resource_list(const yaml::Node& document);
 
 struct FunctionAnswer {
-  /// The list with its items filtered, and `results` that say what was found. With an error among
-  /// them the items are those of the input.
+  /// The list with filtered items, and with the findings as `results`. If there is an error among
+  /// them, the items are those of the input.
   yaml::Node list;
   /// The same, item by item.
   Filtered filtered;
 };
 
-/// `options` are what the function's config (members of its `data` or `spec`, by the names of
-/// generate_options.h) does not say. `budget` as in filter.h.
+/// `options` are the defaults for the function's config (members of its `data` or `spec`, with the
+/// names of generate_options.h). `budget` as in filter.h.
 FunctionAnswer run_function(const yaml::Node& list, const GenerateOptions& options, Budget& budget);
 
 }  // namespace fo::pod

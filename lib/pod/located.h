@@ -1,4 +1,4 @@
-// Values of an input with the path that leads to them, and findings about them. Pure.
+// Values of an input with their paths, and findings about them. Pure.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace fo::pod {
 
-/// Where no value is, the node is none.
+/// `node` is null if there is no value.
 struct Located {
   const yaml::Node* node = nullptr;
   std::string path;
 
-  /// The member of that name, or none at the path that it would have.
+  /// The member of that name; without a node, but with its path, if it is missing.
   [[nodiscard]] Located member(std::string_view key) const;
 };
 
-/// The items of a list; none of anything else.
+/// The items of a list; empty for any other value.
 std::vector<Located> items_of(const Located& list);
 
-/// Of a scalar; "" of anything else.
+/// The text of a scalar; "" for any other value.
 const std::string& text_of(const Located& located);
 
 void refuse(Findings& findings, const Located& where, std::string reason, std::string remedy = {});

@@ -20,7 +20,8 @@ std::string name_space_of(const yaml::Node& manifest) {
   return manifest.text_at({"metadata", "namespace"});
 }
 
-// As it is where it is made of what names are made of, which does nothing to a line or a terminal.
+// Unchanged if it consists of characters of names, which are safe in a line and on a terminal; else
+// quoted.
 std::string shown(const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char one) {
     return text::is_letter_or_digit(one) || one == '.' || one == '-' || one == '_' || one == '/' ||
@@ -35,7 +36,7 @@ std::string group_of(const yaml::Node& manifest) {
   return slash == std::string::npos ? "" : version.substr(0, slash);
 }
 
-// By which its items are told apart, where there is such a member.
+// The member that identifies the items of a list, if there is one.
 std::optional<std::string_view> key_of(const yaml::Node& list) {
   constexpr std::array<std::string_view, 5> kKeys = {"name", "mountPath", "key", "containerPort",
                                                      "ip"};
@@ -51,7 +52,7 @@ std::optional<std::string_view> key_of(const yaml::Node& list) {
   return std::nullopt;
 }
 
-// One level's members or items under names that tell them apart.
+// The members or items of one level, under distinct names.
 std::map<std::string, const yaml::Node*> parts(const yaml::Node& node,
                                                std::optional<std::string_view> key) {
   std::map<std::string, const yaml::Node*> result;
@@ -100,7 +101,7 @@ class Comparison {
   }
 
  private:
-  // Of what has names, containers above all, the order means something too.
+  // For items with names, above all containers, the order matters, too.
   void compare_order(const yaml::Node& before, const yaml::Node& after,
                      std::optional<std::string_view> key, const std::string& path) {
     if (!key) return;
@@ -135,7 +136,7 @@ class Comparison {
   std::vector<std::string>& lines_;
 };
 
-// Several that have one name, or none, stay apart.
+// Manifests with equal or missing names stay separate.
 std::map<std::string, const yaml::Node*> by_name(const std::vector<yaml::Node>& manifests) {
   std::map<std::string, const yaml::Node*> result;
   std::map<std::string, int> count;
@@ -146,8 +147,8 @@ std::map<std::string, const yaml::Node*> by_name(const std::vector<yaml::Node>& 
     if (const std::string space = name_space_of(manifest); !space.empty()) {
       name += " in " + shown(space);
     }
-    // The version of a resource may change, its group is part of what it is; that of what comes
-    // with Kubernetes goes without saying.
+    // The version of a resource may change, but its group identifies it; the core group is not
+    // shown.
     const std::string group = group_of(manifest);
     if (group.find('.') != std::string::npos && !group.ends_with(".k8s.io")) {
       name += " of " + shown(group);

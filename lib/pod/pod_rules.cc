@@ -39,13 +39,13 @@ bool is_label_key(std::string_view key) {
   return !key.empty() && is_label_value(key);
 }
 
-/// Kubernetes takes any printable ASCII but "=".
+/// Kubernetes accepts any printable ASCII except "=".
 bool is_env_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(),
                                       [](char c) { return c >= ' ' && c <= '~' && c != '='; });
 }
 
-/// Digits with at most one "." among them; what is left behind them.
+/// Skips digits with at most one "."; returns the rest.
 std::optional<std::string_view> past_decimal(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, end);
@@ -56,10 +56,10 @@ std::optional<std::string_view> past_decimal(std::string_view text) {
   return text.substr(end);
 }
 
-/// Names that may be used once.
+/// Names that must be unique.
 class Names {
  public:
-  /// Whether it is the first of that name.
+  /// Whether it is the first with that name.
   bool add(const std::string& name) { return names_.insert(name).second; }
   [[nodiscard]] bool has(const std::string& name) const { return names_.contains(name); }
 
@@ -240,7 +240,7 @@ class PodChecker {
       return;
     }
     const std::optional<std::int64_t> number = yaml::as_integer(*port.node);
-    // What is no number at all is a wrong kind, and said there.
+    // A value that is not a number has the wrong kind, which pod_schema reports.
     if (number && (*number < 1 || *number > 65535)) {
       refuse(where, fmt::format("{}: not a port", *number), "1 to 65535");
     }

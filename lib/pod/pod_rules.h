@@ -1,5 +1,5 @@
-// Kubernetes' own limits on what a pod says: names, ports, and references within the pod. Kinds of
-// values are pod_schema.h's. Pure.
+// Kubernetes' own rules for a pod: names, ports, and references within the pod. pod_schema.h checks
+// the kinds of values. Pure.
 #pragma once
 
 #include <string>
@@ -13,45 +13,46 @@ namespace fo::pod {
 
 /// At most 63 of a-z, 0-9 and "-", no "-" at either end.
 bool is_dns_label(std::string_view text);
-/// Those with "." between them, at most 253 characters in all.
+/// DNS labels separated by ".", at most 253 characters.
 bool is_dns_subdomain(std::string_view text);
-/// The first as a remedy.
+/// The rule of is_dns_label, for remedies.
 inline constexpr const char* kDnsLabelRule = "at most 63 of a-z, 0-9 and -, no - at either end";
-/// Of a port: at most 15 of a-z, 0-9 and "-", one letter at least, no "-" at either end or twice.
+/// A port name: at most 15 of a-z, 0-9 and "-", with at least one letter, and no "-" at either end
+/// or twice in a row.
 bool is_port_name(std::string_view text);
-/// Of a label: nothing, or at most 63 of letters, digits, "-", "_" and "." between two of the
-/// first two kinds.
+/// A label value: empty, or at most 63 of letters, digits, "-", "_" and ".", with a letter or digit
+/// at both ends.
 bool is_label_value(std::string_view text);
-/// Sets a label that is not there. False, and nothing is done, for what is no value of a label.
+/// Adds a label unless it exists. Returns false and does nothing for an invalid value.
 bool add_label(yaml::Node& labels, std::string_view key, const std::string& value);
-/// "2", "500m", "8Gi", "1e3"; not below nothing.
+/// A non-negative quantity: "2", "500m", "8Gi", "1e3".
 bool is_quantity(std::string_view text);
 
-/// A pod as the parts that the input says it in: a DGD has them in several places.
+/// The parts of a pod, which a DGD has in several places.
 struct PodParts {
-  /// The main one first, then init containers and the others.
+  /// The main container first, then init containers and the others.
   std::vector<Located> containers;
-  /// Of the main one, beside those that it says.
+  /// Port names of the main container that are not in the input.
   std::vector<std::string> more_ports;
-  /// Lists; without nodes where the input has none.
+  /// Lists; without nodes if the input has none.
   Located volumes;
   Located resource_claims;
-  /// Of volumes that come from elsewhere.
+  /// Names of volumes from elsewhere in the input.
   std::vector<std::string> more_volumes;
-  /// Claims that the main container is said to use elsewhere.
+  /// Claims of the main container from elsewhere in the input.
   Located more_claims;
   Located restart_policy;
 };
 
-/// Adds an error for everything that Kubernetes would refuse, and a warning for what it would take
-/// though it can't be meant.
+/// Adds an error for everything that Kubernetes would refuse, and a warning for valid but
+/// unintended settings.
 void check_pod(const PodParts& pod, Findings& findings);
 
-/// Labels by themselves.
+/// Checks labels alone.
 void check_labels(const Located& labels, Findings& findings);
-/// A list of EnvVar by itself.
+/// Checks a list of EnvVar alone.
 void check_env(const Located& env, Findings& findings);
-/// A probe of a container that has those ports, and more by name.
+/// Checks a probe of a container with these ports and additional port names.
 void check_probe(const Located& probe, const Located& ports,
                  const std::vector<std::string>& more_ports, Findings& findings);
 

@@ -1,5 +1,5 @@
-// How much may be made of an input that is within its own limits: what is copied for each service
-// and each engine multiplies it. Pure.
+// Limits the output of a run: copies for each service and engine multiply the size of the input,
+// which has its own limits. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,13 @@ namespace fo::pod {
 
 class Budget {
  public:
-  /// Of all that one run generates.
+  /// The limit of one run.
   Budget() : Budget(std::size_t{1'000'000}, std::size_t{64} << 20) {}
-  /// Values, and bytes of keys and scalars.
+  /// Limits the number of values, and the bytes of keys and scalars.
   Budget(std::size_t values, std::size_t bytes) : values_(values), bytes_(bytes) {}
 
-  /// Whether `node` is within what is left, which then is less. Once something was not, nothing is.
+  /// Whether `node` fits the rest of the budget, which it reduces. After the first that does not
+  /// fit, none does.
   bool take(const yaml::Node& node);
 
   [[nodiscard]] bool is_spent() const { return is_spent_; }

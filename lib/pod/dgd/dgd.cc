@@ -23,11 +23,11 @@ namespace {
 
 constexpr std::string_view kGroup = "nvidia.com/";
 
-/// A cluster's API takes no object that is much larger; some of what is done is quadratic.
+/// A cluster's API refuses much larger objects, and some algorithms here are quadratic.
 constexpr std::size_t kMaxValues = 30'000;
 constexpr std::size_t kMaxBytes = std::size_t{3} << 19;
 
-/// The names that what is generated will have.
+/// Checks the names of the generated objects.
 void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   const Located name = document.member("metadata").member("name");
   if (dgd.name.empty()) {
@@ -35,7 +35,7 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
                    "the generated objects are named after it"});
     return;
   }
-  // It is the value of labels, too.
+  // The name is also the value of labels.
   if (!is_dns_subdomain(dgd.name) || !is_label_value(dgd.name)) {
     refuse(findings, name, base::quoted(dgd.name) + ": not a name for generated objects",
            "at most 63 of a-z, 0-9, - and ., a letter or digit at both ends");
@@ -62,7 +62,7 @@ void check_names(const Located& document, const Dgd& dgd, Findings& findings) {
   }
 }
 
-/// Of a deployment of which nothing stays: what it says beside its services and is in no pod.
+/// For a deployment that is dropped: warns of fields besides its services that no pod carries.
 void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
   constexpr std::array<std::string_view, 8> kCarried = {
       "annotations", "backendFramework", "components", "env", "envs", "labels", "pvcs", "services"};
@@ -71,7 +71,7 @@ void warn_of_the_rest(const Located& spec, const Dgd& dgd, Findings& findings) {
                    [](const Service& service) { return service.failover; })) {
     return;
   }
-  // What is unknown is said so.
+  // Unknown fields have warnings of their own.
   const char* const type = dgd.version == DgdVersion::kV1Alpha1 ? "DgdAlpha" : "DgdBeta";
   for (const SchemaField& field : fields_of(type)) {
     if (text::is_one_of(field.name, kCarried)) continue;

@@ -18,10 +18,11 @@ namespace fo::pod {
 namespace {
 
 
-/// One resource claim allocates no more devices.
+/// The maximum number of devices of one resource claim.
 constexpr std::int64_t kMaxGpus = 32;
 
-/// Each gets a copy of what the deployment says to all. v1beta1 takes no more components at all.
+/// Each service gets a copy of the deployment's common fields. v1beta1 allows no more components
+/// anyway.
 constexpr std::int64_t kMaxServices = 25;
 
 void check_component_type(const ServiceParts& parts, Findings& findings) {
@@ -34,7 +35,7 @@ void check_component_type(const ServiceParts& parts, Findings& findings) {
       "leave failover out, or make it a worker, prefill or decode");
 }
 
-/// Of failover and of the GMS alike.
+/// For the modes of failover and of the GMS.
 void check_mode(const Located& mode, DgdVersion version, Findings& findings) {
   if (mode.node == nullptr) return;
   const bool alpha = version == DgdVersion::kV1Alpha1;
@@ -104,7 +105,7 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
   const std::optional<std::int64_t> count = yaml::as_integer(*gpus.node, yaml::Quoted::kYes);
   if (!count) {
-    // What is no quantity at all is a wrong kind, and said there.
+    // A value that is not a quantity has the wrong kind, which pod_schema reports.
     if (!is_quantity(text_of(gpus))) return;
     refuse(findings, gpus, base::quoted(text_of(gpus)) + ": not a whole number of GPUs",
            "set it to \"1\"");
@@ -119,7 +120,7 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
 }
 
-/// The generator's containers have these names.
+/// The containers that the generator adds have these names.
 void check_reserved_names(const PodParts& pod, Findings& findings) {
   constexpr std::array<std::string_view, 4> kReserved = {"gms-weights", "gms-server", "gms-lockd",
                                                          "fo-tools"};
@@ -133,7 +134,7 @@ void check_reserved_names(const PodParts& pod, Findings& findings) {
   }
 }
 
-/// The list of that name, made where there is none; nothing where there is something else.
+/// The list with that key, created if it is missing; nullptr if the value is not a list.
 yaml::Node* list_of(yaml::Node& map, std::string_view key) {
   yaml::Node& list = map[key];
   if (list.is_null()) list = yaml::Node::list().at(list.position());

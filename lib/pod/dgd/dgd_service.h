@@ -1,5 +1,5 @@
-// What the readers of both versions share: the rules for a service with failover, and how what a
-// DGD says beside a pod is merged into it. Internal to dgd.
+// Shared by the readers of both versions: the rules for a service with failover, and the merge of a
+// DGD's fields into its pod. Internal to dgd.
 #pragma once
 
 #include <cstdint>
@@ -16,64 +16,66 @@
 
 namespace fo::pod {
 
-/// What a service with failover says, each where its version says it.
+/// The fields of a service with failover, located where its version has them.
 struct ServiceParts {
   Located service;
   Located component_type;
   Located multinode;
   Located failover;
   Located gpu_memory_service;
-  /// Of the main container; without a path where there is none to have them.
+  /// The GPUs of the main container; without a path if there is no main container.
   Located gpus;
   PodParts pod;
 };
 
-/// Reads failover, GMS and GPUs into `service`, whose pod_template is made, and adds what is
-/// refused.
+/// Reads failover, GMS and GPUs into `service`, whose pod_template must exist, and adds errors for
+/// invalid values.
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings);
 
-/// Whether a service with failover may follow those of `dgd`; otherwise one finding says why not.
+/// Whether a service with failover can be added to `dgd`; otherwise adds one finding with the
+/// reason.
 bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
 
-/// Names of ports that Dynamo's operator gives a main container that says none.
+/// Names of the ports that Dynamo's operator adds to a main container without any.
 std::vector<std::string> operator_ports(const Located& main);
 
-/// Of a boolean; false where there is none.
+/// The value of a boolean; false if it is missing.
 bool is_true(const Located& located);
 
-/// Warns of those members that only Dynamo's operator acts on.
+/// Warns of members that only Dynamo's operator implements.
 void warn_not_carried(const Located& map, std::initializer_list<std::string_view> members,
                       Findings& findings);
 
-/// 1 where there is none.
+/// 1 if it is missing.
 std::int64_t read_replicas(const Located& replicas, Findings& findings);
 
-/// Lists of EnvVar, each winning over those before it: what it names again is dropped from them,
-/// so that its order, on which $(NAME) depends, stays. A null where there is none.
+/// Merges lists of EnvVar. A later list overrides earlier ones: repeated names are dropped from
+/// those, which keeps its order, on which $(NAME) depends. A null if there are none.
 yaml::Node merge_env(std::initializer_list<const yaml::Node*> lists);
 
-/// The members of `from`, when it is a map, into the map `into`, in whose place they are.
+/// Moves the members of `from`, if it is a map, into `into`, where they replace those with the same
+/// key.
 void merge_map(yaml::Node& into, const yaml::Node* from);
 
-/// An emptyDir in memory at /dev/shm, of that size (8Gi for none, as Dynamo's operator has it). It
-/// takes the place of what the container mounts there, as with that operator, which is said.
+/// Mounts an emptyDir in memory at /dev/shm, of size `size` (default 8Gi, as in Dynamo's operator).
+/// It replaces a mount of the container there, as that operator does, with a warning.
 void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node* size,
                   const Located& asked_by, PodParts& parts, Findings& findings);
 
-/// A mount of the volume at `path`, which no other mount may have.
+/// Mounts the volume at `path`, which must not be the path of another mount.
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
                const Located& asked_by, Findings& findings);
 
-/// The PVC as a volume of its name.
+/// Adds a volume for the PVC, with its name.
 void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc, PodParts& parts);
 
-/// Warns of a compilation cache at `path` that no variable of the container names: which one does
-/// is up to the backend, and Dynamo's operator sets it.
+/// Warns of a compilation cache at `path` that no variable of the container refers to: the variable
+/// depends on the backend, and Dynamo's operator sets it.
 void warn_of_cache(const Located& cache, const yaml::Node& container, const std::string& path,
                    Findings& findings);
 
-/// Of all services, into `dgd`. Both leave what is wrong to `findings`.
+/// Read all services into `dgd`, and add errors to `findings`.
 void read_v1alpha1(const Located& spec, Dgd& dgd, Findings& findings);
 void read_v1beta1(const Located& spec, Dgd& dgd, Findings& findings);
 

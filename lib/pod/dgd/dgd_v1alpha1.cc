@@ -1,4 +1,4 @@
-// Version 1alpha1: a service says parts of its pod beside it, which are merged here.
+// Version 1alpha1: parts of a service's pod are fields of the service, which are merged here.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@ namespace fo::pod {
 namespace {
 
 
-/// With the name that the operator gives it.
+/// The container with the name that the operator gives it.
 yaml::Node named_main(const Located& container, Findings& findings) {
   yaml::Node main;
   main.set("name", yaml::Node::string(std::string(kMainContainer)));
@@ -28,7 +28,7 @@ yaml::Node named_main(const Located& container, Findings& findings) {
   return main;
 }
 
-/// resources.limits, or requests, of a service as a container says them.
+/// A service's resources.limits or requests, in the form of a container's.
 yaml::Node container_amounts(const yaml::Node* amounts) {
   yaml::Node out;
   if (amounts == nullptr) return out;
@@ -97,7 +97,7 @@ class ServiceReader {
   void read(Service& service) {
     find_parts();
     check();
-    // Its own copy, which has a name, is what is checked: what is merged into it is checked apart.
+    // Checks its own copy, which has a name; merged fields are checked separately.
     const yaml::Node main = named_main(main_at_, findings_);
     if (main_at_.node != nullptr) parts_.pod.containers.push_back({&main, main_at_.path});
     for (const char* key : {"initContainers", "containers"}) {
@@ -263,7 +263,7 @@ class ServiceReader {
   Findings& findings_;
 };
 
-/// A failover that can't be understood counts as one: then the reason is in `findings`.
+/// An invalid value counts as failover; the reason is in `findings`.
 bool has_failover(const Located& service, Findings& findings) {
   const Located failover = service.member("failover");
   if (failover.node == nullptr) return false;

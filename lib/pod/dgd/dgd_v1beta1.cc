@@ -1,4 +1,4 @@
-// Version 1beta1: a component has its pod template, and little beside it.
+// Version 1beta1: a component has a pod template and few other fields.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -12,7 +12,7 @@ namespace fo::pod {
 namespace {
 
 
-/// "0" means no shared memory.
+/// "0" stands for no shared memory.
 bool is_zero(const yaml::Node& size) {
   return size.text().find_first_of("123456789") == std::string::npos;
 }

@@ -24,7 +24,7 @@ yaml::Node field_entry(std::string_view name, std::string_view field) {
                           {"valueFrom", yaml::Node::map({{"fieldRef", std::move(reference)}})}});
 }
 
-// Dynamo's own, in which the parts of a worker's name are divided by dots.
+// Dynamo's namespace, a part of a worker's name; the parts are separated by dots.
 std::string dynamo_namespace(const PodPlan& plan, std::string_view kube_namespace) {
   if (plan.service.global_namespace) return std::string(kGlobalNamespace);
   std::string name = std::string(kube_namespace) + "-" + plan.dgd.name;
@@ -32,7 +32,7 @@ std::string dynamo_namespace(const PodPlan& plan, std::string_view kube_namespac
   return name;
 }
 
-// Where the manifest says none, the pod knows.
+// If the manifest does not name one, the pod gets it at run time.
 std::string kube_namespace(const PodPlan& plan) {
   return plan.dgd.name_space.empty() ? "$(POD_NAMESPACE)" : plan.dgd.name_space;
 }
@@ -44,16 +44,16 @@ bool keeps_services(const Dgd& dgd) {
 
 bool says_etcd(const yaml::Node* said) { return said != nullptr && said->text() != "kubernetes"; }
 
-// Whether an entry has the same meaning wherever it stands.
+// Whether an entry means the same at any position.
 bool stands_alone(const yaml::Node& entry) {
   return entry.text_at({"value"}).find("$(") == std::string::npos;
 }
 
-// What the user says of it, in this place; ours where they say nothing.
+// Adds the user's entry of this name at this position, or ours if there is none.
 void put(yaml::Node& env, yaml::Node& front, yaml::Node entry) {
   const std::string name = entry.text_at({"name"});
   const auto has_name = [&name](const yaml::Node& one) { return one.text_at({"name"}) == name; };
-  // Of several the last one counts.
+  // The last one of several counts.
   const auto own = std::find_if(env.items().rbegin(), env.items().rend(), has_name);
   if (own == env.items().rend()) {
     front.push_back(std::move(entry));

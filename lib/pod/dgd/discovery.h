@@ -1,5 +1,5 @@
-// How the workers of a failover pod are found by what Dynamo's operator goes on running: which of
-// the things that it gives its own pods they are given, too.
+// Service discovery for the workers of a failover pod by components that Dynamo's operator still
+// runs: the settings of the operator's pods that these pods get, too.
 #pragma once
 
 #include <string_view>
@@ -12,31 +12,31 @@
 
 namespace fo::pod {
 
-/// The annotation by which workers register by container and not by pod, on a deployment and on its
-/// pods.
+/// The annotation of a deployment and its pods by which workers register by container instead of by
+/// pod.
 inline constexpr std::string_view kDiscoveryMode = "nvidia.com/dynamo-kube-discovery-mode";
 inline constexpr std::string_view kDiscoveryByContainer = "container";
 
-/// Whether the engine may be a worker of Dynamo's.
+/// Whether the engine may be one of Dynamo's workers.
 bool may_be_dynamo_worker(const EngineCommand& command, const GenerateOptions& options);
 
-/// Whether a service is found through Kubernetes: a worker of Dynamo's whose deployment keeps other
-/// services, and does not say that they use etcd.
+/// Whether a service is discovered through Kubernetes: it is a Dynamo worker, and its deployment
+/// keeps other services and does not use etcd.
 bool is_found_by_kubernetes(const Dgd& dgd, const Service& service, const EngineCommand& command,
                             const GenerateOptions& options);
 
-/// Refuses a deployment that says another mode, and warns of what only the operator knows.
+/// Refuses a deployment with another mode, and warns of settings that only the operator knows.
 void check_discovery(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-/// To an engine's env, before all others: pod, namespace, component and deployment.
+/// Adds pod, namespace, component and deployment at the front of an engine's env.
 void add_discovery_variables(int engine, yaml::Node& env, const PodPlan& plan);
 
-/// The labels by which workers are looked for; what the user says stays.
+/// The labels by which workers are selected; the user's values stay.
 void add_discovery_labels(yaml::Node& labels, const PodPlan& plan);
 
-/// The service account that Dynamo's operator makes for those who register.
+/// The service account that Dynamo's operator creates for workers that register.
 std::string discovery_account(const PodPlan& plan);
-/// The account that may register, unless the pod has another.
+/// Sets the account that may register, unless the pod has another.
 void set_service_account(yaml::Node& pod_spec, const PodPlan& plan);
 
 }  // namespace fo::pod

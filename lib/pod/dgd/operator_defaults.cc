@@ -13,8 +13,7 @@ namespace {
 constexpr std::string_view kGrace = "terminationGracePeriodSeconds";
 constexpr int kGraceSeconds = 60;
 constexpr int kFsGroup = 1000;
-// fo-shadow lets requests in flight finish, which takes it up to 30 s by default, and the engine
-// end, for which it has 5 s.
+// fo-shadow waits up to 30 s by default for requests in flight, and then 5 s for the engine's end.
 constexpr int kMinDrainSeconds = 40;
 
 void add_memory(yaml::Node& pod_spec, yaml::Node& main, const PodPlan& plan) {

@@ -1,4 +1,4 @@
-// What Dynamo's operator gives every pod of a deployment, where the user says nothing of it.
+// Settings that Dynamo's operator adds to every pod of a deployment, unless the user sets them.
 #pragma once
 
 #include "pod/generate/pod_plan.h"
@@ -6,10 +6,11 @@
 
 namespace fo::pod {
 
-/// Memory at /dev/shm for the main container, a time to end, and a group for volumes.
+/// Adds memory at /dev/shm for the main container, a termination grace period, and a group for
+/// volumes.
 void add_operator_defaults(yaml::Node& pod_spec, yaml::Node& main, const PodPlan& plan);
 
-/// The labels by which the operator's objects choose pods to scrape and to count.
+/// The labels by which the operator's objects select pods for metrics and counts.
 void add_operator_labels(yaml::Node& labels, const PodPlan& plan);
 
 }  // namespace fo::pod

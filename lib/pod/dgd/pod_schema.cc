@@ -16,7 +16,7 @@ namespace {
 
 struct SchemaType {
   std::string_view name;
-  /// "NAME:TYPE NAME:TYPE …", or NAME alone for anything.
+  /// "NAME:TYPE NAME:TYPE …"; NAME alone for any type.
   std::string_view fields;
 };
 
@@ -172,7 +172,7 @@ std::string_view type_name(yaml::ScalarType type) {
   return "a string";
 }
 
-/// What stands there: "a list", "'5': a number".
+/// Describes a value: "a list", "'5': a number".
 std::string described(const yaml::Node& node) {
   if (node.is_list()) return "a list";
   if (node.is_map()) return "a map";

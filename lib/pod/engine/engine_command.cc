@@ -10,7 +10,7 @@
 namespace fo::pod {
 namespace {
 
-// Whose scripts are read here, and others.
+// The scripts of these are parsed; those of other shells are not.
 constexpr std::array<std::string_view, 5> kShells = {"sh", "bash", "dash", "ash", "ksh"};
 constexpr std::array<std::string_view, 6> kOtherShells = {"zsh",  "fish", "csh",
                                                           "tcsh", "mksh", "rbash"};
@@ -26,7 +26,7 @@ bool is_shell(std::string_view program) {
   return is_read(program) || text::is_one_of(base_name(program), kOtherShells);
 }
 
-// The index of the script in [… "sh", "-ec", SCRIPT, …], whose shell is at `shell`.
+// The index of the script in [… "sh", "-ec", SCRIPT, …] with the shell at `shell`.
 std::optional<std::size_t> script_of(const std::vector<std::string_view>& words,
                                      std::size_t shell) {
   if (!is_shell(words[shell])) return std::nullopt;
@@ -51,7 +51,7 @@ struct FoundScript {
   std::size_t script;
 };
 
-// The first script of a shell, at the front or behind other words.
+// The first script of a shell, at the front or after other words.
 std::optional<FoundScript> first_script(const std::vector<std::string_view>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (const auto script = script_of(words, i)) return FoundScript{i, *script};
@@ -59,11 +59,11 @@ std::optional<FoundScript> first_script(const std::vector<std::string_view>& wor
   return std::nullopt;
 }
 
-// What divides commands, among rough_words().
+// Separates commands in the result of rough_words().
 constexpr std::string_view kNextCommand = ";";
 
-// What looks like words in a script that is not understood. Within quotes, where a script for
-// another shell may be, nothing divides commands.
+// Approximates the words of a script that could not be parsed. Quoted text, which may be a script
+// for another shell, does not separate commands.
 std::vector<std::string> rough_words(std::string_view script) {
   std::vector<std::string> words;
   char quote = '\0';
@@ -73,7 +73,7 @@ std::vector<std::string> rough_words(std::string_view script) {
     const char c = end < script.size() ? script[end] : ' ';
     std::size_t taken = std::min(end + 1, script.size());
     if (c == '\\' && quote != '\'') {
-      // What is escaped neither divides nor quotes.
+      // An escaped character neither separates nor quotes.
       if (taken < script.size() &&
           std::string_view("\n\"';&|").find(script[taken]) != std::string_view::npos) {
         ++taken;
@@ -90,8 +90,7 @@ std::vector<std::string> rough_words(std::string_view script) {
   return words;
 }
 
-// What Kubernetes, which puts values in place of "$(NAME)" and "$" in place of "$$", makes `text`
-// of.
+// The result of Kubernetes' expansion of "$(NAME)" and "$$" in `text`.
 std::string kubernetes_word(std::string_view text) {
   std::string word;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -102,14 +101,14 @@ std::string kubernetes_word(std::string_view text) {
   return word;
 }
 
-// "--kv_events_config=x" as "--kv-events-config=x".
+// Converts "--kv_events_config=x" to "--kv-events-config=x".
 std::string with_dashes(std::string_view word) {
   std::string text(word.substr(0, std::min(word.find('='), word.size())));
   if (text.starts_with("--")) std::replace(text.begin(), text.end(), '_', '-');
   return text + std::string(word.substr(text.size()));
 }
 
-// Of a script that is not understood: whether "NAME=" is anywhere in it.
+// For a script that could not be parsed: whether it contains "NAME=".
 bool has_assignment(std::string_view script, std::string_view name) {
   const std::string assignment = std::string(name) + "=";
   for (std::size_t at = 0; (at = script.find(assignment, at)) != std::string_view::npos; ++at) {
@@ -128,7 +127,7 @@ EngineProgram program_of_module(std::string_view module) {
   return module.starts_with("dynamo.") ? EngineProgram::kDynamo : EngineProgram::kUnknown;
 }
 
-// Of the two words, or of the first alone: "-mMODULE".
+// The program of the two words, or of the first alone: "-mMODULE".
 EngineProgram program_of(std::string_view word, std::string_view next) {
   if (word == "-m") return program_of_module(next);
   if (word.starts_with("-m")) return program_of_module(word.substr(2));
@@ -139,7 +138,7 @@ EngineProgram program_of(std::string_view word, std::string_view next) {
   return name == "fo-refengine" ? EngineProgram::kRefEngine : EngineProgram::kUnknown;
 }
 
-// Of the words, the place of the one behind which the program is known, and which it is.
+// The position of the last word that identifies the program, and the program.
 struct FoundProgram {
   EngineProgram program = EngineProgram::kUnknown;
   std::size_t at = 0;
@@ -153,7 +152,7 @@ FoundProgram find_program_in(const std::vector<std::string>& words) {
   return {EngineProgram::kUnknown, words.size()};
 }
 
-// Whether a word is an option that may have its value behind it.
+// Whether a word is an option that may be followed by its value.
 bool takes_value(std::string_view word) {
   constexpr std::array<std::string_view, 6> kFlags = {
       "--enforce-eager",    "--trust-remote-code", "--is-prefill-worker",
@@ -193,7 +192,8 @@ void EngineCommand::find_script() {
   if (!is_read(words[found->shell])) {
     unread_ = "another shell than sh or bash: " + base::quoted(words[found->shell]);
   } else if (found->shell > 0) {
-    // What is added belongs into the script, and what runs it may take words of its own.
+    // Options must be added inside the script, and the program that runs it may have arguments of
+    // its own.
     unread_ = "a command before its shell: " + base::quoted(words.front());
   }
 }
@@ -230,7 +230,7 @@ void EngineCommand::read_words() {
   for (const yaml::Node& item : items_) {
     const std::optional<std::string> known = environment_->expanded(item.text());
     if (known) bytes += known->size();
-    // A variable that is set nowhere is no value.
+    // A variable that is not set has no known value.
     const bool is_known =
         known && known->find("$(") == std::string::npos && bytes <= kMaxKnownBytes;
     words_.push_back({is_known ? *known : item.text(), is_known, item.position()});
@@ -260,8 +260,8 @@ void EngineCommand::find_program() {
   find_waiter(rough, before_script);
 }
 
-// `words`: those before the engine's; all of one that is not known. The first `before_script` run
-// the whole script.
+// `words` are those before the engine's, or all words if the engine is unknown. The first
+// `before_script` of them run the whole script.
 void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size_t before_script) {
   constexpr std::string_view kOption = "--engine";
   EngineWaiter of_script;
@@ -283,7 +283,7 @@ void EngineCommand::find_waiter(const std::vector<std::string>& words, std::size
       if (waits) waiter_ = found;
       found = {};
     } else if (found.kind == EngineWaiter::Kind::kLock) {
-      // Its other subcommands wait for nothing.
+      // Its other subcommands do not wait.
       waits = waits || word == "acquire";
     } else if (word == "--no-failover") {
       waits = false;
@@ -313,21 +313,21 @@ std::string EngineCommand::open_variable() const {
         shell_name_at(std::string_view(word.value).substr(std::min(begin, word.value.size())));
     const std::string* const known = environment_->value(name);
     if (known != nullptr && !sets_variable(name)) {
-      // One that is so long is taken for several words, unseen.
+      // A longer one counts as several words without a check.
       constexpr std::size_t kMaxWord = 4096;
       if (known->size() > kMaxWord || known->find_first_of(" \t\n") != std::string::npos ||
           known->starts_with('-')) {
         return word.value;
       }
     } else if (i > 0 && !takes_value(words_[i - 1].value) && word.value.starts_with('$')) {
-      // Behind an option it is its value; elsewhere it may be anything.
+      // After an option it is its value; elsewhere it may be anything.
       return word.value;
     }
   }
   return "";
 }
 
-// Behind it, "--" that is, nothing is an option of the engine's.
+// After "--" there are no options of the engine.
 std::size_t EngineCommand::options_end() const {
   if (program_ == EngineProgram::kUnknown) return words_.size();
   for (std::size_t i = program_word_ + 1; i < words_.size(); ++i) {
@@ -355,7 +355,7 @@ OptionValue EngineCommand::find(std::string_view option) const {
     value.reason = std::move(reason);
   };
   if (is_refused()) {
-    // The arguments of the script too, which it may pass on.
+    // Includes the script's own arguments, which it may pass on.
     for (std::size_t i = *script_item_; i < items_.size(); ++i) {
       std::string text = items_[i].text();
       std::replace(text.begin(), text.end(), '_', '-');
@@ -409,7 +409,7 @@ std::optional<std::string> EngineCommand::set_flag(std::string_view option) {
 }
 
 std::optional<std::string> EngineCommand::add(const std::vector<std::string>& words) {
-  // They would take the place of the image's arguments.
+  // New arguments would replace the image's arguments.
   if (items_.empty()) return "the image's own arguments are not known";
   changed_ = true;
   const std::size_t end = options_end();
@@ -439,7 +439,7 @@ std::optional<std::string> EngineCommand::add(const std::vector<std::string>& wo
 void EngineCommand::write_in_script(std::size_t begin, std::size_t end, std::string text) {
   yaml::Node& script = items_[*script_item_];
   std::string all = script.text();
-  // "8001>log" would be a descriptor and no argument.
+  // "8001>log" would be a descriptor, not an argument.
   if (end < all.size() && (all[end] == '<' || all[end] == '>') && text::is_digit(text.back()))
     text += ' ';
   all.replace(begin, end - begin, text);
@@ -471,7 +471,7 @@ OptionValue EngineCommand::variable(std::string_view name) const {
     if (word.starts_with(assignment)) take(is_literal, word.substr(assignment.size()));
   };
   if (is_refused()) {
-    // Of "env NAME=value sh -c …".
+    // From "env NAME=value sh -c …".
     for (std::size_t i = 0; i < *script_item_; ++i) take_from_env(items_[i].text(), true);
     if (has_assignment(items_[*script_item_].text(), name)) {
       value.state = OptionValue::State::kUnknown;

@@ -1,5 +1,5 @@
-// What an engine's container runs, and its options: read and changed where they stand, in the
-// command, in its arguments, or in the script of a shell that is the command.
+// The command of an engine's container and its options. Options are read and changed in place: in
+// the command, in its arguments, or in the script of a shell.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace fo::pod {
 
-/// What a command line says of one option.
+/// What is known about one option of a command line.
 struct OptionValue {
   enum class State { kAbsent, kKnown, kUnknown };
   State state = State::kAbsent;
-  /// Of a known one.
+  /// The value, if it is known.
   std::string text;
-  /// Why it is not known: "its value is a variable".
+  /// Why the value is not known: "a variable is in its value".
   std::string reason;
   yaml::Position position;
 };
@@ -31,11 +31,11 @@ enum class EngineProgram {
   kSglang,     // "sglang serve", or sglang.launch_server
   kRefEngine,  // "fo-refengine serve", whose API is vLLM's
   kDynamoVllm,
-  kDynamo,  // another worker of Dynamo's: dynamo.sglang …
+  kDynamo,  // another Dynamo worker: dynamo.sglang …
   kUnknown,
 };
 
-/// What a command itself runs its engine under.
+/// The program of this toolkit under which a command runs its engine.
 struct EngineWaiter {
   enum class Kind {
     kNone,
@@ -43,49 +43,48 @@ struct EngineWaiter {
     kShadow,  // "fo-shadow", but not one without failover
   };
   Kind kind = Kind::kNone;
-  /// Its --engine, where it says one: "cold".
+  /// The value of its --engine, if set: "cold".
   std::string engine;
 };
 
 class EngineCommand {
  public:
-  /// Of a container, whose environment says what variables in the words stand for.
+  /// `environment` supplies the values of variables in the words.
   EngineCommand(const yaml::Node& container, Environment environment);
   explicit EngineCommand(const yaml::Node& container)
       : EngineCommand(container, Environment(container)) {}
 
-  /// Whether the container says what runs; else it is the image's entrypoint, with its arguments.
+  /// Whether the container has a command; otherwise it runs the image's entrypoint.
   [[nodiscard]] bool has_command() const { return command_items_ > 0; }
-  /// Of a script that is not understood, what its words look like.
+  /// For a script that could not be parsed, a guess from its words.
   [[nodiscard]] EngineProgram program() const { return program_; }
-  /// Whether one of the words is this: the module of a worker, "dynamo.sglang".
+  /// Whether one of the words is `module`, the module of a worker such as "dynamo.sglang".
   [[nodiscard]] bool runs(std::string_view module) const;
-  /// Found among the words before the engine's. Of a script that is not understood, one that stands
-  /// in another command than the engine does not count.
+  /// Found among the words before the engine's. In a script that could not be parsed, only the
+  /// engine's own command counts.
   [[nodiscard]] const EngineWaiter& waiter() const { return waiter_; }
-  /// "the script has a pipe": why no option can be changed; "" where that is not so.
+  /// Why no option can be changed: "the script has a pipe"; "" if options can be changed.
   [[nodiscard]] std::string refusal() const;
-  /// A variable of a script, "$ARGS", that may become options which are not known here; "" where
-  /// there is none.
+  /// A variable of a script, "$ARGS", that may expand to unknown options; "" if there is none.
   [[nodiscard]] std::string open_variable() const;
 
-  /// The last "--option VALUE" or "--option=VALUE"; an underscore is as good as a dash. In a script
-  /// that is not understood, an option whose name is nowhere in it is absent.
+  /// The last "--option VALUE" or "--option=VALUE", where underscores equal dashes. In a script
+  /// that could not be parsed, an option whose name does not occur is absent.
   [[nodiscard]] OptionValue find(std::string_view option) const;
   [[nodiscard]] bool has(std::string_view option) const;
-  /// Changes the value where find() finds it, or adds the option behind the others. nullopt: done.
-  /// Else why it can't be, and nothing is changed.
+  /// Changes the value that find() finds, or adds the option after the others. Returns nullopt, or
+  /// the reason why it is impossible; then nothing has changed.
   std::optional<std::string> set(std::string_view option, const std::string& value);
-  /// Adds an option without a value behind the others, unless it is there. As set().
+  /// Adds an option without a value after the others, unless it exists. Returns as set().
   std::optional<std::string> set_flag(std::string_view option);
 
-  /// What the container's env, and what it takes from InputObjects, says.
+  /// The variables from the container's env and from InputObjects.
   [[nodiscard]] const Environment& environment() const { return *environment_; }
-  /// What the command sets this variable to itself, over what the container's env says.
+  /// The value that the command itself gives this variable, which overrides the container's env.
   [[nodiscard]] OptionValue variable(std::string_view name) const;
   [[nodiscard]] bool sets_variable(std::string_view name) const;
 
-  /// Puts command and args, as far as they changed, into a container.
+  /// Writes the changed command and args to a container.
   void write_to(yaml::Node& container) const;
 
  private:
@@ -95,10 +94,10 @@ class EngineCommand {
     yaml::Position position;
     bool splits = false;
   };
-  // Where an option stands among the words.
+  // The position of an option among the words.
   struct Place {
     std::size_t word;
-    // Of the value within its word: 0 where it is a word of its own, the one after `word`.
+    // Offset of the value in its word; 0 if the value is the whole word after `word`.
     std::size_t value_at;
   };
 
@@ -114,19 +113,19 @@ class EngineCommand {
   void replace_word(std::size_t index, const std::string& value);
   void write_in_script(std::size_t begin, std::size_t end, std::string text);
 
-  // Command and args as they are, one after the other; the first `command_items_` are the command.
+  // Command and args, in this order; the first `command_items_` are the command.
   std::vector<yaml::Node> items_;
   std::size_t command_items_ = 0;
   bool changed_ = false;
-  // Of items_, where a shell runs one.
+  // Index into items_ of the script, if a shell runs one.
   std::optional<std::size_t> script_item_;
-  // Not "": why that one is not read at all.
+  // If not empty: why the script was not parsed.
   std::string unread_;
   ShellScript script_;
-  // Of the engine's command: items_, or those of the script.
+  // The words of the engine's command: items_, or those of the script.
   std::vector<Word> words_;
   EngineProgram program_ = EngineProgram::kUnknown;
-  // Of words_, the last one that says which program it is; 0: unknown.
+  // Index into words_ of the last word that identifies the program; 0: unknown.
   std::size_t program_word_ = 0;
   EngineWaiter waiter_;
   // Shared by its copies.

@@ -32,7 +32,7 @@ Variables our_variables(int engine, const PodPlan& plan) {
   return variables;
 }
 
-// Beside those that are set anew.
+// In addition to the variables that are set by the generator.
 std::vector<std::string> removed_variables(const PodPlan& plan) {
   std::vector<std::string> names{"DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS",
                                  "DYN_HEALTH_CHECK_ENABLED"};
@@ -45,14 +45,14 @@ void remove_variable(yaml::Node& env, std::string_view name) {
                 [&](const yaml::Node& entry) { return entry.text_at({"name"}) == name; });
 }
 
-// Adds it unless the env has one.
+// Adds CUDA_DEVICE_ORDER unless the env has one.
 void add_device_order(yaml::Node& env, const PodPlan& plan) {
   if (plan.device_order.is_null()) return;
   if (yaml::find_named(&env, "name", plan.device_order.text_at({"name"})) != nullptr) return;
   env.push_back(plan.device_order);
 }
 
-// Ours come first, so that the user's can refer to them.
+// The generated variables come first, so that the user's can refer to them.
 yaml::Node make_env(const yaml::Node* old, int engine, Standby standby, const PodPlan& plan) {
   yaml::Node rest = old == nullptr ? yaml::Node::list() : *old;
   for (const std::string& name : removed_variables(plan)) remove_variable(rest, name);
@@ -80,7 +80,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
     plan.refuse(place == nullptr ? main.position() : place->position(), plan.main_path("command"),
                 "it sets " + name + ", for both engines alike", "leave that out, or set it in env");
   }
-  // What is asked for by these names is not what the pod will have.
+  // The user's values of these would not be those of the pod.
   for (const char* const name : {"ENGINE_ID", "GMS_SOCKET_DIR", "FAILOVER_LOCK_PATH"}) {
     const yaml::Node* entry = yaml::find_named(main.find("env"), "name", name);
     if (entry == nullptr) continue;
@@ -89,7 +89,7 @@ void check_variables(const yaml::Node& main, const EngineCommand& command, const
   }
 }
 
-// Of those that the main container declares.
+// Among the ports that the main container declares.
 const yaml::Node* find_port(const yaml::Node& main, int number) {
   const yaml::Node* ports = main.find("ports");
   if (ports == nullptr) return nullptr;
@@ -109,7 +109,7 @@ yaml::Node declared_port(const std::string& name, int number) {
 yaml::Node make_ports(const yaml::Node& main, const std::optional<PublishedApi>& api, int engine) {
   yaml::Node ports = yaml::Node::list();
   ports.push_back(declared_port(system_port_name(engine), kSystemPort + engine));
-  // Once, whoever listens there: a name stands for one port of the pod.
+  // Only once, whichever engine listens: a name stands for one port of the pod.
   if (!api || engine != 0) return ports;
   if (const yaml::Node* own = find_port(main, api->port)) {
     ports.push_back(*own);
@@ -135,7 +135,8 @@ void check_host_ports(const yaml::Node& main, const std::optional<PublishedApi>&
   }
 }
 
-// What the main container declares and the engines don't: one port of the pod is for one of them.
+// Warns of ports of the main container that the engines no longer declare, because only one
+// container can have a port of the pod.
 void check_declared_ports(const yaml::Node& main, const std::optional<PublishedApi>& api,
                           const std::vector<PortUse>& known, const PodPlan& plan) {
   const yaml::Node* ports = main.find("ports");
@@ -158,7 +159,7 @@ void check_declared_ports(const yaml::Node& main, const std::optional<PublishedA
       }
       continue;
     }
-    // Engine 1 has another one, or its system port in place of it.
+    // Engine 1 has another port, or its system port, instead.
     const bool is_staggered = std::any_of(
         known.begin(), known.end(), [value](const PortUse& use) { return use.port == value; });
     const bool is_system = value == kSystemPort || (name != nullptr && name->text() == "system") ||
@@ -188,14 +189,14 @@ void set_gpus(yaml::Node& container, const PodPlan& plan) {
   }
 }
 
-// "/shared/" and "/shared/." are "/shared".
+// Reduces "/shared/" and "/shared/." to "/shared".
 std::string plain_path(const std::string& path) {
   std::string plain = std::filesystem::path(path).lexically_normal().string();
   while (plain.size() > 1 && plain.back() == '/') plain.pop_back();
   return plain;
 }
 
-// Whether a mount at `path` takes the place of what the toolkit has in `folder`.
+// Whether a mount at `path` would hide the toolkit's files in `folder`.
 bool hides(const std::string& path, std::string_view folder) {
   if (path == folder) return true;
   const std::string inside = std::string(folder) + "/";

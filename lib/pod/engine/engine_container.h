@@ -1,4 +1,4 @@
-// The main container as the two engines of a failover pod.
+// Turns the main container into the two engines of a failover pod.
 #pragma once
 
 #include <vector>
@@ -12,20 +12,19 @@ namespace fo::pod {
 struct Engines {
   /// engine-0 and engine-1.
   std::vector<yaml::Node> containers;
-  /// All that they listen on.
+  /// All ports that they listen on.
   std::vector<PortUse> ports;
 };
 
-/// Clones `main`, whose command that is, and which has to be one that says what it runs where it is
-/// to be supervised. What can't be made of it is added to the findings.
+/// Clones `main`, whose command is `command`; with --supervise, the container must have one.
+/// Problems are added to the findings.
 Engines make_engines(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-/// Gives a container the GPUs (the claim, or limits of its own), the shared folder and
-/// GMS_SOCKET_DIR. `path` is the container's, for what is wrong in it.
+/// Adds the GPUs (the claim, or limits), the shared folder and GMS_SOCKET_DIR to a container.
+/// `path` is its path, for findings.
 void add_gms_access(yaml::Node& container, const PodPlan& plan, const std::string& path);
 
-/// Adds an entry to the container's volumeMounts, unless something of the user's is mounted there
-/// already, which is refused.
+/// Adds an entry to the container's volumeMounts; refuses a mount of the user's at the same path.
 void mount_volume(yaml::Node& container, const PodPlan& plan, const std::string& path,
                   std::string_view volume, std::string_view folder, bool read_only);
 

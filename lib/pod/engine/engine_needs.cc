@@ -35,7 +35,7 @@ std::string joined(const std::vector<std::string>& words) {
 EngineNeeds::EngineNeeds(const yaml::Node& main, const EngineCommand& command, Standby standby,
                          const PodPlan& plan)
     : plan_(plan), family_(family_of(command.program())), is_asleep_(standby == Standby::kAsleep) {
-  // What is refused needs nothing.
+  // A refused engine needs nothing.
   if (standby == Standby::kNone) family_ = Family::kNone;
   if (family_ != Family::kNone) {
     find_options(main, command);
@@ -64,7 +64,7 @@ EngineNeeds::Family EngineNeeds::family_of(EngineProgram program) const {
     case EngineProgram::kUnknown:
       if (kind == "vllm") return Family::kVllm;
       if (kind == "sglang") return Family::kSglang;
-      // Without --supervise, it is said to be one in shadow mode; else it may be any worker.
+      // Without --supervise, "dynamo" stands for a worker in shadow mode; otherwise for any worker.
       return kind == "dynamo" && !plan_.options.supervise ? Family::kDynamoVllm : Family::kNone;
     case EngineProgram::kRefEngine:
     case EngineProgram::kDynamo:
@@ -95,15 +95,14 @@ void EngineNeeds::find_options(const yaml::Node& main, const EngineCommand& comm
                  "leave --worker-cls out, or make sure that it is one");
     }
   }
-  // In its shadow mode, and where nothing puts it to sleep, it needs none.
+  // Not needed in shadow mode, or if nothing puts the engine to sleep.
   if (family_ == Family::kDynamoVllm && is_asleep_) wanted.push_back({kSleepMode, ""});
 
   add_options(main, command, wanted);
   if (uses_gms_ && is_asleep_) find_read_only(main, command);
 }
 
-// The loader of a GMS comes with Dynamo's worker, or with a launcher that brings it in as that
-// does.
+// The loader for a GMS is part of Dynamo's worker; another launcher may add it.
 void EngineNeeds::find_sglang_options(const yaml::Node& main, const EngineCommand& command) {
   const OptionValue format = command.find(kLoadFormat);
   uses_gms_ = format.state == OptionValue::State::kKnown && format.text == "gms";
@@ -136,7 +135,7 @@ void EngineNeeds::add_options(const yaml::Node& main, const EngineCommand& comma
 }
 
 bool EngineNeeds::can_be_added(const EngineCommand& command, const Option& option) const {
-  // What an unknown program makes of its arguments is not known.
+  // The arguments of an unknown program have an unknown meaning.
   if (command.program() == EngineProgram::kUnknown) return false;
   EngineCommand changed = command;
   return !(option.value.empty() ? changed.set_flag(option.name)
@@ -156,9 +155,9 @@ void EngineNeeds::warn_of_missing(const yaml::Node& main, const EngineCommand& c
              "make sure that it has them");
 }
 
-// Otherwise both engines load the weights at once: each may get the writer's lock of one device,
-// and wait for that of another. A cold engine starts alone, and may have to load them, whichever it
-// is.
+// Without this, both engines load the weights at once: each may get the writer's lock of one device
+// and wait for that of another. A cold engine starts alone and may have to load the weights,
+// whichever it is.
 void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& command) {
   const OptionValue value = command.find(kLoaderConfig);
   const auto warn = [&](const std::string& reason) {
@@ -194,10 +193,10 @@ void EngineNeeds::find_variables(const yaml::Node& main, const EngineCommand& co
   }
 }
 
-// Adds the variable where nobody sets it; says what is wrong where it is set to nothing.
+// Adds the variable if it is not set, and reports an empty one.
 void EngineNeeds::check_variable(const yaml::Node& main, const EngineCommand& command,
                                  std::string_view name, std::string_view without) {
-  // What to is the script's affair.
+  // The script sets it to a value of its own.
   if (command.sets_variable(name)) return;
   const yaml::Node* entry = yaml::find_named(main.find("env"), "name", name);
   if (entry == nullptr) {

@@ -1,5 +1,5 @@
-// What an engine needs to have its memory in a GMS beside another one: options and variables that
-// its command and env get where the user says nothing of them.
+// The options and variables that an engine needs to share memory through a GMS with another engine;
+// they are added to its command and env unless the user sets them.
 #pragma once
 
 #include <string>
@@ -16,19 +16,20 @@ namespace fo::pod {
 
 class EngineNeeds {
  public:
-  /// Of the main container, whose standby waits in this way. What can't be added, and what the user
-  /// says that does not go with it, is added to the findings.
+  /// For the main container, with the way in which its standby waits. Settings that cannot be
+  /// added, and conflicting settings of the user, are added to the findings.
   EngineNeeds(const yaml::Node& main, const EngineCommand& command, Standby standby,
               const PodPlan& plan);
 
-  /// Gives engine `engine` what is missing, in its env and command, which are the main container's.
+  /// Adds the missing settings to the env and command of engine `engine`, which start as the main
+  /// container's.
   void apply(int engine, yaml::Node& env, EngineCommand& command) const;
 
  private:
   enum class Family { kNone, kVllm, kSglang, kDynamoVllm };
   struct Option {
     std::string_view name;
-    // "" of one that takes none.
+    // "" if it takes none.
     std::string_view value;
   };
 
@@ -48,16 +49,16 @@ class EngineNeeds {
   const PodPlan& plan_;
   Family family_;
   bool is_asleep_;
-  // Its weights are in the GMS, as far as is known.
+  // As far as known, its weights are in the GMS.
   bool uses_gms_ = false;
   std::vector<Option> options_;
   std::vector<std::pair<std::string_view, std::string_view>> variables_;
-  // Of --model-loader-extra-config, for every engine but the first; "" where it stays.
+  // The new --model-loader-extra-config of every engine except the first; "" if it does not change.
   std::string read_only_;
 };
 
-/// The entry CUDA_DEVICE_ORDER for all that use the GPUs of the main container's engine: the
-/// user's, or one by which devices are counted as NVML does; a null where the engine needs none.
+/// The entry CUDA_DEVICE_ORDER for all containers with the engine's GPUs: the user's, or one that
+/// orders devices as NVML does; a null if it is not needed.
 yaml::Node device_order(const yaml::Node& main, const EngineCommand& command);
 
 }  // namespace fo::pod

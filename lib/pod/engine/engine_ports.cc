@@ -15,13 +15,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Which engines listen there, also where the user says nothing of it: both would on one port.
+// The engines that listen on a port by default, where two of them would collide.
 enum class Listens {
   kOnlyIfSet,
   kVllm,       // any vLLM
-  kDynamo,     // any worker of Dynamo's
-  kHttpPlane,  // the same, where requests come by HTTP
-  kKvbm,       // the same, with its KV block manager
+  kDynamo,     // any Dynamo worker
+  kHttpPlane,  // a Dynamo worker with requests over HTTP
+  kKvbm,       // a Dynamo worker with its KV block manager
   kMooncake,   // vLLM with that connector
 };
 
@@ -33,27 +33,27 @@ struct Variable {
 };
 
 constexpr std::array<Variable, 15> kVariables = {{
-    // NIXL's side channel, by which prefill and decode workers meet.
+    // The side channel of NIXL between prefill and decode workers.
     {"VLLM_NIXL_SIDE_CHANNEL_PORT", 5600, Listens::kVllm},
-    // Where Dynamo's vLLM worker publishes events of its KV cache.
+    // Dynamo's vLLM worker publishes events of its KV cache here.
     {"DYN_VLLM_KV_EVENT_PORT", 20080, Listens::kDynamo},
-    // Where it publishes metrics of each forward pass.
+    // It publishes metrics of each forward pass here.
     {"DYN_FORWARDPASS_METRIC_PORT", 20380, Listens::kDynamo},
-    // vLLM's own rendezvous, of workers and of data-parallel ranks.
+    // The rendezvous of vLLM's workers and data-parallel ranks.
     {"VLLM_PORT"},
     {"VLLM_DP_MASTER_PORT"},
     // The transfer engine of Mooncake in vLLM.
     {"VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998, Listens::kMooncake},
-    // PyTorch's rendezvous; as --master-port.
+    // PyTorch's rendezvous, like --master-port.
     {"MASTER_PORT", 0, Listens::kOnlyIfSet, 100},
     // The servers of Dynamo's request planes.
     {"DYN_TCP_RPC_PORT"},
     {"DYN_HTTP_RPC_PORT", 8888, Listens::kHttpPlane},
-    // Dynamo's KV block manager: metrics, and two sockets of its leader, side by side.
+    // Dynamo's KV block manager: metrics, and two adjacent sockets of its leader.
     {"DYN_KVBM_METRICS_PORT", 6880, Listens::kKvbm},
     {"DYN_KVBM_LEADER_ZMQ_PUB_PORT", 56001, Listens::kKvbm, 10},
     {"DYN_KVBM_LEADER_ZMQ_ACK_PORT", 56002, Listens::kKvbm, 10},
-    // Telemetry that is scraped; the port that Dynamo's operator gives it.
+    // Telemetry, at the port that Dynamo's operator sets.
     {"NIXL_TELEMETRY_PROMETHEUS_PORT", 19090, Listens::kDynamo},
     {"OTEL_EXPORTER_PROMETHEUS_PORT"},
     // LMCache's API.
@@ -96,11 +96,11 @@ struct Argument {
 };
 
 constexpr std::array<Argument, 6> kArguments = {{
-    // PyTorch's rendezvous takes ports beside it, too.
+    // PyTorch's rendezvous uses adjacent ports, too.
     {"--master-port", 100},
     // vLLM's coordinator of data-parallel ranks.
     {"--data-parallel-rpc-port"},
-    // SGLang: NCCL's rendezvous, and where prefill and decode workers meet.
+    // SGLang: the rendezvous of NCCL, and that of prefill and decode workers.
     {"--nccl-port"},
     {"--disaggregation-bootstrap-port"},
     {"--dist-init-addr", 100, true},
@@ -112,10 +112,10 @@ constexpr int kTorchMasterPort = 29500;
 constexpr int kSglangBootstrapPort = 8998;
 constexpr std::string_view kKvEvents = "--kv-events-config";
 constexpr std::string_view kKvEventsVariable = "DYN_VLLM_KV_EVENT_PORT";
-// Where vLLM publishes when it is told to, but not where.
+// vLLM's default endpoint for events.
 constexpr std::string_view kKvEventsEndpoint = "tcp://*:5557";
 
-// Of "tcp://*:5557"; 0 where none is at its end.
+// The port at the end of "tcp://*:5557"; 0 if there is none.
 int port_at_end(std::string_view endpoint) {
   const std::size_t colon = endpoint.rfind(':');
   return colon == std::string_view::npos ? 0 : port_of(endpoint.substr(colon + 1));
@@ -174,7 +174,7 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
   port.stride = stride;
   port.path = plan_.service.path;
   port.position = plan_.service.position;
-  // The layout's own, whatever the user says.
+  // Set by the layout, whatever the user's value.
   const bool is_fixed = plan_.is_dynamo() && name == "DYN_FORWARDPASS_METRIC_PORT";
   if (!command.environment().has(name) || is_fixed) {
     if (standard > 0) add(std::move(port));
@@ -189,7 +189,7 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
                  "use a number: engine 1 needs another port");
     return;
   }
-  // An empty one switches off what would listen there.
+  // An empty value disables the listener.
   if (value->empty()) return;
   port.base = port_of(*value);
   if (port.base == 0) {
@@ -202,11 +202,11 @@ void EnginePorts::read_variable(const yaml::Node& main, const EngineCommand& com
   add(std::move(port));
 }
 
-// Where the engine listens without the option, and both would; 0: nowhere.
+// The port on which both engines listen without the option; 0: none.
 int EnginePorts::port_without(std::string_view option, const EngineCommand& command) const {
   const EngineProgram program = command.program();
   if (option == "--master-port") {
-    // vLLM by itself knows it in later releases only, and uses it between nodes.
+    // vLLM itself has it in later releases only, and uses it between nodes.
     const bool knows_it = program == EngineProgram::kDynamoVllm ||
                           (program == EngineProgram::kVllm && plan_.is_dynamo());
     return knows_it && !command.environment().has("MASTER_PORT") ? kTorchMasterPort : 0;
@@ -243,7 +243,7 @@ void EnginePorts::read_options(const EngineCommand& command) {
       // A value without a port needs no change.
       if (port.base == 0) continue;
     }
-    // Whether it can be is the same for both engines, and said once.
+    // The result is the same for both engines and reported once.
     EngineCommand changed = command;
     if (const auto reason = changed.set(port.name, "1")) {
       warn_of_unseen(port, *reason);
@@ -253,7 +253,7 @@ void EnginePorts::read_options(const EngineCommand& command) {
   }
 }
 
-// Only the pod knows whether a port is in it.
+// Only at run time is it known whether the value contains a port.
 void EnginePorts::warn_of_unseen(const Port& port, const std::string& reason) const {
   plan_.warn(port.position, port.path,
              port.name +
@@ -301,7 +301,7 @@ void EnginePorts::read_json_members(const OptionValue& value, Port port) {
     }
     port.member = member;
     port.base = member == "kv_port" ? port_of(text) : port_at_end(text);
-    // ipc:// and inproc:// need none.
+    // ipc:// and inproc:// have no port.
     if (port.base > 0) add(port);
   }
 }
@@ -315,7 +315,7 @@ void EnginePorts::apply(int engine, yaml::Node& env, EngineCommand& command) con
       for (yaml::Node& entry : env.items()) {
         if (entry.text_at({"name"}) != port.name) continue;
         is_set = true;
-        // Instead of what it takes from a ConfigMap, too.
+        // Also replaces a value from a ConfigMap.
         if (engine > 0) entry = ours;
       }
       if (!is_set) env.push_back(ours);
@@ -325,7 +325,7 @@ void EnginePorts::apply(int engine, yaml::Node& env, EngineCommand& command) con
     std::string value = std::to_string(number);
     if (port.form == Form::kEndpoint) value = with_port_at_end(port.text, number);
     if (port.form == Form::kJson) {
-      // As it is by now: another member may have been changed already.
+      // The current value, because another member may have been changed already.
       Json config = Json::parse(command.find(port.name).text);
       Json& member = config[port.member];
       if (port.member == "kv_port") {
@@ -347,7 +347,7 @@ std::vector<PortUse> EnginePorts::uses() const {
     return port.name.starts_with(kKvEvents);
   });
   for (const Port& port : ports_) {
-    // Dynamo's worker heeds the variable only without the option.
+    // Dynamo's worker uses the variable only without the option.
     if (has_kv_events && port.name == kKvEventsVariable) continue;
     const std::string what = port.name + (port.member.empty() ? "" : " (" + port.member + ")");
     for (int engine = 0; engine < kEngines; ++engine) {

@@ -1,5 +1,5 @@
-// The ports that the main container gives its engine, by variables and arguments. Two engines share
-// one network, so that each needs its own.
+// The ports that variables and arguments of the main container give its engine. Two engines share
+// one network namespace, so each needs its own ports.
 #pragma once
 
 #include <string>
@@ -14,26 +14,27 @@ namespace fo::pod {
 
 class EnginePorts {
  public:
-  /// Those of the main container. What can't be given to two engines is added to the findings.
+  /// Reads the ports of the main container. Ports that cannot be changed for the second engine are
+  /// added to the findings.
   EnginePorts(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
-  /// Gives engine `engine` its ports, in its env and command, which are the main container's.
+  /// Sets the ports in the env and command of engine `engine`, which start as the main container's.
   void apply(int engine, yaml::Node& env, EngineCommand& command) const;
 
   [[nodiscard]] std::vector<PortUse> uses() const;
 
  private:
-  // How a port stands in what gives it.
+  // The form of a port in its value.
   enum class Form { kNumber, kEndpoint, kJson };
   struct Port {
     std::string name;
-    // Of a member of a JSON object.
+    // The member of a JSON object.
     std::string member;
     Form form = Form::kNumber;
     bool is_variable = false;
     int base = 0;
     int stride = 1;
-    // As written; "" where only the layout asks for the port.
+    // As in the input; "" if only the layout requires the port.
     std::string text;
     std::string path;
     yaml::Position position;
@@ -53,7 +54,7 @@ class EnginePorts {
   std::vector<Port> ports_;
 };
 
-/// The variables that give an engine a port, which a script must not set by itself.
+/// The variables that set ports of an engine; a script must not set them itself.
 std::vector<std::string> port_variables();
 
 }  // namespace fo::pod

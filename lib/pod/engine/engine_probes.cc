@@ -25,12 +25,12 @@ void retarget(yaml::Node& handler, int engine) {
       action->set("port", yaml::Node::string(system_port_name(engine)));
     }
   }
-  // A port of gRPC has no name.
+  // A gRPC port cannot be a name.
   if (yaml::Node* grpc = handler.find("grpc"))
     grpc->set("port", yaml::Node::integer(kSystemPort + engine));
 }
 
-// Whether it is the container's own, by its name or number.
+// Whether `port` names a port of the container, by name or number.
 bool is_own_port(const yaml::Node& main, const yaml::Node& port) {
   const yaml::Node* ports = main.find("ports");
   return port.text() == std::to_string(kSystemPort) ||
@@ -38,7 +38,7 @@ bool is_own_port(const yaml::Node& main, const yaml::Node& port) {
          yaml::find_named(ports, "containerPort", port.text()) != nullptr;
 }
 
-// Handlers at a port of the container's follow it.
+// Handlers at a port of the container are moved with it.
 void retarget_hooks(yaml::Node& container, const yaml::Node& main, int engine) {
   for (const char* const hook : {"postStart", "preStop"}) {
     yaml::Node* lifecycle = container.find("lifecycle");
@@ -54,7 +54,7 @@ void retarget_hooks(yaml::Node& container, const yaml::Node& main, int engine) {
   }
 }
 
-// fo-shadow's.
+// Whether fo-shadow serves this path.
 bool is_page(std::string_view path) {
   constexpr std::array<std::string_view, 3> kPages = {"/live", "/health", "/metrics"};
   return text::is_one_of(path, kPages);
@@ -74,7 +74,7 @@ bool names_port_here(const std::string& words) {
   return false;
 }
 
-// Both engines are at 127.0.0.1, so that one would be judged by the other.
+// Both engines use 127.0.0.1, so the probe of one could query the other.
 void check_exec(const yaml::Node& main, const char* probe, const PodPlan& plan) {
   const yaml::Node* command = main.find_path({probe, "exec", "command"});
   if (command == nullptr) return;
@@ -105,7 +105,7 @@ void check_hooks(const yaml::Node& main, const PodPlan& plan) {
 
 std::string system_port_name(int engine) { return "system-" + std::to_string(engine); }
 
-// The probes go to the system port, where there is plain HTTP, and with fo-shadow two pages.
+// Probes use the system port, which has plain HTTP, and only two pages with fo-shadow.
 void check_probes(const yaml::Node& main, const PodPlan& plan) {
   check_hooks(main, plan);
   for (const char* const key : kProbes) {

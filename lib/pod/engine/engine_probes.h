@@ -1,5 +1,5 @@
-// The probes of an engine's container. They go to its system port, which differs from engine to
-// engine, under a name of its own.
+// The probes of an engine's container. They use its system port, which has its own number and name
+// for each engine.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace fo::pod {
 /// "system-0".
 std::string system_port_name(int engine);
 
-/// Adds what the user's probes and hooks can't have at that port to the findings.
+/// Adds findings for probes and hooks of the user that do not work at that port.
 void check_probes(const yaml::Node& main, const PodPlan& plan);
 
-/// Adds the probes that the container has none of, and has all of them, and hooks at a port that
-/// the main container declares, go to the engine's port.
+/// Adds missing probes, and points all probes, and hooks at a port of the main container, to the
+/// engine's port.
 void set_probes(yaml::Node& container, const yaml::Node& main, int engine);
 
 }  // namespace fo::pod

@@ -18,14 +18,14 @@ bool is_dynamo_worker(EngineProgram program) {
   return program == EngineProgram::kDynamoVllm || program == EngineProgram::kDynamo;
 }
 
-// "" where the command does not say.
+// "" if the command does not tell.
 std::string kind_of(EngineProgram program) {
   switch (program) {
     case EngineProgram::kVllm:
     case EngineProgram::kRefEngine:
       return "vllm";
     // A standby of SGLang would wait for the kv_cache lock before it can be put to sleep, and a
-    // worker of Dynamo's is registered before it can be.
+    // Dynamo worker registers before that.
     case EngineProgram::kSglang:
     case EngineProgram::kDynamoVllm:
     case EngineProgram::kDynamo:
@@ -36,7 +36,7 @@ std::string kind_of(EngineProgram program) {
   return "";
 }
 
-// As Dynamo reads its variables, and other ways to say no.
+// The values that Dynamo reads as false, and other spellings of no.
 bool is_false(std::string_view text) {
   constexpr std::array<std::string_view, 7> kNo = {"", "0", "false", "no", "off", "n", "f"};
   return text::is_one_of(text::lower(text), kNo);
@@ -72,8 +72,8 @@ int find_port(const EngineCommand& command, int standard, const PodPlan& plan) {
   return port;
 }
 
-// The address to publish at, which is the engine's own so far; "" where that can't be given to
-// fo-shadow, which is refused.
+// The address to publish at, which is the engine's own so far; "" if fo-shadow cannot use it, which
+// is refused.
 std::string find_host(const EngineCommand& command, const PodPlan& plan) {
   const OptionValue host = command.find("--host");
   if (host.state == OptionValue::State::kAbsent || host.text == "0.0.0.0") return "0.0.0.0";
@@ -172,7 +172,7 @@ void Supervision::find_unsupervised(const yaml::Node& main, const EngineCommand&
   standby_ = Standby::kShadowMode;
 }
 
-// Two that wait for one lock wait for each other; without one, both engines serve.
+// Two programs that wait for one lock wait for each other; without one, both engines serve.
 void Supervision::check_shadow_mode(const yaml::Node& main, const EngineCommand& command) const {
   if (plan_.options.supervise) {
     refuse_shadow_mode(main, command, "fo-shadow");
@@ -183,7 +183,7 @@ void Supervision::check_shadow_mode(const yaml::Node& main, const EngineCommand&
   }
 }
 
-// Of a variable that env, envFrom or the command sets.
+// The position and path of a variable that env, envFrom or the command sets.
 std::pair<yaml::Position, std::string> Supervision::place_of_variable(const yaml::Node& main,
                                                                       const EngineCommand& command,
                                                                       std::string_view name) const {
@@ -220,7 +220,7 @@ void Supervision::refuse_shadow_mode(const yaml::Node& main, const EngineCommand
 void Supervision::require_shadow_mode(const yaml::Node& main, const EngineCommand& command) const {
   const std::string reason = "without its shadow mode the engine does not wait for the lock";
   const std::string name(kShadowMode);
-  // What else env says of it is replaced.
+  // Other entries of env for it are replaced.
   const std::string* value = command.environment().value(kShadowMode);
   if (value != nullptr && is_false(*value)) {
     const auto [position, path] = place_of_variable(main, command, kShadowMode);
@@ -248,7 +248,7 @@ void Supervision::find_api(const EngineCommand& command) {
   api.port = find_port(command, standard_port(kind_, command.program()), plan_);
   api.host = find_host(command, plan_);
   if (api.port == 0 || api.host.empty()) return;
-  // Whether it can be set is the same for both engines, and said once.
+  // The result is the same for both engines and reported once.
   EngineCommand changed = command;
   if (const auto reason = set_api(changed, api, 0)) {
     plan_.refuse(plan_.service.position, plan_.main_path("command"),
@@ -264,7 +264,7 @@ void Supervision::find_api(const EngineCommand& command) {
   api_ = std::move(api);
 }
 
-// What fo-shadow asks the engine goes to its port by plain HTTP, without a key.
+// fo-shadow queries the engine's port over plain HTTP without a key.
 void Supervision::check_clients(const yaml::Node& main, const EngineCommand& command) const {
   if (kind_.empty() || has_inner_system_port_) return;
   for (const char* const option : {"--api-key", "--ssl-keyfile", "--ssl-certfile", "--uds"}) {
@@ -333,8 +333,8 @@ void Supervision::apply(int engine, EngineCommand& command) const {
   if (api_) set_api(command, *api_, engine);
 }
 
-// A cold engine is asked as vLLM is, at its API. A worker of Dynamo's has none: its health is at
-// its system port, and that its endpoint is ready is the proof.
+// A cold engine is probed at its API, like vLLM. A Dynamo worker has none: its health page is at
+// its system port, and a ready endpoint is the proof.
 void Supervision::add_system_page(int engine, std::vector<std::string>& argv) const {
   const std::string url =
       "http://127.0.0.1:" + std::to_string(kSystemPort + kInnerPortOffset + engine);
@@ -347,11 +347,11 @@ void Supervision::add_system_page(int engine, std::vector<std::string>& argv) co
 
 void Supervision::wrap(int engine, const EngineCommand& own, yaml::Node& container) const {
   if (kind_.empty()) return;
-  // The devices by number: one whose server never started is to be missed.
+  // Devices are listed by index, so that a server that never started is noticed.
   std::vector<std::string> argv{plan_.program("fo-shadow"), "--engine", kind_, "--devices",
                                 plan_.device_list()};
   if (standby_ == Standby::kCold) {
-    // Of an engine that publishes nothing there, no layout is to be waited for.
+    // Without --load-format gms the engine publishes no layout to wait for.
     if (own.find("--load-format").text != "gms") argv.insert(argv.end(), {"--socket-dir", ""});
     if (has_inner_system_port_) add_system_page(engine, argv);
   }

@@ -1,5 +1,5 @@
-// How engines are driven, so that one of them serves and the other waits: under fo-shadow(1), which
-// needs to know what they are and where their API is; or by themselves.
+// How one engine serves while the other waits: under fo-shadow(1), which must know the engine's
+// kind and the address of its API, or by the engines themselves.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace fo::pod {
 
-/// Where the active engine's API is published. Each engine's own is beside it, at 127.0.0.1.
+/// Where the active engine's API is published. Each engine's own API is at 127.0.0.1.
 struct PublishedApi {
   int port = 0;
   /// As in a URL.
@@ -23,29 +23,29 @@ struct PublishedApi {
   [[nodiscard]] int engine_port(int engine) const { return port + 1 + engine; }
 };
 
-/// How the engine that doesn't serve waits for the lock.
+/// How the standby waits for the lock.
 enum class Standby {
-  kNone,        // it does not, which is refused
-  kShadowMode,  // dynamo.vllm: started, asleep, and waiting for the lock itself
-  kAsleep,      // started, and put to sleep by an fo-shadow
-  kCold,        // not started before the lock is held
+  kNone,        // it does not wait, which is refused
+  kShadowMode,  // dynamo.vllm: it starts, sleeps, and waits for the lock itself
+  kAsleep,      // it starts, and fo-shadow puts it to sleep
+  kCold,        // it is not started before the lock is held
 };
 
 class Supervision {
  public:
-  /// Of the main container. What stands in its way, without --supervise too, is added to the
+  /// For the main container. Settings that prevent this, also without --supervise, are added to the
   /// findings.
   Supervision(const yaml::Node& main, const EngineCommand& command, const PodPlan& plan);
 
   [[nodiscard]] Standby standby() const { return standby_; }
-  /// Of engines that have one, supervised.
+  /// For supervised engines with an API.
   [[nodiscard]] const std::optional<PublishedApi>& api() const { return api_; }
-  /// Whether the engine has a system port of its own behind that of fo-shadow.
+  /// Whether the engine has its own system port in addition to fo-shadow's.
   [[nodiscard]] bool has_inner_system_port() const { return has_inner_system_port_; }
 
-  /// Gives the command the port of its API.
+  /// Sets the port of the API in the command.
   void apply(int engine, EngineCommand& command) const;
-  /// Puts fo-shadow in front of the container's command.
+  /// Wraps the container's command in fo-shadow.
   void wrap(int engine, const EngineCommand& command, yaml::Node& container) const;
 
  private:
@@ -65,14 +65,14 @@ class Supervision {
   void add_system_page(int engine, std::vector<std::string>& argv) const;
 
   const PodPlan& plan_;
-  // fo-shadow's --engine; "" where it does not run, or can't.
+  // The value of fo-shadow's --engine; "" if it does not run.
   std::string kind_;
   Standby standby_ = Standby::kNone;
   bool has_inner_system_port_ = false;
   std::optional<PublishedApi> api_;
 };
 
-/// The variable that has dynamo.vllm sleep, take the lock and wake by itself.
+/// The variable by which dynamo.vllm sleeps, takes the lock and wakes by itself.
 inline constexpr std::string_view kShadowMode = "DYN_VLLM_GMS_SHADOW_MODE";
 
 }  // namespace fo::pod

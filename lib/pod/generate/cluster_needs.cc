@@ -31,7 +31,7 @@ void add_gpu_needs(Lines& lines, const PodPlan& plan) {
   lines.push_back("NVIDIA's DRA driver for GPUs, and its DeviceClass " + plan.service.device_class);
 }
 
-// The programs of this toolkit that containers of the pod run.
+// The programs of this toolkit that the pod's containers run.
 std::string programs_of(const PodPlan& plan) {
   const bool is_ours = plan.gms == GmsProgram::kOurs;
   const bool has_lockd = plan.options.lock == LockKind::kLockd;
@@ -70,7 +70,7 @@ void find_reference(const yaml::Node& node, const char* name_field, const char* 
   if (!name.empty() && !is_optional) found.emplace(kind, name);
 }
 
-// What a pod's env, envFrom, volumes and pull secrets name, by kind and name.
+// The objects that a pod's env, envFrom, volumes and pull secrets refer to, by kind and name.
 void find_references(const yaml::Node& node, References& found) {
   struct Reference {
     std::string_view key;
@@ -81,7 +81,7 @@ void find_references(const yaml::Node& node, References& found) {
       {"secretRef", "name", "Secret"},
       {"secretKeyRef", "name", "Secret"},
       {"secret", "secretName", "Secret"},
-      // Of a projected volume.
+      // In a projected volume.
       {"secret", "name", "Secret"},
       {"configMapRef", "name", "ConfigMap"},
       {"configMapKeyRef", "name", "ConfigMap"},

@@ -1,4 +1,4 @@
-// What a failover pod asks of its cluster and images beside what is written, in words.
+// What a failover pod requires of its cluster and images, as text.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace fo::pod {
 
-/// A line each: API versions and feature gates, the GPU driver, what has to be in the images, who
-/// makes the service account, and the Secrets, InputObjects and volume claims that the pod names.
-/// What the input brings along, or `made` has, is left out.
+/// One line each: API versions and feature gates, the GPU driver, contents of images, the creator
+/// of the service account, and the Secrets, ConfigMaps and volume claims that the pod refers to.
+/// Objects of the input and of `made` are left out.
 std::vector<std::string> cluster_needs(const yaml::Node& pod_spec, const yaml::Node& main,
                                        const std::vector<yaml::Node>& made, const PodPlan& plan);
 

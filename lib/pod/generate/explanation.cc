@@ -24,7 +24,7 @@ std::string names_of(const yaml::Node& pod_spec) {
   return names;
 }
 
-// The GPUs that a template of a claim asks for.
+// The GPUs that a claim template requests.
 std::string devices_of(const yaml::Node& manifest) {
   const yaml::Node* requests = manifest.find_path({"spec", "spec", "devices", "requests"});
   if (requests == nullptr || requests->items().empty()) return "";

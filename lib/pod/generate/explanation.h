@@ -1,4 +1,4 @@
-// What a graph deployment becomes, service by service, in the order in which a user reads it.
+// The result for a graph deployment, service by service, for display.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace fo::pod {
 
 struct ServiceExplanation {
   std::string name;
-  /// "worker", "frontend" …; "" where none is said.
+  /// "worker", "frontend" …; may be empty.
   std::string component_type;
   bool failover = false;
-  /// It, or the whole deployment.
+  /// The service, or the whole deployment, was refused.
   bool refused = false;
-  /// A line for each object: "Deployment chat-worker: 1 replica of engine-0, engine-1,
+  /// One line for each object: "Deployment chat-worker: 1 replica of engine-0, engine-1,
   /// gms-weights".
   std::vector<std::string> writes;
-  /// What has to be there beside them (cluster_needs.h).
+  /// Requirements besides these objects (cluster_needs.h).
   std::vector<std::string> needs;
   Findings findings;
 };
@@ -29,16 +29,16 @@ struct DgdExplanation {
   std::string name;
   std::string name_space;
   std::vector<ServiceExplanation> services;
-  /// Unknown fields, those of services too: what depends on them is not as it is meant. Then what
-  /// is outside any service.
+  /// First unknown fields, including those of services, because they may change the meaning of
+  /// others; then findings outside any service.
   Findings findings;
 };
 
 /// "Deployment chat-worker: 2 replicas of engine-0, engine-1, gms-weights".
 std::string describe(const yaml::Node& manifest);
 
-/// Everything but what is generated; each finding but unknown fields goes to the service whose path
-/// it has.
+/// Everything except the generated objects. Findings other than unknown fields are assigned to
+/// services by their path.
 DgdExplanation explain(const Dgd& dgd, const Findings& findings);
 
 }  // namespace fo::pod

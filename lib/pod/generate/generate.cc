@@ -22,7 +22,7 @@
 namespace fo::pod {
 namespace {
 
-// The main container is the first one, the user's others follow the engines in their order.
+// The main container comes first; the user's other containers follow the engines in their order.
 void set_containers(yaml::Node& spec, const yaml::Node& main, const EngineCommand& command,
                     const PodPlan& plan) {
   Engines engines = make_engines(main, command, plan);
@@ -35,8 +35,8 @@ void set_containers(yaml::Node& spec, const yaml::Node& main, const EngineComman
   spec.set("containers", std::move(containers));
 }
 
-// Ours come before the user's: they wait for nothing, fail at once where they can't run, and an
-// init container of the user's may be a client of the GMS, one that loads the weights for example.
+// The generated ones come before the user's: they wait for nothing and fail early, and an init
+// container of the user may be a client of the GMS, for example to load the weights.
 void set_init_containers(yaml::Node& spec, const yaml::Node& main, const PodPlan& plan) {
   yaml::Node containers = yaml::Node::list();
   if (plan.has_tools()) containers.push_back(make_tools_container(main, plan));
@@ -51,7 +51,7 @@ void set_init_containers(yaml::Node& spec, const yaml::Node& main, const PodPlan
   spec.set("initContainers", std::move(containers));
 }
 
-// The user that a container runs as; "" where only its image knows.
+// The user that a container runs as; "" if only its image defines it.
 std::string user_of(const yaml::Node& container, const yaml::Node& spec) {
   for (const yaml::Node* one : {&container, &spec}) {
     if (const yaml::Node* user = one->find_path({"securityContext", "runAsUser"}))
@@ -98,7 +98,7 @@ void add_volumes(yaml::Node& spec, const PodPlan& plan) {
   if (plan.has_tools()) add(kToolsVolume);
 }
 
-// With claims nobody else adds it; nodes with GPUs commonly have the taint.
+// With claims, no admission plugin adds it, and nodes with GPUs usually have the taint.
 void add_toleration(yaml::Node& spec) {
   yaml::Node& tolerations = spec["tolerations"];
   const bool is_there = std::any_of(
@@ -120,8 +120,8 @@ void add_claim(yaml::Node& spec, const PodPlan& plan) {
        {"resourceClaimTemplateName", yaml::Node::string(plan.claim_template_name())}}));
 }
 
-// A main container that says arguments and no command is a shell's script to Dynamo's operator,
-// which gives it one; what begins as an option does is one of the image's entrypoint.
+// If a main container has args but no command, Dynamo's operator runs args as a shell script,
+// unless they begin with an option, which is for the image's entrypoint.
 void add_operator_shell(yaml::Node& main) {
   const yaml::Node* args = main.find("args");
   const yaml::Node* command = main.find("command");
@@ -132,7 +132,7 @@ void add_operator_shell(yaml::Node& main) {
   main.set("command", yaml::Node::strings({"/bin/sh", "-c"}).at(args->position()));
 }
 
-// A script that waits for a GPU without a user waits for the other engine, too.
+// A script that waits until a GPU is unused would also wait for the other engine.
 void warn_of_guard(const yaml::Node& main, const PodPlan& plan) {
   constexpr std::array<std::string_view, 5> kQuestions = {"memory.used", "memory.free",
                                                           "utilization", "compute-apps", "pmon"};
@@ -156,7 +156,7 @@ void warn_of_guard(const yaml::Node& main, const PodPlan& plan) {
   }
 }
 
-// It scales services by their names.
+// The planner scales services by name.
 void warn_of_planner(const PodPlan& plan) {
   const auto& services = plan.dgd.services;
   const auto planner = std::find_if(services.begin(), services.end(), [](const Service& other) {
@@ -170,7 +170,7 @@ void warn_of_planner(const PodPlan& plan) {
 }
 
 void check_version(const PodPlan& plan) {
-  // Claims need a later one, and say so themselves.
+  // Claims need a later version, which is checked elsewhere.
   if (plan.options.gpu_sharing == GpuSharing::kDra) return;
   if (plan.options.kube_version >= KubeVersion{1, 29}) return;
   plan.refuse(plan.kubernetes() + ": sidecar init containers need 1.29",

@@ -1,5 +1,5 @@
-// A service with failover as the manifests that run it: two engines and a GMS in one pod. Pure; the
-// same input gives the same output.
+// Generates the manifests of a service with failover: two engines and a GMS in one pod. Pure; equal
+// input gives equal output.
 #pragma once
 
 #include <compare>
@@ -13,11 +13,11 @@
 
 namespace fo::pod {
 
-/// The seeds' plan, or what NVIDIA's operator writes.
+/// The names of the plan, or those of NVIDIA's operator.
 enum class PodLayout { kPlan, kDynamo };
 enum class GpuSharing { kDra, kDevicePlugin };
 enum class LockKind { kFlock, kLockd };
-/// gms-serve, or the module of Dynamo's image.
+/// gms-serve, or the module in Dynamo's image.
 enum class GmsProgram { kOurs, kUpstream };
 enum class WorkloadKind { kPod, kDeployment };
 
@@ -32,18 +32,18 @@ struct GenerateOptions {
   KubeVersion kube_version;
   GpuSharing gpu_sharing = GpuSharing::kDra;
   LockKind lock = LockKind::kFlock;
-  /// None: gms-serve where it is known to be in the pod, or else, for a worker of Dynamo's that
-  /// waits for the lock by itself, the module.
+  /// Default: gms-serve if it is known to be in the pod; else the module, for a Dynamo worker that
+  /// waits for the lock itself.
   std::optional<GmsProgram> gms;
   WorkloadKind kind = WorkloadKind::kDeployment;
-  /// An init container of this image brings our programs; "": they are in the engine's image.
+  /// An init container of this image installs our programs; "": they are in the engine's image.
   std::string tools_image;
-  /// Every engine's command runs under fo-shadow.
+  /// Run every engine's command under fo-shadow.
   bool supervise = false;
-  /// fo-shadow's --engine; "": by the command. Without `supervise`, "dynamo" says of a program that
-  /// is not known that it is a worker dynamo.vllm.
+  /// The value of fo-shadow's --engine; "": derived from the command. Without `supervise`, "dynamo"
+  /// declares an unknown program to be a worker dynamo.vllm.
   std::string engine;
-  /// The pod gets what Dynamo's operator gives every pod (operator_defaults.h).
+  /// Add the settings that Dynamo's operator adds to every pod (operator_defaults.h).
   bool operator_defaults = true;
 };
 
@@ -57,17 +57,17 @@ struct LayoutNames {
 LayoutNames layout_names(PodLayout layout);
 
 struct FailoverPod {
-  /// In the order in which they are to be applied: volume claims that nobody else would make, the
-  /// claim template, then the Pod or Deployment.
+  /// In the order in which to apply them: volume claims that nothing else creates, the claim
+  /// template, then the Pod or Deployment.
   std::vector<yaml::Node> manifests;
-  /// What has to be there beside them (cluster_needs.h).
+  /// Requirements besides these objects (cluster_needs.h).
   std::vector<std::string> needs;
-  /// Its engines are found by container, which those who look for them have to be told.
+  /// Its engines register by container, which the components that look for them must be told.
   bool registers_by_container = false;
 };
 
-/// For a service with failover of which read_dgd found nothing wrong. What only shows here (a
-/// shell command that can't be edited, ports that collide) is added to `findings`.
+/// For a service with failover without errors from read_dgd. Problems that only show here (a shell
+/// command that cannot be edited, ports that collide) are added to `findings`.
 FailoverPod generate(const Dgd& dgd, const Service& service, const GenerateOptions& options,
                      Findings& findings);
 

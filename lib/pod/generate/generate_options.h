@@ -1,4 +1,4 @@
-// How a pod is generated, as words: the same on a command line and in a KRM function's config.
+// The options of the generator by name, for the command line and for a KRM function's config.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace fo::pod {
 
-/// "layout", "kube-version" … in the order in which a help text shows them.
+/// "layout", "kube-version" …, in the order of a help text.
 const std::vector<std::string>& option_names();
 
-/// Sets one option by its name, without dashes before it. Throws Error(kUsage): "layout 'x': wants
-/// plan or dynamo". What has no value on a command line takes "true" and "false".
+/// Sets one option by its name, without leading dashes. Throws Error(kUsage): "layout 'x': expected
+/// plan or dynamo". Options without a value on the command line take "true" and "false".
 void set_option(GenerateOptions& options, std::string_view name, const std::string& value);
 
 }  // namespace fo::pod

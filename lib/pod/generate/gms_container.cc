@@ -10,10 +10,10 @@
 namespace fo::pod {
 namespace {
 
-// What engines look for.
+// The tags that engines use.
 constexpr std::string_view kTags = "weights,kv_cache";
 
-// Of the main container, as far as who runs what is concerned.
+// With the main container's settings for its user.
 yaml::Node start_container(std::string_view name, const yaml::Node& main) {
   yaml::Node container = yaml::Node::map({{"name", yaml::Node::string(std::string(name))}});
   for (const char* const key : {"image", "imagePullPolicy"}) {
@@ -27,7 +27,7 @@ void finish_container(yaml::Node& container, const yaml::Node& main) {
     container.set("securityContext", *value);
 }
 
-// Of a container that needs nothing but its user's files.
+// For a container that needs only its user's files.
 void finish_plain_container(yaml::Node& container, const yaml::Node& main) {
   const yaml::Node* own = main.find("securityContext");
   if (own == nullptr) return;
@@ -44,7 +44,7 @@ void finish_plain_container(yaml::Node& container, const yaml::Node& main) {
 yaml::Node exec_probe(yaml::Node command, int period, int failures) {
   return yaml::Node::map({{"exec", yaml::Node::map({{"command", std::move(command)}})},
                           {"periodSeconds", yaml::Node::integer(period)},
-                          // A second for what is asked, the rest for a node under load to start it.
+                          // One second for the query, the rest to start it on a loaded node.
                           {"timeoutSeconds", yaml::Node::integer(5)},
                           {"failureThreshold", yaml::Node::integer(failures)}});
 }
@@ -54,7 +54,7 @@ void mount_tools(yaml::Node& container, const PodPlan& plan) {
   mount_volume(container, plan, "", kToolsVolume, kToolsFolder, true);
 }
 
-// Whether there is a socket of each tag for each GPU, whose UUID is in the name.
+// Checks that there is a socket of each tag for each GPU; its name contains the GPU's UUID.
 yaml::Node upstream_check(const PodPlan& plan) {
   const std::string script = "for tag in weights kv_cache; do set -- " + plan.names.folder +
                              "/gms_*_$tag.sock; test $# -ge " + std::to_string(plan.service.gpus) +
@@ -68,7 +68,7 @@ GmsProgram choose_gms(const yaml::Node& main, const EngineCommand& command, cons
   const GenerateOptions& options = plan.options;
   if (options.gms) return *options.gms;
   const EngineProgram program = command.program();
-  // What runs a program of the toolkit has the others, too.
+  // An image with one program of the toolkit has the others, too.
   if (plan.has_tools() || program == EngineProgram::kRefEngine ||
       command.waiter().kind != EngineWaiter::Kind::kNone) {
     return GmsProgram::kOurs;
@@ -93,18 +93,18 @@ yaml::Node make_gms_container(const yaml::Node& main, const PodPlan& plan) {
   container.set("restartPolicy", yaml::Node::string("Always"));
   if (is_ours) {
     container.set("command", yaml::Node::strings({plan.program("gms-serve")}));
-    // Those of the claim, also where a node shows it more.
+    // Only the devices of the claim, even if a node exposes more.
     container.set("args", yaml::Node::strings({"--socket-dir", folder, "--devices",
                                                plan.device_list(), "--tags", std::string(kTags)}));
   } else {
-    // It serves both tags of all devices that it sees, in the folder that GMS_SOCKET_DIR names.
+    // It serves both tags of all visible devices, in the folder GMS_SOCKET_DIR.
     container.set("command",
                   yaml::Node::strings({"python3", "-m", "gpu_memory_service.cli.server"}));
   }
   add_gms_access(container, plan, "");
   if (is_ours) mount_tools(container, plan);
   if (!plan.is_dynamo()) {
-    // Dynamo's GMS has other names for its sockets than gms-probe(1) looks for.
+    // Dynamo's GMS names its sockets differently from what gms-probe(1) expects.
     yaml::Node check =
         is_ours
             ? yaml::Node::strings({plan.program("gms-probe"), "sockets", "--socket-dir", folder,

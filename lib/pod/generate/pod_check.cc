@@ -10,7 +10,7 @@
 namespace fo::pod {
 namespace {
 
-// Refuses entries of a list of the spec whose `name` is taken.
+// Refuses entries of a list of the spec whose `name` is reserved.
 void check_names(const yaml::Node& spec, const char* list, const std::set<std::string>& taken,
                  const PodPlan& plan) {
   const yaml::Node* items = spec.find(list);
@@ -37,7 +37,7 @@ void check_settings(const yaml::Node& spec, const PodPlan& plan) {
   }
   for (const char* const field : {"hostPID", "shareProcessNamespace"}) {
     if (!is_true(spec, field)) continue;
-    // Else the kernel kills the rest of a container with its first process.
+    // Otherwise the kernel kills the other processes of a container with its first process.
     plan.warn(
         spec.find(field)->position(), plan.spec_path(field),
         "processes that a dead engine leaves are killed later, and the other engine waits for that",
@@ -45,8 +45,8 @@ void check_settings(const yaml::Node& spec, const PodPlan& plan) {
   }
 }
 
-// Those ports of the engines that the user's other containers declare, too. Each path takes a look
-// at all containers.
+// Adds the engines' ports that other containers of the user declare, too. Each call scans all
+// containers.
 void add_collisions(std::vector<PortUse>& uses, const yaml::Node& spec, const PodPlan& plan) {
   std::set<int> taken;
   for (const PortUse& use : uses) taken.insert(use.port);
@@ -93,7 +93,7 @@ void check_ports(const yaml::Node& spec, const std::vector<PortUse>& engine_port
       const PortUse& a = uses[k];
       const PortUse& b = uses[i];
       if (a.port != b.port) continue;
-      // What one engine says twice is its own affair, as it was before.
+      // Duplicates within one engine are not reported, because the input had them.
       if (a.owner == b.owner && a.is_ours == b.is_ours) continue;
       const bool blame_first = b.is_ours && !a.is_ours;
       const PortUse& blamed = blame_first ? a : b;

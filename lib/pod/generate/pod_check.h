@@ -1,5 +1,4 @@
-// What can't be together in one pod: names, volumes, claims and ports of the user's that are those
-// of a failover pod.
+// Conflicts of the user's names, volumes, claims and ports with those of a failover pod.
 #pragma once
 
 #include <vector>
@@ -9,11 +8,11 @@
 
 namespace fo::pod {
 
-/// Of the user's pod spec, as it came: what collides with what is going to be added, and settings
-/// of the whole pod with which a failover pod can't be run.
+/// Checks the user's original pod spec for conflicts with the generated parts, and for settings of
+/// the whole pod that a failover pod does not support.
 void check_pod_spec(const yaml::Node& spec, const PodPlan& plan);
 
-/// Of the user's containers but the main one, and of what the engines listen on.
+/// Checks the user's other containers against the ports of the engines.
 void check_ports(const yaml::Node& spec, const std::vector<PortUse>& engine_ports,
                  const PodPlan& plan);
 

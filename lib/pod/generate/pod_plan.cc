@@ -67,7 +67,7 @@ std::string PodPlan::container_path(std::string_view list, const yaml::Node& con
       continue;
     }
     if (is_main(other) && dgd.version == DgdVersion::kV1Alpha1) continue;
-    // The main one was put in front: in the input it is where it was found.
+    // The main container was moved to the front; its path uses its original index.
     const yaml::Position at = other.position();
     const bool is_before =
         at.line == 0 ? !is_past

@@ -1,5 +1,5 @@
-// What every part of a failover pod is made from: the service, the options, the names that follow
-// from them, and where to say what is wrong.
+// The common input for all parts of a failover pod: the service, the options, the names derived
+// from them, and where to report problems.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@
 namespace fo::pod {
 
 inline constexpr int kEngines = 2;
-/// Of engine 0; engine 1 has the next one.
+/// The port of engine 0; engine 1 has the next one.
 inline constexpr int kSystemPort = 9090;
-/// From the port of fo-shadow to the engine's own behind it, where fo-shadow puts it by default.
+/// The offset from fo-shadow's port to the engine's own, as fo-shadow chooses it by default.
 inline constexpr int kInnerPortOffset = 100;
 inline constexpr std::string_view kToolsVolume = "fo-tools";
 inline constexpr std::string_view kToolsFolder = "/fo-tools";
 inline constexpr std::string_view kToolsContainer = "fo-tools";
 inline constexpr std::string_view kLockdContainer = "gms-lockd";
 
-/// A port that something in the pod listens on.
+/// A port that a container of the pod listens on.
 struct PortUse {
   int port = 0;
-  /// The container that does.
+  /// The container.
   std::string owner;
   /// "VLLM_PORT".
   std::string what;
-  /// Chosen here, not by the user.
+  /// Chosen by the generator, not by the user.
   bool is_ours = false;
-  /// Of what in the input it comes from; of what is made here, the service.
+  /// Path of its source in the input; for generated ports, the service.
   std::string path;
   yaml::Position position;
 };
@@ -49,15 +49,15 @@ struct PodPlan {
   const GenerateOptions& options;
   Findings& findings;
   LayoutNames names = layout_names(options.layout);
-  /// The one of the options, or what fits the engine.
+  /// The program from the options, or the one that fits the engine.
   GmsProgram gms = GmsProgram::kOurs;
-  /// Whether Dynamo's operator goes on running what finds the engines.
+  /// Whether Dynamo's operator still runs components that discover the engines.
   bool is_found_by_kubernetes = false;
-  /// The entry CUDA_DEVICE_ORDER for the env of all that use the GPUs; a null where they need none.
+  /// The entry CUDA_DEVICE_ORDER for all containers with GPUs; a null if it is not needed.
   yaml::Node device_order;
 
   [[nodiscard]] bool is_dynamo() const { return options.layout == PodLayout::kDynamo; }
-  /// What a container is known to have for environment.
+  /// The known environment of a container.
   [[nodiscard]] Environment environment_of(const yaml::Node& container) const {
     return Environment(container, *dgd.inputs, dgd.name_space);
   }
@@ -65,18 +65,18 @@ struct PodPlan {
   /// "<dgd>-<service, lower case>".
   [[nodiscard]] std::string workload_name() const;
   [[nodiscard]] std::string claim_template_name() const { return workload_name() + "-gpu"; }
-  /// How a program of ours is run.
+  /// The path of a program of this toolkit in the pod.
   [[nodiscard]] std::string program(std::string_view name) const;
   [[nodiscard]] std::string lockd_socket() const { return names.folder + "/failover.sock"; }
-  /// For FAILOVER_LOCK_PATH.
+  /// The value of FAILOVER_LOCK_PATH.
   [[nodiscard]] std::string lock_uri() const;
   /// "Kubernetes 1.34".
   [[nodiscard]] std::string kubernetes() const;
   /// "0,1".
   [[nodiscard]] std::string device_list() const;
 
-  /// Where the user wrote a field of the pod, of a container in its list ("containers",
-  /// "initContainers"), and of the main container; with "" for the field, the whole.
+  /// Paths in the input: of a field of the pod, of a container in a list ("containers",
+  /// "initContainers"), and of the main container; with "" for the field, of the whole.
   [[nodiscard]] std::string spec_path(std::string_view field) const;
   [[nodiscard]] std::string container_path(std::string_view list,
                                            const yaml::Node& container) const;
@@ -94,9 +94,9 @@ struct PodPlan {
 std::string engine_name(int engine);
 /// An entry of a container's env.
 yaml::Node env_entry(std::string_view name, const std::string& value);
-/// A port number: digits alone, 1 to 65535; else 0.
+/// A port number: only digits, 1 to 65535; else 0.
 int port_of(std::string_view text);
-/// The same of a field of the input, as a number in any notation.
+/// The same for a field of the input, as a number in any notation.
 int port_of(const yaml::Node& node);
 
 }  // namespace fo::pod

@@ -37,7 +37,7 @@ std::string remove_shared_memory(yaml::Node& pod_spec, yaml::Node& container) {
     const yaml::Node* others = pod_spec.find(list);
     if (others == nullptr) continue;
     for (const yaml::Node& other : others->items()) {
-      // The container itself may still stand there as it was.
+      // The list may still contain the original of the container itself.
       const bool is_itself = other.text_at({"name"}) == container.text_at({"name"});
       is_used = is_used || (!is_itself && mounts(other, volume));
     }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kGraphLabel = "nvidia.com/dynamo-graph-deployment-name";
 constexpr std::string_view kComponentLabel = "nvidia.com/dynamo-component";
 
-// GMS and engine, as their startup probes allow.
+// The time of GMS and engine, as allowed by their startup probes.
 constexpr int kProgressSeconds = 150 * 2 + 720 * 10;
 
 yaml::Node start_object(const char* version, const char* kind, std::string name,
@@ -29,7 +29,7 @@ yaml::Node start_object(const char* version, const char* kind, std::string name,
                           {"metadata", std::move(metadata)}});
 }
 
-// By which the pods are known for good, whatever else their labels say.
+// The labels that identify the pods permanently.
 yaml::Node make_selector(const PodPlan& plan) {
   return yaml::Node::map({{std::string(kGraphLabel), yaml::Node::string(plan.dgd.name)},
                           {std::string(kComponentLabel), yaml::Node::string(plan.service.name)}});
@@ -38,7 +38,7 @@ yaml::Node make_selector(const PodPlan& plan) {
 yaml::Node make_labels(const yaml::Node* own, const PodPlan& plan) {
   yaml::Node labels = own == nullptr ? yaml::Node::map() : *own;
   if (!plan.is_dynamo() && !plan.is_found_by_kubernetes) {
-    // The engines are found through etcd.
+    // The engines are discovered through etcd.
     for (const char* const key : {"dynamo-discovery-backend", "dynamo-discovery-enabled"}) {
       labels.remove(key);
       labels.remove("nvidia.com/" + std::string(key));
@@ -47,7 +47,7 @@ yaml::Node make_labels(const yaml::Node* own, const PodPlan& plan) {
   const yaml::Node selector = make_selector(plan);
   for (const yaml::Node::Member& member : selector.members()) labels.set(member.key, member.value);
   const auto add = [&labels](std::string_view key, const std::string& value) {
-    // What is too long for a label is left out.
+    // A value that is too long for a label is left out.
     if (!value.empty()) add_label(labels, key, value);
   };
   add("app.kubernetes.io/name", plan.workload_name());
@@ -85,7 +85,7 @@ bool uses_volume_claim(const Service& service, const std::string& claim) {
       });
 }
 
-// With all that it needs, or what is missing is refused.
+// Refuses a claim without a required field.
 yaml::Node make_volume_claim(const NewVolumeClaim& claim, const std::string& name,
                              const PodPlan& plan) {
   const auto need = [&](const char* field) {
@@ -150,7 +150,7 @@ yaml::Node make_claim_template(const PodPlan& plan) {
                        {"count", yaml::Node::integer(plan.service.gpus)}});
   yaml::Node request = yaml::Node::map({{"name", yaml::Node::string("gpus")}});
   if (is_old) {
-    // Until v1beta2, a request had no alternatives, and these were its own fields.
+    // Before v1beta2 a request had no alternatives, and these were its own fields.
     for (yaml::Node::Member& member : exactly.members()) {
       request.set(member.key, std::move(member.value));
     }
@@ -190,7 +190,8 @@ yaml::Node make_workload(yaml::Node pod_template, const PodPlan& plan) {
   deployment["metadata"].set("labels", labels);
   yaml::Node content =
       yaml::Node::map({{"metadata", std::move(metadata)}, {"spec", std::move(spec)}});
-  // The GPUs of a pod are free for its successor only when it is gone: one after the other.
+  // The GPUs of a pod are free for its successor only after its end, so pods are replaced one after
+  // another.
   yaml::Node rolling = yaml::Node::map(
       {{"maxSurge", yaml::Node::integer(0)}, {"maxUnavailable", yaml::Node::integer(1)}});
   deployment.set(

@@ -35,7 +35,7 @@ void Environment::take_source(const yaml::Node& source, const InputObjects& inpu
       reference == nullptr ? nullptr : inputs.config_map(name_space, reference->text_at({"name"}));
   if (data == nullptr) {
     has_more_ = true;
-    // It may set those, too, and of two the later one counts.
+    // The source may set those, too, and the later one counts.
     for (auto& [name, value] : variables_) value.reset();
     return;
   }
@@ -45,7 +45,7 @@ void Environment::take_source(const yaml::Node& source, const InputObjects& inpu
 }
 
 void Environment::put(const std::string& name, std::optional<std::string> value) {
-  // Variables that stand for others grow with each of them.
+  // Variables that refer to others may grow exponentially.
   if (value) bytes_ += value->size();
   if (bytes_ > kMaxKnownBytes) value.reset();
   variables_.insert_or_assign(name, std::move(value));
@@ -89,7 +89,7 @@ std::optional<std::string> Environment::expanded(std::string_view text) const {
     } else if (has_more_) {
       return std::nullopt;
     } else {
-      // What is set nowhere stays as it stands.
+      // A reference to an unset variable stays unchanged.
       result += text.substr(0, size);
     }
     text.remove_prefix(size);
@@ -98,7 +98,7 @@ std::optional<std::string> Environment::expanded(std::string_view text) const {
 }
 
 std::string_view kubernetes_variable_at(std::string_view text) {
-  // Looked for further, a text of "$(" alone takes quadratic time.
+  // A longer search would take quadratic time for a text of many "$(".
   constexpr std::size_t kMaxName = 1024;
   if (!text.starts_with("$(")) return {};
   const std::size_t end = text.substr(0, kMaxName).find(')');

@@ -1,4 +1,4 @@
-// The variables that Kubernetes gives a container, as far as the input tells. Pure.
+// The variables that Kubernetes gives a container, as far as the input defines them. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,31 @@
 
 namespace fo::pod {
 
-/// The name in a "$(NAME)" at the front of a text; "" where none is.
+/// The name in a "$(NAME)" at the start of a text; "" if there is none.
 std::string_view kubernetes_variable_at(std::string_view text);
 
-/// A text that is longer once its variables are put in counts as unknown.
+/// A text that expands to more than this counts as unknown.
 inline constexpr std::size_t kMaxExpandedBytes = std::size_t{1} << 16;
-/// So does each further text once all variables of a container, or all words of a command, have
-/// this many bytes.
+/// When all variables of a container, or all words of a command, reach this size, further texts
+/// count as unknown.
 inline constexpr std::size_t kMaxKnownBytes = std::size_t{1} << 22;
 
 class Environment {
  public:
-  /// Of a container's envFrom and env; `name_space` is its pod's, "" where none is said.
+  /// Reads a container's envFrom and env; `name_space` is its pod's, "" if unknown.
   explicit Environment(const yaml::Node& container, const InputObjects& inputs = {},
                        std::string_view name_space = {});
 
-  /// Whether a variable of this name is set, with or without a value that is known.
+  /// Whether a variable of this name is set, even with an unknown value.
   [[nodiscard]] bool has(std::string_view name) const { return variables_.contains(name); }
-  /// Whether any is whose name begins so.
+  /// Whether a variable with this prefix is set.
   [[nodiscard]] bool has_any(std::string_view prefix) const;
-  /// As has(), or a Secret or ConfigMap that is not in the input may set it.
+  /// Whether has(), or a Secret or ConfigMap that is not in the input may set it.
   [[nodiscard]] bool may_have(std::string_view name) const { return has_more_ || has(name); }
-  /// nullptr where it is not known.
+  /// nullptr if it is not known.
   [[nodiscard]] const std::string* value(std::string_view name) const;
-  /// What Kubernetes makes of a command's word, or of a value, with $(NAME) in it; nullopt where
-  /// that is not known.
+  /// The expansion by Kubernetes of $(NAME) in a word of a command or in a value; nullopt if it is
+  /// not known.
   [[nodiscard]] std::optional<std::string> expanded(std::string_view text) const;
 
  private:
@@ -45,7 +45,7 @@ class Environment {
                    std::string_view name_space);
 
   std::map<std::string, std::optional<std::string>, std::less<>> variables_;
-  // A Secret, or a ConfigMap that is not in the input, sets others.
+  // A Secret or ConfigMap that is not in the input sets more variables.
   bool has_more_ = false;
   std::size_t bytes_ = 0;
 };

@@ -22,7 +22,7 @@ class Expansion {
  private:
   enum class Quotes { kNone, kSingle, kDouble };
 
-  // Each answers whether what was taken is known.
+  // The take functions return whether the result is known.
   bool take_next() {
     const char c = rest_.front();
     if (quotes_ == Quotes::kSingle) {
@@ -36,7 +36,7 @@ class Expansion {
     if (c == '\\') return take_escape();
     if (quotes_ == Quotes::kDouble) return take_character();
     if (c == '\'') return set_quotes(Quotes::kSingle);
-    // A pattern, a brace expansion, somebody's home, a substitution.
+    // A pattern, a brace expansion, a home folder, a substitution.
     if (std::string_view("*?[{~<>()").find(c) != std::string_view::npos) return false;
     return take_character();
   }
@@ -90,7 +90,7 @@ class Expansion {
   }
 
   bool put(std::string_view text) {
-    // What is not quoted may become several words, or none.
+    // Unquoted text may become several words, or none.
     if (quotes_ == Quotes::kNone &&
         (text.empty() || text.find_first_of(" \t\n*?[") != std::string_view::npos)) {
       return false;
@@ -99,12 +99,13 @@ class Expansion {
     return true;
   }
 
-  // The shell reads what it stands for as if it had been written there.
+  // The shell parses the value as if it had been written in the script.
   bool take_kubernetes_variable() {
     const std::string_view name = kubernetes_variable_at(rest_);
     if (name.empty()) return quotes_ == Quotes::kSingle && take_character();
     if (!environment_.has(name)) {
-      // No variable: a text in single quotes, and else a command.
+      // Without a variable of this name it is literal in single quotes, and otherwise a command
+      // substitution.
       return quotes_ == Quotes::kSingle && !environment_.may_have(name) && take_character();
     }
     const std::string* const known = environment_.value(name);

@@ -1,4 +1,4 @@
-// What a shell makes of a word with variables in it, as far as they are known. Pure.
+// Expands a shell word with variables, as far as their values are known. Pure.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,12 @@
 
 namespace fo::pod {
 
-/// nullptr where what a variable says is not known.
+/// Returns nullptr for an unknown value.
 using ShellValue = std::function<const std::string*(std::string_view name)>;
 
-/// `source` is the word as it stands in the script: Kubernetes puts values of `environment` in
-/// place of $(NAME) before a shell sees it, which puts its own in place of $NAME, ${NAME} and
-/// ${NAME:-plain}. nullopt where any of them is not known, where something else is to be expanded,
-/// or where it would not be one word.
+/// `source` is the word in the script. First Kubernetes replaces $(NAME) by values of
+/// `environment`, then the shell replaces $NAME, ${NAME} and ${NAME:-plain} by its own. nullopt if
+/// a value is unknown, for any other expansion, and if the result would not be one word.
 std::optional<std::string> expand_shell_word(std::string_view source,
                                              const Environment& environment,
                                              const ShellValue& value);

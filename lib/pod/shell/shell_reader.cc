@@ -11,7 +11,7 @@
 namespace fo::pod {
 namespace {
 
-// Compound commands in each other.
+// Maximum nesting of compound commands.
 constexpr int kMaxDepth = 50;
 
 constexpr std::array<std::string_view, 5> kDeclarations = {"export", "declare", "typeset", "local",
@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 5> kDeclarations = {"export", "declare", 
 constexpr std::array<std::string_view, 3> kOtherScripts = {".", "source", "eval"};
 constexpr std::array<std::string_view, 6> kSetters = {"read",      "unset",   "mapfile",
                                                       "readarray", "getopts", "let"};
-// Between the commands of a compound one.
+// Keywords between the commands of a compound command.
 constexpr std::array<std::string_view, 4> kDividers = {"then", "else", "elif", "do"};
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -27,7 +27,7 @@ bool ends_word(char c) {
   return is_blank(c) || std::string_view("\n;&|<>()").find(c) != std::string_view::npos;
 }
 
-// The name in "NAME=…", in which nothing is quoted; "" where that is no assignment.
+// The name in an unquoted "NAME=…"; "" if it is not an assignment.
 std::string_view assigned_name(std::string_view source) {
   const std::string_view name = shell_name_at(source);
   const std::string_view rest = source.substr(name.size());
@@ -69,7 +69,7 @@ class Reader {
       } else if (sees("\\\n")) {
         at_ += 2;
       } else if (script_[at_] == '#') {
-        // At the start of a word, which is where this is called.
+        // Called only at the start of a word.
         at_ = std::min(script_.find('\n', at_), script_.size());
       } else {
         return;
@@ -90,15 +90,15 @@ class Reader {
     }
   }
 
-  // What stands there without quotes, up to where a word ends.
+  // The unquoted text here, up to the end of the word.
   [[nodiscard]] std::string_view bare_word() const {
     std::size_t end = at_;
     while (end < script_.size() && !ends_word(script_[end])) ++end;
     return script_.substr(at_, end - at_);
   }
 
-  // Up to `closer`, which is taken, "" being the end of the script. False where the commands of one
-  // pattern of a case end, at ";;".
+  // Reads up to and including `closer`, where "" is the end of the script. False at ";;", the end
+  // of one branch of a case.
   bool read_commands(std::string_view closer, std::vector<ShellCommand>& commands) {
     while (true) {
       skip_between_commands();
@@ -164,7 +164,7 @@ class Reader {
     }
   }
 
-  // Whether one begins here.
+  // Whether a compound command begins here.
   bool read_compound(ShellCommand& command) {
     if (sees("((")) return read_arithmetic(command);
     constexpr std::array<std::string_view, 6> kKeywords = {"if",  "while",  "until",
@@ -205,7 +205,7 @@ class Reader {
     return true;
   }
 
-  // Every variable in it may get another value.
+  // Every variable in it may change.
   void skip_arithmetic() {
     const std::size_t begin = at_;
     skip_parentheses(Parentheses::kArithmetic);
@@ -217,7 +217,7 @@ class Reader {
     }
   }
 
-  // "NAME()" or "NAME", then its body; at the name.
+  // Reads "NAME()" or "NAME", at the name, and the body.
   void read_function(ShellCommand& command, const std::string& name) {
     at_ += name.size();
     skip_blanks();
@@ -300,7 +300,7 @@ class Reader {
     for (ShellCommand& one : command.inner) {
       std::vector<ShellCommand> deeper = std::move(one.inner);
       one.inner.clear();
-      // What one in it sets itself, such as a loop, counts too.
+      // Includes commands of nested compound commands, such as a loop.
       all.push_back(std::move(one));
       std::move(deeper.begin(), deeper.end(), std::back_inserter(all));
     }
@@ -312,7 +312,7 @@ class Reader {
     while (read_redirection(command)) skip_blanks();
   }
 
-  // One simple command, up to what ends it.
+  // Reads one simple command, up to its terminator.
   void read_simple(ShellCommand& command) {
     if (sees("[[") && (script_.size() == at_ + 2 || ends_word(script_[at_ + 2]))) {
       return read_test(command);
@@ -358,7 +358,7 @@ class Reader {
     finish_simple(command);
   }
 
-  // Of "declare -a NAME=(…)", at the parenthesis.
+  // Whether this is the parenthesis of "declare -a NAME=(…)".
   [[nodiscard]] bool is_array(const ShellCommand& command) const {
     return command.words.size() > 1 &&
            text::is_one_of(command.words.front().value, kDeclarations) &&
@@ -367,10 +367,10 @@ class Reader {
 
   [[nodiscard]] ShellVariable variable_of(std::string_view name, const ShellWord& word) const {
     const std::string_view rest = std::string_view(word.value).substr(name.size());
-    // What "+=" adds to is not known.
+    // The result of "+=" is unknown.
     if (!rest.starts_with('=')) return {std::string(name), "", false};
     if (word.literal) return {std::string(name), std::string(rest.substr(1)), true};
-    // Of an array, what is in parentheses stands behind the word.
+    // The values of an array follow the word, in parentheses.
     if (word.end < script_.size() && script_[word.end] == '(')
       return {std::string(name), "", false};
     return {std::string(name), "", false, word.begin + name.size() + 1, word.end};
@@ -380,7 +380,7 @@ class Reader {
     std::vector<ShellWord>& words = command.words;
     if (!words.empty() && words.front().value == "exec") {
       words.erase(words.begin());
-      // With redirections alone it starts nothing.
+      // With redirections only, exec starts no program.
       command.is_exec = !words.empty();
       if (words.empty() && !command.redirects) refuse("an 'exec' without a command");
     }
@@ -391,7 +391,7 @@ class Reader {
     const std::string& first = words.front().value;
     command.may_set_any = text::is_one_of(first, kOtherScripts);
     if (text::is_one_of(first, kSetters)) {
-      // Of "P=1", of let, too.
+      // Also for "P=1", and for let.
       for (const ShellWord& word : words) {
         command.may_set.emplace_back(shell_name_at(word.value));
       }
@@ -401,7 +401,7 @@ class Reader {
     }
     if (!text::is_one_of(first, kDeclarations)) return;
     command.sets_for_the_rest = true;
-    // As numbers, in small or capital letters, or for another name.
+    // Options that make numbers, change case, or refer to another variable.
     const bool changes = std::any_of(words.begin(), words.end(), [](const ShellWord& word) {
       return word.value.starts_with('-') && word.value.find_first_of("ilnu") != std::string::npos;
     });
@@ -414,7 +414,7 @@ class Reader {
     }
   }
 
-  // "[[ … ]]", in which operators are none of the shell's.
+  // Reads "[[ … ]]", whose operators are not those of the shell.
   void read_test(ShellCommand& command) {
     ShellWord word;
     word.begin = at_;
@@ -433,14 +433,14 @@ class Reader {
     command.words.push_back(std::move(word));
   }
 
-  // Of "2>&1", ">log": what is sent where does not matter, only that it is no argument.
+  // Skips "2>&1" or ">log": only the fact that it is not an argument matters.
   bool read_redirection(ShellCommand& command) {
     std::size_t at = at_;
     while (at < script_.size() && text::is_digit(script_[at])) ++at;
     if (at == at_ && sees("&>")) ++at;
     if (at >= script_.size() || (script_[at] != '<' && script_[at] != '>')) return false;
     const std::string_view from = script_.substr(at);
-    // An argument, the name of a file that another command writes or reads.
+    // A process substitution is an argument, the name of a file.
     if (from.starts_with("<(") || from.starts_with(">(")) return false;
     command.redirects = true;
     if (from.starts_with("<<<")) {
@@ -465,7 +465,7 @@ class Reader {
     bool strips_tabs = false;
   };
 
-  // Behind "<<": its body begins with the next line.
+  // After "<<": its body begins on the next line.
   void read_document() {
     Document document;
     document.strips_tabs = sees("-");
@@ -490,7 +490,7 @@ class Reader {
 
   enum class Parentheses { kCommands, kArithmetic };
 
-  // From "(" to behind the ")" that belongs to it.
+  // Skips from "(" to the matching ")".
   void skip_parentheses(Parentheses kind) {
     int open = 0;
     while (!at_end()) {
@@ -514,7 +514,7 @@ class Reader {
     refuse("parentheses that are not closed");
   }
 
-  // What has some that don't count: the text of a here-document, and the patterns of a case.
+  // Refuses texts with unbalanced parentheses: here-documents, and the patterns of a case.
   void refuse_hidden_parentheses() const {
     if (sees("<<") && !sees("<<<")) refuse("a here-document within parentheses");
     const bool begins_word = at_ > 0 && ends_word(script_[at_ - 1]);
@@ -553,7 +553,7 @@ class Reader {
         word.splits = true;
         read_backticks(word);
       } else {
-        // What a pattern, a brace expansion or a '~' becomes is not known here.
+        // The expansion of a pattern, a brace expansion or a '~' is not known here.
         brace = brace || c == '{';
         if (c == '*' || c == '?' || c == '[' || (c == '~' && at_ == word.begin) ||
             (brace && (c == ',' || sees("..")))) {
@@ -570,7 +570,7 @@ class Reader {
   void read_single_quotes(ShellWord& word) {
     const std::size_t end = find_closing('\'', at_ + 1);
     const std::string_view inner = script_.substr(at_ + 1, end - at_ - 1);
-    // Kubernetes does not know of quotes.
+    // Kubernetes ignores quotes.
     if (inner.find("$$") != std::string_view::npos || has_kubernetes_variable(inner)) {
       word.literal = false;
     }
@@ -583,7 +583,7 @@ class Reader {
     if (last == std::string_view::npos) return false;
     for (std::size_t at = 0; (at = text.find("$(", at)) < last; at += 2) {
       const std::string_view name = kubernetes_variable_at(text.substr(at));
-      // Of one that is too long it can't be told.
+      // A name that is too long cannot be checked.
       if (name.empty() ? text[at + 2] != ')' : environment_.may_have(name)) return true;
     }
     return false;
@@ -627,7 +627,7 @@ class Reader {
     word.value += script_.substr(begin, at_ - begin);
   }
 
-  // `quoted`: within double quotes.
+  // `quoted` means within double quotes.
   void read_dollar(ShellWord& word, bool quoted) {
     const std::size_t begin = at_++;
     if (at_end() || is_blank(script_[at_]) || sees("\n") || (quoted && sees("\""))) {
@@ -649,13 +649,13 @@ class Reader {
     word.value += script_.substr(begin, at_ - begin);
   }
 
-  // "${NAME}", "${NAME:-plain}", and what is done with a variable else.
+  // Reads "${NAME}", "${NAME:-plain}" and other expansions.
   void read_braces(ShellWord& word, bool quoted) {
     const Level level(*this);
     const std::size_t begin = ++at_;
     while (!at_end() && script_[at_] != '}') {
       const char c = script_[at_];
-      // Within double quotes a single one is a character.
+      // A single quote within double quotes is a plain character.
       if (c == '\'' && !quoted) {
         at_ = find_closing('\'', at_ + 1) + 1;
       } else if (c == '"') {
@@ -677,7 +677,7 @@ class Reader {
     const std::string_view name = shell_name_at(inner);
     const std::string_view use = inner.substr(name.size());
     if (use.starts_with(":=") || use.starts_with('=')) assigned_.emplace_back(name);
-    // All the words of an array, also in quotes.
+    // An array expands to several words, even in quotes.
     if (inner.find("[@]") != std::string_view::npos) word.splits = true;
     if (inner.starts_with('@') || inner.starts_with('*') ||
         (!inner.empty() && text::is_digit(inner[0]))) {
@@ -685,7 +685,7 @@ class Reader {
     }
   }
 
-  // "$@", "$1", "$?", "$$"; at what is behind the "$".
+  // Reads "$@", "$1", "$?", "$$", at the character after the "$".
   void read_special(ShellWord& word, bool quoted) {
     const char c = script_[at_];
     if (!quoted && (c == '\'' || c == '"')) {
@@ -706,7 +706,7 @@ class Reader {
     if (std::string_view("@*#?-$!").find(c) != std::string_view::npos || text::is_digit(c)) ++at_;
   }
 
-  // Counts what is nested.
+  // Counts the nesting level.
   class Level {
    public:
     explicit Level(Reader& reader) : reader_(reader) {
@@ -724,11 +724,11 @@ class Reader {
   const Environment& environment_;
   std::size_t at_ = 0;
   int levels_ = 0;
-  // Of the word that is read, where it has any.
+  // The unsupported part of the current word, if any.
   std::string unsupported_;
-  // Variables that words of the command that is read set.
+  // Variables set by words of the current command.
   std::vector<std::string> assigned_;
-  // Whose bodies begin with the next line.
+  // Here-documents whose bodies begin on the next line.
   std::vector<Document> documents_;
 };
 

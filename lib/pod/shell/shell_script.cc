@@ -13,20 +13,20 @@
 namespace fo::pod {
 namespace {
 
-// What may stand before a program that nobody knows: none of them starts anything that goes on
-// running, and after none of them the next command means something else.
+// Commands that may precede an unknown program: none of them leaves a running process, and none
+// changes the meaning of the next command.
 constexpr std::array<std::string_view, 14> kPreparations = {
     ".",     "source", "set",  "unset",  "export", "cd",   "ulimit",
     "umask", "mkdir",  "echo", "printf", "sleep",  "true", ":"};
 
-// What only passes on, or writes down, what the engine prints.
+// Commands that only forward or store the engine's output.
 constexpr std::array<std::string_view, 8> kFilters = {"tee", "cat", "grep",   "sed",
                                                       "awk", "ts",  "logger", "stdbuf"};
 
-// Which read their words a second time, or run them in another way.
+// Commands that evaluate their words again, or run them in another way.
 constexpr std::array<std::string_view, 5> kReaders = {"eval", "command", "builtin", "trap", "[["};
 
-// Whose words only look like a command.
+// Commands whose arguments only look like a command.
 constexpr std::array<std::string_view, 4> kPrinters = {"echo", "printf", "grep", "pkill"};
 
 [[noreturn]] void refuse_script(std::string reason) { throw ShellRefusal{std::move(reason)}; }
@@ -45,7 +45,7 @@ class Judge {
  public:
   explicit Judge(const IsEngine& is_engine) : is_engine_(is_engine) {}
 
-  // The engine among the commands of a script.
+  // The index of the engine in a script's commands.
   [[nodiscard]] std::size_t engine_of(const std::vector<ShellCommand>& commands) const {
     check_inner(commands);
     if (std::all_of(commands.begin(), commands.end(), is_preparation)) refuse_script("no command in it");
@@ -82,7 +82,7 @@ class Judge {
     return is_engine_(words);
   }
 
-  // The first command of the last pipeline, behind which nothing but filters may stand.
+  // The first command of the last pipeline, which otherwise may contain only filters.
   [[nodiscard]] std::size_t head_of(const std::vector<ShellCommand>& commands) const {
     const std::size_t last = commands.size() - 1;
     std::size_t head = last;
@@ -98,7 +98,7 @@ class Judge {
     return head;
   }
 
-  // Of conditions, loops and functions.
+  // Checks the commands in conditions, loops and functions.
   void check_inner(const std::vector<ShellCommand>& commands) const {
     for (const ShellCommand& command : commands) {
       for (const ShellCommand& inner : command.inner) {
@@ -129,14 +129,14 @@ class Judge {
   const IsEngine& is_engine_;
 };
 
-// What the script's own variables say at its end, over the environment.
+// The script's own variables at its end, combined with the environment.
 class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
 
   void take(const ShellCommand& command, bool is_certain) {
     for (const ShellVariable& one : command.variables) {
-      // Where it is set twice, or perhaps, or for one command alone, it is not known what it says.
+      // A variable that is set twice, conditionally, or for one command only has an unknown value.
       const bool is_first = !own_.contains(one.name);
       std::optional<std::string> value;
       if (is_certain && is_first && one.literal && command.sets_for_the_rest) value = one.value;
@@ -146,7 +146,7 @@ class Variables {
     for (const ShellCommand& inner : command.inner) take(inner, false);
   }
 
-  // What the words of the command itself may set.
+  // Drops variables that the words of the command itself may set.
   void forget(const ShellCommand& command) {
     for (const std::string& name : command.may_set) own_.insert_or_assign(name, std::nullopt);
     sets_any_ = sets_any_ || command.may_set_any;
@@ -172,18 +172,18 @@ void add_variables(const ShellCommand& command, bool is_certain, ShellScript& sc
   for (const ShellCommand& inner : command.inner) add_variables(inner, false, script);
 }
 
-// Whether a command has been run, and its variables are set, when the engine is.
+// Whether a command has certainly run, so that its variables are set, when the engine starts.
 bool is_certain_to_run(const std::vector<ShellCommand>& commands, std::size_t index,
                        std::size_t engine) {
   if (index == engine) return true;
   const auto ends_with = [&](std::size_t i, std::string_view end) {
     return commands[i].end == end;
   };
-  // Those of a pipe, or in the background, are processes of their own.
+  // Commands of a pipe or in the background run in other processes.
   if (index > engine || ends_with(index, "|") || ends_with(index, "&")) return false;
   if (index > 0 && ends_with(index - 1, "|")) return false;
   if (index == 0 || ends_with(index - 1, "\n") || ends_with(index - 1, "&")) return true;
-  // Behind "&&": where the engine runs, all before it in its list have succeeded.
+  // After "&&": if the engine runs, all earlier commands of its list have succeeded.
   return std::all_of(commands.begin() + static_cast<std::ptrdiff_t>(index) - 1,
                      commands.begin() + static_cast<std::ptrdiff_t>(engine),
                      [](const ShellCommand& one) { return one.end == "&&"; });

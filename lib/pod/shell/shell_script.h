@@ -1,5 +1,5 @@
-// A shell script that prepares and then runs an engine, taken apart so far that the engine's
-// arguments can be changed. No shell: what could mean anything else than it seems to is refused.
+// Parses a shell script that prepares and runs an engine, so that the engine's arguments can be
+// changed. It is not a shell: ambiguous constructs are refused.
 #pragma once
 
 #include <functional>
@@ -13,24 +13,23 @@
 namespace fo::pod {
 
 struct ShellScript {
-  /// Of the engine's command, without variables that are set before it and without exec.
+  /// The words of the engine's command, without leading assignments and without exec.
   std::vector<ShellWord> words;
   /// Every variable that the script sets, for the command or before it.
   std::vector<ShellVariable> variables;
-  /// Not "": why this is no such script: "a pipe". The rest is empty then.
+  /// If not empty, why the script is not supported: "a pipe". Then the rest is empty.
   std::string refusal;
 };
 
-/// Whether a command of these words runs an engine.
+/// Whether a command with these words runs an engine.
 using IsEngine = std::function<bool(const std::vector<std::string>&)>;
 
-/// A script whose last command is the engine: the one that `is_engine` knows, or that takes the
-/// place of the shell (exec), or before which only preparations stand (assignments, set, export, cd
-/// and others that start nothing that goes on running). Other commands may stand before it, also in
-/// conditions, loops and functions, and a filter of its output, such as tee, behind it. Refused are
-/// another engine anywhere, a command in the background, and what comes behind the engine.
-/// `environment` tells for which names Kubernetes puts a value in place of $(NAME) before the shell
-/// sees the script, and what variables say that the script does not set.
+/// The last command of the script must be the engine: `is_engine` recognises it, or it replaces the
+/// shell (exec), or only preparations precede it (assignments, set, export, cd and others that
+/// leave no running process). Other commands may precede it, also in conditions, loops and
+/// functions, and its output may go to a filter such as tee. A second engine, a background command,
+/// and commands after the engine are refused. `environment` tells which $(NAME) Kubernetes expands
+/// before the shell reads the script, and has the values of variables that the script does not set.
 ShellScript read_shell_script(std::string_view script, const Environment& environment,
                               const IsEngine& is_engine);
 

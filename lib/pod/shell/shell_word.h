@@ -9,39 +9,39 @@
 namespace fo::pod {
 
 struct ShellWord {
-  /// Its bytes in the script: from `begin` to before `end`.
+  /// Its byte range in the script: [begin, end).
   std::size_t begin = 0;
   std::size_t end = 0;
-  /// What the shell makes of it; of one that is not literal, what is written there.
+  /// The expanded word; for a word that is not literal, its source text.
   std::string value;
-  /// No variable, substitution, pattern or brace expansion is in it: it is one word, `value`.
+  /// It has no variable, substitution, pattern or brace expansion, so it is the one word `value`.
   bool literal = true;
-  /// It has a variable or a substitution that is not quoted, which may become several words.
+  /// It has an unquoted variable or substitution, which may expand to several words.
   bool splits = false;
-  /// Of one that is not literal: the one word that its variables make of it, where that is known.
+  /// For a word that is not literal: its expansion to one word, if that is known.
   std::optional<std::string> known;
 };
 
 struct ShellVariable {
   std::string name;
-  /// Of a literal one.
+  /// The value, if it is literal.
   std::string value;
-  /// What it is set to is known.
+  /// Its value is known.
   bool literal = true;
-  /// Of one that is not literal: the bytes of its value in the script; none where it does not say
-  /// all of it.
+  /// For a value that is not literal: its byte range in the script; empty if the script does not
+  /// contain all of it.
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// The text as one word of a script, in single quotes where it needs any.
+/// The text as one word of a script, in single quotes if needed.
 std::string shell_word(std::string_view text);
 
-/// Whether the character stands for itself in a script, also without quotes.
+/// Whether the character is literal in a script without quotes.
 bool is_plain_in_shell(char c);
 
 bool is_shell_name_character(char c);
-/// The name at the front of a text, "" where none is.
+/// The name at the start of a text, "" if there is none.
 std::string_view shell_name_at(std::string_view text);
 
 }  // namespace fo::pod
