@@ -35,7 +35,7 @@ void check_admission(const Scheduler& scheduler) {
   }
 }
 
-// One request under way.
+// One request in progress.
 struct Job {
   AnswerHead head;
   Generation generation;
@@ -58,7 +58,7 @@ Job make_job(const ApiContext& context, CompletionRequest request) {
   }
 }
 
-// What the next token adds; the last piece has none.
+// The text and tokens of the next token; the last piece has none.
 awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& turn, Job& job) {
   AnswerPiece piece;
   if (job.text.stopped()) {
@@ -83,7 +83,7 @@ awaitable<AnswerPiece> next_piece(const ApiContext& context, Scheduler::Turn& tu
   co_return piece;
 }
 
-// The turn is over before the client has taken the last words: a slow one holds nobody up.
+// The turn ends before the client has read the answer, so that a slow client delays no one.
 awaitable<void> answer_whole(const ApiContext& context, Job& job, Reply& reply) {
   AnswerPiece whole;
   {
@@ -136,8 +136,8 @@ awaitable<void> chat(const ApiContext& context, const Request& request, Reply& r
   return answer(context, Endpoint::kChat, request, reply);
 }
 
-// As vLLM: the query counts, a body does not. Both levels give up weights and KV cache here, since
-// the weights lie in the GMS and not in this process.
+// As in vLLM, only the query is read. Both levels release weights and KV cache here, because the
+// weights are in the GMS and not in this process.
 awaitable<void> sleep(const ApiContext& context, const Request& request, Reply& reply) {
   const std::string_view level = request.parameter("level").value_or("1");
   if (level != "1" && level != "2") throw ApiError(400, "level is not 1 or 2", "level");
@@ -171,8 +171,8 @@ awaitable<void> wake(const ApiContext& context, const Request& request, Reply& r
   reply.answer(empty());
 }
 
-// What vLLM wants between the two halves of waking from level 2; here the weights came back with
-// their mapping.
+// vLLM needs this call between the two halves of waking from level 2; here the weights are restored
+// with their mapping.
 awaitable<void> collective_rpc(const ApiContext&, const Request& request, Reply& reply) {
   if (parse_rpc_method(request.body) != "reload_weights") {
     throw ApiError(400, "method is not reload_weights", "method");

@@ -1,5 +1,5 @@
-// The engine's HTTP API: OpenAI's completions, text and chat, and load, sleep, wake and health as
-// vLLM spells them.
+// The engine's HTTP API: OpenAI's text and chat completions, and load, sleep, wake and health as in
+// vLLM.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ struct ApiContext {
   std::string model_name;
   std::string version;
   std::int64_t created = 0;
-  /// What the KV cache holds.
+  /// The capacity of the KV cache.
   std::uint32_t positions = 0;
   std::shared_ptr<Scheduler> scheduler;
-  /// Called with every token before it is sent.
+  /// Called for every token before it is sent.
   std::function<void()> on_token;
 };
 
-/// Requests while the engine is not awake are answered 503, /health and /ping always 200. Keeps
-/// `context` alive while requests run.
+/// While the engine is not awake, requests are answered with 503; /health and /ping always with
+/// 200. `context` stays alive while requests run.
 http::Handler make_api(std::shared_ptr<const ApiContext> context);
 
 }  // namespace fo::refengine

@@ -18,8 +18,8 @@ std::string dump(const ordered_json& object) {
 
 std::string event(const ordered_json& object) { return "data: " + dump(object) + "\n\n"; }
 
-// A token by itself. What is no text must still be told apart: a byte of a longer character is
-// spelled as OpenAI does, a token without bytes as vLLM does.
+// A token as text. Tokens that are not text must stay distinguishable: a byte of a longer character
+// is spelled as by OpenAI, a token without bytes as by vLLM.
 std::string token_name(TokenId token) {
   if (token >= kByteTokens) return "token_id:" + std::to_string(token);
   if (token < 0x80) return std::string(1, static_cast<char>(token));
@@ -80,7 +80,7 @@ ordered_json prompt_ids(const Generation& generation) {
   return std::vector<TokenId>(generation.prompt().begin(), generation.prompt().end());
 }
 
-// `key` and `value` are what the endpoint calls the text.
+// `key` and `value` are the endpoint's name for the text, and the text.
 ordered_json choice_of(const AnswerHead& head, const AnswerPiece& piece, const char* key,
                        ordered_json value) {
   ordered_json choice{{"index", 0}, {key, std::move(value)}};

@@ -1,4 +1,4 @@
-// What the API answers in JSON, in the shapes of OpenAI and vLLM. Pure.
+// The API's answers as JSON in the formats of OpenAI and vLLM. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fo::refengine {
 
-/// What all pieces of one answer share.
+/// The common part of all pieces of an answer.
 struct AnswerHead {
   Endpoint endpoint = Endpoint::kCompletions;
   std::string id;
@@ -22,18 +22,17 @@ struct AnswerHead {
   bool logprobs = false;
 };
 
-/// A token of the answer, and where its text begins: so many characters after the answer's
-/// beginning.
+/// A token of the answer, and the offset of its text in characters.
 struct AnswerToken {
   TokenChoice choice;
   std::size_t offset = 0;
 };
 
-/// All of an answer, or what a stream adds to it.
+/// A whole answer, or what a stream adds to it.
 struct AnswerPiece {
   std::string text;
   std::vector<AnswerToken> tokens;
-  /// "length", "stop" or "abort"; empty: not yet.
+  /// "length", "stop" or "abort"; empty while the answer continues.
   std::string finish;
 };
 
@@ -41,19 +40,18 @@ struct AnswerPiece {
 std::string format_answer(const AnswerHead& head, const AnswerPiece& piece,
                           const Generation& generation);
 
-/// Server-sent events, "data: …\n\n". A stream is the first chunk (the role, the prompt's tokens;
-/// empty where the endpoint has nothing to say there), the pieces, and the counts if they are
-/// wanted.
+/// Server-sent events, "data: …\n\n". A stream consists of the first chunk (the role and the
+/// prompt's tokens; empty for some endpoints), the pieces, and the counts if requested.
 std::string format_first_chunk(const AnswerHead& head, const Generation& generation);
 std::string format_chunk(const AnswerHead& head, const AnswerPiece& piece);
 std::string format_usage_chunk(const AnswerHead& head, const Generation& generation);
 
-/// The answer to GET /v1/models and GET /version.
+/// The answers to GET /v1/models and GET /version.
 std::string format_models(const std::string& model_name, std::int64_t created,
                           std::uint32_t positions);
 std::string format_version(const std::string& version);
 
-/// As http::error_response, and "param".
+/// As http::error_response, with "param".
 http::Response format_error(const ApiError& error);
 
 }  // namespace fo::refengine

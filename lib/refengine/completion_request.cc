@@ -46,7 +46,7 @@ std::optional<std::uint64_t> read_count(const json& object, const char* key, std
          "is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-// What this engine can't do, and the values that ask for nothing, as a JSON list.
+// A parameter that is not supported, and its neutral values, as a JSON list.
 struct Unsupported {
   const char* parameter;
   const char* neutral;
@@ -152,7 +152,7 @@ std::string read_content(const json& message, const std::string& where) {
   return text;
 }
 
-// The template of the page.
+// The chat template of fo-refengine(1).
 std::vector<TokenId> read_messages(const json& body, const ModelConfig& config) {
   const json* messages = fo::json::find(body, "messages");
   if (messages == nullptr) refuse("messages", "is missing");
@@ -173,7 +173,7 @@ std::vector<TokenId> read_messages(const json& body, const ModelConfig& config) 
   return encode_prompt(text + "assistant: ", "messages", config);
 }
 
-// nullopt: as much as fits.
+// nullopt: as many as fit.
 std::optional<std::uint64_t> read_max_tokens(Endpoint endpoint, const json& body) {
   constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
   const auto most = read_count(body, "max_tokens", 1, kAny);

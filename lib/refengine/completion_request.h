@@ -1,5 +1,4 @@
-// What the API is asked in JSON, read and judged: OpenAI's completions, text and chat, and vLLM's
-// collective_rpc. Pure.
+// Parses the API's requests: OpenAI's text and chat completions, and vLLM's collective_rpc. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace fo::refengine {
 
-/// A request that can't be served, the HTTP status that says so, and the parameter that is to blame
-/// (empty: none).
+/// An invalid or unsupported request, with the HTTP status and the name of the parameter (may be
+/// empty).
 class ApiError : public std::runtime_error {
  public:
   ApiError(int status, const std::string& what, std::string parameter = {})
@@ -34,7 +33,7 @@ struct CompletionRequest {
   GenerationOptions options;
   std::vector<std::string> stops;
   bool stream = false;
-  /// stream_options.include_usage: a last chunk with the counts.
+  /// stream_options.include_usage: the last chunk contains the counts.
   bool include_usage = false;
   bool return_token_ids = false;
 };
@@ -43,19 +42,18 @@ inline constexpr std::size_t kMaxStops = 4;
 inline constexpr std::size_t kMaxStopBytes = 256;
 inline constexpr std::size_t kMaxStopTokens = 64;
 inline constexpr std::size_t kMaxMessages = 1024;
-/// Of one message.
+/// Maximum number of parts of a message.
 inline constexpr std::size_t kMaxParts = 64;
 
-/// Reads the body of POST /v1/completions or /v1/chat/completions. Without a seed, `random_seed` is
-/// the request's. Parameters that nobody knows are ignored, those that ask for what this engine
-/// can't do are refused, unless their value asks for nothing. ApiError 404 for another model's
-/// name, 400 for everything else that is wrong or not supported.
+/// Parses the body of POST /v1/completions or /v1/chat/completions. `random_seed` replaces a
+/// missing seed. Unknown parameters are ignored; unsupported ones are refused unless they have a
+/// neutral value. Throws ApiError 404 for another model's name, 400 for any other error.
 CompletionRequest parse_completion(Endpoint endpoint, std::string_view body,
                                    const ModelConfig& config, const std::string& model_name,
                                    std::uint64_t random_seed);
 
-/// The method that the body of POST /collective_rpc names; empty where it names none. ApiError 400
-/// for what is no JSON object.
+/// The method in the body of POST /collective_rpc; empty if there is none. Throws ApiError 400 if
+/// it is not a JSON object.
 std::string parse_rpc_method(std::string_view body);
 
 }  // namespace fo::refengine

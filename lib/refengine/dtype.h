@@ -1,5 +1,4 @@
-// The element types of weights, their spellings, and the conversions that the transformer does as
-// it reads.
+// The element types of weights, their names, and their conversions.
 #pragma once
 
 #include <bit>
@@ -14,7 +13,7 @@ enum class DType { kF32, kF16, kBf16 };
 
 constexpr std::size_t dtype_size(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
-/// "float32", "float16", "bfloat16"; with "torch." before it too.
+/// "float32", "float16", "bfloat16", optionally with the prefix "torch.".
 std::optional<DType> parse_torch_dtype(std::string_view name);
 std::string_view torch_dtype_name(DType dtype);
 
@@ -25,24 +24,24 @@ constexpr float bf16_to_f32(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Every f16, subnormals, infinities and NaN included, is exact as f32. Free of branches, so that a
-/// loop over it is vectorised.
+/// Exact for every f16, including subnormals, infinities and NaN. Without branches, so that loops
+/// are vectorised.
 constexpr float f16_to_f32(std::uint16_t bits) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
   const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  // Signed, because SSE2 compares no other integers.
+  // Signed, because SSE2 only compares signed integers.
   const std::uint32_t top = static_cast<std::int32_t>(magnitude) >= 0x0f800000 ? 0x7f800000u : 0u;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | top | sign);
 }
 
-/// Nearest, ties to even. Finite input only: weights are made, not measured.
+/// Rounds to nearest, ties to even. Only for finite input, because weights are generated.
 constexpr std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Nearest, ties to even, over the largest f16 to infinity. Finite input only.
+/// Rounds to nearest, ties to even; above the largest f16 to infinity. Finite input only.
 constexpr std::uint16_t f32_to_f16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;

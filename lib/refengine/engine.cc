@@ -32,7 +32,7 @@ using nlohmann::json;
 
 constexpr auto kDrainTime = std::chrono::seconds(5);
 constexpr auto kRankEndTime = std::chrono::seconds(2);
-// Some hundred thousand token ids.
+// Enough for some hundred thousand token ids.
 constexpr base::ByteCount kMaxBody = 2 * base::kMiB;
 
 std::string model_name(const std::string& dir) {
@@ -61,7 +61,7 @@ std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelC
   return ranks;
 }
 
-// Lives on one loop; whatever waits in it is destroyed with the loop, after it.
+// Runs on one loop, which is destroyed after this object together with pending operations.
 class Engine {
  public:
   Engine(asio::io_context& loop, const EngineOptions& options,
@@ -88,7 +88,7 @@ class Engine {
     spawn(start());
     spawn(watch_signals());
     loop_.run();
-    // After a failure there is nothing to wait for.
+    // After a failure there is no need to wait.
     const auto grace = failure_ || hurried_ ? base::Duration::zero() : kRankEndTime;
     pipeline_->stop(Deadline::after(grace));
     if (failure_) std::rethrow_exception(failure_);
@@ -164,7 +164,7 @@ class Engine {
     if (name == "weights_mapped") {
       ready_.weights_mapped_seconds = std::max(ready_.weights_mapped_seconds, at);
       const std::uint32_t positions = event.value("positions", 0u);
-      // The rank that holds the fewest limits all.
+      // The rank with the smallest capacity limits all.
       ready_.positions = ready_.positions == 0 ? positions : std::min(ready_.positions, positions);
     } else if (name == "kv_allocated") {
       ready_.kv_allocated_seconds = std::max(ready_.kv_allocated_seconds, at);

@@ -1,5 +1,5 @@
-// The reference engine as a process: ranks started, API served, until a signal or a failure ends
-// it.
+// The reference engine's main process: it starts the ranks and serves the API until a signal or a
+// failure ends it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@
 
 namespace fo::refengine {
 
-/// Where a rank runs: a device and the GMS that has the model's weights on it. Each rank's GMS
-/// holds the whole model; the rank uses its layers.
+/// Where a rank runs: a device and the GMS with the model's weights on it. Each GMS holds the whole
+/// model; the rank uses its layers.
 struct RankPlace {
   std::string socket;
   int device = 0;
@@ -24,11 +24,11 @@ struct RankPlace {
 };
 
 struct EngineOptions {
-  /// The folder of config.json; its last part is the model's name.
+  /// The folder of config.json; its last component is the model's name.
   std::string model;
   std::vector<RankPlace> ranks;
   std::string driver;
-  /// Of each rank.
+  /// For each rank.
   base::ByteCount kv_bytes = 256 * base::kMiB;
   std::string host = "127.0.0.1";
   std::uint16_t port = 8000;
@@ -36,9 +36,9 @@ struct EngineOptions {
   base::Duration remap_timeout = std::chrono::seconds(30);
   base::Duration kv_retry = std::chrono::seconds(5);
   bool exit_on_gms_loss = false;
-  /// Look at the weights and give them back: asleep from the start, without a KV cache.
+  /// Check and release the weights at start: the engine starts asleep, without a KV cache.
   bool start_asleep = false;
-  /// This program's, for GET /version.
+  /// This program's version, for GET /version.
   std::string version;
   /// For events as JSON lines; -1: none.
   int status_fd = -1;
@@ -48,7 +48,7 @@ struct EngineReady {
   std::string address;
   std::uint16_t port = 0;
   std::uint32_t positions = 0;
-  /// Since the start, when the last rank had it.
+  /// From the start until the last rank had mapped its weights.
   double weights_mapped_seconds = 0;
   double kv_allocated_seconds = 0;
   double listening_seconds = 0;
@@ -56,9 +56,10 @@ struct EngineReady {
 std::string to_json(const EngineReady& ready);
 
 /// Serves until SIGTERM or SIGINT; then requests in flight get five seconds, and a second signal
-/// ends it at once. Every rank has ended when it returns or throws. Throws what ended the engine: a
-/// rank's failure with its status, kSoftware for a rank that died, kUnavailable for a lost GMS with
-/// exit_on_gms_loss, kUsage for more ranks than layers. For a process's main thread.
+/// ends it at once. Every rank has ended when it returns or throws. Throws the error that ended the
+/// engine: a rank's failure with its status, kSoftware for a rank that died, kUnavailable for a
+/// lost GMS with exit_on_gms_loss, kUsage for more ranks than layers. Call it on a process's main
+/// thread.
 void run_engine(const EngineOptions& options,
                 const std::function<void(const EngineReady&)>& on_ready);
 

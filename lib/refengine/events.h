@@ -1,5 +1,5 @@
-// What happens to the engine, told on --status-fd, also by its ranks through the engine's process:
-// an event carries the time at which it was made.
+// Events of the engine and its ranks for --status-fd. Ranks send them to the engine's process; an
+// event carries the time of its creation.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -19,7 +19,7 @@ using nlohmann::json;
   throw Error(ExitStatus::kProtocol, "read from the engine: truncated");
 }
 
-// False when the other end closed before the first byte.
+// False if the peer closed before the first byte.
 bool read_exactly(int fd, char* to, std::size_t size) {
   for (std::size_t at = 0; at < size;) {
     const ssize_t got = ::read(fd, to + at, size - at);

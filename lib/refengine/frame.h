@@ -1,5 +1,5 @@
-// What the engine and its rank processes say to each other over their socket pair. Both ends are
-// one program, so the layout is this machine's own; lengths are limited all the same.
+// The messages between the engine and its rank processes on their socket pair. Both ends are the
+// same program, so they use the machine's own layout; lengths are limited nevertheless.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace fo::refengine {
 
 enum class FrameKind : std::uint32_t {
-  // From the engine.
-  kSetup = 1,  // first: RankOptions as JSON; answered by kDone once weights and KV cache are there
+  // From the engine, with the rank's answer.
+  kSetup = 1,  // the first: RankOptions as JSON; kDone when weights and KV cache exist
   kStep,       // StepHeader and tokens (first rank) or hidden states: kHidden, kToken or kDone
   kSleep,      // kDone
   kWake,       // one byte of WakeTags: kDone
   // From the rank.
   kDone,
   kHidden,  // floats
-  kToken,   // TokenLogprobs: the one chosen, then the likeliest that were asked for
-  kEvent,   // JSON, at any time, no answer to anything
-  kFailed,  // the last one: exit status (4 bytes) and message
+  kToken,   // TokenLogprobs: the chosen token, then the requested likeliest ones
+  kEvent,   // JSON; may be sent at any time, not as an answer
+  kFailed,  // the last frame: exit status (4 bytes) and message
 };
 
 struct FrameHeader {
@@ -42,7 +42,7 @@ struct StepHeader {
   Sampling sampling;
 };
 
-/// Which of the things given up in a sleep.
+/// Which of the resources released in a sleep to restore.
 struct WakeTags {
   bool weights = false;
   bool kv_cache = false;
@@ -54,7 +54,7 @@ struct Frame {
   std::string payload;
 };
 
-/// More in one frame is refused; the hidden states of a full chunk of the widest model fit.
+/// A larger frame is refused; the hidden states of a full chunk of the widest model fit.
 inline constexpr std::uint32_t kMaxFrameBytes = 16u << 20;
 
 /// A whole frame as bytes.
@@ -74,10 +74,10 @@ std::string encode_choice(const TokenChoice& choice);
 TokenChoice decode_choice(std::string_view payload);
 
 std::string encode_failure(base::ExitStatus status, std::string_view message);
-/// The error to throw where it arrives.
+/// The error to throw in the receiver.
 base::Error decode_failure(std::string_view payload);
 
-/// Numbers as bytes and back. `as_values` throws Error(kProtocol) for a broken one.
+/// Converts numbers to bytes and back. `as_values` throws Error(kProtocol) for a wrong size.
 template <typename Value>
 std::string_view as_text(std::span<const Value> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
@@ -92,7 +92,7 @@ std::vector<Value> as_values(std::string_view bytes) {
   return values;
 }
 
-/// Blocking, for the rank's end. nullopt: the engine closed its end.
+/// Blocking, for the rank. nullopt: the engine closed its end.
 std::optional<Frame> read_frame(int fd);
 void write_frame(int fd, FrameKind kind, std::string_view payload);
 

@@ -31,7 +31,7 @@ Generation::Generation(const ModelConfig& config, std::vector<TokenId> prompt,
     }
   }
   const std::uint64_t room = positions - std::min<std::size_t>(prompt_tokens_, positions);
-  // One at least: a prompt that fills the cache is an error, not an empty answer.
+  // At least one: a prompt that fills the cache is an error, not an empty answer.
   const std::uint64_t max_tokens = options.max_tokens.value_or(std::max<std::uint64_t>(room, 1));
   if (prompt_tokens_ > positions || max_tokens > room) {
     throw Error(ExitStatus::kBadData, std::to_string(prompt_tokens_) + " prompt tokens and " +

@@ -1,5 +1,5 @@
-// One completion, token by token, as plain state: what the model is to be fed next, and when it
-// is over. Knows no model, no time, no connection.
+// The state of one completion: the model's next input, and whether it is finished. Independent of
+// the model, of time and of connections.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace fo::refengine {
 
-/// A prompt is fed in pieces of this many tokens, so that a rank's messages and scratch stay small.
+/// A prompt is processed in chunks of this many tokens, so that messages and buffers of a rank stay
+/// small.
 inline constexpr std::size_t kChunkTokens = 32;
 
 enum class FinishReason { kLength, kStop };
@@ -21,36 +22,37 @@ enum class FinishReason { kLength, kStop };
 std::string_view finish_reason_name(FinishReason reason);
 
 struct GenerationOptions {
-  /// nullopt: as many as the KV cache holds.
+  /// nullopt: as many as fit into the KV cache.
   std::optional<std::uint64_t> max_tokens;
-  /// Go on after the model's eos, which is then a token like any other.
+  /// Continue after the model's eos, which then is an ordinary token.
   bool ignore_eos = false;
-  /// These end it as an eos does.
+  /// Tokens that end the completion, like an eos.
   std::vector<TokenId> stop_tokens;
   Sampling sampling;
 };
 
 class Generation {
  public:
-  /// Throws Error(kBadData) for an empty prompt, a token outside the vocabulary, or when prompt and
-  /// max_tokens together exceed `positions`, which is what the KV cache holds.
+  /// `positions` is the capacity of the KV cache. Throws Error(kBadData) for an empty prompt, a
+  /// token outside the vocabulary, and if prompt and max_tokens together exceed `positions`.
   Generation(const ModelConfig& config, std::vector<TokenId> prompt, GenerationOptions options,
              std::uint32_t positions);
 
   struct Step {
     std::span<const TokenId> tokens;
     std::size_t position;
-    /// The model's next token is wanted after this step.
+    /// The step produces the next token.
     bool wants_token;
     Sampling sampling;
   };
-  /// What to feed now: a piece of the prompt, or the token accepted last. Not when finished().
+  /// The next input: a chunk of the prompt, or the last token. Not when finished().
   [[nodiscard]] Step next() const;
-  /// The step was done and no token was wanted.
+  /// The step is done and produced no token.
   void advance();
-  /// The step was done and gave a token. One that ends it is not part of the output.
+  /// The step is done and produced a token. A token that ends the completion is not part of the
+  /// output.
   void accept(TokenChoice choice);
-  /// The KV cache was lost: everything so far is fed again before the next token.
+  /// The KV cache was lost: the next steps process everything so far again.
   void rewind() { fed_ = 0; }
 
   [[nodiscard]] bool finished() const { return finished_; }
@@ -62,7 +64,7 @@ class Generation {
   [[nodiscard]] std::span<const TokenId> output() const {
     return std::span(tokens_).subspan(prompt_tokens_);
   }
-  /// What was accepted last.
+  /// The last accepted token.
   [[nodiscard]] const TokenChoice& last() const { return last_; }
 
  private:

@@ -1,5 +1,5 @@
-// Where keys and values lie in a rank's KV cache, and how many positions its bytes hold. Arithmetic
-// only: the memory is somebody else's.
+// Positions of keys and values in a rank's KV cache, and its capacity. Arithmetic only: it owns no
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@ struct LayerRange {
   [[nodiscard]] std::uint32_t count() const { return last - first; }
 };
 
-/// The layers of `rank` out of `ranks`: as even as can be, the earlier ranks taking what is over.
-/// Every rank has one at least if ranks <= layers.
+/// The layers of `rank` out of `ranks`, distributed evenly; the first ranks take the remainder.
+/// Every rank has at least one if ranks <= layers.
 LayerRange layers_of_rank(std::uint32_t layers, std::uint32_t rank, std::uint32_t ranks);
 
 /// f32, [layer][key, value][kv head][position][head_dim].
 class KvLayout {
  public:
-  /// As many positions as `bytes` hold, at most the model's.
+  /// With as many positions as fit into `bytes`, at most the model's.
   KvLayout(const ModelConfig& config, LayerRange layers, base::ByteCount bytes);
 
   [[nodiscard]] std::uint32_t positions() const { return positions_; }
   /// Offsets in floats; `layer` counts from the rank's first. Consecutive positions are head_dim
-  /// apart.
+  /// floats apart.
   [[nodiscard]] std::size_t key(std::uint32_t layer, std::uint32_t head,
                                 std::size_t position) const;
   [[nodiscard]] std::size_t value(std::uint32_t layer, std::uint32_t head,
                                   std::size_t position) const;
-  /// What positions() of them take.
+  /// The size of all positions().
   [[nodiscard]] base::ByteCount used_bytes() const;
-  /// One position over all the rank's layers.
+  /// The size of one position in all layers of the rank.
   static base::ByteCount bytes_per_position(const ModelConfig& config, LayerRange layers);
 
  private:

@@ -7,7 +7,7 @@
 namespace fo::refengine {
 namespace {
 
-// Between tries on a full device; the driver tells nobody when memory comes back.
+// The interval of retries on a full device; the driver does not report free memory.
 constexpr auto kRetryInterval = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -35,7 +35,7 @@ void KvMemory::allocate(const base::Deadline& deadline) {
       std::this_thread::sleep_for(kRetryInterval);
     }
   }
-  // The handle may go: the mapping is a reference of its own.
+  // The handle can be released: the mapping is a reference of its own.
   cuda::Mapping mapping = cuda::Mapping::map(driver_, range_.address(), range_.size(), memory);
   cuda::set_access(*driver_, range_.address(), range_.size(), device_.ordinal,
                    cuda::Access::kReadWrite);

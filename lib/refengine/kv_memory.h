@@ -1,5 +1,5 @@
-// The memory of a rank's KV cache: this process's own, on the device, given up while the engine
-// sleeps. Where the host can't reach device memory, the work is done on a copy and written through.
+// The memory of a rank's KV cache: device memory of this process, released while the engine sleeps.
+// If the host cannot access device memory, the rank works on a copy and writes it through.
 #pragma once
 
 #include <memory>

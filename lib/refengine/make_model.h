@@ -1,5 +1,5 @@
-// A model out of nothing but a seed: a Hugging Face style folder with random weights that are the
-// same bytes on every machine. It talks nonsense, but nonsense that depends on the prompt.
+// Generates a model from a seed: a Hugging Face style folder with random weights that are identical
+// on every machine. Its output is nonsense that depends on the prompt.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct MakeModelOptions {
   std::uint32_t max_positions = 4096;
   DType dtype = DType::kF32;
   std::uint64_t seed = 0;
-  /// No file's tensors take more, unless it is a single tensor.
+  /// Maximum size of a file's tensors, unless it has a single tensor.
   base::ByteCount shard_size = base::kGiB;
 };
 
@@ -31,11 +31,11 @@ struct MadeModel {
   std::uint64_t files = 0;
 };
 
-/// Writes config.json, and model.safetensors or, for more than one file, model-00001-of-0000N
-/// .safetensors and model.safetensors.index.json. Everything is written to `dir`.partial, which
-/// becomes `dir` at the end; a .partial that a killed run left is taken over.
-/// Errors: kUsage for numbers that are no model, kCannotCreate when `dir` exists and is not an
-/// empty folder, kTryAgain when another process is making it, kIoError when the disk is full.
+/// Writes config.json, and model.safetensors or, for several files, model-00001-of-0000N
+/// .safetensors and model.safetensors.index.json. Everything is written to `dir`.partial, which is
+/// renamed to `dir` at the end; the .partial of a killed run is reused. Throws kUsage for an
+/// invalid shape, kCannotCreate if `dir` exists and is not an empty folder, kTryAgain if another
+/// process is writing it, kIoError if the disk is full.
 MadeModel make_model(const std::string& dir, const MakeModelOptions& options);
 
 }  // namespace fo::refengine

@@ -1,4 +1,4 @@
-// What GET /metrics answers: the engine's load, under vLLM's names. Pure.
+// The text of GET /metrics: the engine's load, under vLLM's names. Pure.
 #pragma once
 
 #include <string>

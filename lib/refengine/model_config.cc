@@ -28,7 +28,7 @@ constexpr std::size_t kMaxEos = 16;
   throw Error(ExitStatus::kBadData, "model config " + base::quoted(name) + ": " + reason);
 }
 
-// One config.json, asked key by key.
+// Reads the keys of a config.json.
 class Reader {
  public:
   Reader(const json& object, const std::string& name) : object_(object), name_(name) {}

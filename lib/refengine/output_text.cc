@@ -8,7 +8,7 @@ namespace {
 
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// How much of the end of `text` is the beginning of `stop`.
+// The length of the longest end of `text` that is a prefix of `stop`.
 std::size_t overlap(std::string_view text, std::string_view stop) {
   std::size_t size = std::min(text.size(), stop.size() - 1);
   while (!stop.starts_with(text.substr(text.size() - size))) --size;
@@ -31,7 +31,7 @@ std::string OutputText::finish() {
   return std::exchange(held_, {});
 }
 
-// Byte by byte, so that the answer does not depend on the pieces.
+// Byte by byte, so that the result does not depend on the chunks.
 void OutputText::add(std::string_view text) {
   for (const char byte : text) {
     held_ += byte;
@@ -46,7 +46,7 @@ void OutputText::add(std::string_view text) {
   }
 }
 
-// A stop string begins inside what is held: anything before was certain earlier.
+// A stop string can only begin inside the held text: earlier text was certain before.
 std::string OutputText::take_certain() {
   std::size_t uncertain = 0;
   if (!stopped_) {

@@ -1,5 +1,5 @@
-// The text of one answer as its client gets to see it: valid UTF-8, ended before the first stop
-// string, and so far as it is certain: what may become a character or a stop string is held back.
+// The text of an answer for its client: valid UTF-8, cut at the first stop string. Bytes that may
+// become a character or a stop string are held back.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,14 @@ class OutputText {
   /// None of `stops` is empty.
   explicit OutputText(std::vector<std::string> stops = {}) : stops_(std::move(stops)) {}
 
-  /// The text that is certain with this token; often empty. Not when stopped().
+  /// The text that became certain with this token; often empty. Not when stopped().
   std::string feed(TokenId token);
   /// The rest, at the end.
   std::string finish();
 
-  /// Whether a stop string ended it: the one that was complete first, of several the longest.
+  /// Whether a stop string ended it: the first complete one; the longest of several.
   [[nodiscard]] bool stopped() const { return stopped_; }
-  /// Where the last token's character is, or would be if it had one: so many characters after the
-  /// beginning.
+  /// The offset, in characters, of the last token's character.
   [[nodiscard]] std::size_t offset() const { return offset_; }
 
  private:

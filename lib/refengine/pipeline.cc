@@ -39,7 +39,7 @@ struct Pipeline::RankProcess {
   RankProcess(os::Child started, Socket connected)
       : child(std::move(started)), socket(std::move(connected)), answered(socket.get_executor()) {}
 
-  /// Reaps the child, once; nullopt while it runs.
+  /// Reaps the child once; nullopt while it runs.
   std::optional<os::WaitStatus> wait(const Deadline& deadline) {
     if (!ended) ended = child.wait(deadline);
     return ended;
@@ -78,9 +78,9 @@ void Pipeline::start(const asio::any_io_executor& executor, const RankOptions& o
   os::SpawnOptions spawn;
   spawn.parent_death_signal = SIGKILL;
   spawn.stdin_fd = theirs.get();
-  spawn.stdout_fd = STDERR_FILENO;  // stdout carries results, and a rank has none
+  spawn.stdout_fd = STDERR_FILENO;  // stdout is for results, and a rank has none
   os::Child child = os::spawn({"/proc/self/exe", "rank", std::to_string(options.rank)}, spawn);
-  // Small enough for the socket's buffer: the rank need not read yet.
+  // Fits into the socket's buffer, so the rank need not read yet.
   os::write_all(ours.get(), encode_frame(FrameKind::kSetup, encode_setup(options)),
                 "write to rank " + std::to_string(options.rank));
   Socket socket(executor, asio::local::stream_protocol(), ours.get());
@@ -88,8 +88,8 @@ void Pipeline::start(const asio::any_io_executor& executor, const RankOptions& o
   ranks_.push_back(std::make_unique<RankProcess>(std::move(child), std::move(socket)));
 }
 
-// One reader for each rank, for ever: answers go to whoever asked, events at once, and the end of
-// the stream is the end of the rank.
+// One reader for each rank: it delivers answers to the caller and events at once; the end of the
+// stream is the end of the rank.
 awaitable<void> Pipeline::read_frames(std::shared_ptr<Pipeline> self, std::size_t rank) {
   RankProcess& process = *self->ranks_[rank];
   try {
@@ -149,7 +149,7 @@ awaitable<void> Pipeline::send(std::size_t rank, FrameKind kind, std::string pay
   const auto buffer = asio::buffer(bytes);
   boost::system::error_code error;
   auto token = asio::redirect_error(asio::use_awaitable, error);
-  // A failure here is a rank that is gone, which its reader finds out and says.
+  // On an error the rank has ended, which its reader reports.
   co_await asio::async_write(ranks_[rank]->socket, buffer, token);
 }
 

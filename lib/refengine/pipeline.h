@@ -1,6 +1,5 @@
-// The engine's end of its rank processes: started, fed one after the other, ended. A rank's death
-// is the engine's: there is no way back from it, so calls that wait for a dead rank never return
-// and `on_death` is called instead, once.
+// Starts, feeds and ends the rank processes of the engine. If a rank dies, the engine must end:
+// pending calls never return, and `on_death` is called once.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -20,12 +19,12 @@ namespace fo::refengine {
 
 class Pipeline : public std::enable_shared_from_this<Pipeline> {
  public:
-  /// An event of a rank; "rank" has been added to it.
+  /// An event of a rank, with "rank" added.
   using OnEvent = std::function<void(const nlohmann::json& event)>;
   using OnDeath = std::function<void(const base::Error& why)>;
 
   /// Starts one process for each of `ranks`, by running this program again, and sends it its
-  /// set-up. For the main thread: the ranks get SIGKILL when the thread ends. Use create().
+  /// set-up. Call it on the main thread: the ranks get SIGKILL when the thread ends. Use create().
   static std::shared_ptr<Pipeline> create(const boost::asio::any_io_executor& executor,
                                           const std::vector<RankOptions>& ranks, OnEvent on_event,
                                           OnDeath on_death);
@@ -33,15 +32,15 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// Until every rank has its weights and its KV cache.
+  /// Waits until every rank has its weights and its KV cache.
   boost::asio::awaitable<void> wait_until_ready();
-  /// One step through all ranks; the next token if it is wanted.
+  /// One step through all ranks; returns the next token if the step produces one.
   boost::asio::awaitable<std::optional<TokenChoice>> step(Generation::Step step);
   boost::asio::awaitable<void> sleep();
   boost::asio::awaitable<void> wake(WakeTags tags);
 
-  /// Ends the ranks: they see the end of their socket; those that still run at `deadline` are
-  /// killed. All are reaped when it returns. Blocks.
+  /// Ends the ranks by closing their sockets; kills those that still run at `deadline`. All are
+  /// reaped when it returns. Blocks.
   void stop(const base::Deadline& deadline);
 
  private:

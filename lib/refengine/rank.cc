@@ -69,8 +69,8 @@ void Rank::remap() {
   }
 }
 
-// The buffers keep their addresses over a sleep, so that the transformer's stay valid; the bytes
-// are read anew, since a layout published again may hold other weights.
+// The buffers keep their addresses across a sleep, so that the transformer's pointers stay valid.
+// Their bytes are read again, because a layout that was published again may have other weights.
 void Rank::copy_to_host() {
   if (!copies_) return;
   const std::vector<gms::MappedAllocation>& allocations = weights_.allocations();

@@ -19,35 +19,36 @@ namespace fo::refengine {
 
 class Rank {
  public:
-  /// Opens the driver and the device, reserves the KV cache's addresses. Throws kUnavailable
-  /// without them, kUsage when kv_bytes hold no position, and what cuda::Driver::open throws.
+  /// Opens the driver and the device, and reserves the addresses of the KV cache. Throws
+  /// kUnavailable without a device, kUsage if kv_bytes cannot hold a position, and what
+  /// cuda::Driver::open throws.
   explicit Rank(RankOptions options);
 
-  /// The first time: waits for a published layout, maps all of it read-only and binds the rank's
-  /// tensors; later the same memory at the same addresses, if the layout has not changed. Errors:
-  /// kUnavailable (no server), kTryAgain (no lock in time), kBadData (stale layout, or not this
-  /// model).
+  /// The first call waits for a published layout, maps all of it read-only and binds the rank's
+  /// tensors; later calls map the same memory at the same addresses, if the layout is unchanged.
+  /// Throws kUnavailable (no server), kTryAgain (no lock in time), kBadData (stale layout, or
+  /// another model).
   void map_weights();
-  /// Unmaps and lets the reader's lock go.
+  /// Unmaps the weights and releases the reader's lock.
   void unmap_weights();
   [[nodiscard]] base::ByteCount weight_bytes() const { return weights_.bytes(); }
 
-  /// cuda::OutOfMemory (75) when the device is still full after kv_retry.
+  /// Throws cuda::OutOfMemory (75) if the device is still full after kv_retry.
   void allocate_kv();
   void free_kv() { kv_.free(); }
   [[nodiscard]] base::ByteCount kv_bytes() const { return kv_.bytes(); }
   [[nodiscard]] std::uint32_t positions() const { return layout_.positions(); }
 
-  /// Readable when the GMS goes away; -1 while there is no connection.
+  /// Readable if the GMS closes the connection; -1 without a connection.
   [[nodiscard]] int gms_fd();
-  /// Closes a connection that is gone. The mappings stay.
+  /// Closes a lost connection. The mappings stay.
   void forget_gms() { weights_.disconnect(); }
 
-  /// First rank: the embedding of `tokens`.
+  /// For the first rank: the embedding of `tokens`.
   void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
-  /// The rank's layers, in place.
+  /// Runs the rank's layers, in place.
   void forward(std::span<float> hidden, std::size_t position);
-  /// Last rank: the token for `position`, which follows the last of the hidden states.
+  /// For the last rank: the token for `position`, which follows the last of the hidden states.
   TokenChoice choose(std::span<const float> hidden, const Sampling& sampling,
                      std::uint64_t position);
 
@@ -65,12 +66,12 @@ class Rank {
   LayerRange layers_;
   KvLayout layout_;
   std::shared_ptr<const cuda::Driver> driver_;
-  // Whether the host can't read the device's memory.
+  // The host cannot read the device's memory.
   bool copies_;
   // Only with copies_.
   cuda::PrimaryContext context_;
   gms::MemoryManager weights_;
-  // Of each allocation, with copies_.
+  // With copies_: a copy of each allocation.
   std::vector<std::vector<std::byte>> host_weights_;
   std::optional<Transformer> transformer_;
   KvMemory kv_;

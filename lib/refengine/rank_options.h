@@ -1,4 +1,4 @@
-// What one rank of the engine is to do, as the engine tells its process.
+// The configuration of one rank, which the engine sends to its process.
 #pragma once
 
 #include <sys/types.h>
@@ -18,21 +18,21 @@ struct RankOptions {
   ModelConfig config;
   /// As cuda::Driver::open takes it.
   std::string driver;
-  /// The GMS that has the weights.
+  /// The GMS with the weights.
   std::string socket;
   int device = 0;
   /// As gms::RpcClient::connect takes it.
   std::optional<uid_t> server_uid = {};
   base::ByteCount kv_bytes = 0;
-  /// For the weights to be published, at start.
+  /// Timeout of the published weights at start.
   base::Duration load_timeout{};
-  /// For a reader's lock, at waking.
+  /// Timeout of a reader's lock at wake.
   base::Duration remap_timeout{};
-  /// For a full device to make room for the KV cache.
+  /// How long to retry the KV cache on a full device.
   base::Duration kv_retry{};
-  /// Give the weights back once they were seen, and allocate no KV cache.
+  /// Release the weights after they were checked, and allocate no KV cache.
   bool start_asleep = false;
-  /// Work on copies in host memory, as on a real GPU, also where the driver is the simulated one.
+  /// Work on copies in host memory, as on a real GPU, even with the simulated driver.
   bool host_copies = false;
 };
 

@@ -75,7 +75,7 @@ void handle(Rank& rank, const Frame& frame) {
     case FrameKind::kStep:
       return step(rank, frame.payload);
     case FrameKind::kSleep:
-      // Both may be gone already, if it was woken in part.
+      // Both may be released already after a partial wake.
       rank.free_kv();
       rank.unmap_weights();
       break;
@@ -91,7 +91,7 @@ void handle(Rank& rank, const Frame& frame) {
   write_frame(kEngineFd, FrameKind::kDone, {});
 }
 
-// True when the engine has something to say, false when the GMS went away.
+// True if the engine sent something, false if the GMS closed the connection.
 bool wait_for_engine(int gms_fd) {
   pollfd fds[2] = {{kEngineFd, POLLIN, 0}, {gms_fd, POLLIN | POLLRDHUP, 0}};
   while (::poll(fds, 2, -1) < 0) {
@@ -127,7 +127,7 @@ int fail(ExitStatus status, const char* message) {
   try {
     write_frame(kEngineFd, FrameKind::kFailed, encode_failure(status, message));
   } catch (const std::exception&) {
-    // The engine is gone: nobody is left to tell.
+    // The engine has ended, so there is no receiver.
   }
   return base::to_int(status);
 }
@@ -136,7 +136,7 @@ int fail(ExitStatus status, const char* message) {
 
 int run_rank_process() {
   if (::close_range(STDERR_FILENO + 1, ~0u, 0) != 0) base::throw_errno(errno, "close descriptors");
-  // A terminal's ^C reaches the whole group; the engine decides when its ranks end.
+  // ^C reaches the whole process group, but the engine ends its ranks itself.
   os::block_signals(os::signal_set({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
   try {
     serve();

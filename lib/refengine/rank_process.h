@@ -1,11 +1,11 @@
-// A rank's process: what `fo-refengine rank` runs. It knows nothing but one socket to the engine.
+// A rank's process, which `fo-refengine rank` runs. It only has one socket to the engine.
 #pragma once
 
 namespace fo::refengine {
 
-/// Closes every descriptor but 0, 1 and 2, as Python's spawn does (a lock's among them), then
-/// serves the engine on descriptor 0 until it closes its end or something fails; the failure is
-/// told to the engine, which reports it. Returns the exit status.
+/// Closes every descriptor except 0, 1 and 2 (one of a lock, for example), as Python's spawn does.
+/// Then serves the engine on descriptor 0 until it closes its end or an error occurs; the error is
+/// sent to the engine, which reports it. Returns the exit status.
 int run_rank_process();
 
 }  // namespace fo::refengine

@@ -14,7 +14,7 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-// The index of the largest logit, the lowest of equals.
+// The index of the largest logit; the lowest of equal ones.
 TokenId greedy_token(std::span<const float> logits) {
   TokenId best = 0;
   float most = -std::numeric_limits<float>::infinity();
@@ -34,8 +34,8 @@ double uniform(std::uint64_t seed, std::uint64_t position) {
   return static_cast<double>(splitmix(seed + position * kSplitmixStep) >> 11) * 0x1p-53;
 }
 
-// Up to a common factor. Against the largest, so that no exponential overflows; what is no number
-// has no weight.
+// Probabilities up to a common factor, relative to the largest logit, so that no exponential
+// overflows. A NaN has weight 0.
 std::vector<double> weights_of(std::span<const float> logits, float most, double temperature) {
   std::vector<double> weights(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -46,7 +46,8 @@ std::vector<double> weights_of(std::span<const float> logits, float most, double
   return weights;
 }
 
-// The `count` ids that come first by falling `values`, of equals the lower; all values are numbers.
+// The `count` ids with the largest `values`, in descending order; of equal ones the lower id first.
+// No value may be NaN.
 std::vector<TokenId> likeliest(std::span<const double> values, std::size_t count) {
   std::vector<TokenId> ids(values.size());
   std::iota(ids.begin(), ids.end(), 0u);
@@ -89,7 +90,7 @@ void add_logprobs(std::span<const float> logits, float most, std::size_t count,
   const double scale = std::log(std::accumulate(weights.begin(), weights.end(), 0.0)) + most;
   const auto of = [&](TokenId token) {
     const auto logprob = static_cast<float>(static_cast<double>(logits[token]) - scale);
-    // Also for what is no number.
+    // Also for NaN.
     return TokenLogprob{token, logprob > kMinLogprob ? logprob : kMinLogprob};
   };
   choice.chosen = of(choice.chosen.token);

@@ -1,4 +1,4 @@
-// From logits to the next token: the likeliest one, or one drawn by chance that a seed repeats.
+// Chooses the next token from logits: the likeliest one, or a random one that a seed reproduces.
 // Pure.
 #pragma once
 
@@ -10,39 +10,39 @@
 
 namespace fo::refengine {
 
-/// How a request wants its tokens chosen. Travels to the last rank as it is.
+/// The sampling parameters of a request, sent unchanged to the last rank.
 struct Sampling {
-  /// 0: the likeliest, always; then nothing else here but `logprobs` matters.
+  /// 0: always the likeliest token; then only `logprobs` matters.
   double temperature = 0;
-  /// Draw from the fewest tokens that have this share of the probability together; over 0.
+  /// Draw from the smallest set of tokens with this total probability; above 0.
   double top_p = 1;
   std::uint64_t seed = 0;
-  /// How many of the likeliest tokens to tell with each one chosen; -1: no probabilities at all.
+  /// How many of the likeliest tokens to report with each chosen one; -1: no probabilities.
   std::int32_t logprobs = -1;
 };
 
-/// A token and the logarithm of its probability: of the model's own, whatever the temperature.
+/// A token and the logarithm of its probability in the model, regardless of the temperature.
 struct TokenLogprob {
   TokenId token;
   float logprob;
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
-/// What the least likely tokens have, as OpenAI spells minus infinity.
+/// The value for the least likely tokens; OpenAI's spelling of minus infinity.
 inline constexpr float kMinLogprob = -9999.0f;
 
 struct TokenChoice {
-  /// Its logprob is 0 when none was wanted.
+  /// Its logprob is 0 unless requested.
   TokenLogprob chosen{};
-  /// The likeliest first; of equals, the lower id.
+  /// In descending order; of equal ones the lower id first.
   std::vector<TokenLogprob> top;
 };
 
-/// The token for `position`, which counts from the first token of the prompt. What is drawn is a
-/// function of the logits, `sampling` and `position`: the draw is output number `position` of
-/// splitmix64 seeded with `sampling.seed`, its upper 53 bits as a number in [0, 1), which is looked
-/// up in the distribution summed in the order of ids. Throws Error(kBadData) when no logit is a
-/// number: the weights are damaged.
+/// The token for `position`, which counts from the first token of the prompt. The result depends
+/// only on the logits, `sampling` and `position`: output number `position` of splitmix64 seeded
+/// with `sampling.seed`, with its upper 53 bits as a number in [0, 1), selects from the
+/// distribution summed in the order of ids. Throws Error(kBadData) if all logits are NaN: the
+/// weights are damaged.
 TokenChoice choose_token(std::span<const float> logits, const Sampling& sampling,
                          std::uint64_t position);
 

@@ -16,7 +16,7 @@ Scheduler::Turn::~Turn() {
   scheduler_->changed_.notify();
 }
 
-// Sleep and wake one at a time, in no particular order.
+// Serialises sleeps and wakes, in no particular order.
 class Scheduler::AdminPlace {
  public:
   static awaitable<void> wait(Scheduler& scheduler) {

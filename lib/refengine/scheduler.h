@@ -1,12 +1,12 @@
-// Who may use the model when: one request after the other in the order they came, and sleep and
-// wake between them. Knows no HTTP and no processes: what it does to the model is given to it.
+// Schedules the model: requests one after another in order of arrival, with sleep and wake between
+// them. Independent of HTTP and processes: its actions are callbacks.
 //
 //             sleep(abort | wait | keep)                 done
 //   kAwake ------------------------------> kFallingAsleep ----> kAsleep
 //     ^                                                            |
 //     +------------------- wake, until every tag is awake ---------+
 //
-// On one loop's thread. Kept alive by whoever waits in it.
+// Runs on one loop's thread. Waiting coroutines keep it alive.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -23,8 +23,8 @@
 
 namespace fo::refengine {
 
-/// What becomes of requests in flight when the engine sleeps: cut short, finished first, or gone on
-/// with after waking (their KV cache computed anew).
+/// What happens to requests in flight when the engine sleeps: they are aborted, finished first, or
+/// continued after the wake (their KV cache is recomputed).
 enum class SleepMode { kAbort, kWait, kKeep };
 
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
@@ -33,7 +33,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   enum class Outcome { kToken, kFinished, kAborted };
   enum class Admission { kAdmitted, kNotAwake, kBusy };
 
-  /// More requests than this are refused.
+  /// Maximum number of requests; more are refused.
   static constexpr std::size_t kMaxRequests = 256;
 
   struct Model {
@@ -48,17 +48,17 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
         phase_(asleep ? Phase::kAsleep : Phase::kAwake),
         asleep_{asleep, asleep} {}
 
-  /// What the engine works on and has worked on.
+  /// Current and past load.
   struct Load {
     std::size_t running = 0;
     std::size_t waiting = 0;
-    /// Of requests whose first token is there.
+    /// Of requests that have produced their first token.
     std::uint64_t prompt_tokens = 0;
     std::uint64_t generated_tokens = 0;
   };
   [[nodiscard]] Load load() const;
 
-  /// Whether a Turn may be taken now.
+  /// Whether a Turn can be taken now.
   [[nodiscard]] Admission admission() const;
   /// True from the end of a sleep until the last tag is awake.
   [[nodiscard]] bool is_sleeping() const { return asleep_.any(); }
@@ -79,12 +79,12 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     bool aborted_ = false;
   };
 
-  /// Waits for the turn's place and runs the model until there is one more token.
+  /// Waits for its turn and runs the model until there is one more token.
   boost::asio::awaitable<Outcome> advance(Turn& turn, Generation& generation);
 
-  /// Returns once weights and KV cache are given up; at once when they are.
+  /// Returns when weights and KV cache are released; at once if they are already.
   boost::asio::awaitable<void> sleep(SleepMode mode);
-  /// Tags that are awake already are left alone.
+  /// Tags that are awake already are unchanged.
   boost::asio::awaitable<void> wake(WakeTags tags);
 
  private:
@@ -99,7 +99,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Phase phase_;
   SleepMode mode_ = SleepMode::kAbort;
   WakeTags asleep_;
-  /// How often the KV cache was lost.
+  /// Incremented when the KV cache is lost.
   std::uint64_t kv_epoch_ = 0;
   std::uint64_t prompt_tokens_ = 0;
   std::uint64_t generated_tokens_ = 0;

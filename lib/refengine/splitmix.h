@@ -1,5 +1,5 @@
-// splitmix64 over a counter: any value can be had without those before it, it is the same on every
-// machine, and no library's distribution is in between.
+// splitmix64 over a counter: any output is computed without the earlier ones, identically on every
+// machine and with every library.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace fo::refengine {
 
 inline constexpr std::uint64_t kSplitmixStep = 0x9e3779b97f4a7c15u;
 
-/// The first output of splitmix64 seeded with `state`; its output number n (from 0) is that of
-/// state + n * kSplitmixStep.
+/// The first output of splitmix64 seeded with `state`; output n (from 0) is that of state + n *
+/// kSplitmixStep.
 constexpr std::uint64_t splitmix(std::uint64_t state) {
   std::uint64_t x = state + kSplitmixStep;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Unicode's table 3-7: how long a sequence its first byte begins (0: none), and the range of its
-// second byte, which alone excludes overlong forms, surrogates and what is over U+10FFFF.
+// Unicode's table 3-7: the length of a sequence by its first byte (0: invalid), and the range of
+// its second byte, which excludes overlong forms, surrogates and code points over U+10FFFF.
 struct Lead {
   std::size_t length;
   unsigned char low;

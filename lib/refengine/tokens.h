@@ -1,5 +1,5 @@
-// Byte-level tokens: ids 0–255 are the bytes, everything above has no text. Whatever the model
-// says becomes valid UTF-8 on the way out, in one piece or streamed.
+// Byte-level tokens: ids 0–255 are bytes, higher ids have no text. The output is always valid
+// UTF-8, in one piece or streamed.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace fo::refengine {
 
 inline constexpr TokenId kByteTokens = 256;
 
-/// `text` as tokens, the config's bos first where it has one. Throws Error(kBadData) when a byte
-/// is outside the vocabulary.
+/// `text` as tokens, after the config's bos if it has one. Throws Error(kBadData) for a byte
+/// outside the vocabulary.
 std::vector<TokenId> encode_text(std::string_view text, const ModelConfig& config);
 
-/// Turns tokens into UTF-8, holding back what may still become a character; what can't is U+FFFD,
-/// as many as Unicode recommends (one for each maximal part). The pieces joined are the same
-/// however the tokens were handed in.
+/// Converts tokens to UTF-8 and holds back bytes that may still become a character. Invalid bytes
+/// become U+FFFD, one for each maximal part, as Unicode recommends. The joined output does not
+/// depend on how the tokens are split.
 class TextDecoder {
  public:
   /// The text that is complete with this token; often empty.

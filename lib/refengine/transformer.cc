@@ -14,8 +14,8 @@ using base::ExitStatus;
 
 constexpr std::size_t kLanes = 16;
 
-// Sixteen partial sums in a fixed order: what lets the compiler vectorise without being allowed to
-// reorder, so that every build of one architecture agrees with itself.
+// Sixteen partial sums in a fixed order allow vectorisation without reordering, so that all builds
+// of an architecture give equal results.
 float dot(const float* a, const float* b, std::size_t size) {
   float sums[kLanes] = {};
   std::size_t at = 0;
@@ -116,7 +116,7 @@ Transformer::Transformer(const ModelConfig& config, LayerRange layers, const Wei
   }
 }
 
-// A row as f32, straight from the weights where they are; valid until the next call.
+// A row as f32, without a copy if possible; valid until the next call.
 const float* Transformer::row(const Matrix& weight, std::size_t index) {
   const std::byte* data = weight.data + index * weight.columns * dtype_size(weight.dtype);
   if (weight.dtype == DType::kF32) return reinterpret_cast<const float*>(data);
@@ -126,7 +126,7 @@ const float* Transformer::row(const Matrix& weight, std::size_t index) {
   return out;
 }
 
-// out[t] = weight · in[t] for every token t: each row of weights is read once for all of them.
+// out[t] = weight · in[t] for every token t; each row of weights is read once.
 void Transformer::multiply(const Matrix& weight, std::span<const float> in, std::span<float> out) {
   const std::size_t count = in.size() / weight.columns;
   for (std::size_t r = 0; r < weight.rows; ++r) {
@@ -161,8 +161,8 @@ void Transformer::embed(std::span<const TokenId> tokens, std::span<float> hidden
   }
 }
 
-// Rotates the queries and keys of every token, stores keys and values, and mixes the values that
-// each token may see into mixed_. Element i turns with element i + head_dim/2, as in Hugging Face.
+// Rotates the queries and keys of every token, stores keys and values, and writes the attention
+// result to mixed_. Element i is rotated with element i + head_dim/2, as in Hugging Face.
 void Transformer::attend(std::size_t count, std::size_t position, std::uint32_t layer,
                          const KvLayout& layout, float* kv) {
   const std::size_t dim = config_.head_dim;

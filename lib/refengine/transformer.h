@@ -1,6 +1,6 @@
-// The forward pass of a Llama decoder over weights that lie somewhere in host-readable memory.
-// One core, no threads; the same input gives the same bits on every run, however the tokens are
-// cut into chunks and the layers into ranks.
+// The forward pass of a Llama decoder with weights in host-readable memory. Single-threaded; the
+// same input gives the same bits on every run, however the tokens are split into chunks and the
+// layers into ranks.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace fo::refengine {
 
-/// A dense tensor, rows first. Borrowed: `data` outlives its users, aligned to its element.
+/// A dense row-major tensor. Borrowed: `data` must outlive its users and be aligned to its element.
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
@@ -26,20 +26,20 @@ using WeightView = std::map<std::string, TensorView, std::less<>>;
 
 class Transformer {
  public:
-  /// The layers `layers`, and with the first of them the embedding, with the last the final norm
-  /// and the head. Only those tensors are looked up. Throws Error(kBadData) naming a tensor that is
-  /// missing or of another shape than the config says.
+  /// The layers `layers`; the first of them includes the embedding, the last the final norm and the
+  /// head. Only those tensors are used. Throws Error(kBadData) for a tensor that is missing or has
+  /// a wrong shape.
   Transformer(const ModelConfig& config, LayerRange layers, const WeightView& weights);
 
-  /// Rows of the embedding: tokens.size() × hidden_size. Tokens are inside the vocabulary.
+  /// Rows of the embedding: tokens.size() × hidden_size. Tokens must be inside the vocabulary.
   void embed(std::span<const TokenId> tokens, std::span<float> hidden) const;
 
-  /// Runs the layers over hidden.size() / hidden_size tokens at `position`, `position`+1 …, in
-  /// place, reading the earlier positions from `kv` and writing these ones there. The positions are
-  /// below layout.positions().
+  /// Runs the layers for hidden.size() / hidden_size tokens at `position`, `position`+1 …, in
+  /// place; reads the earlier positions from `kv` and writes these. All positions must be below
+  /// layout.positions().
   void forward(std::span<float> hidden, std::size_t position, const KvLayout& layout, float* kv);
 
-  /// The logits that follow one token's hidden state; vocab_size of them.
+  /// The vocab_size logits for one token's hidden state.
   void logits(std::span<const float> hidden, std::span<float> logits);
 
  private:
@@ -63,7 +63,7 @@ class Transformer {
   Matrix embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
   std::vector<double> frequencies_;
-  // Scratch, grown to the largest chunk seen.
+  // Buffers with the size of the largest chunk so far.
   std::vector<float> row_, normed_, queries_, keys_, values_, mixed_, projected_, gate_, up_;
   std::vector<float> scores_, cosines_, sines_;
 };

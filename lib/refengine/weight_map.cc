@@ -13,7 +13,7 @@ namespace {
   throw base::Error(base::ExitStatus::kBadData, "map tensor " + base::quoted(name) + ": " + reason);
 }
 
-// Strides of extents of one mean nothing.
+// The stride of a dimension of size one does not matter.
 bool is_contiguous(const gms::TensorMetadata& tensor) {
   const std::vector<base::ByteCount> dense = gms::contiguous_stride(tensor.shape);
   for (std::size_t i = 0; i < dense.size(); ++i) {

@@ -1,4 +1,4 @@
-// From what a GMS says about its tensors to where they are in this process.
+// Maps the metadata of a GMS's tensors to addresses in this process.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,16 @@
 
 namespace fo::refengine {
 
-/// An allocation's bytes as the host reads them.
+/// An allocation's bytes in host memory.
 struct AllocationBytes {
   const std::byte* data = nullptr;
   base::ByteCount size = 0;
 };
 
-/// Tensors by name from metadata as gms-protocol(7) writes it, of the types that this engine reads
-/// (others are passed over: they may be nobody's). `find` gives an allocation by its id, without
-/// data for an unknown one. Throws Error(kBadData) naming a tensor whose value is not such JSON,
-/// that is not contiguous, not aligned, or not inside its allocation.
+/// Tensors by name, from metadata in the format of gms-protocol(7); other dtypes are skipped,
+/// because the engine may not use them. `find` returns an allocation by id, without data for an
+/// unknown one. Throws Error(kBadData) for a tensor with an invalid value, and for one that is not
+/// contiguous, not aligned, or not inside its allocation.
 WeightView map_weights(const gms::Metadata& metadata,
                        const std::function<AllocationBytes(const std::string& id)>& find);
 

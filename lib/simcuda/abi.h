@@ -1,5 +1,5 @@
-// The binary interface that this library exports: a copy of its own, for nothing here knows
-// another room. Tests compare it with lib/cuda's declarations, and those with the real cuda.h.
+// The binary interface that this library exports. It is a copy, because nothing here depends on
+// another room; tests compare it with lib/cuda's declarations, and those with the real cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -85,8 +85,8 @@ struct AccessDesc {
 
 }  // namespace fo::simcuda
 
-// Every exported function: X(symbol, parameters). The last is no real driver's: what is free on a
-// device, without a context.
+// Every exported function: X(symbol, parameters). The last one does not exist in a real driver: it
+// reports free memory without a context.
 // clang-format off
 #define FO_SIMCUDA_FUNCTIONS(X)                                                                   \
   X(cuInit, (unsigned int flags))                                                                 \

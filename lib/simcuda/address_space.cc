@@ -12,7 +12,7 @@ namespace {
 
 void* pointer(DevicePtr address) { return reinterpret_cast<void*>(address); }
 
-/// Address space with nothing behind it.
+/// Address space without memory.
 void* reserve_pages(void* at, std::uint64_t size, int flags) {
   void* pages =
       ::mmap(at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
@@ -24,7 +24,7 @@ void keep_from_children(DevicePtr address, std::uint64_t size) {
   if (::madvise(pointer(address), size, MADV_DONTFORK) < 0) throw failure_of_errno(errno);
 }
 
-/// Access is per device, but all simulated devices read and write as this process does.
+/// Access is per device, but all simulated devices read and write as this process.
 int protection_of(const Mapping& mapping) {
   int protection = PROT_NONE;
   for (const auto& [device, flags] : mapping.access) {
@@ -50,7 +50,7 @@ DevicePtr AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, Dev
     if (pages != MAP_FAILED) address = hint;
   }
   if (address == 0) {
-    // The kernel aligns to pages only: take more, keep the aligned part.
+    // The kernel aligns only to pages, so this reserves more and keeps the aligned part.
     const auto start = reinterpret_cast<DevicePtr>(reserve_pages(nullptr, size + alignment, 0));
     address = (start + alignment - 1) & ~(alignment - 1);
     if (address > start) ::munmap(pointer(start), address - start);
@@ -107,7 +107,7 @@ void AddressSpace::set_access(DevicePtr address, std::uint64_t size, int device,
   require_whole_mappings(address, size);
   const auto end = mappings_.lower_bound(address + size);
   for (auto it = mappings_.find(address); it != end;) {
-    // One call for what lies side by side and is to be protected alike.
+    // One call for adjacent mappings with equal protection.
     const DevicePtr start = it->first;
     std::uint64_t length = 0;
     it->second.access[device] = flags;

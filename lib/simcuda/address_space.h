@@ -1,7 +1,7 @@
 // The device address space of this process: reserved, mapped and accessible ranges. A device
-// address is a host address, so a mapping is a shared mmap of the memory's file, and access is what
-// mprotect gives: a write through a read-only mapping faults. As on a real driver nothing of it is
-// inherited over fork.
+// address is a host address: a mapping is a shared mmap of the memory's file, and access is set by
+// mprotect, so a write through a read-only mapping faults. As with a real driver, nothing is
+// inherited across fork.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace fo::simcuda {
 
-/// What is behind a mapping.
+/// The memory of a mapping.
 struct Backing {
   int device = 0;
   FileId file = 0;
-  AllocationHandle handle = 0;  // the one it was mapped by; may have been released since
+  AllocationHandle handle = 0;  // the handle it was mapped by; may have been released since
   HandleType exportable = HandleType::kNone;
   bool imported = false;
 };
@@ -27,40 +27,41 @@ struct Backing {
 struct Mapping {
   std::uint64_t size = 0;
   Backing backing;
-  std::map<int, AccessFlags> access;  // by device; absent is none
+  std::map<int, AccessFlags> access;  // by device; missing means no access
 };
 
 /// Functions throw Failure: invalid value for any misuse. Not thread-safe.
 class AddressSpace {
  public:
-  /// Who made a range: cuMemAddressReserve or cuMemAlloc. Neither's functions touch the other's.
+  /// How a range was created: cuMemAddressReserve or cuMemAlloc. Functions of one kind do not
+  /// accept ranges of the other.
   enum class Kind { kReserved, kLinear };
 
   explicit AddressSpace(std::uint64_t granularity) : granularity_(granularity) {}
 
-  /// `alignment`: a power of two, or 0 for the granularity.
+  /// `alignment` must be a power of two, or 0 for the granularity.
   DevicePtr reserve(std::uint64_t size, std::uint64_t alignment, DevicePtr hint, Kind kind);
-  /// The exact range of a reserve(), with nothing mapped in it.
+  /// Frees exactly the range of a reserve(); nothing may be mapped in it.
   void free(DevicePtr address, std::uint64_t size, Kind kind);
-  /// Within one reserved range, over nothing mapped. `fd` is not kept.
+  /// The range must lie within one reserved range without mappings. `fd` is not kept.
   void map(DevicePtr address, std::uint64_t size, const Fd& fd, const Backing& backing, Kind kind);
-  /// One or more whole adjacent mappings; what was behind them. The range stays reserved.
+  /// Unmaps one or more whole adjacent mappings; returns their memory. The range stays reserved.
   std::vector<Backing> unmap(DevicePtr address, std::uint64_t size, Kind kind);
-  /// One or more whole adjacent mappings.
+  /// For one or more whole adjacent mappings.
   void set_access(DevicePtr address, std::uint64_t size, int device, AccessFlags flags);
 
-  /// Whether any mapping is of this file.
+  /// Whether a mapping of this file exists.
   [[nodiscard]] bool maps(FileId file) const { return uses_.contains(file); }
 
   struct Found {
     DevicePtr address = 0;
     const Mapping* mapping = nullptr;
   };
-  /// The mapping that covers `address`. Throws where there is none.
+  /// The mapping that covers `address`. Throws if there is none.
   [[nodiscard]] Found find(DevicePtr address) const;
 
-  /// Throws invalid value unless all of the range is mapped, illegal address unless all of it
-  /// allows reading, or writing.
+  /// Throws invalid value unless the whole range is mapped, and illegal address unless all of it
+  /// may be read, or written.
   void check_access(DevicePtr address, std::uint64_t size, bool writing) const;
 
  private:
@@ -76,7 +77,7 @@ class AddressSpace {
   std::uint64_t granularity_;
   std::map<DevicePtr, Range> ranges_;
   std::map<DevicePtr, Mapping> mappings_;
-  std::unordered_map<FileId, std::size_t> uses_;  // how many mappings each file has
+  std::unordered_map<FileId, std::size_t> uses_;  // the number of mappings of each file
 };
 
 }  // namespace fo::simcuda

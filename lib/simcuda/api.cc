@@ -1,8 +1,8 @@
-// The exported functions: each checks its pointers and passes on to Driver. See abi.h.
+// The exported functions: each checks its pointers and calls Driver. See abi.h.
 //
-// A call goes through call() or, where that needs no cuInit, answers at once. call() counts it for
-// fault injection first, with no lock held, so that a call that hangs holds nobody up; then one
-// lock guards all state. Copies are checked under it, and done after.
+// A call goes through call(), or, if it needs no cuInit, returns at once. call() first counts it
+// for fault injection without a lock, so that a hanging call does not block others; then one lock
+// guards all state. Copies are checked under the lock, and done after it.
 #include <unistd.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@
 #include "simcuda/driver.h"
 #include "simcuda/injector.h"
 
-// In the namespace, but extern "C": the definitions are the functions that abi.h declares.
+// In the namespace, but extern "C": the definitions match the declarations of abi.h.
 namespace fo::simcuda {
 
 extern "C" __attribute__((visibility("default"))) const char fo_simcuda_version[] = FO_VERSION;
@@ -42,24 +42,25 @@ const Export* find_export(std::string_view name) {
   return nullptr;
 }
 
-/// The function that cuda.h's `name` stands for.
+/// The newest version of the function that cuda.h's `name` refers to.
 const Export* find_newest(const std::string& name) {
   const Export* newest = find_export(name + "_v2");
   return newest ? newest : find_export(name);
 }
 
-/// Made by the first cuInit and never destroyed: other threads may be in it when the process exits.
+/// Created by the first cuInit and never destroyed: other threads may use it when the process
+/// exits.
 struct State {
   explicit State(const Settings& settings) : injector(settings.faults, settings.latencies) {}
   const pid_t pid = ::getpid();
   Injector injector;
   std::mutex mutex;              // guards driver
-  std::optional<Driver> driver;  // once cuInit has succeeded
+  std::optional<Driver> driver;  // set when cuInit has succeeded
   std::atomic<bool> ready = false;
 };
 std::atomic<State*> state_of_process = nullptr;
 
-/// A child of fork inherits nothing that works: the real driver answers the same, to cuInit too.
+/// In a forked child every function fails, cuInit too, as with the real driver.
 void require_same_process(const State& state) {
   require(state.pid == ::getpid(), Result::kNotInitialized);
 }
@@ -85,7 +86,7 @@ State& ready_state() {
   return *state;
 }
 
-/// Whether it answers in a broken context, too.
+/// Whether it works in a broken context, too.
 bool is_about_devices_or_contexts(std::string_view function) {
   return function.starts_with("cuDevice") || function.starts_with("cuCtx") ||
          function == "fo_simcuda_memory_info";
@@ -102,8 +103,8 @@ Result call(std::string_view function, const Body& body) noexcept {
   });
 }
 
-/// A copy into device memory, whose faults may come late. `check` throws, or says whether there is
-/// anything to write; `write` does it.
+/// A copy into device memory, whose errors may be delayed. `check` throws, or returns whether to
+/// write; `write` writes.
 template <typename Check, typename Write>
 Result copy_in(std::string_view function, const Check& check, const Write& write) noexcept {
   bool is_to_write = false;
@@ -162,7 +163,7 @@ Result cuInit(unsigned int flags) {
     try {
       init();
     } catch (const SettingsError& error) {
-      // Not silently: a misspelled fault would make a test pass that tests nothing.
+      // Printed, because with a misspelled fault a test would pass without testing anything.
       std::fprintf(stderr, "libcuda (simulated): error: %s\n", error.what());
       throw Failure{Result::kInvalidValue};
     }
@@ -197,7 +198,7 @@ Result cuGetProcAddress_v2(const char* symbol, void** function, int version, std
                            QueryResult* status) {
   return answer([&] {
     require(symbol != nullptr && function != nullptr);
-    // The one function whose parameters a version changes: 12.0 added the status.
+    // Only this function has different parameters by version: 12.0 added the status.
     const bool old = std::string_view(symbol) == "cuGetProcAddress" && version < 12000;
     const Export* found = old ? find_export(symbol) : find_newest(symbol);
     *function = found ? found->function : nullptr;
@@ -316,7 +317,7 @@ Result cuMemcpyHtoD_v2(DevicePtr to, const void* from, std::size_t size) {
 Result cuMemcpyDtoH_v2(void* to, DevicePtr from, std::size_t size) {
   const Result result = call(__func__, [&](Driver& driver) {
     require(to != nullptr || size == 0);
-    driver.synchronize();  // what is read has been written
+    driver.synchronize();  // earlier writes must be visible
     driver.check_readable(from, size);
   });
   if (result == Result::kSuccess && size > 0) std::memcpy(to, host_pointer(from), size);
@@ -333,7 +334,7 @@ Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, std::size_t size) {
       [&] { std::memmove(host_pointer(to), host_pointer(from), size); });
 }
 
-// Done when it returns, which a program that waits for its stream can't tell.
+// Complete when it returns, which a program that waits for its stream cannot observe.
 Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, std::size_t size, Stream stream) {
   return copy_in(
       __func__,

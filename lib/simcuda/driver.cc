@@ -32,7 +32,7 @@ std::uint64_t hash(std::string_view text) {
   return h ^ (h >> 31);
 }
 
-/// The same in every process for one folder and device, and different for all others.
+/// Equal in every process for one folder and device, and different for all others.
 Uuid make_uuid(const std::string& dir, int ordinal) {
   Uuid uuid{};
   for (std::size_t half = 0; half < 2; ++half) {
@@ -44,7 +44,7 @@ Uuid make_uuid(const std::string& dir, int ordinal) {
   return uuid;
 }
 
-/// The devices' folder, made if need be.
+/// Opens the devices' folder; creates it if it is missing.
 std::filesystem::path open_dir(const Settings& settings) {
   const auto& dir = settings.dir;
   const auto refuse = [&](const std::string& reason) {
@@ -53,7 +53,7 @@ std::filesystem::path open_dir(const Settings& settings) {
   if (::mkdir(dir.c_str(), 0700) < 0 && errno != EEXIST) refuse(std::strerror(errno));
   struct stat status {};
   if (::lstat(dir.c_str(), &status) < 0) refuse(std::strerror(errno));
-  // Anyone can make a folder in /dev/shm; one that was asked for by name is the asker's business.
+  // Any user can create a folder in /dev/shm. A folder that was named explicitly is not checked.
   const bool own = S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
   if (settings.dir_is_default && !own) refuse("not a folder of this user");
   std::error_code error;
@@ -77,8 +77,8 @@ std::string text_of(const Uuid& uuid) {
   return text;
 }
 
-// Not thread_local: leak checkers stumble over the thread-local storage of libraries that were
-// loaded at run time, and every program under a leak checker that uses this one would suffer.
+// Not thread_local: leak checkers report thread-local storage of libraries loaded at run time, so
+// every program that uses this one would fail under a leak checker.
 std::vector<Context>& thread_contexts() {
   using Contexts = std::vector<Context>;
   static const pthread_key_t key = [] {
@@ -211,7 +211,7 @@ void Driver::synchronize() { synchronize(at(current_device()).context); }
 
 void Driver::synchronize(Stream stream) {
   require_stream(stream);
-  // The two streams that exist by themselves are the current context's.
+  // The two predefined streams belong to the current context.
   const auto found = streams_.find(stream);
   if (found != streams_.end()) return synchronize(at(found->second).context);
   if (!thread_contexts().empty()) synchronize();
@@ -252,7 +252,8 @@ AllocationHandle Driver::add_handle(Handle handle) {
   return last_handle_;
 }
 
-// A handle that is none is undefined behaviour on a real driver, and a test's finding here.
+// On a real driver an invalid handle is undefined behaviour; here it is an error, so that tests
+// find it.
 const Driver::Handle& Driver::find_handle(AllocationHandle handle) const {
   const auto found = handles_.find(handle);
   require(found != handles_.end(), Result::kInvalidHandle);
@@ -265,7 +266,7 @@ void Driver::release(AllocationHandle handle) {
   if (--found->second.references > 0) return;
   Handle gone = std::move(found->second);
   handles_.erase(found);
-  if (space_.maps(gone.memory.id)) return;  // and so it is not the last reference
+  if (space_.maps(gone.memory.id)) return;  // so it is not the last reference
   at(gone.device).store.release(std::move(gone.memory));
 }
 
@@ -273,7 +274,7 @@ int Driver::export_fd(AllocationHandle handle, HandleType type) {
   const Handle& found = find_handle(handle);
   require(type == HandleType::kPosixFileDescriptor, Result::kNotSupported);
   require(found.exportable == type);
-  // Not invalid value, which is for misuse: the handle and its type are right.
+  // Not invalid value, which is for misuse: the handle and its type are valid.
   require(!quirks_.no_reexport || !found.imported, Result::kNotSupported);
   return found.memory.fd.duplicate().release();
 }
@@ -294,7 +295,7 @@ AllocationHandle Driver::retain(DevicePtr address) {
   if (const auto found = handles_.find(backing.handle); found != handles_.end()) {
     ++found->second.references;
   } else {
-    // Released meanwhile: the same value comes back to life.
+    // Released meanwhile: the same value becomes valid again.
     handles_[backing.handle] = {backing.device, at(backing.device).store.reopen(backing.file),
                                 backing.exportable, 1, backing.imported};
   }

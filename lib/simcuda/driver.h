@@ -1,6 +1,6 @@
-// What the simulated driver knows of this process: devices, handles, address space, contexts, host
-// memory and streams. One function for each of the driver's, which throws Failure where that would
-// answer an error; output pointers are checked by api.cc. Not thread-safe.
+// The simulated driver's state of this process: devices, handles, address space, contexts, host
+// memory and streams. It has one function for each of the driver's, which throws Failure for an
+// error; api.cc checks output pointers. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ std::string text_of(const Uuid& uuid);
 
 class Driver {
  public:
-  /// Opens the folders of the visible devices. Throws SettingsError where the folder can't be used,
-  /// Failure otherwise: no device when none is visible.
+  /// Opens the folders of the visible devices. Throws SettingsError if the folder is unusable, else
+  /// Failure: no device if none is visible.
   explicit Driver(const Settings& settings);
 
   [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
@@ -38,16 +38,16 @@ class Driver {
 
   Context retain_primary_context(Device device);
   void release_primary_context(Device device);
-  /// Throws invalid context for anything that is none.
+  /// Throws invalid context for an unknown one.
   Device device_of(Context context) const;
-  /// The device of the calling thread's current context. Throws invalid context when there is none,
+  /// The device of the calling thread's current context. Throws invalid context without one,
   /// context is destroyed, or the error that broke the context in an earlier call.
   Device current_device() const;
-  /// Under late-copy-errors, for every call that is not about devices or contexts: throws the error
-  /// that broke the calling thread's current context, if it has one and that is broken.
+  /// For every call that is not about devices or contexts (late-copy-errors): throws the error that
+  /// broke the calling thread's current context, if it is broken.
   void require_unbroken() const;
-  /// Waits for the copies of the current context. Throws a copy's error that was kept until now,
-  /// and breaks the context.
+  /// Waits for the copies of the current context. Throws the delayed error of a copy, and breaks
+  /// the context.
   void synchronize();
   /// The same for the context of `stream`. Throws invalid handle.
   void synchronize(Stream stream);
@@ -75,12 +75,12 @@ class Driver {
 
   DevicePtr allocate_memory(std::uint64_t size);
   void free_memory(DevicePtr address);
-  /// For the copies: throw unless the current context can read, or write, all of the range. False:
-  /// nothing is to be written, because that copy or one before it has an error that is kept for the
-  /// next synchronize() (late-copy-errors).
+  /// For copies: throw unless the current context can read, or write, the whole range. Returns
+  /// false if nothing must be written, because this copy or an earlier one has an error that is
+  /// delayed until the next synchronize() (late-copy-errors).
   void check_readable(DevicePtr address, std::uint64_t size);
   [[nodiscard]] bool check_writable(DevicePtr address, std::uint64_t size);
-  /// A copy into memory fails with `result`: throws that, or keeps it for the next synchronize().
+  /// A copy into memory fails with `result`: throws it, or delays it until the next synchronize().
   void fail_copy(Result result);
   struct PointerInfo {
     MemoryType type = MemoryType::kHost;
@@ -102,9 +102,9 @@ class Driver {
  private:
   struct PrimaryContext {
     unsigned int references = 0;
-    Result broken = Result::kSuccess;  // or what every later call returns, as this one did
-    Result late = Result::kSuccess;    // or a copy's error that no call has returned yet
-    Allocation memory;                 // what a context costs
+    Result broken = Result::kSuccess;  // otherwise the result of every later call
+    Result late = Result::kSuccess;    // otherwise the error of a copy, not reported yet
+    Allocation memory;                 // the memory that a context costs
   };
   struct SimDevice {
     Uuid uuid{};
@@ -125,7 +125,7 @@ class Driver {
   };
   struct HostMemory {
     std::uint64_t size = 0;
-    bool registered = false;  // else allocated
+    bool registered = false;  // otherwise allocated
   };
 
   SimDevice& at(Device device);
@@ -133,25 +133,26 @@ class Driver {
   const Handle& find_handle(AllocationHandle handle) const;
   AllocationHandle add_handle(Handle handle);
   void synchronize(PrimaryContext& context);
-  /// Under map-needs-context: throws unless there is a current context that works.
+  /// For map-needs-context: throws unless the current context is valid.
   void require_context_to_map() const;
 
   std::uint64_t granularity_;
   std::uint64_t context_size_;
   Quirks quirks_;
-  /// Of which the devices are slices, with the quirk "mig".
+  /// The GPU whose slices the devices are, with the quirk "mig".
   Uuid whole_gpu_{};
   std::vector<SimDevice> devices_;  // never resized: the addresses of their contexts are CUcontexts
   AddressSpace space_;
   std::unordered_map<AllocationHandle, Handle> handles_;
-  AllocationHandle last_handle_ = 0x1000;  // not a small number: those are taken for fds
+  AllocationHandle last_handle_ =
+      0x1000;  // not a small number, which could be confused with a descriptor
   std::map<DevicePtr, Linear> linear_;
   std::map<DevicePtr, HostMemory> host_;
   std::map<Stream, Device> streams_;
   std::uintptr_t last_stream_ = 0x1000;  // 1 and 2 are the legacy and the per-thread stream
 };
 
-/// The calling thread's stack of contexts, the current one last. Needs no Driver.
+/// The calling thread's stack of contexts, the current one last. Independent of Driver.
 std::vector<Context>& thread_contexts();
 
 }  // namespace fo::simcuda

@@ -1,5 +1,5 @@
-// Faults and latencies on demand: counts calls per function, and delays, fails, hangs or kills the
-// ones that GMS_SIM_FAULTS and GMS_SIM_LATENCY name.
+// Fault injection: counts calls per function, and delays, fails, hangs or kills those that
+// GMS_SIM_FAULTS and GMS_SIM_LATENCY name.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,11 @@ class Injector {
  public:
   Injector(const std::vector<Fault>& faults, const std::vector<Latency>& latencies);
 
-  /// To be called at the start of every call, with no lock held: it may sleep, never return, throw
-  /// Failure, or end the process.
+  /// Call it at the start of every call without a lock: it may sleep, never return, throw Failure,
+  /// or end the process.
   void enter(std::string_view function);
 
-  /// A function named in the settings that `known` doesn't have; empty when there is none.
+  /// A function of the settings that `known` does not contain; empty if there is none.
   template <typename Known>
   [[nodiscard]] std::string find_unknown(const Known& known) const {
     for (const auto& [function, plan] : plans_) {

@@ -8,7 +8,7 @@
 namespace fo::simcuda {
 namespace {
 
-// More than this library answers by itself: GMS_SIM_FAULTS can ask for any of them.
+// More than this library returns by itself, because GMS_SIM_FAULTS can request any of them.
 constexpr ResultText kTexts[] = {
     {Result::kSuccess, "CUDA_SUCCESS", "no error"},
     {Result::kInvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},

@@ -1,4 +1,4 @@
-// How a call fails inside this library: by throwing the CUresult, caught where the call came in.
+// Errors inside this library: the CUresult is thrown, and caught in the exported function.
 #pragma once
 
 #include "simcuda/abi.h"
@@ -13,7 +13,7 @@ inline void require(bool condition, Result otherwise = Result::kInvalidValue) {
   if (!condition) throw Failure{otherwise};
 }
 
-/// The failure that an errno stands for: out of memory for everything that is full, else 304.
+/// The failure for an errno: out of memory for a full resource, else 304.
 Failure failure_of_errno(int err);
 
 struct ResultText {
@@ -22,7 +22,7 @@ struct ResultText {
   const char* text;
 };
 
-/// nullptr: a value that this library never answers.
+/// nullptr for a value that this library never returns.
 const ResultText* find_result_text(Result result);
 
 }  // namespace fo::simcuda

@@ -41,7 +41,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return parse_quantity(text, kNone);
 }
 
-/// The items of a comma list; none for an empty text.
+/// The items of a comma-separated list; empty for an empty text.
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> items;
   while (!text.empty()) {
@@ -128,7 +128,7 @@ const std::vector<QuirkWord>& quirk_words() {
   return kWords;
 }
 
-/// -1: none or more than one.
+/// -1 if none matches, or more than one.
 int find_device(std::string_view item, const std::vector<std::string>& uuids) {
   const auto count = static_cast<int>(uuids.size());
   if (const auto ordinal = parse_number(item)) {
@@ -236,7 +236,7 @@ Settings Settings::from_env() {
     if (!duration) reject("GMS_SIM_FREE_DELAY", delay, "a duration");
     settings.free_delay = *duration;
   }
-  // Unlike the others this one means something when it is empty: no devices.
+  // Unlike the others, an empty value has a meaning: no devices.
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
     settings.visible_devices = visible;
   }

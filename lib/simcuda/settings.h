@@ -1,4 +1,4 @@
-// What the environment says about the simulated devices. Parsing only; read once, at cuInit.
+// The settings of the simulated devices from the environment. Parsing only; read once, in cuInit.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@
 
 namespace fo::simcuda {
 
-/// A variable that can't be understood or used, with the line that says so.
+/// An invalid or unusable variable, with the message.
 class SettingsError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// One item of GMS_SIM_FAULTS, "function:k=what": k is 3 (the third call of this process), 3+ (from
-/// the third on) or * (each).
+/// the third on) or * (every call).
 struct Fault {
   enum class Action { kFail, kHang, kKill };
   std::string function;  // without _v2
@@ -35,20 +35,20 @@ struct Latency {
   std::chrono::nanoseconds duration{};
 };
 
-/// GMS_SIM_QUIRKS: behaviour that a real driver may have and this one lacks by default. Its words:
+/// GMS_SIM_QUIRKS: behaviour that a real driver may have and this one does not by default:
 struct Quirks {
   /// map-needs-context: cuMemMap, cuMemUnmap and cuMemSetAccess need a current context.
   bool map_needs_context = false;
-  /// import-needs-context: so does cuMemImportFromShareableHandle. need-context is both.
+  /// import-needs-context: so does cuMemImportFromShareableHandle. need-context sets both.
   bool import_needs_context = false;
-  /// no-reexport: a handle that was imported can't be exported.
+  /// no-reexport: an imported handle cannot be exported.
   bool no_reexport = false;
-  /// late-copy-errors: a copy into device memory that fails is answered with success. The next call
-  /// that synchronises returns the error, and after it all others in that context.
+  /// late-copy-errors: a failing copy into device memory returns success. The next synchronising
+  /// call returns the error, and so do all later calls in that context.
   bool late_copy_errors = false;
   /// no-uuid: cuDeviceGetUuid is not supported; cuDeviceGetUuid_v2 is.
   bool no_uuid = false;
-  /// mig: all devices are MIG slices of one GPU, whose UUID cuDeviceGetUuid tells.
+  /// mig: all devices are MIG slices of one GPU, whose UUID cuDeviceGetUuid returns.
   bool mig = false;
 };
 
@@ -70,10 +70,10 @@ struct Settings {
   static Settings from_env();
 };
 
-/// "cuMemAlloc_v2" and "cuMemAlloc" are one function to whoever asks for faults.
+/// Settings of faults treat "cuMemAlloc_v2" and "cuMemAlloc" as one function.
 std::string_view unversioned(std::string_view function);
 
-/// A number with us, ms, s (durations) or none, KiB, MiB, GiB, TiB (sizes).
+/// A number with us, ms, s (durations), or without or with KiB, MiB, GiB, TiB (sizes).
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
@@ -82,9 +82,9 @@ std::vector<Fault> parse_faults(std::string_view text);
 std::vector<Latency> parse_latencies(std::string_view text);
 Quirks parse_quirks(std::string_view text);
 
-/// Which of the devices with these UUIDs ("GPU-…") CUDA_VISIBLE_DEVICES leaves, in its order. Items
-/// are ordinals or unique beginnings of UUIDs; as with the real driver, the first that names no
-/// device, or one already named, ends the list.
+/// The devices that CUDA_VISIBLE_DEVICES selects from those with these UUIDs ("GPU-…"), in its
+/// order. Items are ordinals or unique prefixes of UUIDs; as with the real driver, the first item
+/// that matches no device, or one already listed, ends the list.
 std::vector<int> visible_devices(std::string_view list, const std::vector<std::string>& uuids);
 
 }  // namespace fo::simcuda

@@ -34,7 +34,8 @@ std::string name_of(FileId id) { return std::string(kMemory) + std::to_string(id
 /// The same clock in all processes.
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-/// Whether "gone-ID-TIME" was so `delay` ago. True for a time to come: it is from before a reboot.
+/// Whether "gone-ID-TIME" is at least `delay` old. True for a time in the future, which was written
+/// before a reboot.
 bool is_over(std::string_view gone, std::chrono::nanoseconds delay) {
   std::int64_t since = 0;
   const auto digits = gone.substr(gone.rfind('-') + 1);
@@ -43,12 +44,13 @@ bool is_over(std::string_view gone, std::chrono::nanoseconds delay) {
   return passed < 0 || passed >= delay.count();
 }
 
-/// Excludes other processes. A record lock, not a flock: it belongs to the process, so a child
-/// forked meanwhile can't keep it when this process is killed.
+/// Excludes other processes. It is a record lock and not a flock, because it belongs to the
+/// process: a child forked meanwhile cannot keep it when this process is killed.
 class BookLock {
  public:
   explicit BookLock(const Fd& book) : fd_(book.get()) {
-    // EDEADLK is a guess of the kernel's about other threads' locks: nobody waits under this one.
+    // EDEADLK is the kernel's guess about locks of other threads, and wrong here: no thread waits
+    // while it has this lock.
     while (set(F_WRLCK) < 0) {
       if (errno != EINTR && errno != EDEADLK) throw failure_of_errno(errno);
     }
@@ -67,7 +69,7 @@ class BookLock {
   int fd_;
 };
 
-/// Backs the file in full; an errno. In steps, because an interrupted step starts over.
+/// Allocates the whole file; returns an errno. In steps, because an interrupted step starts again.
 int allocate(const Fd& file, std::uint64_t size) {
   constexpr std::uint64_t kStep = std::uint64_t{64} << 20;
   for (std::uint64_t done = 0; done < size;) {
@@ -81,7 +83,7 @@ int allocate(const Fd& file, std::uint64_t size) {
   return 0;
 }
 
-/// Whether no other description holds the file. Grants nothing that outlives `file`.
+/// Whether no other description holds the file. The lock taken here ends with `file`.
 bool unheld(const Fd& file) { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0; }
 
 }  // namespace
@@ -98,15 +100,15 @@ Store::Store(const std::filesystem::path& dir, std::uint64_t capacity,
 
 Allocation Store::create(std::uint64_t size) {
   Allocation made = place(size);
-  // Outside the lock, for it takes long; the file is held and has its size, so it counts.
+  // Outside the lock, because it is slow; the file is held and has its size, so it counts.
   int err = allocate(made.fd, size);
   if (err == ENOSPC) {
-    used();  // the dead may hold what is missing
+    used();  // dead processes may hold the missing memory
     err = allocate(made.fd, size);
   }
   if (err != 0) {
     made.fd.reset();
-    remove_unheld(made.id, {});  // nobody had it, so there is no delay
+    remove_unheld(made.id, {});  // nothing used it, so there is no delay
     throw failure_of_errno(err);
   }
   return made;
@@ -126,7 +128,8 @@ Allocation Store::place(std::uint64_t size) {
 }
 
 Fd Store::make_file(std::uint64_t size, FileId& id) {
-  // Only whoever has the book's lock makes files, so what bears the name was left by the killed.
+  // Only the holder of the book's lock creates files, so a file with this name was left by a killed
+  // process.
   ::unlinkat(dir_.get(), kNewborn, 0);
   Fd file(check(::openat(dir_.get(), kNewborn, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
   check(::flock(file.get(), LOCK_SH | LOCK_NB));
@@ -145,14 +148,14 @@ std::optional<Allocation> Store::adopt(int fd) {
   if (!S_ISREG(given.st_mode) ||
       ::fstatat(dir_.get(), name_of(given.st_ino).c_str(), &ours, AT_SYMLINK_NOFOLLOW) < 0 ||
       ours.st_dev != given.st_dev || ours.st_ino != given.st_ino) {
-    return std::nullopt;  // and left alone: it may be somebody's lock file
+    return std::nullopt;  // left alone, because it may be a lock file of another program
   }
   Allocation allocation;
   allocation.fd = Fd(check(::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
   allocation.id = given.st_ino;
   allocation.size = static_cast<std::uint64_t>(given.st_size);
-  // Changes nothing for an exported fd. One that was opened by name held nothing until now, and the
-  // file may be gone.
+  // No change for an exported fd. A file that was opened by name was not held until now, and may
+  // have been removed.
   check(::flock(allocation.fd.get(), LOCK_SH | LOCK_NB));
   if (::fstatat(dir_.get(), name_of(given.st_ino).c_str(), &ours, AT_SYMLINK_NOFOLLOW) < 0) {
     return std::nullopt;
@@ -202,7 +205,7 @@ std::uint64_t Store::scan() {
     ::close(listed);
     throw failure_of_errno(error);
   }
-  // All names before the first change: a file that is renamed meanwhile might be listed twice.
+  // All names before the first change, because a file renamed meanwhile could be listed twice.
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view name = entry->d_name;

@@ -1,21 +1,21 @@
 // One device's memory as a folder of files, one for each physical allocation, shared by all
-// processes of a GMS_SIM_DIR. A file counts as used while any open file description of it, in any
-// process, holds a shared flock: exported fds and mappings keep the description, and with it the
-// lock, alive, and the kernel drops it when the last of them is gone, however it goes.
+// processes of a GMS_SIM_DIR. A file is in use while any open file description of it, in any
+// process, holds a shared flock: exported descriptors and mappings keep the description, and with
+// it the lock, alive, and the kernel drops it with the last of them, however that ends.
 //
-// The files are the truth, the book is an estimate that is never below it. Every change of the
-// folder happens under the book's lock; a process may be killed at any instruction:
-//   create  book += size, make the file, lock it, give it its name, unlock the book, allocate
+// The files are authoritative; the book is an estimate that is never too low. Every change of the
+// folder happens under the book's lock, and a process may be killed at any instruction:
+//   create  book += size, create the file, lock it, name it, unlock the book, allocate
 //   reap    (unheld file) unlink, book -= size
-//   scan    reap all that is unheld, book = sum of the rest
-// Killed in between, the book is too high, and the scan that precedes every refusal puts it right.
+//   scan    reap all unheld files, book = sum of the others
+// After a kill in between, the book is too high, and the scan before every refusal corrects it.
 //
-// With a free delay, memory counts as used for so long after it was first found unheld: at once
-// where its last holder released it, by the next scan of any process where that was killed. The
-// file's name says since when, so that all processes agree:
+// With a free delay, memory stays in use for that time after it was first found unheld: from the
+// release of its last holder, or from the next scan if that was killed. The file's name contains
+// the time, so that all processes agree:
 //   reap    (unheld file) rename mem-ID to gone-ID-TIME; the book stays
 //   scan    remove the gone files whose delay is over; the others count
-// Nothing makes a gone file a live one again.
+// A gone file never becomes live again.
 #pragma once
 
 #include <sys/types.h>
@@ -54,7 +54,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// The file's inode number: the same in every process, and the file's name.
+/// The file's inode number, which is the same in every process and part of the file's name.
 using FileId = ino_t;
 
 /// A held file.
@@ -64,33 +64,33 @@ struct Allocation {
   std::uint64_t size = 0;
 };
 
-/// Functions throw Failure: out of memory for a full device or disk, else 304. Calls on the stores
+/// Functions throw Failure: out of memory for a full device or disk, else 304. Calls for the stores
 /// of one process must be serialised.
 class Store {
  public:
-  /// Makes the folder if need be. `free_delay`: how long memory that nobody holds counts as used.
+  /// Creates a missing folder. `free_delay` is the time that unheld memory stays in use.
   Store(const std::filesystem::path& dir, std::uint64_t capacity,
         std::chrono::nanoseconds free_delay = {});
 
   [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
 
-  /// New memory, zero, backed in full.
+  /// New memory, zeroed and fully allocated.
   Allocation create(std::uint64_t size);
 
-  /// Another reference to the file behind `fd`, of the same description; nullopt when it is not one
-  /// of this device's.
+  /// Another reference to the file of `fd`, with the same description; nullopt if it is not a file
+  /// of this device.
   std::optional<Allocation> adopt(int fd);
 
-  /// Another reference, of a new description, to a file that this process holds by a mapping.
+  /// Another reference, with a new description, to a file that this process holds by a mapping.
   Allocation reopen(FileId id);
 
-  /// Gives a reference up; removes the file if it was the last one anywhere.
+  /// Releases a reference; removes the file if it was the last one of all processes.
   void release(Allocation allocation);
 
-  /// Removes the file if nobody holds it.
+  /// Removes the file if it is unheld.
   void reap(FileId id);
 
-  /// What is held, by all processes, or was until less than the free delay ago.
+  /// Memory in use by all processes, including memory within the free delay.
   std::uint64_t used();
 
  private:
@@ -99,7 +99,7 @@ class Store {
   std::optional<std::uint64_t> read_book() const;
   void write_book(std::uint64_t used);
   std::uint64_t scan();
-  /// What the file still counts for. Removes it where that is nothing.
+  /// The size for which the file still counts. Removes it if that is 0.
   std::uint64_t scan_file(const std::string& name);
   void remove_unheld(FileId id, std::chrono::nanoseconds delay);
   void mark_gone(const std::string& name, FileId id);
