@@ -42,20 +42,20 @@ std::vector<std::pair<std::string, std::string>> environment_of(const FailoverLo
 [[noreturn]] void become_command(const FailoverLock& lock, const Grant& grant,
                                  const std::vector<std::string>& command) {
   for (const auto& [name, value] : environment_of(lock, grant)) {
-    ::unsetenv(name.c_str());  // so that it comes last, and once
+    ::unsetenv(name.c_str());  // so that it comes last and only once
     os::set_environment(name, value);
   }
   os::exec_command(command, lock.fds());
 }
 
-// Of the first that somebody else holds.
+// The holder of the first lock that another process holds.
 std::string holder_name(const std::vector<LockUri>& locks, const std::string& id) {
   for (const LockUri& lock : locks) {
     try {
       const std::string owner = find_owner(lock, glance_time(lock)).value_or("");
       if (!owner.empty() && (locks.size() == 1 || owner != id)) return base::quoted(owner);
     } catch (const Error& error) {
-      // An unreachable keeper, or a key that is no contender's, is the reason itself.
+      // An unreachable lock service, or a key that no contender made, is the reason itself.
       const bool is_explained =
           error.status() == ExitStatus::kUnavailable || error.status() == ExitStatus::kBadData;
       if (!is_local(lock) && is_explained) throw;
@@ -69,7 +69,7 @@ std::string holder_name(const std::vector<LockUri>& locks, const std::string& id
   throw Error(loss.status, "hold lock " + base::quoted(lock.path()) + ": " + loss.reason);
 }
 
-// Until stdin ends or a signal comes.
+// Holds the lock until stdin ends or a signal arrives.
 int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
   for (;;) {
     if (const auto loss = lock.check()) fail_lost(lock, *loss, events);
@@ -90,8 +90,8 @@ int hold(FailoverLock& lock, int signal_fd, StatusEvents& events) {
   }
 }
 
-// The last look before the lock is used: no signal has come, and it is held, as far as can be told
-// now. A server that is away is waited for.
+// The last check before the lock is used: no signal has arrived, and the lock is held as far as is
+// known now. Waits for a server that is unreachable.
 os::LockWait confirm(FailoverLock& lock, const base::Deadline& deadline, int signal_fd,
                      StatusEvents& events) {
   for (;;) {
@@ -110,7 +110,7 @@ os::LockWait confirm(FailoverLock& lock, const base::Deadline& deadline, int sig
   }
 }
 
-// What there is to do with a grant: a command to become, one to supervise, or to hold on.
+// Uses a grant: execs the command, supervises it, or holds the lock.
 AcquireEnd use(FailoverLock& lock, const Grant& grant, const AcquireOptions& options, int signal_fd,
                StatusEvents& events, const std::function<void(const Grant&)>& on_held) {
   if (options.exec) become_command(lock, grant, options.command);
@@ -133,13 +133,13 @@ AcquireEnd acquire(const AcquireOptions& options,
     }
   }
   StatusEvents events(options.status_fd);
-  // The lock comes first: its descriptor has to be numbered below all others.
+  // The lock is opened first, because its descriptor must have the lowest number.
   const std::unique_ptr<FailoverLock> lock = open_locks(options.locks, options.id, options.fd);
   if (!options.command.empty()) os::limit_core_dumps();
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const base::UniqueFd signal_fd = os::open_signal_fd(signals);
-  // A signal that came with the grant is not left for the command, which may be pid 1 and deaf.
+  // A signal that arrives with the grant is handled here: the command may be pid 1 and ignore it.
   const auto interrupted = [&]() -> AcquireEnd {
     const int signal = os::read_signal(signal_fd.get());
     if (signal == 0) throw Error(ExitStatus::kOsError, what + ": interrupted without a signal");
@@ -156,7 +156,7 @@ AcquireEnd acquire(const AcquireOptions& options,
   }
   events.waiting();
   const base::Deadline deadline = base::Deadline::after(options.timeout);
-  // Until the end: a grant does not wait for a keeper that is slow to answer.
+  // On a thread until the end: a grant does not wait for a lock service that is slow to answer.
   const HolderReport report(options.locks, options.id);
   const FailoverLock::Result result =
       lock->acquire(deadline, signal_fd.get(), {options.warn_after, report});
@@ -173,7 +173,7 @@ AcquireEnd acquire(const AcquireOptions& options,
       events.gpu_free(gate->free(), base::Deadline::Clock::now() - begin);
     }
   }
-  // Also for a gate that was left early: this tells why.
+  // Also if the gate was interrupted, because this reports the reason.
   switch (confirm(*lock, deadline, signal_fd.get(), events)) {
     case os::LockWait::kLocked:
       return use(*lock, result.grant, options, signal_fd.get(), events, on_held);

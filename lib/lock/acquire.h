@@ -1,4 +1,5 @@
-// `gms-lock acquire`: wait for the lock, then become a command, supervise one, or just hold on.
+// `gms-lock acquire`: waits for the lock, then execs or supervises a command, or just holds the
+// lock.
 #pragma once
 
 #include <functional>
@@ -14,36 +15,36 @@
 namespace fo::lock {
 
 struct AcquireOptions {
-  /// One, or several to hold together, taken in this order.
+  /// One lock, or several to hold together, acquired in this order.
   std::vector<LockUri> locks;
   std::string id;
-  /// nullopt: for ever. For the lock and the device memory together.
+  /// For the lock and the device memory together; nullopt: no limit.
   std::optional<base::Duration> timeout;
   /// After a grant, wait until the device has this much memory free.
   std::optional<base::ByteCount> gpu_free;
   int device = 0;
-  /// While it waits, say this often who holds the lock, when that has changed. Zero: never.
+  /// The interval of log lines about a changed holder during the wait. Zero: none.
   base::Duration warn_after = std::chrono::seconds(30);
-  /// What to return when the lock was not granted in time.
+  /// The exit status if the lock was not granted in time.
   int busy_status = base::to_int(base::ExitStatus::kTryAgain);
-  /// Become the command; otherwise supervise it. For a flock only: nobody would be left to keep
-  /// any other lock.
+  /// Exec the command instead of supervising it. Only for a flock: other locks need a process that
+  /// keeps them.
   bool exec = false;
   std::optional<int> fd;
   base::Duration grace = std::chrono::seconds(5);
   int status_fd = -1;
-  /// Empty: hold the lock until stdin ends or a signal comes.
+  /// Empty: hold the lock until stdin ends or a signal arrives.
   std::vector<std::string> command;
 };
 
-/// How it ended: with a status, or because of a signal while it waited, by which the caller should
-/// die (os::die_of_signal).
+/// The result: an exit status, or a signal that arrived during the wait and should end the caller
+/// (os::die_of_signal).
 struct AcquireEnd {
   int status = 0;
   int signal = 0;
 };
 
-/// Blocks signals; single thread only. `on_held` is told of the grant where there is no command.
+/// Blocks signals; single thread only. Without a command, `on_held` is called with the grant.
 /// Throws what open_lock, FailoverLock and GpuGate throw, and kNotFound or kCannotRun for the
 /// command.
 AcquireEnd acquire(const AcquireOptions& options, const std::function<void(const Grant&)>& on_held);

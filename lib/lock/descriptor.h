@@ -1,4 +1,4 @@
-// Descriptors that the loop watches for what can be read from them.
+// Descriptors whose readability the loop watches.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -13,11 +13,11 @@ namespace fo::lock {
 boost::asio::posix::stream_descriptor watched(const boost::asio::any_io_executor& executor,
                                               base::UniqueFd fd);
 
-/// Returns when something can be read, or the end; false once `descriptor` was closed. Throws
+/// Returns when there is data or the end of the stream; false if `descriptor` was closed. Throws
 /// Error(kOsError).
 boost::asio::awaitable<bool> readable(boost::asio::posix::stream_descriptor& descriptor);
 
-/// Who waits for it hears so.
+/// Pending waits return.
 void close(boost::asio::posix::stream_descriptor& descriptor);
 
 }  // namespace fo::lock

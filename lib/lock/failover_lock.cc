@@ -64,7 +64,7 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
   std::vector<std::string> names;
   std::vector<os::FileKey> files;
   for (const LockUri& uri : uris) {
-    // It would wait for itself.
+    // The process would wait for itself.
     const auto refuse_second = [&uri](auto& all, const auto& one) {
       if (std::find(all.begin(), all.end(), one) != all.end()) {
         throw base::Error(base::ExitStatus::kUsage,
@@ -75,7 +75,7 @@ std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const
     refuse_second(names, uri.path);
     const bool takes_fd = uri.kind == LockUri::Kind::kFlock;
     locks.push_back(open_lock(uri, id, takes_fd ? std::exchange(fd, std::nullopt) : std::nullopt));
-    // The same file by another path.
+    // The same file under another path.
     for (const int opened : locks.back()->fds()) refuse_second(files, os::file_key(opened));
   }
   if (fd) {

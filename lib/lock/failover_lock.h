@@ -1,7 +1,7 @@
-// The lock that makes one engine of a pair the active one, whatever keeps it: a file
-// (flock_lock.h), a lock server beside it (lockd_lock.h) or somebody across a network
-// (lease_lock.h); or several of them at once (lock_set.h). It neither reads signals nor ends the
-// process; that is for those who hold it.
+// The lock that makes one engine of a pair the active one, whatever the lock service: a file
+// (flock_lock.h), a local lock server (lockd_lock.h), a service across a network (lease_lock.h), or
+// several of them at once (lock_set.h). It neither reads signals nor ends the process; its holders
+// do.
 #pragma once
 
 #include <chrono>
@@ -21,33 +21,33 @@
 
 namespace fo::lock {
 
-/// For how long what keeps a lock may be out of reach before it was ever reached.
+/// How long a lock service may be unreachable before the first contact.
 inline constexpr base::Duration kFirstContact = std::chrono::seconds(12);
 
 /// A lock that was granted.
 struct Grant {
   std::string id;
-  /// The fencing token: higher than that of every grant of this lock before.
+  /// The fencing token: higher than that of every earlier grant of this lock.
   std::uint64_t generation = 0;
   std::chrono::system_clock::time_point granted_at;
   base::Duration waited{};
 };
 
-/// A lock that was held and is so no more.
+/// A lock that was held and is lost.
 struct Loss {
   base::ExitStatus status = base::ExitStatus::kProtocol;
   /// "the file was replaced".
   std::string reason;
-  /// Another may be active from then on: what the lock protected must be gone.
+  /// From then on another process may be active: what the lock protects must have ended.
   base::Deadline end_by = base::Deadline::never();
-  /// For how long another may have been active, at most.
+  /// The maximum time for which another process may have been active already.
   base::Duration overlap{};
-  /// False: whoever keeps the lock could not be asked, and may have given it to another at any time
-  /// since it was last heard of.
+  /// False if the lock service could not be queried: it may have granted the lock to another
+  /// process at any time since the last contact.
   bool is_overlap_known = true;
 };
 
-/// Destroying it gives this process's share of the lock up. Single thread only.
+/// The destructor releases this process's share of the lock. Single thread only.
 class FailoverLock {
  public:
   FailoverLock(const FailoverLock&) = delete;
@@ -58,41 +58,41 @@ class FailoverLock {
     os::LockWait outcome = os::LockWait::kDeadline;
     /// For kLocked.
     Grant grant;
-    /// What holds it is not what the descriptor led to before: whoever inherited that has no part
-    /// in the lock.
+    /// The held file is not the one of the old descriptor, so processes that inherited that do not
+    /// hold the lock.
     bool is_new_file = false;
   };
-  /// Waits for the lock, until `deadline` or until `interrupt_fd` is readable, and sees to it that
-  /// the grant is recorded: one that can't be is none. `reminder` is called while it waits,
-  /// possibly on another thread. Each backend says what it throws.
+  /// Waits for the lock until `deadline` or until `interrupt_fd` is readable, and records the
+  /// grant; a grant that cannot be recorded does not count. `reminder` is called during the wait,
+  /// possibly on another thread. Each implementation documents its errors.
   virtual Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                          const os::Reminder& reminder = {}) = 0;
 
-  /// What a holder waits for: `fd` (-1: nothing) becoming ready for `events`, or `at`. Then check()
-  /// is due.
+  /// What a holder waits for: that `fd` (-1: none) is ready for `events`, or the time `at`. Then it
+  /// calls check().
   struct Watch {
     int fd = -1;
     short events = 0;
     base::Deadline at = base::Deadline::never();
   };
   [[nodiscard]] virtual Watch watch() = 0;
-  /// Looks, without waiting, whether the lock that was granted is still held, and does what keeps
-  /// it so. A loss is told each time from then on, as it is by then: there may be less time, and
-  /// more overlap.
+  /// Checks, without waiting, whether the granted lock is still held, and does what is needed to
+  /// keep it. After a loss, every call returns it with the current values: the time decreases and
+  /// the overlap grows.
   virtual std::optional<Loss> check() = 0;
-  /// False while check() can't tell: then it is no time to begin anything.
+  /// False if check() cannot tell; then nothing should be started.
   [[nodiscard]] virtual bool is_confirmed() const = 0;
 
-  /// Gives a lock that is held up on purpose, for every process that has its descriptor: they go on
-  /// living, without what it protected. acquire() may be called anew. Throws kUnavailable when a
-  /// server that can't be reached was not told, and it is held by whoever has the descriptor.
+  /// Releases a held lock for every process with its descriptor; the processes continue. acquire()
+  /// may be called again. Throws kUnavailable if a server could not be informed; then the processes
+  /// with the descriptor still hold the lock.
   virtual void release() = 0;
 
-  /// The descriptors by which it is held; CLOEXEC. Whoever inherits them holds the lock as well.
-  /// None for a lease, which this process alone holds.
+  /// The CLOEXEC descriptors that hold the lock; processes that inherit them hold it, too. Empty
+  /// for a lease, which only this process holds.
   [[nodiscard]] virtual std::vector<int> fds() const = 0;
 
-  /// For messages: the path that names the lock.
+  /// The path that names the lock, for messages.
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::string& id() const { return id_; }
 
@@ -105,21 +105,21 @@ class FailoverLock {
   std::string id_;
 };
 
-/// Whether what keeps a lock is only down or busy, and may come back; what else is wrong with it
-/// will stay so.
+/// Whether the error may not happen again, because the lock service is only down or busy; other
+/// errors are permanent.
 bool is_transient(const base::Error& error);
 
-/// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
-/// FAILOVER_LOCK_FD where there is one (the first).
+/// The environment for a process that inherits the lock's descriptors: FAILOVER_LOCK_ID, and
+/// FAILOVER_LOCK_FD for the first descriptor, if any.
 std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLock& lock);
 
-/// The lock that `uri` names. For a file, `fd` is the number of its descriptor; other kinds throw
-/// kUsage for one. Nobody is connected to yet. Throws what the backend's constructor throws.
+/// The lock for `uri`, not connected yet. For a file, `fd` is the number of its descriptor; other
+/// kinds throw kUsage for one. Throws what the implementation's constructor throws.
 std::unique_ptr<FailoverLock> open_lock(const LockUri& uri, const std::string& id,
                                         std::optional<int> fd = std::nullopt);
 
-/// The locks that `uris` name, as one (lock_set.h) where there are several. Throws kUsage for one
-/// that is named twice, and for a file that two of them lead to.
+/// The locks for `uris`, combined (lock_set.h) if there are several. Throws kUsage for a duplicate,
+/// and for two paths of one file.
 std::unique_ptr<FailoverLock> open_locks(const std::vector<LockUri>& uris, const std::string& id,
                                          std::optional<int> fd = std::nullopt);
 

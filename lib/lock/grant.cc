@@ -104,7 +104,7 @@ GrantContent decode_grant(std::string_view bytes) {
 bool can_be_lock_file(std::string_view content, const GrantContent& record) {
   if (is_blank(content)) return true;
   if (content.size() > kMaxIdBytes + 1) return false;
-  // A holder that was killed while it wrote its id leaves the end of a longer one behind it.
+  // A holder that was killed while it wrote its id may leave the end of a longer one after it.
   const bool is_recorded = record.kind == GrantContent::Kind::kRecord;
   if (is_recorded && content.starts_with(record.record.holder + "\n")) return true;
   if (content.ends_with('\n')) content.remove_suffix(1);
@@ -129,7 +129,7 @@ std::optional<base::UniqueFd> open_running(pid_t pid, std::uint64_t start_time,
                                            const base::Deadline& deadline) {
   auto pidfd = os::open_pidfd(pid);
   if (!pidfd || os::process_start_time(pid) != start_time) return std::nullopt;
-  // A zombie still has its entry in /proc; its pidfd says that it has ended.
+  // A zombie still has an entry in /proc, but its pidfd is readable.
   pollfd ended{pidfd->get(), POLLIN, 0};
   if (::poll(&ended, 1, deadline.poll_timeout()) > 0) return std::nullopt;
   return pidfd;

@@ -54,7 +54,7 @@ class HolderReport::State {
       if (!status.held || (locks_.size() > 1 && status.holder == id_)) return;
       log_holder(lock, describe_holders(status), last);
     } catch (const base::Error& error) {
-      // The wait has no end unless somebody acts.
+      // The wait would not end without an administrator.
       const bool is_bad = error.status() == base::ExitStatus::kBadData;
       if (is_bad) return log_holder(lock, error.what(), last);
       os::log(os::LogLevel::kInfo, "waiting for lock {}: {}", base::quoted(lock.path),
@@ -67,7 +67,7 @@ class HolderReport::State {
 
   const std::vector<LockUri> locks_;
   const std::string id_;
-  // What was said last, by lock.
+  // The last logged text, by lock.
   std::vector<std::string> last_;
   std::atomic<bool> is_running_ = false;
   std::thread thread_;

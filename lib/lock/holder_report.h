@@ -1,4 +1,4 @@
-// Who holds a lock that is waited for, as log lines.
+// Logs who holds a lock during the wait for it.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,20 @@
 
 namespace fo::lock {
 
-/// What a lock server gets to say who holds the lock, when it is only for a message.
+/// The timeout for a lock server to name the holder, for a message only.
 inline constexpr base::Duration kGlanceTime = std::chrono::milliseconds(200);
-/// The same for any lock: one across a network takes longer.
+/// The same for any lock; one across a network needs longer.
 base::Duration glance_time(const LockUri& lock);
 
-/// Called every so often (os::Reminder), it logs who holds the lock, each time that this has
-/// changed. It asks on a thread of its own: whoever waits goes on waiting, and renews what it has
-/// meanwhile. The last copy waits for that thread, up to glance_time() for each lock.
+/// Called periodically (os::Reminder), it logs the holder of a lock whenever it has changed. The
+/// query runs on its own thread, so that the caller continues to wait and to renew its leases. The
+/// last copy waits for that thread, up to glance_time() for each lock.
 class HolderReport {
  public:
-  /// Of several locks, those that `id` holds are not waited for.
+  /// Of several locks, those that `id` holds are left out.
   HolderReport(std::vector<LockUri> locks, std::string id);
 
-  /// Does nothing while the last one is under way.
+  /// Does nothing while a query is in progress.
   void operator()() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// A probe of a lock: a question with the answer yes or no, for probes and entrypoints.
+// A probe of a lock with the answer yes or no, for probes and entrypoints.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,24 @@ namespace fo::lock {
 
 struct LockProbe {
   LockUri lock;
-  /// Somebody must hold it.
+  /// The lock must be held.
   bool held = false;
-  /// This one must hold it.
+  /// This id must hold it.
   std::optional<std::string> holder;
-  /// How long to go on asking. A server that was asked in time has its second to answer.
+  /// How long to retry. A server that was queried in time has its full second to answer.
   base::Duration wait{};
 };
 
 struct LockAnswer {
   bool yes = false;
-  /// Who holds it; nullopt when nobody does, or nobody could tell.
+  /// The holder; nullopt if the lock is free or the holder is unknown.
   std::optional<std::string> holder;
-  /// For no: one line.
+  /// If the answer is no: one line.
   std::string reason;
 };
 
-/// Whether the lock can be asked for its holder, and that one is as wanted. A server that does not
-/// answer is a no; what is no answer, such as permissions, throws Error.
+/// Whether the lock service answers, and the holder is as expected. A server that does not answer
+/// means no; failures that are not an answer, such as missing permissions, throw Error.
 LockAnswer probe_lock(const LockProbe& probe);
 
 std::string to_json(const LockAnswer& answer);

@@ -20,7 +20,7 @@ using base::Error;
 using base::ExitStatus;
 using base::throw_errno;
 
-// How often those that are held are looked after while the next is waited for.
+// The interval of checks of the held locks during the wait for the next one.
 constexpr base::Duration kLookEvery = std::chrono::milliseconds(200);
 
 const FailoverLock& first_of(const std::vector<std::unique_ptr<FailoverLock>>& locks) {
@@ -137,7 +137,7 @@ FailoverLock::Watch LockSet::watch() {
 
 std::optional<Loss> LockSet::check() {
   std::optional<Loss> loss;
-  // Each has to be looked at: some are kept that way.
+  // Each needs its check, because some are kept alive by it.
   for (const auto& lock : locks_) {
     std::optional<Loss> one = lock->check();
     if (!one) continue;

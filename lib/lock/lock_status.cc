@@ -29,7 +29,8 @@ namespace {
 using base::UniqueFd;
 using nlohmann::json;
 
-// A reader's own description of the lock file; invalid when there is no such file in its folder.
+// A separate description of the lock file for reading; invalid if the file does not exist in its
+// folder.
 UniqueFd open_to_look(const std::string& path, const std::string& name) {
   const std::string what = "open " + name + " " + base::quoted(path);
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -40,7 +41,7 @@ UniqueFd open_to_look(const std::string& path, const std::string& name) {
     throw base::Error(base::ExitStatus::kBadData,
                       what + ": a symbolic link, which is not followed");
   }
-  // A path that was mistyped must not look like a lock that is free.
+  // A mistyped path must not look like a free lock.
   if (const auto folder = os::find_missing_folder(path)) {
     throw base::Error(base::ExitStatus::kNoInput,
                       what + ": missing folder " + base::quoted(*folder));
@@ -49,14 +50,13 @@ UniqueFd open_to_look(const std::string& path, const std::string& name) {
   return fd;
 }
 
-// Processes may end while they are looked at, and most belong to others: what can't be read is
-// passed over.
+// Processes may end meanwhile, and most belong to other users; unreadable entries are skipped.
 std::vector<OpenBy> find_open(const struct stat& file) {
   std::vector<OpenBy> found;
   const auto look_into = [&](pid_t pid) {
     if (pid == ::getpid()) return;
     os::each_fd(pid, [&](int fd, const std::string& path) {
-      // Asks no file server: one that is gone would have us wait for ever.
+      // Does not query a file server: one that is down would block for ever.
       struct statx info {};
       constexpr unsigned kNoSync = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
       if (::statx(AT_FDCWD, path.c_str(), kNoSync, STATX_INO, &info) != 0 ||
@@ -88,7 +88,7 @@ std::string read_start(int fd, const std::string& what) {
   return {bytes.data(), static_cast<std::size_t>(got)};
 }
 
-// Read again when it is found half written by a holder that has just been granted the lock.
+// Read again if a new holder has written only a part of it.
 GrantContent read_grant(const std::string& path) {
   const UniqueFd fd = open_to_look(path + ".grant", "grant record");
   GrantContent content;
@@ -101,7 +101,7 @@ GrantContent read_grant(const std::string& path) {
 
 std::string command_of(pid_t pid) {
   try {
-    // A line without control characters is what an id is, too.
+    // The same rules as for an id: one line without control characters.
     return id_of_lock_file(os::read_file("/proc/" + std::to_string(pid) + "/comm", 4096));
   } catch (const base::Error&) {
     return {};
@@ -110,7 +110,7 @@ std::string command_of(pid_t pid) {
 
 namespace {
 
-// Of a lock that is no file.
+// For a lock that is not a file.
 LockStatus query_service(const LockUri& lock, const base::Deadline& deadline) {
   switch (lock.kind) {
     case LockUri::Kind::kFlock:
@@ -168,13 +168,13 @@ LockStatus read_lock_status(const LockUri& lock, base::Duration limit) {
   if (!status.held) return status;
   const std::string text = read_start(fd.get(), "read " + base::quoted(path));
   status.holder = id_of_lock_file(text);
-  // Holders that keep no record end the name without a newline: that tells their "engine-0" from
-  // the one in the record of somebody before them.
+  // Holders without a record write their name without a newline, which distinguishes their
+  // "engine-0" from that of an earlier record.
   if (recorded && text == content.record.holder + "\n" && content.record.inode == info.st_ino) {
     status.record = content.record;
     status.holder_state =
         holder_state(content.record, base::Deadline::after(base::Duration::zero()));
-    // It may have ended since its descriptors were looked at.
+    // It may have ended since its descriptors were read.
     if (status.holder_state == HolderState::kEnded) {
       std::erase_if(status.open_by, [&](const OpenBy& by) { return by.pid == status.record->pid; });
     }
@@ -229,7 +229,8 @@ std::string to_json(const LockStatus& status) {
 
 std::string to_text(const LockStatus& status) {
   std::string text;
-  // Names come from files and other processes: nothing of theirs may look like a line of ours.
+  // Names come from files and other processes, so they must not be able to form a line of this
+  // output.
   const auto line = [&](const std::string& key, std::string value) {
     std::erase_if(value, base::is_control);
     text += key + ": " + value + "\n";

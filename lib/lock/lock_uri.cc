@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kForms =
     "flock:/path, unix:/path.sock, tcp:HOST:PORT, etcd:http://HOST:PORT/KEY, k8s:NAMESPACE/LEASE";
 
-// Leases are counted in whole seconds by etcd and Kubernetes; a longer one is no failover any more.
+// etcd and Kubernetes count leases in whole seconds; a longer one would make failover useless.
 constexpr base::Duration kShortestLease = std::chrono::seconds(1);
 constexpr base::Duration kLongestLease = std::chrono::hours(1);
 
@@ -30,7 +30,7 @@ class Parser {
     const std::string_view rest = text_.substr(colon + 1);
     if (kind == "flock") return local(LockUri::Kind::kFlock, rest);
     if (kind == "unix") return local(LockUri::Kind::kLockd, rest);
-    // What could end a request's line early must not get into it.
+    // Characters that could end a request's line early are refused.
     if (!std::all_of(rest.begin(), rest.end(), base::is_graphic)) {
       refuse("contains blanks, control or non-ASCII characters");
     }
@@ -102,7 +102,7 @@ class Parser {
       refuse("expected a key after the server: etcd:http://HOST:PORT/KEY");
   }
 
-  // What Kubernetes takes for the name of an object: labels of [a-z0-9-], with dots between them.
+  // The object names that Kubernetes accepts: labels of [a-z0-9-], separated by dots.
   static bool is_name(std::string_view name, std::size_t longest) {
     const auto is_good = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
@@ -196,7 +196,7 @@ class Parser {
     const bool is_https = !servers.empty() && servers.front().starts_with("https://");
     const bool is_http = !servers.empty() && servers.front().starts_with("http://");
     if (is_http && tls != net::TlsFiles{}) refuse("ca, cert and key are for https");
-    // In a pod the authority of the API server is known.
+    // In a pod the API server's authority is known.
     if (is_https && uri_.kind == LockUri::Kind::kEtcd && tls.ca.empty()) {
       refuse("https needs ca=FILE");
     }

@@ -1,4 +1,4 @@
-// How a lock is named on a command line:
+// The names of locks on a command line:
 //   flock:/path, or the bare path
 //   unix:/path.sock
 //   tcp:HOST:PORT[?ca=FILE&cert=FILE&key=FILE]
@@ -22,47 +22,47 @@ struct LockUri {
   enum class Kind {
     kFlock,  // a file
     kLockd,  // a lock server behind a Unix socket
-    kTcp,    // a lock server behind a port
+    kTcp,    // a lock server behind a TCP port
     kEtcd,   // a key in etcd
     kKube,   // a Lease in Kubernetes
   };
   Kind kind = Kind::kFlock;
-  /// Of a flock and of a Unix socket: absolute. Of the others: as it was written, without what
-  /// stands behind the "?", for messages.
+  /// An absolute path for a flock and a Unix socket. For the others, the URI without its
+  /// parameters, for messages.
   std::string path;
 
-  /// For those across a network.
+  /// For locks across a network.
   struct Network {
-    /// tcp: one "HOST:PORT"; etcd: URLs without a path, one or more; k8s: the API server's URL, or
-    /// none: as a pod finds it.
+    /// tcp: one "HOST:PORT"; etcd: one or more URLs without a path; k8s: the API server's URL, or
+    /// none for the pod's own cluster.
     std::vector<std::string> servers;
-    /// etcd: the key, without the "/" in front; k8s: the Lease's name.
+    /// etcd: the key, without the leading "/"; k8s: the Lease's name.
     std::string key;
-    /// k8s.
+    /// Only for k8s.
     std::string name_space;
-    /// etcd: ttl; k8s: duration. nullopt where the URI says nothing.
+    /// etcd: ttl; k8s: duration. nullopt if the URI has none.
     std::optional<base::Duration> ttl;
-    /// Of a URI that says https, or of tcp with a ca.
+    /// Set for https, and for tcp with a ca.
     net::TlsFiles tls;
-    /// etcd.
+    /// Only for etcd.
     std::string user;
     std::string password_file;
-    /// k8s; empty: as a pod finds it.
+    /// Only for k8s; empty: the pod's own.
     std::string token_file;
   };
   Network network = {};
 };
 
-/// Throws Error(kUsage) for what names no lock; the message says what does. Files are not looked
-/// at. `kube_api` is for a k8s lock that names no API server; "" for none.
+/// Throws Error(kUsage) for an invalid URI, with the valid forms. Does not access files. `kube_api`
+/// is the API server for k8s locks that name none; may be empty.
 LockUri parse_lock_uri(std::string_view text, std::string_view kube_api = {});
 
-/// Whether it has a place in the file system, beside which others find what belongs to it, and a
-/// descriptor that a process can inherit. The others are leases.
+/// Whether the lock has a path in the file system, which related files are placed beside, and a
+/// descriptor that processes can inherit. The others are leases.
 bool is_local(const LockUri& uri);
 /// "a and b", for messages.
 std::string names_of(const std::vector<LockUri>& locks);
-/// One that is local. Throws kUsage for the others as well.
+/// Accepts local locks only; throws kUsage for the others as well.
 LockUri parse_local_lock_uri(std::string_view text);
 
 }  // namespace fo::lock

@@ -21,7 +21,7 @@ std::string overlap_json(const Loss& loss) {
 void StatusEvents::waiting() { fd_.write("waiting"); }
 
 void StatusEvents::granted(const Grant& grant) {
-  // Its id may hold anything that is no control character; the rest is made here.
+  // Only the id comes from outside; it contains no control characters.
   fd_.write("granted", fmt::format(R"("id":{},"generation":{},"granted_at":"{}","waited":{:.6f})",
                                    json(grant.id).dump(), grant.generation,
                                    text::format_time(grant.granted_at),

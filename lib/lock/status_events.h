@@ -1,4 +1,4 @@
-// What happens to a lock and its command, told on --status-fd.
+// Events of a lock and its command for --status-fd.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace fo::lock {
 
-/// The seconds, or null where they are not known.
+/// The seconds, or null if they are unknown.
 std::string overlap_json(const Loss& loss);
 
 class StatusEvents {

@@ -19,7 +19,7 @@ namespace {
 
 using base::Deadline;
 
-// While processes that were sent KILL go away, new ones may still appear.
+// The interval of SIGKILLs: new processes may appear until the killed ones have ended.
 constexpr base::Duration kKillAgainAfter = std::chrono::milliseconds(20);
 
 class Supervisor {
@@ -56,7 +56,7 @@ class Supervisor {
         wait();
       }
     } catch (...) {
-      // Whatever it is, nothing of ours goes on without a lock.
+      // Whatever the error, no process of ours continues without a lock.
       while (!reap()) {
         kill_all();
         os::pause_for(kKillAgainAfter);
@@ -64,13 +64,13 @@ class Supervisor {
       throw;
     }
     if (!loss_) return status_;
-    // Last, for a line that nobody reads takes its time.
+    // Last, because writing a log line may be slow.
     os::log(os::LogLevel::kError, "hold lock {}: {}", base::quoted(lock_.path()), loss_->reason);
     return base::to_int(loss_->status);
   }
 
  private:
-  // True when no child is left.
+  // True if no child is left.
   bool reap() {
     for (;;) {
       const os::Reaped reaped = os::reap_any();
@@ -81,7 +81,8 @@ class Supervisor {
       child_.reset();
       events_.child_ended(status_);
     }
-    // Not before: to find them takes longer than most commands need to be gone with all they had.
+    // Not earlier: finding them takes longer than most commands need to end with all their
+    // processes.
     if (!child_) end_all();
     return false;
   }
@@ -89,7 +90,7 @@ class Supervisor {
   void check_lock() {
     const std::optional<Loss> loss = lock_.check();
     if (!loss) return;
-    // Another may be active already, or soon: nothing comes before that.
+    // Another process may be active already, or soon, so this comes first.
     if (loss->end_by.expired()) kill_all();
     end_all();
     grace_end_ = grace_end_.sooner(loss->end_by);
@@ -123,7 +124,7 @@ class Supervisor {
     }
   }
 
-  // Called again until nobody is left.
+  // Called again until no process is left.
   static void kill_all() {
     try {
       os::signal_descendants(SIGKILL);
@@ -148,7 +149,7 @@ class Supervisor {
   std::optional<os::TerminalLoan> terminal_;
   int status_ = 0;
   std::optional<Loss> loss_;
-  // When KILL comes; never while nothing has to go.
+  // The time of SIGKILL; never if no process must end.
   Deadline grace_end_ = Deadline::never();
 };
 

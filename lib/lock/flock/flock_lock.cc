@@ -31,14 +31,14 @@ using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 
-// Below are stdin, stdout and stderr, even where they are closed.
+// The numbers of stdin, stdout and stderr are never used, even if those are closed.
 constexpr int kLowestFd = 3;
-// Room for any id.
+// Large enough for any id.
 constexpr off_t kLockFileSpace = 4096;
-// A dying process lets go of its locks before it counts as dead.
+// A dying process releases its locks before it counts as ended.
 constexpr base::Duration kTimeToDie = std::chrono::seconds(1);
 
-// Another owner's file is not refused: containers of several users may share one lock.
+// A file of another owner is accepted: containers of several users may share a lock.
 UniqueFd open_regular(const std::string& path, const std::string& what) {
   UniqueFd opened = os::open_plain_file(path, O_RDWR | O_CREAT, what, 0666);
   if (opened.get() >= kLowestFd) return opened;
@@ -47,10 +47,10 @@ UniqueFd open_regular(const std::string& path, const std::string& what) {
   return moved;
 }
 
-// Throws for a file with other content than a lock file's, which a grant would overwrite.
+// Throws if the content is not that of a lock file, because a grant would overwrite it.
 void refuse_other_content(int fd, const std::string& path, const std::string& what) {
   // A holder that is granted the lock between the two reads writes its record before its name, so
-  // that the next look finds both.
+  // the next read finds both.
   for (int tries = 0;; ++tries) {
     const std::string content = read_start(fd, what);
     if (can_be_lock_file(content, {}) || can_be_lock_file(content, read_grant(path))) return;
@@ -65,7 +65,8 @@ UniqueFd open_lock_file(const std::string& path) {
   const std::string what = "open lock file " + base::quoted(path);
   UniqueFd fd = open_regular(path, what);
   refuse_other_content(fd.get(), path, what);
-  // The id must fit later, on a disk that is full by then, without the file growing now.
+  // Reserves space for the id without growing the file, so that it can be written to a full disk
+  // later.
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, kLockFileSpace) != 0 && errno != EOPNOTSUPP) {
     throw_errno(errno, ExitStatus::kCannotCreate, what);
   }
@@ -76,12 +77,12 @@ bool is_at(const std::string& path, int fd) {
   struct stat at_path {};
   struct stat here {};
   if (::fstat(fd, &here) != 0) throw_errno(errno, "stat lock file " + base::quoted(path));
-  // What can't be looked at has not been seen to be replaced.
+  // Errors other than a missing path do not mean that the file was replaced.
   if (::lstat(path.c_str(), &at_path) != 0) return errno != ENOENT && errno != ENOTDIR;
   return at_path.st_dev == here.st_dev && at_path.st_ino == here.st_ino;
 }
 
-// Leaves `bytes` as the whole content of a file of `size` bytes.
+// Makes `bytes` the whole content of a file of `size` bytes.
 void overwrite(int fd, off_t size, std::string_view bytes, const std::string& what) {
   const ssize_t put = ::pwrite(fd, bytes.data(), bytes.size(), 0);
   if (put < 0) throw_errno(errno, ExitStatus::kIoError, what);
@@ -89,7 +90,7 @@ void overwrite(int fd, off_t size, std::string_view bytes, const std::string& wh
   if (size > put && ::ftruncate(fd, put) != 0) throw_errno(errno, ExitStatus::kIoError, what);
 }
 
-// A lock that this process was started under would be waited for until this process has ended.
+// A lock that this process inherited is not free before this process ends.
 void refuse_own_lock(const std::string& path) {
   struct stat wanted {};
   if (::stat(path.c_str(), &wanted) != 0) return;
@@ -109,7 +110,7 @@ void refuse_own_lock(const std::string& path) {
   }
 }
 
-// For all copies of the descriptor; those that wait find it free.
+// Affects all copies of the descriptor; waiters find it free.
 void unlock(int fd) {
   if (::flock(fd, LOCK_UN) != 0) throw_errno(errno, "unlock a file");
 }
@@ -135,9 +136,9 @@ bool FlockLock::is_replaced() const { return !is_at(path(), fd_.get()); }
 
 FailoverLock::Watch FlockLock::watch() {
   const bool is_new = !path_watch_;
-  // Not before somebody waits: to close it takes milliseconds, which an exec would wait for.
+  // Created when a wait begins: closing it takes milliseconds, which would delay an exec.
   if (is_new) path_watch_.emplace(path());
-  // What happened before there was a watch is seen by a look after it.
+  // A change before the watch existed is found by a check after it.
   return {path_watch_->fd(), POLLIN,
           Deadline::after(is_new ? Duration::zero() : kPathCheckInterval)};
 }
@@ -157,7 +158,7 @@ void FlockLock::release() { unlock(fd_.get()); }
 
 void FlockLock::reopen() {
   const UniqueFd fresh = open_lock_file(path());
-  // Takes the old description's place, whose lock ends with it.
+  // Replaces the old description, whose lock ends with it.
   if (::dup3(fresh.get(), fd_.get(), O_CLOEXEC) < 0) {
     throw_errno(errno, "open lock file " + base::quoted(path()));
   }
@@ -183,12 +184,12 @@ FailoverLock::Result FlockLock::acquire(const Deadline& deadline, int interrupt_
   prepare();
   bool reopened = false;
   for (;;) {
-    // Kept until the grant is recorded: its thread ends meanwhile.
+    // Kept until the grant is recorded, while its thread ends.
     os::LockWaiter waiter(fd_.get());
     const os::LockWait outcome = waiter.wait(deadline, interrupt_fd, reminder);
     if (outcome != os::LockWait::kLocked) return {outcome, {}};
     try {
-      // Where the file was replaced, two may have got as far as this, each with a file.
+      // If the file was replaced, two processes may get here, each with its own file.
       if (!record_fd_) open_record();
       os::LockWaiter turn(record_fd_.get());
       if (const auto got = turn.wait(deadline, interrupt_fd); got != os::LockWait::kLocked) {
@@ -220,7 +221,7 @@ void FlockLock::prepare() {
   record_.start_time = os::process_start_time(record_.pid).value_or(0);
   record_.granted_at = text::format_time(std::chrono::system_clock::now());
   record_.host = os::host_name();
-  // For the memory and the code that it touches: nothing has to be paged in after the grant.
+  // Touches the memory and the code, so that they need not be paged in after the grant.
   static_cast<void>(encode_grant(record_));
   before_bytes_ = read_record();
   before_ = decode_grant(before_bytes_);
@@ -233,7 +234,7 @@ std::string FlockLock::read_record() const {
 Grant FlockLock::record_grant(base::Duration waited) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) throw_errno(errno, "stat lock file " + base::quoted(path()));
-  // Mostly the one that was there before the wait.
+  // Usually the same content as before the wait.
   const std::string bytes = read_record();
   const GrantContent before = bytes == before_bytes_ ? before_ : decode_grant(bytes);
   record_.inode = info.st_ino;
@@ -253,7 +254,7 @@ Grant FlockLock::record_grant(base::Duration waited) {
   }
   record_.generation = grant.generation;
   record_.granted_at = text::format_time(grant.granted_at);
-  // The record first: a generation must never be lost, a name may be late.
+  // The record is written first: a generation must never be lost, but a name may be late.
   overwrite(record_fd_.get(), static_cast<off_t>(bytes.size()), encode_grant(record_),
             "write grant record " + base::quoted(record_path()));
   overwrite(fd_.get(), info.st_size, id() + "\n", "write lock file " + base::quoted(path()));

@@ -1,6 +1,6 @@
-// A failover lock on a file: flock(2) for exclusion, the holder's id in the file, the generation in
-// a record beside it. The lock belongs to the open file description, so it is held until the last
-// process that inherited that is gone.
+// A failover lock on a file: flock(2) for exclusion, the holder's id in the file, and the
+// generation in a record beside it. The lock belongs to the open file description, so it is held
+// until the last process that inherited it has ended.
 #pragma once
 
 #include <optional>
@@ -14,30 +14,30 @@
 
 namespace fo::lock {
 
-/// The longest time for which a replaced lock file may go unnoticed.
+/// The maximum time until a replaced lock file is noticed.
 inline constexpr base::Duration kPathCheckInterval = std::chrono::seconds(1);
 
 class FlockLock final : public FailoverLock {
  public:
-  /// Opens the lock file and its record, creating them and reserving their space, and locks
-  /// nothing: so that the descriptor is numbered lower than what the engine opens later, and is
-  /// the last that its death releases. `fd` is the number to have, or the lowest free from 3 on.
-  /// Throws kConfig for the id and for a lock that this process has on a descriptor that it
-  /// inherited, for which it would wait until its own end; kUsage for `fd` (in use, below 3, or
+  /// Opens the lock file and its record without locking, creates them if they are missing, and
+  /// reserves their space. Thus the descriptor has a lower number than those that the engine opens
+  /// later, and is the last one released when the engine dies. `fd` is the number to use, by
+  /// default the lowest free one from 3 on. Throws kConfig for the id and for a lock that this
+  /// process already holds through an inherited descriptor; kUsage for `fd` (in use, below 3, or
   /// over the limit), kNotPermitted, kCannotCreate.
   FlockLock(std::string path, std::string id, std::optional<int> fd = std::nullopt);
-  /// The lock first: the end of the watch takes the kernel up to 20 ms.
+  /// The lock is released first, because closing the watch takes the kernel up to 20 ms.
   ~FlockLock() override { fd_.reset(); }
 
-  /// A lock file that was replaced while it waited is opened anew, under the same number. Throws
-  /// kConfig when the record names a live process on another file at this path: somebody replaced
-  /// it and there would be two holders. Throws kIoError and others when the grant can't be
-  /// recorded; the lock is free again then.
+  /// A lock file that was replaced during the wait is opened again under the same number. Throws
+  /// kConfig if the record names a live process with another file of this path: the file was
+  /// replaced, and there would be two holders. Throws kIoError and others if the grant cannot be
+  /// recorded; then the lock is free again.
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
 
   [[nodiscard]] Watch watch() override;
-  /// Lost when the path no longer leads to the file that is open here.
+  /// The lock is lost if the path no longer refers to the open file.
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override { return true; }
   void release() override;
@@ -48,10 +48,10 @@ class FlockLock final : public FailoverLock {
   [[nodiscard]] bool is_replaced() const;
   void reopen();
   void open_record();
-  // Finds out before the wait what needs no lock to be known.
+  // Does the work before the wait that does not need the lock.
   void prepare();
   [[nodiscard]] std::string read_record() const;
-  // With the record locked.
+  // Requires the lock on the record.
   Grant record_grant(base::Duration waited);
 
   base::UniqueFd fd_;
@@ -61,7 +61,7 @@ class FlockLock final : public FailoverLock {
   std::string before_bytes_;
   GrantContent before_;
   std::optional<PathWatch> path_watch_;
-  // When the path last led to the file that is open here.
+  // When the path last referred to the open file.
   base::BootClock::time_point seen_at_;
 };
 

@@ -29,7 +29,7 @@ PathWatch::PathWatch(const std::string& path)
   if (folder_ && ::inotify_add_watch(folder_.get(), folder.c_str(), kEvents) < 0) folder_.reset();
   if (!either_) return;
   add(either_.get(), folder_.get(), EPOLLIN);
-  // The kernel says once for each descriptor that the mounts have changed.
+  // The kernel reports a change of mounts once per descriptor.
   add(either_.get(), mounts_.get(), EPOLLPRI);
 }
 

@@ -1,5 +1,5 @@
-// Wakes a holder when something happens in the folder of its lock file, or to what is mounted, so
-// that a replaced file is noticed at once and not at the next look.
+// Wakes a holder on changes in the folder of its lock file or of the mounts, so that a replaced
+// file is noticed at once and not at the next periodic check.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace fo::lock {
 
 class PathWatch {
  public:
-  /// Watches the folder of `path`, and the mounts of this mount namespace. Where the kernel refuses
-  /// (inotify limits, no /proc), fd() stays silent or is -1, and the holder has its periodic look.
+  /// Watches the folder of `path`, and the mounts of this mount namespace. If the kernel refuses
+  /// (inotify limits, no /proc), fd() is never readable or is -1, and the periodic check remains.
   explicit PathWatch(const std::string& path);
-  /// Readable when a file was created, removed or renamed there, or something was mounted or
-  /// unmounted anywhere.
+  /// Readable after a file was created, removed or renamed in the folder, or a mount was added or
+  /// removed.
   [[nodiscard]] int fd() const { return either_.get(); }
-  /// Takes the events; what they say does not matter, the path itself is looked at.
+  /// Reads and drops the events; callers check the path itself.
   void drain() const;
 
  private:

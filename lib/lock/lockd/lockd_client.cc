@@ -28,12 +28,12 @@ using base::Error;
 using base::ExitStatus;
 using Kind = net::LineStream::Heard::Kind;
 
-// For a server to be reached and to say its first word.
+// The timeout to connect to a server and receive its first answer.
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
-// Between tries to reach it while waiting; it doubles up to the other.
+// The pause between attempts to connect; it doubles up to the maximum.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kLongestPause = std::chrono::seconds(1);
-// Heartbeats that may be answered late.
+// Maximum number of unanswered heartbeats.
 constexpr std::size_t kMaxAsked = 16;
 
 class LockdClient final : public LeaseClient {
@@ -65,7 +65,7 @@ class LockdClient final : public LeaseClient {
       }
       if (reached_) note_error(error_text);
       if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, error_text);
-      // One that was there until now may be back at once.
+      // A server that was connected until now may return at once.
       if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
       co_await loop::pause_for(pause);
       pause = std::min(pause * 2, kLongestPause);
@@ -75,7 +75,7 @@ class LockdClient final : public LeaseClient {
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     std::string error_text;
     if (stream_) {
-      // An answer that is late may still come, but this connection may be one that lost its way.
+      // A late answer may still arrive, but this connection may be broken.
       const bool is_late = std::exchange(is_late_, true);
       const Deadline until = is_late ? half_of(deadline) : deadline;
       try {
@@ -96,7 +96,7 @@ class LockdClient final : public LeaseClient {
       verdict = co_await read_verdict(deadline, true);
       if (!verdict) throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
     } catch (const Error& error) {
-      // On a connection whose claim was not confirmed the answer to a heartbeat says nothing.
+      // Until the claim is confirmed on a connection, answers to its heartbeats prove nothing.
       drop();
       note_error(error.what());
       throw;
@@ -119,7 +119,7 @@ class LockdClient final : public LeaseClient {
         if (error.status() == ExitStatus::kTryAgain) throw;
       }
     }
-    // A waiter whose connection broke has no part that it knew of.
+    // A waiter whose connection was lost was not granted anything.
     if (!told && generation) {
       drop();
       co_await ask(deadline);
@@ -136,7 +136,7 @@ class LockdClient final : public LeaseClient {
     return deadline.is_never() ? deadline : Deadline::after(*deadline.remaining() / 2);
   }
 
-  // What may pass may also stay: a certificate whose time is over, a name that is not known.
+  // Errors that seem transient may stay, such as an expired certificate or an unknown name.
   void note_error(const std::string& error_text) {
     if (!error_text.empty() && error_text != error_text_)
       os::log(os::LogLevel::kWarning, "{}", error_text);
@@ -149,7 +149,7 @@ class LockdClient final : public LeaseClient {
     is_late_ = false;
   }
 
-  // A new connection, on which the lock was asked for, or claimed where there is a generation.
+  // Opens a new connection and requests the lock, or claims it if there is a generation.
   awaitable<void> ask(Deadline deadline) {
     std::unique_ptr<net::LineStream> stream;
     try {
@@ -208,8 +208,8 @@ class LockdClient final : public LeaseClient {
     is_late_ = false;
   }
 
-  // Of a grant that there is: whether it goes on. `is_claim`: the server was told of it on this
-  // connection, and has to say that it is so. Nullopt at the deadline.
+  // Whether an existing grant continues; nullopt at the deadline. `is_claim`: the grant was claimed
+  // on this connection and must be confirmed.
   awaitable<std::optional<Verdict>> read_verdict(Deadline deadline, bool is_claim) {
     bool is_confirmed = !is_claim;
     std::optional<Renewal> renewal;
@@ -237,7 +237,7 @@ class LockdClient final : public LeaseClient {
     co_await ask(reached_ ? first : first.sooner(*reach_by_));
     std::optional<GrantedAnswer> granted;
     while (!granted || !answered_) {
-      // Before the first answer the expiry is not known.
+      // The expiry is unknown before the first answer.
       const Deadline until = answered_ ? Deadline::after(answered_->ttl / 3) : first;
       const std::optional<LockdAnswer> answer = co_await read_answer(until);
       if (answer) {
@@ -250,7 +250,7 @@ class LockdClient final : public LeaseClient {
       const bool is_dead =
           answered_ ? BootClock::now() >= answered_->sent + answered_->ttl : first.expired();
       if (is_dead) {
-        // By our own count a lease that there was is over.
+        // The lease has expired by our own clock.
         if (answered_) generation_.reset();
         throw Error(ExitStatus::kUnavailable, what_ + ": no answer in time");
       }
@@ -259,7 +259,7 @@ class LockdClient final : public LeaseClient {
       if (!answer || is_due) co_await send_heartbeat(until);
     }
     Lease lease{granted->generation, granted->granted_at, *answered_};
-    // The last answer of a long wait may be old.
+    // The last answer of a long wait may be outdated.
     if (BootClock::now() >= answered_->sent + answered_->ttl / 3) {
       const Deadline until = Deadline::after(answered_->ttl / 3);
       const Verdict verdict = co_await renew(until);
@@ -272,11 +272,11 @@ class LockdClient final : public LeaseClient {
     co_return lease;
   }
 
-  // The grant, when that is the answer.
+  // The grant, if the answer is one.
   std::optional<GrantedAnswer> take_grant(const LockdAnswer& answer,
                                           std::optional<GrantedAnswer> before) {
     if (const auto* refused = std::get_if<RefusedAnswer>(&answer)) {
-      // The grant that was claimed is over: the next try is for a place in the queue.
+      // The claimed grant has ended, so the next attempt queues.
       if (refused->status == ExitStatus::kTryAgain) generation_.reset();
       throw Error(refused->status, what_ + ": " + refused->reason);
     }
@@ -284,7 +284,7 @@ class LockdClient final : public LeaseClient {
     return granted != nullptr ? std::optional(*granted) : std::move(before);
   }
 
-  // Until the server closes the connection, which says that it was told.
+  // Waits until the server closes the connection, which confirms the release.
   awaitable<void> tell_release(Deadline deadline) {
     std::string line = encode_request(ReleaseRequest{});
     co_await stream_->say(std::move(line), deadline);
@@ -303,18 +303,18 @@ class LockdClient final : public LeaseClient {
   const std::string id_;
   std::unique_ptr<net::LineStream> stream_;
   std::optional<Deadline> reach_by_;
-  /// It has said something, ever.
+  /// The server has answered before.
   bool reached_ = false;
-  /// Of the grant that there is.
+  /// The generation of the current grant.
   std::optional<std::uint64_t> generation_;
   std::string token_;
   std::uint64_t sequence_ = 0;
-  /// What was sent on this connection and is not answered yet, and when.
+  /// Unanswered requests of this connection and their times.
   std::deque<std::pair<std::uint64_t, BootClock::time_point>> asked_;
   std::optional<Renewal> answered_;
-  /// The last heartbeat was not answered in its time.
+  /// The last heartbeat was not answered in time.
   bool is_late_ = false;
-  /// Why the last try to reach the server failed, as it was logged.
+  /// The reason of the last failed attempt, as it was logged.
   std::string error_text_;
 };
 

@@ -1,6 +1,5 @@
-// A failover lock that a gms-lockd on another machine keeps, over TCP: unlike the one beside its
-// server (lockd_lock.h), it is a lease that heartbeats renew, for a machine that is lost says
-// nothing.
+// A failover lock of a gms-lockd on another machine, over TCP. Unlike the local one (lockd_lock.h)
+// it is a lease that heartbeats renew, because a lost machine cannot report its end.
 #pragma once
 
 #include <memory>
@@ -13,10 +12,11 @@
 
 namespace fo::lock {
 
-/// `uri` is of kind kTcp. Without a ca it goes to loopback addresses only, else kUsage.
+/// `uri` must be of kind kTcp. Without a ca only loopback addresses are allowed, else throws
+/// kUsage.
 std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::string& id);
 
-/// As ask_lockd. Pids are not visible from here.
+/// Like ask_lockd. Pids are not visible from here.
 LockStatus ask_lockd_over_tcp(const LockUri& uri, const base::Deadline& deadline);
 
 }  // namespace fo::lock

@@ -29,23 +29,23 @@ using base::ExitStatus;
 using base::throw_errno;
 using base::UniqueFd;
 
-// Between tries to reach a server.
+// The pause between attempts to connect.
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
-// How often a holder notes that its connection is there: after a stop of this process it knows
-// since when that may not have been so.
+// How often a holder records that its connection exists. After a suspension of this process, that
+// is the last known time.
 constexpr base::Duration kLookInterval = std::chrono::seconds(1);
 
 void send_request(int socket, const LockdRequest& request, std::span<const int> fds,
                   const std::string& what) {
   const std::string line = encode_request(request);
   const std::ptrdiff_t sent = os::send_with_fds(socket, std::as_bytes(std::span(line)), fds);
-  // A new socket has room for a line, so less of it means that nobody listens any more.
+  // A new socket has room for a line, so a short write means that the server has closed it.
   if (sent != static_cast<std::ptrdiff_t>(line.size())) {
     throw_errno(sent < 0 ? static_cast<int>(-sent) : EPIPE, ExitStatus::kUnavailable, what);
   }
 }
 
-// Appends what there is without waiting; false at the end of the connection.
+// Appends the available bytes without waiting; false at the end of the connection.
 bool receive(int socket, net::LineBuffer& lines, const std::string& what) {
   std::array<char, 4096> chunk;
   const ssize_t got = ::recv(socket, chunk.data(), chunk.size(), MSG_DONTWAIT);
@@ -65,7 +65,7 @@ LockdLock::LockdLock(std::string path, std::string id, base::Duration first_cont
 void LockdLock::renew_lifeline() {
   os::Pipe pipe;
   if (!lifeline_writer_) {
-    // The writing end gets the lowest number there is, so that a dying process lets go of it last.
+    // The write end gets the lowest free number, so that a dying process closes it last.
     UniqueFd reader(::fcntl(pipe.reader.get(), F_DUPFD_CLOEXEC, pipe.writer.get()));
     if (!reader) throw_errno(errno, "create a pipe");
     pipe.reader = std::move(reader);
@@ -162,7 +162,7 @@ FailoverLock::Result LockdLock::acquire(const Deadline& deadline, int interrupt_
 
 FailoverLock::Result LockdLock::abandon(os::LockWait outcome) {
   socket_.reset();
-  // A server that granted in this instant must see its end.
+  // A server that granted at this instant must see the pipe's end.
   renew_lifeline();
   return {outcome, {}};
 }
@@ -186,7 +186,7 @@ std::optional<Loss> LockdLock::check_connection() {
       if (const auto* refused = std::get_if<RefusedAnswer>(&*verdict)) {
         return taken(refused->status, refused->reason);
       }
-      // Somebody may have had the lock in between, and the command knows the old number.
+      // Another process may have had the lock meanwhile, and the command knows the old number.
       const std::uint64_t generation = std::get<GrantedAnswer>(*verdict).generation;
       if (generation != generation_) {
         return taken(ExitStatus::kTryAgain,
@@ -229,7 +229,7 @@ Loss LockdLock::taken(ExitStatus status, std::string reason) const {
 }
 
 Loss LockdLock::out_of_reach(std::string reason) const {
-  // A server that starts now gives the lock to another when its window is over.
+  // A server that starts now grants the lock to another process after its window.
   Loss loss{ExitStatus::kProtocol, std::move(reason), Deadline::after(window_ / 2)};
   loss.is_overlap_known = false;
   return loss;

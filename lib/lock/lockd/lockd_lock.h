@@ -1,6 +1,6 @@
-// A failover lock that a server keeps, gms-lockd: held by a connection, and by a pipe (the
-// lifeline) whose writing end the holder's process tree inherits. A connection that breaks is made
-// again: the server gives the lock back to a holder that returns in time.
+// A failover lock of a local server, gms-lockd. It is held by a connection and by a pipe (the
+// lifeline) whose write end the holder's process tree inherits. After a connection is lost, it
+// reconnects: the server returns the lock to a holder that reconnects in time.
 #pragma once
 
 #include <optional>
@@ -15,44 +15,44 @@
 
 namespace fo::lock {
 
-/// A waiter that has reached its server waits for it for ever, a holder a little longer than the
-/// server's reconnect window.
+/// A waiter that has reached its server waits for it without limit, a holder a little longer than
+/// the server's reconnect window.
 inline constexpr base::Duration kBeyondWindow = std::chrono::seconds(2);
 
 class LockdLock final : public FailoverLock {
  public:
-  /// Connects to nothing yet. Throws kConfig for the id, kUsage for a path that is too long.
+  /// Does not connect yet. Throws kConfig for the id, kUsage for a path that is too long.
   LockdLock(std::string path, std::string id, base::Duration first_contact = kFirstContact);
 
-  /// Throws kUnavailable for a server that was not reached within `first_contact`, kNotPermitted,
+  /// Throws kUnavailable if the server was not reached within `first_contact`, kNotPermitted,
   /// kConfig, kProtocol.
   Result acquire(const base::Deadline& deadline, int interrupt_fd = -1,
                  const os::Reminder& reminder = {}) override;
 
   [[nodiscard]] Watch watch() override;
-  /// Lost when the server says that the grant is over (kTryAgain; another may be active), or when
-  /// it stays out of reach for too long (kProtocol).
+  /// Lost if the server reports that the grant has ended (kTryAgain; another process may be
+  /// active), or stays unreachable for too long (kProtocol).
   std::optional<Loss> check() override;
   [[nodiscard]] bool is_confirmed() const override;
-  /// The lifeline stays as it is, for the next grant.
+  /// The lifeline stays for the next grant.
   void release() override;
-  /// The lifeline's writing end. Nothing is to be written there.
+  /// The lifeline's write end. Nothing must be written to it.
   [[nodiscard]] std::vector<int> fds() const override { return {lifeline_writer_.get()}; }
 
  private:
-  // Connects and asks for the lock. False when the server can't be reached now.
+  // Connects and requests the lock. False if the server is unreachable now.
   bool connect();
-  // A new pipe under the same number: the end of the old one.
+  // Creates a new pipe under the same number, which ends the old one.
   void renew_lifeline();
   Result abandon(os::LockWait outcome);
-  // What came since the last time; nullopt for nothing yet. An end of the connection closes ours.
+  // The next answer, if one has arrived. At the end of the connection, closes ours.
   std::optional<LockdAnswer> take_answer();
-  // A grant or a refusal, when one has come.
+  // A grant or a refusal, if one has arrived.
   std::optional<LockdAnswer> take_verdict();
   std::optional<Loss> check_connection();
-  // The server has given the lock to another, some time since it was last seen to be ours.
+  // The server has granted the lock to another process since it was last confirmed.
   [[nodiscard]] Loss taken(base::ExitStatus status, std::string reason) const;
-  // Nobody says whether another has it.
+  // It is unknown whether another process has the lock.
   [[nodiscard]] Loss out_of_reach(std::string reason) const;
 
   base::Duration first_contact_;
@@ -60,20 +60,20 @@ class LockdLock final : public FailoverLock {
   base::UniqueFd lifeline_reader_;
   base::UniqueFd socket_;
   net::LineBuffer lines_{kMaxAnswerBytes};
-  // Of the grant, once there was one: what is claimed when the connection is made again.
+  // Of the last grant; it is claimed after a reconnect.
   std::optional<std::uint64_t> generation_;
   std::chrono::milliseconds window_{};
   bool reached_ = false;
-  // Why the server could not be reached, the last time.
+  // Why the last attempt to reach the server failed.
   std::string error_text_;
-  // While the lock is held: without a connection that was confirmed, when it is given up.
+  // While the lock is held without a confirmed connection: when it counts as lost.
   base::Deadline unreachable_at_ = base::Deadline::never();
   std::optional<Loss> loss_;
-  // When the connection by which it is held was last there.
+  // When the holding connection last existed.
   base::BootClock::time_point seen_at_;
 };
 
-/// What the server at `path` says. Throws kUnavailable, kNotPermitted, kTryAgain when there is no
+/// The answer of the server at `path`. Throws kUnavailable, kNotPermitted, kTryAgain without an
 /// answer until `deadline`, kProtocol.
 LockStatus ask_lockd(const std::string& path, const base::Deadline& deadline);
 

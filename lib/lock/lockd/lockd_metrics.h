@@ -1,4 +1,4 @@
-// What GET /metrics of gms-lockd answers. Pure.
+// The text of gms-lockd's GET /metrics. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace fo::lock {
 
-/// What LockdModel knows of it.
+/// The numbers from LockdModel.
 struct LockdCounts {
   bool is_held = false;
-  /// A new server waits for the last one's holder.
+  /// A restarted server waits for its recorded holder.
   bool is_recovering = false;
-  /// The last that anybody was told.
+  /// The last generation that was reported to a client.
   std::uint64_t generation = 0;
   std::size_t holding = 0;
   std::size_t waiting = 0;
@@ -24,10 +24,10 @@ struct LockdCounts {
 
 struct LockdMetrics {
   LockdCounts lock;
-  /// Connections now, on the socket and on the port.
+  /// Current connections of the socket and of the port.
   std::size_t on_socket = 0;
   std::size_t on_port = 0;
-  /// Since this server started: refusals by their status, and leases that were not renewed.
+  /// Since this server started: refusals by exit status, and leases that were not renewed.
   std::map<int, std::uint64_t> refusals{{70, 0}, {71, 0}, {75, 0}, {76, 0}, {77, 0}, {78, 0}};
   std::uint64_t expired_leases = 0;
 };

@@ -17,7 +17,7 @@ std::string describe(const std::optional<RecordedProcess>& process) {
   return process ? "process " + std::to_string(process->pid) : "a process not visible from here";
 }
 
-// Of the heartbeats of a lease that came back, the one that shows that the answer was heard.
+// The number of heartbeats after which a reconnected lease has certainly received the answer.
 constexpr int kConfirmingHeartbeats = 2;
 
 bool contains(const std::vector<RecordedProcess>& all, const RecordedProcess& process) {
@@ -42,7 +42,7 @@ LockdModel::LockdModel(milliseconds reconnect_window, const LoadedState& loaded,
         Hold{*on_file_.last_holder, on_file_.generation, on_file_.granted_at, true, on_file_.token};
   }
   if (loaded.kind == LoadedState::Kind::kDamaged || is_lost) {
-    // Generations from here on start where none can have been before.
+    // Start where no earlier generation can have been.
     last_generation_ = next_generation({GrantContent::Kind::kDamaged, {}}, false, now.wall) - 1;
     recovery_ = Recovery{now.steady + reconnect_window_};
     warn(std::string(is_lost ? "the state file is missing" : "the state file is damaged") +
@@ -70,14 +70,14 @@ void LockdModel::acquire(ConnectionId id, const AcquireRequest& request, const L
   judge(id, member, request, now);
   settle(now);
   const auto found = members_.find(id);
-  // A lock that is free is granted as soon as the record that is under way is done.
+  // A free lock is granted when the pending record is written.
   const bool is_free = !hold_ && !recovery_ && !failing_;
   if (found != members_.end() && found->second.waits && !is_free) {
     effects_.answers.emplace_back(id, waiting_answer());
   }
 }
 
-// Row by row as drawn in the header.
+// Follows the table in the header, row by row.
 void LockdModel::judge(ConnectionId id, Member& member, const AcquireRequest& request,
                        const LockdTime& now) {
   const bool is_holder = hold_ && member.engine_id == hold_->engine_id;
@@ -136,7 +136,7 @@ void LockdModel::come_back(ConnectionId id, Member& member) {
   if (member.is_lease) unconfirmed_.insert(id);
   if (recovery_) {
     if (member.process) std::erase(recovery_->running, *member.process);
-    // A process may ask again before the end of its first connection is seen.
+    // A process may request again before the end of its first connection is noticed.
     const bool again = (member.process || member.is_lease) &&
                        std::any_of(parts_.begin(), parts_.end(), [&](ConnectionId part) {
                          const Member& other = members_.at(part);
@@ -162,7 +162,7 @@ void LockdModel::join(ConnectionId id, Member& member) {
 }
 
 void LockdModel::refuse_claim(ConnectionId id, std::uint64_t generation) {
-  // It was granted some time, by a server whose state was lost.
+  // It was granted by a server whose state was lost.
   if (generation > last_generation_) {
     last_generation_ = generation;
     stale_ = true;
@@ -185,7 +185,7 @@ bool LockdModel::closed(ConnectionId id, const LockdTime& now) {
   joinable_.erase(id);
   if (member.counted && recovery_) ++*recovery_->connections;
   member.counted = false;
-  // Who never heard of his grant has done nothing under it.
+  // A holder that never received its grant has not used it.
   const bool stays = member.has_lifeline && (member.told || member.returned);
   if (!stays) leave(id);
   settle(now);
@@ -250,7 +250,7 @@ void LockdModel::not_recorded(const LockdState& wanted, const std::string& error
   failing_ = true;
   stale_ = true;
   record_again_at_ = now.steady + kRecordAgainAfter;
-  // What failed may be the last step only.
+  // The failure may have been in the last step only.
   if (on_file_.holder != wanted.holder || on_file_.generation != wanted.generation) {
     on_file_.holder.reset();
   }
@@ -303,7 +303,7 @@ void LockdModel::settle_recovery(const LockdTime& now) {
   const bool is_back = has_part();
   if (!recovery_->window_over && now.steady >= recovery_->window_end) {
     if (now.steady - recovery_->window_end > kWindowLateness) {
-      // The holder had nobody to come back to: he may be among those not yet heard.
+      // The holder could not reconnect while this server was suspended: its request may be unread.
       const milliseconds more = std::min(reconnect_window_, kMoreWindow);
       recovery_->window_end = now.steady + more;
       warn("this server was suspended: the reconnect window continues for " +
@@ -345,7 +345,7 @@ void LockdModel::grant_next(const LockdTime& now) {
   join(first, member);
 }
 
-// The holder's other connections, wherever they stand.
+// Joins the holder's other connections, wherever they are in the queue.
 void LockdModel::join_from_queue() {
   if (!hold_ || joinable_.empty()) return;
   for (auto same = tickets_.find(hold_->engine_id); same != tickets_.end();
@@ -393,15 +393,15 @@ void LockdModel::start_record() {
   effects_.record = writing_;
 }
 
-// Whoever waits learns for whom.
+// Informs the waiters about the holder.
 void LockdModel::announce_holder() {
   if (!hold_ || !hold_->known || announced_ == hold_->generation) return;
   announced_ = hold_->generation;
   for (const auto& [ticket, id] : queue_) effects_.answers.emplace_back(id, waiting_answer());
 }
 
-// One that came back was counted by the last server. The next one has to outwait the leases that
-// this one gives.
+// A reconnected one was counted by the last server. The next server must wait for the expiry of the
+// leases that this one grants.
 bool LockdModel::is_on_file(const Member& member, bool all_counted,
                             const std::set<RecordedProcess>& processes) const {
   if (member.is_lease && (!on_file_.expiry || *on_file_.expiry < *expiry_)) return false;
@@ -410,7 +410,7 @@ bool LockdModel::is_on_file(const Member& member, bool all_counted,
          (!member.process || processes.contains(*member.process));
 }
 
-// Of the holder, those still to come back included.
+// Of the holder, including those that have not reconnected yet.
 std::optional<std::size_t> LockdModel::connections() const {
   if (recovery_ && !recovery_->connections) return std::nullopt;
   return parts_.size() + (recovery_ ? *recovery_->connections : 0);
@@ -450,7 +450,7 @@ LockdState LockdModel::state() const {
 WaitingAnswer LockdModel::waiting_answer() const {
   if (!hold_ || !hold_->known) return {std::nullopt, std::nullopt, reconnect_window_};
   WaitingAnswer answer{hold_->engine_id, hold_->generation, reconnect_window_};
-  // A file of another make has none.
+  // A file of another writer has none.
   if (answer.generation == 0U) answer.generation.reset();
   return answer;
 }
@@ -495,7 +495,7 @@ StatusAnswer LockdModel::status(const LockdTime& now) const {
     answer.waiters.push_back({member.engine_id, pid_of(member)});
     return answer.waiters.size() < kMaxListed;
   };
-  // Who was chosen and is not on file yet still waits, before all others.
+  // A client that was chosen but not recorded yet still waits, at the front.
   bool has_room = true;
   for (auto id = unanswered_.begin(); has_room && id != unanswered_.end(); ++id)
     has_room = add_waiter(*id);

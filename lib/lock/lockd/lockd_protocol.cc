@@ -73,14 +73,14 @@ const json& list_in(const json& object, const char* key) {
   return value;
 }
 
-// `limit` counts the newline that `line` is without.
+// `limit` counts the newline, which `line` does not contain.
 template <typename Read>
 auto decode(std::string_view line, std::size_t limit, const Read& read) {
   const auto what = [line] { return "read message " + base::quoted(line); };
   return fo::json::read_object(line, limit - 1, what, read);
 }
 
-// Empty where there is none.
+// Empty if there is none.
 std::string token_of(const json& object) {
   const auto found = object.find("token");
   if (found == object.end()) return {};

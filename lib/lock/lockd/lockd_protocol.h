@@ -1,13 +1,12 @@
-// What gms-lockd and its clients say to each other: one JSON object per line, requests one way and
-// answers the other. Bytes and types only: no socket, no state.
+// The messages between gms-lockd and its clients: one JSON object per line, requests in one
+// direction and answers in the other. Bytes and types only: no socket, no state.
 //
 // Over a Unix socket, an acquire request may carry one descriptor (SCM_RIGHTS, with any of its
-// bytes): the reading end of a pipe, opened for reading only, whose writing end the client's
-// process tree inherits. The lock stays with the client until its connection is closed and all
-// writing ends are as well.
+// bytes): the read end of a pipe, opened for reading only, whose write end the client's process
+// tree inherits. The client holds the lock until its connection and all write ends are closed.
 //
-// Over TCP a client's part in the lock is a lease: it ends when the client has said nothing for the
-// server's expiry, or says that it gives it up; not with the connection, once it was granted.
+// Over TCP a client's part in the lock is a lease: after the grant it ends when the client has sent
+// nothing for the server's expiry, or releases it; not with the connection.
 #pragma once
 
 #include <sys/types.h>
@@ -27,76 +26,78 @@
 namespace fo::lock {
 
 inline constexpr std::string_view kDefaultLockdSocket = "/shared/failover.sock";
-/// The longest request and the longest answer, the newline included.
+/// Maximum size of a request and of an answer, including the newline.
 inline constexpr std::size_t kMaxRequestBytes = 4096;
 inline constexpr std::size_t kMaxAnswerBytes = std::size_t{64} * 1024;
-/// A status answer lists no more than this of each kind.
+/// Maximum number of entries of each kind in a status answer.
 inline constexpr std::size_t kMaxListed = 64;
-/// What may be claimed leaves room for those that follow.
+/// The maximum claim leaves room for later generations.
 inline constexpr std::uint64_t kMaxClaim = kMaxGeneration / 2;
 inline constexpr std::uint64_t kMaxSequence = kMaxGeneration;
 inline constexpr std::chrono::milliseconds kShortestExpiry{500};
 inline constexpr std::chrono::milliseconds kLongestExpiry = std::chrono::hours(1);
 
-/// Wait for the lock, and hold it until the connection closes. Nothing but a ReleaseRequest, and
-/// over TCP HeartbeatRequests, may be sent after it.
+/// Waits for the lock, and holds it until the connection closes. Only a ReleaseRequest and, over
+/// TCP, HeartbeatRequests may follow it.
 struct AcquireRequest {
-  /// As check_lock_id wants it.
+  /// An id that check_lock_id accepts.
   std::string engine_id;
-  /// Of a grant that the client has and did not give up: it lost its connection, or the server was
-  /// started anew. 1 to kMaxClaim.
+  /// Of a grant that the client holds: its connection was lost, or the server was restarted. 1 to
+  /// kMaxClaim.
   std::optional<std::uint64_t> generation = std::nullopt;
-  /// Over TCP, with a generation: what came with the grant. Empty: none.
+  /// Over TCP, with a generation: the token of the grant. May be empty.
   std::string token = {};
   friend bool operator==(const AcquireRequest&, const AcquireRequest&) = default;
 };
 
-/// Answered with a StatusAnswer; may be sent again on the same connection, but no AcquireRequest.
+/// Answered with a StatusAnswer; may be repeated on the same connection, but an AcquireRequest must
+/// not follow.
 struct StatusRequest {
   friend bool operator==(const StatusRequest&, const StatusRequest&) = default;
 };
 
-/// After an AcquireRequest: the connection's end is the end of its part in the lock, whoever still
-/// has the writing end of its pipe. Over TCP it is the end of that part, and of what is left of the
-/// client's connections before, and the server closes the connection. Not answered.
+/// After an AcquireRequest: the end of the connection ends its part in the lock, even if a process
+/// still has the write end of its pipe. Over TCP it ends that part, and the rest of the client's
+/// earlier connections, and the server closes the connection. Not answered.
 struct ReleaseRequest {
   friend bool operator==(const ReleaseRequest&, const ReleaseRequest&) = default;
 };
 
-/// Over TCP, after an AcquireRequest: the client is there. Answered at once with a HeartbeatAnswer.
+/// Over TCP, after an AcquireRequest: renews the lease. Answered at once with a HeartbeatAnswer.
 struct HeartbeatRequest {
-  /// The client's own, to know which one was answered; up to kMaxSequence.
+  /// The client's own number, which the answer repeats; up to kMaxSequence.
   std::uint64_t sequence = 0;
   friend bool operator==(const HeartbeatRequest&, const HeartbeatRequest&) = default;
 };
 
 using LockdRequest = std::variant<AcquireRequest, StatusRequest, ReleaseRequest, HeartbeatRequest>;
 
-/// To a client in the queue: when it enters it, whenever the holder changes, and when a grant could
-/// not be recorded.
+/// Sent to a client when it enters the queue, when the holder changes, and when a grant could not
+/// be recorded.
 struct WaitingAnswer {
-  /// Null while nobody was told that the lock is his, and where a damaged state file hides it.
+  /// Null before a client is informed of its grant, and if a damaged state file hides the holder.
   std::optional<std::string> holder = std::nullopt;
   std::optional<std::uint64_t> generation = std::nullopt;
   std::chrono::milliseconds reconnect_window{};
   friend bool operator==(const WaitingAnswer&, const WaitingAnswer&) = default;
 };
 
-/// The lock is the client's.
+/// The client holds the lock.
 struct GrantedAnswer {
   std::string engine_id;
   std::uint64_t generation = 0;
-  /// When this generation was granted first, to the millisecond.
+  /// When this generation was first granted, to the millisecond.
   text::WallTime granted_at;
   std::chrono::milliseconds reconnect_window{};
-  /// Over TCP: what a claim of this grant has to give back, since every waiter is told the rest.
-  /// As is_token has it; empty: none.
+  /// Over TCP: a secret that a claim of this grant must contain, because waiters know the rest. As
+  /// is_token requires; may be empty.
   std::string token = {};
   friend bool operator==(const GrantedAnswer&, const GrantedAnswer&) = default;
 };
 
-/// The last answer of a connection. kTryAgain: the claimed grant is over; kNotPermitted: the peer
-/// is somebody else's process; kProtocol: it broke the protocol; kConfig: a bad engine id.
+/// The last answer of a connection. kTryAgain: the claimed grant has ended; kNotPermitted: the
+/// peer's process belongs to another user; kProtocol: it violated the protocol; kConfig: an invalid
+/// engine id.
 struct RefusedAnswer {
   base::ExitStatus status = base::ExitStatus::kProtocol;
   std::string reason;
@@ -105,9 +106,9 @@ struct RefusedAnswer {
 
 struct StatusAnswer {
   struct Connection {
-    /// Nullopt for a process of a pid namespace that the server does not see.
+    /// nullopt for a process of another pid namespace.
     std::optional<pid_t> pid = std::nullopt;
-    /// False: closed, but somebody still has the writing end of its pipe.
+    /// False: closed, but a process still has the write end of its pipe.
     bool connected = true;
     friend bool operator==(const Connection&, const Connection&) = default;
   };
@@ -116,26 +117,25 @@ struct StatusAnswer {
     std::optional<pid_t> pid = std::nullopt;
     friend bool operator==(const Waiter&, const Waiter&) = default;
   };
-  /// Who has the lock, or had it when the last server ended and is waited for.
+  /// The holder, or the holder at the end of the last server, which is waited for.
   std::optional<std::string> holder = std::nullopt;
-  /// The last one that was given to anybody; 0: none.
+  /// The last granted generation; 0: none.
   std::uint64_t generation = 0;
   std::optional<text::WallTime> granted_at = std::nullopt;
-  /// The holder's, and who waits, in the order of the queue.
+  /// The holder's connections, and the waiters in queue order.
   std::vector<Connection> connections = {};
   std::vector<Waiter> waiters = {};
   std::chrono::milliseconds reconnect_window{};
   /// The namespace of all pids here, by its inode number.
   std::uint64_t pid_ns = 0;
-  /// What is left of it; nullopt when no holder is waited for.
+  /// The rest of the reconnect window; nullopt if no holder is waited for.
   std::optional<std::chrono::milliseconds> window_left = std::nullopt;
-  /// Processes of the holder that run and did not return: nobody else is granted the lock.
+  /// Processes of the holder that run and did not reconnect: the lock is not granted meanwhile.
   std::vector<pid_t> awaited_pids = {};
   friend bool operator==(const StatusAnswer&, const StatusAnswer&) = default;
 };
 
-/// The client's part, be it the lock or a place in the queue, does not end for want of heartbeats
-/// before `expiry` from now.
+/// The client's lock or place in the queue does not expire before `expiry` from now.
 struct HeartbeatAnswer {
   std::uint64_t sequence = 0;
   /// kShortestExpiry to kLongestExpiry.
@@ -153,11 +153,10 @@ bool is_token(std::string_view text);
 std::string encode_request(const LockdRequest& request);
 std::string encode_answer(const LockdAnswer& answer);
 
-/// Reads a line without its newline. Members it does not know are passed over. Throws
-/// Error(kProtocol) for what is no such message, and Error(kConfig) for an engine id that
-/// check_lock_id refuses.
+/// Parses a line without its newline. Unknown members are skipped. Throws Error(kProtocol) for an
+/// invalid message, and Error(kConfig) for an engine id that check_lock_id refuses.
 LockdRequest decode_request(std::string_view line);
-/// The same for answers, only ever kProtocol.
+/// The same for answers; only throws kProtocol.
 LockdAnswer decode_answer(std::string_view line);
 
 }  // namespace fo::lock

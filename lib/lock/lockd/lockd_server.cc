@@ -56,13 +56,14 @@ using base::throw_errno;
 using base::UniqueFd;
 using os::LogLevel;
 
-// For a disk that does not answer when we are asked to end.
+// The timeout of a disk that does not answer when the server must end.
 constexpr base::Duration kStopGrace = std::chrono::seconds(2);
-// Of connections over TCP that did not ask for the lock: a newcomer drops the oldest of the address
-// that has most of them, for whoever opens thousands must not keep a holder from coming back.
+// The maximum number of TCP connections without a request for the lock. A new one replaces the
+// oldest of the address with the most, because a client that opens thousands must not keep a holder
+// from reconnecting.
 constexpr std::size_t kMaxIdle = 128;
 constexpr const char* kAccept = "accept a client";
-// Few, since clients of the lock need the descriptors.
+// Few, because clients of the lock need the descriptors.
 constexpr std::size_t kMaxScrapers = 16;
 
 class Server {
@@ -87,7 +88,7 @@ class Server {
     metrics_->listen(std::move(metrics_listener));
   }
 
-  // `ready` is what the ready descriptor gets.
+  // `ready` is written to the ready descriptor.
   void run(UniqueFd ready_fd, const std::string& ready) {
     start(wait_for_signals());
     start(accept_clients(unix_, &Server::admit));
@@ -121,7 +122,7 @@ class Server {
     }
   }
 
-  // What is being recorded is finished first: a release, say, that the next server should know of.
+  // Finishes a pending record first, for example of a release, which the next server should know.
   void stop() {
     if (std::exchange(stopping_, true)) leave_now();
     unix_.close();
@@ -158,7 +159,7 @@ class Server {
     }
   }
 
-  // Over TCP no more than half of the places are taken: processes of this machine have the rest.
+  // TCP clients use at most half of the connections; the rest is for processes of this machine.
   [[nodiscard]] bool is_full(const loop::Acceptor& acceptor) const {
     const bool is_tcp = &acceptor != &unix_;
     return sessions_.size() + closing_ >= config_.max_connections ||
@@ -189,7 +190,7 @@ class Server {
     }
   }
 
-  // Over TLS only those with a certificate get beyond the handshake.
+  // With TLS, the handshake accepts only clients with a certificate.
   void admit_over_tcp(UniqueFd socket) {
     try {
       drop_oldest_idle();
@@ -201,13 +202,13 @@ class Server {
       ++tcp_sessions_;
       start(run_session(session));
     } catch (const std::exception& error) {
-      // The same for all of them, as a rule: a file for TLS.
+      // Usually the same for all of them: a TLS file.
       warn("", std::string("admit a client: ") + error.what());
     }
   }
 
   void drop_oldest_idle() {
-    // By address, the oldest first.
+    // By address, oldest first.
     std::map<std::string, std::pair<std::size_t, SessionPtr>> idle;
     std::size_t count = 0;
     for (const auto& [id, session] : sessions_) {
@@ -253,7 +254,7 @@ class Server {
             expired_leases_};
   }
 
-  // A peer can cause these as often as it likes.
+  // A peer can cause these at will.
   void warn(const std::string& peer, const std::string& text) {
     warnings_.log(LogLevel::kWarning, peer, text);
   }
@@ -265,17 +266,17 @@ class Server {
     session.send(RefusedAnswer{status, reason});
   }
 
-  // Closes the connection when it is still silent at the limit.
+  // Closes the connection if it has sent nothing by the limit.
   void listen_for(Session& session) const {
     session.watch_silence(config_.silence_limit, [](const SessionPtr& silent, base::Duration) {
       if (silent->talk != Session::Talk::kAcquire) silent->drop();
     });
   }
 
-  // From now on a client over TCP has `left` to say something.
+  // From now on, a TCP client has `left` to send a message.
   void await_heartbeat(Session& session, base::Duration left) {
     session.watch_silence(left, [this](const SessionPtr& silent, base::Duration late) {
-      // What it sent while this server was held up may lie unread.
+      // Messages from the time of a suspension may be unread.
       if (late > kWindowLateness && !std::exchange(silent->has_more_time, true)) {
         return await_heartbeat(*silent, std::min<base::Duration>(expiry(), kMoreWindow));
       }
@@ -287,13 +288,13 @@ class Server {
     });
   }
 
-  // To be followed by service_.apply().
+  // Call service_.apply() afterwards.
   void end_lease(const SessionPtr& session) {
     service_.model().lifeline_ended(session->id, LockdService::now());
     session->ended ? forget(*session) : end(session);
   }
 
-  // What is left of a client that has a grant, on its other connections.
+  // Ends the other connections of a client that has a grant.
   void end_other_leases(const Session& last, bool closed_only) {
     std::vector<SessionPtr> others;
     for (const auto& [id, each] : sessions_) {
@@ -313,7 +314,7 @@ class Server {
         throw Error(ExitStatus::kProtocol, "acquire the lock: the connection is in use");
       }
       session->take_lifeline();
-      // It asked, and is gone: nobody may join it before its end is read.
+      // It has disconnected after its request: no one may join it before its end is read.
       if (session->is_gone()) return;
       notice_ends();
       session->talk = Talk::kAcquire;
@@ -322,7 +323,7 @@ class Server {
       if (session->is_tcp()) return acquire_lease(*session, *acquire);
       const bool has_lifeline = session->has_lifeline();
       const LockdTie tie = has_lifeline ? LockdTie::kLifeline : LockdTie::kConnection;
-      // Processes that are not visible can't be told apart.
+      // Processes that are not visible cannot be distinguished.
       const LockdPeer peer{
           session->process,
           tie,
@@ -377,13 +378,13 @@ class Server {
     if (session.talk != Session::Talk::kAcquire) {
       throw Error(ExitStatus::kProtocol, "release the lock: not requested on this connection");
     }
-    // Its reader ends now, and applies the effects.
+    // Its reader ends now and applies the effects.
     session.send_no_more();
     if (session.has_grant) end_other_leases(session, false);
     service_.model().lifeline_ended(session.id, LockdService::now());
   }
 
-  // What the holder keeps running has the other end, and no part in the lock any more.
+  // The holder's remaining processes have the other end, but no part in the lock any more.
   void release_lifeline(Session& session) {
     if (session.talk != Session::Talk::kAcquire || session.has_descriptor()) {
       throw Error(ExitStatus::kProtocol, "release the lock: not requested on this connection");
@@ -402,8 +403,8 @@ class Server {
     service_.apply();
   }
 
-  // The ends of holders' connections that nobody has read yet: whoever asks now must not join the
-  // dead. One that lives is enough.
+  // Reads pending ends of the holder's connections, so that a new client does not join a dead one.
+  // One live connection suffices.
   void notice_ends() {
     while (const std::optional<ConnectionId> id = service_.model().find_joinable()) {
       const auto found = sessions_.find(*id);
@@ -455,9 +456,8 @@ class Server {
   std::exception_ptr failure_;
   ConnectionId last_id_ = 0;
   bool stopping_ = false;
-  // What is destroyed first is declared last: sockets and timers before the loop they belong to,
-  // and the keeper before the loop that its thread posts to. The loop destroys what still waits on
-  // it.
+  // Declared in reverse order of destruction: sockets and timers are destroyed before their loop,
+  // and the service before the loop that its thread posts to. The loop destroys pending operations.
   asio::io_context io_{1};
   LockdService service_;
   net::ServerTls tls_;
@@ -467,7 +467,7 @@ class Server {
   stream_descriptor signals_;
   asio::steady_timer grace_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
-  // Of those, over TCP; and the connections that are no session any more and say their last word.
+  // Of those, over TCP; and connections that are no sessions any more and flush their last answer.
   std::size_t tcp_sessions_ = 0;
   std::size_t closing_ = 0;
   std::map<int, std::uint64_t> refusals_ = LockdMetrics().refusals;
@@ -535,8 +535,7 @@ int serve_lock(const LockdConfig& given) {
   http::Listener metrics;
   if (!config.metrics.empty()) metrics = http::listen_tcp(config.metrics);
   const LoadedState loaded = load_state(state_path);
-  // A server that is killed before the first grant must not leave a file that says that all is
-  // well.
+  // A server that is killed before the first grant must not leave a file of a free lock.
   const bool is_lost = tcp.fd && loaded.kind == LoadedState::Kind::kNone;
   prepare_state(state_path, is_lost ? LoadedState{LoadedState::Kind::kDamaged} : loaded);
   Server(config, state_path, loaded, std::move(socket.listener), std::move(tcp.fd),

@@ -1,5 +1,5 @@
-// What gms-lockd's model of the lock knows nothing of: the time, the state file, and the recorded
-// processes. On the server's loop; only the writing of the file, which may stall, is on a thread.
+// Connects gms-lockd's model with the time, the state file and the recorded processes. Runs on the
+// server's loop; only the file is written on a thread, because that may stall.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -24,24 +24,24 @@ namespace fo::lock {
 class LockdService {
  public:
   struct Callbacks {
-    /// Something is to be said to a connection.
+    /// An answer for a connection.
     std::function<void(ConnectionId, const LockdAnswer&)> on_answer;
-    /// A record was written, or could not be; the next one may be under way already.
+    /// A record was written, or failed; the next one may be in progress already.
     std::function<void()> on_recorded;
-    /// What can't go on.
+    /// A fatal error.
     std::function<void(std::exception_ptr)> on_failure;
   };
 
-  /// `io` outlives it, and runs no more when it is destroyed, which waits for the file that is
-  /// being written. The rest as LockdModel has it.
+  /// `io` must outlive this object and not run when it is destroyed; the destructor waits for a
+  /// pending write. The other arguments are those of LockdModel.
   LockdService(boost::asio::io_context& io, std::string state_path, const LoadedState& loaded,
                std::chrono::milliseconds reconnect_window,
                std::optional<std::chrono::milliseconds> expiry, Callbacks callbacks);
 
-  /// Once, before the loop runs.
+  /// Call it once, before the loop runs.
   void start();
 
-  /// apply() is to be called after everything that it was told.
+  /// Call apply() after each use of the model.
   [[nodiscard]] LockdModel& model() { return model_; }
   void apply();
   static LockdTime now();
@@ -49,7 +49,7 @@ class LockdService {
   [[nodiscard]] bool is_recording() const { return is_recording_; }
 
  private:
-  // The recorded processes that run, which are watched from now on.
+  // The recorded processes that run; watches them from now on.
   std::vector<RecordedProcess> watch_running(const LockdState& state);
   boost::asio::awaitable<void> wait_for_end(std::size_t index);
   void record(const LockdState& state);
@@ -58,7 +58,7 @@ class LockdService {
   const std::string state_path_;
   const Callbacks callbacks_;
   bool is_recording_ = false;
-  // Its thread has ended before what it reads is destroyed.
+  // Destroyed first: its thread ends before the data that it reads.
   boost::asio::thread_pool disk_{1};
   std::vector<std::pair<RecordedProcess, boost::asio::posix::stream_descriptor>> running_;
   LockdModel model_;

@@ -31,12 +31,12 @@ using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
 
-// For a client over TCP to take what it is told, and to read the last of it.
+// The timeout for a TCP client to read its answers.
 constexpr base::Duration kSendLimit = std::chrono::seconds(5);
 constexpr base::Duration kLastWordLimit = std::chrono::seconds(1);
-// For TLS to begin.
+// The timeout of the TLS handshake.
 constexpr base::Duration kHandshakeLimit = std::chrono::seconds(5);
-// More than this of answers that it does not take drops a client over TCP.
+// A TCP client with more unread answers is disconnected.
 constexpr std::size_t kMaxQueuedBytes = kMaxAnswerBytes;
 
 tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
@@ -46,7 +46,7 @@ tcp::socket watched_tcp(const asio::any_io_executor& executor, UniqueFd fd) {
   return socket;
 }
 
-// Made fit to be watched. A pipe that we could write to ourselves would never come to its end.
+// Checks the pipe and makes it non-blocking. If we could write to it ourselves, it would never end.
 UniqueFd check_lifeline(UniqueFd fd) {
   struct stat info {};
   const int flags = ::fcntl(fd.get(), F_GETFL);
@@ -95,7 +95,7 @@ awaitable<void> LockdSession::handshake() {
 awaitable<std::optional<std::string>> LockdSession::next_line() {
   if (stream_) {
     net::LineStream::Heard heard = co_await stream_->hear(Deadline::never());
-    // A line that was read before this server closed the connection counts no more.
+    // A line that was read before this server closed the connection is ignored.
     if (heard.kind != net::LineStream::Heard::Kind::kLine || !is_open()) co_return std::nullopt;
     co_return std::move(heard.line);
   }
@@ -141,7 +141,7 @@ void LockdSession::queue(std::string line, const LockdAnswer& answer) {
   send_queue();
 }
 
-// What was queued while another piece was being sent goes with the next one.
+// Answers that were queued during a write are sent with the next one.
 void LockdSession::send_queue() {
   if (std::exchange(is_sending_, true)) return;
   start_(write_queue(shared_from_this()));
@@ -173,7 +173,7 @@ void LockdSession::watch_silence(base::Duration limit, OnSilence on_silence) {
                        on_silence = std::move(on_silence)](const boost::system::error_code& ec) {
     const Pointer silent = weak.lock();
     if (ec || !silent) return;
-    // A handler that is queued already can't be cancelled: it has to see that it is late.
+    // A queued handler cannot be cancelled, so it checks whether it is outdated.
     const auto late = std::chrono::steady_clock::now() - silent->silence_.expiry();
     if (late >= base::Duration::zero()) on_silence(silent, late);
   });
@@ -190,7 +190,7 @@ void LockdSession::close_lifeline() {
   if (lifeline_) lock::close(*lifeline_);
 }
 
-// What is written into a lifeline does not matter, only that there is nobody left who could.
+// Bytes written to a lifeline are ignored; only its end matters.
 awaitable<bool> LockdSession::lifeline_ended() {
   for (;;) {
     std::array<char, 16384> ignored;

@@ -1,6 +1,6 @@
 // One client of gms-lockd: its connection, over a Unix socket or TCP, with lines in and answers
-// out; the pipe that may have come with them; and how long the client has been silent. What it
-// says, and what it has of the lock, is the server's business, which keeps some of that here.
+// out; the pipe that may come with a line; and how long the client has been silent. The server
+// interprets the lines, and stores some data of the client here.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -26,68 +26,68 @@
 
 namespace fo::lock {
 
-/// On the server's loop, and always in a shared_ptr.
+/// Runs on the server's loop, and always in a shared_ptr.
 class LockdSession : public std::enable_shared_from_this<LockdSession> {
  public:
   using Pointer = std::shared_ptr<LockdSession>;
-  /// Runs what a session does by itself.
+  /// Starts a coroutine of the session.
   using Start = std::function<void(boost::asio::awaitable<void>)>;
-  /// Gets how long after the limit it is called.
+  /// `late` is the time from the limit to the call.
   using OnSilence = std::function<void(const Pointer&, base::Duration late)>;
 
-  /// Of a Unix socket. Throws Error(kOsError), as below.
+  /// For a Unix socket. Throws Error(kOsError), as below.
   LockdSession(const boost::asio::any_io_executor& executor, base::UniqueFd connected);
-  /// Over TCP. Throws what ServerTls::context() throws, too.
+  /// For TCP. Also throws what ServerTls::context() throws.
   LockdSession(const boost::asio::any_io_executor& executor, base::UniqueFd connected,
                net::ServerTls& tls, Start start);
 
   [[nodiscard]] bool is_tcp() const { return stream_.has_value(); }
   [[nodiscard]] bool is_open() const { return stream_ ? stream_->is_open() : socket_.is_open(); }
   void close();
-  /// Closes, for want of a place or of a word.
+  /// Closes the session: the server is full, or the client sent nothing in time.
   void drop();
   [[nodiscard]] bool was_dropped() const { return dropped_; }
 
-  /// Comes first. Throws what LineStream::handshake throws.
+  /// Call it first. Throws what LineStream::handshake throws.
   boost::asio::awaitable<void> handshake();
-  /// Without its newline; nullopt when the connection was closed, by either side. Throws
-  /// Error(kProtocol) for what is no line, for more than one descriptor beside it, and for
-  /// anything but lines after a request for the lock.
+  /// The next line without its newline; nullopt if either side closed the connection. Throws
+  /// Error(kProtocol) for an invalid line, for more than one descriptor, and for anything but lines
+  /// after a request for the lock.
   boost::asio::awaitable<std::optional<std::string>> next_line();
 
-  /// Whoever does not read what he is told is dropped: nobody waits for him. A refusal is the last
-  /// that is sent.
+  /// A client that does not read its answers is disconnected. A refusal is the last answer.
   void send(const LockdAnswer& answer);
-  /// What is queued is the last of it.
+  /// The queued answers are the last ones.
   void send_no_more() { is_closing_ = true; }
   [[nodiscard]] bool is_closing() const { return is_closing_; }
-  /// Over TCP, of one that is closing: calls `on_end` when all was sent, and read or not in time.
+  /// For a closing TCP session: calls `on_end` when everything was sent and read, or timed out.
   void finish(std::function<void()> on_end);
 
-  /// Calls `on_silence` after `limit`, instead of what it was to call before.
+  /// Calls `on_silence` after `limit`; replaces an earlier callback.
   void watch_silence(base::Duration limit, OnSilence on_silence);
   void ignore_silence() { silence_.cancel(); }
 
-  /// A descriptor came with the line, and nobody took it.
+  /// A descriptor came with the line and was not taken yet.
   [[nodiscard]] bool has_descriptor() const { return !descriptors_.empty(); }
-  /// Of that descriptor, if any. Throws Error(kProtocol) for what is no reading end of a pipe.
+  /// Takes that descriptor as the lifeline, if any. Throws Error(kProtocol) if it is not the read
+  /// end of a pipe.
   void take_lifeline();
-  /// Open while somebody has the other end.
+  /// Open while a process has the other end.
   [[nodiscard]] bool has_lifeline() const { return lifeline_ && lifeline_->is_open(); }
   void close_lifeline();
-  /// True, and closed, when nobody has the other end any more; false when it was closed here.
+  /// True, and closed, when no process has the other end; false if it was closed here.
   boost::asio::awaitable<bool> lifeline_ended();
 
-  /// Of a process: it has closed the connection, though that was not read yet.
+  /// For a local process: it has closed the connection, even if that was not read yet.
   [[nodiscard]] bool is_closed_by_peer();
-  /// That, and nobody has the other end of its lifeline.
+  /// As is_closed_by_peer(), and no process has the other end of its lifeline.
   [[nodiscard]] bool is_gone();
 
-  // What the server knows of it.
+  // The server's data of this client.
   ConnectionId id = 0;
-  /// For the log.
+  /// The name in log lines.
   std::string name;
-  /// The address of a peer over TCP, without its port.
+  /// The address of a TCP peer, without its port.
   std::string host;
   std::optional<RecordedProcess> process;
   enum class Talk { kNothingYet, kStatus, kAcquire } talk = Talk::kNothingYet;
@@ -95,20 +95,20 @@ class LockdSession : public std::enable_shared_from_this<LockdSession> {
 
   // Over TCP.
   std::string engine_id;
-  /// It was granted the lock, or came back with its grant.
+  /// It was granted the lock, or claimed its grant.
   bool has_grant = false;
-  /// Its time was over when the server was held up, and it got a little more.
+  /// It expired while the server was suspended, and got a little more time.
   bool has_more_time = false;
 
  private:
-  // False when the client is gone.
+  // False if the client has disconnected.
   bool receive();
   void queue(std::string line, const LockdAnswer& answer);
   void send_queue();
   static boost::asio::awaitable<void> write_queue(Pointer self);
 
   const Start start_;
-  // One of the two.
+  // Only one of the two is used.
   boost::asio::posix::stream_descriptor socket_;
   std::optional<net::LineStream> stream_;
   std::optional<boost::asio::posix::stream_descriptor> lifeline_;

@@ -24,11 +24,11 @@ namespace {
 
 using nlohmann::json;
 
-// Room for the processes of 4096 connections.
+// Large enough for the processes of 4096 connections.
 constexpr base::ByteCount kMaxStateBytes = base::kMiB;
 
-// Nobody has counted that far, starting from a claim or from the time: a higher generation, which
-// somebody wrote there, would leave no room for those that follow.
+// No count reaches this, whether from a claim or from the time: a higher generation in the file
+// would leave no room for later ones.
 constexpr std::uint64_t kMaxRecordedGeneration = kMaxClaim + kMaxClaim / 2;
 
 std::uint64_t number(const json& value, std::uint64_t most) {
@@ -53,8 +53,8 @@ text::WallTime read_time(std::string text) {
   return *time;
 }
 
-// What mkostemp puts after the last dot. Names that people give are mostly of one kind of character
-// (state.backup, state.202611): they stay.
+// The suffix that mkostemp appends. Names chosen by people mostly have characters of one kind
+// (state.backup, state.202611) and are kept.
 bool is_temporary_suffix(std::string_view suffix) {
   const auto all = [&](int (*kind)(int)) {
     return std::all_of(suffix.begin(), suffix.end(),
@@ -114,7 +114,7 @@ std::optional<LockdState> decode_state(std::string_view bytes) {
     const json& holder = object.at("holder");
     const bool has_last = holder.is_null() && object.contains("last_holder");
     if (holder.is_null() && !has_last) return state;
-    // Ours have a generation, and not 0.
+    // Our files always have a generation above 0.
     const bool without = state.generation == 0;
     if (without && (has_last || object.contains("generation"))) return std::nullopt;
     state.granted_at = read_time(object.at("granted_at").get<std::string>());

@@ -1,5 +1,5 @@
-// What gms-lockd knows of its lock across its own death: the state file, and which of the processes
-// named in it still run. Who gets the lock is for lock::LockdModel.
+// The state of gms-lockd's lock that survives the server: the state file, and which of its
+// processes still run. lock::LockdModel decides about the lock.
 #pragma once
 
 #include <sys/types.h>
@@ -27,24 +27,24 @@ struct RecordedProcess {
 };
 
 struct LockdState {
-  /// Nobody: nullopt, and then there are no connections or processes.
+  /// nullopt if the lock is free; then there are no connections or processes.
   std::optional<std::string> holder = std::nullopt;
-  /// Without a holder: who had the lock last, as far as that is known.
+  /// If the lock is free: the last holder, if known.
   std::optional<std::string> last_holder = std::nullopt;
-  /// Of the generation, where there is a holder or a last one.
+  /// Of the generation, if there is a holder or a last one.
   text::WallTime granted_at = {};
-  /// Of the holder, or of the last one; 0 before the first grant, and for a holder of unknown
+  /// Of the holder or the last one; 0 before the first grant, and for a holder of unknown
   /// generation.
   std::uint64_t generation = 0;
-  /// The highest that was ever given away or claimed, where that is another one.
+  /// The highest generation that was granted or claimed, if it differs.
   std::uint64_t last_generation = 0;
-  /// How many connections the holder has, those of processes not visible here included; nullopt
-  /// where that is not known.
+  /// The number of the holder's connections, including those of processes that are not visible
+  /// here; nullopt if it is unknown.
   std::optional<std::size_t> connections = std::nullopt;
   std::vector<RecordedProcess> processes = {};
-  /// For how long after that server's end the holder's leases may last; nullopt where it gave none.
+  /// How long the holder's leases may last after that server's end; nullopt if it granted none.
   std::optional<std::chrono::milliseconds> expiry = std::nullopt;
-  /// That a claim over TCP of this generation has to give back; empty for one that no lease holds.
+  /// The token for a claim of this generation over TCP; empty if it is not held by a lease.
   std::string token = {};
   friend bool operator==(const LockdState&, const LockdState&) = default;
 };
@@ -52,33 +52,31 @@ struct LockdState {
 /// One JSON object and a newline.
 std::string encode_state(const LockdState& state);
 
-/// Also reads what has no more than a holder and granted_at, that to the second. Nullopt for what
-/// is not such a file.
+/// Also accepts files with only a holder and granted_at (to the second). nullopt for anything else.
 std::optional<LockdState> decode_state(std::string_view bytes);
 
 struct LoadedState {
   enum class Kind { kNone, kState, kDamaged };
   Kind kind = Kind::kNone;
   LockdState state = {};
-  /// What was read, unless it was too much.
+  /// The bytes that were read, unless there were too many.
   std::string bytes = {};
 };
 
-/// Throws Error when there is a file that can't be opened or read.
+/// Throws Error if the file exists and cannot be opened or read.
 LoadedState load_state(const std::string& path);
 
-/// Replaces the file, which is for its owner's eyes. Throws write_file_atomic's errors.
+/// Replaces the file, which only its owner may read. Throws write_file_atomic's errors.
 void write_state(const std::string& path, const std::string& bytes);
 
-/// Makes sure that the state can be recorded, by writing what was loaded. Removes the temporaries
-/// that write_file_atomic left beside the file where it was killed; for whoever has the file's
-/// lock. Throws write_file_atomic's errors.
+/// Checks that the state can be recorded, by writing the loaded state. Removes temporary files that
+/// a killed write_file_atomic left. Requires the file's lock. Throws write_file_atomic's errors.
 void prepare_state(const std::string& path, const LoadedState& loaded);
 
-/// Of a visible peer; nullopt for pid 0 (another pid namespace) and for one that has ended.
+/// For a visible peer; nullopt for pid 0 (another pid namespace) and for a process that has ended.
 std::optional<RecordedProcess> describe_process(pid_t pid);
 
-/// The pidfd of a recorded process that is visible from here and runs; nullopt otherwise.
+/// The pidfd of a recorded process that is visible and runs; else nullopt.
 std::optional<base::UniqueFd> open_running(const RecordedProcess& process);
 
 }  // namespace fo::lock

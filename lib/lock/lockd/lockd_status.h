@@ -1,4 +1,4 @@
-// What a gms-lockd says of its lock when it is asked for that, whichever way it was asked.
+// Converts the status answer of a gms-lockd, whatever the connection.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace fo::lock {
 
-/// The answer that `line` is. Throws "`what`: reason": a refusal with its status, kProtocol for any
-/// other answer; and decode_answer's.
+/// Parses the answer `line`. Throws "`what`: reason": a refusal with its status, kProtocol for any
+/// other answer, and decode_answer's errors.
 StatusAnswer status_in(std::string_view line, const std::string& what);
 
-/// The answer of the server at `path` as what can be seen of a lock. `visible`: its pids mean
-/// something here, for it shares our pid namespace.
+/// The lock status for the answer of the server at `path`. `visible` means that it shares our pid
+/// namespace, so that its pids are valid here.
 LockStatus status_of(const std::string& path, const StatusAnswer& told, bool visible);
 
 }  // namespace fo::lock
