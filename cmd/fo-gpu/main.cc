@@ -1,4 +1,4 @@
-// fo-gpu: asks the driver what the static tools can't. Private: started by them, always answers in
+// fo-gpu: queries the driver for the static tools. Private: they start it, and it always answers in
 // JSON.
 #include <string>
 
@@ -40,7 +40,7 @@ ExitStatus map_check(const fo_gpu::Options& options) {
 cuda::DeviceMemory device_memory(const fo_gpu::Options& options) {
   const std::string choice = driver_choice(options);
   if (!options.uuid.empty() && cuda::Driver::is_real(choice)) {
-    return cuda::nvml_device_memory(options.uuid);  // cuInit would take longer than all the rest
+    return cuda::nvml_device_memory(options.uuid);  // cuInit would take longer than everything else
   }
   auto memory =
       cuda::device_memory(cuda::Driver::open(choice), base::DeviceOrdinal(options.device));

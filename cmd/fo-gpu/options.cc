@@ -24,7 +24,8 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   return sub;
 }
 
-// What a uuid of any driver consists of, and JSON takes as it is. Empty, or why not.
+// The characters of any driver's uuid, which are valid in JSON. Returns an empty string or the
+// reason.
 std::string is_uuid(const std::string& text) {
   const bool good = !text.empty() && text.size() <= 80 &&
                     std::all_of(text.begin(), text.end(), [&](unsigned char c) {

@@ -20,7 +20,7 @@ void print_findings(const pod::Findings& findings, const std::string& file) {
   }
 }
 
-// What becomes of a service, in a few words.
+// The result for a service, in a few words.
 std::string outcome(const pod::ServiceExplanation& service) {
   if (service.refused) return "refused";
   return service.failover ? "becomes a failover pod" : "stays with Dynamo's operator";
@@ -76,7 +76,7 @@ void print_json(const pod::DgdExplanation& dgd, const std::string& file) {
   print_json_line(line);
 }
 
-// What is found outside of any deployment.
+// Prints the findings outside any deployment.
 void print_others(const pod::Findings& findings, const std::string& file, bool json) {
   if (!json) {
     print_findings(findings, file);

@@ -1,5 +1,4 @@
-// What fo-podgen does, a function for each subcommand; each returns an exit status and prints its
-// result.
+// The subcommands of fo-podgen, one function each; it prints the result and returns an exit status.
 #pragma once
 
 #include "base/exit_status.h"
@@ -7,13 +6,13 @@
 
 namespace fo::fo_podgen {
 
-/// Without a subcommand. Refused input is said on stderr (kBadData), and nothing is written.
+/// Without a subcommand. Refused input is reported on stderr (kBadData), and nothing is written.
 base::ExitStatus generate(const Options& options);
 
-/// Prints what is wrong, a line each. kBadData when any of it would be refused.
+/// Prints one line per finding. kBadData if the input would be refused.
 base::ExitStatus check(const Options& options);
 
-/// Prints how the outputs differ, a line each. kNo when they do.
+/// Prints one line per difference of the outputs. kNo if there are any.
 base::ExitStatus diff(const Options& options);
 
 /// Copies the programs beside the running one, and their private helpers.

@@ -10,7 +10,7 @@
 namespace fo::fo_podgen {
 namespace {
 
-// nullopt when any of it is refused, which is said then.
+// nullopt if the input is refused, which is reported.
 std::optional<std::vector<yaml::Node>> output_of(const std::string& file, const Options& options) {
   const std::vector<Source> sources = read_sources({file});
   const Source& source = sources.front();

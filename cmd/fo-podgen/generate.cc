@@ -47,7 +47,7 @@ std::string to_text(const pod::Manifest& manifest) {
   return manifest.source.empty() ? manifest.head + yaml::to_yaml(manifest.root) : manifest.source;
 }
 
-// Every document but the first of all after a line that divides.
+// Adds a separator line before every document except the first.
 void append(std::string& text, const std::string& document) {
   if (!text.empty()) text += "---\n";
   text += document;
@@ -72,7 +72,7 @@ std::string format(const std::vector<pod::Manifest>& manifests, Format format) {
   return text;
 }
 
-// Each of its own: where two would have one name, their groups tell them apart.
+// A unique file name for each; the group is added where two names would be equal.
 std::map<std::string, const pod::Manifest*> name_files(const std::vector<pod::Manifest>& manifests,
                                                        const Options& options) {
   const std::string extension = options.format == Format::kJson ? ".json" : ".yaml";
@@ -132,7 +132,7 @@ ExitStatus run_function(const Source& source, const Options& options, pod::Budge
 
 ExitStatus generate(const Options& options) {
   std::vector<pod::Manifest> manifests;
-  // The text of the one file, when nothing in it was changed.
+  // The original text of a single file without changes.
   std::optional<std::string> verbatim;
   bool failed = false;
   pod::Budget budget;

@@ -1,4 +1,4 @@
-// fo-podgen: from a DynamoGraphDeployment to the manifests of a failover pod.
+// fo-podgen: generates the manifests of a failover pod from a DynamoGraphDeployment.
 #include "cli/app.h"
 #include "commands.h"
 #include "options.h"

@@ -40,7 +40,7 @@ CLI::Option* add_files(CLI::App& app, Options& options) {
       ->type_name("FILE");
 }
 
-// What decides about the pod, in the order of use.
+// The options for the pod, in the order of use.
 void add_pod_options(CLI::App& app, Options& options) {
   add_word(app, options, "layout", "LAYOUT", "plan, or dynamo: as NVIDIA's operator names things")
       ->check(cli::example_words({"plan", "dynamo"}))

@@ -18,24 +18,24 @@ struct Options {
   /// "-" is stdin.
   std::vector<std::string> files = {"-"};
   Format format = Format::kYaml;
-  /// KIND or KIND/NAME; none: all.
+  /// KIND or KIND/NAME; empty: all.
   std::vector<std::string> only;
   bool generated_only = false;
-  /// "": to stdout.
+  /// Empty: write to stdout.
   std::string output_dir;
   pod::GenerateOptions generate;
   /// A warning of check is a failure, too.
   bool strict = false;
-  /// What diff compares.
+  /// The inputs of diff.
   std::string before;
   std::string after;
-  /// Where install puts things.
+  /// The target of install.
   std::string folder;
 };
 
 void declare(CLI::App& app, Options& options);
 
-/// What the command line as a whole must not say. Throws Error(kUsage).
+/// Checks combinations of options. Throws Error(kUsage).
 void check_usage(const Options& options);
 
 }  // namespace fo::fo_podgen

@@ -28,8 +28,8 @@ bool is_function_input(const Source& source);
 /// The objects of all of them.
 std::shared_ptr<const pod::InputObjects> objects_of(const std::vector<Source>& sources);
 
-/// What it becomes, beside the objects of all sources; of a function's input, what its items
-/// become, which is answered by itself.
+/// The output for `source`, with the objects of all sources as `inputs`; for a function's input,
+/// the output for its items, which is written separately.
 pod::Filtered filter(const Source& source, const std::shared_ptr<const pod::InputObjects>& inputs,
                      const pod::GenerateOptions& options, pod::Budget& budget);
 

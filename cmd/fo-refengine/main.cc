@@ -1,4 +1,4 @@
-// fo-refengine: a small real inference engine to rehearse a failover without a real one.
+// fo-refengine: a small real inference engine for rehearsals of a failover.
 #include <fmt/format.h>
 
 #include "base/exit_status.h"

@@ -20,14 +20,14 @@ struct Options {
   std::uint32_t ranks = 1;
   std::string model_dir;
   refengine::MakeModelOptions make_model;
-  /// For people who look at processes: the rank itself is told on its socket.
+  /// Shown in process lists only: the rank gets its number through its socket.
   std::uint32_t rank = 0;
 };
 
 void declare(CLI::App& app, Options& options);
 
-/// Which GMS and device each rank uses: rank i the device --device + i. Throws Error(kUsage) for a
-/// single --socket and several ranks.
+/// Assigns GMS and device to each rank: rank i uses device --device + i. Throws Error(kUsage) for a
+/// single --socket with several ranks.
 refengine::EngineOptions to_engine_options(const Options& options);
 
 }  // namespace fo::refengine_tool

@@ -1,4 +1,4 @@
-// fo-shadow: one engine of a failover pair, kept asleep until it is needed.
+// fo-shadow: drives one engine of a failover pair, which sleeps until it is needed.
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"

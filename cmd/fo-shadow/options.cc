@@ -122,7 +122,7 @@ void declare_limits(CLI::App& app, Options& options) {
   cli::add_status_fd(app, shadow.status_fd);
 }
 
-// What `declare` adds stands under a heading of its own in --help.
+// The options that `declare` adds have their own heading in --help.
 void declare_group(CLI::App& app, Options& options, const char* heading,
                    void (*declare)(CLI::App&, Options&)) {
   const std::size_t before = app.get_options().size();
@@ -146,11 +146,11 @@ void declare_pair(CLI::App& app, Options& options) {
 
 constexpr const char* kKvTag = "kv_cache";
 
-// Every GMS that was named, or that is expected in the folder: of weights, and of KV memory.
+// Every GMS that was named, or is expected in the folder: of weights, and of KV memory.
 std::vector<engine::GmsPlace> find_places(const Options& options) {
   std::vector<engine::GmsPlace> places;
   for (const std::string& socket : options.gms) {
-    // By its name, where that tells; else one after the other.
+    // The device in its name, if there is one; otherwise they are numbered.
     const auto named = gms::parse_socket_name(std::filesystem::path(socket).filename().native());
     const int next = static_cast<int>(places.size());
     places.push_back(

@@ -18,13 +18,13 @@ struct Options {
   enum class Command { kRun, kStatus, kSwitchOver };
   Command command = Command::kRun;
   cli::CommonOptions common;
-  /// Of the subcommands, by command: CLI11 sets the environment's value for those that were not
-  /// given, too.
+  /// One per command, because CLI11 also sets the environment's value for commands that were not
+  /// given.
   std::array<std::string, 3> pair_locks;
   [[nodiscard]] const std::string& pair_lock() const {
     return pair_locks[static_cast<std::size_t>(command)];
   }
-  /// Of the engine.
+  /// The engine's locks.
   std::vector<std::string> locks;
   std::string kube_api;
 
@@ -42,14 +42,14 @@ struct Options {
   /// Empty: the engine's usual one.
   std::string engine_url;
   std::vector<std::string> targets;
-  /// Of `switchover`.
+  /// Timeout of `switchover`.
   base::Duration timeout = std::chrono::minutes(5);
 };
 
 void declare(CLI::App& app, Options& options);
 
-/// What is to be run, as the command line, the environment and what is found in the folder of the
-/// GMS sockets say. Throws kUsage, kConfig.
+/// The configuration from the command line, the environment and the folder of the GMS sockets.
+/// Throws kUsage, kConfig.
 engine::ShadowOptions to_shadow_options(const Options& options);
 
 }  // namespace fo::fo_shadow

@@ -1,5 +1,5 @@
-// gms-load: publish a model's weights or a snapshot into a GMS, import what is published there, or
-// drop it.
+// gms-load: publishes a model's weights or a snapshot into a GMS, imports a published layout, or
+// drops it.
 #include <utility>
 
 #include "base/error.h"
@@ -52,7 +52,7 @@ ExitStatus load(gms_load::Options& options) {
   weights::LoadOptions& load = options.load;
   load.role = gms_load::role(options);
   load.server_uid = options.endpoint.server_uid;
-  os::raise_fd_limit();  // a file or two for each shard
+  os::raise_fd_limit();  // one or two files per shard
   if (options.no_verify) load.checksums = weights::Checksums::kIgnore;
   weights::LoadSource source = weights::open_source(load);
   std::shared_ptr<const cuda::Driver> driver;

@@ -14,7 +14,7 @@ struct Options {
   cli::EndpointOptions endpoint;
   /// As cuda::Driver::open takes it.
   std::string driver = "auto";
-  /// The protocol's word for it; empty: from $ENGINE_ID.
+  /// The protocol's name of the lock type; empty: from $ENGINE_ID.
   std::string role;
   weights::LoadOptions load;
   bool no_verify = false;
@@ -23,10 +23,10 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// What declare() can't say: there is something to do. Throws Error(kUsage).
+/// Checks that there is something to do. Throws Error(kUsage).
 void check(const Options& options);
 
-/// The lock to ask for. Throws Error(kConfig) for an ENGINE_ID that is not a number.
+/// The lock type to request. Throws Error(kConfig) if ENGINE_ID is not a number.
 gms::LockType role(const Options& options);
 
 }  // namespace fo::gms_load

@@ -1,4 +1,4 @@
-// gms-lock: become the active engine of a failover pair, and see who is.
+// gms-lock: acquires the lock of a failover pair, and shows its state.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -26,7 +26,8 @@ int acquire(Options& options, const fo::cli::CommonOptions& common,
   wanted.id = options.id.empty() ? fo::lock::lock_id_from_environment() : options.id;
   wanted.command = common.command;
   if (options.nonblock) {
-    // Another's look at the lock may hold it for an instant; those across a network want requests.
+    // A query by another process may hold the lock for an instant; locks across a network need time
+    // for requests.
     const bool is_near = std::all_of(wanted.locks.begin(), wanted.locks.end(), fo::lock::is_local);
     wanted.timeout = is_near ? std::chrono::milliseconds(50) : std::chrono::seconds(2);
   }

@@ -26,7 +26,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
   return sub;
 }
 
-// A number alone is seconds, as flock(1) takes it.
+// A bare number counts seconds, as in flock(1).
 CLI::Option* add_timeout(CLI::App& app, std::optional<base::Duration>& timeout) {
   const auto read = [&timeout](const std::string& text) {
     timeout = base::parse_duration(text);

@@ -1,4 +1,4 @@
-// gms-lockd: the lock of a failover pair, held by whoever's connection it is.
+// gms-lockd: serves the lock of a failover pair to the connections of its clients.
 #include "options.h"
 
 int main(int argc, char** argv) {

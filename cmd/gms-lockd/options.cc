@@ -20,7 +20,7 @@ void declare(CLI::App& app, Options& options) {
                     "for the holder to reconnect to a new server")
       ->check([](const std::string& text) {
         const auto window = base::parse_duration(text);
-        // Without a window no holder could ever come back.
+        // Without a window, no holder could reconnect.
         return window == base::Duration::zero() ? "must be longer than 0" : std::string();
       });
   CLI::Option* const listen =

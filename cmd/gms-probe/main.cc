@@ -1,4 +1,4 @@
-// gms-probe: answer one probe with an exit status.
+// gms-probe: answers one probe with an exit status.
 #include "base/exit_status.h"
 #include "base/text.h"
 #include "cli/app.h"
@@ -12,7 +12,7 @@ using namespace fo;
 using base::ExitStatus;
 using gms_probe::Options;
 
-// One line for a yes.
+// One line for the answer yes.
 std::string to_text(const gms::SocketsAnswer& answer) {
   return base::counted(answer.sockets, "socket") + (answer.sockets == 1 ? " answers" : " answer");
 }
@@ -38,7 +38,7 @@ std::string to_text(const device::GpuAnswer& answer) {
   return base::format_size(answer.free) + " free";
 }
 
-// A no is an answer, not an error of ours: -q silences its reason.
+// The answer no is not an error, so -q silences its reason.
 template <typename Answer>
 ExitStatus tell(const Answer& answer, const cli::CommonOptions& common) {
   if (common.json) {

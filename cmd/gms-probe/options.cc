@@ -16,7 +16,7 @@
 namespace fo::gms_probe {
 namespace {
 
-// A driver takes longer to start than a server to answer.
+// Starting a driver takes longer than the answer of a server.
 constexpr base::Duration kDriverTime = std::chrono::seconds(30);
 
 CLI::App* add_probe(CLI::App& app, Options& options, Options::Probe probe, const char* name,

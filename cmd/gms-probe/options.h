@@ -1,4 +1,4 @@
-// gms-probe's options, and the probes that they amount to.
+// gms-probe's options, and their conversion to probes.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Options {
   gms::SocketsProbe sockets;
   http::HttpProbe http;
   engine::EngineProbe engine;
-  /// As they were given: an engine is named by its URL, or by lock and id.
+  /// As given: an engine is identified by its URL, or by lock and id.
   std::optional<std::string> engine_url;
   std::string engine_lock;
   std::optional<std::string> engine_id;
@@ -36,8 +36,8 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// Fills in what the probe that was chosen takes from the environment and from several options.
-/// Throws Error: kUsage for names that are none, kConfig for a bad environment.
+/// Completes the chosen probe with values of the environment and of several options. Throws Error:
+/// kUsage for invalid values, kConfig for an invalid environment.
 void settle(Options& options);
 
 }  // namespace fo::gms_probe

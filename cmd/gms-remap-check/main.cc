@@ -1,4 +1,4 @@
-// gms-remap-check: prove that a sleeping engine could wake, and become it where asked to.
+// gms-remap-check: proves that a sleeping engine could wake, and optionally execs it.
 #include "base/exit_status.h"
 #include "cli/app.h"
 #include "cli/output.h"
@@ -23,7 +23,7 @@ int check(const gms_remap_check::Options& options) {
     hashes.push_back(check.memory_layout_hash);
     const ExitStatus one = gms::exit_status(check.outcome.result);
     if (status == ExitStatus::kOk) status = one;
-    // A command's standard output is its own.
+    // Standard output belongs to the command.
     if (options.common.json) {
       cli::print_line(gms::to_json(check));
     } else if (one == ExitStatus::kOk && !options.exec) {

@@ -1,4 +1,4 @@
-// gms-remap-check's options, and the checks that they amount to.
+// gms-remap-check's options, and their conversion to checks.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace fo::gms_remap_check {
 struct Options {
   cli::CommonOptions common;
   cli::EndpointOptions endpoint;
-  /// --devices was given: one check for each; empty means all.
+  /// --devices was given: one check for each device; empty means all.
   bool many = false;
   std::vector<int> devices;
   base::Duration timeout = std::chrono::seconds(30);
@@ -31,9 +31,9 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// One request for each socket, in order, with the hashes to expect. Throws Error: kUsage for
-/// options that don't go together, kUnavailable when --devices all finds no socket, and those of
-/// gms::read_hash_file.
+/// One request for each socket, in order, with the expected hashes. Throws Error: kUsage for
+/// conflicting options, kUnavailable if --devices all finds no socket, and what gms::read_hash_file
+/// throws.
 std::vector<gms::RemapCheckRequest> to_requests(const Options& options);
 
 }  // namespace fo::gms_remap_check

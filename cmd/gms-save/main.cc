@@ -1,4 +1,4 @@
-// gms-save: write a published layout to a snapshot directory.
+// gms-save: writes a published layout to a snapshot directory.
 #include <csignal>
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ namespace {
 using namespace fo;
 using base::ExitStatus;
 
-// Ends a save through its destructors, which leave nothing behind.
+// Thrown to end a save through its destructors, which remove everything.
 struct Interrupted {
   int signal;
 };
@@ -25,12 +25,12 @@ int save(gms_save::Options& options) {
   weights::SaveOptions& save = options.save;
   save.server_uid = options.endpoint.server_uid;
   save.replace = options.replace ? weights::Replace::kYes : weights::Replace::kNo;
-  os::raise_fd_limit();  // two files for each shard
+  os::raise_fd_limit();  // two files per shard
   weights::check_snapshot_place(save.folder, save.replace);
-  // Else a file size limit would kill, and not be a failure to write.
+  // Otherwise a file size limit would kill the process instead of failing the write.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Blocked here, hence in the threads that the driver starts; but until there is something to
-  // clean up, this thread dies of them.
+  // Blocked here, and hence in the threads that the driver starts. Until there is something to
+  // clean up, this thread accepts them and dies.
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const auto driver = cuda::Driver::open(options.driver);
@@ -43,7 +43,7 @@ int save(gms_save::Options& options) {
                              options.endpoint.tag)
           : options.endpoint.socket;
   std::optional<weights::SaveReport> report;
-  // The bar is gone before the process is.
+  // The bar is removed before the process ends.
   try {
     cli::Progress progress(options.common.quiet);
     save.on_progress = [&](base::ByteCount done, base::ByteCount total) {

@@ -1,4 +1,4 @@
-// gms-serve: own GPU memory for one or many devices and lend it to other processes.
+// gms-serve: owns GPU memory of one or more devices and lends it to other processes.
 #include "options.h"
 
 int main(int argc, char** argv) {

@@ -9,7 +9,7 @@ namespace fo::gms_serve {
 struct Options {
   cli::CommonOptions common;
   gms::ServeConfig serve;
-  /// For the form with --socket-path: the one device and tag.
+  /// With --socket-path: the only device and tag.
   int device = 0;
   std::string tag = "weights";
   std::string on_crash = "restart";
@@ -17,7 +17,7 @@ struct Options {
 
 void declare(CLI::App& app, Options& options);
 
-/// The configuration that the options amount to.
+/// The configuration for the options.
 gms::ServeConfig to_config(const Options& options);
 
 }  // namespace fo::gms_serve

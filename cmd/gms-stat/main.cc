@@ -1,4 +1,4 @@
-// gms-stat: show what a GMS holds and who holds it, and hold nobody up.
+// gms-stat: shows what a GMS holds and who holds it, without delaying other clients.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,7 @@ ExitStatus show_one(const gms_stat::Options& options, const std::string& socket)
   return stat.not_listed.empty() ? ExitStatus::kOk : ExitStatus::kTryAgain;
 }
 
-// Every server of the folder may own memory of the device, and those outside it that are named.
+// Every server of the folder, and those of --server, may own memory of the device.
 ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir) {
   const Deadline deadline = Deadline::after(options.timeout);
   const int device = options.endpoint.device;

@@ -8,7 +8,7 @@
 namespace fo::gms_stat {
 namespace {
 
-// What --watch was given; nothing is a second. Nobody is to be asked more often than this.
+// The value of --watch; without one, a second. Shorter intervals are refused.
 base::Duration interval(const std::string& text) {
   constexpr base::Duration kMin = std::chrono::milliseconds(100);
   if (text.empty()) return std::chrono::seconds(1);

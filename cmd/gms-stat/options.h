@@ -18,11 +18,11 @@ struct Options {
   cli::EndpointOptions endpoint;
   bool all = false;
   bool holders = false;
-  /// Sockets of servers outside the folder that own memory of the device too.
+  /// Sockets of servers outside the folder that own memory of the device, too.
   std::vector<std::string> servers;
   std::string driver;
   gms::StatRequest stat;
-  /// How long between two looks; nullopt for one look.
+  /// The interval of queries; nullopt for a single one.
   std::optional<base::Duration> watch;
   base::Duration timeout = std::chrono::seconds(5);
 };

@@ -13,8 +13,9 @@
 namespace fo::gms_stat {
 namespace {
 
-// A description of our own of a pipe or a terminal: O_NONBLOCK on the one that we were given would
-// be everybody's who has it. Nothing where that is not to be had, as of another user's terminal.
+// Our own description of a pipe or a terminal, because O_NONBLOCK on the inherited one would affect
+// all processes that share it. Empty if that is impossible, for example for another user's
+// terminal.
 base::UniqueFd reopen_stdout() {
   struct stat about {};
   if (::fstat(STDOUT_FILENO, &about) != 0) return {};
@@ -27,7 +28,7 @@ base::UniqueFd reopen_stdout() {
 PatientOutput::PatientOutput() : own_(reopen_stdout()), fd_(own_ ? own_.get() : STDOUT_FILENO) {}
 
 std::size_t PatientOutput::write(std::string_view text) const {
-  // A pipe or a socket with room has room for so much: that does not block either.
+  // A writable pipe or socket accepts this many bytes without blocking.
   const std::size_t size = std::min<std::size_t>(text.size(), PIPE_BUF);
   const ssize_t written = ::write(fd_, text.data(), size);
   if (written >= 0) return static_cast<std::size_t>(written);

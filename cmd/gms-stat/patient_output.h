@@ -1,5 +1,5 @@
-// stdout for a program that must hear its signals also while nobody reads what it prints: a pipe
-// that is full, a terminal that was stopped.
+// stdout for a program that must handle signals even while its output is not read: a full pipe, a
+// stopped terminal.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ class PatientOutput {
  public:
   PatientOutput();
 
-  /// To be polled: POLLOUT before write(). It does not block where that can be had without a change
-  /// to the descriptor that other processes share.
+  /// For polling: POLLOUT before write(). It does not block, if that is possible without changing a
+  /// descriptor that other processes share.
   [[nodiscard]] int fd() const { return fd_; }
 
-  /// How much of `text` it took; 0 when there is no room after all. Throws Error(kIoError).
+  /// Returns how many bytes of `text` were written; 0 if there was no room. Throws Error(kIoError).
   [[nodiscard]] std::size_t write(std::string_view text) const;
 
  private:

@@ -26,7 +26,7 @@ namespace {
 
 using base::Deadline;
 
-// A change is marked for this long, or until the next look if that is longer.
+// A change is marked for this long, or until the next query if that is later.
 constexpr base::Duration kMarked = std::chrono::seconds(3);
 
 class Watcher {
@@ -66,7 +66,7 @@ class Watcher {
     return {std::move(socket)};
   }
 
-  // Each server gets its share of the time, as without --watch, but a look is over before the next
+  // Each server gets its share of the time, as without --watch, but a query ends before the next
   // one begins.
   std::vector<gms::StatRow> look() {
     std::vector<gms::FoundSocket> all = sockets();
@@ -99,7 +99,7 @@ class Watcher {
     put(screen_->drawing(watch_.screen(size.lines, size.columns, title_, now, now - marked)));
   }
 
-  // The rest is left out when the end is asked for, or the screen was given back meanwhile.
+  // The rest is dropped if the end was requested or the screen was restored meanwhile.
   void put(std::string_view text) {
     bool restored = false;
     while (!text.empty() && !ended_ && !restored) {
@@ -109,7 +109,7 @@ class Watcher {
     }
   }
 
-  // Until it is time to look again, or to end.
+  // Waits until the next query, or the end.
   void wait(const Deadline& next) {
     while (!ended_ && !next.expired()) {
       if (redraw_) {
@@ -121,7 +121,7 @@ class Watcher {
     }
   }
 
-  // Until stdout is ready for `events`, or there are signals; is it?
+  // Waits until stdout is ready for `events`, or signals are pending; returns whether it is ready.
   [[nodiscard]] bool poll_output(short events, const Deadline& deadline) const {
     pollfd ready[]{{signals_.get(), POLLIN, 0}, {output_.fd(), events, 0}};
     if (::poll(ready, 2, deadline.poll_timeout()) < 0) {
@@ -134,7 +134,7 @@ class Watcher {
     return (ready[1].revents & events) != 0;
   }
 
-  // Tells whether the screen was given back meanwhile.
+  // Returns whether the screen was restored meanwhile.
   bool take_signals() {
     bool restored = false;
     while (const int signal = os::read_signal(signals_.get())) {
@@ -148,8 +148,8 @@ class Watcher {
     return restored;
   }
 
-  // As SIGTSTP would have done: not at all where nobody could continue us, as in a container's only
-  // process group.
+  // As SIGTSTP would do: nothing if no process could continue us, as in a container's only process
+  // group.
   static void stop() {
     const sigset_t stopping = os::signal_set({SIGTSTP});
     ::pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);

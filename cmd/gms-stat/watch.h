@@ -1,4 +1,4 @@
-// gms-stat --watch: looks again and again and shows what changes, until it is told to end.
+// gms-stat --watch: queries repeatedly and shows changes, until a signal ends it.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace fo::gms_stat {
 
-/// Watches the server at `socket`, or, where that is empty, every server of the folder `dir`.
-/// Returns after a signal that asks for the end. Servers that are not there are shown, not thrown.
-/// Errors: those of find_sockets, kUsage for `socket`, kIoError when stdout is gone.
+/// Watches the server at `socket` or, if that is empty, every server of the folder `dir`. Returns
+/// after a terminating signal. Missing servers are shown, not thrown. Throws what find_sockets
+/// throws, kUsage for `socket`, kIoError if stdout is closed.
 void watch(const Options& options, const std::string& dir, const std::string& socket);
 
 }  // namespace fo::gms_stat
