@@ -1,0 +1,33 @@
+// Pauses between tries, which double up to a limit; it only counts them.
+#pragma once
+
+#include <random>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace fo::loop {
+
+/// Whether what failed is only down, busy or late (kUnavailable, kTryAgain) and may work when it is
+/// tried again; what else is wrong will stay so.
+bool is_transient(const base::Error& error);
+
+class Backoff {
+ public:
+  /// The first pause and the longest, both above 0.
+  Backoff(base::Duration first, base::Duration longest);
+
+  /// How long the next pause is: between half of what has come by doubling and all of it, so that
+  /// many who failed at once do not come again at once.
+  base::Duration next();
+  /// Something worked: the pauses begin anew.
+  void reset() { pause_ = first_; }
+
+ private:
+  base::Duration first_;
+  base::Duration longest_;
+  base::Duration pause_;
+  std::minstd_rand random_;
+};
+
+}  // namespace fo::loop
