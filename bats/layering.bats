@@ -16,10 +16,11 @@ allowed_for() {
     cli | loop | device) echo base text os ;;
     net) echo base text os loop ;;
     http) echo base text os json metrics loop net ;;
+    etcd | kube) echo base text os json metrics loop net http ;;
     gms) echo base text os json metrics loop net http cuda ;;
     weights) echo base text os json cuda gms ;;
-    lock) echo base text os json metrics loop net http device ;;
-    engine) echo base text os json metrics loop net http cuda device gms lock ;;
+    lock) echo base text os json metrics loop net http etcd kube device ;;
+    engine) echo base text os json metrics loop net http etcd kube cuda device gms lock ;;
     refengine) echo base text os json metrics loop net http cuda gms ;;
     pod) echo base text json yaml ;;
     *) return 1 ;;

@@ -20,11 +20,6 @@ FailoverLock::FailoverLock(std::string path, std::string id)
   check_lock_id(id_);
 }
 
-bool is_transient(const base::Error& error) {
-  return error.status() == base::ExitStatus::kUnavailable ||
-         error.status() == base::ExitStatus::kTryAgain;
-}
-
 std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLock& lock) {
   std::vector<std::pair<std::string, std::string>> environment{{"FAILOVER_LOCK_ID", lock.id()}};
   const std::vector<int> fds = lock.fds();

@@ -105,12 +105,8 @@ class FailoverLock {
   std::string id_;
 };
 
-/// Whether the error may not happen again, because the lock service is only down or busy; other
-/// errors are permanent.
-bool is_transient(const base::Error& error);
-
-/// The environment for a process that inherits the lock's descriptors: FAILOVER_LOCK_ID, and
-/// FAILOVER_LOCK_FD for the first descriptor, if any.
+/// What tells a process that inherits the lock's descriptors so: FAILOVER_LOCK_ID, and
+/// FAILOVER_LOCK_FD where there is one (the first).
 std::vector<std::pair<std::string, std::string>> inheritance_of(const FailoverLock& lock);
 
 /// The lock for `uri`, not connected yet. For a file, `fd` is the number of its descriptor; other

@@ -23,7 +23,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "lock/etcd.h"
+#include "etcd/server.h"
 #include "lock/flock/flock_lock.h"
 #include "lock/lock_status.h"
 #include "os/exec.h"

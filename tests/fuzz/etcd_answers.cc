@@ -2,13 +2,17 @@
 #include <algorithm>
 #include <string>
 
+#include "etcd/api.h"
+#include "etcd/watch_stream.h"
 #include "fuzz.h"
 #include "lock/grant.h"
-#include "lock/lease/etcd_api.h"
+#include "lock/lease/etcd_queue.h"
 #include "text/time_text.h"
 
-namespace fo::lock::etcd {
+namespace fo::lock {
 namespace {
+
+using namespace fo::etcd;
 
 using base::ExitStatus;
 using fuzz::require;
@@ -37,23 +41,25 @@ void check_lease(std::string_view answer) {
 }
 
 void check_turn(std::string_view answer) {
-  const auto created = read([&] { return decode_enter(answer, kPlace); });
-  if (created) require(*created > 0 && *created <= kMaxRevision, "a revision is an int64");
-  static_cast<void>(read([&] { return decode_look(answer); }));
-  const auto turn = read([&] { return decode_claim(answer, kPlace); });
+  const auto outcome = read([&] { return decode_transaction(answer); });
+  if (!outcome) return;
+  require(outcome->revision > 0 && outcome->revision <= kMostRevision, "a revision is an int64");
+  const auto created = read([&] { return read_enter(*outcome, kPlace); });
+  if (created) require(*created > 0 && *created <= kMostRevision, "a revision is an int64");
+  const auto turn = read([&] { return read_claim(*outcome, kPlace); });
   if (!turn || turn->state != Turn::State::kWaiting) return;
   require(turn->as_of > 0 && turn->as_of <= kMaxRevision, "a revision is an int64");
   require(turn->predecessor.starts_with("x/") && turn->predecessor != kPlace.name(),
           "another key of the queue is waited for");
-  static_cast<void>(watch_deletion(turn->predecessor, turn->as_of + 1));
+  static_cast<void>(watch(watch_deletion(*turn)));
 }
 
 void check_list(std::string_view answer) {
-  const auto listed = read([&] { return decode_list(answer); });
-  if (!listed) return;
-  require(listed->size() <= kMostListed, "a list is short");
-  for (const Listed& one : *listed) {
-    require(one.created > 0 && one.created <= kMaxRevision, "a revision is an int64");
+  const auto found = read([&] { return decode_range(answer, kMaxListed); });
+  if (!found) return;
+  require(found->keys.size() <= kMaxListed, "a list is short");
+  for (const Listed& one : read_list(*found)) {
+    require(one.created > 0 && one.created <= kMostRevision, "a revision is an int64");
     if (one.who == Contender{}) continue;
     // Whatever it throws is a finding.
     check_lock_id(one.who.id);
@@ -68,6 +74,23 @@ void check_token(std::string_view answer) {
           "a token fits into a header");
 }
 
+// Its lines, over one connection and, from where that broke off, the next.
+void check_watch(std::string_view bytes) {
+  WatchStream stream(Watch{keys_with_prefix("x/"), 3});
+  for (int connection = 0; connection < 2; ++connection) {
+    static_cast<void>(stream.begin());
+    stream.append(bytes);
+    Revision last = stream.next_revision();
+    while (const auto message = read([&] { return stream.next(); }).value_or(std::nullopt)) {
+      for (const Event& event : message->events) {
+        require(event.key.modified >= last, "events come in order");
+        last = event.key.modified;
+      }
+      require(stream.next_revision() >= last, "what was told is not asked for again");
+    }
+  }
+}
+
 void fuzz_one(fuzz::Input input) {
   switch (input.below(6)) {
     case 0:
@@ -78,11 +101,8 @@ void fuzz_one(fuzz::Input input) {
       return check_list(input.rest());
     case 3:
       return check_token(input.rest());
-    case 4: {
-      const std::string_view line = input.rest();
-      static_cast<void>(read([&] { return decode_event(line); }));
-      return;
-    }
+    case 4:
+      return check_watch(input.rest());
     default: {
       const int status = static_cast<int>(200 + 100 * input.below(4));
       const auto refusal = find_refusal(status, input.rest());
@@ -93,9 +113,9 @@ void fuzz_one(fuzz::Input input) {
 }
 
 }  // namespace
-}  // namespace fo::lock::etcd
+}  // namespace fo::lock
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fo::lock::etcd::fuzz_one({data, size});
+  fo::lock::fuzz_one({data, size});
   return 0;
 }

@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "etcd/server.h"
 #include "lock/acquire.h"
-#include "lock/etcd.h"
 #include "lock/failover_lock.h"
 #include "lock/kube.h"
 #include "lock/lock_status.h"

@@ -28,12 +28,13 @@
 #include <vector>
 
 #include "base/boot_clock.h"
+#include "etcd/stand_ins.h"
 #include "lock/etcd.h"
 #include "lock/failover_lock.h"
 #include "lock/lease/lease_times.h"
 #include "support/failure.h"
 #include "support/fds.h"
-#include "support/soon.h"
+#include "support/forked.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
@@ -51,7 +52,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Etcd;
 using test::Forked;
+using test::http_answer;
 using test::kLong;
+using test::Parrot;
+using test::Proxy;
 using test::say;
 using test::spill;
 using test::TempDir;
@@ -72,6 +76,8 @@ class Loop {
     while (!is_true()) {
       ASSERT_FALSE(deadline.expired()) << "waited in vain";
       context_.run_one_for(milliseconds(20));
+      // All that is ready: what `is_true` asks may take long.
+      context_.poll();
     }
   }
   void run_for(Duration time) {
@@ -163,132 +169,8 @@ class Contender {
   std::optional<Lease> lease_;
 };
 
-/// What stands between a client and a server, on the test's loop.
-class Proxy {
- public:
-  Proxy(Loop& loop, std::uint16_t server)
-      : loop_(loop), server_(server), acceptor_(loop.context(), local(0)) {
-    asio::co_spawn(loop.context(), accept(), asio::detached);
-  }
-  ~Proxy() {
-    acceptor_.close();
-    loop_.run_for(milliseconds(1));
-  }
-  Proxy(const Proxy&) = delete;
-  Proxy& operator=(const Proxy&) = delete;
-
-  /// Of each piece, in each direction.
-  Duration delay{};
-  /// The answer on so many-th connection, counted from 1, gets lost.
-  int lost = 0;
-  /// What everybody is answered, without a word to the server; empty: what the server answers.
-  std::string instead;
-  int connections = 0;
-
-  [[nodiscard]] LockUri lock(const std::string& key, const std::string& parameters) const {
-    return parse_lock_uri(
-        "etcd:http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/" + key +
-        parameters);
-  }
-
- private:
-  using Socket = std::shared_ptr<tcp::socket>;
-  static tcp::endpoint local(std::uint16_t port) {
-    return {asio::ip::address_v4::loopback(), port};
-  }
-  awaitable<void> accept() {
-    for (;;) {
-      boost::system::error_code error;
-      const Socket client = std::make_shared<tcp::socket>(loop_.context());
-      co_await acceptor_.async_accept(*client, asio::redirect_error(asio::use_awaitable, error));
-      if (error) co_return;
-      if (!instead.empty()) {
-        ++connections;
-        std::array<char, 4096> bytes{};
-        co_await client->async_read_some(asio::buffer(bytes),
-                                         asio::redirect_error(asio::use_awaitable, error));
-        co_await asio::async_write(*client, asio::buffer(instead),
-                                   asio::redirect_error(asio::use_awaitable, error));
-        continue;
-      }
-      const Socket server = std::make_shared<tcp::socket>(loop_.context());
-      co_await server->async_connect(local(server_),
-                                     asio::redirect_error(asio::use_awaitable, error));
-      if (error) continue;
-      const bool is_lost = ++connections == lost;
-      asio::co_spawn(loop_.context(), pump(client, server, delay, false), asio::detached);
-      asio::co_spawn(loop_.context(), pump(server, client, delay, is_lost), asio::detached);
-    }
-  }
-  static awaitable<void> pump(Socket from, Socket to, Duration delay, bool is_lost) {
-    asio::steady_timer timer(from->get_executor());
-    std::array<char, 4096> bytes{};
-    boost::system::error_code error;
-    while (!error) {
-      const std::size_t got = co_await from->async_read_some(
-          asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, error));
-      if (error || is_lost) break;
-      if (delay > Duration::zero()) {
-        timer.expires_after(delay);
-        co_await timer.async_wait(asio::use_awaitable);
-      }
-      const asio::const_buffer piece(bytes.data(), got);
-      co_await asio::async_write(*to, piece, asio::redirect_error(asio::use_awaitable, error));
-    }
-    to->close(error);
-    from->close(error);
-  }
-
-  Loop& loop_;
-  std::uint16_t server_;
-  tcp::acceptor acceptor_;
-};
-
-/// A server that answers everything with one text, or with what a function makes of the request.
-class Parrot {
- public:
-  using Answer = std::function<std::string(const std::string& request)>;
-
-  Parrot(Loop& loop, Answer answer)
-      : acceptor_(loop.context(), tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
-        answer_(std::move(answer)) {
-    asio::co_spawn(loop.context(), serve(), asio::detached);
-  }
-  Parrot(Loop& loop, std::string answer)
-      : Parrot(loop, [answer = std::move(answer)](const std::string&) { return answer; }) {}
-  int answered = 0;
-
-  [[nodiscard]] std::string address() const {
-    return "127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
-  }
-  [[nodiscard]] LockUri lock(const std::string& ttl = "1s") const {
-    return parse_lock_uri("etcd:http://" + address() + "/x?ttl=" + ttl);
-  }
-
- private:
-  awaitable<void> serve() {
-    for (;;) {
-      boost::system::error_code error;
-      tcp::socket client(acceptor_.get_executor());
-      co_await acceptor_.async_accept(client, asio::redirect_error(asio::use_awaitable, error));
-      if (error) co_return;
-      std::array<char, 4096> bytes{};
-      const std::size_t got = co_await client.async_read_some(
-          asio::buffer(bytes), asio::redirect_error(asio::use_awaitable, error));
-      const std::string answer = answer_(std::string(bytes.data(), got));
-      co_await asio::async_write(client, asio::buffer(answer),
-                                 asio::redirect_error(asio::use_awaitable, error));
-      ++answered;
-    }
-  }
-
-  tcp::acceptor acceptor_;
-  Answer answer_;
-};
-
-std::string http_answer(const std::string& body, const std::string& status = "200 OK") {
-  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-         body;
+LockUri parrot_lock(const Parrot& parrot, const std::string& ttl = "1s") {
+  return test::etcd_lock(parrot.address(), "x", "?ttl=" + ttl);
 }
 
 class EtcdClient : public test::WithEtcd {
@@ -298,7 +180,10 @@ class EtcdClient : public test::WithEtcd {
     if (!IsSkipped() && !HasFatalFailure()) etcd_.emplace(dir_);
   }
   Etcd& etcd() { return *etcd_; }
-  LockUri lock(const std::string& ttl) { return etcd().lock("x", "?ttl=" + ttl); }
+  LockUri lock(const std::string& ttl) {
+    return test::etcd_lock(etcd().address(), "x", "?ttl=" + ttl);
+  }
+  std::vector<std::string> keys() { return test::queue_in(etcd(), "x"); }
   std::unique_ptr<Contender> contender(const LockUri& uri, const std::string& id = "engine-0") {
     return std::make_unique<Contender>(loop_, uri, id);
   }
@@ -336,7 +221,7 @@ TEST_F(EtcdClient, GrantIsAKeyWithALease) {
   EXPECT_EQ(lease.renewed.ttl, seconds(30));
   EXPECT_GE(lease.renewed.sent, asked);
   EXPECT_LE(lease.renewed.sent, BootClock::now());
-  const std::vector<std::string> queue = etcd().queue("x");
+  const std::vector<std::string> queue = keys();
   ASSERT_THAT(queue, SizeIs(1));
   EXPECT_THAT(queue[0], testing::MatchesRegex("x/[0-9a-f]{16}"));
   EXPECT_THAT(etcd().run_etcdctl({"get", "--print-value-only", queue[0]}),
@@ -344,7 +229,7 @@ TEST_F(EtcdClient, GrantIsAKeyWithALease) {
   EXPECT_THAT(etcd().run_etcdctl({"lease", "timetolive", "--keys", queue[0].substr(2)}),
               HasSubstr(queue[0]));
   first->release();
-  EXPECT_THAT(etcd().queue("x"), IsEmpty());
+  EXPECT_THAT(keys(), IsEmpty());
 }
 
 TEST_F(EtcdClient, TurnsComeInTheOrderOfAskingWithoutPolling) {
@@ -405,7 +290,7 @@ TEST_F(EtcdClient, RenewedLeaseOutlivesItsTime) {
 TEST_F(EtcdClient, WhatIsRevokedOrDeletedByHandIsLost) {
   const auto first = contender(lock("30s"));
   first->acquire();
-  const std::string name = etcd().queue("x").at(0);
+  const std::string name = keys().at(0);
   etcd().run_etcdctl({"del", name});
   auto answer = first->renew();
   ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
@@ -414,7 +299,7 @@ TEST_F(EtcdClient, WhatIsRevokedOrDeletedByHandIsLost) {
   const Lease again = first->acquire();
   EXPECT_GT(again.generation, 0U);
   EXPECT_TRUE(first->renews());
-  etcd().run_etcdctl({"lease", "revoke", etcd().queue("x").at(0).substr(2)});
+  etcd().run_etcdctl({"lease", "revoke", keys().at(0).substr(2)});
   answer = first->renew();
   ASSERT_TRUE(std::holds_alternative<LeaseEnded>(answer));
   EXPECT_EQ(std::get<LeaseEnded>(answer).reason, "the lease expired or was lost");
@@ -423,7 +308,7 @@ TEST_F(EtcdClient, WhatIsRevokedOrDeletedByHandIsLost) {
 TEST_F(EtcdClient, KeyThatWasDeletedAndPutAgainIsNotOurs) {
   const auto first = contender(lock("30s"));
   first->acquire();
-  const std::string name = etcd().queue("x").at(0);
+  const std::string name = keys().at(0);
   etcd().run_etcdctl({"del", name});
   etcd().run_etcdctl({"put", "--lease=" + name.substr(2), name, "thief"});
   EXPECT_FALSE(first->renews());
@@ -436,15 +321,15 @@ TEST_F(EtcdClient, WaiterWhoseKeyOrLeaseIsTakenAwayQueuesAgain) {
   for (const bool revoke : {false, true}) {
     second->ask();
     await_watch(*second, 2);
-    const std::string name = etcd().queue("x").at(1);
+    const std::string name = keys().at(1);
     if (revoke) {
       etcd().run_etcdctl({"lease", "revoke", name.substr(2)});
     } else {
       etcd().run_etcdctl({"del", name});
     }
-    EXPECT_THAT(etcd().queue("x"), SizeIs(1));
+    EXPECT_THAT(keys(), SizeIs(1));
     const Deadline deadline = soon();
-    while (etcd().queue("x").size() != 2) {
+    while (keys().size() != 2) {
       ASSERT_FALSE(deadline.expired());
       ASSERT_TRUE(first->renews());
     }
@@ -471,15 +356,15 @@ TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
   first->acquire();
   second->ask();
   await_watch(*second, 2);
-  const auto queue = etcd().queue("x");
+  const auto queue = keys();
   etcd().kill();
   loop_.run_for(milliseconds(100));
   etcd().start();
   EXPECT_TRUE(first->renews());
-  EXPECT_EQ(etcd().queue("x"), queue);
+  EXPECT_EQ(keys(), queue);
   first->release();
   second->await();
-  EXPECT_THAT(etcd().queue("x"), ElementsAre(queue[1]));
+  EXPECT_THAT(keys(), ElementsAre(queue[1]));
 }
 
 TEST_F(EtcdClient, LostDataIsALostLockAndANewQueue) {
@@ -519,8 +404,8 @@ TEST_F(EtcdClient, WaiterOutlastsWhatIsNoEtcdForAWhile) {
   for (const std::string& answer :
        {http_answer("<html>maintenance</html>"), http_answer("Not Found\n", "404 Not Found"),
         http_answer("{}"), std::string("garbage\r\n\r\n")}) {
-    Proxy proxy(loop_, etcd().port());
-    const auto second = contender(proxy.lock("x", "?ttl=2s"), "engine-1");
+    Proxy proxy(loop_.context(), etcd().port());
+    const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=2s"), "engine-1");
     second->ask();
     await_watch(*second, 2);
     const int before = proxy.connections;
@@ -589,9 +474,9 @@ TEST_F(EtcdClient, LockIsLostBeforeAnotherCanHaveIt) {
 }
 
 TEST_F(EtcdClient, SlowEtcdIsWaitedFor) {
-  Proxy proxy(loop_, etcd().port());
+  Proxy proxy(loop_.context(), etcd().port());
   proxy.delay = milliseconds(40);
-  const LockUri uri = proxy.lock("x", "?ttl=3s");
+  const LockUri uri = test::etcd_lock(proxy.address(), "x", "?ttl=3s");
   const auto first = contender(uri);
   const auto second = contender(uri, "engine-1");
   first->acquire();
@@ -607,21 +492,21 @@ TEST_F(EtcdClient, SlowEtcdIsWaitedFor) {
 
 TEST_F(EtcdClient, LostAnswersLeaveOneKeyAndOneHolder) {
   for (int lost = 1; lost <= 8; ++lost) {
-    Proxy proxy(loop_, etcd().port());
+    Proxy proxy(loop_.context(), etcd().port());
     proxy.lost = lost;
-    const auto first = contender(proxy.lock("x", "?ttl=6s"));
+    const auto first = contender(test::etcd_lock(proxy.address(), "x", "?ttl=6s"));
     first->acquire();
-    EXPECT_THAT(etcd().queue("x"), SizeIs(1)) << lost;
-    const auto second = contender(proxy.lock("x", "?ttl=6s"), "engine-1");
+    EXPECT_THAT(keys(), SizeIs(1)) << lost;
+    const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=6s"), "engine-1");
     second->ask();
     await_queue(2);
     loop_.run_for(milliseconds(50));
     EXPECT_FALSE(second->is_done());
     first->release();
     second->await();
-    EXPECT_THAT(etcd().queue("x"), SizeIs(1)) << lost;
+    EXPECT_THAT(keys(), SizeIs(1)) << lost;
     second->release();
-    EXPECT_THAT(etcd().queue("x"), IsEmpty()) << lost;
+    EXPECT_THAT(keys(), IsEmpty()) << lost;
     EXPECT_EQ(leases(), "found 0 leases\n") << lost;
   }
 }
@@ -637,7 +522,7 @@ TEST_F(EtcdClient, CancelledAnywhereItLeavesNothingBehind) {
     second->cancel();
     ASSERT_FALSE(second->has_it());
     second->release();
-    ASSERT_THAT(etcd().queue("x"), SizeIs(1)) << steps;
+    ASSERT_THAT(keys(), SizeIs(1)) << steps;
     ASSERT_THAT(leases(), HasSubstr("found 1 leases\n")) << steps;
     ASSERT_EQ(test::open_fds(), fds);
   }
@@ -659,7 +544,7 @@ TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
   EXPECT_FALSE(first->is_done());
   etcd().start();
   first->await();
-  EXPECT_THAT(etcd().queue("x"), IsEmpty());
+  EXPECT_THAT(keys(), IsEmpty());
 }
 
 TEST_F(EtcdClient, OneOfTwoServersIsEnough) {
@@ -697,7 +582,7 @@ TEST_F(EtcdClient, ServerThatIsNoEtcdIsPassedOver) {
        {http_answer("<html>"), http_answer("{}"), http_answer("Not Found\n", "404 Not Found"),
         http_answer(R"({"message":"etcdserver: permission denied","code":7})", "403 Forbidden"),
         http_answer(R"({"message":"etcdserver: no leader","code":14})", "503 No")}) {
-    const Parrot parrot(loop_, answer);
+    const Parrot parrot(loop_.context(), answer);
     const LockUri uri = parse_lock_uri("etcd:http://" + parrot.address() + "," + alive + "/x");
     const auto first = contender(uri);
     first->acquire();
@@ -729,8 +614,8 @@ TEST(EtcdParrot, AnswersThatAreNoneAreRefused) {
         http_answer("{" + header + R"(,"ID":"1","TTL":"3"})"),
         "HTTP/1.1 200 OK\r\n\r\n" + std::string(5 << 20, '[')}) {
     Loop loop;
-    const Parrot parrot(loop, answer);
-    Contender contender(loop, parrot.lock(), "engine-0");
+    const Parrot parrot(loop.context(), answer);
+    Contender contender(loop, parrot_lock(parrot), "engine-0");
     EXPECT_EQ(test::failure_of([&] { contender.acquire(); }).status, ExitStatus::kProtocol)
         << answer.substr(0, 80);
   }
@@ -750,7 +635,7 @@ TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
     loop.context().restart();
     return status;
   };
-  const Parrot parrot(loop, http_answer("<html>"));
+  const Parrot parrot(loop.context(), http_answer("<html>"));
   EXPECT_EQ(status_of(parrot.address() + "," + dead), ExitStatus::kUnavailable);
   EXPECT_EQ(status_of(dead + "," + parrot.address()), ExitStatus::kUnavailable);
   EXPECT_EQ(status_of(parrot.address() + "," + parrot.address()), ExitStatus::kProtocol);
@@ -759,11 +644,11 @@ TEST(EtcdParrot, WhatMayPassIsToldRatherThanWhatMayNot) {
 TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
   const std::string header = R"("header":{"revision":"5"})";
   for (const std::string& event :
-       {std::string(R"("events":[{"type":"DELETE","kv":{"key":"eC8x"}}])"),
+       {std::string(R"("events":[{"type":"DELETE","kv":{"key":"eC8x","mod_revision":"6"}}])"),
         std::string(R"("canceled":true,"compact_revision":"9")")}) {
     std::string lease;
     Loop loop;
-    const Parrot parrot(loop, [&](const std::string& request) {
+    const Parrot parrot(loop.context(), [&](const std::string& request) {
       const auto asks = [&](const char* what) { return request.find(what) != request.npos; };
       if (asks("/v3/lease/grant")) {
         const std::size_t begin = request.find(R"("ID":")") + 6;
@@ -776,7 +661,7 @@ TEST(EtcdParrot, WatchesThatEndAtOnceAreNotAskedForWithoutAPause) {
                          R"(,"responses":[{"response_range":{"kvs":[{"create_revision":"5"}]}},)" +
                          R"({"response_range":{"kvs":[{"key":"eC8x","create_revision":"4"}]}}]})");
     });
-    Contender contender(loop, parrot.lock("30s"), "engine-0");
+    Contender contender(loop, parrot_lock(parrot, "30s"), "engine-0");
     contender.ask();
     loop.run_until([&] { return parrot.answered >= 6; });
     loop.run_for(seconds(1));
@@ -843,7 +728,7 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
   for (const bool stopped : {true, false}) {
     SCOPED_TRACE(stopped ? "stopped" : "killed");
     const std::size_t leader = cluster_->leader();
-    const LockUri uri = cluster_->lock("x", "?ttl=6s", leader);
+    const LockUri uri = test::etcd_lock(cluster_->addresses(leader), "x", "?ttl=6s");
     const auto held = open_lock(uri, "engine-0");
     const FailoverLock::Result result = held->acquire(soon());
     ASSERT_EQ(result.outcome, os::LockWait::kLocked);
@@ -859,7 +744,7 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     loop_.run_for(seconds(5));
     EXPECT_FALSE(held->check());
     EXPECT_FALSE(second->is_done());
-    const LockUri rest = cluster_->lock("x", "", leader + 1);
+    const LockUri rest = test::etcd_lock(cluster_->addresses(leader + 1), "x");
     const LockStatus status = ask_etcd(rest, soon());
     EXPECT_EQ(status.holder, "engine-0");
     EXPECT_EQ(status.waiters, (std::vector<Waiter>{{0, "engine-1"}}));
@@ -877,8 +762,8 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
 }
 
 TEST_F(EtcdMembers, MemberWithoutALeaderSaysSoAndEndsItsWatches) {
-  const LockUri all = cluster_->lock("x", "?ttl=1h");
-  const LockUri lonely = cluster_->member(0).lock("x", "?ttl=1h");
+  const LockUri all = test::etcd_lock(cluster_->addresses(), "x", "?ttl=1h");
+  const LockUri lonely = test::etcd_lock(cluster_->member(0).address(), "x", "?ttl=1h");
   const auto first = contender(all);
   const auto second = contender(all, "engine-1");
   first->acquire();
@@ -952,7 +837,8 @@ class EtcdUsers : public EtcdClient {
     spill(password_, "secret\n");
   }
   LockUri lock_of(const std::string& user, const std::string& key = "x") {
-    return etcd().lock(key, "?ttl=5s&user=" + user + "&password-file=" + password_);
+    return test::etcd_lock(etcd().address(), key,
+                           "?ttl=5s&user=" + user + "&password-file=" + password_);
   }
   void run_as_root(std::vector<std::string> command) {
     command.insert(command.begin(), "--user=root:rootpw");

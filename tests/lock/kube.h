@@ -1,141 +1,17 @@
-// An API server for tests: the stand-in of bats/kube-api on a free port, and what is asked of it
-// beside what a client asks.
+// Locks at the API server of a test.
 #pragma once
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
-#include <functional>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "base/deadline.h"
-#include "base/unique_fd.h"
-#include "http/client.h"
+#include "kube/api_server.h"
 #include "lock/lock_uri.h"
-#include "lock/support.h"
-#include "net/tls_files.h"
-#include "os/pipe.h"
-#include "os/process.h"
 
 namespace fo::test {
 
-class KubeApi {
- public:
-  /// Over TLS, with this certificate.
-  static KubeApi over_tls(const net::TlsFiles& files) {
-    KubeApi api({"--cert", files.certificate, "--key", files.key});
-    api.authority_ = files.ca;
-    return api;
-  }
-  /// With these options. Returns when it listens.
-  explicit KubeApi(const std::vector<std::string>& options = {}) {
-    os::Pipe pipe;
-    std::vector<std::string> command{FO_SOURCE_DIR "/bats/kube-api"};
-    command.insert(command.end(), options.begin(), options.end());
-    os::SpawnOptions spawn;
-    spawn.parent_death_signal = SIGKILL;
-    spawn.stdout_fd = pipe.writer.get();
-    child_ = std::make_unique<os::Child>(os::spawn(command, spawn));
-    pipe.writer.reset();
-    char digit = 0;
-    while (::read(pipe.reader.get(), &digit, 1) == 1 && digit != '\n') port_ += digit;
-    if (port_.empty()) throw std::runtime_error("bats/kube-api did not start");
-  }
-  KubeApi(KubeApi&&) = default;
-  KubeApi& operator=(KubeApi&&) = delete;
-  ~KubeApi() {
-    if (!child_) return;
-    child_->signal(SIGKILL);
-    static_cast<void>(child_->wait(base::Deadline::after(kLong)));
-  }
-
-  [[nodiscard]] const std::string& port() const { return port_; }
-  [[nodiscard]] std::string url(const std::string& host = "127.0.0.1") const {
-    return (authority_.empty() ? "http://" : "https://") + host + ":" + port_;
-  }
-
-  /// The Lease of `name` in the namespace "ns".
-  [[nodiscard]] lock::LockUri uri(const std::string& duration = "2s",
-                                  const std::string& name = "pair") const {
-    return lock::parse_lock_uri("k8s:ns/" + name + "?duration=" + duration + "&api=" + url());
-  }
-
-  /// The object as it is; null where there is none.
-  [[nodiscard]] nlohmann::json lease(const std::string& name = "pair") const {
-    const http::Response answer = ask("GET", lease_path(name), "");
-    return answer.status == 200 ? nlohmann::json::parse(answer.body) : nlohmann::json();
-  }
-  void create(const nlohmann::json& object) const {
-    const http::Response answer = ask("POST", kLeases, object.dump());
-    ASSERT_EQ(answer.status, 201) << answer.body;
-  }
-  /// Changes the Lease, whatever its holder does meanwhile.
-  void edit(const std::function<void(nlohmann::json& lease)>& change) const {
-    int status = 409;
-    while (status == 409) {
-      nlohmann::json object = lease();
-      change(object);
-      status = ask("PUT", lease_path("pair"), object.dump()).status;
-    }
-    ASSERT_EQ(status, 200);
-  }
-  void set_holder(const std::string& identity) const {
-    edit([&](nlohmann::json& lease) { lease["spec"]["holderIdentity"] = identity; });
-  }
-  void remove(const std::string& name = "pair") const {
-    ASSERT_EQ(ask("DELETE", lease_path(name), "").status, 200);
-  }
-
-  /// What it is to do wrong: bats/kube-api says what there is.
-  void fault(const nlohmann::json& what) const {
-    ASSERT_EQ(ask("POST", "/faults", what.dump()).status, 200);
-  }
-  void mend() const { ASSERT_EQ(ask("DELETE", "/faults", "").status, 200); }
-  void compact() const { ASSERT_EQ(ask("POST", "/compact", "").status, 200); }
-  /// How many requests there were.
-  [[nodiscard]] int count(const std::string& verb) const {
-    return nlohmann::json::parse(ask("GET", "/requests", "").body).value(verb, 0);
-  }
-
- private:
-  static constexpr const char* kLeases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
-  static std::string lease_path(const std::string& name) {
-    return std::string(kLeases) + "/" + name;
-  }
-
-  [[nodiscard]] http::Response ask(const std::string& method, const std::string& path,
-                                   const std::string& body) const {
-    http::FetchOptions options;
-    options.body = body;
-    options.headers = {{"X-Test", "1"}};
-    if (!authority_.empty()) options.tls = net::TlsFiles{authority_, "", ""};
-    return http::fetch(method, url() + path, base::Deadline::after(kLong), options);
-  }
-
-  std::unique_ptr<os::Child> child_;
-  std::string port_;
-  std::string authority_;
-};
-
-/// A Lease as client-go would leave it.
-inline nlohmann::json foreign_lease(const std::string& holder, int duration,
-                                    const std::string& renewed = "2026-01-01T00:00:00.000000Z") {
-  return {{"apiVersion", "coordination.k8s.io/v1"},
-          {"kind", "Lease"},
-          {"metadata", {{"name", "pair"}, {"labels", {{"team", "blue"}}}}},
-          {"spec",
-           {{"holderIdentity", holder},
-            {"leaseDurationSeconds", duration},
-            {"leaseTransitions", 6},
-            {"acquireTime", renewed},
-            {"renewTime", renewed}}}};
+/// The Lease of `name` in the namespace "ns".
+inline lock::LockUri lock_in(const KubeApi& api, const std::string& duration = "2s",
+                             const std::string& name = "pair") {
+  return lock::parse_lock_uri("k8s:ns/" + name + "?duration=" + duration + "&api=" + api.url());
 }
 
 }  // namespace fo::test

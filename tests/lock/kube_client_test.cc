@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
+#include "kube/lease.h"
 #include "lock/failover_lock.h"
 #include "lock/kube.h"
-#include "lock/lease/kube_api.h"
 #include "lock/support.h"
 #include "support/authority.h"
 #include "support/soon.h"
@@ -44,6 +44,7 @@ using test::foreign_lease;
 using test::Forked;
 using test::kLong;
 using test::KubeApi;
+using test::lock_in;
 using test::say;
 using test::spill;
 using test::status_of;
@@ -97,7 +98,7 @@ std::uint64_t acquire(FailoverLock& lock) {
 
 TEST(KubeClient, CreatesTheLease) {
   const KubeApi api;
-  const auto lock = open_lock(api.uri("15s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "15s"), "engine-0");
   EXPECT_EQ(acquire(*lock), 1U);
   const json spec = api.lease()["spec"];
   EXPECT_THAT(spec["holderIdentity"], testing::MatchesRegex("engine-0_[0-9a-f]{16}"));
@@ -119,14 +120,14 @@ TEST(KubeClient, ServerMayHaveAName) {
 TEST(KubeClient, EveryGrantHasItsGenerationAlsoForOneId) {
   const KubeApi api;
   for (std::uint64_t i = 1; i <= 5; ++i) {
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), i);
     lock->release();
     EXPECT_EQ(holder_of(api), "");
     EXPECT_EQ(api.lease()["spec"]["leaseDurationSeconds"], 1);
     EXPECT_EQ(api.lease()["spec"]["leaseTransitions"], i);
   }
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 6U);
   lock->release();
   EXPECT_EQ(acquire(*lock), 7U);
@@ -139,7 +140,7 @@ TEST(KubeClient, KeepsWhatOthersWrote) {
   lease["spec"]["strategy"] = "OldestEmulationVersion";
   lease["spec"]["preferredHolder"] = "somebody";
   api.create(lease);
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   await_renewals(api, 1);
   lock->release();
@@ -155,7 +156,7 @@ TEST(KubeClient, HolderHasItsTimeWhateverTheClocksSay) {
     const KubeApi api;
     api.create(foreign_lease("another_8d3c1f0a", 1, renewed));
     const auto begin = BootClock::now();
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U);
     EXPECT_GE(BootClock::now() - begin, seconds(1)) << renewed;
   }
@@ -163,11 +164,11 @@ TEST(KubeClient, HolderHasItsTimeWhateverTheClocksSay) {
 
 TEST(KubeClient, HolderThatRenewsKeepsIt) {
   const KubeApi api;
-  Forked first(kube_holder(api.uri("1s"), "engine-0"));
+  Forked first(kube_holder(lock_in(api, "1s"), "engine-0"));
   ASSERT_EQ(first.read(), 1U);
-  const auto lock = open_lock(api.uri("1s"), "engine-1");
+  const auto lock = open_lock(lock_in(api, "1s"), "engine-1");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(2500))).outcome, LockWait::kDeadline);
-  EXPECT_EQ(find_owner(api.uri()), "engine-0");
+  EXPECT_EQ(find_owner(lock_in(api)), "engine-0");
   // One watch tells of many renewals: of seven, here.
   EXPECT_LE(api.count("watch"), 3);
 }
@@ -183,7 +184,7 @@ TEST(KubeClient, EditsOfTheLeaseDoNotRenewIt) {
       std::this_thread::sleep_for(milliseconds(100));
     }
   });
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   const auto result = lock->acquire(soon());
   is_over = true;
   controller.join();
@@ -203,7 +204,7 @@ TEST(KubeClient, DeletedLeaseIsNotFreeBeforeItsHoldersTimeIsOver) {
       deleted = BootClock::now();
       api.remove();
     });
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U);
     const BootClock::time_point granted = BootClock::now();
     other.join();
@@ -220,7 +221,7 @@ TEST(KubeClient, ShortenedLeaseIsNotFreeBeforeItsHoldersTimeIsOver) {
     shortened = BootClock::now();
     api.edit([](json& lease) { lease["spec"]["leaseDurationSeconds"] = 1; });
   });
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   const BootClock::time_point granted = BootClock::now();
   other.join();
@@ -237,7 +238,7 @@ TEST(KubeClient, DeletedLeaseThatIsCreatedAgainIsLookedAtAnew) {
     await([&] { return api.count("get") > before; });
     api.create(foreign_lease("", 1));
   });
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   other.join();
   EXPECT_EQ(api.count("create"), 0);
@@ -245,7 +246,7 @@ TEST(KubeClient, DeletedLeaseThatIsCreatedAgainIsLookedAtAnew) {
 
 TEST(KubeClient, DurationThatIsStoredIsTheOneThatCounts) {
   const KubeApi api;
-  const auto client = make_kube_client(api.uri("3600s"), "engine-0");
+  const auto client = make_kube_client(lock_in(api, "3600s"), "engine-0");
   const auto renewed = [&] {
     return std::get<Renewal>(finish(client->renew(Deadline::after(kLong)))).ttl;
   };
@@ -270,26 +271,26 @@ TEST(KubeClient, ReleaseHandsOverAtOnce) {
   Forked second([&](int ready) {
     say(ready, 0);
     await([&] { return !api.lease().is_null(); });
-    const auto lock = open_lock(api.uri("3600s"), "engine-1");
+    const auto lock = open_lock(lock_in(api, "3600s"), "engine-1");
     say(ready, acquire(*lock));
     ::pause();
     return 0;
   });
-  const auto lock = open_lock(api.uri("3600s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "3600s"), "engine-0");
   ASSERT_EQ(second.read(), 0U);
   EXPECT_EQ(acquire(*lock), 1U);
   await([&] { return api.count("watch") > 0; });
   lock->release();
   EXPECT_EQ(second.read(), 2U);
-  EXPECT_EQ(find_owner(api.uri()), "engine-1");
+  EXPECT_EQ(find_owner(lock_in(api)), "engine-1");
 }
 
 TEST(KubeClient, CrashOfTheHolderIsFoundOut) {
   const KubeApi api;
-  Forked first(kube_holder(api.uri("1s"), "engine-0"));
+  Forked first(kube_holder(lock_in(api, "1s"), "engine-0"));
   ASSERT_EQ(first.read(), 1U);
   first.kill();
-  const auto lock = open_lock(api.uri("1s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "1s"), "engine-0");
   EXPECT_EQ(acquire(*lock), 2U);
 }
 
@@ -297,7 +298,7 @@ TEST(KubeClient, WaitingLeavesTheLeaseAlone) {
   const KubeApi api;
   api.create(foreign_lease("another", 3600));
   const json before = api.lease();
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   for (const int ms : {0, 1, 300}) {
     EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(ms))).outcome, LockWait::kDeadline);
   }
@@ -316,7 +317,7 @@ TEST(KubeClient, WaitThatIsBrokenOffGivesBackWhatCameMeanwhile) {
       await([&] { return !api.lease().is_null() && !holder_of(api).empty(); });
       ::eventfd_write(interruption.get(), 1);
     });
-    const auto lock = open_lock(api.uri("3600s"), "engine-0");
+    const auto lock = open_lock(lock_in(api, "3600s"), "engine-0");
     EXPECT_EQ(lock->acquire(soon(), interruption.get()).outcome, LockWait::kInterrupted);
     interrupter.join();
     EXPECT_EQ(holder_of(api), "") << verb;
@@ -327,7 +328,7 @@ TEST(KubeClient, WaitThatIsBrokenOffGivesBackWhatCameMeanwhile) {
 
 TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
   const KubeApi api;
-  const auto lock = open_lock(api.uri("3s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "3s"), "engine-0");
   acquire(*lock);
   for (const json& fault :
        {json{{"verb", "update"}, {"count", 2}, {"do", "lost"}},
@@ -362,7 +363,7 @@ TEST(KubeClient, LostAnswersAndConflictsAreNoLoss) {
 
 TEST(KubeClient, EditedLeaseIsKeptAsItIsEdited) {
   const KubeApi api;
-  const auto lock = open_lock(api.uri("3s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "3s"), "engine-0");
   acquire(*lock);
   api.edit([](json& lease) { lease["metadata"]["labels"] = {{"team", "red"}}; });
   await_renewals(api, 3);
@@ -372,7 +373,7 @@ TEST(KubeClient, EditedLeaseIsKeptAsItIsEdited) {
 
 TEST(KubeClient, LossIsToldWithItsReason) {
   const KubeApi api;
-  const auto lock = open_lock(api.uri("3s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "3s"), "engine-0");
   acquire(*lock);
   api.set_holder("thief_0123456789abcdef");
   Loss loss = await_loss(*lock);
@@ -392,7 +393,7 @@ TEST(KubeClient, LossIsToldWithItsReason) {
 TEST(KubeClient, DeletedLeaseIsLostAndCountsOn) {
   const KubeApi api;
   api.create(foreign_lease("", 1));
-  const auto lock = open_lock(api.uri("3s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "3s"), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   api.remove();
   const Loss loss = await_loss(*lock);
@@ -405,7 +406,7 @@ TEST(KubeClient, DeletedLeaseIsLostAndCountsOn) {
 
 TEST(KubeClient, ServerThatHangsForGoodIsALossInTime) {
   const KubeApi api;
-  const auto lock = open_lock(api.uri("2s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "2s"), "engine-0");
   acquire(*lock);
   await_renewals(api, 1);
   api.fault({{"verb", "*"}, {"do", "hang"}});
@@ -421,7 +422,7 @@ TEST(KubeClient, ServerThatHangsForGoodIsALossInTime) {
 TEST(KubeClient, ProcessThatWasStoppedFindsOut) {
   const KubeApi api;
   Forked first([&](int ready) {
-    const auto lock = open_lock(api.uri("1s"), "engine-0");
+    const auto lock = open_lock(lock_in(api, "1s"), "engine-0");
     say(ready, acquire(*lock));
     const Loss loss = await_loss(*lock);
     say(ready, loss.overlap > base::Duration::zero() ? 1 : 0);
@@ -429,13 +430,13 @@ TEST(KubeClient, ProcessThatWasStoppedFindsOut) {
   });
   ASSERT_EQ(first.read(), 1U);
   ASSERT_EQ(::kill(first.pid(), SIGSTOP), 0);
-  const auto lock = open_lock(api.uri("1s"), "engine-1");
+  const auto lock = open_lock(lock_in(api, "1s"), "engine-1");
   EXPECT_EQ(acquire(*lock), 2U);
   ASSERT_EQ(::kill(first.pid(), SIGCONT), 0);
   EXPECT_EQ(first.read(), 1U);
   EXPECT_EQ(first.wait(), base::to_int(ExitStatus::kTryAgain));
   EXPECT_FALSE(lock->check());
-  EXPECT_EQ(find_owner(api.uri()), "engine-1");
+  EXPECT_EQ(find_owner(lock_in(api)), "engine-1");
 }
 
 // --- What the one who waits hears.
@@ -454,7 +455,7 @@ TEST(KubeClient, BrokenWatchesAreReasonsToLook) {
       await([&] { return api.count("watch") >= 3; });
       api.set_holder("");
     });
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U) << fault;
     releaser.join();
   }
@@ -469,7 +470,7 @@ TEST(KubeClient, WatchThatIsTooOldBeginsAnew) {
     api.set_holder("");
     api.compact();
   });
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   other.join();
 }
@@ -478,7 +479,7 @@ TEST(KubeClient, SilentWatchEndsWithTheHoldersTime) {
   const KubeApi api;
   api.create(foreign_lease("another", 1));
   api.fault({{"verb", "watch"}, {"do", "hang"}});
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
 }
 
@@ -501,7 +502,7 @@ TEST(KubeClient, WaitGoesOnWhenTheServerIsIll) {
       await([&] { return api.count("get") + api.count("watch") >= before + 3; });
       api.set_holder("");
     });
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), 7U) << fault;
     other.join();
   }
@@ -512,7 +513,7 @@ TEST(KubeClient, PageInsteadOfAnAnswerToAnUpdateIsTriedAgain) {
     const KubeApi api;
     api.create(foreign_lease("", 1));
     api.fault({{"verb", "update"}, {"count", 2}, {"do", "page"}, {"status", status}});
-    EXPECT_EQ(acquire(*open_lock(api.uri(), "engine-0")), 7U) << status;
+    EXPECT_EQ(acquire(*open_lock(lock_in(api), "engine-0")), 7U) << status;
   }
 }
 
@@ -556,7 +557,7 @@ TEST(KubeClient, FirstAnswersMayFail) {
     all["verb"] = "*";
     all["count"] = 3;
     api.fault(all);
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     EXPECT_EQ(acquire(*lock), 1U) << fault;
   }
 }
@@ -566,7 +567,7 @@ TEST(KubeClient, WhatIsWrongForGoodIsSaidAtOnce) {
   const auto refusal = [&](const json& fault) {
     api.mend();
     if (!fault.is_null()) api.fault(fault);
-    const auto lock = open_lock(api.uri(), "engine-0");
+    const auto lock = open_lock(lock_in(api), "engine-0");
     return status_of([&] { lock->acquire(soon()); });
   };
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 403}}), ExitStatus::kNotPermitted);
@@ -575,7 +576,7 @@ TEST(KubeClient, WhatIsWrongForGoodIsSaidAtOnce) {
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 302}}), ExitStatus::kProtocol);
   EXPECT_EQ(refusal({}), ExitStatus::kNoInput);
   api.mend();
-  EXPECT_EQ(test::failure_of([&] { open_lock(api.uri(), "engine-0")->acquire(soon()); }).message,
+  EXPECT_EQ(test::failure_of([&] { open_lock(lock_in(api), "engine-0")->acquire(soon()); }).message,
             "create Lease 'ns/pair': the API server answers 404: namespaces \"ns\" not found");
 }
 
@@ -584,7 +585,7 @@ TEST(KubeClient, CountThatIsAtItsEndIsNotWrapped) {
   json lease = foreign_lease("", 1);
   lease["spec"]["leaseTransitions"] = 0x7fffffff;
   api.create(lease);
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(lock->acquire(Deadline::after(milliseconds(300))).outcome, LockWait::kDeadline);
   EXPECT_EQ(api.lease()["spec"]["leaseTransitions"], 0x7fffffff);
   // Nobody has to be started anew when somebody has mended it.
@@ -631,7 +632,7 @@ TEST(KubeClient, WhereWatchingIsNotPermittedItIsAsked) {
     await([&] { return api.count("watch") >= 1; });
     api.set_holder("");
   });
-  const auto lock = open_lock(api.uri(), "engine-0");
+  const auto lock = open_lock(lock_in(api), "engine-0");
   EXPECT_EQ(acquire(*lock), 7U);
   other.join();
   EXPECT_EQ(api.count("watch"), 1);
@@ -688,7 +689,7 @@ void take_turns(const std::vector<json>& faults, int contenders, int turns) {
   for (int i = 0; i < contenders; ++i) {
     processes.push_back(std::make_unique<Forked>([&, i](int ready) {
       for (int turn = 0; turn < turns; ++turn) {
-        const auto lock = open_lock(api.uri("2s"), "c" + std::to_string(i));
+        const auto lock = open_lock(lock_in(api, "2s"), "c" + std::to_string(i));
         const auto result = lock->acquire(Deadline::after(seconds(90)));
         if (result.outcome != LockWait::kLocked) return 1;
         const int fd = ::open(inside.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -746,20 +747,20 @@ TEST(KubeClient, NeverTwoWhenAnswersAreLost) {
 
 TEST(KubeClient, StatusTellsWhoHoldsIt) {
   const KubeApi api;
-  LockStatus status = read_lock_status(api.uri());
+  LockStatus status = read_lock_status(lock_in(api));
   EXPECT_FALSE(status.held);
   EXPECT_FALSE(status.last_generation);
   EXPECT_EQ(status.path, "k8s:ns/pair");
-  const auto lock = open_lock(api.uri("15s"), "engine-0");
+  const auto lock = open_lock(lock_in(api, "15s"), "engine-0");
   acquire(*lock);
-  status = read_lock_status(api.uri());
+  status = read_lock_status(lock_in(api));
   EXPECT_TRUE(status.held);
   EXPECT_EQ(status.holder, "engine-0");
   ASSERT_TRUE(status.record);
   EXPECT_EQ(status.record->generation, 1U);
   EXPECT_THAT(status.record->granted_at, testing::StartsWith("20"));
   lock->release();
-  status = read_lock_status(api.uri());
+  status = read_lock_status(lock_in(api));
   EXPECT_FALSE(status.held);
   EXPECT_EQ(status.last_generation, 1U);
 }
@@ -768,21 +769,21 @@ TEST(KubeClient, ForeignHolderIsShownWholeUntilItsTimeIsWellOver) {
   const KubeApi api;
   const std::string identity = "host-1_8d3c1f0a-5b7e-4c1d-9a53-0d2f7c2b9e11";
   api.create(foreign_lease(identity, 15, "2026-01-01T00:00:00.000000Z"));
-  EXPECT_EQ(find_owner(api.uri()), std::nullopt);
+  EXPECT_EQ(find_owner(lock_in(api)), std::nullopt);
   const auto renew = [&](seconds ago) {
     api.edit([&](json& lease) {
-      lease["spec"]["renewTime"] = format_micro_time(std::chrono::system_clock::now() - ago);
+      lease["spec"]["renewTime"] = kube::format_micro_time(std::chrono::system_clock::now() - ago);
     });
   };
   // By a clock that is behind, perhaps.
   renew(seconds(45));
-  EXPECT_EQ(find_owner(api.uri()), identity);
+  EXPECT_EQ(find_owner(lock_in(api)), identity);
   renew(seconds(90));
-  EXPECT_EQ(find_owner(api.uri()), std::nullopt);
+  EXPECT_EQ(find_owner(lock_in(api)), std::nullopt);
   api.edit([](json& lease) { lease["spec"]["renewTime"] = "2199-01-01T00:00:00.000000Z"; });
-  EXPECT_EQ(find_owner(api.uri()), identity);
+  EXPECT_EQ(find_owner(lock_in(api)), identity);
   api.edit([](json& lease) { lease["spec"].erase("renewTime"); });
-  EXPECT_EQ(find_owner(api.uri()), identity);
+  EXPECT_EQ(find_owner(lock_in(api)), identity);
 }
 
 TEST(KubeClient, StatusThatCanNotBeToldHasItsReason) {
@@ -790,7 +791,7 @@ TEST(KubeClient, StatusThatCanNotBeToldHasItsReason) {
   const auto refusal = [&](const json& fault) {
     api.mend();
     api.fault(fault);
-    return status_of([&] { find_owner(api.uri(), milliseconds(300)); });
+    return status_of([&] { find_owner(lock_in(api), milliseconds(300)); });
   };
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 401}}), ExitStatus::kNotPermitted);
   EXPECT_EQ(refusal({{"verb", "get"}, {"status", 403}}), ExitStatus::kNotPermitted);

@@ -54,7 +54,7 @@ class FakeClient final : public LeaseClient {
  public:
   explicit FakeClient(Keeper& keeper) : keeper_(keeper) {}
 
-  awaitable<Lease> acquire() override {
+  awaitable<Step> advance() override {
     ++keeper_.acquired;
     if (keeper_.is_forbidden) throw Error(ExitStatus::kNotPermitted, "ask the keeper: forbidden");
     while (!keeper_.grants) co_await loop::pause_for(milliseconds(1));
@@ -79,11 +79,13 @@ class FakeClient final : public LeaseClient {
     co_return Renewal{sent, keeper_.ttl.load()};
   }
 
-  awaitable<void> release(Deadline) override {
+  awaitable<bool> give_up(Deadline) override {
     ++keeper_.released;
     if (!keeper_.takes_release) throw Error(ExitStatus::kUnavailable, "tell the keeper: refused");
-    co_return;
+    co_return true;
   }
+
+  [[nodiscard]] bool is_reached() const override { return true; }
 
  private:
   Keeper& keeper_;

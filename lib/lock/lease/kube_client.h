@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/deadline.h"
+#include "kube/config.h"
 #include "lock/lease/lease_client.h"
 #include "lock/lock_status.h"
 #include "lock/lock_uri.h"
@@ -14,6 +16,10 @@
 namespace fo::lock {
 
 inline constexpr base::Duration kDefaultLeaseDuration = std::chrono::seconds(15);
+
+/// Where the API server of a lock is: as `uri` says, or as a pod finds it. Throws kConfig.
+kube::Config find_kube_config(const LockUri& uri,
+                              std::string_view folder = kube::kServiceAccountFolder);
 
 /// `uri` is of kind kKube. Throws kConfig where it names no API server and this is no pod. Beside
 /// what LeaseClient says, it throws kConfig, kNotPermitted and kNoInput for credentials before the

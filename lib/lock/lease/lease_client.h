@@ -1,15 +1,18 @@
-// How a lock that somebody across a network keeps is taken, renewed and given up there. Time, and
-// what becomes of a holder whose lease can't be renewed, are for LeaseLock.
+// How a lock that somebody across a network keeps is taken, renewed and given up there: what may
+// pass is tried again here, for all of them. Time, and what becomes of a holder whose lease can't
+// be renewed, are for LeaseLock.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "base/boot_clock.h"
 #include "base/deadline.h"
+#include "base/error.h"
 #include "base/exit_status.h"
 #include "base/units.h"
 #include "lock/failover_lock.h"
@@ -38,6 +41,22 @@ struct LeaseEnded {
   std::string reason;
 };
 
+/// A failure that may pass, with what the next try has to know of it.
+class Postponed final : public base::Error {
+ public:
+  /// The keeper asks not to be asked again for `pause`; `at_last` is the status of a failure that
+  /// did not pass in time.
+  Postponed(const std::string& what, base::Duration pause,
+            base::ExitStatus at_last = base::ExitStatus::kUnavailable)
+      : Error(base::ExitStatus::kUnavailable, what), pause_(pause), at_last_(at_last) {}
+  [[nodiscard]] base::Duration pause() const { return pause_; }
+  [[nodiscard]] base::ExitStatus at_last() const { return at_last_; }
+
+ private:
+  base::Duration pause_;
+  base::ExitStatus at_last_;
+};
+
 /// Every call runs on the same loop, one at a time. A call may be cancelled; only release() or
 /// acquire() follows then.
 class LeaseClient {
@@ -47,11 +66,11 @@ class LeaseClient {
   LeaseClient& operator=(const LeaseClient&) = delete;
   virtual ~LeaseClient() = default;
 
-  /// Waits for the lock, however long that takes; what a wait needs to stay in the queue is renewed
-  /// in here, and what may pass is tried again. Throws what is wrong for good (kConfig,
-  /// kNotPermitted, kProtocol …), and kUnavailable for a keeper that was not reached within
-  /// kFirstContact of the first call. Called again after the end of a lease, it asks anew.
-  virtual boost::asio::awaitable<Lease> acquire() = 0;
+  /// Waits for the lock, however long that takes; what may pass is tried again, with pauses. Throws
+  /// what is wrong for good (kConfig, kNotPermitted, kProtocol …), and kUnavailable for a keeper
+  /// that was not reached within kFirstContact of the first call. Called again after the end of a
+  /// lease, it asks anew.
+  boost::asio::awaitable<Lease> acquire();
 
   /// Renews the lease once. Throws kUnavailable or kTryAgain for what may pass, with which it is
   /// called again soon, with pauses; `deadline` is well before the lease ends.
@@ -63,7 +82,31 @@ class LeaseClient {
 
   /// Gives up what there is, the lock or the place in the queue, so that others need not wait for
   /// its end; nothing to do is no error. Throws when the keeper could not be told by `deadline`.
-  virtual boost::asio::awaitable<void> release(base::Deadline deadline) = 0;
+  boost::asio::awaitable<void> release(base::Deadline deadline);
+
+ protected:
+  /// What a step came to: the lock, or when the next step is due.
+  enum class Next { kAtOnce, kAfterPause };
+  using Step = std::variant<Lease, Next>;
+  /// One step towards the lock, with a wait where there is nothing to do; what a wait needs to stay
+  /// in the queue is renewed in here. It is called again after what may pass, which is thrown as
+  /// kUnavailable, kTryAgain or Postponed.
+  virtual boost::asio::awaitable<Step> advance() = 0;
+  /// Before the first step.
+  virtual void begin() {}
+  /// One try of release(); false: there is to be another.
+  virtual boost::asio::awaitable<bool> give_up(base::Deadline deadline) = 0;
+  /// Whether the keeper was ever spoken to: then it will be back.
+  [[nodiscard]] virtual bool is_reached() const = 0;
+  /// Between two tries for the lock.
+  [[nodiscard]] virtual base::Duration longest_pause() const;
+
+  /// Within `time`, and until the keeper was reached not beyond kFirstContact.
+  [[nodiscard]] base::Deadline step_deadline(base::Duration time) const;
+
+ private:
+  // From the first call of acquire() on.
+  std::optional<base::Deadline> reach_by_;
 };
 
 }  // namespace fo::lock

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "loop/adopt.h"
+#include "loop/backoff.h"
 #include "os/log.h"
 #include "os/thread.h"
 
@@ -31,7 +32,7 @@ using base::ExitStatus;
 using base::time_until;
 
 constexpr base::Duration kReleaseTime = std::chrono::seconds(2);
-// Between tries to renew; it doubles, up to a tenth of the lease.
+// Between tries to renew; up to a tenth of the lease.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kLongestPause = std::chrono::seconds(1);
 
@@ -122,7 +123,7 @@ FailoverLock::Result LeaseLock::acquire(const Deadline& deadline, int interrupt_
 
 void LeaseLock::start_renewing(const Renewal& first) {
   times_ = LeaseTimes(first);
-  trouble_.clear();
+  error_text_.clear();
   ended_.reset();
   lost_.reset();
   wake_at(times_->lose_at());
@@ -142,12 +143,13 @@ void LeaseLock::stop_renewing() {
 
 awaitable<void> LeaseLock::keep_renewing() {
   asio::steady_timer timer(loop_);
-  base::Duration pause = kFirstPause;
-  bool is_troubled = false;
+  loop::Backoff backoff(kFirstPause, std::clamp(times_->ttl() / 10, kFirstPause, kLongestPause));
+  // After a try that failed.
+  std::optional<base::Duration> pause;
   for (;;) {
     // Nobody else writes it while this runs.
     const LeaseTimes times = *times_;
-    timer.expires_after(is_troubled ? pause : time_until(times.renew_at()));
+    timer.expires_after(pause.value_or(time_until(times.renew_at())));
     // Here it ends as a rule, and others wait for that: the first exception of a static program
     // takes milliseconds.
     co_await asio::this_coro::throw_if_cancelled(false);
@@ -160,24 +162,29 @@ awaitable<void> LeaseLock::keep_renewing() {
     const base::Duration left = time_until(times.end());
     if (left <= base::Duration::zero()) co_return;
     std::variant<Renewal, LeaseEnded> answer;
-    std::string trouble;
+    std::string error_text;
+    base::Duration postponed{};
     try {
       answer = co_await client_->renew(Deadline::after(times.ttl() / 6));
+    } catch (const Postponed& error) {
+      error_text = error.what();
+      postponed = std::min(error.pause(), times.ttl() / 6);
     } catch (const std::exception& error) {
-      trouble = error.what();
+      error_text = error.what();
     }
-    pause = trouble.empty() ? kFirstPause : std::min({pause * 2, times.ttl() / 10, kLongestPause});
-    const bool over = trouble.empty() && std::holds_alternative<LeaseEnded>(answer);
+    if (error_text.empty()) backoff.reset();
+    pause.reset();
+    if (!error_text.empty()) pause = std::max(backoff.next(), postponed);
+    const bool over = error_text.empty() && std::holds_alternative<LeaseEnded>(answer);
     const std::scoped_lock guard(mutex_);
     if (over) {
       ended_ = std::get<LeaseEnded>(answer);
-    } else if (trouble.empty()) {
+    } else if (error_text.empty()) {
       times_ = LeaseTimes(std::get<Renewal>(answer));
     }
     // Whoever waits for it to be confirmed looks again.
-    if (over || trouble.empty() != trouble_.empty()) wake_at(BootClock::now());
-    trouble_ = trouble;
-    is_troubled = !trouble.empty();
+    if (over || error_text.empty() != error_text_.empty()) wake_at(BootClock::now());
+    error_text_ = error_text;
     if (over) co_return;
   }
 }
@@ -235,13 +242,13 @@ std::optional<LeaseLock::Lost> LeaseLock::look() const {
   if (now < times_->lose_at()) return std::nullopt;
   return Lost{*times_, ExitStatus::kTryAgain,
               "the lease could not be renewed: " +
-                  (trouble_.empty() ? "this process was suspended" : trouble_),
+                  (error_text_.empty() ? "this process was suspended" : error_text_),
               times_->end_by(), false};
 }
 
 bool LeaseLock::is_confirmed() const {
   const std::scoped_lock guard(mutex_);
-  return is_held_ && trouble_.empty() && !ended_ && BootClock::now() < times_->lose_at();
+  return is_held_ && error_text_.empty() && !ended_ && BootClock::now() < times_->lose_at();
 }
 
 void LeaseLock::release() {

@@ -80,7 +80,7 @@ class LeaseLock final : public FailoverLock {
   mutable std::mutex mutex_;
   std::optional<LeaseTimes> times_;
   // Why the last try to renew failed; empty: it did not.
-  std::string trouble_;
+  std::string error_text_;
   std::optional<LeaseEnded> ended_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_status.h"
+#include "loop/backoff.h"
 #include "loop/pause.h"
 #include "net/line_stream.h"
 #include "os/log.h"
@@ -30,10 +31,7 @@ using Kind = net::LineStream::Heard::Kind;
 
 // The timeout to connect to a server and receive its first answer.
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
-// The pause between attempts to connect; it doubles up to the maximum.
-constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr base::Duration kLongestPause = std::chrono::seconds(1);
-// Maximum number of unanswered heartbeats.
+// Heartbeats that may be answered late.
 constexpr std::size_t kMaxAsked = 16;
 
 class LockdClient final : public LeaseClient {
@@ -43,34 +41,6 @@ class LockdClient final : public LeaseClient {
         tls_(uri.network.tls),
         what_("query lock server " + base::quoted(uri.path)),
         id_(std::move(id)) {}
-
-  awaitable<Lease> acquire() override {
-    generation_.reset();
-    answered_.reset();
-    if (!reach_by_) reach_by_ = Deadline::after(kFirstContact);
-    base::Duration pause = kFirstPause;
-    for (;;) {
-      drop();
-      std::optional<Lease> lease;
-      std::string error_text;
-      try {
-        lease = co_await wait_for_grant();
-      } catch (const Error& error) {
-        if (!is_transient(error)) throw;
-        error_text = error.what();
-      }
-      if (lease) {
-        note_error({});
-        co_return *lease;
-      }
-      if (reached_) note_error(error_text);
-      if (!reached_ && reach_by_->expired()) throw Error(ExitStatus::kUnavailable, error_text);
-      // A server that was connected until now may return at once.
-      if (std::exchange(answered_, std::nullopt)) pause = kFirstPause;
-      co_await loop::pause_for(pause);
-      pause = std::min(pause * 2, kLongestPause);
-    }
-  }
 
   awaitable<std::variant<Renewal, LeaseEnded>> renew(Deadline deadline) override {
     std::string error_text;
@@ -107,9 +77,22 @@ class LockdClient final : public LeaseClient {
 
   [[nodiscard]] bool can_be_freed_early() const override { return false; }
 
-  awaitable<void> release(Deadline deadline) override {
+ private:
+  awaitable<Step> advance() override {
+    drop();
+    const Lease lease = co_await wait_for_grant();
+    note_error({});
+    co_return lease;
+  }
+
+  void begin() override {
+    generation_.reset();
+    answered_.reset();
+  }
+
+  awaitable<bool> give_up(Deadline deadline) override {
     const std::optional<std::uint64_t> generation = generation_;
-    if (!stream_ && !generation) co_return;
+    if (!stream_ && !generation) co_return true;
     bool told = false;
     if (stream_) {
       try {
@@ -127,9 +110,11 @@ class LockdClient final : public LeaseClient {
     }
     generation_.reset();
     drop();
+    co_return true;
   }
 
- private:
+  [[nodiscard]] bool is_reached() const override { return reached_; }
+
   using Verdict = std::variant<Renewal, LeaseEnded>;
 
   static Deadline half_of(const Deadline& deadline) {
@@ -156,7 +141,7 @@ class LockdClient final : public LeaseClient {
       stream = co_await net::LineStream::connect(server_, tls_, kMaxAnswerBytes, deadline);
     } catch (const Error& error) {
       const ExitStatus status =
-          reached_ && !is_transient(error) ? ExitStatus::kUnavailable : error.status();
+          reached_ && !loop::is_transient(error) ? ExitStatus::kUnavailable : error.status();
       throw Error(status, what_ + ": " + error.what());
     }
     const AcquireRequest request{id_, generation_, generation_ ? token_ : std::string()};
@@ -185,7 +170,7 @@ class LockdClient final : public LeaseClient {
     try {
       heard = co_await stream_->hear(deadline);
     } catch (const Error& error) {
-      if (!reached_ || is_transient(error)) throw;
+      if (!reached_ || loop::is_transient(error)) throw;
       throw Error(ExitStatus::kUnavailable, error.what());
     }
     if (heard.kind == Kind::kNothingYet) co_return std::nullopt;
@@ -234,7 +219,7 @@ class LockdClient final : public LeaseClient {
 
   awaitable<Lease> wait_for_grant() {
     const Deadline first = Deadline::after(kAnswerTime);
-    co_await ask(reached_ ? first : first.sooner(*reach_by_));
+    co_await ask(step_deadline(kAnswerTime));
     std::optional<GrantedAnswer> granted;
     while (!granted || !answered_) {
       // The expiry is unknown before the first answer.
@@ -302,8 +287,7 @@ class LockdClient final : public LeaseClient {
   const std::string what_;
   const std::string id_;
   std::unique_ptr<net::LineStream> stream_;
-  std::optional<Deadline> reach_by_;
-  /// The server has answered before.
+  /// It has said something, ever.
   bool reached_ = false;
   /// The generation of the current grant.
   std::optional<std::uint64_t> generation_;

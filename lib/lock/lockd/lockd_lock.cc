@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "lock/lockd/lockd_status.h"
+#include "loop/backoff.h"
 #include "os/fd_passing.h"
 #include "os/log.h"
 #include "os/pipe.h"
@@ -88,7 +89,7 @@ bool LockdLock::connect() {
     error_text_ = what + ": no answer in time";
     return true;
   } catch (const Error& error) {
-    if (!is_transient(error)) throw;
+    if (!loop::is_transient(error)) throw;
     error_text_ = error.what();
     return false;
   }
@@ -216,7 +217,7 @@ std::optional<Loss> LockdLock::check_connection() {
 bool LockdLock::is_confirmed() const { return socket_ && unreachable_at_.is_never(); }
 
 void LockdLock::release() {
-  const std::string what = "release lock " + base::quoted(path()) + " up";
+  const std::string what = "release lock " + base::quoted(path());
   if (!is_confirmed()) throw Error(ExitStatus::kUnavailable, what + ": the server is unreachable");
   send_request(socket_.get(), ReleaseRequest{}, {}, what);
   socket_.reset();

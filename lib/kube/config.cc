@@ -1,9 +1,10 @@
-#include "lock/lease/kube_config.h"
+#include "kube/config.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 #include "base/strong.h"
@@ -12,13 +13,13 @@
 #include "net/resolve.h"
 #include "os/file.h"
 
-namespace fo::lock {
+namespace fo::kube {
 namespace {
 
 using base::Error;
 using base::ExitStatus;
 
-constexpr base::ByteCount kMostTokenBytes = 64 * base::kKiB;
+constexpr base::ByteCount kMaxTokenBytes = 64 * base::kKiB;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -54,17 +55,13 @@ bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 
 
 }  // namespace
 
-KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
-  const std::string what = "open lock " + base::quoted(uri.path);
-  const LockUri::Network& network = uri.network;
-  KubeConfig config;
-  config.tls = network.tls;
-  config.token_file = network.token_file;
-  config.server = network.servers.empty() ? find_cluster(what) : network.servers.front();
+Config find_config(Config given, const std::string& what, const std::string& absent,
+                   std::string_view folder) {
+  Config config = std::move(given);
+  if (config.server.empty()) config.server = find_cluster(what);
   if (config.server.empty()) {
-    throw Error(ExitStatus::kConfig,
-                what + ": no API server: the lock's URI has no api=URL, and without " +
-                    "KUBERNETES_SERVICE_HOST this is not a pod");
+    throw Error(ExitStatus::kConfig, what + ": no API server: " + absent +
+                                         ", and without KUBERNETES_SERVICE_HOST this is not a pod");
   }
   const bool is_tls = config.server.starts_with("https://");
   const std::string authority = std::string(folder) + "/ca.crt";
@@ -90,7 +87,7 @@ KubeConfig find_kube_config(const LockUri& uri, std::string_view folder) {
 }
 
 std::string read_token(const std::string& path) {
-  std::string token = os::read_file(path, kMostTokenBytes);
+  std::string token = os::read_file(path, kMaxTokenBytes);
   while (token.ends_with('\n') || token.ends_with('\r') || token.ends_with(' ')) token.pop_back();
   if (token.empty() || !std::all_of(token.begin(), token.end(), base::is_graphic)) {
     throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": it has no token");
@@ -98,4 +95,4 @@ std::string read_token(const std::string& path) {
   return token;
 }
 
-}  // namespace fo::lock
+}  // namespace fo::kube

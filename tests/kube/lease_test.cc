@@ -1,4 +1,4 @@
-#include "lock/lease/kube_api.h"
+#include "kube/lease.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lock/support.h"
+#include "support/failure.h"
 
-namespace fo::lock {
+namespace fo::kube {
 namespace {
 
 using base::ExitStatus;
@@ -18,7 +18,7 @@ using std::chrono::seconds;
 using std::chrono::system_clock;
 using test::status_of;
 
-const LeaseName kName{"ns", "pair"};
+const Collection kLeases = leases_in("ns");
 
 json plain() {
   return {{"apiVersion", "coordination.k8s.io/v1"},
@@ -32,22 +32,14 @@ json plain() {
             {"renewTime", "2026-11-21T05:34:00.000002Z"}}}};
 }
 
-KubeLease decode(const json& object) { return decode_lease(object.dump(), kName); }
+Lease decode(const json& object) { return decode_lease(object.dump(), kLeases, "pair"); }
 
 ExitStatus refusal(const std::string& body) {
-  return status_of([&] { decode_lease(body, kName); });
+  return status_of([&] { decode_lease(body, kLeases, "pair"); });
 }
 
-TEST(KubeApi, PathsNameTheLease) {
-  EXPECT_EQ(leases_path(kName), "/apis/coordination.k8s.io/v1/namespaces/ns/leases");
-  EXPECT_EQ(lease_path(kName), "/apis/coordination.k8s.io/v1/namespaces/ns/leases/pair");
-  EXPECT_EQ(watch_path(kName, "1&2\n", seconds(30)),
-            "/apis/coordination.k8s.io/v1/namespaces/ns/leases?watch=1&allowWatchBookmarks=true"
-            "&fieldSelector=metadata.name%3Dpair&resourceVersion=1%262%0A&timeoutSeconds=30");
-}
-
-TEST(KubeApi, ReadsALease) {
-  const KubeLease lease = decode(plain());
+TEST(KubeLease, ReadsALease) {
+  const Lease lease = decode(plain());
   EXPECT_EQ(lease.resource_version, "17");
   EXPECT_EQ(lease.holder, "engine-0_0123456789abcdef");
   EXPECT_EQ(lease.duration, seconds(15));
@@ -56,11 +48,11 @@ TEST(KubeApi, ReadsALease) {
   EXPECT_EQ(lease.renew_time, "2026-11-21T05:34:00.000002Z");
 }
 
-TEST(KubeApi, WhatALeaseDoesNotSayIsNothing) {
+TEST(KubeLease, WhatALeaseDoesNotSayIsNothing) {
   json bare = plain();
   for (const json& spec : {json::object(), json(), json{{"holderIdentity", nullptr}}}) {
     bare["spec"] = spec;
-    const KubeLease lease = decode(bare);
+    const Lease lease = decode(bare);
     EXPECT_EQ(lease.holder, "");
     EXPECT_FALSE(lease.duration);
     EXPECT_EQ(lease.transitions, 0U);
@@ -70,7 +62,7 @@ TEST(KubeApi, WhatALeaseDoesNotSayIsNothing) {
   EXPECT_EQ(decode(bare).transitions, 0U);
 }
 
-TEST(KubeApi, AnotherObjectIsRefused) {
+TEST(KubeLease, AnotherObjectIsRefused) {
   const auto refused = [](const char* pointer, const json& value) {
     json object = plain();
     object[json::json_pointer(pointer)] = value;
@@ -96,7 +88,7 @@ TEST(KubeApi, AnotherObjectIsRefused) {
   refused("/spec/renewTime", 0);
 }
 
-TEST(KubeApi, EveryTruncationIsRefused) {
+TEST(KubeLease, EveryTruncationIsRefused) {
   const std::string whole = plain().dump();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     EXPECT_EQ(refusal(whole.substr(0, size)), ExitStatus::kProtocol) << size;
@@ -104,7 +96,7 @@ TEST(KubeApi, EveryTruncationIsRefused) {
   EXPECT_EQ(refusal(whole), ExitStatus::kOk);
 }
 
-TEST(KubeApi, DeepLongAndBrokenAnswersAreRefused) {
+TEST(KubeLease, DeepLongAndBrokenAnswersAreRefused) {
   json object = plain();
   object["metadata"]["annotations"]["a"] = std::string(1 << 20, 'x');
   EXPECT_EQ(refusal(object.dump()), ExitStatus::kProtocol);
@@ -117,10 +109,10 @@ TEST(KubeApi, DeepLongAndBrokenAnswersAreRefused) {
   EXPECT_EQ(refusal("{\"kind\":\"\xff\"}"), ExitStatus::kProtocol);
 }
 
-TEST(KubeApi, NewLeaseHasAllThatAHolderNeeds) {
+TEST(KubeLease, NewLeaseHasAllThatAHolderNeeds) {
   const auto now = system_clock::time_point(seconds(1000000000)) + microseconds(42);
-  const KubeClaim claim{"engine-0_x", seconds(15), 1, now, now};
-  EXPECT_EQ(json::parse(encode_lease(kName, claim)),
+  const Claim claim{"engine-0_x", seconds(15), 1, now, now};
+  EXPECT_EQ(json::parse(encode_lease(kLeases, "pair", claim)),
             json::parse(R"({"apiVersion":"coordination.k8s.io/v1","kind":"Lease",
               "metadata":{"name":"pair","namespace":"ns"},
               "spec":{"holderIdentity":"engine-0_x","leaseDurationSeconds":15,"leaseTransitions":1,
@@ -128,7 +120,7 @@ TEST(KubeApi, NewLeaseHasAllThatAHolderNeeds) {
                 "renewTime":"2001-09-09T01:46:40.000042Z"}})"));
 }
 
-TEST(KubeApi, UpdateKeepsWhatOthersWrote) {
+TEST(KubeLease, UpdateKeepsWhatOthersWrote) {
   json object = plain();
   object["metadata"]["labels"] = {{"team", "blue"}};
   object["metadata"]["uid"] = "u";
@@ -136,7 +128,7 @@ TEST(KubeApi, UpdateKeepsWhatOthersWrote) {
   object["spec"]["strategy"] = "OldestEmulationVersion";
   object["more"] = {1, 2.5, -3, nullptr, 18446744073709551615ULL};
   const auto now = system_clock::time_point(seconds(1000000000));
-  const KubeClaim claim{"b", seconds(2), 5, std::nullopt, now};
+  const Claim claim{"b", seconds(2), 5, std::nullopt, now};
   json wanted = object;
   wanted["spec"]["holderIdentity"] = "b";
   wanted["spec"]["leaseDurationSeconds"] = 2;
@@ -147,64 +139,7 @@ TEST(KubeApi, UpdateKeepsWhatOthersWrote) {
   EXPECT_EQ(json::parse(encode_lease(decode(object), claim))["spec"]["leaseTransitions"], 5);
 }
 
-TEST(KubeApi, StatusIsAMessage) {
-  const auto message = [](const std::string& body) {
-    const std::optional<KubeStatus> status = decode_status(body);
-    return status ? status->message : "(none)";
-  };
-  EXPECT_EQ(message(R"({"kind":"Status","message":"no\nway","code":403})"), "no way");
-  EXPECT_EQ(message(R"({"kind":"Status"})"), "");
-  EXPECT_EQ(message(R"({"kind":"Status","message":7})"), "(none)");
-  EXPECT_EQ(message(R"({"kind":"Status","details":7})"), "(none)");
-  EXPECT_EQ(message(R"({"kind":"Lease","message":"x"})"), "(none)");
-  EXPECT_EQ(message("<html>"), "(none)");
-  EXPECT_EQ(message(""), "(none)");
-  EXPECT_EQ(message(json{{"kind", "Status"}, {"message", std::string(9999, 'x')}}.dump()),
-            std::string(512, 'x'));
-}
-
-TEST(KubeApi, OnlyAStatusSaysThatTheLeaseIsNotThere) {
-  const json absent{{"kind", "Status"},
-                    {"code", 404},
-                    {"reason", "NotFound"},
-                    {"message", "leases.coordination.k8s.io \"pair\" not found"},
-                    {"details", {{"kind", "leases"}, {"name", "pair"}}}};
-  EXPECT_TRUE(says_no_lease(absent.dump(), kName));
-  EXPECT_FALSE(says_no_namespace(absent.dump(), kName));
-  EXPECT_FALSE(says_no_lease("404 page not found", kName));
-  const auto another = [&](const char* pointer, const json& value) {
-    json object = absent;
-    object[json::json_pointer(pointer)] = value;
-    return object.dump();
-  };
-  EXPECT_FALSE(says_no_lease(another("/kind", "Lease"), kName));
-  EXPECT_FALSE(says_no_lease(another("/reason", "Forbidden"), kName));
-  EXPECT_FALSE(says_no_lease(another("/details", json::object()), kName));
-  EXPECT_FALSE(says_no_lease(another("/details", nullptr), kName));
-  EXPECT_FALSE(says_no_lease(another("/details/name", "other"), kName));
-  const std::string no_namespace =
-      another("/details", json{{"kind", "namespaces"}, {"name", "ns"}});
-  EXPECT_FALSE(says_no_lease(no_namespace, kName));
-  EXPECT_TRUE(says_no_namespace(no_namespace, kName));
-}
-
-TEST(KubeApi, WatchTellsChangesAndWhenToLookAnew) {
-  using Kind = WatchEvent::Kind;
-  const auto event = [](const json& type, const json& object) {
-    return decode_watch_event(json{{"type", type}, {"object", object}}.dump(), kName);
-  };
-  EXPECT_EQ(event("MODIFIED", plain()).kind, Kind::kChanged);
-  EXPECT_EQ(event("ADDED", plain()).lease.transitions, 4U);
-  EXPECT_EQ(event("BOOKMARK", {{"kind", "Lease"}}).kind, Kind::kBookmark);
-  EXPECT_EQ(event("DELETED", plain()).kind, Kind::kLookAnew);
-  EXPECT_EQ(event("ERROR", {{"kind", "Status"}, {"code", 410}}).kind, Kind::kLookAnew);
-  EXPECT_EQ(event("LATER", plain()).kind, Kind::kLookAnew);
-  EXPECT_EQ(status_of([&] { event("MODIFIED", json::object()); }), ExitStatus::kProtocol);
-  EXPECT_EQ(status_of([&] { event(1, plain()); }), ExitStatus::kProtocol);
-  EXPECT_EQ(status_of([&] { decode_watch_event("x", kName); }), ExitStatus::kProtocol);
-}
-
-TEST(KubeApi, TimesHaveSixDigits) {
+TEST(KubeLease, TimesHaveSixDigits) {
   const auto time = system_clock::time_point(seconds(1000000000)) + microseconds(120);
   EXPECT_EQ(format_micro_time(time), "2001-09-09T01:46:40.000120Z");
   EXPECT_EQ(format_micro_time(system_clock::time_point(seconds(0))), "1970-01-01T00:00:00.000000Z");
@@ -221,17 +156,5 @@ TEST(KubeApi, TimesHaveSixDigits) {
   }
 }
 
-TEST(KubeApi, IdIsShownWithoutItsDigits) {
-  const std::string digits = "0123456789abcdef";
-  EXPECT_EQ(make_identity("engine-0", digits), "engine-0_0123456789abcdef");
-  EXPECT_EQ(id_of_identity(make_identity("engine-0", digits)), "engine-0");
-  EXPECT_EQ(id_of_identity(make_identity("a_b", digits)), "a_b");
-  for (const char* whole : {"", "engine-0", "_0123456789abcdef", "a_0123456789abcdeF",
-                            "a-0123456789abcdef", "host_8d3c1f0a-5b7e-4c1d-9a53-0d2f7c2b9e11"}) {
-    EXPECT_EQ(id_of_identity(whole), whole);
-  }
-  EXPECT_EQ(id_of_identity("a\x1b[2Jb\nc"), "a[2Jb");
-}
-
 }  // namespace
-}  // namespace fo::lock
+}  // namespace fo::kube

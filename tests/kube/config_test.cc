@@ -1,4 +1,4 @@
-#include "lock/lease/kube_config.h"
+#include "kube/config.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <string>
 
-#include "lock/support.h"
+#include "support/failure.h"
+#include "support/temp_dir.h"
+#include "support/text_file.h"
 
-namespace fo::lock {
+namespace fo::kube {
 namespace {
 
 using base::ExitStatus;
@@ -35,11 +37,12 @@ class KubeConfigTest : public testing::Test {
     spill(dir_.path("ca.crt"), "a certificate");
     spill(dir_.path("token"), "a.b.c");
   }
-  [[nodiscard]] KubeConfig find(const std::string& parameters = "") const {
-    return find_kube_config(parse_lock_uri("k8s:ns/pair" + parameters), dir_.path(""));
+  [[nodiscard]] Config find(Config given = {}) const {
+    return find_config(std::move(given), "open lock 'k8s:ns/pair'", "the lock's URI has no api=URL",
+                       dir_.path(""));
   }
-  [[nodiscard]] ExitStatus refusal(const std::string& parameters = "") const {
-    return status_of([&] { static_cast<void>(find(parameters)); });
+  [[nodiscard]] ExitStatus refusal(Config given = {}) const {
+    return status_of([&] { static_cast<void>(find(std::move(given))); });
   }
 
   test::TempDir dir_;
@@ -48,7 +51,7 @@ class KubeConfigTest : public testing::Test {
 TEST_F(KubeConfigTest, PodFindsItsOwn) {
   in_cluster("10.96.0.1", "443");
   give_account();
-  const KubeConfig config = find();
+  const Config config = find();
   EXPECT_EQ(config.server, "https://10.96.0.1:443");
   EXPECT_EQ(config.tls.ca, dir_.path("ca.crt"));
   EXPECT_EQ(config.token_file, dir_.path("token"));
@@ -65,14 +68,14 @@ TEST_F(KubeConfigTest, Ipv6AddressesGetBrackets) {
 TEST_F(KubeConfigTest, UriHasTheLastWord) {
   in_cluster("10.96.0.1", "443");
   give_account();
-  const KubeConfig config = find(
-      "?api=https://api.example:6443&ca=/own/ca&cert=/own/cert&key=/own/key&token-file=/own/t");
+  const Config config =
+      find({"https://api.example:6443", {"/own/ca", "/own/cert", "/own/key"}, "/own/t"});
   EXPECT_EQ(config.server, "https://api.example:6443");
   EXPECT_EQ(config.tls, (net::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
   EXPECT_EQ(config.token_file, "/own/t");
-  EXPECT_EQ(find("?api=https://api.example:6443").tls.ca, dir_.path("ca.crt"));
+  EXPECT_EQ(find({"https://api.example:6443", {}, ""}).tls.ca, dir_.path("ca.crt"));
   // A certificate says who we are.
-  EXPECT_EQ(find("?api=https://a:1&cert=/own/cert&key=/own/key").token_file, "");
+  EXPECT_EQ(find({"https://a:1", {"", "/own/cert", "/own/key"}, ""}).token_file, "");
 }
 
 TEST_F(KubeConfigTest, NowhereToGoIsSaidWithBothWays) {
@@ -84,10 +87,10 @@ TEST_F(KubeConfigTest, NowhereToGoIsSaidWithBothWays) {
 }
 
 TEST_F(KubeConfigTest, TlsWantsAnAuthority) {
-  EXPECT_EQ(refusal("?api=https://api.example:6443"), ExitStatus::kConfig);
+  EXPECT_EQ(refusal({"https://api.example:6443", {}, ""}), ExitStatus::kConfig);
   in_cluster("10.96.0.1", "443");
   EXPECT_EQ(refusal(), ExitStatus::kConfig);
-  EXPECT_EQ(refusal("?api=https://a:1&ca=/own/ca"), ExitStatus::kOk);
+  EXPECT_EQ(refusal({"https://a:1", {"/own/ca", "", ""}, ""}), ExitStatus::kOk);
 }
 
 TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
@@ -105,13 +108,12 @@ TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
 TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
   give_account();
   for (const char* own : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
-    EXPECT_EQ(find(std::string("?api=http://") + own).token_file, dir_.path("token")) << own;
+    EXPECT_EQ(find({std::string("http://") + own, {}, ""}).token_file, dir_.path("token")) << own;
   }
   for (const char* other : {"10.0.0.1:1", "127.0.0.1.example:1", "localhost.example:1",
                             "[fd00::1]:1", "api.example:1", "127.a:1"}) {
-    EXPECT_EQ(find(std::string("?api=http://") + other).token_file, "") << other;
-    EXPECT_EQ(refusal(std::string("?token-file=/t&api=http://") + other), ExitStatus::kConfig)
-        << other;
+    EXPECT_EQ(find({std::string("http://") + other, {}, ""}).token_file, "") << other;
+    EXPECT_EQ(refusal({std::string("http://") + other, {}, "/t"}), ExitStatus::kConfig) << other;
   }
 }
 
@@ -131,4 +133,4 @@ TEST_F(KubeConfigTest, TokenIsOneWord) {
 }
 
 }  // namespace
-}  // namespace fo::lock
+}  // namespace fo::kube

@@ -1,6 +1,4 @@
-#include "lock/lease/etcd_api.h"
-
-#include <fmt/format.h>
+#include "etcd/api.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,59 +9,20 @@
 #include "base/text.h"
 #include "json/dump.h"
 #include "json/peer_json.h"
-#include "lock/grant.h"
 #include "text/base64.h"
-#include "text/time_text.h"
 
-namespace fo::lock::etcd {
+namespace fo::etcd {
 namespace {
 
 using base::Error;
 using base::ExitStatus;
 using nlohmann::json;
 
-constexpr std::uint64_t kMostInt64 = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 constexpr std::chrono::seconds kLongestTtl = std::chrono::hours(24);
-constexpr std::size_t kMostTokenBytes = std::size_t{16} * 1024;
-constexpr std::size_t kMostValueBytes = 4096;
+constexpr std::size_t kMaxTokenBytes = std::size_t{16} * 1024;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
-
-std::string prefix_of(const std::string& key) { return key + "/"; }
-
-// '0' comes after '/'.
-std::string prefix_end_of(const std::string& key) { return key + "0"; }
-
-json value_of(const Contender& who) {
-  json value{{"holder", who.id}, {"host", who.host}, {"pid", who.pid}};
-  if (!who.granted_at.empty()) value["granted_at"] = who.granted_at;
-  return value;
-}
-
-json put(const Place& place, const Contender& who) {
-  return {{"request_put",
-           {{"key", text::encode_base64(place.name())},
-            {"value", text::encode_base64(fo::json::dump(value_of(who)))},
-            {"lease", number_text(place.lease)}}}};
-}
-
-json was_created(const Place& place, Revision revision) {
-  return {{"key", text::encode_base64(place.name())},
-          {"target", "CREATE"},
-          {"result", "EQUAL"},
-          {"create_revision", number_text(revision)}};
-}
-
-json range_of_own(const Place& place) {
-  return {{"request_range", {{"key", text::encode_base64(place.name())}, {"keys_only", true}}}};
-}
-
-Request transaction(json compare, json success, json failure) {
-  const json body{{"compare", std::move(compare)},
-                  {"success", std::move(success)},
-                  {"failure", std::move(failure)}};
-  return {"/v3/kv/txn", fo::json::dump(body)};
-}
 
 // A member that is left out has the value that is `absent`.
 const json& member(const json& object, const char* key, const json& absent) {
@@ -105,7 +64,7 @@ std::uint64_t number_in(const json& object, const char* key) {
   const std::string text = text_in(object, key);
   if (text.empty()) return 0;
   const auto number = base::parse_uint(text);
-  if (!number || *number > kMostInt64) throw fo::json::Misfit(std::string("missing number ") + key);
+  if (!number || *number > kMaxInt64) throw fo::json::Misfit(std::string("missing number ") + key);
   return *number;
 }
 
@@ -132,35 +91,107 @@ Revision revision_in(const json& answer) {
   return positive_in(object_in(answer, "header"), "revision");
 }
 
-// The range that is number `index` of what a transaction answered.
-const json& range_in(const json& answer, std::size_t index) {
-  const json& responses = list_in(answer, "responses");
-  if (index >= responses.size()) throw fo::json::Misfit("too few responses");
-  return list_in(object_in(responses[index], "response_range"), "kvs");
-}
-
 template <typename Read>
 auto decode(std::string_view answer, const Read& read) {
   const auto what = [answer] { return "read etcd's answer " + base::quoted(answer); };
-  return fo::json::read_object(answer, static_cast<std::size_t>(kMostAnswerBytes), what, read);
+  return fo::json::read_object(answer, static_cast<std::size_t>(kMaxAnswerBytes), what, read);
 }
 
-// A queue may have keys of others, with anything in them.
-Contender read_contender(const std::string& value) {
-  try {
-    const json object = fo::json::parse_object(value, kMostValueBytes);
-    Contender who;
-    who.id = text_in(object, "holder");
-    check_lock_id(who.id);
-    who.host = text_in(object, "host");
-    who.granted_at = text_in(object, "granted_at");
-    if (!who.granted_at.empty() && !text::parse_time(who.granted_at)) return {};
-    const auto pid = object.find("pid");
-    if (pid != object.end() && pid->is_number_unsigned()) who.pid = pid->get<std::uint64_t>();
-    return who;
-  } catch (const std::exception&) {
-    return {};
+json encode_keys(const KeyRange& keys) {
+  json object{{"key", text::encode_base64(keys.begin)}};
+  if (!keys.end.empty()) object["range_end"] = text::encode_base64(keys.end);
+  return object;
+}
+
+json encode_range(const Range& range) {
+  json object = encode_keys(range.keys);
+  if (range.revision != 0) object["revision"] = number_text(range.revision);
+  if (range.limit != 0) object["limit"] = number_text(range.limit);
+  if (range.keys_only) object["keys_only"] = true;
+  if (range.created_until != 0) object["max_create_revision"] = number_text(range.created_until);
+  if (range.order != Range::Order::kByKey) {
+    object["sort_target"] = "CREATE";
+    object["sort_order"] = range.order == Range::Order::kOldestFirst ? "ASCEND" : "DESCEND";
   }
+  return object;
+}
+
+json encode_put(const Put& put) {
+  json object{{"key", text::encode_base64(put.key)}, {"value", text::encode_base64(put.value)}};
+  if (put.lease != 0) object["lease"] = number_text(put.lease);
+  return object;
+}
+
+json encode_operations(const std::vector<Operation>& operations) {
+  json list = json::array();
+  for (const Operation& operation : operations) {
+    if (const auto* range = std::get_if<Range>(&operation)) {
+      list.push_back({{"request_range", encode_range(*range)}});
+    } else if (const auto* put = std::get_if<Put>(&operation)) {
+      list.push_back({{"request_put", encode_put(*put)}});
+    } else {
+      list.push_back({{"request_delete_range", encode_keys(std::get<Delete>(operation).keys)}});
+    }
+  }
+  return list;
+}
+
+json encode_compare(const Compare& compare) {
+  using Target = Compare::Target;
+  using Relation = Compare::Relation;
+  json object = encode_keys(compare.keys);
+  switch (compare.relation) {
+    case Relation::kEqual:
+      object["result"] = "EQUAL";
+      break;
+    case Relation::kNotEqual:
+      object["result"] = "NOT_EQUAL";
+      break;
+    case Relation::kGreater:
+      object["result"] = "GREATER";
+      break;
+    case Relation::kLess:
+      object["result"] = "LESS";
+      break;
+  }
+  switch (compare.target) {
+    case Target::kCreated:
+      object["target"] = "CREATE";
+      object["create_revision"] = number_text(compare.number);
+      break;
+    case Target::kModified:
+      object["target"] = "MOD";
+      object["mod_revision"] = number_text(compare.number);
+      break;
+    case Target::kLease:
+      object["target"] = "LEASE";
+      object["lease"] = number_text(compare.number);
+      break;
+    case Target::kValue:
+      object["target"] = "VALUE";
+      object["value"] = text::encode_base64(compare.value);
+      break;
+  }
+  return object;
+}
+
+KeyValue key_value_of(const json& object) {
+  KeyValue found;
+  found.key = bytes_in(object, "key");
+  found.value = bytes_in(object, "value");
+  found.created = number_in(object, "create_revision");
+  found.modified = number_in(object, "mod_revision");
+  found.lease = number_in(object, "lease");
+  return found;
+}
+
+std::vector<KeyValue> keys_of(const json& range) {
+  std::vector<KeyValue> keys;
+  for (const json& one : list_in(range, "kvs")) {
+    keys.push_back(key_value_of(one));
+    if (keys.back().created == 0) throw fo::json::Misfit("no number create_revision");
+  }
+  return keys;
 }
 
 Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reason) {
@@ -168,6 +199,7 @@ Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reas
   const auto says = [&](std::string_view words) { return reason.find(words) != reason.npos; };
   if (says("requested lease not found")) return Kind::kLeaseNotFound;
   if (says("lease already exists")) return Kind::kLeaseExists;
+  if (says("required revision has been compacted")) return Kind::kCompacted;
   // The second, when users were changed since the token was made.
   if (says("invalid auth token") || says("revision of auth store is old")) {
     return Kind::kNotAuthenticated;
@@ -183,7 +215,7 @@ Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reas
   if (code == kPermissionDenied || http_status == 403) return Kind::kNotPermitted;
   if (code == kDeadlineExceeded || code == kResourceExhausted || code == kUnavailable ||
       http_status == 429 || http_status >= 500) {
-    return Kind::kMayPass;
+    return Kind::kTransient;
   }
   return Kind::kOther;
 }
@@ -202,7 +234,16 @@ std::string string_or_empty(const json& object, const char* key) {
 
 }  // namespace
 
-std::string Place::name() const { return fmt::format("{}{:016x}", prefix_of(key), lease); }
+KeyRange keys_with_prefix(std::string_view prefix) {
+  // "\0" as the end stands for no end.
+  const std::string everything(1, '\0');
+  if (prefix.empty()) return {everything, everything};
+  std::string end(prefix);
+  while (!end.empty() && end.back() == '\xff') end.pop_back();
+  if (end.empty()) return {std::string(prefix), everything};
+  end.back() = static_cast<char>(static_cast<unsigned char>(end.back()) + 1);
+  return {std::string(prefix), end};
+}
 
 Request authenticate(const std::string& user, const std::string& password) {
   try {
@@ -216,7 +257,7 @@ Request authenticate(const std::string& user, const std::string& password) {
 std::string decode_token(std::string_view answer) {
   return decode(answer, [](const json& object) {
     std::string token = text_in(object, "token");
-    if (token.empty() || token.size() > kMostTokenBytes ||
+    if (token.empty() || token.size() > kMaxTokenBytes ||
         !std::all_of(token.begin(), token.end(), base::is_graphic)) {
       throw fo::json::Misfit("missing token");
     }
@@ -263,114 +304,82 @@ Revision decode_revoke_lease(std::string_view answer) {
   return decode(answer, [](const json& object) { return revision_in(object); });
 }
 
-Request enter(const Place& place, const Contender& who) {
-  return transaction(json::array({was_created(place, 0)}), json::array({put(place, who)}),
-                     json::array({range_of_own(place)}));
-}
+Request range(const Range& range) { return {"/v3/kv/range", fo::json::dump(encode_range(range))}; }
 
-Revision decode_enter(std::string_view answer, const Place& place) {
-  return decode(answer, [&](const json& object) {
-    if (flag_in(object, "succeeded")) return revision_in(object);
-    const json& found = range_in(object, 0);
-    if (found.size() != 1 || number_in(found[0], "lease") != place.lease) {
-      throw fo::json::Misfit("the key belongs to another holder");
+Found decode_range(std::string_view answer, std::uint64_t limit) {
+  return decode(answer, [limit](const json& object) {
+    Found found;
+    found.revision = revision_in(object);
+    found.keys = keys_of(object);
+    found.has_more = flag_in(object, "more");
+    if (limit != 0 && found.keys.size() > limit) {
+      throw fo::json::Misfit("more keys than asked for");
     }
-    return positive_in(found[0], "create_revision");
+    return found;
   });
 }
 
-Request claim(const Place& place, const Contender& who) {
-  const std::string prefix = text::encode_base64(prefix_of(place.key));
-  const std::string end = text::encode_base64(prefix_end_of(place.key));
-  const std::string before = number_text(place.created - 1);
-  const json all_later{{"key", prefix},
-                       {"range_end", end},
-                       {"target", "CREATE"},
-                       {"result", "GREATER"},
-                       {"create_revision", before}};
-  const json predecessor{{"request_range",
-                          {{"key", prefix},
-                           {"range_end", end},
-                           {"max_create_revision", before},
-                           {"sort_target", "CREATE"},
-                           {"sort_order", "DESCEND"},
-                           {"limit", "1"},
-                           {"keys_only", true}}}};
-  return transaction(json::array({was_created(place, place.created), all_later}),
-                     json::array({put(place, who)}),
-                     json::array({range_of_own(place), predecessor}));
+Request transaction(const Transaction& transaction) {
+  json compares = json::array();
+  for (const Compare& compare : transaction.compares) compares.push_back(encode_compare(compare));
+  const json body{{"compare", std::move(compares)},
+                  {"success", encode_operations(transaction.then)},
+                  {"failure", encode_operations(transaction.otherwise)}};
+  return {"/v3/kv/txn", fo::json::dump(body)};
 }
 
-Turn decode_claim(std::string_view answer, const Place& place) {
-  return decode(answer, [&](const json& object) -> Turn {
-    const Revision as_of = revision_in(object);
-    if (flag_in(object, "succeeded")) return {Turn::State::kGranted, "", as_of};
-    const json& own = range_in(object, 0);
-    const json& others = range_in(object, 1);
-    if (own.empty() || number_in(own[0], "create_revision") != place.created) return {};
-    if (others.size() != 1) throw fo::json::Misfit("expected one key before it");
-    const std::string name = bytes_in(others[0], "key");
-    if (!name.starts_with(prefix_of(place.key)) || name == place.name()) {
-      throw fo::json::Misfit("not a key of this queue");
-    }
-    return {Turn::State::kWaiting, name, as_of};
-  });
-}
-
-Request look(const Place& place) {
-  return transaction(json::array({was_created(place, place.created)}), json::array(),
-                     json::array());
-}
-
-bool decode_look(std::string_view answer) {
+Outcome decode_transaction(std::string_view answer) {
   return decode(answer, [](const json& object) {
-    static_cast<void>(revision_in(object));
-    return flag_in(object, "succeeded");
+    Outcome outcome;
+    outcome.revision = revision_in(object);
+    outcome.succeeded = flag_in(object, "succeeded");
+    for (const json& response : list_in(object, "responses")) {
+      outcome.results.push_back(
+          {keys_of(object_in(response, "response_range")),
+           number_in(object_in(response, "response_delete_range"), "deleted")});
+    }
+    return outcome;
   });
 }
 
-Request watch_deletion(const std::string& name, Revision from) {
-  const json create{{"key", text::encode_base64(name)},
-                    {"start_revision", number_text(from)},
-                    {"filters", json::array({"NOPUT"})}};
-  return {"/v3/watch", fo::json::dump({{"create_request", create}})};
+const std::vector<KeyValue>& keys_in(const Outcome& outcome, std::size_t index) {
+  if (index >= outcome.results.size()) {
+    throw Error(ExitStatus::kProtocol, "read etcd's answer: too few responses");
+  }
+  return outcome.results[index].keys;
 }
 
-Event decode_event(std::string_view line) {
-  return decode(line, [&](const json& object) -> Event {
-    if (const auto refusal = find_refusal(200, line)) return {Event::Kind::kEnded, refusal->reason};
+Request watch(const Watch& watch) {
+  json create = encode_keys(watch.keys);
+  if (watch.from != 0) create["start_revision"] = number_text(watch.from);
+  if (watch.deletions_only) create["filters"] = json::array({"NOPUT"});
+  create["fragment"] = true;
+  create["progress_notify"] = true;
+  return {"/v3/watch", fo::json::dump({{"create_request", std::move(create)}})};
+}
+
+WatchMessage decode_watch(std::string_view line) {
+  return decode(line, [&](const json& object) {
+    WatchMessage message;
+    if (const auto refusal = find_refusal(200, line)) {
+      message.is_ended = true;
+      message.reason = refusal->reason;
+      return message;
+    }
     const json& result = object_in(object, "result");
+    message.revision = number_in(object_in(result, "header"), "revision");
     for (const json& event : list_in(result, "events")) {
-      if (text_in(event, "type") == "DELETE") return {Event::Kind::kDeleted, ""};
+      const bool is_deletion = text_in(event, "type") == "DELETE";
+      message.events.push_back({is_deletion ? Event::Kind::kDelete : Event::Kind::kPut,
+                                key_value_of(object_in(event, "kv"))});
+      if (message.events.back().key.modified == 0) throw fo::json::Misfit("no number mod_revision");
     }
-    if (number_in(result, "compact_revision") != 0) return {Event::Kind::kCompacted, ""};
-    if (flag_in(result, "canceled")) {
-      return {Event::Kind::kEnded, text_in(result, "cancel_reason")};
-    }
-    return {};
-  });
-}
-
-Request list(const std::string& key) {
-  const json body{{"key", text::encode_base64(prefix_of(key))},
-                  {"range_end", text::encode_base64(prefix_end_of(key))},
-                  {"sort_target", "CREATE"},
-                  {"sort_order", "ASCEND"},
-                  {"limit", std::to_string(kMostListed)}};
-  return {"/v3/kv/range", fo::json::dump(body)};
-}
-
-std::vector<Listed> decode_list(std::string_view answer) {
-  return decode(answer, [](const json& object) {
-    static_cast<void>(revision_in(object));
-    const json& found = list_in(object, "kvs");
-    if (found.size() > kMostListed) throw fo::json::Misfit("more keys than asked for");
-    std::vector<Listed> listed;
-    for (const json& one : found) {
-      listed.push_back({bytes_in(one, "key"), positive_in(one, "create_revision"),
-                        number_in(one, "lease"), read_contender(bytes_in(one, "value"))});
-    }
-    return listed;
+    message.is_created = flag_in(result, "created");
+    message.is_fragment = flag_in(result, "fragment");
+    message.compacted = number_in(result, "compact_revision");
+    message.is_ended = flag_in(result, "canceled");
+    message.reason = text_in(result, "cancel_reason");
+    return message;
   });
 }
 
@@ -396,4 +405,4 @@ std::optional<Refusal> find_refusal(int http_status, std::string_view answer) {
   return Refusal{kind_of(http_status, code, reason), reason};
 }
 
-}  // namespace fo::lock::etcd
+}  // namespace fo::etcd

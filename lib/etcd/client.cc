@@ -1,0 +1,204 @@
+#include "etcd/client.h"
+
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "loop/backoff.h"
+#include "os/file.h"
+
+namespace fo::etcd {
+namespace {
+
+using base::Deadline;
+using base::Duration;
+using base::Error;
+using base::ExitStatus;
+using boost::asio::awaitable;
+
+constexpr base::ByteCount kMaxPasswordBytes = 4096;
+
+ExitStatus status_of(Refusal::Kind kind) {
+  switch (kind) {
+    case Refusal::Kind::kNotAuthenticated:
+    case Refusal::Kind::kNotPermitted:
+      return ExitStatus::kNotPermitted;
+    case Refusal::Kind::kTransient:
+      return ExitStatus::kUnavailable;
+    case Refusal::Kind::kLeaseNotFound:
+    case Refusal::Kind::kLeaseExists:
+    case Refusal::Kind::kCompacted:
+    case Refusal::Kind::kNoUsers:
+    case Refusal::Kind::kOther:
+      break;
+  }
+  return ExitStatus::kProtocol;
+}
+
+// An answer about what was asked, which another server would give, too.
+bool is_answer(Refusal::Kind kind) {
+  return kind == Refusal::Kind::kLeaseNotFound || kind == Refusal::Kind::kLeaseExists ||
+         kind == Refusal::Kind::kCompacted;
+}
+
+// What `call` returns; nullopt where etcd refuses it as `expected`.
+template <typename T>
+awaitable<std::optional<T>> unless(Refusal::Kind expected, awaitable<T> call) {
+  try {
+    co_return co_await std::move(call);
+  } catch (const Refused& refused) {
+    if (refused.kind() != expected) throw;
+  }
+  co_return std::nullopt;
+}
+
+}  // namespace
+
+Refused::Refused(const std::string& server, const Refusal& refusal)
+    : Error(status_of(refusal.kind),
+            "ask etcd " + base::quoted(server) + ": " + base::quoted(refusal.reason)),
+      kind_(refusal.kind) {}
+
+template <typename Decode>
+awaitable<std::invoke_result_t<Decode, std::string_view>> Client::ask(Request request,
+                                                                      Deadline deadline,
+                                                                      Decode decode) {
+  std::optional<Error> failure;
+  for (std::size_t left = config_.servers.size(); left > 0; --left) {
+    const auto share = deadline.remaining();
+    const Deadline own =
+        share ? Deadline::after(*share / static_cast<Duration::rep>(left)) : deadline;
+    try {
+      const std::string answer = co_await ask_one(request, own);
+      co_return decode(answer);
+    } catch (const Error& error) {
+      const auto* refused = dynamic_cast<const Refused*>(&error);
+      if (refused != nullptr && is_answer(refused->kind())) throw;
+      if (!failure || (loop::is_transient(error) && !loop::is_transient(*failure))) failure = error;
+    }
+    pass_over();
+  }
+  throw Error(*failure);
+}
+
+http::FetchOptions Client::options_for(const Request& request) const {
+  http::FetchOptions options;
+  options.body = request.body;
+  options.response_limit = kMaxAnswerBytes;
+  if (server().starts_with("https:")) options.tls = config_.tls;
+  if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
+  // A member that is cut off from the others says so, and ends its watches, instead of waiting.
+  options.headers.emplace_back("Grpc-Metadata-hasleader", "true");
+  return options;
+}
+
+awaitable<std::string> Client::ask_one(const Request& request, Deadline deadline) {
+  const bool is_new = needs_token();
+  if (is_new) co_await authenticate(deadline);
+  try {
+    co_return co_await post(request, deadline);
+  } catch (const Refused& refused) {
+    const bool is_old = refused.kind() == Refusal::Kind::kNotAuthenticated && !config_.user.empty();
+    if (!is_old || is_new) throw;
+  }
+  co_await authenticate(deadline);
+  co_return co_await post(request, deadline);
+}
+
+awaitable<void> Client::authenticate(Deadline deadline) {
+  token_.clear();
+  std::string password = os::read_file(config_.password_file, kMaxPasswordBytes);
+  if (password.ends_with('\n')) password.pop_back();
+  const Request request = etcd::authenticate(config_.user, password);
+  try {
+    const std::string answer = co_await post(request, deadline);
+    token_ = decode_token(answer);
+  } catch (const Refused& refused) {
+    if (refused.kind() != Refusal::Kind::kNoUsers) throw;
+  }
+}
+
+awaitable<std::string> Client::post(const Request& request, Deadline deadline) {
+  const std::string url = server() + request.path;
+  http::FetchOptions options = options_for(request);
+  http::Response response = co_await http::async_fetch("POST", url, deadline, std::move(options));
+  const auto refusal = find_refusal(response.status, response.body);
+  if (refusal) throw Refused(server(), *refusal);
+  co_return std::move(response.body);
+}
+
+awaitable<Found> Client::range(Range range, Deadline deadline) {
+  Request request = etcd::range(range);
+  const std::uint64_t limit = range.limit;
+  const auto decode = [limit](std::string_view answer) { return decode_range(answer, limit); };
+  return ask(std::move(request), deadline, decode);
+}
+
+awaitable<Outcome> Client::commit(Transaction transaction, Deadline deadline) {
+  return ask(etcd::transaction(transaction), deadline, decode_transaction);
+}
+
+awaitable<std::optional<Duration>> Client::grant_lease(LeaseId lease, Duration ttl,
+                                                       Deadline deadline) {
+  const auto decode = [lease](std::string_view answer) {
+    return decode_grant_lease(answer, lease);
+  };
+  return unless(Refusal::Kind::kLeaseExists, ask(etcd::grant_lease(lease, ttl), deadline, decode));
+}
+
+awaitable<std::optional<Duration>> Client::keep_alive(LeaseId lease, Deadline deadline) {
+  const auto decode = [lease](std::string_view answer) { return decode_keep_alive(answer, lease); };
+  const std::optional<std::optional<Duration>> ttl = co_await unless(
+      Refusal::Kind::kLeaseNotFound, ask(etcd::keep_alive(lease), deadline, decode));
+  co_return ttl.value_or(std::nullopt);
+}
+
+awaitable<std::optional<Revision>> Client::revoke_lease(LeaseId lease, Deadline deadline) {
+  return unless(Refusal::Kind::kLeaseNotFound,
+                ask(etcd::revoke_lease(lease), deadline, decode_revoke_lease));
+}
+
+awaitable<Client::WatchEnd> Client::watch_once(
+    WatchStream& stream, Deadline deadline,
+    std::function<bool(const WatchMessage& message)> on_message) {
+  const Request request = stream.begin();
+  http::FetchOptions options = options_for(request);
+  std::optional<WatchEnd> end;
+  std::string error_text;
+  options.on_data = [&](std::string_view piece) {
+    stream.append(piece);
+    while (const std::optional<WatchMessage> message = stream.next()) {
+      if (message->compacted != 0) end = WatchEnd::kCompacted;
+      if (!end && message->is_ended)
+        error_text = "the watch was ended: " + base::quoted(message->reason);
+      if (end || message->is_ended) return false;
+      if (!on_message(*message)) {
+        end = WatchEnd::kStopped;
+        return false;
+      }
+    }
+    return true;
+  };
+  const std::string url = server() + request.path;
+  std::optional<http::Response> response;
+  try {
+    response = co_await http::async_fetch("POST", url, deadline, std::move(options));
+  } catch (const Error& error) {
+    const bool is_time = error.status() == ExitStatus::kTryAgain && deadline.expired();
+    if (!is_time) {
+      pass_over();
+      throw;
+    }
+  }
+  if (end) co_return *end;
+  if (!response) co_return WatchEnd::kDeadline;
+  if (error_text.empty()) {
+    error_text = "the watch ended early, with HTTP status " + std::to_string(response->status);
+  }
+  const Error failure(ExitStatus::kUnavailable,
+                      "ask etcd " + base::quoted(server()) + ": " + error_text);
+  pass_over();
+  throw Error(failure);
+}
+
+}  // namespace fo::etcd

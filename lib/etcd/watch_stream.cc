@@ -1,0 +1,51 @@
+#include "etcd/watch_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace fo::etcd {
+
+WatchStream::WatchStream(Watch watch) : watch_(std::move(watch)), lines_(kMaxMessageBytes) {}
+
+Request WatchStream::begin() {
+  lines_ = net::LineBuffer(kMaxMessageBytes);
+  repeated_ = told_;
+  return etcd::watch(watch_);
+}
+
+std::optional<WatchMessage> WatchStream::next() {
+  const std::optional<std::string> line = lines_.take_line();
+  if (!line) return std::nullopt;
+  WatchMessage message = decode_watch(*line);
+  note(message);
+  return message;
+}
+
+void WatchStream::note(WatchMessage& message) {
+  if (message.is_ended || message.compacted != 0) return;
+  if (message.events.empty()) {
+    // It tells of everything up to its revision, unless it is the first, which says no more than
+    // where a watch without a revision begins.
+    if (!message.is_created || watch_.from == 0) go_to(std::max(watch_.from, message.revision + 1));
+    return;
+  }
+  std::erase_if(message.events, [this](const Event& event) {
+    if (event.key.modified > watch_.from) return false;
+    if (event.key.modified == watch_.from && repeated_ == 0) return false;
+    if (event.key.modified == watch_.from) --repeated_;
+    return true;
+  });
+  for (const Event& event : message.events) {
+    if (event.key.modified > watch_.from) go_to(event.key.modified);
+    ++told_;
+  }
+  if (!message.is_fragment && told_ > 0) go_to(watch_.from + 1);
+}
+
+void WatchStream::go_to(Revision revision) {
+  if (revision != watch_.from) told_ = 0;
+  watch_.from = revision;
+}
+
+}  // namespace fo::etcd

@@ -1,0 +1,193 @@
+#include "kube/api.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "json/dump.h"
+#include "json/peer_json.h"
+#include "kube/reading.h"
+
+namespace fo::kube {
+namespace {
+
+using fo::json::Misfit;
+using nlohmann::json;
+
+constexpr std::size_t kMaxResourceVersion = 256;
+constexpr std::size_t kMaxContinue = std::size_t{16} * 1024;
+constexpr std::size_t kMaxMessage = 512;
+
+constexpr auto kMaxObject = static_cast<std::size_t>(kMaxObjectBytes);
+
+std::string api_version(const Resource& resource) {
+  return resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
+}
+
+// For a path or a query: what could mean anything in there is written as %XX.
+std::string escaped(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_';
+    if (plain) {
+      out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out += '%';
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    }
+  }
+  return out;
+}
+
+// "&key=value" for each part that says something.
+std::string query_of(const Selection& selection) {
+  std::string query;
+  if (!selection.labels.empty()) query += "&labelSelector=" + escaped(selection.labels);
+  if (!selection.fields.empty()) query += "&fieldSelector=" + escaped(selection.fields);
+  return query;
+}
+
+std::string resource_version_in(const json& metadata) {
+  std::string version = text_in(metadata, "resourceVersion");
+  if (version.size() > kMaxResourceVersion) throw Misfit("resourceVersion: too long");
+  return version;
+}
+
+Status status_of(const json& object) {
+  const json& details = part_in(object, "details");
+  Status status{text_in(object, "message"), text_in(object, "reason"), text_in(details, "kind"),
+                text_in(details, "name"), static_cast<int>(number_in(object, "code").value_or(0))};
+  std::replace_if(status.message.begin(), status.message.end(), base::is_control, ' ');
+  if (status.message.size() > kMaxMessage) status.message.resize(kMaxMessage);
+  return status;
+}
+
+WatchEvent failure_of(const json& object) {
+  const Status status = status_of(object);
+  constexpr int kGone = 410;
+  if (status.code == kGone) return {WatchEvent::Kind::kExpired, {}, status.message};
+  return {WatchEvent::Kind::kFailed, {}, status.message};
+}
+
+}  // namespace
+
+Object decode_object(const json& object, const Resource& resource) {
+  if (text_in(object, "kind") != resource.kind ||
+      text_in(object, "apiVersion") != api_version(resource)) {
+    throw Misfit("no " + resource.kind + " of " + api_version(resource));
+  }
+  const json& metadata = part_in(object, "metadata");
+  Object read{text_in(metadata, "name"), text_in(metadata, "namespace"),
+              resource_version_in(metadata), fo::json::dump(object)};
+  if (read.name.empty()) throw Misfit("an object without a name");
+  if (read.resource_version.empty()) throw Misfit("resourceVersion: none");
+  return read;
+}
+
+std::string describe(const Collection& collection, std::string_view name) {
+  const std::string& space = collection.name_space;
+  return collection.resource.kind + " " +
+         base::quoted(space.empty() ? std::string(name) : space + "/" + std::string(name));
+}
+
+std::string path_of(const Collection& collection) {
+  const Resource& resource = collection.resource;
+  std::string path = resource.group.empty() ? "/api/" : "/apis/" + escaped(resource.group) + "/";
+  path += escaped(resource.version);
+  if (!collection.name_space.empty()) path += "/namespaces/" + escaped(collection.name_space);
+  return path + "/" + escaped(resource.plural);
+}
+
+std::string path_of(const Collection& collection, std::string_view name) {
+  return path_of(collection) + "/" + escaped(name);
+}
+
+std::string list_path(const Collection& collection, const Selection& selection, std::size_t limit,
+                      std::string_view next) {
+  std::string query = query_of(selection);
+  if (limit > 0) query += "&limit=" + std::to_string(limit);
+  if (!next.empty()) query += "&continue=" + escaped(next);
+  if (!query.empty()) query.front() = '?';
+  return path_of(collection) + query;
+}
+
+std::string watch_path(const Collection& collection, const Selection& selection,
+                       std::string_view resource_version, std::chrono::seconds timeout) {
+  return path_of(collection) + "?watch=1&allowWatchBookmarks=true" + query_of(selection) +
+         "&resourceVersion=" + escaped(resource_version) +
+         "&timeoutSeconds=" + std::to_string(timeout.count());
+}
+
+Object decode_object(std::string_view body, const Resource& resource, const std::string& what) {
+  return fo::json::read_object(
+      body, kMaxObject, [&] { return what; },
+      [&](const json& object) { return decode_object(object, resource); });
+}
+
+List decode_list(std::string_view body, const Resource& resource, const std::string& what) {
+  const auto read = [&](const json& object) {
+    if (text_in(object, "kind") != resource.kind + "List" ||
+        text_in(object, "apiVersion") != api_version(resource)) {
+      throw Misfit("no list of " + resource.plural);
+    }
+    const json& metadata = part_in(object, "metadata");
+    List list;
+    list.resource_version = resource_version_in(metadata);
+    if (list.resource_version.empty()) throw Misfit("resourceVersion: none");
+    list.next = text_in(metadata, "continue");
+    if (list.next.size() > kMaxContinue) throw Misfit("continue: too long");
+    const auto items = object.find("items");
+    if (items == object.end() || items->is_null()) return list;
+    if (!items->is_array()) throw Misfit("items: want a list");
+    for (const json& item : *items) {
+      json whole{{"apiVersion", api_version(resource)}, {"kind", resource.kind}};
+      whole.update(item);
+      list.objects.push_back(decode_object(whole, resource));
+    }
+    return list;
+  };
+  return fo::json::read_object(
+      body, static_cast<std::size_t>(kMaxListBytes), [&] { return what; }, read);
+}
+
+std::optional<Status> decode_status(std::string_view body) {
+  try {
+    const json object = fo::json::parse_object(body, kMaxObject);
+    if (text_in(object, "kind") != "Status") return std::nullopt;
+    return status_of(object);
+  } catch (const Misfit&) {
+    return std::nullopt;
+  }
+}
+
+bool says_absent(const std::optional<Status>& status, std::string_view plural,
+                 std::string_view name) {
+  return status && status->reason == "NotFound" && status->kind == plural && status->name == name;
+}
+
+WatchEvent decode_watch_event(std::string_view line, const Resource& resource,
+                              const std::string& what) {
+  using Kind = WatchEvent::Kind;
+  const auto read = [&](const json& event) -> WatchEvent {
+    const std::string type = text_in(event, "type");
+    const json& object = part_in(event, "object");
+    if (type == "ADDED") return {Kind::kAdded, decode_object(object, resource), ""};
+    if (type == "MODIFIED") return {Kind::kModified, decode_object(object, resource), ""};
+    if (type == "DELETED") return {Kind::kDeleted, decode_object(object, resource), ""};
+    if (type == "ERROR") return failure_of(object);
+    if (type != "BOOKMARK") return {Kind::kFailed, {}, "an event of type " + base::quoted(type)};
+    WatchEvent bookmark{Kind::kBookmark, {}, ""};
+    bookmark.object.resource_version = resource_version_in(part_in(object, "metadata"));
+    return bookmark;
+  };
+  return fo::json::read_object(
+      line, kMaxObject, [&] { return what; }, read);
+}
+
+}  // namespace fo::kube

@@ -1,0 +1,137 @@
+#include "lock/lease/etcd_queue.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "json/dump.h"
+#include "json/peer_json.h"
+#include "lock/grant.h"
+#include "text/time_text.h"
+
+namespace fo::lock {
+namespace {
+
+using etcd::KeyValue;
+using nlohmann::json;
+
+constexpr std::size_t kMaxValueBytes = 4096;
+
+std::string prefix_of(const std::string& key) { return key + "/"; }
+
+[[noreturn]] void refuse(const char* reason) {
+  throw base::Error(base::ExitStatus::kProtocol,
+                    std::string("read the queue of a lock in etcd: ") + reason);
+}
+
+etcd::Put put(const Place& place, const Contender& who) {
+  json value{{"holder", who.id}, {"host", who.host}, {"pid", who.pid}};
+  if (!who.granted_at.empty()) value["granted_at"] = who.granted_at;
+  return {place.name(), fo::json::dump(value), place.lease};
+}
+
+etcd::Compare was_created(const Place& place, etcd::Revision revision) {
+  etcd::Compare compare;
+  compare.keys.begin = place.name();
+  compare.number = revision;
+  return compare;
+}
+
+etcd::Range range_of_own(const Place& place) {
+  etcd::Range range;
+  range.keys.begin = place.name();
+  range.keys_only = true;
+  return range;
+}
+
+// A member that is left out is an empty text.
+std::string text_in(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? "" : found->get<std::string>();
+}
+
+// A queue may have keys of others, with anything in them.
+Contender read_contender(const std::string& value) {
+  try {
+    const json object = fo::json::parse_object(value, kMaxValueBytes);
+    Contender who;
+    who.id = text_in(object, "holder");
+    check_lock_id(who.id);
+    who.host = text_in(object, "host");
+    who.granted_at = text_in(object, "granted_at");
+    if (!who.granted_at.empty() && !text::parse_time(who.granted_at)) return {};
+    const auto pid = object.find("pid");
+    if (pid != object.end() && pid->is_number_unsigned()) who.pid = pid->get<std::uint64_t>();
+    return who;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string Place::name() const { return fmt::format("{}{:016x}", prefix_of(key), lease); }
+
+etcd::Transaction enter(const Place& place, const Contender& who) {
+  return {{was_created(place, 0)}, {put(place, who)}, {range_of_own(place)}};
+}
+
+etcd::Revision read_enter(const etcd::Outcome& outcome, const Place& place) {
+  if (outcome.succeeded) return outcome.revision;
+  const std::vector<KeyValue>& found = etcd::keys_in(outcome, 0);
+  if (found.size() != 1 || found[0].lease != place.lease) refuse("the key belongs to another holder");
+  return found[0].created;
+}
+
+etcd::Transaction claim(const Place& place, const Contender& who) {
+  etcd::Compare all_later;
+  all_later.keys = etcd::keys_with_prefix(prefix_of(place.key));
+  all_later.relation = etcd::Compare::Relation::kGreater;
+  all_later.number = place.created - 1;
+  etcd::Range predecessor;
+  predecessor.keys = all_later.keys;
+  predecessor.limit = 1;
+  predecessor.keys_only = true;
+  predecessor.order = etcd::Range::Order::kNewestFirst;
+  predecessor.created_until = place.created - 1;
+  return {{was_created(place, place.created), all_later},
+          {put(place, who)},
+          {range_of_own(place), predecessor}};
+}
+
+Turn read_claim(const etcd::Outcome& outcome, const Place& place) {
+  if (outcome.succeeded) return {Turn::State::kGranted, "", outcome.revision};
+  const std::vector<KeyValue>& own = etcd::keys_in(outcome, 0);
+  const std::vector<KeyValue>& others = etcd::keys_in(outcome, 1);
+  if (own.empty() || own[0].created != place.created) return {};
+  if (others.size() != 1) refuse("expected one key before it");
+  const std::string& name = others[0].key;
+  if (!name.starts_with(prefix_of(place.key)) || name == place.name()) {
+    refuse("not a key of this queue");
+  }
+  return {Turn::State::kWaiting, name, outcome.revision};
+}
+
+etcd::Watch watch_deletion(const Turn& turn) { return {{turn.predecessor}, turn.as_of + 1, true}; }
+
+etcd::Transaction look(const Place& place) { return {{was_created(place, place.created)}, {}, {}}; }
+
+etcd::Range list(const std::string& key) {
+  etcd::Range range;
+  range.keys = etcd::keys_with_prefix(prefix_of(key));
+  range.order = etcd::Range::Order::kOldestFirst;
+  range.limit = kMaxListed;
+  return range;
+}
+
+std::vector<Listed> read_list(const etcd::Found& found) {
+  std::vector<Listed> listed;
+  for (const KeyValue& one : found.keys) {
+    listed.push_back({one.key, one.created, one.lease, read_contender(one.value)});
+  }
+  return listed;
+}
+
+}  // namespace fo::lock

@@ -1,0 +1,212 @@
+// An etcd for tests: the real server, with its data in a temporary folder, on ports of 127.0.0.1.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "http/client.h"
+#include "os/file.h"
+#include "os/process.h"
+#include "os/sibling.h"
+#include "support/await.h"
+#include "support/must_run.h"
+#include "support/ports.h"
+#include "support/temp_dir.h"
+#include "support/text_file.h"
+
+namespace fo::test {
+
+/// Of a server with its data in `folder`, on these ports of 127.0.0.1.
+inline std::vector<std::string> etcd_command(const std::string& folder, std::uint16_t client_port,
+                                             std::uint16_t peer_port) {
+  const std::string client = "http://127.0.0.1:" + std::to_string(client_port);
+  const std::string peer = "http://127.0.0.1:" + std::to_string(peer_port);
+  return {"etcd",
+          "--data-dir=" + folder,
+          "--listen-client-urls=" + client,
+          "--advertise-client-urls=" + client,
+          "--listen-peer-urls=" + peer,
+          "--initial-advertise-peer-urls=" + peer,
+          "--initial-cluster=default=" + peer,
+          "--heartbeat-interval=10",
+          "--election-timeout=100",
+          "--unsafe-no-fsync",
+          "--logger=zap",
+          "--log-level=warn"};
+}
+
+/// Whether the server on this port has a leader.
+inline bool etcd_is_ready(std::uint16_t client_port) {
+  try {
+    const auto second = base::Deadline::after(std::chrono::seconds(1));
+    const std::string url = "http://127.0.0.1:" + std::to_string(client_port) + "/health";
+    return http::fetch("GET", url, second).status == 200;
+  } catch (const base::Error&) {
+    return false;
+  }
+}
+
+class Etcd {
+ public:
+  /// `options` are added to its own.
+  explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
+      : Etcd(dir, free_ports(2), std::move(options)) {
+    start();
+  }
+  /// For clients and for its peers; it is not started yet.
+  Etcd(const TempDir& dir, std::vector<std::uint16_t> ports, std::vector<std::string> options)
+      : folder_(dir.path("etcd." + std::to_string(++count()))),
+        options_(std::move(options)),
+        ports_(std::move(ports)) {}
+  Etcd(const Etcd&) = delete;
+  Etcd& operator=(const Etcd&) = delete;
+  ~Etcd() {
+    if (child_) kill();
+  }
+
+  /// Returns when it answers.
+  void start() {
+    launch();
+    await_ready();
+  }
+  void launch() {
+    std::vector<std::string> argv = etcd_command(folder_, ports_[0], ports_[1]);
+    argv.insert(argv.end(), options_.begin(), options_.end());
+    const base::UniqueFd log = os::open_file(folder_ + ".log", O_CREAT | O_WRONLY | O_APPEND);
+    os::SpawnOptions options;
+    options.parent_death_signal = SIGKILL;
+    options.stdout_fd = log.get();
+    options.stderr_fd = log.get();
+    child_ = std::make_unique<os::Child>(os::spawn(argv, options));
+  }
+  void await_ready() const {
+    const base::Deadline deadline = base::Deadline::after(kLong);
+    while (!etcd_is_ready(port())) {
+      ASSERT_FALSE(deadline.expired()) << slurp(folder_ + ".log");
+      ASSERT_FALSE(child_->wait(base::Deadline::after(std::chrono::milliseconds(10))))
+          << slurp(folder_ + ".log");
+    }
+  }
+  void kill() {
+    child_->signal(SIGKILL);
+    ASSERT_TRUE(child_->wait(base::Deadline::after(kLong)));
+    child_.reset();
+  }
+  void restart() {
+    kill();
+    start();
+  }
+  void start_without_data() {
+    std::filesystem::remove_all(folder_);
+    start();
+  }
+  /// SIGSTOP or SIGCONT.
+  void signal(int signal) const { child_->signal(signal); }
+
+  [[nodiscard]] std::uint16_t port() const { return ports_[0]; }
+  [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(ports_[0]); }
+  /// "HOST:PORT".
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(ports_[0]); }
+  /// The command line of etcdctl for this server.
+  [[nodiscard]] std::vector<std::string> etcdctl(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> argv{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=" + url()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return argv;
+  }
+  /// What it prints; a failure of the test when it fails.
+  std::string run_etcdctl(const std::vector<std::string>& arguments) const {
+    const auto ended = os::run_captured(etcdctl(arguments), base::Deadline::after(kLong));
+    EXPECT_TRUE(ended && ended->status == 0) << (ended ? ended->err : "it did not end");
+    return ended ? ended->out : "";
+  }
+
+ private:
+  static int& count() {
+    static int count = 0;
+    return count;
+  }
+  std::string folder_;
+  std::vector<std::string> options_;
+  std::vector<std::uint16_t> ports_;
+  std::unique_ptr<os::Child> child_;
+};
+
+/// Three that are one.
+class EtcdCluster {
+ public:
+  explicit EtcdCluster(const TempDir& dir) {
+    const std::vector<std::uint16_t> ports = free_ports(6);
+    std::string peers;
+    for (std::size_t i = 0; i < 3; ++i) {
+      peers += (i == 0 ? "m" : ",m") + std::to_string(i) +
+               "=http://127.0.0.1:" + std::to_string(ports[3 + i]);
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::vector<std::string> options{"--name=m" + std::to_string(i),
+                                             "--initial-cluster=" + peers,
+                                             "--heartbeat-interval=50", "--election-timeout=500"};
+      members_.push_back(
+          std::make_unique<Etcd>(dir, std::vector<std::uint16_t>{ports[i], ports[3 + i]}, options));
+      members_.back()->launch();
+    }
+    for (const auto& member : members_) member->await_ready();
+  }
+  [[nodiscard]] Etcd& member(std::size_t index) { return *members_[index]; }
+  /// Which of them leads.
+  [[nodiscard]] std::size_t leader() const {
+    const base::Deadline deadline = base::Deadline::after(kLong);
+    while (!deadline.expired()) {
+      for (std::size_t i = 0; i < members_.size(); ++i) {
+        http::FetchOptions options;
+        options.body = "{}";
+        const std::string url = members_[i]->url() + "/v3/maintenance/status";
+        const auto answer = nlohmann::json::parse(http::fetch("POST", url, deadline, options).body);
+        if (answer.value("leader", "") == answer["header"].value("member_id", "?")) return i;
+      }
+    }
+    throw std::runtime_error("no leader");
+  }
+  /// "HOST:PORT" of all of them, `first` first.
+  [[nodiscard]] std::string addresses(std::size_t first = 0) const {
+    std::string all;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      all += (i == 0 ? "" : ",") + members_[(first + i) % members_.size()]->address();
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Etcd>> members_;
+};
+
+/// A fixture whose tests are skipped where etcd is not installed, or fail there when FO_MUST_RUN
+/// asks for it.
+class WithEtcd : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto ended = os::run_captured({"sh", "-c", "command -v etcd && command -v etcdctl"},
+                                        base::Deadline::after(kLong));
+    if (ended && ended->status == 0) return;
+    FO_SKIP("etcd", "etcd is not installed");
+  }
+};
+
+}  // namespace fo::test
