@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -119,7 +120,13 @@ class Etcd {
     start();
   }
   /// SIGSTOP or SIGCONT.
-  void signal(int signal) const { child_->signal(signal); }
+  /// After SIGSTOP none of its threads runs.
+  void signal(int signal) const {
+    child_->signal(signal);
+    siginfo_t stopped{};
+    if (signal != SIGSTOP) return;
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(child_->pid()), &stopped, WSTOPPED), 0);
+  }
 
   [[nodiscard]] std::uint16_t port() const { return ports_[0]; }
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(ports_[0]); }

@@ -35,6 +35,7 @@
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/forked.h"
+#include "support/soon.h"
 #include "text/time_text.h"
 
 namespace fo::lock {
