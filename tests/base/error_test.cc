@@ -73,12 +73,13 @@ TEST(Quoted, ShowsTheOtherControlCharactersOfATerminal) {
 }
 
 TEST(Quoted, ShowsWhatIsNotUtf8) {
-  // The first and the last character of two, three and four bytes, and beside the surrogates.
+  // The first and the last character of two, three and four bytes, and those next to the
+  // surrogates.
   for (const char* text : {"\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
                            "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(base::quoted(text), "'" + std::string(text) + "'");
   }
-  // Too long for what they mean, surrogates, too large, cut off, without a start.
+  // Overlong forms, surrogates, too large, truncated, without a lead byte.
   for (const char* text :
        {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xe0\x82\x9b", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
         "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xf9\x80\x80\x80", "\xff", "\xc3",
@@ -92,7 +93,7 @@ TEST(Quoted, ShowsWhatIsNotUtf8) {
 TEST(Quoted, CutsLongText) {
   EXPECT_EQ(base::quoted(std::string(256, 'x')), "'" + std::string(256, 'x') + "'");
   EXPECT_EQ(base::quoted(std::string(257, 'x')), "'" + std::string(256, 'x') + "...'");
-  // Not within a character.
+  // Not cut inside a character.
   EXPECT_EQ(base::quoted(std::string(255, 'x') + "\xc3\xa4"), "'" + std::string(255, 'x') + "...'");
   EXPECT_EQ(base::quoted(std::string(254, 'x') + "\xc3\xa4"),
             "'" + std::string(254, 'x') + "\xc3\xa4'");

@@ -23,7 +23,7 @@ const Tool kTool{.name = "gms-x", .summary = "Do x", .version = "1"};
 class Completion : public testing::Test {
  protected:
   Completion() : app_("Do x", "gms-x") {}
-  /// Of the option that was declared last.
+  /// The option that was declared last.
   CompletionOption last() { return completion_model(app_, kTool).tool.options.back(); }
 
   CLI::App app_;

@@ -11,7 +11,7 @@
 namespace fo::cli::test {
 namespace {
 
-/// stdout is somewhere else for as long as this lives.
+/// Redirects stdout while it lives.
 class Redirected {
  public:
   explicit Redirected(const char* path) : saved_(::dup(STDOUT_FILENO)) {

@@ -17,7 +17,7 @@
 namespace fo::cli {
 namespace {
 
-// A terminal that passes on what is written as it is, and the end of it that the test reads.
+// A raw terminal, and its other end, which the test reads.
 class OnTerminal : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class OnTerminal : public testing::Test {
     size.ws_col = columns;
     ASSERT_EQ(::ioctl(terminal_.get(), TIOCSWINSZ, &size), 0);
   }
-  /// Runs `action` with this as stdout; the tests' own words must not go there.
+  /// Runs `action` with `fd` as stdout, without the output of the tests themselves.
   static void with_stdout(const base::UniqueFd& fd, const std::function<void()>& action) {
     std::fflush(stdout);
     const base::UniqueFd saved(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -46,7 +46,7 @@ class OnTerminal : public testing::Test {
     std::fflush(stdout);
     ::dup2(saved.get(), STDOUT_FILENO);
   }
-  /// What `action` writes to the terminal.
+  /// The bytes that `action` writes to the terminal.
   [[nodiscard]] std::string written_by(const std::function<void()>& action) const {
     action();
     std::string text;

@@ -1,4 +1,4 @@
-// What options are set to and by whom, and how --print-config shows it.
+// The values of options and their sources, and the output of --print-config.
 #include "cli/settings.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST_F(SettingsTest, KeysThatAreNearlyKnownAreRecognised) {
         parse_words({"--config", file});
       }).message,
       "read configuration '" + file + "': key 'tiemout': no such option; did you mean 'timeout'?");
-  // What no file may set is not what was meant.
+  // A key that no file may set is not suggested.
   EXPECT_THAT(failure_of([&] {
                 parse_words({"--config", config("confg = 1")});
               }).message,
@@ -142,12 +142,12 @@ TEST_F(SettingsTest, EachOptionHasAVariable) {
   EXPECT_EQ(places_, std::vector<std::string>{"here"});
   EXPECT_EQ(status_, -3);
   EXPECT_TRUE(loud_);
-  // Flags win, and files don't.
+  // Flags take precedence, files do not.
   EXPECT_EQ(parse_words({"--place", "there", "--config", config("exit-code = 5")}).kind,
             Kind::kRun);
   EXPECT_EQ(places_, std::vector<std::string>{"there"});
   EXPECT_EQ(status_, -3);
-  // What excludes the variable's option, too.
+  // A flag that excludes the variable's option takes precedence, too.
   loud_ = false;
   EXPECT_EQ(parse_words({"--name", "n"}).kind, Kind::kRun);
   EXPECT_FALSE(loud_);

@@ -1,4 +1,4 @@
-// Tools that the tests of command lines run: one with an option of each sort, one with subcommands.
+// Tools for the tests of command lines: one with an option of each kind, one with subcommands.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class SomeTool : public testing::Test {
   int number_ = 0;
 };
 
-/// One of its subcommands wants a lot.
+/// One of its subcommands has required options.
 class SomeSubcommands : public testing::Test {
  protected:
   ParseResult parse_words(const Words& words) {

@@ -13,7 +13,7 @@ namespace fo::cli::test {
 using fo::test::Failure;
 using fo::test::failure_of;
 
-/// An environment variable for as long as this lives.
+/// Sets an environment variable while it lives.
 class ScopedVariable {
  public:
   ScopedVariable(std::string name, const std::string& value) : name_(std::move(name)) {

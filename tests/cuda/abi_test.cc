@@ -1,4 +1,4 @@
-// Our declaration of the driver's binary interface against the real cuda.h, where there is one.
+// Compares our declarations of the driver's binary interface with the real cuda.h, if installed.
 #include "cuda/abi.h"
 
 #include <gtest/gtest.h>

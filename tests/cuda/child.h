@@ -1,6 +1,6 @@
-// For tests: a forked child with a channel of numbers and file descriptors to and from its parent.
-// What EXPECT and ASSERT find in a child is printed there and seen by the parent as exit status 1.
-// Fork children before the parent holds device memory: what they inherit they hold too.
+// For tests: a forked child with a channel of numbers and file descriptors to its parent. Failures
+// of EXPECT and ASSERT in a child are printed there and seen by the parent as exit status 1. Fork
+// children before the parent holds device memory, because they inherit it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class Channel {
     if (sent < 0) base::throw_errno(static_cast<int>(-sent), "send to the other process");
   }
 
-  /// Throws when the other side has ended.
+  /// Throws if the peer has ended.
   [[nodiscard]] Message receive() const {
     Message received;
     std::vector<base::UniqueFd> fds;
@@ -61,7 +61,7 @@ class Channel {
 
 class Child {
  public:
-  /// `body(Channel&)` runs in the child; what it throws is a failure.
+  /// Runs `body(Channel&)` in the child; an exception is a failure.
   template <typename Body>
   explicit Child(Body body) {
     int sockets[2];
@@ -70,7 +70,7 @@ class Child {
     }
     channel_ = Channel(base::UniqueFd(sockets[0]));
     Channel other{base::UniqueFd(sockets[1])};
-    // What is buffered would be printed by both.
+    // Otherwise both processes would print the buffered output.
     std::fflush(nullptr);
     process_ = std::make_unique<os::Child>(os::fork_child([&] {
       const Flush flush;
@@ -86,13 +86,13 @@ class Child {
   [[nodiscard]] Channel& channel() { return channel_; }
   [[nodiscard]] pid_t pid() const { return process_->pid(); }
 
-  /// The status of its end: what it exits with, or 128 + signal.
+  /// Its exit status, or 128 + signal.
   int wait() {
     const auto status = process_->wait(base::Deadline::never());
     process_.reset();
     return *status;
   }
-  /// SIGKILL, and waits.
+  /// Sends SIGKILL, and waits.
   void kill() {
     if (!process_) return;
     process_->signal(SIGKILL);
@@ -108,14 +108,14 @@ class Child {
   std::unique_ptr<os::Child> process_;
 };
 
-/// Returns when thread `tid`, which is on the way to sleep for good, is there.
+/// Returns when thread `tid`, which is about to sleep for ever, sleeps.
 inline void wait_until_asleep(pid_t tid) {
   for (std::string ignored, state; state != "S"; ::sched_yield()) {
     std::ifstream("/proc/" + std::to_string(tid) + "/stat") >> ignored >> ignored >> state;
   }
 }
 
-/// Runs `body` in a child; its exit status.
+/// Runs `body` in a child; returns its exit status.
 template <typename Body>
 int in_child(Body body) {
   Child child([&](Channel&) { body(); });

@@ -1,6 +1,6 @@
-// What this project relies on in a CUDA driver, shown on the simulated driver and, unchanged, on
-// the real one where there is one. The test process itself never calls CUDA: a driver doesn't
-// survive fork, so all of it happens in children.
+// What this project requires of a CUDA driver, tested with the simulated driver and, unchanged,
+// with the real one if there is one. The test process itself never calls CUDA, because a driver
+// does not survive fork; everything happens in children.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +31,8 @@ struct Mapped {
   Mapping mapping;
 };
 
-/// A process that has memory, its own or another's, and does what it is told. It has a context only
-/// while it reads or writes, so that nothing but the memory shows in what is used.
+/// A process that holds memory and executes commands. It has a context only while it reads or
+/// writes, so that only the memory counts as used.
 class Peer {
  public:
   enum Command : std::uint64_t { kCreate, kExport, kImport, kRelease, kMap, kUnmap, kWrite, kRead };
@@ -103,7 +103,7 @@ class Peer {
   Child child_;
 };
 
-/// Sees how much of the device is in use.
+/// Measures how much of the device is in use.
 class Observer {
  public:
   Observer()
@@ -118,7 +118,7 @@ class Observer {
         }),
         last_(child_.channel().receive().value) {}
 
-  /// What is used now beyond what was used at the last question.
+  /// The change of the used memory since the last call.
   std::int64_t change() {
     child_.channel().send(0);
     const std::uint64_t before = last_;
@@ -131,7 +131,7 @@ class Observer {
   std::uint64_t last_;
 };
 
-// The granularity of a device whose test sets none.
+// The driver's own granularity.
 constexpr const char* kDriversOwn = "own";
 
 class Contract : public ::testing::TestWithParam<const char*> {
@@ -145,7 +145,7 @@ class Contract : public ::testing::TestWithParam<const char*> {
 
   std::shared_ptr<const Driver> open() const { return Driver::open(test::driver()); }
 
-  /// To the byte on the simulated device; a real one has other users.
+  /// Exact on the simulated device; a real one has other users.
   void expect_change(Observer& observer, std::int64_t bytes) const {
     const std::int64_t change = observer.change();
     EXPECT_LE(change, bytes + static_cast<std::int64_t>(slack()));

@@ -1,4 +1,4 @@
-// Free memory without a context: exact on a full device and beside the dying, and waited for.
+// Free memory without a context: on a full device, beside dying processes, and with a wait.
 #include "cuda/device_memory.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ class DeviceMemoryTest : public ::testing::Test {
  protected:
   DeviceMemoryTest() { sim_.set("GMS_SIM_VRAM", "64MiB"); }
 
-  /// A process that holds so much until it is killed.
+  /// A process that holds this much memory until it is killed.
   static std::unique_ptr<Child> holder(base::DeviceOrdinal device, base::ByteCount size) {
     auto child = std::make_unique<Child>([=](Channel& test) {
       const auto driver = Driver::open("sim");
@@ -152,7 +152,7 @@ TEST_F(DeviceMemoryTest, FailingDriverIsAnError) {
 
 // --- Waiting.
 
-/// Has 100 bytes, ten more of them free with every question.
+/// Has 100 bytes; ten more are free with every query.
 struct Slow {
   int asked = 0;
   DeviceMemory memory{"GPU-slow", [this] {

@@ -1,4 +1,4 @@
-// What only tests ask of a driver.
+// Driver calls that only tests use.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,8 @@
 
 namespace fo::cuda {
 
-/// What is free on the device, as the driver's own function tells it. That answers only to a
-/// context: where this process retains none on the device one is made for the call, and what it
-/// costs is part of what is not free.
+/// Free memory of the device from the driver's own function, which needs a context. If this process
+/// retains none, one is created for the call, and its memory counts as used.
 inline MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver,
                               base::DeviceOrdinal device) {
   const auto context = PrimaryContext::retain(driver, device);
@@ -22,13 +21,13 @@ inline MemoryInfo memory_info(const std::shared_ptr<const Driver>& driver,
   return {free, total};
 }
 
-/// Needs a current context and accessible memory; may not be done before synchronize().
+/// Needs a current context and accessible memory; may be complete only after synchronize().
 inline void fill(const Driver& driver, abi::DevicePtr to, std::byte value, base::ByteCount size) {
   driver.check(driver.api().cuMemsetD8_v2(to, static_cast<unsigned char>(value), size),
                "cuMemsetD8");
 }
 
-/// What is in accessible memory. Needs a current context.
+/// The content of accessible memory. Needs a current context.
 inline std::string bytes_at(const Driver& driver, abi::DevicePtr address, base::ByteCount size) {
   std::string bytes(size, '\0');
   copy_to_host(driver, std::as_writable_bytes(std::span(bytes)), address);

@@ -1,4 +1,4 @@
-// Choosing and loading a driver, and what its errors become.
+// Choosing and loading a driver, and its errors.
 #include "cuda/driver.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST_F(DriverTest, AnyOtherChoiceIsAnErrorOfConfiguration) {
 }
 
 TEST_F(DriverTest, AutoNeverGivesTheSimulatedDriver) {
-  // Its name is libcuda.so.1: loaded once, it answers to the name of the real one.
+  // Its name is libcuda.so.1, so once loaded it is found under the name of the real one.
   const auto simulated = Driver::open("sim");
   for (const char* choice : {"auto", "cuda"}) {
     const auto [status, message] = failure_of([&] { Driver::open(choice); });

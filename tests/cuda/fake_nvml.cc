@@ -1,5 +1,5 @@
-// An NVML that knows two devices: one from which more goes away with every question of a session,
-// and one that is lost.
+// An NVML with two devices: one whose free memory shrinks with every query of a session, and one
+// that is lost.
 #include <cstring>
 
 extern "C" {

@@ -1,4 +1,4 @@
-// The owners: what they hold, when they let go, and that a failure anywhere leaves nothing behind.
+// The owners: what they hold, when they release it, and that a failure leaves nothing behind.
 #include "cuda/memory.h"
 
 #include <fcntl.h>
@@ -129,7 +129,7 @@ TEST_F(MemoryTest, ReadOnlyAccessRefusesCopiesIn) {
   set_access(*driver_, range.address(), kSize, kFirst, Access::kRead);
   std::array<std::byte, 4> bytes{};
   copy_to_host(*driver_, bytes, range.address());
-  // A driver may find it out only while it copies.
+  // Some drivers detect it only during the copy.
   const auto copy_in = [&] {
     copy_to_device(*driver_, range.address(), bytes);
     synchronize(*driver_);
@@ -178,7 +178,7 @@ TEST_F(MemoryTest, ContextIsMadeCurrentOnOtherThreads) {
   }).join();
 }
 
-// Every driver call of a whole life fails once: whatever it is, nothing stays behind.
+// Every driver call of a complete run fails once; nothing must be left behind.
 TEST(MemoryFault, NothingIsLeftBehindByAFailureAnywhere) {
   for (const char* function :
        {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",

@@ -5,8 +5,8 @@
 
 namespace fo::cuda {
 
-/// Whether a value of the one type is passed as the other is: in kind and size, and for pointers
-/// also in the constness and the size of what they point to.
+/// Whether a value of one type is passed like the other: same kind and size, and for pointers the
+/// same constness and size of the target.
 template <typename One, typename Other>
 constexpr bool same_passing() {
   if constexpr (std::is_pointer_v<One> && std::is_pointer_v<Other>) {

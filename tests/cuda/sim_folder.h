@@ -1,7 +1,7 @@
-// For tests: a simulated GPU of one's own. A SimFolder names a temporary folder and a fresh copy of
-// the simulated driver in the environment, so that a Driver opened after it has state of its own,
-// and takes everything away at its end. GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY stay as they are:
-// with them the same tests run on a driver that differs.
+// For tests: a private simulated GPU. A SimFolder sets a temporary folder and a fresh copy of the
+// simulated driver in the environment, so that a Driver opened after it has its own state, and
+// removes everything at its end. GMS_SIM_QUIRKS and GMS_SIM_FREE_DELAY stay, so that the same tests
+// can run with different drivers.
 #pragma once
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ namespace fo::cuda {
 class SimFolder {
  public:
   SimFolder() {
-    // Memory where there is enough: containers have 64 MiB by default.
+    // In a folder with enough space: containers have 64 MiB by default.
     std::error_code unknown;
     const auto shm = std::filesystem::space("/dev/shm", unknown);
     const bool enough = !unknown && shm.available >= std::uintmax_t{2} << 30;
@@ -39,7 +39,7 @@ class SimFolder {
       ::unsetenv(variable);
       before_.push_back({variable, std::nullopt});
     }
-    // Of a GPU it says which one.
+    // With a GPU, the variable selects it.
     if (!test::on_gpu()) ::unsetenv("CUDA_VISIBLE_DEVICES");
     set("GMS_SIM_DIR", gpu().native());
     fresh_library();
@@ -59,8 +59,8 @@ class SimFolder {
     std::filesystem::remove_all(dir_, ignored);
   }
 
-  /// A driver opened from now on shares nothing with those opened before but the devices: a copy
-  /// of the library is another library to the dynamic linker.
+  /// A driver opened from now on shares only the devices with earlier ones: the dynamic linker
+  /// treats a copy of the library as another library.
   void fresh_library() {
     const auto copy = dir_ / ("libcuda-" + std::to_string(++copies_) + ".so.1");
     std::filesystem::copy_file(FO_BUILD_DIR "/lib/sim/libcuda.so.1", copy,
@@ -80,7 +80,7 @@ class SimFolder {
   [[nodiscard]] std::filesystem::path device(int ordinal) const {
     return gpu() / ("device-" + std::to_string(ordinal));
   }
-  /// How many allocations have a file. One that is gone, but for the free delay, does not count.
+  /// The number of allocations with a file, without those that only wait for the free delay.
   [[nodiscard]] int files(int ordinal = 0) const {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(device(ordinal))) {

@@ -1,5 +1,5 @@
-// For tests that can do with a GPU in place of a simulated device (support/driver.h): whether it is
-// there, and how exactly it can be looked at.
+// For tests that can use a GPU instead of a simulated device (support/driver.h): whether there is
+// one, and how exactly its memory can be measured.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,19 +20,19 @@ inline constexpr base::DeviceOrdinal kSecond{1};
 
 inline constexpr const char* kNoGpu = "no CUDA driver is usable here";
 
-/// How much may be used of the device that no test accounts for: a GPU has other users, and its
-/// driver keeps tables. What a test wants to see come and go on one has to be a lot more.
+/// Memory that may be in use without the test: a GPU has other users, and its driver keeps tables.
+/// Tests must use far more than this.
 inline base::ByteCount slack() { return test::on_gpu() ? 64 * base::kMiB : 0; }
 
-/// Whether so many bytes are what was wanted, within slack().
+/// Whether `bytes` equals `wanted` within slack().
 inline testing::AssertionResult about(base::ByteCount bytes, base::ByteCount wanted) {
   const base::ByteCount difference = bytes > wanted ? bytes - wanted : wanted - bytes;
   if (difference <= slack()) return testing::AssertionSuccess();
   return testing::AssertionFailure() << bytes << " bytes, not " << wanted;
 }
 
-/// Bytes of the device, 0 where there is none. Asked in a child: a driver does not survive a fork,
-/// and the test may have some before it.
+/// The device's memory, 0 without a device. Queried in a child, because a driver does not survive a
+/// fork, and the test may fork later.
 inline base::ByteCount total_memory() {
   Child child([](const Channel& test) {
     test.send(device_info(*Driver::open(test::driver()), base::DeviceOrdinal(0)).total_memory);

@@ -1,5 +1,5 @@
-// An NVML that tells of the simulated devices: with the simulated driver, linked so that it does
-// not say that it is one (unmarked.map), it is what lib/cuda takes for a GPU.
+// An NVML for the simulated devices. With the simulated driver linked without its marker
+// (unmarked.map), lib/cuda takes it for a GPU.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -40,7 +40,7 @@ int nvmlDeviceGetHandleByUUID(const char* wanted, void** device) {
   return kNotFound;
 }
 
-// NVML counts by the PCI bus, which FO_TEST_NVML_REVERSED has the other way round.
+// NVML orders by PCI bus, which FO_TEST_NVML_REVERSED reverses.
 int nvmlDeviceGetIndex(void* device, unsigned* index) {
   int count = 0;
   if (cuDeviceGetCount(&count) != Result::kSuccess) return kUnknown;

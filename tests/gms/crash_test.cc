@@ -1,5 +1,5 @@
-// What is left of a layout when the process that serves it dies, at any moment: what was published
-// is back, what was being written is gone, and the device gets all its memory back in the end.
+// The state after the serving process dies at any moment: a published layout is restored, an
+// unfinished one is dropped, and in the end all memory is free.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -15,9 +15,9 @@
 namespace fo::gms {
 namespace {
 
-// An allocation that shows in what is used of a GPU.
+// An allocation large enough to be visible in a GPU's used memory.
 const base::ByteCount kUnit = test::on_gpu() ? 256 * base::kMiB : kGranule;
-// Between two looks at something that only others are told of.
+// The interval of polls for events that are reported to other processes only.
 constexpr useconds_t kLookAgainUs = 1000;
 
 class Crash : public ServerWithDevice {
@@ -35,14 +35,14 @@ class Crash : public ServerWithDevice {
   [[nodiscard]] pid_t serving() const {
     const base::Deadline deadline = soon();
     std::vector<pid_t> children;
-    // Nothing to wait on: only its parent is told of it.
+    // Polled, because only its parent is notified.
     while ((children = children_of(server_->child().pid())).empty() && !deadline.expired()) {
       ::usleep(kLookAgainUs);
     }
     return children.empty() ? -1 : children.front();
   }
 
-  // Kills the process that serves, and returns when it is gone.
+  // Kills the serving process, and returns when it has ended.
   void kill_server() const {
     const auto victim = os::open_pidfd(serving());
     ASSERT_TRUE(victim);
@@ -86,7 +86,7 @@ class SimulatedCrash : public Crash {};
 TEST_F(Crash, PublishedLayoutIsBackWithIdsSlotsMetadataHashAndBytes) {
   start();
   {
-    // Slots that were in use once.
+    // Creates gaps in the slots.
     MemoryManager writer = manager();
     ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
     const std::string gone = writer.allocate(kUnit, "t").allocation.allocation_id;
@@ -141,7 +141,7 @@ TEST_F(Crash, ReplacedLayoutDoesNotComeBack) {
   start();
   static_cast<void>(publish(3));
   RpcClient writer = enter(LockType::kRw);
-  // The parent has let it go, too.
+  // The parent has released it, too.
   writer.allocate(kUnit, "t");
   expect_used(kUnit);
   kill_server();
@@ -172,7 +172,7 @@ TEST_F(Crash, ConnectsMadeMeanwhileAreServed) {
   start();
   const std::string hash = publish(1);
   const pid_t victim = serving();
-  // Nobody accepts what comes now.
+  // No new connection is accepted.
   ASSERT_EQ(::kill(victim, SIGSTOP), 0);
   std::vector<RpcClient> clients;
   for (int i = 0; i < 50; ++i) clients.push_back(RpcClient::connect(socket_, soon()));
@@ -190,7 +190,7 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
   start();
   MemoryManager writer = manager();
   ASSERT_TRUE(writer.connect(LockType::kRw, soon()));
-  // More than one message carries, and not a multiple of it.
+  // More descriptors than fit into one message, and not a multiple.
   writer.allocate_many(
       std::vector<base::ByteCount>(3 * os::kMaxFdsPerMessage + 1, device_.granularity), "t");
   writer.commit();
@@ -205,7 +205,7 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
     EXPECT_EQ(state().memory_layout_hash, hash);
     EXPECT_EQ(state().allocation_count, static_cast<std::int64_t>(3 * os::kMaxFdsPerMessage + 1));
   }
-  // The client that has just asked may not have been let go yet.
+  // The last client may not be disconnected yet.
   EXPECT_NEAR(static_cast<double>(fd_count(serving())), static_cast<double>(servers), 2);
   EXPECT_EQ(fd_count(server_->child().pid()), parents);
   RpcClient next = enter(LockType::kRw);
@@ -215,7 +215,7 @@ TEST_F(CrashOfMany, AllocationsAndCrashesLeaveNoDescriptorBehind) {
 
 class CrashOfALimitedServer : public Crash {
  protected:
-  // A server that may have few files open, and its stderr in log().
+  // A server with a low limit on open files, and its stderr in log().
   [[nodiscard]] os::Child serve_limited() const {
     return os::fork_child([this] {
       const rlimit few{200, 200};
@@ -278,7 +278,7 @@ TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
   }
   EXPECT_THAT(log(), testing::HasSubstr("is not protected against a crash"));
   EXPECT_THAT(log(), testing::Not(testing::HasSubstr("no room")));
-  // Neither does it die of those who ask for more than it can give.
+  // Requests for more than the limit do not end it either.
   RpcClient reader = enter(LockType::kRo);
   try {
     static_cast<void>(reader.export_from(reader.list_allocations(), 0));
@@ -294,7 +294,7 @@ TEST_F(Crash, OneThatGoesOnCrashingEndsAllWithItsStatus) {
   start();
   static_cast<void>(publish(1));
   for (int crash = 0; crash < 6; ++crash) {
-    // Until it answers: a new process may not be there yet.
+    // Until it answers, because the new process may not have started yet.
     if (crash > 0) {
       EXPECT_EQ(state().state, "COMMITTED");
     }
@@ -313,7 +313,7 @@ TEST_F(Crash, OnRequestTheFirstCrashEndsAll) {
   expect_used(0);
 }
 
-// Whether a driver exports what it has imported, and imports without a context, nobody documents.
+// It is not documented whether a driver exports imported memory and imports without a context.
 TEST_F(SimulatedCrash, RestoredLayoutIsServedWithoutBeingImported) {
   set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:*=999");
   start();
@@ -331,7 +331,7 @@ TEST_F(SimulatedCrash, RestoredLayoutIsServedWithoutBeingImported) {
   expect_all_given_back();
 }
 
-// A writer's life, message by message, by the letter of the protocol.
+// A writer's session, message by message.
 class Script {
  public:
   explicit Script(const std::string& socket) : client_(socket) {}
@@ -340,7 +340,7 @@ class Script {
   static constexpr int kCommit = 11;
 
   void send(int message) { client_.say(encode(message)); }
-  // False when the server has hung up.
+  // False if the server has closed the connection.
   bool receive(int message) {
     const std::string body = client_.receive();
     if (body.empty()) return false;
@@ -383,7 +383,7 @@ class Script {
   std::string id_;
 };
 
-// For each message: killed as soon as it is sent, and once it is answered.
+// For each message: killed when it is sent, and when it is answered.
 TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
   for (int last = 0; last < Script::kMessages; ++last) {
     for (const bool answered : {false, true}) {
@@ -401,7 +401,7 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
         }
         kill_server();
       }
-      // One that nobody had accepted yet is served by the new server.
+      // A client that was not accepted yet is served by the new server.
       auto found = state();
       const base::Deadline deadline = soon();
       while (found.has_rw_session) {
@@ -418,7 +418,7 @@ TEST_F(Crash, AtEveryMessageOfAWriterNothingHalfIsLeft) {
         EXPECT_EQ(found.state, "EMPTY");
         expect_used(0);
       }
-      // It goes on as if nothing had been.
+      // It continues to work normally.
       const std::string hash = publish(2);
       EXPECT_EQ(state().allocation_count, 2);
       EXPECT_EQ(state().memory_layout_hash, hash);
@@ -455,7 +455,7 @@ TEST_F(Crash, AtEveryMessageOfAReaderTheLayoutStays) {
   }
 }
 
-// Within the driver's calls, where no message shows.
+// Kills within the driver's calls, where there are no messages.
 TEST_F(SimulatedCrash, AtEveryCallOfTheDriverNothingHalfIsLeft) {
   for (const char* call : {"cuMemCreate:1", "cuMemCreate:3", "cuMemExportToShareableHandle:1",
                            "cuMemExportToShareableHandle:2", "cuMemExportToShareableHandle:3"}) {
@@ -493,7 +493,7 @@ TEST_F(Crash, AtAnyMomentUnderLoad) {
             if (reader.export_from(reader.list_allocations(), 0).size() != 4) return 2;
             if (reader.fetch_metadata().size() != 4) return 3;
           } catch (const base::Error& error) {
-            // Killed in the middle of an answer; anything else is a finding.
+            // Killed in the middle of an answer; any other error is a failure.
             if (error.status() != base::ExitStatus::kUnavailable) return 4;
           }
         }

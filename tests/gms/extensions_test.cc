@@ -1,4 +1,4 @@
-// What our server offers beyond Dynamo's, and clients of both with servers of both.
+// Our extensions to Dynamo's protocol, between clients and servers with and without them.
 #include <gmock/gmock.h>
 
 #include "gms/plain_relay.h"
@@ -11,7 +11,7 @@ namespace {
 using Offer = PlainRelay::Offer;
 using testing::ElementsAre;
 
-// With granules of one page: here numbers count, not bytes.
+// With granules of one page, because only numbers of allocations matter here.
 class Extensions : public ServerWithDevice {
  protected:
   Extensions() { set("GMS_SIM_GRANULARITY", "4096"); }
@@ -22,7 +22,7 @@ class Extensions : public ServerWithDevice {
     start();
   }
 
-  // Publishes so many allocations with a tensor each through this socket.
+  // Publishes `count` allocations with a tensor each through this socket.
   void publish(const std::string& socket, std::size_t count) const {
     MemoryManager writer = manager(socket);
     ASSERT_EQ(writer.connect(LockType::kRw, soon()), Grant::kRw);
@@ -86,7 +86,7 @@ TEST_F(Extensions, AServerThatHasNoneGetsOneRequestPerObject) {
   publish(path("relay.sock"), 30);
   EXPECT_GT(relay.requests(), 3 * 30);
   import(path("relay.sock"), 30);
-  // And what it has published is the same to whoever has them.
+  // Clients of both kinds see the same layout.
   import(socket_, 30);
 }
 
@@ -98,7 +98,7 @@ TEST_F(SimulatedExtensions, LayoutIsExportedInPagesOfAsManyAsOneMessageCarries) 
   EXPECT_EQ(reader.export_from(all, 0).size(), os::kMaxFdsPerMessage);
   EXPECT_EQ(reader.export_from(all, 7).size(), os::kMaxFdsPerMessage);
   EXPECT_EQ(reader.export_from(all, count - 1).size(), 1u);
-  // In order: the bytes are those of the rank.
+  // In order: the bytes identify the rank.
   const auto fds = reader.export_from(all, 5);
   char byte = 0;
   ASSERT_EQ(::pread(fds[2].get(), &byte, 1, 0), 1);
@@ -141,10 +141,10 @@ TEST_F(Extensions, ExportsOneTagAndFromASlotThatIsNoMore) {
 
 TEST_F(Extensions, BatchesAreAllOrNothing) {
   RpcClient writer = enter(LockType::kRw);
-  // The last one can never be.
+  // The last one is invalid.
   EXPECT_THROW(writer.allocate_many({size_, size_, 0}, "t"), RequestRefused);
   EXPECT_THROW(writer.allocate_many({size_, parts(300)}, "t"), RequestRefused);
-  // Each could be, all of them never.
+  // Each is valid alone, but not all together.
   EXPECT_THROW(writer.allocate_many({parts(200), parts(200)}, "t"), RequestRefused);
   EXPECT_EQ(writer.list_allocations().size(), 0u);
   const auto made = writer.allocate_many({size_, size_}, "t");
@@ -184,7 +184,7 @@ TEST_F(Extensions, MetadataOfManyPagesComesWhole) {
   RpcClient writer = enter(LockType::kRw);
   const std::string id = writer.allocate(size_, "t").allocation_id;
   Metadata metadata;
-  // One that is a page of its own, an empty key, and many small ones.
+  // One that fills a page, an empty key, and many small ones.
   metadata["big"] = {id, 0, std::string(kMaxMetadataValue, 'v')};
   metadata["bigger"] = {id, 0, std::string(kMaxMetadataValue, 'w')};
   metadata[""] = {id, 1, "nothing"};

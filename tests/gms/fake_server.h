@@ -1,4 +1,4 @@
-// A server that says what a test tells it to, and nothing else: a thread behind a socket.
+// A server that only sends the answers of a test's script, from a thread.
 #pragma once
 
 #include <poll.h>
@@ -21,7 +21,7 @@ namespace fo::gms {
 
 class FakeServer {
  public:
-  /// What to send for a request of which type; a type that is not in it gets no answer.
+  /// The answer to each request type; a missing type gets no answer.
   using Script = std::map<std::string, std::string>;
 
   FakeServer(const std::string& path, Script script)

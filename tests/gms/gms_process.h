@@ -1,4 +1,4 @@
-// A real gms-serve on a simulated device or a GPU, in folders of its own, for one test.
+// A real gms-serve on a simulated device or a GPU, with private folders for one test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 
 namespace fo::gms {
 
-/// Of GPUs, and of simulated devices where no test sets another.
+/// Of GPUs, and of simulated devices by default.
 inline constexpr base::ByteCount kGranule = 2 * base::kMiB;
 
 using fo::test::soon;
@@ -46,11 +46,11 @@ inline std::size_t fd_count(pid_t pid) {
   return static_cast<std::size_t>(std::distance(begin(fds), end(fds)));
 }
 
-/// The environment of a test that uses a device, in this process too.
+/// Sets up the environment of a test with a device, in this process too.
 class TestDevice : public testing::Test {
  protected:
   void SetUp() override {
-    // Memory where there is enough: containers have 64 MiB by default.
+    // In a folder with enough space: containers have 64 MiB by default.
     std::error_code unknown;
     const auto shm = std::filesystem::space("/dev/shm", unknown);
     const bool roomy = !unknown && shm.available > base::kGiB;
@@ -66,7 +66,7 @@ class TestDevice : public testing::Test {
     if (device_size_ == 0) FO_SKIP("gpu", cuda::kNoGpu);
   }
   void TearDown() override {
-    // Whoever dies just now removes files of its own.
+    // A dying process may still remove its files.
     const base::Deadline deadline = soon();
     std::error_code failed;
     do {
@@ -78,7 +78,7 @@ class TestDevice : public testing::Test {
 
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
   [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  /// So many 256ths of device 0: of a simulated one, MiB.
+  /// A share of device 0 in 256ths; for a simulated one, in MiB.
   [[nodiscard]] base::ByteCount parts(base::ByteCount count) const {
     return count * (device_size_ / 256 / base::kMiB * base::kMiB);
   }
@@ -87,7 +87,7 @@ class TestDevice : public testing::Test {
   std::string dir_;
 };
 
-/// gms-serve with these arguments, ready when the constructor returns; killed with its object.
+/// gms-serve with these arguments, ready when the constructor returns; killed by the destructor.
 class GmsProcess {
  public:
   explicit GmsProcess(std::vector<std::string> arguments) : child_(start(std::move(arguments))) {
@@ -107,7 +107,7 @@ class GmsProcess {
 
   [[nodiscard]] bool is_ready() const { return is_ready_; }
   [[nodiscard]] const os::Child& child() const { return child_; }
-  /// Its exit status; -1 when it does not end.
+  /// Its exit status; -1 if it does not end.
   int wait() {
     const auto status = child_.wait(soon());
     ended_ = status.has_value();
@@ -164,7 +164,7 @@ class OneServer : public TestDevice {
   }
 
   [[nodiscard]] GetRuntimeStateResponse state() const { return connect().runtime_state(); }
-  /// Asks the server until its state satisfies `wanted`.
+  /// Polls the server until its state satisfies `wanted`.
   void expect_soon(const std::function<bool(const GetRuntimeStateResponse&)>& wanted) const {
     const base::Deadline deadline = soon();
     while (!wanted(state())) ASSERT_FALSE(deadline.expired());

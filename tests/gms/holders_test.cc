@@ -40,7 +40,7 @@ base::ByteCount size_of(const base::UniqueFd& fd) {
   return static_cast<base::ByteCount>(info.st_size);
 }
 
-// A server on simulated device 0, and this process as the one who holds what it should not.
+// A server on simulated device 0; this process holds its memory wrongly.
 class Holding : public OneServer {
  protected:
   /// Publishes allocations of these sizes; returns exported descriptors of them.
@@ -53,7 +53,7 @@ class Holding : public OneServer {
     writer.commit();
     return exported;
   }
-  /// Returns once the server has let go of it.
+  /// Returns when the server has released it.
   void drop_layout() const {
     { RpcClient writer = enter(LockType::kRw); }
     const base::Deadline deadline = soon();
@@ -122,7 +122,7 @@ TEST_F(Holding, MappingHoldsWithoutADescriptor) {
   const base::ByteCount size = size_of(exported[0]);
   void* mapped = ::mmap(nullptr, size, PROT_NONE, MAP_SHARED, exported[0].get(), 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  // Two areas in the process's list, one allocation.
+  // Two areas in the process's maps, one allocation.
   ASSERT_EQ(::mprotect(mapped, kMiB, PROT_READ), 0);
   exported.clear();
   drop_layout();
@@ -163,8 +163,8 @@ TEST_F(Holding, WhatTheKilledLeftBehindIsHeldByNobody) {
   static_cast<void>(publish({kMiB}));
   server_->child().signal(SIGKILL);
   ASSERT_EQ(server_->wait(), 128 + SIGKILL);
-  // The parent's death ends the server itself, whose memory is free a moment after its
-  // descriptors are gone.
+  // After the parent's death the server ends by itself; its memory is free a moment after its
+  // descriptors are closed.
   const base::Deadline deadline = soon();
   MemoryHolders found;
   do {
@@ -245,7 +245,7 @@ TEST_F(Holding, BookThatStaysLockedIsNotWaitedForForEver) {
   publish({kMiB});
   server_.reset();
   const std::string folder = dir_ + "/sim/device-0";
-  // Held by nobody: the book has to be asked.
+  // Unheld: only the book tells.
   std::ofstream(folder + "/mem-1") << "x";
   const os::Child locker = os::fork_child(
       [&] {
@@ -299,7 +299,7 @@ TEST_F(ServerProcesses, OneThatCanNotBeAskedIsUnseen) {
   EXPECT_EQ(found.unseen, 1u);
 }
 
-// A /proc of our own making.
+// With a fake /proc.
 class RealDevice : public test::FdCounting {
  protected:
   void process(int pid, const std::string& command, const std::vector<std::string>& files,

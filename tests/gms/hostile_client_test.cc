@@ -1,5 +1,5 @@
-// Clients that break the rules, do not read, ask for too much or send what nobody wants, against a
-// real server: it goes on serving others, and ends with the descriptors that it had before.
+// Clients that violate the protocol, do not read, request too much or send garbage, against a real
+// server: it still serves others, and ends with the number of descriptors that it had before.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grp.h>
@@ -29,7 +29,7 @@ using base::UniqueFd;
 using test::failure_of;
 
 constexpr uid_t kNobody = 65534;
-// A sanitizer keeps what was freed, and books of its own.
+// A sanitizer keeps freed memory and data of its own.
 constexpr base::ByteCount kMeasured = test::kHasSanitizers ? 8 : 1;
 
 class HostileClient : public OneServer {
@@ -49,7 +49,7 @@ class HostileClient : public OneServer {
 
   void TearDown() override {
     if (server_) {
-      // Whatever the clients were, they are gone, and the server is as it was.
+      // All clients have left, and the server must be in its initial state.
       const Deadline deadline = soon();
       while (fds() != fds_before_) {
         ASSERT_FALSE(deadline.expired()) << fds() << " descriptors, not " << fds_before_;
@@ -68,7 +68,7 @@ class HostileClient : public OneServer {
       return std::filesystem::read_symlink(fd, gone).string().starts_with("socket:");
     });
   }
-  // The most memory that the server ever had.
+  // Peak memory of the server.
   [[nodiscard]] base::ByteCount peak_memory() const {
     std::ifstream status("/proc/" + std::to_string(serving_) + "/status");
     for (std::string line; std::getline(status, line);) {
@@ -85,14 +85,14 @@ class HostileClient : public OneServer {
     writer.commit();
   }
 
-  // A client that keeps the rules gets what it wants.
+  // A client that follows the protocol is served.
   void expect_served() const {
     RpcClient reader = enter(LockType::kRo);
     EXPECT_TRUE(reader.export_allocation(id_).valid());
     EXPECT_TRUE(reader.get_metadata("k"));
   }
 
-  // As much as the server takes now.
+  // Writes as much as the server accepts now.
   static std::size_t say_some(const RawClient& client, std::string_view bytes) {
     const ssize_t said =
         ::send(client.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -103,7 +103,7 @@ class HostileClient : public OneServer {
     EXPECT_TRUE(client.ask<HandshakeResponse>(HandshakeRequest{"ro", std::nullopt}).success);
     return client;
   }
-  // Whether the server has closed the connection, or does in time.
+  // Whether the server has closed the connection, or does so in time.
   static bool is_dropped(const RawClient& client) {
     pollfd state{client.fd(), POLLRDHUP, 0};
     return ::poll(&state, 1, soon().poll_timeout()) == 1;
@@ -120,7 +120,7 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-// --- What is said.
+// --- Invalid requests.
 
 TEST_F(HostileClient, OnlyAWriterMaySendLongRequests) {
   serve();
@@ -131,7 +131,7 @@ TEST_F(HostileClient, OnlyAWriterMaySendLongRequests) {
   const RawClient reader = raw_reader();
   reader.say(long_frame);
   EXPECT_TRUE(is_dropped(reader));
-  // A request of the most bytes that a short one may have is read, and refused for what it says.
+  // A request of the maximum short size is read, and refused for its content.
   const RawClient other = raw_reader();
   std::string longest = encode_frame(MetadataListRequest{std::string(
       Connection::kMaxShortFrame - encode_frame(MetadataListRequest{}).size() + kPrefixSize - 2,
@@ -148,7 +148,7 @@ TEST_F(HostileClient, GarbageAtAnyMomentEndsOnlyItsConnection) {
   for (int round = 0; round < 200; ++round) {
     std::string garbage(random() % 200, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
-    // Mostly frames that are whole, else nothing in them is looked at.
+    // Mostly complete frames, because others are not decoded.
     if (round % 4 != 0)
       garbage = std::string("\0\0\0", 3) + static_cast<char>(garbage.size()) + garbage;
     const RawClient peer(socket_);
@@ -158,7 +158,7 @@ TEST_F(HostileClient, GarbageAtAnyMomentEndsOnlyItsConnection) {
   }
 }
 
-// Claims to have more values than an int counts: the reader must not go past the message.
+// Claims more values than an int counts: the reader must not read past the message.
 TEST_F(HostileClient, ListThatClaimsMoreThanThereIsEndsItsConnection) {
   serve();
   const RawClient reader = raw_reader();
@@ -194,7 +194,8 @@ TEST_F(HostileClient, ManyWhoSayOneByteOrNothingKeepNobodyWaiting) {
   for (int i = 0; i < 20; ++i) expect_served();
 }
 
-// The pipelined bytes are as many as the server takes; it neither keeps more nor stops listening.
+// It pipelines as many bytes as the server accepts; the server must not store more, and must notice
+// the hang-up.
 TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
   serve();
   const RawClient reader = raw_reader();
@@ -217,7 +218,7 @@ TEST_F(HostileClient, WaitingClientThatSendsWithoutEndIsForgottenWhenItGoes) {
   EXPECT_LT(peak_memory(), kMeasured * 64 * base::kMiB);
 }
 
-// What was sent while it waited is answered in order, whatever did not fit at first.
+// Pipelined requests are answered in order, even those that did not fit at first.
 TEST_F(HostileClient, PipelinedRequestsOfAWaitingClientAreAllAnswered) {
   serve();
   RawClient reader = raw_reader();
@@ -260,10 +261,10 @@ TEST_F(HostileClient, DescriptorsThatComeWithRequestsAreNotKept) {
   }
   pipe.writer.reset();
   char byte = 0;
-  EXPECT_EQ(::read(pipe.reader.get(), &byte, 1), 0);  // every copy is gone
+  EXPECT_EQ(::read(pipe.reader.get(), &byte, 1), 0);  // every copy is closed
 }
 
-// --- What is not read.
+// --- Unread answers.
 
 TEST_F(HostileClient, AnswersThatNobodyReadsTakeABoundedAmountOfMemory) {
   serve();
@@ -273,7 +274,8 @@ TEST_F(HostileClient, AnswersThatNobodyReadsTakeABoundedAmountOfMemory) {
     sleepers.push_back(raw_reader());
     sleepers.back().say(repeated(encode_frame(MetadataGetRequest{"k"}), 8));
   }
-  // Those who have read nothing for longest had to go, and those who read are served.
+  // The clients that read nothing for the longest time were disconnected; clients that read are
+  // served.
   for (int i = 0; i < 3; ++i) expect_served();
   EXPECT_LT(peak_memory(), kMeasured * 300 * base::kMiB);
   sleepers.clear();
@@ -288,7 +290,7 @@ TEST_F(HostileClient, ExportsThatNobodyReadsHoldFewDescriptors) {
   }
   for (int i = 0; i < 10; ++i) expect_served();
   EXPECT_LT(fds(), fds_before_ + 60);
-  // Who begins to read gets all of it.
+  // A client that starts to read receives everything.
   int received = 0;
   const Deadline deadline = soon();
   while (received < 500 && !deadline.expired()) {
@@ -316,7 +318,7 @@ TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
       sleepers.push_back(raw_reader());
       sleepers.back().say(repeated(encode_frame(ExportAllocationRequest{id_}), 500));
     }
-    // Those who do not read have to be let go for it, and nobody else.
+    // Only clients that do not read may be disconnected for it.
     expect_served();
     if (HasFailure()) return 4;
     idle.say(encode_frame(GetLockStateRequest{}));
@@ -325,7 +327,7 @@ TEST_F(HostileClient, ExportsOfNothingLeaveNothingToRead) {
   EXPECT_EQ(child.wait(soon()), 0);
 }
 
-// --- Who comes, and how many.
+// --- Numbers of clients.
 
 TEST_F(HostileClient, OneProcessDoesNotTakeEveryPlace) {
   rlimit limit{};
@@ -369,7 +371,7 @@ TEST_F(HostileClient, HundredsOfWaitersLeaveAtOnce) {
   while (waiting_writers() > 0) ASSERT_FALSE(deadline.expired());
 }
 
-// --- What a writer may fill.
+// --- Limits of a writer.
 
 TEST_F(HostileClient, WriterThatFillsTheMemoryIsRefusedAndGoesOn) {
   serve();
@@ -386,7 +388,7 @@ TEST_F(HostileClient, WriterThatFillsTheMemoryIsRefusedAndGoesOn) {
   EXPECT_GT(put, kMaxLayoutRecords - 2 * value.size());
   EXPECT_LT(put, kMaxLayoutRecords);
   EXPECT_LT(peak_memory(), kMeasured * (kMaxLayoutRecords + 128 * base::kMiB));
-  // What is deleted makes room.
+  // Deleted metadata makes room.
   EXPECT_TRUE(writer.delete_metadata("key 0"));
   writer.put_metadata("k", id_, 0, value);
   for (int i = 1; i < 63; ++i) writer.delete_metadata("key " + std::to_string(i));
@@ -419,7 +421,7 @@ class OtherUser : public HostileClient {
     if (!IsSkipped()) HostileClient::TearDown();
   }
 
-  // 0: is served; 1: is let go without an answer.
+  // 0: is served; 1: is disconnected without an answer.
   [[nodiscard]] int try_as(uid_t user, gid_t group, const std::vector<gid_t>& groups) const {
     const os::Child child = os::fork_child([&] {
       if (::setgroups(groups.size(), groups.data()) != 0 || ::setgid(group) != 0 ||
@@ -442,7 +444,7 @@ TEST_F(OtherUser, IsLetGoWhereTheModeLetsItConnect) {
   ASSERT_EQ(::stat(socket_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0666U);
   EXPECT_EQ(try_as(kNobody, kNobody, {}), 1);
-  EXPECT_EQ(try_as(kNobody, 0, {0}), 1);  // our group is no rule
+  EXPECT_EQ(try_as(kNobody, 0, {0}), 1);  // our group is not in the rules
 }
 
 TEST_F(OtherUser, IsServedWhenARuleNamesIt) {

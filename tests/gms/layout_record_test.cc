@@ -71,7 +71,7 @@ TEST(LayoutRecord, NoTruncationAndNoOtherHashIsTaken) {
   EXPECT_THROW(read_back(joined(parts_of(layout, std::string(64, '0'), true))), base::Error);
 }
 
-// A server writes them between the answers to its other clients.
+// A server writes the parts between answers to its other clients.
 TEST(LayoutRecord, HasNoLongPart) {
   Layout layout;
   for (int i = 0; i < 5000; ++i) layout.add("a" + std::to_string(i), 5, 16, "t");

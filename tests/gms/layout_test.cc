@@ -77,7 +77,7 @@ TEST(Layout, CountsWhatItsRecordsTake) {
   layout.add("id2", 1, 8, "tag");
   layout.put("key", "id2", 0, "value");
   EXPECT_EQ(layout.records(), one + record_cost(6) + record_cost(11));
-  layout.put("key", "id2", 0, "v");  // in its place
+  layout.put("key", "id2", 0, "v");  // replaces the value
   EXPECT_EQ(layout.records(), one + record_cost(6) + record_cost(7));
   layout.put("other", "id", 0, "");
   EXPECT_TRUE(layout.erase("other"));

@@ -87,7 +87,7 @@ TEST_F(Manager, ReadersMappingsCanNotBeWritten) {
   EXPECT_EQ(access_to(reader.allocations()[0]), 1u);
 }
 
-// Asked of the kernel, which answers EFAULT where a program would die.
+// Checked through the kernel, which returns EFAULT where a program would die.
 TEST_F(SimulatedManager, ReadersMappingsAreReadOnlyToTheProcessorTooAndAsleepNotEvenThat) {
   start();
   publish({1}, 'w');
@@ -220,7 +220,7 @@ TEST_F(Manager, SealedLayoutIsFilledThroughAdoptedMappings) {
   EXPECT_EQ(adopter.layout_hash().size(), 64u);
 }
 
-// Each in a process of its own: faults are counted per process, and a driver does not survive fork.
+// Each in its own process: faults are counted per process, and a driver does not survive fork.
 class Faulty : public OneServer {
  protected:
   [[nodiscard]] static MemoryManager manager(const std::string& socket) {
@@ -233,7 +233,7 @@ class Faulty : public OneServer {
   }
 };
 
-// Whatever driver call fails on the way, nothing stays mapped.
+// Whichever driver call fails, nothing stays mapped.
 TEST_F(Faulty, FailureOfAnyDriverCallLeavesNothingMapped) {
   start();
   constexpr int kAllocations = 3;

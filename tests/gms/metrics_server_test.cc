@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The server in a process of its own, as gms-serve has it.
+// The server in its own process, as in gms-serve.
 class MetricsServer : public test::FdCounting {
  protected:
   void start() {
@@ -38,7 +38,7 @@ class MetricsServer : public test::FdCounting {
         },
         {.parent_death_signal = SIGKILL});
   }
-  /// Its exit status; -1 when it does not end.
+  /// Its exit status; -1 if it does not end.
   int stop() {
     stop_.reset();
     const int status = child_->wait(soon()).value_or(-1);
@@ -56,7 +56,7 @@ class MetricsServer : public test::FdCounting {
     return http::fetch(method, base_ + path, soon());
   }
 
-  // Made per test, so that the count of descriptors has nothing of it.
+  // Created per test, so that it does not affect the count of descriptors.
   CounterPage page_ = CounterPage::create();
   std::string base_;
   std::uint16_t port_ = 0;

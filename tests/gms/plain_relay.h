@@ -1,5 +1,5 @@
-// A server without our extensions, as Dynamo's is: a thread between clients and a gms-serve that
-// takes them out of the answer to the handshake and counts requests.
+// A server without our extensions, like Dynamo's: a thread between clients and a gms-serve that
+// removes them from the handshake response and counts requests.
 #pragma once
 
 #include <poll.h>
@@ -25,7 +25,7 @@ class PlainRelay {
  public:
   enum class Offer { kNothing, kEverything };
 
-  /// Listens at `path`; every client gets a connection of its own to the server at `server`.
+  /// Listens at `path`; every client gets its own connection to the server at `server`.
   PlainRelay(const std::string& path, std::string server, Offer offer = Offer::kNothing)
       : server_(std::move(server)),
         offer_(offer),
@@ -73,7 +73,7 @@ class PlainRelay {
     }
   }
 
-  // One frame, with what comes along. False at the end.
+  // Passes one frame with its descriptors. False at the end.
   bool pass(const base::UniqueFd& from, const base::UniqueFd& to, bool is_answer) {
     std::string frame(kPrefixSize, '\0');
     std::vector<base::UniqueFd> fds;

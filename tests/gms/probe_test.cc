@@ -166,7 +166,7 @@ TEST_F(RemapProbed, AnotherLayoutIsANo) {
 TEST_F(RemapProbed, NoServerNothingPublishedASilentOneAndGarbageAreANo) {
   EXPECT_THAT(ask().reason, HasSubstr("No such file or directory"));
   start();
-  // On a loaded machine the shortest may end before the server was asked.
+  // On a loaded machine the shortest wait may end before the query.
   std::string reason;
   for (const int limit : {100, 1000, 10'000}) {
     timeout_ = std::chrono::milliseconds(limit);

@@ -14,7 +14,7 @@ using test::status_of;
 
 std::string body_of(const std::string& frame) { return frame.substr(kPrefixSize); }
 
-// Builds msgpack by hand, so that the codec is not tested against itself.
+// Builds msgpack by hand, so that the codec is not tested with itself.
 class Pack {
  public:
   Pack& map(std::uint32_t n) { return put(mp_encode_map(at_, n)); }
@@ -104,7 +104,7 @@ TEST(Protocol, RefusesWhatIsNoMessage) {
       Pack().uint(1).done(),                                           // not a map
       Pack().array(0).done(),                                          //
       Pack().map(0).done(),                                            // no type
-      Pack().map(1).str("type").uint(1).done(),                        // type is no text
+      Pack().map(1).str("type").uint(1).done(),                        // type is not a string
       Pack().map(1).str("type").str("no_such_request").done(),         // unknown
       Pack().map(1).str("type").str("allocate_response").done(),       // not a request
       Pack().map(1).str("type").str("commit_request").uint(1).done(),  // bytes after the message
@@ -117,7 +117,7 @@ TEST(Protocol, RefusesWhatIsNoMessage) {
   }
 }
 
-// So many values that an int can't count them: whoever believes that reads far past the message.
+// Claims more values than an int counts; a reader that relies on it reads far past the message.
 TEST(Protocol, RefusesListsAndMapsThatClaimMoreThanThereIs) {
   const std::string head = Pack().map(2).str("type").str("commit_request").str("x").done();
   using namespace std::string_literals;

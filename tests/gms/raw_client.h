@@ -1,4 +1,4 @@
-// A client of a GMS that says what a test has it say, and hears what comes.
+// A GMS client that sends arbitrary bytes and receives the answers.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ class RawClient {
 
   void say(std::string_view bytes) const { os::write_all(fd(), bytes, "say"); }
 
-  /// The body of the next frame, and the descriptors that came with it; empty when the server has
-  /// hung up.
+  /// The body of the next frame, and its descriptors; empty if the server has closed the
+  /// connection.
   std::string receive(std::vector<base::UniqueFd>* fds = nullptr) const {
     std::vector<base::UniqueFd> received;
     const std::string prefix = hear_bytes(kPrefixSize, received);
@@ -41,7 +41,7 @@ class RawClient {
     return body;
   }
 
-  /// All that comes until the server closes the connection.
+  /// All bytes until the server closes the connection.
   std::string hear_all() const {
     std::vector<base::UniqueFd> ignored;
     return hear_bytes(std::string::npos, ignored);

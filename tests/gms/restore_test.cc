@@ -1,5 +1,5 @@
-// What a server begins with after a crash that it can't use, and a server whose failure is not the
-// others' end.
+// Servers that start with an unusable deposit after a crash, and servers whose failure does not end
+// the others.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
@@ -16,7 +16,7 @@ namespace {
 // A server in a child process, and its vault in this one.
 class SimulatedRestore : public OneServer {
  protected:
-  // Begins with a deposit of this record and no memory.
+  // Starts with a deposit of this record and without memory.
   os::Child serve(const std::string& record) {
     base::UniqueFd server_end = vault_.open();
     os::Child child = os::fork_child([&] {
@@ -43,7 +43,7 @@ class SimulatedRestore : public OneServer {
     return ::poll(&event, 1, deadline.poll_timeout()) == 1;
   }
 
-  // As the parent does it.
+  // Does what the parent does.
   void answer_vault() {
     ASSERT_TRUE(is_readable(vault_.fd(), soon()));
     vault_.serve();
@@ -67,7 +67,7 @@ TEST_F(SimulatedRestore, LayoutThatCannotBeRestoredIsForgottenBeforeAnybodyIsSer
     ASSERT_EQ(::read(ready_.reader.get(), &mark, 1), 1);
     EXPECT_EQ(state().state, "EMPTY");
     {
-      // Whoever writes drops what was there, and is served as ever.
+      // A writer drops the old layout and is served as usual.
       RpcClient writer = connect();
       std::thread parent([this] { answer_vault(); });
       EXPECT_EQ(writer.shake_hands(LockType::kRw, soon()).grant, Grant::kRw);
@@ -99,7 +99,7 @@ TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
     return RpcClient::connect(socket_link(dir_, 0, "weights"), soon()).runtime_state();
   };
   const std::string hash = state_of_weights().memory_layout_hash;
-  // More often than a server of weights may fail.
+  // More failures than a server of weights may have.
   for (int failure = 0; failure < 3; ++failure) {
     RpcClient kv = enter_at("kv_cache");
     kv.allocate(kGranule, "t");

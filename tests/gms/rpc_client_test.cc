@@ -41,10 +41,10 @@ MetadataRecord record(const std::string& key, std::int64_t offset) {
   return one;
 }
 
-/// What a client makes of a server that answers a request with what can't be.
+/// A client's reaction to a server with invalid answers.
 class LyingServer : public testing::Test {
  protected:
-  /// `answer`: to the request of this type. Expects kProtocol and the reason.
+  /// `answer` is sent for a request of this type. Expects kProtocol and the reason.
   template <typename Answer>
   void expect_lie(std::string_view request, const Answer& answer, const Call& call,
                   const std::string& reason) {
@@ -141,7 +141,7 @@ TEST_F(LyingServer, MetadataThatCanNotBeIsRefused) {
   const Call fetch = [](RpcClient& rpc) { rpc.fetch_metadata(); };
   expect_lie(MetadataDumpRequest::kType, MetadataDumpResponse{{record("k", -1)}, false}, fetch,
              of_server(": invalid metadata for 'k'"));
-  // Keys come in their order, each once: else the pages had no end.
+  // Keys must ascend; otherwise the pages would never end.
   expect_lie(MetadataDumpRequest::kType,
              MetadataDumpResponse{{record("b", 0), record("a", 0)}, false}, fetch,
              of_server(": invalid metadata for 'a'"));
@@ -159,7 +159,7 @@ TEST_F(LyingServer, AnAnswerThatIsTooLongIsNotReadToItsEnd) {
             "query the GMS at '" + socket_ + "': invalid answer size: 4294967295 bytes");
 }
 
-// As Dynamo's server says it: without a reason.
+// Like Dynamo's server, without a reason.
 TEST_F(LyingServer, WhatDidNotSucceedIsARefusal) {
   const auto expect_refusal = [this](std::string_view request, const auto& answer, const Call& call,
                                      const std::string& reason) {

@@ -1,4 +1,4 @@
-// Bundles that come and go at the same time. What a bundle is, bats/gms-serve.bats shows.
+// Bundles that start and end concurrently. bats/gms-serve.bats tests a bundle alone.
 #include "gms/bundle/serve.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST_F(Bundle, OnlyTheDevicesAndTagsAskedFor) {
   EXPECT_EQ(names().size(), 4u);
 }
 
-// Dynamo's clients are told the GPU's UUID by NVML, whatever slice they are in.
+// NVML reports the GPU's UUID to Dynamo's clients, whatever slice they run in.
 TEST_F(Bundle, TheOnlySliceOfAGpuIsFoundUnderItsUuid) {
   set("GMS_SIM_QUIRKS", "mig");
   const auto info = cuda::device_info(*cuda::Driver::open("sim"), base::DeviceOrdinal(1));
@@ -54,7 +54,7 @@ TEST_F(Bundle, TheOnlySliceOfAGpuIsFoundUnderItsUuid) {
     EXPECT_EQ(one.terminate(), 0);
   }
   EXPECT_FALSE(fs::exists(by_gpu));
-  // Of two slices none is meant by it.
+  // With two slices it would be ambiguous.
   GmsProcess two({"--socket-dir", dir_, "--devices", "0,1"});
   ASSERT_TRUE(two.is_ready());
   EXPECT_FALSE(fs::exists(by_gpu));
@@ -63,7 +63,7 @@ TEST_F(Bundle, TheOnlySliceOfAGpuIsFoundUnderItsUuid) {
 }
 
 TEST_F(Bundle, KilledParentIsReplacedAtOnce) {
-  // Its servers may still be dying.
+  // Servers of the previous round may still be dying.
   for (int round = 0; round < 10; ++round) {
     GmsProcess bundle({"--socket-dir", dir_});
     ASSERT_TRUE(bundle.is_ready()) << round;
@@ -83,7 +83,7 @@ TEST_F(Bundle, TwoAtOnceOnOneSocketOneWins) {
     const os::Child& loser = ended[0].revents != 0 ? left : right;
     const os::Child& winner = ended[0].revents != 0 ? right : left;
     EXPECT_EQ(loser.wait(soon()), 73);
-    // The loser may know before the winner listens.
+    // The loser may end before the winner listens.
     EXPECT_EQ(state_at(path("gms.sock")), "EMPTY");
     winner.signal(SIGTERM);
     EXPECT_EQ(winner.wait(soon()), 0);

@@ -115,7 +115,7 @@ TEST_F(Counting, NumbersOutliveAKilledWriterAndGoOnWithTheNext) {
   kill(start(page));
   const std::uint64_t first = page->requests[RequestResult::kAnswered].get();
   EXPECT_GT(first, 0u);
-  // The one that was being counted as it died is in the first number and maybe not in the others.
+  // The event that was being counted may be missing in the other numbers.
   EXPECT_GE(first, count_of(page->request_latency));
   EXPECT_LE(first, count_of(page->request_latency) + 1);
   EXPECT_EQ(page->up.get(), 1u);

@@ -11,12 +11,12 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A model with clients that live until the test says otherwise.
+// A model with clients that stay connected until the test disconnects them.
 class Clients {
  public:
   SessionId arrive(LockType type) { return model.arrive(type); }
 
-  /// Grants what can be granted; the sessions in order.
+  /// Grants everything that can be granted; returns the sessions in order.
   std::vector<SessionId> pump() {
     std::vector<SessionId> granted;
     while (const auto next =
@@ -26,7 +26,7 @@ class Clients {
     return granted;
   }
 
-  /// Arrives and must be granted at once.
+  /// The new client must be granted the lock at once.
   SessionId enter(LockType type) {
     const SessionId id = arrive(type);
     EXPECT_THAT(pump(), ElementsAre(id));
@@ -64,7 +64,7 @@ class Clients {
   std::set<SessionId> dead;
 };
 
-// The states in which a client can find a server, and how to get there.
+// The states that a client can find, and how to reach them.
 enum class Situation {
   kEmpty,
   kWriting,
@@ -109,7 +109,7 @@ SessionId arrange(Clients& clients, Situation situation) {
 struct GrantCase {
   Situation situation;
   ServerState state;
-  // What each lock type is granted at once: rw, ro, rw_or_ro, rw_data_or_rw.
+  // The immediate grant for each lock type: rw, ro, rw_or_ro, rw_data_or_rw.
   std::array<std::optional<Grant>, 4> grants;
 };
 
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(
                     LeaveCase{Situation::kSealed, ServerState::kLayoutCommitted, 2},
                     LeaveCase{Situation::kPublished, ServerState::kCommitted, 2},
                     LeaveCase{Situation::kRead, ServerState::kCommitted, 2},
-                    // The writer that waited takes over and drops the layout.
+                    // The waiting writer is granted the lock and drops the layout.
                     LeaveCase{Situation::kReadWriterWaits, ServerState::kRw, 0}));
 
 TEST(ServerModel, HistoryOfAPublicationAndItsReplacement) {

@@ -1,5 +1,4 @@
-// What the serving loop does with real sockets, the state machine and a driver behind it: mostly
-// what goes wrong.
+// The serving loop with real sockets, the state machine and a driver; mostly error cases.
 #include "gms/server/server.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +27,7 @@ using test::status_of;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A request with a list of so many nils.
+// A request with a list of `count` nils.
 std::string list_of_nothings(std::string_view type, std::string_view list, std::uint32_t count) {
   std::array<char, 256> head;
   char* at = mp_encode_map(head.data(), 2);
@@ -188,7 +187,7 @@ TEST_F(Server, DeadWriterInTheQueueNeitherBlocksReadersNorWipesTheLayout) {
   EXPECT_EQ(state().allocation_count, 2);
 }
 
-// The client pipelines requests behind its handshake and hangs up: its death hides behind bytes.
+// The client pipelines requests after its handshake and hangs up: its end is hidden behind bytes.
 TEST_F(Server, DeadWriterThatPipelinedIsNeverGranted) {
   start();
   publish(2);
@@ -239,8 +238,8 @@ std::string text(const std::string& word) {
 }
 const std::string kNil = "\xc0";
 
-// Dynamo's v1 profile finds its sockets by the names of our links, and its writers begin as ours
-// do.
+// Dynamo's v1 profile finds sockets by the names of our links, and its writers send a similar
+// handshake.
 TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
   start();
   publish(2);
@@ -270,7 +269,7 @@ TEST_F(Server, ClientsOfAnotherProtocolAreTurnedAwayBeforeTheyCanDoAnything) {
   EXPECT_EQ(state().state, "COMMITTED");
   EXPECT_EQ(state().allocation_count, 2);
   EXPECT_THAT(connect().event_history(), testing::SizeIs(2)) << "one writer, of this protocol";
-  // It doesn't wait in the queue either, while somebody reads.
+  // It is not queued either while a reader is active.
   const RpcClient reader = enter(LockType::kRo);
   const RawClient client(socket_);
   client.say(foreign.front());
@@ -286,7 +285,7 @@ TEST_F(Server, UnknownKeysOfAHandshakeAreIgnored) {
   EXPECT_TRUE(decode_message<HandshakeResponse>(client.receive()).success);
 }
 
-// People's log filters, and the tests of Dynamo's client, look for these words.
+// Log filters, and the tests of Dynamo's client, search for these texts.
 TEST_F(Server, RefusalsHaveTheWordsOfDynamosServer) {
   start();
   publish(1);
@@ -348,7 +347,7 @@ TEST_F(Server, OutOfMemoryWaitsUntilThereIsRoomWithoutHoldingOthersUp) {
     publisher.allocate(parts(100), "t");
     publisher.commit();
   }
-  // Memory that no layout owns, as a process that died too late would hold it.
+  // Memory without a layout, as held by a process that died too late.
   auto reader = std::make_unique<RpcClient>(enter(LockType::kRo));
   base::UniqueFd pinned =
       reader->export_allocation(reader->list_allocations().front().allocation_id);
@@ -394,7 +393,7 @@ TEST_F(Server, ClientThatWaitsForMemoryAndLeavesIsForgotten) {
   expect_soon([](const auto& now) { return now.state == "EMPTY"; });
 }
 
-// Whatever a failing driver answers: never a status that says to try again.
+// Whatever error a driver returns, the status never suggests a retry.
 TEST_F(SimulatedServer, EveryFailureOfTheDeviceEndsTheServerWith70) {
   for (const char* fault : {"cuMemCreate:1=999", "cuMemCreate:1=46", "cuMemCreate:1=802",
                             "cuMemExportToShareableHandle:1=oom", "cuMemRelease:1=999"}) {
@@ -422,11 +421,11 @@ TEST_F(SimulatedServer, ClientsBeyondTheLimitWaitAndDescriptorsAreLeft) {
     RpcClient writer = enter(LockType::kRw);
     std::vector<RawClient> idle;
     for (int i = 0; i < 35; ++i) idle.emplace_back(socket_);
-    // Whoever is in is served, and the device has descriptors left.
+    // Accepted clients are served, and the device has descriptors left.
     const std::string id = writer.allocate(1, "t").allocation_id;
     if (!writer.export_allocation(id).valid()) return 2;
     idle.clear();
-    // Until the server has seen them go, it may refuse one more of this process.
+    // Until the server has noticed their end, it may refuse one more of this process.
     for (const Deadline deadline = soon(); !deadline.expired();) {
       try {
         return state().state == "RW" ? 0 : 3;
@@ -449,9 +448,8 @@ TEST_F(SimulatedServer, HangingDeviceHoldsUpOnlyWhoNeedsIt) {
   EXPECT_EQ(connect().event_history().size(), 1u);
 }
 
-// How long it takes would tell nothing of a machine: the server finds both requests at once, and
-// answers the short one while it is busy with the long one. It has no vault, for whose answers it
-// would wait in any case.
+// Without timing: the server finds both requests at once, and answers the short one while it
+// processes the long one. It has no vault, because it would wait for that in any case.
 TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
   const os::Pipe never;
   const os::Child child = os::fork_child([&] {
@@ -490,7 +488,7 @@ TEST_F(SimulatedServer, OthersAreAnsweredWhileALongLayoutIsCommitted) {
   ASSERT_TRUE(child.wait(soon()));
 }
 
-// Elements that are none would end the connection, if they were looked at.
+// Invalid elements would end the connection if they were decoded.
 TEST_F(Server, ABatchThatIsTooLongIsRefusedByItsCount) {
   start();
   const RawClient writer(socket_);

@@ -1,4 +1,4 @@
-// A server, and a driver in this process for what it lends.
+// A server, and a driver in this process for its memory.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class ServerWithDevice : public OneServer {
   void SetUp() override {
     OneServer::SetUp();
     if (IsSkipped()) return;
-    set("GMS_SIM_CONTEXT_SIZE", "0");  // all of the device is the test's
+    set("GMS_SIM_CONTEXT_SIZE", "0");  // all of the device is for the test
     driver_ = cuda::Driver::open(test::driver());
     device_ = cuda::device_info(*driver_, base::DeviceOrdinal(0));
     context_ = cuda::PrimaryContext::retain(driver_, device_.ordinal);

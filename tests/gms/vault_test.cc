@@ -1,4 +1,4 @@
-// The parent's side of a vault, against servers that die in the middle or are out of their minds.
+// The parent's side of a vault, with servers that die in the middle or send invalid packets.
 #include "gms/bundle/vault.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class VaultTest : public test::FdCounting {
     ASSERT_GT(os::send_with_fds(server_.get(), std::as_bytes(std::span(&packet, 1)), numbers), 0);
   }
 
-  // nullopt: the vault has hung up.
+  // nullopt: the vault has closed the connection.
   std::optional<VaultPacket> ask(Kind kind, std::uint64_t count = 0, std::size_t fds = 0) {
     send(kind, count, fds);
     vault_->serve();
@@ -62,7 +62,7 @@ class VaultTest : public test::FdCounting {
   }
 
   VaultRoom room_{300, 0};
-  // Descriptors that the vault gave up for the caller to close.
+  // Descriptors that the vault returned for closing.
   std::size_t dropped_ = 0;
   std::optional<Vault> vault_;
   base::UniqueFd server_;
@@ -158,7 +158,7 @@ TEST_F(VaultTest, RefusesWhatThereIsNoRoomFor) {
   EXPECT_TRUE(accepts(Kind::kBegin, 299, 1));
   Vault other(room_);
   EXPECT_EQ(room_.used, 300u);
-  EXPECT_EQ(ask(Kind::kBegin, 0, 1)->kind, Kind::kDone);  // in place of the half one
+  EXPECT_EQ(ask(Kind::kBegin, 0, 1)->kind, Kind::kDone);  // replaces the incomplete one
   EXPECT_EQ(room_.used, 1u);
 }
 

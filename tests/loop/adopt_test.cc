@@ -26,7 +26,7 @@ using Descriptor = asio::posix::stream_descriptor;
 
 class Adopt : public test::FdCounting {};
 
-// Sets within each other, as deep as epoll(7) follows: it refuses the last one.
+// Nested epoll sets, as deep as epoll(7) allows: it refuses the last one.
 std::vector<UniqueFd> nested_sets() {
   std::vector<UniqueFd> sets;
   epoll_event event{};

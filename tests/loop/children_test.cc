@@ -39,7 +39,7 @@ class ChildrenTest : public fo::test::FdCounting {
  protected:
   ~ChildrenTest() override { loop_.run(children_.end_all(Deadline::after(base::Duration(0)))); }
 
-  /// The status is in statuses_ once it has ended.
+  /// Its status is in statuses_ after its end.
   pid_t start(const Words& argv, const os::SpawnOptions& options = {}) {
     const auto pid = std::make_shared<pid_t>(0);
     *pid = children_.start(argv, options,
@@ -50,7 +50,7 @@ class ChildrenTest : public fo::test::FdCounting {
     loop_.run_until([&] { return statuses_.contains(pid); });
     return statuses_[pid];
   }
-  /// Starts a script and waits until it says so by making the file "ready".
+  /// Starts a script and waits until it creates the file "ready".
   pid_t start_ready(const std::string& script) {
     const std::string file = dir_.path("ready" + std::to_string(++count_));
     const pid_t pid = start(shell("ready() { : >" + file + "; }; " + script));

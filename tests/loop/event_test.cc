@@ -78,7 +78,8 @@ TEST_F(LoopTest, TheEndOfAPipeIsReady) {
 
 TEST_F(LoopTest, AWaitNeedsNoDescriptorOfItsOwn) {
   if (test::kHasSanitizers) FO_SKIP("release", test::kSanitizersOpenPipes);
-  loop_.run(pause_for(std::chrono::milliseconds(1)));  // the loop has all of its own by then
+  loop_.run(
+      pause_for(std::chrono::milliseconds(1)));  // the loop has opened all its descriptors by then
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none_more{3, before.rlim_max};

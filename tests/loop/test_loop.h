@@ -1,4 +1,4 @@
-// The one event loop of a test: a coroutine is run to its end on the test's own thread.
+// A test's event loop: runs a coroutine to its end on the test's own thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class TestLoop {
 
   boost::asio::io_context& io() { return io_; }
 
-  /// What the coroutine returns, or throws.
+  /// Returns or throws the result of the coroutine.
   template <typename Result>
   Result run(boost::asio::awaitable<Result> body) {
     std::exception_ptr failure;
@@ -53,7 +53,7 @@ class TestLoop {
     go(failure);
   }
 
-  /// Goes on until `done` says yes; a failure of the test when it never does.
+  /// Runs until `done` returns true; fails the test if it never does.
   void run_until(const std::function<bool()>& done) {
     const base::Deadline deadline = soon();
     while (!done() && !deadline.expired()) {

@@ -17,7 +17,7 @@
 namespace fo::os::test {
 namespace {
 
-/// What a child that runs `body` writes to its stdout.
+/// The stdout of a child that runs `body`.
 std::string output_of(const std::function<int()>& body) {
   Pipe pipe;
   const Child child = fork_child([&] {

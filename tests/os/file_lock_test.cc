@@ -90,7 +90,7 @@ TEST(FileLock, OfAnEntryIsNotTakenWhereAnotherFileOrNoneIsInItsPlace) {
 
 TEST(FileLock, TimesOutAndLeavesNoThreadAndNoLock) {
   const TempDir dir;
-  std::thread([] {}).join();  // with the first one come those of sanitizers
+  std::thread([] {}).join();  // the first one starts those of sanitizers, too
   const std::size_t before = thread_count();
   base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
   ASSERT_TRUE(try_lock_file(held.get()));
@@ -113,7 +113,7 @@ TEST(FileLock, WaitEndsWhenTheInterruptIsReadable) {
             LockWait::kInterrupted);
 }
 
-// The wake-up signal may come at any moment of the thread's life.
+// The wake-up signal may arrive at any moment of the thread's life.
 TEST(FileLock, ManyShortWaitsAllEnd) {
   const TempDir dir;
   const base::UniqueFd held = open_file(dir.path("l"), O_RDWR | O_CREAT);
@@ -167,7 +167,7 @@ TEST(FileLock, IsSeenWithItsHolderAndWaiter) {
   const FileLocks locks = visible_file_locks(file_key(fd.get()));
   EXPECT_EQ(locks.holder, holder.pid());
   EXPECT_TRUE(is_file_locked(fd.get(), locks));
-  // Not visible, as from another pid namespace: found out by a probe where this is one.
+  // Not visible, as from another pid namespace; there a probe finds it.
   EXPECT_TRUE(locks.waiters.empty());
   holder.kill();
   EXPECT_FALSE(is_file_locked(fd.get(), visible_file_locks(file_key(fd.get()))));

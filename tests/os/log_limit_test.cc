@@ -63,7 +63,7 @@ TEST_F(LogLimitTest, PeersWithoutEndShareABudgetAndNothingIsForgotten) {
   std::uint64_t lines = 0;
   for (int i = 0; i < 1000; ++i) lines += limit.admit(std::to_string(i), now_) ? 1 : 0;
   EXPECT_EQ(lines, LogLimit::kMaxPeers + 1);
-  // Those that were quiet long enough make room for others.
+  // Peers that were quiet long enough are forgotten.
   now_ += seconds(5);
   EXPECT_TRUE(limit.admit("1000", now_));
   EXPECT_TRUE(limit.admit("1001", now_));

@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A service manager's end: a bound datagram socket.
+/// The service manager's socket, bound for datagrams.
 class Manager {
  public:
   explicit Manager(const std::string& name)
@@ -40,7 +40,7 @@ class Manager {
     const auto* generic = reinterpret_cast<const sockaddr*>(&address);
     EXPECT_EQ(::bind(fd_.get(), generic, static_cast<socklen_t>(size)), 0) << name;
   }
-  /// The next message; empty where there is none. Datagrams of one machine are there at once.
+  /// The next message; empty if there is none. Local datagrams arrive at once.
   [[nodiscard]] std::string next() const {
     std::array<char, 8192> buffer;
     const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
@@ -153,7 +153,8 @@ bool is_asleep(pid_t thread) {
   return line.find(") S ") != std::string::npos;
 }
 
-/// Reads what has come once `thread` sleeps, or is `done`; whether "READY=1" was in it.
+/// Reads the messages when `thread` sleeps, or `done` is set; returns whether "READY=1" was among
+/// them.
 bool read_when_asleep(const Manager& manager, pid_t thread, const std::atomic<bool>& done) {
   while (!is_asleep(thread) && !done) std::this_thread::yield();
   bool is_ready = false;
@@ -170,7 +171,7 @@ TEST_F(Notify, ThatAServiceIsReadyReachesAManagerThatReadsALittleLater) {
   set("NOTIFY_SOCKET", dir_.path("notify"));
   const Notifier notifier;
   const pid_t thread = ::gettid();
-  // A machine that is busy may let the manager come too late now and then.
+  // On a busy machine, the manager may be too late sometimes.
   bool is_ready = false;
   for (int round = 0; round < 20 && !is_ready; ++round) {
     for (int i = 0; i < 10000; ++i) notifier.alive();

@@ -132,7 +132,7 @@ TEST_F(Process, TheParentsDeathIsTheChilds) {
   });
   alive.writer.reset();
   EXPECT_EQ(parent.wait(soon()), 0);
-  // The pipe ends when the last process that holds its other end is gone.
+  // The pipe ends with the last process that holds its other end.
   pollfd ended{alive.reader.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&ended, 1, soon().poll_timeout()), 1);
   EXPECT_EQ(read_to_end(alive.reader.get()), "");
@@ -152,7 +152,7 @@ TEST_F(Process, AFullDescriptorTableLeavesNoChildBehind) {
   if (fo::test::kHasSanitizers) FO_SKIP("release", fo::test::kSanitizersOpenPipes);
   EXPECT_EQ(fork_child([] {
               const base::UniqueFd lowest(::dup(STDIN_FILENO));
-              // Room for the pipe that spawn makes, none for the pidfd.
+              // Enough descriptors for spawn's pipe, but not for the pidfd.
               const auto limit = static_cast<rlim_t>(lowest.get() + 3);
               const rlimit tight{limit, limit};
               if (::setrlimit(RLIMIT_NOFILE, &tight) != 0) return 1;
@@ -169,7 +169,7 @@ TEST_F(Process, AFullDescriptorTableLeavesNoChildBehind) {
 TEST_F(Process, ASubreaperGetsItsOrphans) {
   EXPECT_EQ(fork_child([] {
               become_subreaper();
-              // The shell ends at once; what it left in the background is ours to reap.
+              // The shell ends at once; its background process is reparented to this one.
               if (spawn({"sh", "-c", "sh -c 'exit 7' &"}).wait(soon()) != 0) return 1;
               int status = 0;
               while (::waitpid(-1, &status, 0) < 0) {

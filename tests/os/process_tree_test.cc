@@ -13,7 +13,8 @@ namespace {
 using fo::test::Forked;
 using fo::test::say;
 
-// A subreaper whose child left a grandchild behind, which has left its session and ignores TERM.
+// Runs `body` in a subreaper whose child has left a grandchild, in another session and ignoring
+// SIGTERM.
 int with_orphan(const std::function<int(pid_t orphan)>& body) {
   become_subreaper();
   int ends[2];

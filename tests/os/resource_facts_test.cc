@@ -1,6 +1,6 @@
-// What the kernel does with locks and files when a process dies: the facts that failover locks rest
-// on. The order in which files are released is read from inotify, which tells of each just before
-// its lock goes.
+// How the kernel releases locks and files when a process dies: the facts that failover locks rely
+// on. The order of releases is read from inotify, which reports each file just before its lock is
+// released.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -39,9 +39,9 @@ using base::UniqueFd;
 using fo::test::TempDir;
 
 constexpr base::Duration kLongWait = std::chrono::seconds(20);
-// Files that are not released in an instant.
+// Enough files to take some time.
 constexpr int kMany = 3000;
-// For an order that the processors' timing may hide.
+// Repetitions, because timing may hide the order.
 constexpr int kTries = 300;
 
 struct Word : Pipe {
@@ -54,7 +54,7 @@ struct Word : Pipe {
   }
 };
 
-/// A forked process that has done `prepare` and then waits for its end.
+/// A forked process that runs `prepare` and then waits until it is killed.
 class Victim {
  public:
   explicit Victim(const std::function<void()>& prepare)
@@ -85,7 +85,7 @@ class Victim {
   bool alive_ = true;
 };
 
-/// What happens to the files of a folder, in the kernel's order: "close NAME" or "modify NAME".
+/// The events of a folder's files in the kernel's order: "close NAME" or "modify NAME".
 class Watch {
  public:
   explicit Watch(const std::string& folder) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -116,7 +116,7 @@ class Watch {
   UniqueFd fd_;
 };
 
-/// Opens a file under a number of one's choice, for as long as the process lives.
+/// Opens a file under a given number while the process lives.
 void open_at(int number, const std::string& path) {
   const UniqueFd fd = open_file(path, O_RDWR | O_CREAT);
   if (::dup3(fd.get(), number, O_CLOEXEC) != number) base::throw_errno(errno, "dup3");
@@ -127,7 +127,7 @@ void open_many(const std::string& path) {
   for (int k = 0; k < kMany; ++k) open_at(200 + k, path);
 }
 
-// A lock that must outlive the device's files sits below them.
+// So a lock that must outlive the device's files needs a lower number.
 TEST(DeathOfAProcess, ReleasesItsFilesHighestNumberFirst) {
   const TempDir dir;
   // Opened in another order than numbered.
@@ -142,7 +142,7 @@ TEST(DeathOfAProcess, ReleasesItsFilesHighestNumberFirst) {
             (std::vector<std::string>{"close high lock", "close device", "close low lock"}));
 }
 
-// No number is low enough for a lock to outlive memory that has no descriptor.
+// So no number lets a lock outlive memory without a descriptor.
 TEST(DeathOfAProcess, ReleasesWhatIsOnlyMappedAfterAllDescriptors) {
   const TempDir dir;
   Victim victim([&] {
@@ -157,9 +157,9 @@ TEST(DeathOfAProcess, ReleasesWhatIsOnlyMappedAfterAllDescriptors) {
   EXPECT_EQ(watch.read(), (std::vector<std::string>{"close low lock", "close mapped"}));
 }
 
-// A process gives up its share of an inherited lock when it begins to close its files, wherever the
-// descriptor is. If another that has a share is done with its own end by then, the lock is free
-// while the first still gives its files back: here is the gate of --gpu-free needed.
+// A process releases its share of an inherited lock when it begins to close its files, wherever the
+// descriptor is. If another process with a share has ended by then, the lock is free while the
+// first still releases its files, so the gate of --gpu-free is needed.
 TEST(DeathOfAProcess, GivesUpASharedLockBeforeItsOtherFiles) {
   if (std::thread::hardware_concurrency() < 2)
     FO_SKIP("processors", "one processor: no two ends overlap");
@@ -183,7 +183,7 @@ TEST(DeathOfAProcess, GivesUpASharedLockBeforeItsOtherFiles) {
   EXPECT_TRUE(seen);
 }
 
-// A POSIX lock ends as the first thing of all, whatever its number.
+// A POSIX lock is released before everything else, whatever its number.
 TEST(DeathOfAProcess, EndsAPosixLockBeforeAnyFile) {
   if (std::thread::hardware_concurrency() < 2)
     FO_SKIP("processors", "one processor: seen when all is over");
@@ -240,7 +240,7 @@ TEST(DeathOfAProcess, KeepsTheLockUntilTheCoreIsWritten) {
                            [](const std::string& event) { return event.starts_with("modify"); }));
 }
 
-// So: close, never unlock, in a child.
+// So a child must close, and never unlock.
 TEST(Flock, UnlockedThroughAnInheritedDescriptorIsFreeForAll) {
   const TempDir dir;
   const UniqueFd held = open_file(dir.path("lock"), O_RDWR | O_CREAT);
@@ -255,7 +255,7 @@ TEST(Flock, UnlockedThroughAnInheritedDescriptorIsFreeForAll) {
   EXPECT_TRUE(try_lock_file(other.get()));
 }
 
-// So: never unlink or replace a lock file, and look whether somebody did.
+// So a lock file must never be removed or replaced, and holders check for that.
 TEST(Flock, OnAReplacedFileHasTwoHolders) {
   const TempDir dir;
   const UniqueFd first = open_file(dir.path("lock"), O_RDWR | O_CREAT);
@@ -265,7 +265,7 @@ TEST(Flock, OnAReplacedFileHasTwoHolders) {
   EXPECT_TRUE(try_lock_file(second.get()));
 }
 
-// So: ask /proc/locks, and probe only where that can't tell.
+// So /proc/locks is read, and the probe is only for cases that it cannot decide.
 TEST(Flock, ProbedByASharedLockLooksBusyToOthers) {
   const TempDir dir;
   const UniqueFd contender = open_file(dir.path("lock"), O_RDWR | O_CREAT);

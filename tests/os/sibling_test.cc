@@ -71,7 +71,7 @@ TEST(RunCaptured, KeepsTheStartOfALongOutputAndReadsItAll) {
 TEST(RunCaptured, KillsWhatIsNotDoneInTime) {
   const auto moment = Deadline::after(std::chrono::milliseconds(50));
   EXPECT_EQ(run_captured({"sleep", "1000"}, moment), std::nullopt);
-  // Its outputs closed, it still runs.
+  // Its outputs are closed, but it still runs.
   const auto another = Deadline::after(std::chrono::milliseconds(50));
   EXPECT_EQ(run_captured({"sh", "-c", "exec sleep 1000 >&- 2>&-"}, another), std::nullopt);
 }

@@ -12,7 +12,7 @@
 namespace fo::os::test {
 namespace {
 
-/// What is remembered for restore_signals belongs to the process: each test is a child.
+/// The state saved for restore_signals belongs to the process, so each test runs in a child.
 int in_child(const std::function<int()>& body) { return *fork_child(body).wait(soon()); }
 
 bool is_blocked(int signal) {

@@ -20,7 +20,7 @@ using fo::test::failure_of;
 
 using fo::test::soon;
 
-/// All that can be read until the end.
+/// All bytes until the end.
 inline std::string read_to_end(int fd) {
   std::string text;
   char buffer[4096];

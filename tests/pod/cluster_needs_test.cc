@@ -12,7 +12,7 @@ namespace {
 using test::node;
 using test::Worker;
 
-// Of a worker, a line each.
+// The needs of a worker, one per line.
 std::string needs_of(const Worker& worker, GenerateOptions options = {}) {
   if (!options.gms) options.gms = worker.gms;
   Service service = worker.service;

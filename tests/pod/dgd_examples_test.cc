@@ -1,4 +1,4 @@
-// Over NVIDIA's own deployments, and the definition of the resource, where they are.
+// Compares with NVIDIA's own deployments and the definition of the resource, if available.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ std::set<std::string> names_of(std::string_view type) {
   return names;
 }
 
-/// The definition's name for a field's kind, in ours.
+/// Whether the definition's type of a field agrees with ours.
 bool agrees(const yaml::Node& property, std::string_view type) {
   const auto said = [&](const char* what) {
     const yaml::Node* kind = property.find("type");
@@ -84,7 +84,7 @@ bool agrees(const yaml::Node& property, std::string_view type) {
   return said("object");
 }
 
-/// Every table against the properties that it was made of, level by level.
+/// Compares every table with the properties of the definition, level by level.
 class Comparison {
  public:
   void compare(const yaml::Node& definition, std::string_view type, const std::string& at) {

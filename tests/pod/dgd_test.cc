@@ -188,7 +188,7 @@ TEST(Dgd, NamesFitWhatIsMade) {
   alpha.metadata = "{}";
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("metadata.name: no name; the generated objects are named after it"));
-  // A label's value, and part of names that may have 253 characters.
+  // It is a label's value, and part of names with up to 253 characters.
   for (const std::string& good :
        {std::string(63, 'a'), std::string("qwen3-0.6b"), std::string("a.b-c")}) {
     alpha.metadata = "{name: " + good + "}";
@@ -310,7 +310,7 @@ TEST(Dgd, HoldsAsManyServicesAsTheNewerVersionTakes) {
                                     "spread them over several deployments"));
 }
 
-/// Every value of a good document in turn becomes one of each other kind.
+/// Replaces every value of a valid document in turn by values of all other kinds.
 void spoil(const yaml::Node& root, yaml::Node& node) {
   const yaml::Node kept = node;
   for (const char* other : {"5", "text", "on", "[]", "[1, [2], {a: b}]", "{}", "{a: {b: c}}"}) {

@@ -1,4 +1,4 @@
-// DGDs for tests, as text, and what reading them finds.
+// DGDs as text for tests, and the findings about them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@
 
 namespace fo::pod {
 
-/// A v1alpha1 deployment of one worker with failover; each member is one more line at its level, or
-/// replaces what is there.
+/// A v1alpha1 deployment of one worker with failover; each member adds a line at its level, or
+/// replaces one.
 struct Alpha {
   std::string metadata = "{name: llm}";
   std::string spec;
@@ -65,7 +65,7 @@ inline Read read(std::string_view text) {
   return out;
 }
 
-/// "PATH: REASON; REMEDY" of each finding of that severity.
+/// "PATH: REASON; REMEDY" of each finding with that severity.
 inline std::vector<std::string> lines(const Findings& findings, Severity severity) {
   std::vector<std::string> out;
   for (const Finding& finding : findings) {
@@ -77,7 +77,7 @@ inline std::vector<std::string> lines(const Findings& findings, Severity severit
   return out;
 }
 
-/// The pod template of the first service, in which nothing is wrong.
+/// The pod template of the first service, which must be valid.
 inline yaml::Node template_of(std::string_view text) {
   const Read found = read(text);
   EXPECT_THAT(lines(found.findings, Severity::kError), testing::IsEmpty());

@@ -206,7 +206,7 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
   alpha.service = "sharedMemory: {}";
   alpha.main = "{image: i, volumeMounts: [{name: v, mountPath: /dev/shm}]}";
   alpha.pod = "volumes: [{name: v, emptyDir: {}}]";
-  // It wins, as with Dynamo's operator.
+  // It takes precedence, as in Dynamo's operator.
   EXPECT_THAT(errors(alpha.text()), IsEmpty());
   EXPECT_THAT(warnings(alpha.text()), ElementsAre("spec.services.Worker.sharedMemory: replaces the "
                                                   "volume 'v' at /dev/shm; leave one of them out"));
@@ -215,7 +215,7 @@ TEST(DgdV1Alpha1, SharedMemoryIsMadeWhereItIsAskedFor) {
               "[{name: 'shared-memory', emptyDir: {medium: 'Memory', sizeLimit: 8Gi}}]");
   expect_same(*won.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
               "[{name: 'shared-memory', mountPath: '/dev/shm'}]");
-  // What another container mounts stays.
+  // A volume that another container mounts stays.
   alpha.pod =
       "volumes: [{name: v, emptyDir: {}}]\n"
       "        containers: [{name: s, image: i, volumeMounts: [{name: v, mountPath: /x}]}]";

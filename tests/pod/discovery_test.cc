@@ -76,7 +76,7 @@ TEST(Discovery, AWorkerIsGivenWhatAFrontendLooksFor) {
     EXPECT_EQ(metadata(made, "labels", "nvidia.com/dynamo-namespace"), "prod-qwen3-0-6b");
     EXPECT_EQ(metadata(made, "annotations", kDiscoveryMode), "container");
     EXPECT_EQ(made.pod_spec().text_at({"serviceAccountName"}), "qwen3-0.6b-k8s-service-discovery");
-    // The GMS registers nowhere.
+    // The GMS does not register.
     EXPECT_EQ(made.env(layout_names(layout).gms_container, "DYN_NAMESPACE"), "(none)");
   }
 }
@@ -99,7 +99,7 @@ TEST(Discovery, ThePodKnowsItsNamespaceWhereTheManifestDoesNot) {
   EXPECT_NE(made.warnings().find(
                 "without the label nvidia.com/dynamo-namespace, since no namespace is set"),
             std::string::npos);
-  // It has to stand before what refers to it.
+  // It must precede the variables that refer to it.
   const yaml::Node container = made.container("engine-0");
   std::size_t at_pod = 0;
   std::size_t at_dynamo = 0;
@@ -124,7 +124,7 @@ TEST(Discovery, WhatTheUserSaysStays) {
   const Generated made = graph.generate();
   EXPECT_EQ(variable(made, "DYN_NAMESPACE"), "mine");
   EXPECT_EQ(variable(made, "POD_NAME"), "$(A)");
-  // Two engines of one pod have to differ in it.
+  // Two engines of one pod must differ in it.
   EXPECT_EQ(variable(made, "CONTAINER_NAME"), "engine-1");
   EXPECT_EQ(metadata(made, "labels", "nvidia.com/dynamo-namespace"), "mine");
   EXPECT_EQ(made.pod_spec().text_at({"serviceAccountName"}), "own");
@@ -149,7 +149,7 @@ TEST(Discovery, IsNoneWhereNobodyLooksByKubernetes) {
       R"("command":["python3","-m","dynamo.vllm"],
          "env":[{"name":"DYN_DISCOVERY_BACKEND","value":"etcd"}])";
   expect_none(by_variable);
-  // Without another service, there is nobody who looks.
+  // Without another service, no component discovers it.
   const Generated alone = Worker().generate();
   EXPECT_EQ(variable(alone, "DYN_DISCOVERY_BACKEND"), "(none)");
   EXPECT_EQ(alone.pod_spec().find("serviceAccountName"), nullptr);

@@ -44,7 +44,7 @@ TEST(EngineCommand, KnowsItsProgram) {
   EXPECT_EQ(program(R"({"command":["sglang","serve"]})"), EngineProgram::kSglang);
   EXPECT_EQ(program(R"({"command":["python3","-mvllm.entrypoints.openai.api_server"]})"),
             EngineProgram::kVllm);
-  // Of a script that is not understood, by its words.
+  // For scripts that cannot be parsed, derived from their words.
   EXPECT_EQ(program(R"({"command":["sh","-c","vllm serve m | tee log"]})"), EngineProgram::kVllm);
   EXPECT_EQ(program(R"({"command":["sh","-c","if true; then vllm serve m; fi"]})"),
             EngineProgram::kVllm);
@@ -98,7 +98,7 @@ TEST(EngineCommand, ChangesScriptsWithinTheirText) {
       {R"({"command":["sh","-c","--","a"]})", "sh|-c|--|a --x 9 + none"},
       {R"({"command":["sh","-xc","set -e\nA=1 a $A\n"]})",
        "sh|-xc|set -e\nA=1 a $A --x 9\n + none"},
-      // No script: arguments of a file that is one.
+      // Not a script: arguments of a script file.
       {R"({"command":["sh","run.sh"],"args":["b"]})", "sh|run.sh + b|--x|9"},
       {R"({"command":["bash","-l","run.sh"]})", "bash|-l|run.sh + --x|9"},
       {R"({"command":["sh","-c","a --x $X"]})", "refused: a variable is in its value"},
@@ -135,7 +135,7 @@ TEST(EngineCommand, AddsOptionsBeforeTheEndOfOptions) {
             "vllm|serve|m|--x|9|-- + z");
   EXPECT_EQ(changed(R"({"command":["sh","-c","vllm serve m -- z"]})", "--x", "9"),
             "sh|-c|vllm serve m --x 9 -- z + none");
-  // That of what starts it.
+  // The program that runs it has arguments of its own.
   EXPECT_EQ(changed(R"({"command":["tini","--","vllm","serve","m"]})", "--x", "9"),
             "tini|--|vllm|serve|m + --x|9");
 }
@@ -179,7 +179,7 @@ TEST(EngineCommand, KnowsWhatItRunsUnder) {
   EXPECT_EQ(waiter(R"("gms-lock","status")"), "none");
   EXPECT_EQ(waiter(R"("vllm","serve","gms-lock","acquire","--")"), "none");
   EXPECT_EQ(script("cd /w && exec gms-lock acquire -- vllm serve m"), "lock");
-  // Of scripts that are not understood.
+  // Scripts that cannot be parsed.
   EXPECT_EQ(script("gms-lock acquire -- vllm serve m | tee log"), "lock");
   EXPECT_EQ(script("gms-lock acquire -- bash -c 'cd /w; vllm serve m' 2>&1 | tee log"), "lock");
   EXPECT_EQ(script("gms-lock acquire \\\\\\n  -- vllm serve m | tee log"), "lock");

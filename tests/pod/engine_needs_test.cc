@@ -27,7 +27,7 @@ Generated supervised(const std::string& main, const std::string& engine = "", in
   return worker.generate(options);
 }
 
-// Warnings without the path that all have.
+// Warnings without their common path.
 std::string warnings(const Generated& made) {
   std::string text = made.warnings();
   for (std::size_t at = 0; (at = text.find(kMainPath, at)) != std::string::npos;) {
@@ -120,7 +120,7 @@ TEST(EngineNeeds, VariablesThatSayNoAreKeptAndWarnedOf) {
             "variable this is, the standby waits for the lock of kv_cache without limit; later "
             "ones have KV pools of the GMS in place of it; set it to 1");
   EXPECT_EQ(made.env("engine-1", "DYN_GMS_SCRATCH_KV_ENABLED"), "0");
-  // What a script sets, or a secret, is their affair.
+  // Values that a script or a Secret sets are not checked.
   const Generated script = supervised(
       R"("command":["sh","-c","VLLM_SERVER_DEV_MODE=0 vllm serve m"],
          "env":[{"name":"DYN_GMS_SCRATCH_KV_ENABLED","valueFrom":{"secretKeyRef":{"key":"k"}}}])");
@@ -144,7 +144,7 @@ TEST(EngineNeeds, ReadOnlyIsMergedIntoWhatTheUserGave) {
         vllm("\"" + option + "\",\"" + one.given +
              R"(","--load-format","gms","--worker-cls","x.GMSWorker","--enable-sleep-mode")"));
     EXPECT_TRUE(args(made, 1).starts_with(option + "|" + one.merged + "|")) << args(made, 1);
-    // As it was.
+    // Unchanged.
     EXPECT_EQ(args(made, 0).find(R"(gms_read_only":true)"), std::string::npos) << args(made, 0);
   }
   const Generated script = supervised(
@@ -171,7 +171,7 @@ TEST(EngineNeeds, WhatReadOnlyCannotBeMergedIntoIsWarnedOf) {
 }
 
 TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
-  // Another shell may run it, and does with its words what it likes.
+  // Another shell may run it and interpret its words differently.
   const std::string piped =
       R"("command":["sh","-c","python3 -m dynamo.vllm --model m | next"],
          "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
@@ -191,7 +191,7 @@ TEST(EngineNeeds, WhatCannotBeAddedIsNamed) {
                 "--model-loader-extra-config '{\"gms_read_only\": true}', which cannot be added: "
                 "the script has a pipe; make sure that engine 1 has it, and engine 0 does not"),
       std::string::npos);
-  // What is there is not missing.
+  // Present settings are not reported as missing.
   worker.main =
       R"("command":["sh","-c","python3 -m dynamo.vllm --load-format gms | next"],
          "env":[{"name":"DYN_NAMESPACE","value":"n"}])";
@@ -242,7 +242,7 @@ TEST(EngineNeeds, EverybodyCountsDevicesAlike) {
   for (const char* const name : {"engine-0", "engine-1", "gms-weights", "loader"}) {
     EXPECT_EQ(made.env(name, "CUDA_DEVICE_ORDER"), "FASTEST_FIRST");
   }
-  // With one, there is no order.
+  // One device has no order.
   worker.service.gpus = 1;
   EXPECT_EQ(warnings(worker.generate()), "");
   worker.main = R"("command":["sh","-c","export CUDA_DEVICE_ORDER=X\npython3 -m dynamo.vllm"])";

@@ -76,7 +76,7 @@ TEST(EnginePorts, ThoseWithADefaultDifferUntold) {
       {vllm, "VLLM_MOONCAKE_BOOTSTRAP_PORT", "(none) (none)"},
       {vllm + R"(,"args":["--kv-transfer-config","{\"kv_connector\":\"MooncakeConnector\"}"])",
        "VLLM_MOONCAKE_BOOTSTRAP_PORT", "8998 8999"},
-      // An empty one is off.
+      // An empty value disables it.
       {with(dynamo, "DYN_FORWARDPASS_METRIC_PORT", ""), "DYN_FORWARDPASS_METRIC_PORT", " "},
       {R"("command":["fo-refengine","serve"])", "VLLM_NIXL_SIDE_CHANNEL_PORT", "(none) (none)"},
   };
@@ -119,7 +119,7 @@ TEST(EnginePorts, AreSeenThroughVariables) {
   EXPECT_EQ(words(script.container("engine-1").find("command")),
             R"(sh|-c|exec python3 -m dynamo.vllm --master-port 7100 --kv-transfer-config )"
             R"('{"kv_connector":"x","kv_port":"14580"}' --load-format gms)");
-  // What can't be seen is left alone, with a warning.
+  // Unknown values are unchanged, with a warning.
   const Generated unseen =
       made(R"j(["python3","-m","dynamo.vllm","--kv-transfer-config","$(S)","--master-port=1"])j");
   EXPECT_EQ(unseen.errors(), "");
@@ -148,7 +148,7 @@ TEST(EnginePorts, AreWrittenAsKubernetesAndAShellReadThem) {
       "{\"kv_port\":5,\"k\":\"a$$$$b\"}"])j";
   EXPECT_EQ(words(worker.generate().container("engine-1").find("command")),
             R"j(python3|-m|dynamo.vllm|--kv-transfer-config|{"kv_port":6,"k":"a$$$b"})j");
-  // "29600>log" would be a descriptor.
+  // "29600>log" would be parsed as a descriptor.
   worker.main = R"("command":["sh","-c","exec python3 -m dynamo.vllm --load-format gms>log 2>&1"])";
   EXPECT_EQ(words(worker.generate().container("engine-1").find("command")),
             "sh|-c|exec python3 -m dynamo.vllm --load-format gms --master-port 29600 >log 2>&1");

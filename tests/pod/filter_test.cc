@@ -52,7 +52,7 @@ TEST(Filter, WhatStaysIsToldToLookForContainers) {
   const yaml::Node& rest = result.manifests[0].root;
   EXPECT_EQ(rest.text_at({"metadata", "annotations", "nvidia.com/dynamo-kube-discovery-mode"}),
             "container");
-  // What was null stays so.
+  // A null stays a null.
   EXPECT_NE(yaml::to_yaml(rest).find("envs: null"), std::string::npos);
 }
 
@@ -64,7 +64,7 @@ TEST(Filter, CommentsAtTheHeadStay) {
   for (const std::size_t i : {1U, 2U}) {
     EXPECT_EQ(result.manifests[i].head, "# Source: chart/templates/dgd.yaml\n");
   }
-  // Where nothing stays, they are the first one's.
+  // If nothing else is left, the first object gets them.
   EXPECT_EQ(filtered(head + kDgd).manifests[0].head, head);
 }
 
@@ -77,7 +77,7 @@ TEST(Filter, EveryDeploymentIsExplained) {
   EXPECT_TRUE(explained.services[0].writes.empty());
   EXPECT_EQ(explained.services[1].writes.size(), 2U);
   EXPECT_FALSE(explained.services[1].needs.empty());
-  // What one service would be is said also where another one is refused.
+  // Services are explained even if another one is refused.
   std::string text = with_frontend(kDgd);
   text += "    Other: {componentType: frontend, failover: {enabled: true}}\n";
   const Filtered bad = filtered(text);
@@ -88,7 +88,7 @@ TEST(Filter, EveryDeploymentIsExplained) {
   EXPECT_TRUE(bad.explanations[0].services[2].refused);
 }
 
-// A deployment whose services all get an env of that many bytes.
+// A deployment whose services all get an env of this size.
 std::string dgd_with(int services, std::size_t bytes) {
   std::string text = kDgd;
   text.insert(text.find("    Worker:"), "    Front: {componentType: frontend}\n");
@@ -204,7 +204,7 @@ TEST(Filter, OneBadDocumentDoesNotHideWhatIsWrongWithTheNext) {
   EXPECT_NE(result.findings.front().position.line, result.findings.back().position.line);
 }
 
-// Of two services that use one claim, and none that uses the other.
+// Two services use one claim, and none uses the other.
 std::string with_claims(const std::string& cache) {
   std::string text = kDgd;
   text.replace(text.find("{name: chat}"), 12, "{name: chat, namespace: ns}");

@@ -48,7 +48,7 @@ const char* const kVllm =
        "args":["--worker-cls","gpu_memory_service.integrations.vllm.worker.GMSWorker"],
        "env":[{"name":"VLLM_SERVER_DEV_MODE","value":"1"}])";
 
-// What the seeds' Diff 6 shows, for its example.
+// The example of the plan.
 TEST(Generate, ThePlansPod) {
   Worker worker;
   worker.main = R"("workingDir":"/w","command":["python3","-m","dynamo.vllm"],
@@ -150,7 +150,7 @@ TEST(Generate, ADeploymentNeverNeedsGpusTwice) {
       pretty(*spec->find("strategy")),
       pretty(R"({"type":"RollingUpdate","rollingUpdate":{"maxSurge":0,"maxUnavailable":1}})"));
   EXPECT_EQ(spec->find("replicas")->text(), "3");
-  // What is selected is what the pods are labelled with.
+  // The selector matches the labels of the pods.
   const yaml::Node* labels = spec->find_path({"template", "metadata", "labels"});
   for (const yaml::Node::Member& member : spec->find_path({"selector", "matchLabels"})->members()) {
     ASSERT_NE(labels->find(member.key), nullptr);
@@ -235,7 +235,7 @@ TEST(Generate, EveryCombinationHasItsParts) {
     // Two engines that wait for one lock would wait for ever.
     EXPECT_EQ(made.env("engine-0", "DYN_VLLM_GMS_SHADOW_MODE"),
               options.supervise ? "(none)" : "true");
-    // The same input, the same output.
+    // Equal input gives equal output.
     const Generated again = worker.generate(options);
     EXPECT_EQ(pretty(again.workload()), pretty(made.workload()));
   }
@@ -266,7 +266,7 @@ TEST(Generate, ToolsAreBroughtByAnInitContainer) {
   EXPECT_EQ(pretty(*made.container("gms-weights").find("volumeMounts")), pretty(R"([
     {"name":"failover-shared","mountPath":"/shared"},
     {"name":"fo-tools","mountPath":"/fo-tools","readOnly":true}])"));
-  // Those that use none of them don't have them.
+  // Containers that use none of them do not have them.
   EXPECT_EQ(made.container("engine-0").find("volumeMounts")->items().size(), 1U);
 }
 
@@ -309,8 +309,8 @@ TEST(Generate, TheDevicePluginNeedsSidecars) {
             "later --kube-version");
 }
 
-// Every scalar of `input` is in `output`, at the same place; returns the paths of those that are
-// not.
+// Checks that every scalar of `input` is in `output`, at the same place; returns the paths of the
+// others.
 void find_missing(const yaml::Node& input, const yaml::Node& output, const std::string& path,
                   std::vector<std::string>& missing) {
   if (input.is_map()) {
@@ -323,7 +323,7 @@ void find_missing(const yaml::Node& input, const yaml::Node& output, const std::
       }
     }
   } else if (input.is_list()) {
-    // Entries may have others before and behind them, but keep their order.
+    // Entries may have others between them, but keep their order.
     std::size_t at = 0;
     for (std::size_t i = 0; i < input.items().size(); ++i) {
       const yaml::Node& item = input.items()[i];
@@ -395,7 +395,7 @@ TEST(Generate, EveryFieldOfTheUsersIsKept) {
         missing.clear();
         yaml::Node own = main;
         own.remove("name");
-        // Behind what stands in front of it.
+        // After the words of the wrapper.
         if (supervise) own.remove("command");
         find_missing(own, made.container(engine), "", missing);
         EXPECT_EQ(missing, (std::vector<std::string>{".resources.limits.nvidia.com/gpu",
@@ -536,7 +536,7 @@ TEST(Supervise, AnApiIsPublishedAtItsPort) {
   EXPECT_EQ(pretty(*made.container("engine-0").find("ports")), pretty(R"([
     {"name":"system-0","containerPort":9090,"protocol":"TCP"},
     {"name":"api","containerPort":8000,"protocol":"TCP"}])"));
-  // A pod declares a name once.
+  // A pod declares a name only once.
   EXPECT_EQ(names(made.container("engine-1").find("ports")), "system-1");
 }
 
@@ -729,7 +729,7 @@ TEST(Refused, EachWithItsReason) {
   }
 }
 
-// Which GMS the pod runs where no option says it: "ours", "upstream", or what is refused.
+// The GMS that the pod runs by default: "ours", "upstream", or the error.
 std::string chosen_gms(const std::string& main, bool supervise, const std::string& engine = "",
                        const std::string& tools = "", LockKind lock = LockKind::kFlock) {
   Worker worker;
@@ -777,7 +777,7 @@ TEST(Generate, ArgumentsWithoutACommandAreAScriptOfDynamosOperator) {
   EXPECT_EQ(words(made.container("engine-0").find("command")), "/bin/sh|-c");
   EXPECT_EQ(words(made.container("engine-0").find("args")),
             "python3 -m dynamo.vllm --model m --load-format gms");
-  // These are of the image's own entrypoint.
+  // Arguments of the image's own entrypoint.
   worker.main = R"("args":["--model","m"])";
   GenerateOptions options;
   options.engine = "dynamo";
@@ -834,7 +834,7 @@ TEST(Refused, WithThePlaceInTheInput) {
 }
 
 TEST(Refused, WithThePathOfTheInput) {
-  // The main container came second in the input, and is first here.
+  // The main container was second in the input, and is first here.
   Dgd dgd;
   dgd.name = "vllm";
   dgd.version = DgdVersion::kV1Beta1;

@@ -1,4 +1,4 @@
-// Nodes from JSON text, for tests that say what they want in few lines.
+// Nodes from JSON text, for short tests.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace fo::pod::test {
 
 inline yaml::Node node(const std::string& json) { return yaml::read_yaml(json, "f").front().root; }
 
-/// Of a list of strings: "a|b".
+/// A list of strings as "a|b".
 inline std::string words(const yaml::Node* list) {
   std::string text;
   if (list == nullptr) return "none";

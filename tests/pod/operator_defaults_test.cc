@@ -65,7 +65,7 @@ TEST(OperatorDefaults, LeaveWhatTheUserSaysAlone) {
   EXPECT_EQ(text_at(made, {"securityContext", "fsGroup"}), "(none)");
   EXPECT_EQ(label(made, "nvidia.com/metrics-enabled"), "false");
   EXPECT_EQ(label(made, "nvidia.com/selector"), "x");
-  // Its own wish for no memory there, too.
+  // The user's own setting for no memory there, too.
   Worker none = worker_with_defaults();
   none.service.wants_no_shared_memory = true;
   EXPECT_EQ(memory_of(none.generate(), "engine-0"), "(none)");

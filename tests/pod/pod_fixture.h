@@ -1,4 +1,4 @@
-// A service with failover as read_dgd would leave it, and what becomes of it.
+// A service with failover as read_dgd returns it, and the generated result.
 #pragma once
 
 #include <optional>
@@ -24,13 +24,13 @@ struct Generated {
   std::vector<yaml::Node> manifests;
   Findings findings;
 
-  /// Of the Pod or Deployment.
+  /// The Pod or Deployment.
   [[nodiscard]] const yaml::Node& workload() const { return manifests.back(); }
   [[nodiscard]] const yaml::Node& pod_spec() const {
     const yaml::Node* of_template = workload().find_path({"spec", "template", "spec"});
     return of_template != nullptr ? *of_template : *workload().find("spec");
   }
-  /// By name, of either list; a null where there is none.
+  /// By name, from either list; a null if there is none.
   [[nodiscard]] yaml::Node container(std::string_view name) const {
     for (const char* list : {"initContainers", "containers"}) {
       if (const yaml::Node* one = yaml::find_named(pod_spec().find(list), "name", name))
@@ -38,18 +38,18 @@ struct Generated {
     }
     return {};
   }
-  /// Of a container, "(none)" where it is not set.
+  /// The value in a container's env, "(none)" if it is not set.
   [[nodiscard]] std::string env(std::string_view name, std::string_view variable) const {
     const yaml::Node made = container(name);
     const yaml::Node* entry = yaml::find_named(made.find("env"), "name", variable);
     if (entry == nullptr) return "(none)";
     const yaml::Node* value = entry->find("value");
     const yaml::Node* source = entry->find("valueFrom");
-    // Kubernetes takes one of both.
+    // Kubernetes allows only one of them.
     if (value != nullptr && source != nullptr) return "(value and valueFrom)";
     return value == nullptr ? "(no value)" : value->text();
   }
-  /// Errors alone, as one text with a line each, without places.
+  /// Only the errors, one per line, without positions.
   [[nodiscard]] std::string errors() const { return lines(Severity::kError); }
   [[nodiscard]] std::string warnings() const { return lines(Severity::kWarning); }
 
@@ -65,19 +65,19 @@ struct Generated {
   }
 };
 
-/// A worker with one GPU whose main container has these fields too; `spec` are more fields of the
-/// pod's spec, and `others` more containers.
+/// A worker with one GPU. `main` has additional fields of its main container, `spec` of the pod's
+/// spec, and `others` additional containers.
 struct Worker {
   std::string main = R"("command":["python3","-m","dynamo.vllm"],"args":["--model","m"])";
   std::string spec;
   std::string others;
   std::string metadata = "{}";
-  /// An object of the input, or a List of them.
+  /// An object of the input, or a List of objects.
   std::string inputs = "{}";
   Service service = make_service();
-  /// Where the options say none: of an image that has the tools.
+  /// Used if the options set none: that of an image with the tools.
   std::optional<GmsProgram> gms = GmsProgram::kOurs;
-  /// What they are is said in one place, operator_defaults_test.
+  /// operator_defaults_test covers them.
   bool operator_defaults = false;
 
   static Service make_service() {

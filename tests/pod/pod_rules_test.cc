@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Of a pod whose containers and volumes are as given.
+/// The findings for a pod with these containers and volumes.
 std::vector<std::string> found(const std::string& containers, const std::string& more = "",
                                Severity severity = Severity::kError) {
   const yaml::Node pod = parse("containers: " + containers + "\n" + more + "\n");

@@ -82,7 +82,7 @@ TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
                   "\"2\", \"500m\" or \"8Gi\"",
                   "x.limits.d: a list, expected a quantity; quantities are like "
                   "\"2\", \"500m\" or \"8Gi\""));
-  // What envsubst was to fill in.
+  // A variable for envsubst.
   EXPECT_THAT(
       found("resources: ${RESOURCES}\n", "Container"),
       ElementsAre("x.resources: '${RESOURCES}': a string, expected a map; fill it in first: "

@@ -12,7 +12,7 @@
 namespace fo::pod {
 namespace {
 
-// In a container that knows two variables; "engine" is one that is known.
+// In a container with two known variables; "engine" is a known engine.
 ShellScript read(std::string_view script) {
   static const Environment kEnvironment(test::node(
       R"({"env":[{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}},
@@ -22,7 +22,7 @@ ShellScript read(std::string_view script) {
   });
 }
 
-// The words with '|' between them, those that are not literal in <>; or why there are none.
+// The words separated by '|', with those that are not literal in <>; or the refusal.
 std::string words_of(std::string_view script) {
   const ShellScript read_script = read(script);
   if (!read_script.refusal.empty()) return "refused: " + read_script.refusal;
@@ -142,7 +142,7 @@ TEST(ShellScript, RefusesWhatItDoesNotUnderstand) {
       {"a ${B", "a variable expansion that is not closed"},
       {"$B c", "a command whose name is a variable"},
       {"a;; b", "a ';' in the wrong place"},
-      // What is refused beside an engine, too.
+      // Refused beside an engine, too.
       {"a | b", "a pipe"},
       {"engine | b", "a pipe"},
       {"engine; sleep 5", "more than one command: something follows 'engine'"},
@@ -228,7 +228,7 @@ TEST(ShellScript, KnowsWhatVariablesStandFor) {
       {"MODEL=other\na $MODEL", "other"},
       {"export X='{\"a\": 1}'\na \"$X\"", "{\"a\": 1}"},
       {"X=\na ${X:-8000}", "8000"},
-      // Not known, or perhaps no one word.
+      // Unknown, or perhaps not one word.
       {"a $OTHER", "(unknown)"},
       {"a $POD_IP", "(unknown)"},
       {"a ${OTHER:-8000}", "(unknown)"},
@@ -245,7 +245,7 @@ TEST(ShellScript, KnowsWhatVariablesStandFor) {
       {"unset MODEL\na $MODEL", "(unknown)"},
       {"MODEL+=1\na $MODEL", "(unknown)"},
       {"for MODEL in b; do :; done; exec a $MODEL", "(unknown)"},
-      // Only in a list that ends with the engine is it certain.
+      // Only certain in a list that ends with the engine.
       {"b && MODEL=1\nexec a $MODEL", "(unknown)"},
       {"b && N=1 && exec a $N", "1"},
       {"b || c && N=1 && exec a $N", "1"},
@@ -322,7 +322,7 @@ TEST(ShellScript, LooksForVariablesInQuotesNoFurtherThanANameGoes) {
   std::string open;
   for (int i = 0; i < 500'000; ++i) open += "$(";
   EXPECT_EQ(words_of("a '" + open + "'"), "a|" + open);
-  // What can't be told is no literal.
+  // An unknown expansion is not literal.
   EXPECT_EQ(words_of("a '" + open + ")'"), "a|<" + open + ")>");
   EXPECT_EQ(words_of("a '$(b) $(POD_IP) $(c)'"), "a|<$(b) $(POD_IP) $(c)>");
   EXPECT_EQ(words_of("a '$(b) $(c'"), "a|$(b) $(c");

@@ -33,8 +33,8 @@ GenerateOptions options_of(PodLayout layout, bool supervise, const std::string& 
   return options;
 }
 
-// The first error, or what engine 1 runs, with "shadow mode: " where Dynamo's is set.
-// What only layout dynamo adds is left out.
+// The first error, or the command of engine 1, after "shadow mode: " if that variable is set,
+// without the additions of layout dynamo.
 std::string outcome(const Generated& made) {
   const std::string errors = made.errors();
   if (!errors.empty()) {
@@ -118,7 +118,7 @@ TEST(Supervision, OneOfTwoEnginesServesInEveryLayout) {
        api("vllm", 8000) + "fo-refengine|serve + " + at_own_port(8000)},
       {R"("command":["/run.sh"])", kUntold, kSayEngine},
       {R"("args":["--model","m"])", kUntold, kNoCommand},
-      // Under a program of ours already.
+      // Already run by a program of this toolkit.
       {R"("command":["gms-lock","acquire","--exec","--","vllm","serve","m"])",
        "gms-lock|acquire|--exec|--|vllm|serve|m + " + kVllmOptions,
        "command: gms-lock" + kTwoLocks},
@@ -137,7 +137,7 @@ TEST(Supervision, OneOfTwoEnginesServesInEveryLayout) {
        "gpu_memory_service.integrations.vllm.worker.GMSWorker --enable-sleep-mode "
        "--model-loader-extra-config '{\"gms_read_only\":true}'",
        "command: fo-shadow" + kTwoLocks},
-      // They wait for nothing.
+      // They do not wait.
       {R"("command":["sh","-c","gms-lock acquire -- true; vllm serve m"])", kServesToo,
        api("vllm", 8000) +
            "sh|-c|gms-lock acquire -- true; vllm serve m --load-format gms --worker-cls "
@@ -197,7 +197,7 @@ TEST(Supervision, AnExplicitKindIsTaken) {
   }
 }
 
-// Whatever is said: a pod that is written has one that waits for the lock in each engine.
+// In every generated pod, each engine has one program that waits for the lock.
 TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
   const std::string commands[] = {
       R"("python3","-m","dynamo.vllm")",
@@ -240,14 +240,14 @@ TEST(Supervision, NothingIsWrittenInWhichTwoServeOrNoneCan) {
             const std::string all = words(made.container(name).find("command"));
             const bool is_ours = all.starts_with("fo-shadow|");
             const bool is_locked = all.starts_with("gms-lock|acquire|");
-            // What stands behind a script is none of the engine's arguments.
+            // Words after a script are not arguments of the engine.
             const bool is_argument =
                 !all.starts_with("sh|") && all.find("|sh|") == std::string::npos;
             const bool has_mode = made.env(name, kShadowMode) == "true" ||
                                   (is_argument && mode.argument == R"("--gms-shadow-mode")");
             EXPECT_EQ(int{is_ours} + int{is_locked} + int{has_mode}, 1) << all;
             EXPECT_FALSE(has_mode && is_argument && mode.argument == R"("--no-gms-shadow-mode")");
-            // What waits finds its lock and, where it looks, its GMS.
+            // The program that waits finds its lock and, if it needs one, its GMS.
             EXPECT_FALSE(has_mode && options.lock == LockKind::kLockd);
             EXPECT_FALSE(options.supervise && options.gms == GmsProgram::kUpstream);
             EXPECT_EQ(all.find("fo-shadow", 1), std::string::npos);
@@ -311,7 +311,7 @@ TEST(Supervision, ShadowModeIsRefusedUnderWhatHoldsTheLock) {
     EXPECT_EQ(
         supervised(R"("command":["python3","-m","dynamo.vllm"],"args":["--no-gms-shadow-mode"])"),
         "");
-    // Under the user's own, too.
+    // With the user's own program, too.
     EXPECT_EQ(
         errors_of(
             R"("command":["gms-lock","acquire","--","python3","-m","dynamo.vllm","--gms-shadow-mode"])",
@@ -340,7 +340,7 @@ TEST(Supervision, ShadowModeIsNeededByWhatHoldsTheLockItself) {
     EXPECT_EQ(env(R"("value":"false")"),
               "env[DYN_VLLM_GMS_SHADOW_MODE]: 'false': " + without + "it out");
     EXPECT_EQ(env(R"("value":"0")"), "env[DYN_VLLM_GMS_SHADOW_MODE]: '0': " + without + "it out");
-    // Replaced by what is set here.
+    // Replaced by the generated value.
     EXPECT_EQ(env(R"("valueFrom":{"fieldRef":{"fieldPath":"x"}})"), "");
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=true"), "");
     EXPECT_EQ(script("DYN_VLLM_GMS_SHADOW_MODE=off"),

@@ -23,7 +23,7 @@ CompletionRequest parse(const json& body, Endpoint endpoint = Endpoint::kComplet
   return parse_completion(endpoint, body.dump(), config_of(), "m", 99);
 }
 
-// A request that is well but for what `more` adds.
+// A request that is valid except for `more`.
 CompletionRequest chat(const json& more = json::object()) {
   json body{{"messages", {{{"role", "user"}, {"content", "a"}}}}};
   body.update(more);

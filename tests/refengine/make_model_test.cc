@@ -80,7 +80,7 @@ TEST(MakeModel, TheSeedDecidesEveryByte) {
   EXPECT_NE(file("a"), file("c"));
 }
 
-// The bytes are a promise to other machines and to later versions.
+// Other machines and later versions rely on identical bytes.
 TEST(MakeModel, TheBytesAreTheSameEverywhere) {
   const TempDir dir;
   MakeModelOptions options = tiny();

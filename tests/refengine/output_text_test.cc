@@ -5,7 +5,7 @@
 namespace fo::refengine {
 namespace {
 
-// What each byte of `bytes` lets out, and what the end does.
+// The output after each byte of `bytes`, and at the end.
 std::vector<std::string> pieces(OutputText& text, std::string_view bytes) {
   std::vector<std::string> result;
   for (const char byte : bytes) {
@@ -40,8 +40,7 @@ TEST(OutputText, TokensSayWhichCharacterTheyBelongTo) {
     text.feed(token);
     offsets.push_back(text.offset());
   }
-  // "a", "€" of three, a cut one, another cut one, one that is none, no text, a third cut one, no
-  // text, "b".
+  // "a", "€" of three bytes, three truncated characters, an invalid byte, tokens without text, "b".
   EXPECT_EQ(offsets, (std::vector<std::size_t>{0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6}));
 }
 
@@ -90,7 +89,7 @@ TEST(OutputText, ACutCharacterAtTheEndMayBeAStopToo) {
   EXPECT_EQ(whole({"\uFFFD"}, "x\xC3", true), "x");
 }
 
-// Whatever the text and the stops: the same as a search in the whole text.
+// For any text and stops, the result equals a search in the whole text.
 TEST(OutputText, AgreesWithASearchInTheWholeText) {
   const std::vector<std::vector<std::string>> sets{
       {"aa"}, {"ab", "ba"}, {"aba", "bb"}, {"abab", "b"}, {"aaab", "baa", "bab", "bba"}};

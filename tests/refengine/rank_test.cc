@@ -1,4 +1,4 @@
-// A rank, its weights in a real GMS.
+// A rank with its weights in a real GMS.
 #include "refengine/rank.h"
 
 #include <gtest/gtest.h>
@@ -169,7 +169,7 @@ TEST_F(RankTest, SleepGivesBackAllButTheWeights) {
   rank.unmap_weights();
   EXPECT_TRUE(cuda::about(free_memory(), before));
   EXPECT_EQ(rank.gms_fd(), -1);
-  rank.free_kv();  // twice is no harm: a sleep may come in the middle of waking
+  rank.free_kv();  // repeating it is harmless: a sleep may interrupt a wake
   rank.unmap_weights();
   begin(rank);
   EXPECT_EQ(complete({&rank}, model.config, 8), tokens);

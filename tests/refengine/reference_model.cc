@@ -73,8 +73,8 @@ Vector rms_norm(const Vector& in, const Vector& weight, double eps) {
   return out;
 }
 
-// RoPE as a rotation of complex numbers: element i and element i + d/2 are one number, turned by
-// position · theta^(-2i/d).
+// RoPE as a rotation of complex numbers: elements i and i + d/2 form one number, which is rotated
+// by position · theta^(-2i/d).
 Vector rotated(const Vector& head, std::size_t position, double theta) {
   const std::size_t half = head.size() / 2;
   Vector out(head.size());

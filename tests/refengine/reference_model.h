@@ -1,6 +1,6 @@
-// The Llama decoder again, from its definition, in double precision and as slowly as can be: every
-// position is computed from scratch, nothing is cached, nothing is shared with lib/refengine but
-// the config's numbers. And a model folder read back by hand.
+// A second implementation of the Llama decoder, by its definition, in double precision and without
+// optimisation: every position is computed from scratch, and only the config's numbers are shared
+// with lib/refengine. It also reads a model folder back.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct LoadedModel {
   refengine::WeightView weights;
 };
 
-/// Reads a folder that make-model wrote, one safetensors file or many. Fails the test on anything
-/// that a strict safetensors reader would refuse.
+/// Reads a folder that make-model wrote, with one or more safetensors files. Fails the test on
+/// anything that a strict reader would refuse.
 LoadedModel load_model(const std::string& dir);
 
 /// The logits after the last of `tokens`.
 std::vector<double> reference_logits(const LoadedModel& model,
                                      const std::vector<refengine::TokenId>& tokens);
 
-/// What greedy decoding says after `tokens`, `count` of them (no eos).
+/// The `count` tokens of greedy decoding after `tokens` (no eos).
 std::vector<refengine::TokenId> reference_tokens(const LoadedModel& model,
                                                  std::vector<refengine::TokenId> tokens,
                                                  std::size_t count);

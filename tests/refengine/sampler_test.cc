@@ -15,7 +15,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Logits of these probabilities, up to a constant.
+// Logits for these probabilities, up to a constant.
 std::vector<float> logits_of(const std::vector<double>& probabilities) {
   std::vector<float> logits;
   for (const double p : probabilities) logits.push_back(static_cast<float>(std::log(p) + 3));
@@ -30,7 +30,7 @@ Sampling sampling(double temperature, std::uint64_t seed = 0, double top_p = 1) 
   return result;
 }
 
-// How often each token is drawn by `count` seeds at one position.
+// How often each token is drawn with `count` seeds at one position.
 std::map<TokenId, int> frequencies(const std::vector<float>& logits, Sampling how, int count) {
   std::map<TokenId, int> drawn;
   for (int seed = 0; seed < count; ++seed) {
@@ -68,7 +68,7 @@ TEST(Sampler, TheDrawIsLookedUpInTheOrderOfIds) {
   EXPECT_EQ(choose_token(logits, how, 4).chosen.token, 2u);
 }
 
-// The two likeliest have 0.7 of it: 0.4 and 0.3 become 4/7 = 0.571 and 3/7.
+// The two likeliest have a share of 0.7: 0.4 and 0.3 become 4/7 = 0.571 and 3/7.
 TEST(Sampler, TopPLeavesTheFewestThatHaveTheShare) {
   const std::vector<float> logits = logits_of({0.2, 0.4, 0.3, 0.1});
   EXPECT_EQ(choose_token(logits, sampling(1, 1234567, 0.6), 1).chosen.token, 1u);

@@ -17,8 +17,8 @@ using asio::awaitable;
 using Outcome = Scheduler::Outcome;
 using Phase = Scheduler::Phase;
 
-// A model that says its position as the next token, and stops before each step, sleep and wake
-// until it is let go.
+// A model whose next token is its position; it blocks before each step, sleep and wake until the
+// test releases it.
 class SchedulerTest : public ::testing::Test {
  protected:
   struct Request {

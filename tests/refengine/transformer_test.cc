@@ -50,14 +50,14 @@ class Pipeline {
       const LayerRange layers = layers_of_rank(config_.layers, rank, ranks);
       const KvLayout layout(config_, layers,
                             KvLayout::bytes_per_position(config_, layers) * kPositions);
-      // What was never written must never be read.
+      // Unwritten memory must never be read.
       std::vector<float> memory(layout.used_bytes() / sizeof(float),
                                 std::numeric_limits<float>::quiet_NaN());
       ranks_.push_back({Transformer(config_, layers, model.weights), layout, std::move(memory)});
     }
   }
 
-  /// Feeds `tokens` at `position` and gives the logits after the last.
+  /// Processes `tokens` at `position` and returns the logits after the last.
   std::vector<float> feed(std::span<const TokenId> tokens, std::size_t position) {
     std::vector<float> hidden;
     while (!tokens.empty()) {
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Transformer, EveryHeadRatio,
 
 TEST(Transformer, HeadDimNeedNotDivideHidden) {
   test::LoadedModel model = made({.hidden = 48, .layers = 1, .heads = 6, .kv_heads = 6});
-  // The same 48 rows, seen as four heads of twelve: another model, and a legal one.
+  // The same 48 rows as four heads of twelve: another valid model.
   model.config.heads = model.config.kv_heads = 4;
   model.config.head_dim = 12;
   const std::vector<TokenId> prompt = encode_text("odd", model.config);

@@ -1,5 +1,5 @@
-// The library's declarations against those by which lib/cuda calls it, which are compared with the
-// real cuda.h in turn.
+// Compares the library's declarations with those of lib/cuda, which are compared with the real
+// cuda.h.
 #include "simcuda/abi.h"
 
 #include <gtest/gtest.h>

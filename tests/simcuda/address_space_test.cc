@@ -159,10 +159,10 @@ TEST_F(AddressSpaceTest, KindsDontMix) {
   EXPECT_EQ(try_free(at, kUnit), Result::kInvalidValue);
 }
 
-/// How a process ends that does `action` with a mapping of its own: 0, or 128 + signal.
+/// The exit status of a process that runs `action` with its own mapping: 0, or 128 + signal.
 int end_of(const Fd& file, const std::function<void(AddressSpace&, DevicePtr)>& action) {
   return cuda::in_child([&] {
-    ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would make a report of it
+    ::signal(SIGSEGV, SIG_DFL);  // otherwise a sanitizer would print a report
     AddressSpace space(kUnit);
     const DevicePtr at = space.reserve(kUnit, 0, 0, Kind::kReserved);
     space.map(at, kUnit, file, kBacking, Kind::kReserved);

@@ -1,5 +1,5 @@
-// The library as programs meet it: what it shows, what it answers before and after cuInit, faults
-// on demand, threads, and thousands of allocations.
+// The library as programs use it: its devices, results before and after cuInit, fault injection,
+// threads, and thousands of allocations.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -449,7 +449,7 @@ TEST_F(SimApi, FreedMemoryIsUsedForTheFreeDelay) {
   EXPECT_EQ(free_memory(*driver), 0u) << "one's own";
   EXPECT_THROW(PhysicalMemory::create(driver, kDevice, kUnit), OutOfMemory);
 
-  // And once it is over.
+  // And when the delay is over.
   sim_.set("GMS_SIM_FREE_DELAY", "1us");
   sim_.fresh_library();
   const auto later = Driver::open("sim");

@@ -178,7 +178,7 @@ TEST_F(SimDriver, OnlyExportableMemoryIsExported) {
   EXPECT_EQ(driver.properties(handle).requested_handle_types, HandleType::kNone);
   const AllocationHandle other = driver.create(kDriverUnit, prop_of(0));
   EXPECT_EQ(result_of([&] { driver.export_fd(other, HandleType{8}); }), Result::kNotSupported);
-  // Nor is it by coming back to life.
+  // Nor when its value becomes valid again.
   const DevicePtr address = driver.reserve(kDriverUnit, 0, 0);
   driver.map(address, kDriverUnit, 0, handle);
   driver.release(handle);
@@ -195,7 +195,7 @@ TEST_F(SimDriver, ImportKnowsTheDevice) {
   EXPECT_EQ(driver.properties(imported).location.id, 1);
 }
 
-/// What maps, imports and their opposites answer, without a context and with one.
+/// The results of mapping and importing, and their opposites, without a context and with one.
 struct ContextNeeds {
   Result import;
   Result map;
@@ -208,7 +208,7 @@ constexpr ContextNeeds kAllSucceed{Result::kSuccess, Result::kSuccess, Result::k
 
 class ContextQuirk : public SimDriver {
  protected:
-  /// Everything else that needs no context is checked to do without it.
+  /// Everything else must work without a context.
   ContextNeeds without_context() {
     Driver driver = open();
     EXPECT_TRUE(thread_contexts().empty());
@@ -305,14 +305,14 @@ TEST_F(SimDriver, ImportedHandlesAreNotExportedUnderNoReexport) {
     EXPECT_EQ(export_of(imported), expected);
     EXPECT_EQ(export_of(created), Result::kSuccess) << "that of the same memory's creator";
 
-    // Nor is it exported once a mapping has brought it back to life.
+    // Nor after a mapping has made it valid again.
     const DevicePtr at = driver.reserve(kDriverUnit, 0, 0);
     driver.map(at, kDriverUnit, 0, imported);
     driver.release(imported);
     EXPECT_EQ(driver.retain(at), imported);
     EXPECT_EQ(export_of(imported), expected);
     EXPECT_EQ(driver.properties(imported).requested_handle_types, kFd);
-    // A copy of the descriptor is as good as another export.
+    // A copy of the descriptor serves as another export.
     EXPECT_EQ(result_of([&] { driver.import_fd(fd.duplicate().get()); }), Result::kSuccess);
   }
 }
@@ -443,7 +443,7 @@ TEST_F(SimDriver, LateErrorIsThatOfTheFirstCopyAndOfItsContextOnly) {
   }
   make_current(driver, 1);
   EXPECT_EQ(result_of([&] { driver.require_unbroken(); }), Result::kSuccess);
-  // A context that is made anew is a good one.
+  // A new context is valid.
   driver.release_primary_context(0);
   make_current(driver, 0);
   EXPECT_EQ(result_of([&] { driver.synchronize(); }), Result::kSuccess);

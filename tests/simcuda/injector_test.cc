@@ -1,4 +1,4 @@
-// Counting, and which call gets what.
+// Counting of calls, and the selection of those that fail.
 #include "simcuda/injector.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace fo::simcuda {
 namespace {
 
-/// What call number 1, 2, … of `function` gets, as digits: 0 is success.
+/// The results of calls 1, 2, … of `function`, as digits: 0 is success.
 std::string results(Injector& injector, const char* function, int calls) {
   std::string all;
   for (int i = 0; i < calls; ++i) {

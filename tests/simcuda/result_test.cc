@@ -1,4 +1,4 @@
-// Names of results, and what errnos become.
+// Names of results, and the results for errnos.
 #include "simcuda/result.h"
 
 #include <gtest/gtest.h>

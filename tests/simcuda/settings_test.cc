@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Which of them are on, each by its own word.
+/// The active quirks, each under its own name.
 std::vector<std::string> words(const Quirks& quirks) {
   std::vector<std::string> on;
   if (quirks.map_needs_context) on.emplace_back("map-needs-context");

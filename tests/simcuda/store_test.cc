@@ -1,5 +1,5 @@
-// One device's memory among processes: who holds what, what a death gives back, and that the books
-// survive a SIGKILL at every system call.
+// One device's memory in several processes: holders, releases at death, and books that survive a
+// SIGKILL at every system call.
 #include "simcuda/store.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ using cuda::in_child;
 constexpr std::uint64_t kStoreUnit = 64 << 10;
 constexpr std::uint64_t kStoreCapacity = 4 * kStoreUnit;
 
-// Free delays that no test outlives, and that are over at the next look.
+// Free delays that never end during a test, and that are over at the next scan.
 constexpr auto kNeverFree = 24h;
 constexpr auto kSoonFree = 1ns;
 
@@ -222,12 +222,12 @@ TEST_F(StoreTest, WithoutADelayGoneMemoryOfOthersIsFreeAtOnce) {
 
 TEST_F(StoreTest, FreeDelayDoesNotOutliveAReboot) {
   Store store = open(kNeverFree);
-  // The clock, which begins with the boot, has not come so far yet.
+  // The clock, which starts at boot, has not reached this time.
   std::ofstream(sim_.device(0) / "gone-1-9223372036854775807") << std::string(kStoreUnit, 'x');
   EXPECT_EQ(store.used(), 0u);
 }
 
-/// Puts a disk of 256 KiB on `dir`, for this process alone. False where that is not permitted.
+/// Mounts a disk of 256 KiB on `dir`, for this process only. False without permission.
 bool mount_small_disk(const std::filesystem::path& dir) {
   const uid_t uid = ::geteuid();
   if (::unshare(CLONE_NEWNS) < 0) {
@@ -259,8 +259,8 @@ TEST_F(StoreTest, FullDiskIsOutOfMemoryAndLeavesNothing) {
   EXPECT_EQ(status, 0);
 }
 
-/// Runs `body` in a child up to its `stops`-th entry to or return from a system call, kills it
-/// there, and waits. False when it ended before.
+/// Runs `body` in a child, kills it at its `stops`-th entry to or return from a system call, and
+/// waits. False if it ended before.
 template <typename Body>
 bool kill_at_system_call(int stops, Body body) {
   const pid_t child = ::fork();
@@ -297,9 +297,9 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
       const Allocation left_behind = own.create(kStoreUnit);
       own.used();
     });
-    // The books are never below the truth and find it when it matters: there is room for all of
-    // the rest, and not for more.
-    Allocation rest = store.create(kStoreCapacity - kStoreUnit);
+    // The book is never too low and is corrected when needed: exactly the remaining memory can be
+    // allocated.
+    Allocation rest = store.create(kCapacity - kStoreUnit);
     EXPECT_EQ(result_of([&] { store.create(kStoreUnit); }), Result::kOutOfMemory);
     store.release(std::move(rest));
     EXPECT_EQ(store.used(), kStoreUnit) << "killed at stop " << stops;
@@ -326,7 +326,7 @@ TEST_F(StoreTest, BooksOfDelayedMemorySurviveSigkillAtEverySystemCall) {
       const Allocation left_behind = own.create(kStoreUnit);
       own.used();
     });
-    // What was made by then counts, once, and there is room for exactly the rest.
+    // Memory created before the kill counts once, and exactly the rest can be allocated.
     const std::uint64_t used = store.used();
     EXPECT_TRUE(used == kStoreUnit || used == 2 * kStoreUnit || used == 3 * kStoreUnit)
         << "killed at stop " << stops << ": " << used;
@@ -352,7 +352,8 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
       if (round == 20) test.send(1);
       try {
         Allocation memory = store.create((1 + round % 2) * kStoreUnit);
-        if (round % 3 != 0) store.release(std::move(memory));  // else closed, for others to find
+        if (round % 3 != 0)
+          store.release(std::move(memory));  // otherwise closed, for others to find
       } catch (const Failure& failure) {
         if (failure.result != Result::kOutOfMemory) throw;
       }
@@ -364,7 +365,7 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
     EXPECT_LE(store.used(), kStoreCapacity);
     auto& victim = children[static_cast<std::size_t>(round % kProcesses)];
     victim->channel().expect(1);
-    victim = std::make_unique<Child>(churn);  // kills the one before
+    victim = std::make_unique<Child>(churn);  // kills the previous one
   }
   children.clear();
   EXPECT_EQ(store.used(), 0u);

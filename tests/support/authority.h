@@ -1,5 +1,4 @@
-// An authority that signs certificates for a test, made by openssl(1), with files in a folder of
-// its own.
+// A certificate authority for a test, created with openssl(1) in its own folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,8 +26,8 @@ class Authority {
   [[nodiscard]] std::string path(const std::string& name) const { return dir_.path(name); }
   [[nodiscard]] const std::string& ca() const { return ca_; }
 
-  /// A new certificate, its key, and this authority. `names` is like "DNS:localhost,IP:127.0.0.1";
-  /// with -1 `days` are over.
+  /// A new certificate, its key, and this authority. `names` has the form
+  /// "DNS:localhost,IP:127.0.0.1"; -1 `days` make an expired one.
   [[nodiscard]] net::TlsFiles issue(const std::string& names, int days = 2) {
     const std::string number = std::to_string(++issued_);
     const net::TlsFiles files{ca_, path(number + ".pem"), path(number + ".key")};

@@ -1,4 +1,4 @@
-// For what comes soon, though nothing tells when.
+// Waits for conditions without an event.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 
 namespace fo::test {
 
-/// For what is over in a moment, on a machine that is busy.
+/// Long enough on a busy machine for anything that takes a moment.
 inline constexpr base::Duration kLong = std::chrono::seconds(20);
 
-/// Until `holds()`; a failure of the test when it never does.
+/// Waits until `holds()`; fails the test if it never does.
 template <typename Condition>
 void await(const Condition& holds) {
   const base::Deadline deadline = base::Deadline::after(kLong);

@@ -1,5 +1,5 @@
-// In builds that count lines (the preset "coverage"), what is called for _exit: a process that ends
-// so, as forked children do, leaves its counts too.
+// In builds that count lines (the preset "coverage"), replaces _exit, so that a process that ends
+// with it, like forked children, stores its counts, too.
 extern "C" {
 #include <gcov.h>
 }

@@ -1,5 +1,5 @@
-// For tests and measurements: the driver that they use, which is the simulated one, or this
-// machine's own where FO_TEST_DRIVER says "cuda", as ctest does for the tests with the label gpu.
+// For tests and measurements: selects the driver, which is the simulated one, or this machine's own
+// if FO_TEST_DRIVER is "cuda", as ctest sets it for tests with the label gpu.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace fo::test {
 
-/// What cuda::Driver::open() is to be told, and the tools' --driver.
+/// The argument of cuda::Driver::open() and of --driver.
 inline std::string driver() {
   const char* choice = std::getenv("FO_TEST_DRIVER");
   return choice == nullptr ? "sim" : choice;

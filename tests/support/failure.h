@@ -1,4 +1,4 @@
-// What a call throws, as something to compare.
+// The error that a call throws, for comparisons.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Failure {
   std::string message;
 };
 
-/// The status of the Error that `action` throws; kOk when there is none.
+/// The status of the Error that `action` throws; kOk without one.
 inline base::ExitStatus status_of(const std::function<void()>& action) {
   try {
     action();
@@ -25,8 +25,7 @@ inline base::ExitStatus status_of(const std::function<void()>& action) {
   return base::ExitStatus::kOk;
 }
 
-/// The status and message of the Error that `action` throws; a failure of the test when there is
-/// none.
+/// The status and message of the Error that `action` throws; fails the test if there is none.
 inline Failure failure_of(const std::function<void()>& action) {
   try {
     action();

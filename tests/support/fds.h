@@ -1,4 +1,4 @@
-// How many descriptors this process has open: what a test of fd ownership compares.
+// Counts this process's open descriptors, for tests of their ownership.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ inline std::ptrdiff_t open_fds() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-/// A fixture whose tests must leave as many descriptors open as they found.
+/// A fixture whose tests must leave the number of open descriptors unchanged.
 class FdCounting : public testing::Test {
  protected:
   ~FdCounting() override { EXPECT_EQ(open_fds(), before_) << "descriptors leaked or lost"; }

@@ -1,4 +1,4 @@
-// A process of a test's own, and what it has to say.
+// A child process of a test that sends numbers to it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 
 namespace fo::test {
 
-/// A child that runs `body`, which says through the descriptor when it is ready, and that is killed
-/// and reaped at the latest with this object.
+/// A child that runs `body`, which reports through the descriptor; it is killed and reaped at the
+/// latest by the destructor.
 class Forked {
  public:
   explicit Forked(const std::function<int(int ready_fd)>& body) {
@@ -36,7 +36,7 @@ class Forked {
     if (child_) kill();
   }
 
-  /// The child's next word, a number; nullopt when it has ended.
+  /// The child's next number; nullopt if it has ended.
   std::optional<std::uint64_t> read() {
     std::uint64_t value = 0;
     if (::read(ready_.get(), &value, sizeof value) != sizeof value) return std::nullopt;

@@ -1,4 +1,4 @@
-// The descriptors that a program started now would get.
+// The descriptors that a program started now would inherit.
 #pragma once
 
 #include <fcntl.h>

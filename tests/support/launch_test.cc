@@ -1,5 +1,5 @@
-// Which lock each engine asks for, and what it can be told, by its command line and environment:
-// the facts that the stand-in stands for.
+// The locks that each engine requests, and its configuration, by command line and environment: the
+// behaviour that the stand-in imitates.
 #include "support/worker/launch.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST_F(LaunchTest, EngineIdCountsInShadowModeAlone) {
   EXPECT_FALSE(launch(kDynamo + "--no-gms-shadow-mode").shadow_mode);
   ::unsetenv("DYN_VLLM_GMS_SHADOW_MODE");
   EXPECT_TRUE(launch(kDynamo + "--gms-shadow-mode").shadow_mode);
-  // It is no affair of the others.
+  // The other programs ignore it.
   EXPECT_EQ(status_of(kVllm + "--gms-shadow-mode"), 2);
 }
 
@@ -107,7 +107,7 @@ TEST_F(LaunchTest, TheLoadFormatIsKnownByTheWorkerClass) {
   EXPECT_EQ(status_of("vllm serve model --load-format gms --worker-cls other.Worker"), 1);
   EXPECT_EQ(status_of("python3 -m vllm.entrypoints.openai.api_server --load-format gms"), 1);
   EXPECT_EQ(status_of(kVllm), -1);
-  // It names its worker itself.
+  // It selects its worker itself.
   EXPECT_EQ(status_of(kDynamo), -1);
 }
 

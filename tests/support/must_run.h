@@ -1,5 +1,5 @@
-// A test that can't run on this machine: skipped, or failed where FO_MUST_RUN asks for it, as
-// skip_because does in the Bats tests.
+// A test that cannot run on this machine is skipped, or fails if FO_MUST_RUN requires it, like
+// skip_because in the Bats tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline bool must_run(const std::string& kind) {
 
 }  // namespace fo::test
 
-/// Ends the function, a test or its SetUp, that this is in.
+/// Returns from the enclosing function, a test or its SetUp.
 #define FO_SKIP(kind, reason)                                                                     \
   do {                                                                                            \
     if (::fo::test::must_run(kind)) FAIL() << "FO_MUST_RUN asks for " kind ", but: " << (reason); \

@@ -1,4 +1,4 @@
-// Ports of 127.0.0.1 for what a test starts, or for where nobody is to be found.
+// Ports of 127.0.0.1 for servers of a test, or for connections that must fail.
 #pragma once
 
 #include <arpa/inet.h>
@@ -15,8 +15,8 @@
 
 namespace fo::test {
 
-/// A port that stays ours between its listeners: no client's connection gets it. Whoever connects
-/// meanwhile is refused.
+/// A port that stays reserved between its listeners, so that no client gets it. Connections
+/// meanwhile are refused.
 class ReservedPort {
  public:
   ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -26,7 +26,7 @@ class ReservedPort {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     auto* any = reinterpret_cast<sockaddr*>(&address);
     socklen_t size = sizeof address;
-    // Bound and not listening: those that listen share it by the same option.
+    // Bound without listening; listeners share the port through the same option.
     if (!fd_ || ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         ::bind(fd_.get(), any, size) != 0 || ::getsockname(fd_.get(), any, &size) != 0) {
       base::throw_errno(errno, "reserve a port");
@@ -41,7 +41,7 @@ class ReservedPort {
   std::uint16_t number_ = 0;
 };
 
-/// That were free a moment ago, no two the same.
+/// Different ports that were free a moment ago.
 inline std::vector<std::uint16_t> free_ports(std::size_t count) {
   const std::vector<ReservedPort> reserved(count);
   std::vector<std::uint16_t> ports;

@@ -1,4 +1,4 @@
-// What Prometheus' own linter says about a text of metrics.
+// Runs Prometheus' own linter on a text of metrics.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 
 namespace fo::test {
 
-/// A fixture whose tests are skipped where promtool is not installed, or fail there when
-/// FO_MUST_RUN asks for it.
+/// A fixture whose tests are skipped if promtool is not installed, or fail if FO_MUST_RUN requires
+/// it.
 class Promtool : public testing::Test {
  protected:
   void SetUp() override {
@@ -21,7 +21,7 @@ class Promtool : public testing::Test {
     FO_SKIP("promtool", "promtool is not installed");
   }
 
-  /// Empty when there is nothing to complain about.
+  /// Empty if there are no complaints.
   static std::string complaints(const std::string& text) {
     const os::Captured ended = check(text);
     EXPECT_TRUE((ended.status == 0) == ended.out.empty()) << ended.status;

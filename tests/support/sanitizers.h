@@ -1,4 +1,4 @@
-// Whether this build has sanitizers, for tests that can't do with them.
+// Whether this build has sanitizers, for tests that do not work with them.
 #pragma once
 
 namespace fo::test {
@@ -8,7 +8,7 @@ inline constexpr bool kHasSanitizers = true;
 #else
 inline constexpr bool kHasSanitizers = false;
 #endif
-/// Why one can't that leaves itself no descriptors.
+/// The reason for tests that use up all descriptors.
 inline constexpr const char* kSanitizersOpenPipes =
     "UBSan opens a pipe to look at an object's type";
 

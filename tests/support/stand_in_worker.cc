@@ -1,15 +1,14 @@
-// A stand-in for the engines that people run: vLLM with Dynamo's GMSWorker, SGLang with its GMS
-// memory saver, and Dynamo's own worker of vLLM. It takes the real program's command line and
-// environment, asks the GMS for the locks that the real one asks for, answers its HTTP control, and
-// dies where the real one dies, as far as the sources of August 2026 tell. What it generates
-// depends on every byte of the weights that are mapped.
+// A stand-in for real engines: vLLM with Dynamo's GMSWorker, SGLang with its GMS memory saver, and
+// Dynamo's own vLLM worker. It accepts the real program's command line and environment, requests
+// the same locks from the GMS, has the same HTTP control, and dies in the same situations,
+// according to the sources of August 2026. Its output depends on every byte of the mapped weights.
 //
 //   stand_in_worker vllm serve MODEL …
 //   stand_in_worker python3 -m dynamo.vllm …
 //
-// and the same under the name of the real program: tests/engines of the build folder has links
-// vllm, sglang and python3, to be put first in PATH. Dynamo's GMS, python3 -m
-// gpu_memory_service.cli.server, is gms-serve; any other python3 command is run by the real one.
+// It also runs under the name of the real program: tests/engines of the build folder has links
+// vllm, sglang and python3, for the front of PATH. Dynamo's GMS, python3 -m
+// gpu_memory_service.cli.server, becomes gms-serve; the real python3 runs any other command.
 // STAND_IN_DISCOVERY: see worker/discovery.h.
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,8 +36,8 @@ using namespace fo;
 
 constexpr const char* kRealPython = "/usr/bin/python3";
 
-// The core is forked before there are threads, and started as multiprocessing starts it: with no
-// descriptor of its parent's, such as that of a lock.
+// The core is forked before there are threads, and started like multiprocessing does: without
+// descriptors of its parent, such as that of a lock.
 int run(const stand_in::Launch& launch) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {

@@ -1,4 +1,4 @@
-// A folder of its own for a test, short enough for socket paths, gone at the end.
+// A test's own folder, with a path short enough for sockets; removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class TempDir {
     path_ = name;
   }
   ~TempDir() {
-    // What still runs may write while this goes.
+    // Processes that still run may write meanwhile.
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }

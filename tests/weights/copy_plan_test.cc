@@ -11,7 +11,7 @@ namespace {
 
 using base::ByteCount;
 
-// Tensors packed as they lie in one file, from byte `begin` on.
+// Tensors packed in the order of a file, from byte `begin` on.
 std::vector<CopyItem> packed(const std::vector<ByteCount>& sizes, ByteCount slab,
                              ByteCount begin = 100) {
   const PackPlan plan = pack(sizes, slab);
@@ -23,7 +23,7 @@ std::vector<CopyItem> packed(const std::vector<ByteCount>& sizes, ByteCount slab
   return items;
 }
 
-// Byte for byte, what runs copy is what items say, and each run keeps its promises.
+// The runs copy exactly the bytes of the items, and each run is valid.
 void expect_exact(const std::vector<CopyItem>& items, ByteCount chunk) {
   struct Byte {
     std::size_t file;

@@ -1,4 +1,4 @@
-// gms-load's work against a real gms-serve.
+// The work of gms-load with a real gms-serve.
 #include "weights/load.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class Load : public Served {
     EXPECT_TRUE(report);
     return report.value_or(LoadReport{});
   }
-  // Byte for byte, and as the protocol spells it.
+  // Exact bytes, and metadata in the spelling of the protocol.
   void expect_published(const std::vector<Part>& parts) {
     const auto context = this->context();
     gms::MemoryManager reader(driver(), device(), socket_);
@@ -118,15 +118,15 @@ TEST_F(Load, PublishesThroughStagingBuffersByteForByte) {
   staged.pin_content = true;
   const LoadReport report = publish(staged);
   expect_published(parts);
-  // How the bytes came there is not in the hash.
+  // The hash does not depend on the way of copying.
   staged.role = LockType::kRw;
   staged.ring.reset();
   EXPECT_EQ(publish(staged).memory_layout_hash, report.memory_layout_hash);
   expect_published(parts);
 }
 
-// Large tensors and runs of small ones, none where a disk's blocks begin, past the page cache where
-// the file system of the test's folder has such a way.
+// Large tensors and runs of small ones, unaligned to disk blocks, past the page cache if the file
+// system of the test's folder supports that.
 TEST_F(Load, PublishesFromTheDiskByteForByte) {
   start();
   std::vector<Part> parts = some_parts();
@@ -184,7 +184,7 @@ TEST_F(Load, PinsTheContent) {
       StartsWith(
           R"({"digest": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "dtype")"));
   rpc = gms::RpcClient::connect(socket_, gms::soon());
-  // Another byte is another layout only where it is pinned.
+  // A changed byte changes the layout only if the content is pinned.
   parts[0].bytes[5] ^= 1;
   pinned.model = dir_.write("n", make_safetensors(parts));
   EXPECT_NE(publish(pinned).memory_layout_hash, first);
@@ -244,7 +244,7 @@ TEST_F(Load, WithoutAServerIsUnavailable) {
   EXPECT_EQ(status_of([&] { run(made); }), ExitStatus::kUnavailable);
 }
 
-// The server counts: a killed writer's session is over, and what it made is gone.
+// Ends a killed writer's session and drops its allocations.
 TEST_F(SimulatedLoad, AWriterKilledInMidLoadPublishesNothingAndAReaderGoesOnWaiting) {
   start();
   const std::string model = write_folder(dir_, some_parts());
@@ -308,7 +308,7 @@ TEST_P(LoadVerifies, TheReaderFindsOtherBytesThanTheModels) {
 INSTANTIATE_TEST_SUITE_P(Ring, LoadVerifies, testing::ValuesIn(kRings));
 INSTANTIATE_TEST_SUITE_P(Ring, SimulatedLoadVerifies, testing::ValuesIn(kRings));
 
-// Which is the reader, without --verify too, and whichever role made it one.
+// With and without --verify, whatever the role that made it a reader.
 TEST_F(Load, AReaderFindsAnotherModel) {
   start();
   const auto parts = some_parts();
@@ -400,8 +400,8 @@ TEST_F(SimulatedLoad, ADeviceThatIsFullEndsInTryAgain) {
   expect_nothing_published();
 }
 
-// Every call that the loader itself makes fails once; the threads and what they work on must go in
-// order, and nothing may be published.
+// Every driver call of the loader fails once; threads and data must end in order, and nothing may
+// be published.
 class LoadFaults : public Load, public testing::WithParamInterface<const char*> {};
 
 TEST_P(LoadFaults, PublishNothing) {

@@ -42,7 +42,7 @@ TEST(Pack, BeginsWithSmallerAllocations) {
   const PackPlan plan = pack_all(std::vector<ByteCount>(70, kTensor), 512 * base::kMiB);
   EXPECT_THAT(plan.allocations,
               ElementsAre(4 * kTensor, 8 * kTensor, 16 * kTensor, 32 * kTensor, 10 * kTensor));
-  // Nothing is split for it.
+  // Tensors are never split.
   EXPECT_THAT(pack_all({30 * kTensor, kTensor, 7 * kTensor, kTensor}, 512 * base::kMiB).allocations,
               ElementsAre(30 * kTensor, 8 * kTensor, kTensor));
 }

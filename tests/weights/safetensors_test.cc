@@ -206,7 +206,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
   for (std::size_t size = 0; size < file.size(); ++size) {
     const std::string cut = file.substr(0, size);
     EXPECT_THROW(parse(cut), Error) << size;
-    // The file is whole, but less of it was read.
+    // The file is complete, but only a part was read.
     const auto header = header_end(file, file.size(), "m");
     if (size < header) {
       EXPECT_THROW(parse_header(cut, file.size(), "m"), Error) << size;
@@ -214,7 +214,7 @@ TEST(Safetensors, RefusesEveryTruncation) {
   }
 }
 
-// Not a fuzzer, but every run walks the same many steps off the path.
+// Not a fuzzer: every run tries the same mutations.
 TEST(Safetensors, SurvivesMutations) {
   const std::string file = make_safetensors(
       {make_part("a", "F32", "[4]", 16, 1), make_part("b", "BF16", "[2,3]", 12, 2)});

@@ -1,4 +1,4 @@
-// Saving from a real gms-serve, and what can go wrong with it.
+// Saves from a real gms-serve, and their errors.
 #include "weights/save.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 
 class Save : public SnapshotDirectory {
  protected:
-  // gms-save as a process of its own, its device as it is told.
+  // gms-save in its own process, with these faults of its device.
   os::Child spawn_save(const std::string& faults = "", std::vector<std::string> more = {}) const {
     std::vector<std::string> argv{FO_BUILD_DIR "/bin/gms-save",
                                   snap_,
@@ -42,7 +42,7 @@ class Save : public SnapshotDirectory {
     return os::spawn(argv, options);
   }
 
-  // Complete, and of what is published.
+  // Checks that it is complete and equals the published layout.
   void expect_good() {
     const Content before = published();
     ASSERT_TRUE(run(loading(snap_)));
@@ -108,7 +108,7 @@ TEST_F(Save, ReplacesASnapshotWhereToldTo) {
   ASSERT_TRUE(run(options));
   EXPECT_THAT(names(), ElementsAre("snap"));
   expect_good();
-  // One that a killed saver of another make left half done is no better.
+  // An incomplete snapshot of another program is refused, too.
   fs::remove(snap_ + "/manifest.json");
   ASSERT_TRUE(run(options));
   expect_good();
@@ -134,8 +134,7 @@ TEST_F(SimulatedSave, KeepsWritersOutWhileItReads) {
   EXPECT_TRUE(unpublish(socket_, std::chrono::seconds(20)));
 }
 
-// Killed at the k-th copy from the device, every 40th there is; with a snapshot there already,
-// which stays as it was.
+// Killed at every 40th copy from the device; an existing snapshot must be unchanged.
 TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
   start();
   publish_model();
@@ -154,7 +153,7 @@ TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
       ASSERT_EQ(status, 128 + SIGKILL);
       EXPECT_EQ(fs::exists(snap_), replacing);
       EXPECT_TRUE(!replacing || content_of(snap_ + "/manifest.json") == before);
-      // One that died is removed by the next.
+      // A dead one is removed by the next save.
       EXPECT_LE(names().size(), replacing ? 2u : 1u);
     }
     EXPECT_GT(k, 100);
@@ -164,7 +163,7 @@ TEST_F(SimulatedSave, KilledAtAnyCopyLeavesNoSnapshotAndHarmsNone) {
   }
 }
 
-// Killed as soon as this or that is there, which may be a bit later.
+// Killed when one of these files appears, or slightly later.
 TEST_F(Save, KilledWhileItFinishesLeavesAWholeSnapshotOrNone) {
   start();
   publish_model();

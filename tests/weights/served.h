@@ -1,4 +1,4 @@
-// A gms-serve on a device of its own, simulated or a GPU, for the tests of loading and saving.
+// A gms-serve on a private device, simulated or a GPU, for tests of loading and saving.
 #pragma once
 
 #include <fcntl.h>
@@ -35,18 +35,18 @@ class Served : public testing::Test {
     ASSERT_TRUE(server_->is_ready());
   }
 
-  // The driver is opened once for each test: until then settings may be made.
+  // The driver is opened once per test; change settings before.
   const std::shared_ptr<const cuda::Driver>& driver() {
     if (!driver_) driver_ = cuda::Driver::open(test::driver());
     return driver_;
   }
   cuda::DeviceInfo device() { return cuda::device_info(*driver(), base::DeviceOrdinal(0)); }
 
-  // For copies; a new one is slow, and takes memory while it lives.
+  // For copies; creating one is slow, and it takes memory while it lives.
   cuda::PrimaryContext context() {
     return cuda::PrimaryContext::retain(driver(), base::DeviceOrdinal(0));
   }
-  // What is in memory that is mapped here.
+  // The content of memory that is mapped here.
   std::string bytes_at(cuda::abi::DevicePtr address, base::ByteCount size) {
     return cuda::bytes_at(*driver(), address, size);
   }
@@ -58,7 +58,7 @@ class Served : public testing::Test {
     EXPECT_FALSE(state().committed);
     EXPECT_EQ(state().memory_layout_hash, "");
   }
-  // Whether the condition comes true in time.
+  // Whether the condition becomes true in time.
   template <typename Condition>
   static bool until(Condition condition) {
     for (const auto deadline = gms::soon(); !deadline.expired();) {
@@ -68,7 +68,7 @@ class Served : public testing::Test {
     return false;
   }
 
-  // A first byte that no part begins with, in every allocation that is published.
+  // Overwrites the first byte of every published allocation with a value that no part begins with.
   void corrupt() {
     const auto context = this->context();
     gms::MemoryManager reader(driver(), device(), socket_);
@@ -79,7 +79,7 @@ class Served : public testing::Test {
       cuda::copy_to_device(*driver(), one.address, {&other, 1});
     }
   }
-  // The same of a simulated device, published or not.
+  // The same for the files of a simulated device, published or not.
   void corrupt_files() {
     for (const auto& entry : std::filesystem::directory_iterator(gpu_.device(0))) {
       if (entry.path().filename() == "book") continue;
@@ -96,7 +96,7 @@ class Served : public testing::Test {
 };
 
 using Ring = std::optional<base::ByteCount>;
-/// The one that a device has by itself (a simulated one has none), and one of few buffers.
+/// The device's default (none for a simulated one), and one of few buffers.
 inline const std::vector<Ring> kRings{Ring(), Ring(base::kMiB)};
 
 inline std::vector<Part> some_parts() {

@@ -1,4 +1,4 @@
-// A snapshot beside a gms-serve, for the tests of how it is written, read and dropped.
+// A snapshot beside a gms-serve, for tests of writing, reading and dropping.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class SnapshotDirectory : public Served {
     return load(open_source(options), driver(), device(), socket_, options);
   }
 
-  // Several allocations, none a multiple of the granularity long.
+  // Several allocations, with sizes that are not multiples of the granularity.
   LoadReport publish_model() {
     LoadOptions model;
     model.model = dir_.write("m.safetensors", make_safetensors(some_parts()));
@@ -54,7 +54,7 @@ class SnapshotDirectory : public Served {
     return save(driver(), device(), socket_, options);
   }
 
-  // What is published, slot by slot and key by key, without the ids.
+  // The published layout without ids, by slot and by key.
   struct Content {
     std::string hash;
     std::vector<std::tuple<base::ByteCount, base::ByteCount, std::string, std::uint64_t>>
@@ -89,7 +89,7 @@ class SnapshotDirectory : public Served {
     EXPECT_THAT(failure.message, testing::HasSubstr(reason));
   }
 
-  // The names beside the snapshot that begin as its own does.
+  // The names beside the snapshot with its prefix.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {

@@ -43,7 +43,7 @@ TEST_F(Folder, KeepsWhatIsNoPartOfASnapshot) {
   EXPECT_EQ(content_of(dir_.path("snap.partial-0123abcd/f")), "mine");
 }
 
-// However the making of one and the cleaning up of another come to lie.
+// Whatever the order of creation and cleanup.
 TEST_F(Folder, IsNeverTakenForADeadOne) {
   std::vector<std::future<void>> savers;
   for (int i = 0; i < 4; ++i) {

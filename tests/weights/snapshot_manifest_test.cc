@@ -29,7 +29,7 @@ SnapshotManifest two_allocations() {
 
 SnapshotManifest manifest_of(const std::string& text) { return parse_manifest(text, "m.json"); }
 
-// A manifest of one allocation, some of its fields replaced ("" takes one away).
+// A manifest of one allocation with changed fields ("" removes one).
 std::string manifest_with(const std::map<std::string, std::string>& changes) {
   std::map<std::string, std::string> fields{{"allocation_id", R"("id")"},
                                             {"size", "5"},
@@ -51,7 +51,7 @@ void expect_refused(const std::string& text, const std::string& reason) {
   EXPECT_THAT(failure.message, StartsWith("read 'm.json': " + reason)) << text.substr(0, 500);
 }
 
-// Nothing but Error(kBadData) may come out of a changed text.
+// A changed text may only cause Error(kBadData).
 void expect_no_surprise(const std::function<void()>& body) {
   try {
     body();
@@ -68,7 +68,7 @@ TEST(SnapshotManifest, ComesBackAsItWasWritten) {
   EXPECT_EQ(again.allocations, manifest.allocations);
   EXPECT_THAT(text, HasSubstr("\"version\": \"1.0\",\n  \"timestamp\": 1.500000,\n"));
   EXPECT_THAT(text, HasSubstr("\"device\": 3,\n"));
-  // Dynamo's reader takes these keys and no others.
+  // Dynamo's reader accepts exactly these keys.
   EXPECT_THAT(text, HasSubstr(R"({"allocation_id": "one", "size": 100, "aligned_size": 4096, )"
                               R"("tag": "weights", "tensor_file": "shards/shard_0000.bin", )"
                               R"("tensor_offset": 0})"));
@@ -358,7 +358,7 @@ TEST(SnapshotChecksums, AreRefusedAtEveryTruncationWithinALine) {
   }
 }
 
-// Random edits of all three, so that no combination of them is a surprise either.
+// Random edits of all three files, to test combinations.
 TEST(SnapshotFiles, SurviveRandomEdits) {
   std::mt19937 random(7);
   const std::string texts[] = {format_manifest(two_allocations(), 1, 0),

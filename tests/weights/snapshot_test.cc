@@ -1,4 +1,4 @@
-// Snapshots against a real gms-serve: loaded, and everything that can be wrong with one.
+// Snapshots with a real gms-serve: loading, and everything that can be invalid.
 #include "weights/snapshot.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ void flip(const std::string& path, ByteCount at) {
   file.put(static_cast<char>(byte ^ 1));
 }
 
-// --- there and back
+// --- Round trips.
 
 TEST_F(SnapshotDirectory, BringsBackTheSameLayoutAndBytes) {
   start();
@@ -87,7 +87,7 @@ TEST_F(SnapshotDirectory, IsTheSameThroughStagingBuffers) {
   EXPECT_EQ(published(), before);
 }
 
-// Past the page cache, where the file system of the test's folder has such a way.
+// Past the page cache, if the file system of the test's folder supports that.
 TEST_F(SnapshotDirectory, IsTheSameFromTheDisk) {
   start();
   publish_model();
@@ -117,7 +117,7 @@ TEST_F(SnapshotDirectory, OfNothingIsNothing) {
   EXPECT_EQ(published(), before);
 }
 
-// The slots that a writer freed are not saved: what counts is the order.
+// Freed slots are not saved: only the order counts.
 TEST_F(SnapshotDirectory, KeepsTagsAndOrder) {
   start();
   gms::MemoryManager writer(driver(), device(), socket_);
@@ -152,7 +152,7 @@ TEST_F(SnapshotDirectory, IsComparedByAReaderByteForByteOnlyToVerify) {
   corrupt();
   expect_refused(verifying, ExitStatus::kBadData, ": device memory differs from");
   EXPECT_TRUE(run(plain));
-  // The same tensors at other places.
+  // The same tensors at other positions.
   LoadOptions other;
   other.model = dir_.path("m.safetensors");
   other.role = LockType::kRw;
@@ -175,7 +175,7 @@ TEST_F(SnapshotDirectory, IsPublishedOnlyWhereNothingIs) {
 
 // --- as Dynamo writes it
 
-// Made by the letter of gms-protocol(7), in Python's spelling and with keys that it doesn't name.
+// Written according to gms-protocol(7), in Python's spelling and with additional keys.
 class DynamoSnapshot : public SnapshotDirectory {
  protected:
   // Two allocations of 4 MiB and 2 MiB in two shards.
@@ -261,7 +261,7 @@ TEST_F(DynamoSnapshot, SavedAgainSaysTheSame) {
   EXPECT_EQ(published(), content);
 }
 
-// Every one leaves what is published as it was.
+// Each of them leaves the published layout unchanged.
 TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   start();
   const LoadReport before = publish_model();
@@ -336,7 +336,7 @@ TEST_F(DynamoSnapshot, IsRefusedBeforeAnythingIsDropped) {
   expect_kept(ExitStatus::kBadData, "manifest.json': not JSON at byte");
 }
 
-// What the server has no room for, which would drop what is published and then refuse.
+// More than the server can hold: it would drop the published layout and then refuse.
 TEST_F(DynamoSnapshot, WithMoreRecordsThanAServerTakesIsRefused) {
   if (test::kHasSanitizers) FO_SKIP("release", "a million keys take minutes with a sanitizer");
   start();
@@ -408,7 +408,7 @@ TEST_F(DynamoSnapshot, MayHaveItsAllocationsInAnyOrderOfItsFile) {
   text.replace(text.find("0001.bin"), 4, "0000");
   text.replace(text.find("0000.bin\""), 9, "0000.bin\", \"tensor_offset\": 2097152");
   dir_.write("snap/manifest.json", text);
-  // With checksums too, which take the file in its own order.
+  // Also with checksums, which need the order of the file.
   for (const bool checked : {false, true}) {
     if (checked) {
       const std::string sums = "cd '" + snap_ + "' && sha256sum manifest.json gms_metadata.json " +
@@ -422,7 +422,7 @@ TEST_F(DynamoSnapshot, MayHaveItsAllocationsInAnyOrderOfItsFile) {
   }
 }
 
-// --- checksums
+// --- Checksums.
 
 TEST_F(SnapshotDirectory, AnyFlippedBitIsFoundBeforeAnythingIsDropped) {
   start();
@@ -482,7 +482,7 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
   publish_model();
   ASSERT_TRUE(run(saving(snap_)));
   const std::string shard = snap_ + "/shards/shard_0000.bin";
-  // Else a write within the same tick of the clock would not show.
+  // Otherwise a write within the same clock tick would be invisible.
   fs::last_write_time(shard, fs::file_time_type::clock::now() - std::chrono::hours(1));
   LoadOptions options = loading(snap_);
   options.checksums = Checksums::kIgnore;
@@ -499,7 +499,7 @@ TEST_F(SnapshotDirectory, AShardThatIsCutOffOrWrittenToMeanwhilePublishesNothing
   expect_nothing_published();
 }
 
-// Each call that the loader makes fails once, with threads that wait for each other's bytes.
+// Every driver call of the loader fails once, with threads that wait for each other's bytes.
 TEST_F(SimulatedSnapshotDirectory, AFailingDeviceEndsTheLoad) {
   start();
   publish_model();

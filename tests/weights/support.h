@@ -1,4 +1,4 @@
-// For the tests of this room: safetensors files made from parts, right or wrong, and a folder for
+// For the tests of this room: valid and invalid safetensors files made from parts, and a folder for
 // them.
 #pragma once
 
@@ -32,14 +32,14 @@ struct TempDir : test::TempDir {
 
 inline constexpr const char* kIndex = "model.safetensors.index.json";
 
-/// Past the page cache, where the file's system has such a way.
+/// Drops the file from the page cache, if the file system supports that.
 inline void forget(const std::string& path) {
   const base::UniqueFd file = os::open_file(path, O_RDONLY);
   ::fsync(file.get());
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
-/// Length, header, data: a file with any text for a header.
+/// Length, header, data: a file with any text as its header.
 inline std::string make_file(const std::string& header, const std::string& data = "") {
   std::string file;
   for (unsigned i = 0; i < 8; ++i) {
@@ -48,7 +48,7 @@ inline std::string make_file(const std::string& header, const std::string& data 
   return file + header + data;
 }
 
-/// One tensor of bytes that depend on `seed`.
+/// One tensor with bytes that depend on `seed`.
 struct Part {
   std::string name;
   std::string dtype;
@@ -66,7 +66,7 @@ inline Part make_part(std::string name, std::string dtype, std::string shape, st
   return {std::move(name), std::move(dtype), std::move(shape), std::move(bytes)};
 }
 
-/// A well-formed file.
+/// A valid file.
 inline std::string make_safetensors(const std::vector<Part>& parts) {
   std::string header = R"({"__metadata__":{"format":"pt"})";
   std::string data;

@@ -22,7 +22,7 @@ using base::ExitStatus;
 using base::kMiB;
 using testing::HasSubstr;
 
-// Room for direct reads.
+// A buffer for direct reads.
 class Aligned {
  public:
   explicit Aligned(std::size_t size)

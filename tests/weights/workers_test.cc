@@ -22,7 +22,7 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-// No device: lanes without staging buffers.
+// Without a device: lanes without staging buffers.
 struct Crew {
   explicit Crew(std::size_t threads) : workers({nullptr, 4096, 0, threads}, context) {}
   cuda::PrimaryContext context;
@@ -68,8 +68,8 @@ TEST(Workers, BeginTheTasksOfAStrandInTheirOrder) {
     EXPECT_TRUE(one.size() == 20 && std::is_sorted(one.begin(), one.end()));
 }
 
-// Both threads are held until everything is submitted; then the first tasks of both strands are
-// done only when both run, though others of the first strand were submitted before.
+// Both threads are blocked until everything is submitted. Then the first tasks of both strands end
+// only when both run, although others of the first strand were submitted earlier.
 TEST(Workers, SpreadOverTheStrands) {
   constexpr auto kLong = std::chrono::seconds(20);
   Crew crew(2);

@@ -17,7 +17,7 @@ namespace {
 // Containers that share the file may run as different users.
 constexpr mode_t kForAll = 0666;
 
-// What Dynamo's runtime takes from its environment when it registers.
+// The variables that Dynamo's runtime reads when it registers.
 constexpr const char* kVariables[] = {
     "POD_NAME",      "POD_NAMESPACE",         "POD_UID",        "DYN_NAMESPACE",
     "DYN_COMPONENT", "DYN_DISCOVERY_BACKEND", "CONTAINER_NAME", "DYN_KUBE_DISCOVERY_MODE"};

@@ -1,5 +1,5 @@
-// Stands for Dynamo's discovery, and for whoever sends requests to the engine that serves: a file
-// of JSON lines, $STAND_IN_DISCOVERY, to which all engines of a test append, in any pid namespace.
+// Imitates Dynamo's discovery for the clients of a test: a file of JSON lines, $STAND_IN_DISCOVERY,
+// to which all engines append, in any pid namespace.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Discovery {
   explicit Discovery(std::string engine_id);
 
   void serve();
-  /// Nothing where it does not serve.
+  /// Does nothing if it does not serve.
   void stop();
   void enroll(std::uint16_t port);
   void withdraw();

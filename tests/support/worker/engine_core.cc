@@ -29,7 +29,7 @@ using refengine::splitmix;
 
 constexpr std::size_t kMaxMessage = 65536;
 constexpr std::uint64_t kVocabulary = 1000;
-// As many tensors in as many allocations, of different sizes.
+// One tensor per allocation, of different sizes.
 constexpr std::array<base::ByteCount, 3> kWeightFloats{750'000, 400'000, 1'000};
 constexpr std::size_t kKvBlocks = 4;
 
@@ -48,7 +48,7 @@ class EngineCore {
       : launch_(launch),
         driver_(cuda::Driver::open(cuda::Driver::choice_from_env())),
         device_(cuda::device_info(*driver_, base::DeviceOrdinal(0))),
-        // Every engine has one, which takes memory of the device.
+        // Every engine has a context, which takes device memory.
         context_(cuda::PrimaryContext::retain(driver_, device_.ordinal)),
         weights_(driver_, device_, "weights") {}
 
@@ -65,8 +65,8 @@ class EngineCore {
   }
 
  private:
-  // GMSWorker's init_device and its loader; SGLang's memory saver. Who is granted the writer's lock
-  // loads the model and publishes it.
+  // GMSWorker's init_device and its loader; SGLang's memory saver. The engine that is granted the
+  // writer's lock loads the model and publishes it.
   void load_weights() {
     const gms::Grant grant = weights_.connect(launch_.weights_lock, launch_.reader_timeout);
     if (grant == gms::Grant::kRo) return weights_.import_layout();
@@ -80,7 +80,7 @@ class EngineCore {
     weights_.publish();
   }
 
-  // By the model's name, so that whoever loads it publishes the same.
+  // Derived from the model's name, so that every engine would publish the same.
   void fill_weights() {
     std::uint64_t seed = 0;
     for (const char letter : launch_.model)
@@ -103,7 +103,8 @@ class EngineCore {
     kv_.emplace(driver_, device_, "kv_cache");
     if (launch_.scratch_kv) return kv_->map_scratch(kv_sizes());
     if (launch_.kv_in_gms) {
-      // Whoever serves has this lock: without a limit, one that starts beside it waits here.
+      // The active engine has this lock: without a limit, an engine that starts beside it waits
+      // here.
       kv_->connect(LockType::kRw);
       return kv_->allocate(kv_sizes());
     }
@@ -114,19 +115,19 @@ class EngineCore {
 
   [[nodiscard]] json state() const { return {{"asleep", !asleep_.empty()}}; }
 
-  // The executor passes over what is asked twice. The worker does not look at the level.
+  // The executor ignores repeated calls. The worker does not read the level.
   json sleep() {
     if (!asleep_.empty()) return state();
     weights_.unmap_and_abort();
-    // An assertion in the worker is an error of this one request, and what was done before it stays
-    // done: the weights are gone.
+    // An assertion in the worker fails only this request, and earlier steps stay done: the weights
+    // are unmapped.
     if (!kv_) return {{"error", "GMS kv_cache client is not initialized"}};
     kv_->unmap_and_abort();
     asleep_ = {"weights", "kv_cache"};
     return state();
   }
 
-  // What fails here ends the worker: no time left, another layout, no server.
+  // An error here ends the worker: a timeout, another layout, no server.
   json wake(std::set<std::string> tags) {
     if (tags.empty()) tags = asleep_;
     if (tags.contains("weights") && asleep_.erase("weights") != 0) {
@@ -140,8 +141,8 @@ class EngineCore {
     return state();
   }
 
-  // Reads all weights, and writes to the KV cache: where either is not mapped, the driver refuses,
-  // which is this engine's illegal memory access.
+  // Reads all weights, and writes to the KV cache. If either is not mapped, the driver fails, which
+  // corresponds to an illegal memory access.
   json complete(std::size_t count, std::uint64_t prompt) {
     std::uint64_t hash = prompt;
     std::vector<std::byte> host;
@@ -172,7 +173,7 @@ class EngineCore {
   cuda::PrimaryContext context_;
   GmsMemory weights_;
   std::optional<GmsMemory> kv_;
-  /// Of a KV cache outside of the GMS.
+  /// A KV cache outside the GMS.
   cuda::PhysicalMemory own_kv_;
   std::set<std::string> asleep_;
 };
@@ -184,7 +185,7 @@ void say(int socket, const json& message) {
   }
 }
 
-// A worker whose parent has died ends, also one that waits for a lock.
+// A worker ends with its parent, even while it waits for a lock.
 void end_with_parent(int socket) {
   std::thread([socket] {
     pollfd end{socket, POLLRDHUP, 0};

@@ -1,5 +1,5 @@
-// The process that has the GPU: vLLM's EngineCore with its worker, SGLang's scheduler. It is a
-// child of the one with the HTTP server, and answers it by messages on a socket.
+// The process with the GPU: vLLM's EngineCore with its worker, SGLang's scheduler. It is a child of
+// the process with the HTTP server, and answers its messages on a socket.
 #pragma once
 
 #include "support/worker/launch.h"

@@ -47,7 +47,7 @@ Response text(int status, std::string body = {}) {
 Response object(const json& body, int status = 200) {
   return {status, "application/json", body.dump(), {}};
 }
-// As FastAPI, with which both are made.
+// The response of FastAPI, which both use.
 Response not_found() { return object({{"detail", "Not Found"}}, 404); }
 Response failure(const json& answer) { return object({{"error", answer.at("error")}}, 500); }
 
@@ -69,7 +69,7 @@ class FrontEnd {
   }
 
   int run() {
-    // While it starts, as the real ones do: where another engine listens there it ends.
+    // At start, like the real ones: it ends if another engine listens there.
     for (const std::string& port : launch_.side_ports) {
       listen("127.0.0.1:" + port, [](const Request&, Reply&) { return handle_nothing(); });
     }
@@ -83,7 +83,7 @@ class FrontEnd {
  private:
   // --- The engine core.
 
-  // One question at a time. A core that dies ends this process, too.
+  // One request at a time. If the core dies, this process ends, too.
   awaitable<json> ask(json question) {
     while (std::exchange(busy_, true)) co_await free_.wait();
     const std::string message = question.dump();
@@ -117,7 +117,7 @@ class FrontEnd {
     end(0);
   }
 
-  // EngineDeadError: the server does not outlive it.
+  // EngineDeadError: the server ends with it.
   [[noreturn]] void die() {
     os::log_line(os::LogLevel::kError, "the engine core is dead");
     end(1);
@@ -151,11 +151,11 @@ class FrontEnd {
 
   static awaitable<void> handle_nothing() { co_return; }
 
-  // --- vLLM and SGLang: nothing else listens before the engine is up.
+  // --- vLLM and SGLang: no socket listens before the engine has started.
 
   awaitable<void> run_server() {
     co_await receive();
-    // With a scratch KV cache it can't serve before it has slept and woken.
+    // With a scratch KV cache it cannot serve before it has slept and woken.
     if (!launch_.scratch_kv) discovery_.serve();
     listen(launch_.host + ":" + launch_.port, [this](const Request& request, Reply& reply) {
       return launch_.program == Program::kVllm ? handle_vllm(this, request, reply)
@@ -166,7 +166,7 @@ class FrontEnd {
   static awaitable<void> handle_vllm(FrontEnd* self, const Request& request, Reply& reply) {
     const std::string route = request.method + " " + request.path;
     const bool can_sleep = self->launch_.has_sleep_routes;
-    // Answered while it sleeps, and while its core hangs.
+    // Answered even while it sleeps or its core hangs.
     if (route == "GET /health" || route == "GET /ping") {
       reply.answer(text(200));
     } else if (route == "GET /metrics") {
@@ -194,7 +194,7 @@ class FrontEnd {
     if (route == "GET /ping") {
       reply.answer(text(200));
     } else if (route == "GET /health" || route == "GET /health_generate") {
-      // It generates a token, also while it has no memory.
+      // It generates a token, even without memory.
       co_await self->generate(1, 0);
       reply.answer(text(200));
     } else if (route == "GET /metrics") {
@@ -250,7 +250,7 @@ class FrontEnd {
     return tags;
   }
 
-  // --- What OpenAI's API and a benchmark's /metrics have.
+  // --- OpenAI's API, and the /metrics that a benchmark reads.
 
   awaitable<json> generate(int count, std::uint64_t prompt) {
     ++running_;
@@ -297,7 +297,7 @@ class FrontEnd {
     return {200, std::string(metrics::kPrometheusTextType), out.take(), {}};
   }
 
-  // --- Dynamo's worker: its status server listens from the beginning, requests come by discovery.
+  // --- Dynamo's worker: its status server listens from the start, and requests come by discovery.
 
   awaitable<void> run_dynamo() {
     if (launch_.system_port) {
@@ -307,11 +307,11 @@ class FrontEnd {
     }
     co_await receive();
     if (launch_.shadow_mode) co_await wait_for_lock();
-    // Without shadow mode that is before anybody could have put it to sleep.
+    // Without shadow mode, this is before any caller could have put it to sleep.
     enroll();
   }
 
-  // Asleep, it is healthy; it gives the lock up by dying, and no earlier.
+  // It is healthy while it sleeps; only its end releases the lock.
   awaitable<void> wait_for_lock() {
     json question{{"do", "sleep"}};
     const json slept = co_await ask(std::move(question));
@@ -333,7 +333,7 @@ class FrontEnd {
     co_return json{{"status", "ok"}, {"message", "Engine woke"}};
   }
 
-  // Its requests come to a port of its own, which stands for Dynamo's request plane.
+  // Its requests come to a separate port, in place of Dynamo's request plane.
   void enroll() {
     if (request_port_ == 0) {
       request_port_ = listen("0.0.0.0:0", [this](const Request& request, Reply& reply) {
@@ -366,7 +366,7 @@ class FrontEnd {
     }
   }
 
-  // Withdrawn first, so that no new requests come. An error is answered with 200.
+  // Unregisters first, so that no new requests arrive. An error is answered with 200.
   awaitable<void> sleep_dynamo(Reply& reply) {
     json answer{{"status", "ok"}, {"message", "Engine slept"}};
     if (!asleep_) {

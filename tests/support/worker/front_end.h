@@ -1,5 +1,5 @@
-// The process that was started: vLLM's or SGLang's HTTP server, or a worker of Dynamo's with its
-// status server. It has no GPU and asks the engine core for everything.
+// The started process: vLLM's or SGLang's HTTP server, or a Dynamo worker with its status server.
+// It has no GPU and sends all requests to the engine core.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -8,7 +8,7 @@
 
 namespace fo::stand_in {
 
-/// Serves until SIGTERM or SIGINT (0), or until the engine core dies (1). Then the core is gone.
+/// Serves until SIGTERM or SIGINT (0), or until the engine core dies (1). Ends the core, too.
 int run_front_end(const Launch& launch, os::Child core, base::UniqueFd core_socket);
 
 }  // namespace fo::stand_in

@@ -19,8 +19,8 @@ using base::Error;
 using base::ExitStatus;
 using gms::RpcClient;
 
-// How long a socket that is missing is looked for: as Dynamo's client has it, or as a test that
-// waits for the end of it says in STAND_IN_CONNECT_TIME.
+// How long to retry a missing socket: as Dynamo's client does, or STAND_IN_CONNECT_TIME for a test
+// that waits for the timeout.
 base::Duration connect_time() {
   const char* text = std::getenv("STAND_IN_CONNECT_TIME");
   const auto given = text == nullptr ? std::nullopt : base::parse_duration(text);
@@ -29,8 +29,7 @@ base::Duration connect_time() {
 
 }  // namespace
 
-// By the device's UUID, as NVML spells it for the index that is torch's number, and not by the
-// links that gms-serve makes.
+// By the device's UUID, from NVML at the index that torch uses, and not by the links of gms-serve.
 GmsMemory::GmsMemory(std::shared_ptr<const cuda::Driver> driver, cuda::DeviceInfo device,
                      std::string tag)
     : driver_(std::move(driver)),
@@ -117,7 +116,7 @@ void GmsMemory::remap() {
   for (const Block& block : blocks_) map(block, cuda::Access::kRead);
 }
 
-// One key after the other: Dynamo's protocol has no request for all of them.
+// One key after another: Dynamo's protocol has no request for all of them.
 void GmsMemory::read_tensors() {
   tensors_.clear();
   std::vector<std::string> names = rpc_->list_metadata();

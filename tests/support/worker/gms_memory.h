@@ -1,5 +1,5 @@
-// What one GMS socket is to an engine: the memory manager of Dynamo's client, spoken with the plain
-// requests of its protocol and none of our extensions. Addresses outlive a sleep.
+// An engine's use of one GMS socket: the memory manager of Dynamo's client, with the plain requests
+// of its protocol and without our extensions. Addresses survive a sleep.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace fo::stand_in {
 
-/// Bytes of the device, at an address of this process.
+/// Device memory at an address of this process.
 struct Piece {
   cuda::abi::DevicePtr address = 0;
   base::ByteCount size = 0;
@@ -26,29 +26,30 @@ class GmsMemory {
  public:
   GmsMemory(std::shared_ptr<const cuda::Driver> driver, cuda::DeviceInfo device, std::string tag);
 
-  /// Asks for a lock, for so long, or without a limit. A socket that is not there yet is looked for
-  /// again for 30 s. Throws Error: kUnavailable, or kTryAgain where the lock was not to be had.
+  /// Requests a lock, with or without a limit. A missing socket is retried for 30 s. Throws Error:
+  /// kUnavailable, or kTryAgain if the lock was not granted in time.
   gms::Grant connect(gms::LockType type, std::optional<base::Duration> timeout = std::nullopt);
 
   // With a writer's lock.
 
   /// Allocates and maps, at new addresses.
   void allocate(const std::vector<base::ByteCount>& sizes);
-  /// The same for what scratch memory or a sleep left the addresses of.
+  /// The same at the addresses that scratch memory or a sleep has left.
   void allocate_again();
-  /// Names what allocation `index` begins with.
+  /// Names the beginning of allocation `index`.
   void put_tensor(const std::string& name, std::size_t index, base::ByteCount floats);
-  /// Unmaps, commits, and comes back as a reader with everything mapped.
+  /// Unmaps, commits, and reconnects as a reader with everything mapped.
   void publish();
 
   // With a reader's lock.
 
-  /// Maps the whole layout, at new addresses, and remembers it.
+  /// Maps the whole layout, at new addresses, and stores it.
   void import_layout();
-  /// Maps it again where it was. Throws Error(kBadData) where it is another layout.
+  /// Maps it again at the same addresses. Throws Error(kBadData) for another layout.
   void remap();
 
-  /// Without a session: these sizes of addresses, all backed by one granule of the device's memory.
+  /// Without a session: reserves addresses of these sizes, all backed by one granule of device
+  /// memory.
   void map_scratch(const std::vector<base::ByteCount>& sizes);
 
   /// Unmaps everything and ends the session. The addresses stay.
@@ -70,7 +71,7 @@ class GmsMemory {
   };
 
   void reserve(base::ByteCount size);
-  /// Gives the block memory of the server's, by its id.
+  /// Maps server memory to the block, by its id.
   void map(const Block& block, cuda::Access access);
   void map_granules(const Block& block, const cuda::PhysicalMemory& granule);
   void read_tensors();
@@ -83,7 +84,7 @@ class GmsMemory {
   std::string hash_;
   std::vector<Block> blocks_;
   std::vector<Piece> tensors_;
-  // Mappings go before the ranges that they lie in.
+  // Mappings are destroyed before their ranges.
   std::vector<cuda::Mapping> mappings_;
 };
 

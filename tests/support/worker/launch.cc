@@ -12,7 +12,7 @@ namespace fo::stand_in {
 namespace {
 
 constexpr std::string_view kWorkerClass = "gpu_memory_service.integrations.vllm.worker.GMSWorker";
-// argparse's.
+// The status of argparse.
 constexpr int kBadArguments = 2;
 
 std::string variable(const char* name) {
@@ -55,14 +55,14 @@ const std::set<std::string_view> kSglangOptions{
 const std::set<std::string_view> kSglangFlags{"--enable-memory-saver", "--enable-metrics",
                                               "--trust-remote-code"};
 
-// The options by name, "--" in front; a flag's value is empty.
+// The options by name, with "--"; a flag has an empty value.
 class Arguments {
  public:
   Arguments(Program program, const std::vector<std::string>& words) : program_(program) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       std::string name = words[i];
       if (!name.starts_with("--")) {
-        // "vllm serve" alone takes the model as a word of its own.
+        // Only "vllm serve" takes the model as a positional argument.
         if (program != Program::kVllm || !model_.empty()) unknown(name);
         model_ = name;
         continue;
@@ -109,7 +109,7 @@ class Arguments {
   std::map<std::string, std::string> given_;
 };
 
-// The integrations' own part of --model-loader-extra-config.
+// The integrations' part of --model-loader-extra-config.
 void read_loader_config(const std::string& text, Launch& launch) {
   if (text.empty()) return;
   const auto config = nlohmann::json::parse(text, nullptr, false);
@@ -170,7 +170,7 @@ void read_vllm(const Arguments& arguments, Launch& launch) {
   launch.kv_bytes = base::parse_uint(arguments.get("--kv-cache-memory-bytes"));
   launch.kv_in_gms = arguments.has("--enable-sleep-mode");
   launch.has_sleep_routes = launch.kv_in_gms && variable("VLLM_SERVER_DEV_MODE") == "1";
-  // The worker class registers the load format when it is imported, which Dynamo sees to itself.
+  // The import of the worker class registers the load format; Dynamo imports it itself.
   const std::string format = arguments.get("--load-format", "auto");
   const bool has_worker =
       launch.program == Program::kDynamoVllm || arguments.get("--worker-cls") == kWorkerClass;
@@ -187,8 +187,8 @@ void read_sglang(const Arguments& arguments, Launch& launch) {
   launch.memory_fraction = fraction(arguments.get("--mem-fraction-static"), 0.9);
   launch.kv_in_gms = true;
   launch.has_sleep_routes = arguments.has("--enable-memory-saver");
-  // SGLang's own argument parser knows no such format: who starts it has called the integration's
-  // setup, as Dynamo's launcher does. That is taken as done here.
+  // SGLang's own parser does not know this format: its launcher must have called the integration's
+  // setup, as Dynamo's does. This is assumed here.
   if (arguments.get("--load-format") != "gms") {
     throw Refused(1, "this stand-in knows no weights outside of a GMS");
   }
@@ -204,7 +204,7 @@ void read_dynamo(const Arguments& arguments, Launch& launch) {
       (is_true("DYN_VLLM_GMS_SHADOW_MODE") || arguments.has("--gms-shadow-mode")) &&
       !arguments.has("--no-gms-shadow-mode");
   if (!launch.shadow_mode) return;
-  // Only here does ENGINE_ID decide who loads.
+  // Only in this mode does ENGINE_ID decide which engine loads.
   launch.scratch_kv = true;
   const std::string id = launch.engine_id.empty() ? "0" : launch.engine_id;
   launch.weights_lock = id == "0" ? gms::LockType::kRwOrRo : gms::LockType::kRo;
