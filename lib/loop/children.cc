@@ -87,9 +87,9 @@ class Output {
 
 // The state that run_captured and the callback at the end of its program share.
 struct Ending {
-  explicit Ending(asio::io_context& io) : told(io.get_executor()) {}
+  explicit Ending(asio::io_context& io) : notified(io.get_executor()) {}
   std::optional<os::WaitStatus> status;
-  Event told;
+  Event notified;
 };
 
 // Kills a program that still runs when the caller stops waiting, and its process group. The group's
@@ -166,14 +166,14 @@ struct Children::State {
     options.environment = std::move(environment);
     const pid_t pid = state->start(argv, options, [ending](os::WaitStatus status) {
       ending->status = status;
-      ending->told.notify();
+      ending->notified.notify();
     });
     const GroupOwner owner(pid, ending);
     out->close_writer();
     err->close_writer();
     asio::co_spawn(state->io, Output::follow(out), asio::detached);
     asio::co_spawn(state->io, Output::follow(err), asio::detached);
-    while (!ending->status && !deadline.expired()) co_await ending->told.wait(deadline);
+    while (!ending->status && !deadline.expired()) co_await ending->notified.wait(deadline);
     os::Captured captured;
     captured.out = out->take();
     captured.err = err->take();

@@ -240,13 +240,13 @@ const Allocation& find_allocation(const ServerModel& model, const std::string& i
   return *allocation;
 }
 
-LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t most) {
+LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t limit) {
   LayoutPage page;
   const auto first = static_cast<std::uint64_t>(std::max<std::int64_t>(wanted.first_slot, 0));
   const auto& allocations = layout.allocations();
   for (auto at = allocations.lower_bound(first); at != allocations.end(); ++at) {
     if (wanted.tag && *wanted.tag != at->second.tag) continue;
-    if (page.allocations.size() == most) {
+    if (page.allocations.size() == limit) {
       page.next_slot = at->first;
       break;
     }

@@ -56,13 +56,13 @@ void check_room(const Layout& layout, const std::vector<AllocationWish>& wishes)
 /// The allocation; throws Refusal for an unknown id.
 const Allocation& find_allocation(const ServerModel& model, const std::string& id);
 
-/// Up to `most` allocations from a slot on, in slot order, optionally of one tag; and the next
+/// Up to `limit` allocations from a slot on, in slot order, optionally of one tag; and the next
 /// slot.
 struct LayoutPage {
   std::vector<const Allocation*> allocations;
   std::optional<std::uint64_t> next_slot;
 };
-LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t most);
+LayoutPage page_of(const Layout& layout, const ExportLayoutRequest& wanted, std::size_t limit);
 
 /// The answer to an allowed request; nullopt for one that needs the device or other processes.
 /// Throws Refusal without any change; Error(kBadData) for an answer over the limit.

@@ -93,17 +93,17 @@ class LockdClient final : public LeaseClient {
   awaitable<bool> give_up(Deadline deadline) override {
     const std::optional<std::uint64_t> generation = generation_;
     if (!stream_ && !generation) co_return true;
-    bool told = false;
+    bool informed = false;
     if (stream_) {
       try {
         co_await tell_release(deadline);
-        told = true;
+        informed = true;
       } catch (const Error& error) {
         if (error.status() == ExitStatus::kTryAgain) throw;
       }
     }
     // A waiter whose connection was lost was not granted anything.
-    if (!told && generation) {
+    if (!informed && generation) {
       drop();
       co_await ask(deadline);
       co_await tell_release(deadline);
@@ -327,15 +327,15 @@ LockStatus ask_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
   const std::string what = "query lock server " + base::quoted(uri.path);
   asio::io_context loop(1);
   std::exception_ptr failure;
-  StatusAnswer told;
+  StatusAnswer reported;
   asio::co_spawn(loop, ask_status(uri, what, deadline),
                  [&](std::exception_ptr error, StatusAnswer answer) {
                    failure = std::move(error);
-                   told = std::move(answer);
+                   reported = std::move(answer);
                  });
   loop.run();
   if (failure) std::rethrow_exception(failure);
-  return status_of(uri.path, told, false);
+  return status_of(uri.path, reported, false);
 }
 
 }  // namespace fo::lock

@@ -251,8 +251,8 @@ LockStatus ask_lockd(const std::string& path, const Deadline& deadline) {
       throw Error(ExitStatus::kProtocol, what + ": it closed the connection");
     }
   }
-  const StatusAnswer told = status_in(*line, what);
-  return status_of(path, told, told.pid_ns == os::own_pid_namespace());
+  const StatusAnswer reported = status_in(*line, what);
+  return status_of(path, reported, reported.pid_ns == os::own_pid_namespace());
 }
 
 }  // namespace fo::lock

@@ -186,7 +186,7 @@ bool LockdModel::closed(ConnectionId id, const LockdTime& now) {
   if (member.counted && recovery_) ++*recovery_->connections;
   member.counted = false;
   // A holder that never received its grant has not used it.
-  const bool stays = member.has_lifeline && (member.told || member.returned);
+  const bool stays = member.has_lifeline && (member.informed || member.returned);
   if (!stays) leave(id);
   settle(now);
   return stays;
@@ -210,7 +210,7 @@ void LockdModel::leave(ConnectionId id) {
 
 void LockdModel::heartbeat(ConnectionId id, const LockdTime& now) {
   const auto found = members_.find(id);
-  if (found == members_.end() || !found->second.told ||
+  if (found == members_.end() || !found->second.informed ||
       found->second.heartbeats == kConfirmingHeartbeats)
     return;
   if (++found->second.heartbeats == kConfirmingHeartbeats) unconfirmed_.erase(id);
@@ -244,7 +244,7 @@ void LockdModel::not_recorded(const LockdState& wanted, const std::string& error
   if (!failing_) {
     warn("write the lock's state: " + error);
     for (const auto& [id, member] : members_) {
-      if (!member.told && member.connected) effects_.answers.emplace_back(id, waiting_answer());
+      if (!member.informed && member.connected) effects_.answers.emplace_back(id, waiting_answer());
     }
   }
   failing_ = true;
@@ -368,7 +368,7 @@ void LockdModel::answer_granted() {
       continue;
     }
     each = unanswered_.erase(each);
-    member.told = true;
+    member.informed = true;
     if (!hold_->known) ++grants_;
     hold_->known = true;
     last_known_generation_ = hold_->generation;
@@ -488,7 +488,7 @@ StatusAnswer LockdModel::status(const LockdTime& now) const {
   for (const ConnectionId id : parts_) {
     if (answer.connections.size() == kMaxListed) break;
     const Member& member = members_.at(id);
-    if (member.told) answer.connections.push_back({pid_of(member), member.connected});
+    if (member.informed) answer.connections.push_back({pid_of(member), member.connected});
   }
   const auto add_waiter = [&](ConnectionId id) {
     const Member& member = members_.at(id);

@@ -168,7 +168,7 @@ class LockdModel {
     bool has_lifeline = false;
     bool waits = true;
     /// It was informed of its grant.
-    bool told = false;
+    bool informed = false;
     /// It reconnected and claimed its lock.
     bool returned = false;
     /// It reduced the number of expected connections.

@@ -15,6 +15,6 @@ StatusAnswer status_in(std::string_view line, const std::string& what);
 
 /// The lock status for the answer of the server at `path`. `visible` means that it shares our pid
 /// namespace, so that its pids are valid here.
-LockStatus status_of(const std::string& path, const StatusAnswer& told, bool visible);
+LockStatus status_of(const std::string& path, const StatusAnswer& reported, bool visible);
 
 }  // namespace fo::lock
