@@ -12,6 +12,7 @@ namespace {
 using base::ExitStatus;
 using fuzz::require;
 using fuzz::unless_refused;
+using net::LineBuffer;
 
 std::string_view without_newline(std::string_view line) {
   require(line.ends_with('\n') && line.find('\n') + 1 == line.size(), "a message is one line");

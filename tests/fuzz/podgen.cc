@@ -15,6 +15,7 @@ namespace {
 using fo::base::ExitStatus;
 using fo::fuzz::require;
 using namespace fo::pod;
+using namespace fo::yaml;
 
 GenerateOptions options_from(fo::fuzz::Input& input) {
   GenerateOptions options;
