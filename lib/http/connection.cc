@@ -105,7 +105,7 @@ std::string Connection::State::make_head(const RequestHead& head,
   const auto refuse = [&](std::string_view part) {
     throw failure(ExitStatus::kUsage, "a request can't have " + std::string(part));
   };
-  if (!is_valid_field(head.method, "")) refuse("the method " + base::quoted(head.method));
+  if (!is_token(head.method)) refuse("the method " + base::quoted(head.method));
   if (head.target.empty() ||
       !std::all_of(head.target.begin(), head.target.end(), base::is_graphic)) {
     refuse("the target " + base::quoted(head.target));

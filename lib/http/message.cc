@@ -1,6 +1,7 @@
 #include "http/message.h"
 
 #include <algorithm>
+#include <boost/beast/http/status.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/hex.h"
@@ -30,6 +31,8 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
   return out;
 }
 
+}  // namespace
+
 bool is_token(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -37,8 +40,6 @@ bool is_token(std::string_view text) {
            kMarks.find(c) != std::string_view::npos;
   });
 }
-
-}  // namespace
 
 bool is_valid_field(std::string_view name, std::string_view value) {
   return is_token(name) && std::none_of(value.begin(), value.end(),
@@ -57,6 +58,13 @@ std::optional<std::string_view> Request::parameter(std::string_view name) const 
     if (key == name) return value;
   }
   return std::nullopt;
+}
+
+std::string_view reason_phrase(int status) {
+  const auto known = boost::beast::http::int_to_status(static_cast<unsigned>(status));
+  if (known == boost::beast::http::status::unknown) return "Status";
+  const auto reason = boost::beast::http::obsolete_reason(known);
+  return {reason.data(), reason.size()};
 }
 
 Response error_response(int status, std::string_view message) {

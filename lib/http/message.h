@@ -11,6 +11,9 @@ namespace fo::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
+/// Whether it can be a method or the name of a field.
+bool is_token(std::string_view text);
+
 /// Whether a head can have such a field: the name is a token, and the value has no control
 /// characters but tabs.
 bool is_valid_field(std::string_view name, std::string_view value);
@@ -58,6 +61,9 @@ struct ResponseHead {
     return find_field(headers, name);
   }
 };
+
+/// "Not Found"; "Status" for a status without a name.
+std::string_view reason_phrase(int status);
 
 /// {"error":{"code":status,"message":message,"type":…}}, as OpenAI's API spells failures; the type
 /// is "invalid_request_error" for 4xx and "server_error" for the rest.

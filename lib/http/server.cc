@@ -1,10 +1,12 @@
 #include "http/server.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -12,24 +14,24 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/basic_stream.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/status.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <boost/system/system_error.hpp>
 #include <cerrno>
+#include <exception>
 #include <list>
+#include <optional>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "base/cannot_create.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "http/message_reader.h"
 #include "loop/adopt.h"
+#include "loop/event.h"
 #include "loop/pause.h"
 #include "net/address.h"
+#include "net/stream.h"
+#include "net/tls.h"
 #include "os/log.h"
 #include "os/log_limit.h"
 
@@ -37,52 +39,34 @@ namespace fo::http {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
 using asio::awaitable;
 using asio::ip::tcp;
 using boost::system::error_code;
 using Protocol = asio::generic::stream_protocol;
 using Acceptor = asio::basic_socket_acceptor<Protocol>;
 using Socket = Protocol::socket;
-using Stream = beast::basic_stream<Protocol>;
-using Parser = beast::http::request_parser<beast::http::string_body>;
 
 // While descriptors or memory are wanting: those in use will come free.
 constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(100);
 
-std::string_view view(boost::string_view text) { return {text.data(), text.size()}; }
-
-bool is_clean(std::string_view text) {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return base::is_control(c) && c != '\t'; });
-}
+// To read what is left of a request that was refused.
+constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
+// Of requests that follow the one that is handled.
+constexpr std::size_t kMostPipelined = std::size_t{64} * 1024;
 
 std::string status_line(int status) {
-  const auto known = beast::http::int_to_status(static_cast<unsigned>(status));
-  const bool unknown = known == beast::http::status::unknown;
-  return "HTTP/1.1 " + std::to_string(status) + " " +
-         (unknown ? "Status" : std::string(view(beast::http::obsolete_reason(known)))) + "\r\n";
+  return fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
 }
 
 void add_field(std::string& head, std::string_view name, std::string_view value) {
-  if (!is_clean(name) || !is_clean(value)) return;
+  if (!is_valid_field(name, value)) return;
   head += name;
   head += ": ";
   head += value;
   head += "\r\n";
 }
 
-int status_of(const error_code& error) {
-  if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow) {
-    return 431;
-  }
-  return error == beast::http::error::body_limit ? 413 : 400;
-}
-
-bool is_parse_error(const error_code& error) {
-  return error.category() == make_error_code(beast::http::error::bad_method).category() &&
-         error != beast::http::error::end_of_stream && error != beast::http::error::partial_message;
-}
+bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
 // Of descriptors or memory.
 bool is_want_of_room(const error_code& error) {
@@ -155,7 +139,7 @@ struct Server::State {
   asio::steady_timer all_gone;
 
   static void start(const std::shared_ptr<State>& state, base::UniqueFd listener,
-                    const Protocol& protocol);
+                    std::shared_ptr<net::ServerTls> tls);
   void stop_accepting();
   void close_sessions(bool idle_only);
   [[nodiscard]] std::size_t count() const;
@@ -163,12 +147,17 @@ struct Server::State {
   bool make_room();
 };
 
-class Session {
+class Session : public std::enable_shared_from_this<Session> {
  public:
   using State = Server::State;
+  using Step = RequestReader::Step;
+  using Tls = std::optional<asio::ssl::context>;
 
-  Session(Socket socket, std::shared_ptr<State> state)
-      : stream_(std::move(socket)), state_(std::move(state)) {
+  Session(Socket socket, Tls tls, std::shared_ptr<State> state)
+      : stream_(std::move(socket), std::move(tls)),
+        state_(std::move(state)),
+        reader_({state_->limits.header_bytes, state_->limits.body_bytes}),
+        watch_ended_(state_->executor) {
     std::list<Session*>& idle = sessions_in(Stage::kIdle);
     place_ = idle.insert(idle.end(), this);
   }
@@ -176,33 +165,44 @@ class Session {
   Session& operator=(const Session&) = delete;
   ~Session() { leave(); }
 
-  static awaitable<void> run(std::shared_ptr<Session> self) {
-    try {
-      co_await self->serve();
-    } catch (const std::exception& error) {
-      os::log(os::LogLevel::kDebug, "serve a client: {}", error.what());
-    }
+  static void start(const std::shared_ptr<Session>& self) {
+    // The slot is used until the completion handler has run.
+    asio::co_spawn(
+        self->state_->executor, run(self),
+        asio::bind_cancellation_slot(self->cancel_.slot(), [self](const std::exception_ptr&) {}));
   }
 
-  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor,
-                                Protocol protocol);
+  static awaitable<void> accept(std::shared_ptr<State> state, Acceptor& acceptor, Protocol protocol,
+                                std::shared_ptr<net::ServerTls> tls);
 
-  awaitable<void> begin(int status, std::string_view content_type) {
-    std::string head = status_line(status);
-    add_field(head, "Content-Type", content_type);
-    add_field(head, "Cache-Control", "no-cache");
+  awaitable<void> begin(ResponseHead head) {
+    std::string text = status_line(head.status);
+    is_bodiless_ = is_head_ || is_bodiless(head.status);
+    for (const auto& [name, value] : head.headers) {
+      const bool is_framing = base::equal_ignoring_case(name, "Connection") ||
+                              base::equal_ignoring_case(name, "Content-Length") ||
+                              base::equal_ignoring_case(name, "Transfer-Encoding");
+      if (!is_framing) add_field(text, name, value);
+    }
+    left_ = base::parse_uint(head.header("Content-Length").value_or(""));
+    if (left_) add_field(text, "Content-Length", std::to_string(*left_));
     // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-    chunked_ = is_http11_;
-    if (!chunked_) keep_alive_ = false;
-    if (chunked_) add_field(head, "Transfer-Encoding", "chunked");
-    add_connection(head);
-    head += "\r\n";
-    co_await write_all(head);
+    const bool has_end = left_ || is_bodiless(head.status);
+    is_chunked_ = !has_end && is_http11_;
+    if (!has_end && !is_http11_) keep_alive_ = false;
+    if (is_chunked_) add_field(text, "Transfer-Encoding", "chunked");
+    add_connection(text);
+    text += "\r\n";
+    co_await write_all(text);
   }
 
   awaitable<void> write_piece(std::string_view piece) {
-    if (is_head_ || piece.empty()) co_return;  // an empty chunk would be the last one
-    if (!chunked_) {
+    if (is_bodiless_ || piece.empty()) co_return;  // an empty chunk would be the last one
+    if (left_ && piece.size() > *left_) {
+      throw base::Error(base::ExitStatus::kSoftware, "write an answer beyond its Content-Length");
+    }
+    if (left_) *left_ -= piece.size();
+    if (!is_chunked_) {
       co_await write_all(piece);
       co_return;
     }
@@ -210,9 +210,19 @@ class Session {
     co_await write_all(framed);
   }
 
+  void add_trailer(std::string name, std::string value) {
+    trailers_.emplace_back(std::move(name), std::move(value));
+  }
+
+  void watch_client() {
+    wants_watch_ = true;
+    if (std::exchange(is_watching_, true)) return;
+    asio::co_spawn(state_->executor, watch(shared_from_this()), asio::detached);
+  }
+
   void close() {
-    error_code ignored;
-    stream_.socket().close(ignored);
+    is_closed_ = true;
+    stream_.close();
   }
   /// It is counted no more.
   void leave() {
@@ -222,6 +232,40 @@ class Session {
   }
 
  private:
+  static awaitable<void> run(std::shared_ptr<Session> self) {
+    try {
+      co_await self->shake_hands();
+      co_await self->serve();
+    } catch (const std::exception& error) {
+      os::log(os::LogLevel::kDebug, "serve a client: {}", error.what());
+    }
+    // Whoever still reads for it ends, too.
+    self->close();
+  }
+
+  // While the handler runs: reads what the client sends, until it ends or the handler has returned.
+  static awaitable<void> watch(std::shared_ptr<Session> self) {
+    error_code error;
+    try {
+      while (!error && self->wants_watch_ && self->reader_.unread() < kMostPipelined) {
+        error = co_await self->fill(base::Deadline::never());
+      }
+    } catch (const boost::system::system_error&) {
+      // It was closed here.
+    }
+    self->is_watching_ = false;
+    self->watch_ended_.notify();
+    if (!error || error == net::Stream::kDeadlinePassed) co_return;
+    self->has_gone_ = true;
+    self->cancel_.emit(asio::cancellation_type::terminal);
+  }
+
+  awaitable<void> stop_watching() {
+    wants_watch_ = false;
+    if (is_watching_) stream_.interrupt_read();
+    while (is_watching_) co_await watch_ended_.wait();
+  }
+
   std::list<Session*>& sessions_in(Stage stage) {
     return state_->sessions[static_cast<std::size_t>(stage)];
   }
@@ -236,19 +280,34 @@ class Session {
     add_field(head, "Connection", keep_alive_ && !state_->stopping ? "keep-alive" : "close");
   }
 
-  awaitable<void> write_all(std::string_view bytes) {
-    stream_.expires_after(state_->limits.write_timeout);
+  awaitable<void> shake_hands() {
+    enter(Stage::kReading);
     error_code error;
-    const auto buffer = asio::buffer(bytes.data(), bytes.size());
-    co_await asio::async_write(stream_, buffer, asio::redirect_error(asio::use_awaitable, error));
+    const base::Deadline deadline = base::Deadline::after(state_->limits.header_timeout);
+    const std::string no_host;
+    co_await stream_.handshake(net::Stream::Side::kServer, no_host, deadline, error);
+    if (error) throw stream_.failure("shake hands", error);
+  }
+
+  awaitable<void> write_all(std::string_view bytes) {
+    const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
+    const asio::const_buffer buffer(bytes.data(), bytes.size());
+    error_code error;
+    try {
+      co_await stream_.write(buffer, deadline, error);
+    } catch (const boost::system::system_error& failure) {
+      if (!is_closed_) throw;
+      error = failure.code();
+    }
     if (!error) co_return;
     write_failed_ = true;
-    throw base::Error(base::ExitStatus::kUnavailable, "write to a client", error);
+    const base::Error failure = stream_.failure("write to a client", error);
+    throw base::Error(base::ExitStatus::kUnavailable, failure.what());
   }
 
   awaitable<void> write_response(const Response& response) {
     std::string message = status_line(response.status);
-    const bool bodiless = response.status < 200 || response.status == 204 || response.status == 304;
+    const bool bodiless = is_bodiless(response.status);
     if (!bodiless) {
       add_field(message, "Content-Type", response.content_type);
       add_field(message, "Content-Length", std::to_string(response.body.size()));
@@ -260,47 +319,55 @@ class Session {
     co_await write_all(message);
   }
 
+  awaitable<error_code> fill(base::Deadline deadline) {
+    const std::span<char> space = reader_.prepare();
+    const asio::mutable_buffer buffer(space.data(), space.size());
+    error_code error;
+    const std::size_t count = co_await stream_.read_some(buffer, deadline, error);
+    reader_.commit(count);
+    co_return error;
+  }
+
+  // Of the head or the body of a request; false where it does not come to its end in time.
+  awaitable<bool> read_part(Step (RequestReader::*part)(), base::Duration time, Step& step) {
+    const base::Deadline deadline = base::Deadline::after(time);
+    for (;;) {
+      step = (reader_.*part)();
+      if (step != Step::kWantsMore) co_return true;
+      const error_code error = co_await fill(deadline);
+      if (error) co_return false;
+    }
+  }
+
   /// Reads a request. False when the connection is to end; what there is to say has been said.
   awaitable<bool> read(Request& request) {
-    error_code error;
-    auto result = asio::redirect_error(asio::use_awaitable, error);
+    reader_.begin();
+    keep_alive_ = is_http11_ = true;
+    is_head_ = false;
     enter(Stage::kReading);
-    if (buffer_.size() == 0) {
+    if (reader_.unread() == 0) {
       enter(Stage::kIdle);
-      stream_.expires_after(state_->limits.idle_timeout);
-      const auto room = buffer_.prepare(4096);
-      const std::size_t got = co_await stream_.async_read_some(room, result);
+      const base::Deadline deadline = base::Deadline::after(state_->limits.idle_timeout);
+      const error_code error = co_await fill(deadline);
       enter(Stage::kReading);
       if (error) co_return false;
-      buffer_.commit(got);
     }
-    Parser parser;
-    parser.header_limit(state_->limits.header_bytes);
-    parser.body_limit(state_->limits.body_bytes);
-    stream_.expires_after(state_->limits.header_timeout);
-    co_await beast::http::async_read_header(stream_, buffer_, parser, result);
-    is_http11_ = error || parser.get().version() >= 11;
-    is_head_ = !error && parser.get().method() == beast::http::verb::head;
-    if (!error && !parser.is_done()) {
-      const auto expect = parser.get().find(beast::http::field::expect);
-      if (expect != parser.get().end() && beast::iequals(expect->value(), "100-continue")) {
-        co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
-      }
-      stream_.expires_after(state_->limits.body_timeout);
-      co_await beast::http::async_read(stream_, buffer_, parser, result);
+    Step step = Step::kWantsMore;
+    bool is_read =
+        co_await read_part(&RequestReader::read_head, state_->limits.header_timeout, step);
+    if (is_read && step == Step::kDone) {
+      is_http11_ = reader_.is_http11();
+      is_head_ = reader_.is_head();
+      keep_alive_ = reader_.keeps_alive();
+      if (reader_.wants_continue()) co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
+      is_read = co_await read_part(&RequestReader::read_body, state_->limits.body_timeout, step);
     }
-    if (error) {
-      if (is_parse_error(error)) co_await refuse(status_of(error), error.message());
+    if (!is_read) co_return false;
+    if (step == Step::kRefused) {
+      co_await refuse(reader_.refusal_status(), reader_.refusal());
       co_return false;
     }
-    auto message = parser.release();
-    keep_alive_ = message.keep_alive();
-    request.method = view(message.method_string());
-    request.target = view(message.target());
-    for (const auto& field : message) {
-      request.headers.emplace_back(view(field.name_string()), view(field.value()));
-    }
-    request.body = std::move(message.body());
+    request = reader_.take();
     if (!split_target(request.target, request.path, request.query)) {
       co_await refuse(400, "bad request target");
       co_return false;
@@ -308,21 +375,14 @@ class Session {
     co_return true;
   }
 
-  /// Answers what can't be read, and lets the client read that: closing with unread bytes in the
-  /// socket would reset the connection under the answer.
+  /// Answers what can't be read, and lets the client read that.
   awaitable<void> refuse(int status, std::string_view message) {
     keep_alive_ = false;
     const Response response = error_response(status, message);
     co_await write_response(response);
-    error_code error;
-    stream_.socket().shutdown(Socket::shutdown_send, error);
-    stream_.expires_after(std::chrono::seconds(2));
-    auto result = asio::redirect_error(asio::use_awaitable, error);
-    while (!error) {
-      buffer_.clear();
-      const auto room = buffer_.prepare(65536);
-      co_await stream_.async_read_some(room, result);
-    }
+    const base::Deadline deadline = base::Deadline::after(kRefusalTime);
+    co_await stream_.shut_down(deadline);
+    co_await stream_.drain(deadline);
   }
 
   awaitable<void> serve() {
@@ -332,50 +392,94 @@ class Session {
       if (!is_read) co_return;
       Reply reply(*this);
       bool failed = false;
+      left_.reset();
+      trailers_.clear();
+      is_chunked_ = is_bodiless_ = false;
       enter(Stage::kHandling);
       try {
         co_await state_->handler(request, reply);
       } catch (const std::exception& error) {
         failed = true;
-        // A client that went away fails the writes of a handler that did nothing wrong.
-        os::log(write_failed_ ? os::LogLevel::kDebug : os::LogLevel::kError, "answer {} {}: {}",
-                request.method, base::quoted(request.path), error.what());
+        // A client that went away fails a handler that did nothing wrong.
+        os::log(write_failed_ || has_gone_ ? os::LogLevel::kDebug : os::LogLevel::kError,
+                "answer {} {}: {}", request.method, base::quoted(request.path), error.what());
       }
+      co_await stop_watching();
       if (reply.begun()) {
         if (failed) co_return;
-        if (chunked_ && !is_head_) co_await write_all("0\r\n\r\n");
+        const bool is_whole = co_await end_stream();
+        if (!is_whole) {
+          os::log(os::LogLevel::kError, "answer {} {}: it is shorter than its Content-Length",
+                  request.method, base::quoted(request.path));
+          co_return;
+        }
       } else {
         enter(Stage::kSending);
         const Response response = failed ? error_response(500, "internal error") : reply.response();
         co_await write_response(response);
       }
     } while (keep_alive_ && !state_->stopping);
-    error_code ignored;
-    stream_.socket().shutdown(Socket::shutdown_send, ignored);
+    const base::Deadline deadline = base::Deadline::after(state_->limits.write_timeout);
+    co_await stream_.shut_down(deadline);
   }
 
-  Stream stream_;
+  // False where the client has not got all that it was promised.
+  awaitable<bool> end_stream() {
+    if (is_chunked_ && !is_head_) {
+      std::string text = "0\r\n";
+      for (const auto& [name, value] : trailers_) add_field(text, name, value);
+      text += "\r\n";
+      co_await write_all(text);
+    }
+    co_return is_bodiless_ || left_.value_or(0) == 0;
+  }
+
+  net::Stream stream_;
   std::shared_ptr<State> state_;
-  beast::flat_buffer buffer_;
+  RequestReader reader_;
   Stage stage_ = Stage::kIdle;
   std::list<Session*>::iterator place_;
   bool has_left_ = false;
+  bool is_closed_ = false;
+  bool write_failed_ = false;
+  // Of the request that is handled:
   bool is_http11_ = true;
   bool is_head_ = false;
   bool keep_alive_ = true;
-  bool chunked_ = false;
-  bool write_failed_ = false;
+  // Of a streamed answer:
+  bool is_chunked_ = false;
+  bool is_bodiless_ = false;
+  std::optional<std::uint64_t> left_;
+  Fields trailers_;
+  // Ends all that this session does.
+  asio::cancellation_signal cancel_;
+  bool wants_watch_ = false;
+  bool is_watching_ = false;
+  bool has_gone_ = false;
+  loop::Event watch_ended_;
 };
 
 awaitable<void> Reply::begin(int status, std::string_view content_type) {
+  ResponseHead head{status,
+                    {{"Content-Type", std::string(content_type)}, {"Cache-Control", "no-cache"}}};
+  co_await begin(std::move(head));
+}
+
+awaitable<void> Reply::begin(ResponseHead head) {
   begun_ = true;
-  co_await session_->begin(status, content_type);
+  co_await session_->begin(std::move(head));
 }
 
 awaitable<void> Reply::write(std::string_view piece) { co_await session_->write_piece(piece); }
 
-awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor,
-                                Protocol protocol) {
+void Reply::add_trailer(std::string name, std::string value) {
+  session_->add_trailer(std::move(name), std::move(value));
+}
+
+void Reply::cancel_when_client_goes() { session_->watch_client(); }
+
+awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor, Protocol protocol,
+                                std::shared_ptr<net::ServerTls> tls) {
   while (!state->stopping) {
     error_code error;
     co_await acceptor.async_wait(Acceptor::wait_read,
@@ -397,23 +501,31 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
       constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
       // Fits any new socket's buffer, so it can't block.
-      socket.send(asio::buffer(kFull.data(), kFull.size()), 0, error);
+      if (!tls) socket.send(asio::buffer(kFull.data(), kFull.size()), 0, error);
       socket.shutdown(Socket::shutdown_send, error);
       continue;
     }
-    auto session = std::make_shared<Session>(std::move(socket), state);
-    asio::co_spawn(state->executor, run(std::move(session)), asio::detached);
+    Tls context;
+    try {
+      if (tls) context = tls->context();
+    } catch (const base::Error& refusal) {
+      state->log_limit.log(os::LogLevel::kError, refusal.what(), refusal.what());
+      continue;
+    }
+    Session::start(std::make_shared<Session>(std::move(socket), std::move(context), state));
   }
 }
 
 void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd listener,
-                          const Protocol& protocol) {
+                          std::shared_ptr<net::ServerTls> tls) {
+  const Protocol protocol(loop::family_of(listener.get(), "ask for a socket's address"), 0);
   Acceptor acceptor(state->executor);
   loop::adopt(acceptor, std::move(listener), "watch a listening socket", protocol);
   // Others may share it and take what it was ready for.
   acceptor.native_non_blocking(true);
   state->acceptors.push_back(std::move(acceptor));
-  asio::co_spawn(state->executor, Session::accept(state, state->acceptors.back(), protocol),
+  asio::co_spawn(state->executor,
+                 Session::accept(state, state->acceptors.back(), protocol, std::move(tls)),
                  asio::detached);
 }
 
@@ -473,9 +585,17 @@ std::uint16_t Server::listen(const std::string& address) {
   return listener.port;
 }
 
-void Server::listen(base::UniqueFd listener) {
-  const int family = loop::family_of(listener.get(), "ask for a socket's address");
-  State::start(state_, std::move(listener), Protocol(family, 0));
+std::uint16_t Server::listen(const std::string& address, const net::TlsFiles& tls) {
+  Listener listener = listen_tcp(address);
+  listen(std::move(listener.fd), tls);
+  return listener.port;
+}
+
+void Server::listen(base::UniqueFd listener) { State::start(state_, std::move(listener), nullptr); }
+
+void Server::listen(base::UniqueFd listener, const net::TlsFiles& tls) {
+  static_cast<void>(net::make_tls_server(tls));
+  State::start(state_, std::move(listener), std::make_shared<net::ServerTls>(tls));
 }
 
 std::size_t Server::connections() const { return state_->count(); }

@@ -1,5 +1,6 @@
-// An HTTP/1.1 server on one io_context: keep-alive, pipelining, streaming answers, and a limit on
-// everything that a client controls. Not a router: one handler sees every request.
+// An HTTP/1.1 server on one io_context, in the clear or over TLS: keep-alive, pipelining, streaming
+// answers, and a limit on everything that a client controls. Not a router: one handler sees every
+// request.
 //
 // All calls are made on the loop's one thread. g++ 12 destroys braced temporaries inside a
 // co_await expression twice: handlers put arguments into locals first.
@@ -18,6 +19,7 @@
 #include "base/strong.h"
 #include "base/unique_fd.h"
 #include "http/message.h"
+#include "net/tls_files.h"
 
 namespace fo::http {
 
@@ -30,7 +32,8 @@ struct ServerLimits {
   /// been idle for longest, else that is in the middle of a request, else that does not take its
   /// answer. While the handler has all of them, further ones are answered with 503 and closed.
   std::size_t connections = 4096;
-  /// From a request's first byte to the end of its headers; then the connection is closed.
+  /// From a request's first byte to the end of its headers, and for the handshake of TLS; then the
+  /// connection is closed.
   base::Duration header_timeout = std::chrono::seconds(10);
   /// From there to the end of its body.
   base::Duration body_timeout = std::chrono::seconds(60);
@@ -69,8 +72,22 @@ class Reply {
   /// Throws Error(kUnavailable) when the client is gone or too slow, like write().
   boost::asio::awaitable<void> begin(int status, std::string_view content_type);
 
+  /// The same with headers of the handler's choice. Connection and Transfer-Encoding, which the
+  /// server writes itself, and fields that are not valid are left out. With Content-Length the
+  /// answer is that long: write() throws Error(kSoftware) beyond, and where it is shorter the
+  /// connection is cut.
+  boost::asio::awaitable<void> begin(ResponseHead head);
+
   /// Sends one piece at once, e.g. "data: …\n\n". Returns when the kernel has taken it.
   boost::asio::awaitable<void> write(std::string_view piece);
+
+  /// Sent at the end of a streamed answer without Content-Length, but to clients of HTTP/1.0.
+  void add_trailer(std::string name, std::string value);
+
+  /// From now on the handler is cancelled when its client has gone: what it awaits throws
+  /// boost::system::system_error. A client that has only said that it sends nothing more looks the
+  /// same. One that sends over 64 KiB of further requests before it has its answer is not watched.
+  void cancel_when_client_goes();
 
   [[nodiscard]] bool begun() const { return begun_; }
   [[nodiscard]] const Response& response() const { return response_; }
@@ -98,9 +115,14 @@ class Server {
   /// listen_tcp throws.
   std::uint16_t listen(const std::string& address);
 
+  /// The same over TLS. The files (net::make_tls_server) are read again when they have changed;
+  /// where they can't be used then, clients are refused. Throws also what make_tls_server throws.
+  std::uint16_t listen(const std::string& address, const net::TlsFiles& tls);
+
   /// Takes over a TCP or Unix socket that listens already; the name of a Unix one, if it has one,
   /// stays the caller's. Throws Error(kOsError).
   void listen(base::UniqueFd listener);
+  void listen(base::UniqueFd listener, const net::TlsFiles& tls);
 
   /// Connections open now.
   [[nodiscard]] std::size_t connections() const;

@@ -1,7 +1,9 @@
 #include "net/stream.h"
 
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
@@ -45,6 +47,11 @@ class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
       });
     }
     return cancel_.slot();
+  }
+
+  void ring_now() {
+    at_ = Deadline::Clock::now();
+    ring();
   }
 
   /// True when `error` is that of a deadline.
@@ -159,9 +166,13 @@ awaitable<std::size_t> Stream::write(asio::const_buffer bytes, Deadline deadline
   co_return written;
 }
 
+void Stream::interrupt_read() { reading_->ring_now(); }
+
 awaitable<void> Stream::shut_down(Deadline deadline) {
   error_code error;
   if (tls_) {
+    // Else it would wait for the peer to say the same.
+    ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());
     auto token =
@@ -170,6 +181,20 @@ awaitable<void> Stream::shut_down(Deadline deadline) {
     writing_->end(error);
   }
   socket_.shutdown(Socket::shutdown_send, error);
+}
+
+awaitable<void> Stream::drain(Deadline deadline) {
+  std::array<char, 4096> ignored;
+  error_code error;
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  while (!error) {
+    const asio::cancellation_slot slot = reading_->begin(deadline, state.slot());
+    auto token =
+        asio::bind_cancellation_slot(slot, asio::redirect_error(asio::use_awaitable, error));
+    co_await socket_.async_read_some(asio::buffer(ignored), token);
+    reading_->end(error);
+    if (deadline.expired()) co_return;
+  }
 }
 
 void Stream::close() {

@@ -51,8 +51,15 @@ class Stream {
                                             base::Deadline deadline,
                                             boost::system::error_code& error);
 
-  /// Says to the peer that this is the end; over TLS also waits for it to agree.
+  /// A read_some() that waits ends as if its deadline had passed.
+  void interrupt_read();
+
+  /// Says to the peer that nothing more comes. Its bytes can't be read any more over TLS.
   boost::asio::awaitable<void> shut_down(base::Deadline deadline);
+
+  /// After shut_down(): reads, and throws away, whatever comes until the end or the deadline. To
+  /// close with unread bytes would reset the connection under what the peer has not read yet.
+  boost::asio::awaitable<void> drain(base::Deadline deadline);
 
   void close();
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }

@@ -226,7 +226,7 @@ ssl::context make_tls_server(const TlsFiles& files) {
 }
 
 std::optional<ssl::context> ServerTls::context() {
-  if (files_.ca.empty()) return std::nullopt;
+  if (files_ == TlsFiles{}) return std::nullopt;
   // Before they are read: what changes meanwhile is read again.
   const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
   if (!context_ || stamps != stamps_) {

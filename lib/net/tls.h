@@ -32,7 +32,7 @@ class ServerTls {
  public:
   explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
 
-  /// For one connection; nullopt, in the clear, where no `ca` is named. Throws make_tls_server's
+  /// For one connection; nullopt, in the clear, where no file is named. Throws make_tls_server's
   /// errors.
   std::optional<boost::asio::ssl::context> context();
 

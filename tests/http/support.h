@@ -63,6 +63,10 @@ class TestServer {
   void listen(base::UniqueFd listener) {
     call([&] { server_->listen(std::move(listener)); });
   }
+  /// Returns the port.
+  std::uint16_t listen_tls(const net::TlsFiles& files) {
+    return call([&] { return server_->listen("127.0.0.1:0", files); });
+  }
   std::size_t connections() {
     return call([this] { return server_->connections(); });
   }

@@ -1,0 +1,533 @@
+// Streamed answers of the server with headers and trailers, clients that go away meanwhile, and
+// TLS.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "http/client.h"
+#include "http/connection.h"
+#include "http/server.h"
+#include "loop/test_loop.h"
+#include "os/sibling.h"
+#include "support.h"
+#include "support/authority.h"
+#include "support/await.h"
+#include "support/failure.h"
+#include "support/fds.h"
+
+namespace fo::http::test {
+namespace {
+
+using base::ExitStatus;
+using fo::test::status_of;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+using ConnectionPtr = std::unique_ptr<Connection>;
+
+std::string get(const std::string& more = "", const std::string& version = "1.1") {
+  return "GET / HTTP/" + version + "\r\nHost: x\r\n" + more + "\r\n";
+}
+
+/// What a server of this handler answers to one request after which it closes.
+std::string answer_of(Handler handler, const std::string& request) {
+  TestServer server(std::move(handler));
+  RawClient client(server.port());
+  client.send(request);
+  client.finish();
+  return client.read_to_end();
+}
+
+Handler streaming(Fields headers, int status = 200) {
+  return [status, headers = std::move(headers)](const Request&, Reply& reply) -> awaitable<void> {
+    ResponseHead head{status, headers};
+    reply.add_trailer("X-Sum", "3");
+    reply.add_trailer("X-Bad", "a\r\nb");
+    co_await reply.begin(std::move(head));
+    co_await reply.write("one ");
+    co_await reply.write("two");
+  };
+}
+
+TEST(HttpStreams, HaveHeadersOfTheHandlersChoiceAndTrailers) {
+  const std::string answer = answer_of(streaming({{"Content-Type", "audio/wav"},
+                                                  {"X-A", "1"},
+                                                  {"X-A", "2"},
+                                                  {"Connection", "upgrade"},
+                                                  {"transfer-encoding", "gzip"},
+                                                  {"Content-Length", "x"},
+                                                  {"X-Bad", "a\r\nX-Evil: b"},
+                                                  {"X Bad", "a"}},
+                                                 206),
+                                       get());
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 206 Partial Content\r\nContent-Type: audio/wav\r\n"
+                                 "X-A: 1\r\nX-A: 2\r\nTransfer-Encoding: chunked\r\n"
+                                 "Connection: keep-alive\r\n\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n4\r\none \r\n3\r\ntwo\r\n0\r\nX-Sum: 3\r\n\r\n"));
+}
+
+TEST(HttpStreams, TrailersAreOfOneAnswer) {
+  int number = 0;
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    if (number++ == 0) reply.add_trailer("X-Sum", "3");
+    co_await reply.begin(200, "text/plain");
+  });
+  RawClient client(server.port());
+  client.send(get() + get());
+  EXPECT_THAT(client.read_until("0\r\nX-Sum: 3\r\n\r\n"), HasSubstr("200 OK"));
+  EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("200 OK"));
+}
+
+TEST(HttpStreams, OldClientsGetNoChunksAndNoTrailers) {
+  const std::string answer = answer_of(streaming({}), get("Connection: keep-alive\r\n", "1.0"));
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
+}
+
+TEST(HttpStreams, MayHaveALength) {
+  const std::string answer = answer_of(streaming({{"content-length", "7"}}), get());
+  EXPECT_THAT(answer, HasSubstr("Content-Length: 7\r\nConnection: keep-alive\r\n"));
+  EXPECT_THAT(answer, Not(HasSubstr("chunked")));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\none two"));
+  EXPECT_THAT(
+      answer_of(streaming({{"Content-Length", "7"}}), get("Connection: keep-alive\r\n", "1.0")),
+      HasSubstr("Connection: keep-alive"));
+}
+
+TEST(HttpStreams, OfAnotherLengthThanTheyHaveAreCut) {
+  for (const char* const length : {"6", "8"}) {
+    testing::internal::CaptureStderr();
+    const std::string answer = answer_of(streaming({{"Content-Length", length}}), get() + get());
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Content-Length"));
+    // The second request has no answer.
+    EXPECT_EQ(answer.find("200 OK"), answer.rfind("200 OK"));
+  }
+}
+
+TEST(HttpStreams, WithoutABodyEndWithTheirHead) {
+  EXPECT_THAT(answer_of(streaming({}, 204), get()), EndsWith("\r\n\r\n"));
+  EXPECT_THAT(answer_of(streaming({}, 204), get()), Not(HasSubstr("chunked")));
+  const std::string head = "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n";
+  EXPECT_THAT(answer_of(streaming({{"Content-Length", "9"}}), head),
+              EndsWith("Content-Length: 9\r\nConnection: keep-alive\r\n\r\n"));
+  EXPECT_THAT(answer_of(streaming({}), head), EndsWith("\r\n\r\n"));
+}
+
+TEST(HttpStreams, AClientThatDoesNotReadHoldsTheHandlerUp) {
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  constexpr std::size_t kAll = 2000 * kPiece;
+  std::atomic<std::size_t> written = 0;
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    const std::string piece(kPiece, 'x');
+    while (written < kAll) {
+      co_await reply.write(piece);
+      written += piece.size();
+    }
+  });
+  RawClient client(server.port());
+  client.send(get("Connection: close\r\n"));
+  fo::test::await([&] { return written > 0; });
+  // Until the kernel's buffers are full.
+  std::size_t before = 0;
+  while (before != written) {
+    before = written;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_LT(before, kAll);
+  EXPECT_GT(client.read_to_end().size(), kAll);
+}
+
+TEST(HttpRequests, WhoseEndIsNotPlainAreRefused) {
+  for (const char* const fields : {"Transfer-Encoding: gzip", "Transfer-Encoding: gzip, chunked",
+                                   "Transfer-Encoding: identity"}) {
+    EXPECT_THAT(answer_of(streaming({}), "POST / HTTP/1.1\r\n" + std::string(fields) + "\r\n\r\n"),
+                StartsWith("HTTP/1.1 400 "))
+        << fields;
+  }
+  EXPECT_THAT(
+      answer_of(streaming({}), "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+      StartsWith("HTTP/1.1 400 "));
+}
+
+// Clients that go away.
+
+/// Waits for ever, streaming or not, and says how that ended.
+class Waiting {
+ public:
+  enum class Begin { kNever, kFirst };
+  explicit Waiting(Begin begin) : begin_(begin) {}
+
+  Handler handler() {
+    return [this](const Request& request, Reply& reply) -> awaitable<void> {
+      if (request.path != "/wait") {
+        reply.answer({200, "text/plain", "not waiting", {}});
+        co_return;
+      }
+      reply.cancel_when_client_goes();
+      // A second time is the same.
+      reply.cancel_when_client_goes();
+      if (begin_ == Begin::kFirst) co_await reply.begin(200, "text/event-stream");
+      entered_.set_value();
+      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
+                                      std::chrono::hours(1));
+      try {
+        co_await timer.async_wait(boost::asio::use_awaitable);
+      } catch (const boost::system::system_error& error) {
+        ended_.set_value(error.code());
+        throw;
+      }
+    };
+  }
+  void wait_until_entered() { entered_.get_future().get(); }
+  bool is_cancelled() { return ended_.get_future().get() == boost::asio::error::operation_aborted; }
+
+ private:
+  Begin begin_;
+  std::promise<void> entered_;
+  std::promise<boost::system::error_code> ended_;
+};
+
+const std::string kWait = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n";
+
+class HttpClientGone : public testing::TestWithParam<Waiting::Begin> {};
+INSTANTIATE_TEST_SUITE_P(Begins, HttpClientGone,
+                         testing::Values(Waiting::Begin::kNever, Waiting::Begin::kFirst));
+
+TEST_P(HttpClientGone, CancelsTheHandler) {
+  Waiting waiting(GetParam());
+  TestServer server(waiting.handler());
+  testing::internal::CaptureStderr();
+  {
+    RawClient client(server.port());
+    client.send(kWait);
+    waiting.wait_until_entered();
+  }
+  EXPECT_TRUE(waiting.is_cancelled());
+  fo::test::await([&] { return server.connections() == 0; });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "nobody did anything wrong";
+}
+
+TEST_P(HttpClientGone, ByAResetToo) {
+  Waiting waiting(GetParam());
+  TestServer server(waiting.handler());
+  {
+    RawClient client(server.port());
+    client.send(kWait);
+    waiting.wait_until_entered();
+    const linger reset{1, 0};
+    EXPECT_EQ(::setsockopt(client.fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+  }
+  EXPECT_TRUE(waiting.is_cancelled());
+}
+
+TEST_P(HttpClientGone, WithARequestBehindTheFirst) {
+  Waiting waiting(GetParam());
+  TestServer server(waiting.handler());
+  {
+    RawClient client(server.port());
+    client.send(kWait);
+    waiting.wait_until_entered();
+    client.send(get());
+  }
+  EXPECT_TRUE(waiting.is_cancelled());
+}
+
+TEST_P(HttpClientGone, TheServerMayGoFirst) {
+  Waiting waiting(GetParam());
+  boost::asio::io_context loop(1);
+  auto server = std::make_unique<Server>(loop.get_executor(), waiting.handler());
+  const std::uint16_t port = server->listen("127.0.0.1:0");
+  RawClient client(port);
+  client.send(kWait);
+  loop.run_for(std::chrono::milliseconds(50));
+  waiting.wait_until_entered();
+  server.reset();
+  loop.run_for(std::chrono::milliseconds(50));
+  EXPECT_THAT(client.read_to_end(), Not(HasSubstr("500")));
+}
+
+TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
+  std::promise<void> entered;
+  std::promise<void> go;
+  auto may_go = go.get_future().share();
+  TestServer server([&](const Request& request, Reply& reply) -> awaitable<void> {
+    reply.cancel_when_client_goes();
+    if (request.path == "/first") {
+      entered.set_value();
+      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+      while (may_go.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        timer.expires_after(std::chrono::milliseconds(1));
+        co_await timer.async_wait(boost::asio::use_awaitable);
+      }
+    }
+    reply.answer({200, "text/plain", "answer to " + request.path, {}});
+  });
+  RawClient client(server.port());
+  client.send("GET /first HTTP/1.1\r\n\r\n");
+  entered.get_future().get();
+  // One whole, one in two halves.
+  client.send("GET /second HTTP/1.1\r\n\r\nGET /thi");
+  go.set_value();
+  client.read_until("answer to /second");
+  client.send("rd HTTP/1.1\r\n\r\n");
+  client.read_until("answer to /third");
+  client.send("GET /fourth HTTP/1.1\r\n\r\n");
+  client.read_until("answer to /fourth");
+}
+
+TEST(HttpClientStays, OneThatSendsTooMuchAheadIsNotWatchedAndNotCutOff) {
+  std::promise<void> entered;
+  std::promise<void> go;
+  auto may_go = go.get_future().share();
+  TestServer server([&](const Request& request, Reply& reply) -> awaitable<void> {
+    reply.cancel_when_client_goes();
+    if (request.path == "/first") {
+      entered.set_value();
+      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+      while (may_go.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        timer.expires_after(std::chrono::milliseconds(1));
+        co_await timer.async_wait(boost::asio::use_awaitable);
+      }
+    }
+    reply.answer({200, "text/plain", "answer to " + request.path, {}});
+  });
+  RawClient client(server.port());
+  client.send("GET /first HTTP/1.1\r\n\r\n");
+  entered.get_future().get();
+  client.send("POST /second HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + std::string(200000, 'x'));
+  go.set_value();
+  client.read_until("answer to /first");
+  client.read_until("answer to /second");
+}
+
+TEST(HttpClientStays, AHandlerThatAskedForNothingIsNotCancelled) {
+  std::promise<void> ended;
+  TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
+    boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
+                                    std::chrono::milliseconds(20));
+    co_await timer.async_wait(boost::asio::use_awaitable);
+    ended.set_value();
+    reply.answer({200, "text/plain", "", {}});
+  });
+  {
+    RawClient client(server.port());
+    client.send(get());
+  }
+  ended.get_future().get();
+}
+
+// TLS.
+
+class HttpsServer : public fo::test::FdCounting {
+ protected:
+  Handler echo() {
+    return [](const Request& request, Reply& reply) -> awaitable<void> {
+      if (request.path == "/stream") {
+        reply.cancel_when_client_goes();
+        co_await reply.begin(200, "text/plain");
+        const std::string piece(100000, 's');
+        for (int i = 0; i < 20; ++i) co_await reply.write(piece);
+        co_return;
+      }
+      reply.answer({200, "text/plain", request.method + " " + request.body, {}});
+    };
+  }
+  /// Of clients, no certificate is wanted.
+  net::TlsFiles files() {
+    net::TlsFiles files = authority_.issue("IP:127.0.0.1");
+    files.ca.clear();
+    return files;
+  }
+  FetchOptions options() {
+    FetchOptions options;
+    options.tls = net::TlsFiles{authority_.ca(), "", ""};
+    return options;
+  }
+  static std::string url(std::uint16_t port, const std::string& path = "/") {
+    return "https://127.0.0.1:" + std::to_string(port) + path;
+  }
+
+  fo::test::Authority authority_;
+};
+
+TEST_F(HttpsServer, Answers) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(files());
+  FetchOptions request = options();
+  request.body = std::string(1 << 20, 'b');
+  const Response response = fetch("POST", url(port), soon(), request);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "POST " + request.body);
+  // In the clear on its other port.
+  EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
+}
+
+TEST_F(HttpsServer, Streams) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(files());
+  EXPECT_EQ(fetch("GET", url(port, "/stream"), soon(), options()).body, std::string(2000000, 's'));
+}
+
+TEST_F(HttpsServer, KeepsConnections) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(files());
+  fo::test::TestLoop loop;
+  Origin origin;
+  origin.address = {"127.0.0.1", port};
+  origin.tls = options().tls;
+  const auto body = [&]() -> awaitable<void> {
+    const std::string what = "ask it";
+    const ConnectionPtr connection = co_await Connection::open(origin, soon(), what);
+    for (int i = 0; i < 3; ++i) {
+      RequestHead head;
+      head.target = "/stream";
+      co_await connection->send(std::move(head), "", soon());
+      co_await connection->read_head(soon());
+      std::array<char, 70000> space;
+      std::size_t sum = 0;
+      for (;;) {
+        const std::size_t count = co_await connection->read_some(space, soon());
+        if (count == 0) break;
+        sum += count;
+      }
+      EXPECT_EQ(sum, 2000000U);
+      EXPECT_TRUE(connection->is_alive());
+    }
+  };
+  loop.run(body());
+}
+
+TEST_F(HttpsServer, WantsAClientsCertificateWhereItNamesAnAuthority) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(authority_.issue("IP:127.0.0.1"));
+  EXPECT_EQ(status_of([&] { fetch("GET", url(port), soon(), options()); }), ExitStatus::kConfig);
+  FetchOptions shown = options();
+  shown.tls = authority_.issue("DNS:client");
+  EXPECT_EQ(fetch("GET", url(port), soon(), shown).status, 200);
+}
+
+TEST_F(HttpsServer, TakesCertificatesThatWereReplaced) {
+  TestServer server(echo());
+  const net::TlsFiles first = files();
+  const std::uint16_t port = server.listen_tls(first);
+  EXPECT_EQ(fetch("GET", url(port), soon(), options()).status, 200);
+  // One that is not for this address.
+  const net::TlsFiles second = authority_.issue("IP:127.0.0.2");
+  std::filesystem::rename(second.key, first.key);
+  std::filesystem::rename(second.certificate, first.certificate);
+  EXPECT_EQ(status_of([&] { fetch("GET", url(port), soon(), options()); }), ExitStatus::kConfig);
+  // None at all: clients are refused, and the server goes on.
+  testing::internal::CaptureStderr();
+  std::filesystem::remove(first.certificate);
+  EXPECT_EQ(status_of([&] { fetch("GET", url(port), soon(), options()); }),
+            ExitStatus::kUnavailable);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(first.certificate));
+  const net::TlsFiles third = authority_.issue("IP:127.0.0.1");
+  std::filesystem::rename(third.key, first.key);
+  std::filesystem::rename(third.certificate, first.certificate);
+  EXPECT_EQ(fetch("GET", url(port), soon(), options()).status, 200);
+}
+
+TEST_F(HttpsServer, DoesNotListenWithFilesThatCannotBeUsed) {
+  TestServer server(echo());
+  net::TlsFiles bad = files();
+  std::swap(bad.certificate, bad.key);
+  EXPECT_EQ(status_of([&] { server.listen_tls(bad); }), ExitStatus::kConfig);
+  bad.key.clear();
+  EXPECT_EQ(status_of([&] { server.listen_tls(bad); }), ExitStatus::kUsage);
+}
+
+TEST_F(HttpsServer, ClientsInTheClearAreClosedOn) {
+  TestServer server(echo());
+  const std::uint16_t port = server.listen_tls(files());
+  RawClient client(port);
+  client.send(get());
+  EXPECT_THAT(client.read_to_end(), Not(HasSubstr("HTTP")));
+  EXPECT_EQ(fetch("GET", url(port), soon(), options()).status, 200);
+}
+
+TEST_F(HttpsServer, ASilentClientIsCutOffInTheHandshake) {
+  ServerLimits limits;
+  limits.header_timeout = std::chrono::milliseconds(20);
+  TestServer server(echo(), limits);
+  const std::uint16_t port = server.listen_tls(files());
+  RawClient client(port);
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST_F(HttpsServer, IdleClientsAreCutOff) {
+  ServerLimits limits;
+  limits.idle_timeout = std::chrono::milliseconds(20);
+  TestServer server(echo(), limits);
+  const std::uint16_t port = server.listen_tls(files());
+  fo::test::TestLoop loop;
+  Origin origin;
+  origin.address = {"127.0.0.1", port};
+  origin.tls = options().tls;
+  const auto body = [&]() -> awaitable<void> {
+    const std::string what = "ask it";
+    const ConnectionPtr connection = co_await Connection::open(origin, soon(), what);
+    try {
+      co_await connection->read_head(soon());
+      ADD_FAILURE();
+    } catch (const base::Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::kUnavailable);
+    }
+  };
+  loop.run(body());
+}
+
+TEST_F(HttpsServer, TheAnswerToATooLongBodySurvivesTheBody) {
+  ServerLimits limits;
+  limits.body_bytes = 1000;
+  TestServer server(echo(), limits);
+  const std::uint16_t port = server.listen_tls(files());
+  FetchOptions request = options();
+  request.body = std::string(8 << 20, 'x');
+  EXPECT_EQ(fetch("POST", url(port), soon(), request).status, 413);
+}
+
+TEST_F(HttpsServer, AnEndWithoutALengthIsSaid) {
+  TestServer server([](const Request&, Reply& reply) -> awaitable<void> {
+    co_await reply.begin(200, "text/plain");
+    co_await reply.write("all of it");
+  });
+  const std::uint16_t port = server.listen_tls(files());
+  // A client of HTTP/1.0, which sees only by TLS that the answer was not cut.
+  const auto ended = os::run_captured(
+      {"bash", "-c",
+       "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -CAfile " + authority_.ca() +
+           " -connect 127.0.0.1:" + std::to_string(port) + " 2>&1"},
+      soon());
+  ASSERT_TRUE(ended);
+  EXPECT_THAT(ended->out, HasSubstr("all of it"));
+  EXPECT_THAT(ended->out, Not(HasSubstr("unexpected eof")));
+}
+
+TEST_F(HttpsServer, AClientThatGoesCancelsTheHandler) {
+  Waiting waiting(Waiting::Begin::kFirst);
+  TestServer server(waiting.handler());
+  const std::uint16_t port = server.listen_tls(files());
+  FetchOptions request = options();
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(200));
+  EXPECT_EQ(status_of([&] { fetch("GET", url(port, "/wait"), deadline, request); }),
+            ExitStatus::kTryAgain);
+  EXPECT_TRUE(waiting.is_cancelled());
+}
+
+}  // namespace
+}  // namespace fo::http::test

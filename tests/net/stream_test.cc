@@ -1,0 +1,284 @@
+#include "net/stream.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/system/system_error.hpp>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "loop/adopt.h"
+#include "loop/test_loop.h"
+#include "net/tls.h"
+#include "support/authority.h"
+#include "support/fds.h"
+
+namespace fo::net {
+namespace {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using base::Deadline;
+using base::ExitStatus;
+using boost::system::error_code;
+using fo::test::in_ms;
+using fo::test::soon;
+using Side = Stream::Side;
+
+/// Both ends of a connection, in the clear and over TLS.
+class NetStream : public fo::test::FdCounting, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    int fds[2] = {-1, -1};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    const bool is_tls = GetParam();
+    std::optional<asio::ssl::context> client;
+    std::optional<asio::ssl::context> server;
+    if (is_tls) {
+      authority_ = std::make_unique<fo::test::Authority>();
+      TlsFiles files = authority_->issue("DNS:localhost");
+      client = make_tls_client({authority_->ca(), "", ""}, "localhost");
+      files.ca.clear();
+      server = make_tls_server(files);
+    }
+    client_ = make(base::UniqueFd(fds[0]), std::move(client));
+    server_ = make(base::UniqueFd(fds[1]), std::move(server));
+    loop_.run(shake_hands());
+  }
+
+  std::unique_ptr<Stream> make(base::UniqueFd fd, std::optional<asio::ssl::context> context) {
+    Stream::Socket socket(loop_.io());
+    loop::adopt(socket, std::move(fd), "adopt a socket",
+                asio::generic::stream_protocol(AF_UNIX, 0));
+    return std::make_unique<Stream>(std::move(socket), std::move(context));
+  }
+  awaitable<void> shake_hands() {
+    bool is_done = false;
+    const auto serve = [&]() -> awaitable<void> {
+      error_code error;
+      const std::string no_host;
+      co_await server_->handshake(Side::kServer, no_host, soon(), error);
+      EXPECT_FALSE(error) << error.message();
+      is_done = true;
+    };
+    asio::co_spawn(loop_.io(), serve(), asio::detached);
+    error_code error;
+    const std::string host = "localhost";
+    co_await client_->handshake(Side::kClient, host, soon(), error);
+    EXPECT_FALSE(error) << error.message();
+    asio::steady_timer timer(loop_.io());
+    while (!is_done) {
+      timer.expires_after(std::chrono::milliseconds(1));
+      co_await timer.async_wait(asio::use_awaitable);
+    }
+  }
+
+  static awaitable<std::string> read(Stream& stream, Deadline deadline, error_code& error) {
+    std::array<char, 100> space;
+    const std::size_t count = co_await stream.read_some(asio::buffer(space), deadline, error);
+    co_return std::string(space.data(), count);
+  }
+  static awaitable<std::string> read(Stream& stream) {
+    error_code error;
+    std::string text = co_await read(stream, soon(), error);
+    EXPECT_FALSE(error) << error.message();
+    co_return text;
+  }
+  static awaitable<void> write(Stream& stream, std::string text) {
+    error_code error;
+    const std::size_t count = co_await stream.write(asio::buffer(text), soon(), error);
+    EXPECT_FALSE(error) << error.message();
+    EXPECT_EQ(count, text.size());
+  }
+
+  fo::test::TestLoop loop_;
+  std::unique_ptr<fo::test::Authority> authority_;
+  std::unique_ptr<Stream> client_;
+  std::unique_ptr<Stream> server_;
+};
+INSTANTIATE_TEST_SUITE_P(Tls, NetStream, testing::Bool());
+
+TEST_P(NetStream, CarriesBytesBothWays) {
+  const auto body = [&]() -> awaitable<void> {
+    co_await write(*client_, "hello");
+    const std::string asked = co_await read(*server_);
+    EXPECT_EQ(asked, "hello");
+    co_await write(*server_, "world");
+    const std::string answered = co_await read(*client_);
+    EXPECT_EQ(answered, "world");
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, ADeadlineOfAReadLosesNothing) {
+  const auto body = [&]() -> awaitable<void> {
+    for (int i = 0; i < 5; ++i) {
+      error_code error;
+      // Later, and sooner than the one before.
+      co_await read(*client_, in_ms(i % 2 == 0 ? 5 : 1), error);
+      EXPECT_EQ(error, Stream::kDeadlinePassed);
+      EXPECT_EQ(client_->failure("read", error).status(), ExitStatus::kTryAgain);
+      co_await write(*server_, "x" + std::to_string(i));
+      const std::string text = co_await read(*client_);
+      EXPECT_EQ(text, "x" + std::to_string(i));
+    }
+    // What is there is read even after it.
+    co_await write(*server_, "y");
+    while (client_->is_quiet()) {
+      asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(1));
+      co_await timer.async_wait(asio::use_awaitable);
+    }
+    error_code error;
+    const std::string text =
+        co_await read(*client_, Deadline::after(base::Duration::zero()), error);
+    EXPECT_EQ(text, "y");
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, AReadIsInterruptedAndGoesOn) {
+  const auto body = [&]() -> awaitable<void> {
+    asio::post(loop_.io(), [&] { client_->interrupt_read(); });
+    error_code error;
+    co_await read(*client_, Deadline::never(), error);
+    EXPECT_EQ(error, Stream::kDeadlinePassed);
+    // One that is not under way is not.
+    client_->interrupt_read();
+    co_await write(*server_, "x");
+    const std::string text = co_await read(*client_);
+    EXPECT_EQ(text, "x");
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, ADeadlineOfAWriteClosesIt) {
+  const auto body = [&]() -> awaitable<void> {
+    const std::string much(8 << 20, 'x');
+    error_code error;
+    const std::size_t count = co_await client_->write(asio::buffer(much), in_ms(20), error);
+    EXPECT_EQ(error, Stream::kDeadlinePassed);
+    EXPECT_LT(count, much.size());
+    EXPECT_FALSE(client_->is_open());
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, AReadThatTimesOutLeavesAWriteAlone) {
+  const std::string much(4 << 20, 'x');
+  bool is_written = false;
+  const auto writer = [&]() -> awaitable<void> {
+    co_await write(*client_, much);
+    is_written = true;
+  };
+  const auto body = [&]() -> awaitable<void> {
+    asio::co_spawn(loop_.io(), writer(), asio::detached);
+    for (int i = 0; i < 5; ++i) {
+      error_code error;
+      co_await read(*client_, in_ms(2), error);
+      EXPECT_EQ(error, Stream::kDeadlinePassed);
+    }
+    EXPECT_FALSE(is_written);
+    std::size_t sum = 0;
+    while (sum < much.size()) {
+      const std::string piece = co_await read(*server_);
+      sum += piece.size();
+      if (piece.empty()) co_return;
+    }
+  };
+  loop_.run(body());
+  loop_.run_until([&] { return is_written; });
+}
+
+TEST_P(NetStream, TheEndIsSaid) {
+  const auto body = [&]() -> awaitable<void> {
+    EXPECT_TRUE(server_->is_quiet());
+    co_await write(*client_, "last");
+    co_await client_->shut_down(soon());
+    const std::string text = co_await read(*server_);
+    EXPECT_EQ(text, "last");
+    error_code error;
+    co_await read(*server_, soon(), error);
+    EXPECT_EQ(error, asio::error::eof);
+    EXPECT_FALSE(server_->is_quiet());
+    // The client reads on, and throws away.
+    server_->close();
+    co_await client_->drain(soon());
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, AnEndThatIsNotSaidIsNoneOverTls) {
+  const auto body = [&]() -> awaitable<void> {
+    client_->close();
+    error_code error;
+    co_await read(*server_, soon(), error);
+    EXPECT_EQ(error == asio::error::eof, !GetParam()) << error.message();
+    const base::Error failure = server_->failure("read", error);
+    EXPECT_EQ(failure.status(), ExitStatus::kUnavailable);
+    EXPECT_STREQ(failure.what(), "read: the connection ended early");
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, DrainEndsAtItsDeadline) {
+  const auto body = [&]() -> awaitable<void> {
+    co_await client_->shut_down(soon());
+    co_await client_->drain(in_ms(5));
+  };
+  loop_.run(body());
+}
+
+TEST_P(NetStream, ACancellationClosesIt) {
+  for (const bool is_reading : {true, false}) {
+    if (!is_reading) SetUp();
+    asio::cancellation_signal signal;
+    std::exception_ptr failure;
+    bool is_over = false;
+    const std::string much(8 << 20, 'x');
+    const auto body = [&]() -> awaitable<void> {
+      error_code error;
+      if (is_reading) co_await read(*client_, Deadline::never(), error);
+      if (!is_reading) co_await client_->write(asio::buffer(much), Deadline::never(), error);
+    };
+    asio::co_spawn(loop_.io(), body(),
+                   asio::bind_cancellation_slot(signal.slot(), [&](std::exception_ptr thrown) {
+                     failure = std::move(thrown);
+                     is_over = true;
+                   }));
+    asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(5));
+    timer.async_wait([&](const error_code&) { signal.emit(asio::cancellation_type::terminal); });
+    loop_.run_until([&] { return is_over; });
+    EXPECT_THROW(std::rethrow_exception(failure), boost::system::system_error);
+    EXPECT_FALSE(client_->is_open());
+  }
+}
+
+TEST_P(NetStream, CloseEndsWhatWaits) {
+  const auto body = [&]() -> awaitable<void> {
+    asio::post(loop_.io(), [&] { client_->close(); });
+    bool is_thrown = false;
+    try {
+      error_code error;
+      co_await read(*client_, Deadline::never(), error);
+    } catch (const boost::system::system_error& error) {
+      is_thrown = error.code() == asio::error::operation_aborted;
+    }
+    EXPECT_TRUE(is_thrown);
+  };
+  loop_.run(body());
+}
+
+}  // namespace
+}  // namespace fo::net
