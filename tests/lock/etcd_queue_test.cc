@@ -36,7 +36,7 @@ Turn decode_claim(const std::string& answer, const Place& place) {
   return read_claim(etcd::decode_transaction(answer), place);
 }
 std::vector<Listed> decode_list(const std::string& answer) {
-  return read_list(etcd::decode_range(answer, kMaxListed));
+  return read_list(etcd::decode_range(answer, kMaxQueueListed));
 }
 
 std::string encoded_name(const Place& place) { return encode_base64(place.name()); }

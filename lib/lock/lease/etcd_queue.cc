@@ -122,7 +122,7 @@ etcd::Range list(const std::string& key) {
   etcd::Range range;
   range.keys = etcd::keys_with_prefix(prefix_of(key));
   range.order = etcd::Range::Order::kOldestFirst;
-  range.limit = kMaxListed;
+  range.limit = kMaxQueueListed;
   return range;
 }
 

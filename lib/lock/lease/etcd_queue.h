@@ -13,7 +13,7 @@
 namespace fo::lock {
 
 /// So much of a queue is listed.
-inline constexpr std::size_t kMaxListed = 1000;
+inline constexpr std::size_t kMaxQueueListed = 1000;
 
 /// Where one contender stands.
 struct Place {
