@@ -80,10 +80,10 @@ std::string bytes_in(const json& object, const char* key) {
   return *std::move(bytes);
 }
 
-base::Duration ttl_in(const json& object) {
-  const std::uint64_t seconds = number_in(object, "TTL");
+base::Duration ttl_in(const json& object, const char* key = "TTL") {
+  const std::uint64_t seconds = number_in(object, key);
   if (seconds > static_cast<std::uint64_t>(kLongestTtl.count()))
-    throw fo::json::Misfit("TTL out of range");
+    throw fo::json::Misfit(std::string(key) + " out of range");
   return std::chrono::seconds(seconds);
 }
 
@@ -293,6 +293,24 @@ std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId
     const base::Duration ttl = ttl_in(result);
     if (ttl == base::Duration::zero()) return std::nullopt;
     return ttl;
+  });
+}
+
+Request time_to_live(LeaseId lease) {
+  return {"/v3/lease/timetolive", fo::json::dump({{"ID", number_text(lease)}, {"keys", true}})};
+}
+
+std::optional<LeaseInfo> decode_time_to_live(std::string_view answer, LeaseId lease) {
+  return decode(answer, [&](const json& object) -> std::optional<LeaseInfo> {
+    if (number_in(object, "ID") != lease) throw fo::json::Misfit("another lease");
+    if (text_in(object, "TTL") == "-1") return std::nullopt;
+    LeaseInfo info{ttl_in(object), ttl_in(object, "grantedTTL"), {}};
+    for (const json& key : list_in(object, "keys")) {
+      auto bytes = text::decode_base64(key.get<std::string>());
+      if (!bytes) throw fo::json::Misfit("no base64 keys");
+      info.keys.push_back(*std::move(bytes));
+    }
+    return info;
   });
 }
 

@@ -138,6 +138,17 @@ Request keep_alive(LeaseId lease);
 /// The time that the lease has from then on; nullopt for one that is gone.
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease);
 
+struct LeaseInfo {
+  base::Duration left{};
+  /// What it has after each keep-alive.
+  base::Duration ttl{};
+  /// That are deleted with it.
+  std::vector<std::string> keys;
+};
+Request time_to_live(LeaseId lease);
+/// nullopt for a lease that is gone.
+std::optional<LeaseInfo> decode_time_to_live(std::string_view answer, LeaseId lease);
+
 Request revoke_lease(LeaseId lease);
 /// As of when it is gone.
 Revision decode_revoke_lease(std::string_view answer);

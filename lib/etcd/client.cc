@@ -2,9 +2,11 @@
 
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <iterator>
 #include <utility>
 
 #include "loop/backoff.h"
+#include "loop/pause.h"
 #include "os/file.h"
 
 namespace fo::etcd {
@@ -17,6 +19,13 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 
 constexpr base::ByteCount kMaxPasswordBytes = 4096;
+constexpr std::uint64_t kPage = 100;
+// Of a list whose revision was compacted before its last page.
+constexpr int kMaxLists = 3;
+// A connection that is dead without a word is left after that.
+constexpr Duration kLongestConnection = std::chrono::seconds(30);
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
 
 ExitStatus status_of(Refusal::Kind kind) {
   switch (kind) {
@@ -134,6 +143,51 @@ awaitable<Found> Client::range(Range range, Deadline deadline) {
   return ask(std::move(request), deadline, decode);
 }
 
+awaitable<Found> Client::list(KeyRange keys, Deadline deadline, std::size_t most) {
+  for (int lists = 1;; ++lists) {
+    try {
+      Found all = co_await list_once(keys, deadline, most);
+      co_return all;
+    } catch (const Refused& refused) {
+      if (refused.kind() != Refusal::Kind::kCompacted || lists == kMaxLists) throw;
+    }
+  }
+}
+
+awaitable<Found> Client::list_once(KeyRange keys, Deadline deadline, std::size_t most) {
+  Found all;
+  Range page;
+  page.keys = std::move(keys);
+  page.limit = kPage;
+  for (;;) {
+    Found found = co_await range(page, deadline);
+    if (page.revision == 0) all.revision = page.revision = found.revision;
+    const bool is_last = !found.has_more || found.keys.empty();
+    std::move(found.keys.begin(), found.keys.end(), std::back_inserter(all.keys));
+    if (all.keys.size() > most) {
+      throw Error(ExitStatus::kProtocol, "list keys of etcd " + base::quoted(server()) +
+                                             ": more than " + std::to_string(most));
+    }
+    if (is_last) co_return all;
+    // The first key after the last.
+    page.keys.begin = all.keys.back().key + '\0';
+  }
+}
+
+awaitable<Revision> Client::put(Put put, Deadline deadline) {
+  Transaction one;
+  one.then.emplace_back(std::move(put));
+  const Outcome outcome = co_await commit(std::move(one), deadline);
+  co_return outcome.revision;
+}
+
+awaitable<std::uint64_t> Client::erase(KeyRange keys, Deadline deadline) {
+  Transaction one;
+  one.then.emplace_back(Delete{std::move(keys)});
+  const Outcome outcome = co_await commit(std::move(one), deadline);
+  co_return outcome.results.empty() ? 0 : outcome.results.front().deleted;
+}
+
 awaitable<Outcome> Client::commit(Transaction transaction, Deadline deadline) {
   return ask(etcd::transaction(transaction), deadline, decode_transaction);
 }
@@ -153,6 +207,13 @@ awaitable<std::optional<Duration>> Client::keep_alive(LeaseId lease, Deadline de
   co_return ttl.value_or(std::nullopt);
 }
 
+awaitable<std::optional<LeaseInfo>> Client::time_to_live(LeaseId lease, Deadline deadline) {
+  const auto decode = [lease](std::string_view answer) {
+    return decode_time_to_live(answer, lease);
+  };
+  return ask(etcd::time_to_live(lease), deadline, decode);
+}
+
 awaitable<std::optional<Revision>> Client::revoke_lease(LeaseId lease, Deadline deadline) {
   return unless(Refusal::Kind::kLeaseNotFound,
                 ask(etcd::revoke_lease(lease), deadline, decode_revoke_lease));
@@ -161,16 +222,35 @@ awaitable<std::optional<Revision>> Client::revoke_lease(LeaseId lease, Deadline 
 awaitable<Client::WatchEnd> Client::watch_once(
     WatchStream& stream, Deadline deadline,
     std::function<bool(const WatchMessage& message)> on_message) {
+  const bool is_new = needs_token();
+  if (is_new) {
+    try {
+      co_await authenticate(deadline);
+    } catch (const Error&) {
+      pass_over();
+      throw;
+    }
+  }
   const Request request = stream.begin();
   http::FetchOptions options = options_for(request);
   std::optional<WatchEnd> end;
   std::string error_text;
+  ExitStatus status = ExitStatus::kUnavailable;
   options.on_data = [&](std::string_view piece) {
     stream.append(piece);
     while (const std::optional<WatchMessage> message = stream.next()) {
       if (message->compacted != 0) end = WatchEnd::kCompacted;
-      if (!end && message->is_ended)
+      if (!end && message->is_ended) {
         error_text = "the watch was ended: " + base::quoted(message->reason);
+        // Also said of a token that etcd does not know any more.
+        const bool is_refused = message->reason.find("permission denied") != std::string::npos ||
+                                message->reason.find("invalid auth token") != std::string::npos;
+        if (is_refused && !is_new && !config_.user.empty()) {
+          token_.clear();
+        } else if (is_refused) {
+          status = ExitStatus::kNotPermitted;
+        }
+      }
       if (end || message->is_ended) return false;
       if (!on_message(*message)) {
         end = WatchEnd::kStopped;
@@ -195,10 +275,40 @@ awaitable<Client::WatchEnd> Client::watch_once(
   if (error_text.empty()) {
     error_text = "the watch ended early, with HTTP status " + std::to_string(response->status);
   }
-  const Error failure(ExitStatus::kUnavailable,
-                      "ask etcd " + base::quoted(server()) + ": " + error_text);
+  const Error failure(status, "ask etcd " + base::quoted(server()) + ": " + error_text);
   pass_over();
   throw Error(failure);
+}
+
+awaitable<Client::WatchEnd> Client::watch(
+    WatchStream& stream, Deadline deadline,
+    std::function<bool(const WatchMessage& message)> on_message,
+    std::function<void(const base::Error& failure)> on_failure) {
+  loop::Backoff backoff(kFirstPause, kLongestPause);
+  bool is_reached = false;
+  const std::function<bool(const WatchMessage&)> note = [&](const WatchMessage& message) {
+    is_reached = true;
+    return on_message(message);
+  };
+  for (;;) {
+    const auto begun = Deadline::Clock::now();
+    std::optional<Error> failure;
+    try {
+      const Deadline limit = deadline.sooner(Deadline::after(kLongestConnection));
+      const WatchEnd end = co_await watch_once(stream, limit, note);
+      if (end != WatchEnd::kDeadline || deadline.expired()) co_return end;
+    } catch (const Error& error) {
+      if (!is_reached && !loop::is_transient(error)) throw;
+      failure = error;
+    }
+    if (!failure) continue;
+    if (on_failure) on_failure(*failure);
+    // What lasted for long was no quick failure.
+    if (Deadline::Clock::now() - begun > kLongestPause) backoff.reset();
+    const Deadline next = deadline.sooner(Deadline::after(backoff.next()));
+    co_await loop::pause_for(*next.remaining());
+    if (deadline.expired()) co_return WatchEnd::kDeadline;
+  }
 }
 
 }  // namespace fo::etcd

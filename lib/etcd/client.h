@@ -48,6 +48,14 @@ class Client {
   explicit Client(Config config) : config_(std::move(config)) {}
 
   boost::asio::awaitable<Found> range(Range range, base::Deadline deadline);
+  /// All keys, as of one revision, in the order of their names, asked for in pages. Throws
+  /// kProtocol for more than `most`.
+  boost::asio::awaitable<Found> list(KeyRange keys, base::Deadline deadline,
+                                     std::size_t most = 100'000);
+  /// As of when it is so. Throws Refused of kLeaseNotFound where its lease is gone.
+  boost::asio::awaitable<Revision> put(Put put, base::Deadline deadline);
+  /// How many there were.
+  boost::asio::awaitable<std::uint64_t> erase(KeyRange keys, base::Deadline deadline);
   /// Throws Refused of kLeaseNotFound where an operation names a lease that is gone.
   boost::asio::awaitable<Outcome> commit(Transaction transaction, base::Deadline deadline);
 
@@ -58,6 +66,9 @@ class Client {
   /// The time that the lease has from then on; nullopt for one that is gone.
   boost::asio::awaitable<std::optional<base::Duration>> keep_alive(LeaseId lease,
                                                                    base::Deadline deadline);
+  /// nullopt for one that is gone.
+  boost::asio::awaitable<std::optional<LeaseInfo>> time_to_live(LeaseId lease,
+                                                                base::Deadline deadline);
   /// As of when it is gone; nullopt for one that was not there.
   boost::asio::awaitable<std::optional<Revision>> revoke_lease(LeaseId lease,
                                                                base::Deadline deadline);
@@ -74,6 +85,14 @@ class Client {
       WatchStream& stream, base::Deadline deadline,
       std::function<bool(const WatchMessage& message)> on_message);
 
+  /// Watches over as many connections, to as many servers, as it takes; `on_failure` is called for
+  /// each that broke, after which the next one is tried. Throws what is wrong for good before the
+  /// first message came.
+  boost::asio::awaitable<WatchEnd> watch(
+      WatchStream& stream, base::Deadline deadline,
+      std::function<bool(const WatchMessage& message)> on_message,
+      std::function<void(const base::Error& failure)> on_failure = {});
+
   /// The one that is asked.
   [[nodiscard]] const std::string& server() const { return config_.servers[current_]; }
   /// The next one is asked from now on.
@@ -85,6 +104,7 @@ class Client {
   template <typename Decode>
   boost::asio::awaitable<std::invoke_result_t<Decode, std::string_view>> ask(
       Request request, base::Deadline deadline, Decode decode);
+  boost::asio::awaitable<Found> list_once(KeyRange keys, base::Deadline deadline, std::size_t most);
   boost::asio::awaitable<std::string> ask_one(const Request& request, base::Deadline deadline);
   boost::asio::awaitable<void> authenticate(base::Deadline deadline);
   boost::asio::awaitable<std::string> post(const Request& request, base::Deadline deadline);

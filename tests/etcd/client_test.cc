@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +13,10 @@
 #include "etcd/server.h"
 #include "etcd/stand_ins.h"
 #include "loop/test_loop.h"
+#include "support/await.h"
 #include "support/failure.h"
+#include "support/ports.h"
+#include "support/text_file.h"
 
 namespace fo::etcd {
 namespace {
@@ -124,6 +130,253 @@ TEST_F(EtcdClientTest, WatchTellsWhatHappenedFromItsRevisionOn) {
   EXPECT_THAT(told,
               ElementsAre("+a/1@0", "+a/2@2", "+a/3@2", "-a/0@3", "-a/1@3", "-a/2@3", "-a/3@3"));
   EXPECT_EQ(stream.next_revision(), from + 4);
+}
+
+TEST_F(EtcdClientTest, PutsAndDeletionsTellWhatTheyDid) {
+  Client client = this->client();
+  const Revision first = loop_.run(client.put({"a/1", "x", 0}, soon()));
+  EXPECT_EQ(loop_.run(client.put({"a/2", "y", 0}, soon())), first + 1);
+  EXPECT_EQ(loop_.run(client.erase(keys_with_prefix("b/"), soon())), 0U);
+  EXPECT_EQ(loop_.run(client.erase({"a/1"}, soon())), 1U);
+  EXPECT_EQ(loop_.run(client.erase(keys_with_prefix("a/"), soon())), 1U);
+  EXPECT_THAT(keys(client, ""), IsEmpty());
+}
+
+TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
+  Client client = this->client();
+  for (int i = 0; i < 3; ++i) {
+    Transaction many;
+    for (int j = 0; j < 100; ++j) {
+      many.then.emplace_back(Put{"a/" + std::to_string(i) + "/" + std::to_string(100 + j), "", 0});
+    }
+    commit(client, std::move(many));
+  }
+  commit(client, put("b", ""));
+  const Found all = loop_.run(client.list(keys_with_prefix("a/"), soon()));
+  ASSERT_THAT(all.keys, SizeIs(300));
+  EXPECT_EQ(all.keys.front().key, "a/0/100");
+  EXPECT_EQ(all.keys.back().key, "a/2/199");
+  EXPECT_EQ(all.revision, all.keys.back().modified + 1);
+  EXPECT_THAT(loop_.run(client.list({"b"}, soon())).keys, SizeIs(1));
+  EXPECT_THAT(loop_.run(client.list(keys_with_prefix("a/1/10"), soon())).keys, SizeIs(10));
+  EXPECT_EQ(test::status_of([&] { loop_.run(client.list(keys_with_prefix("a/"), soon(), 299)); }),
+            ExitStatus::kProtocol);
+  // As of then.
+  loop_.run(client.erase(keys_with_prefix("a/"), soon()));
+  Range then;
+  then.keys = keys_with_prefix("a/");
+  then.revision = all.revision;
+  then.keys_only = true;
+  EXPECT_THAT(loop_.run(client.range(then, soon())).keys, SizeIs(300));
+  etcd().run_etcdctl({"compact", std::to_string(all.revision + 1)});
+  try {
+    loop_.run(client.range(then, soon()));
+    ADD_FAILURE() << "it was compacted";
+  } catch (const Refused& refused) {
+    EXPECT_EQ(refused.kind(), Refusal::Kind::kCompacted);
+  }
+}
+
+TEST_F(EtcdClientTest, LeasesTellWhatTheyHave) {
+  Client client = this->client();
+  loop_.run(client.grant_lease(7, seconds(30), soon()));
+  commit(client, put("a", "1", 7));
+  const auto info = loop_.run(client.time_to_live(7, soon()));
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->ttl, seconds(30));
+  EXPECT_LE(info->left, seconds(30));
+  EXPECT_THAT(info->keys, ElementsAre("a"));
+  EXPECT_EQ(loop_.run(client.time_to_live(8, soon())), std::nullopt);
+}
+
+/// A watch that is under way, and what it has told.
+class Watching {
+ public:
+  Watching(test::TestLoop& loop, Client& client, Watch watch) : stream_(std::move(watch)) {
+    boost::asio::co_spawn(loop.io(),
+                          client.watch(
+                              stream_, soon(),
+                              [this](const WatchMessage& message) {
+                                if (message.is_created) ++connections;
+                                for (const Event& event : message.events) {
+                                  const bool is_put = event.kind == Event::Kind::kPut;
+                                  told.push_back((is_put ? "+" : "-") + event.key.key);
+                                }
+                                return !is_enough;
+                              },
+                              [this](const base::Error& failure) {
+                                ++failures;
+                                reason = failure.what();
+                              }),
+                          [this](const std::exception_ptr& error, Client::WatchEnd how) {
+                            if (!error) end = how;
+                            is_over = true;
+                          });
+  }
+  std::vector<std::string> told;
+  int connections = 0;
+  int failures = 0;
+  std::string reason;
+  bool is_enough = false;
+  bool is_over = false;
+  std::optional<Client::WatchEnd> end;
+  [[nodiscard]] Revision next_revision() const { return stream_.next_revision(); }
+
+ private:
+  WatchStream stream_;
+};
+
+TEST_F(EtcdClientTest, WatchOutlivesACrashAndMissesNothing) {
+  Client client = this->client();
+  const Revision from = loop_.run(client.put({"a/0", "", 0}, soon())) + 1;
+  Watching watching(loop_, client, {keys_with_prefix("a/"), from});
+  loop_.run_until([&] { return watching.connections == 1; });
+  Client other = this->client();
+  loop_.run(other.put({"a/1", "", 0}, soon()));
+  loop_.run_until([&] { return watching.told.size() == 1; });
+  etcd().kill();
+  loop_.run_until([&] { return watching.failures > 0; });
+  EXPECT_THAT(watching.reason, HasSubstr(etcd().url()));
+  etcd().start();
+  loop_.run(other.put({"a/2", "", 0}, soon()));
+  loop_.run(other.erase({"a/1"}, soon()));
+  loop_.run_until([&] { return watching.told.size() >= 3; });
+  EXPECT_THAT(watching.told, ElementsAre("+a/1", "+a/2", "-a/1"));
+  watching.is_enough = true;
+  loop_.run(other.put({"a/3", "", 0}, soon()));
+  loop_.run_until([&] { return watching.is_over; });
+  EXPECT_EQ(watching.end, Client::WatchEnd::kStopped);
+}
+
+TEST_F(EtcdClientTest, WatchTellsThatWhatItNeedsWasCompacted) {
+  Client client = this->client();
+  const Revision from = loop_.run(client.put({"a/0", "", 0}, soon()));
+  for (int i = 1; i < 5; ++i) loop_.run(client.put({"a/0", "", 0}, soon()));
+  etcd().run_etcdctl({"compact", std::to_string(from + 3)});
+  Watching watching(loop_, client, {keys_with_prefix("a/"), from});
+  loop_.run_until([&] { return watching.is_over; });
+  EXPECT_EQ(watching.end, Client::WatchEnd::kCompacted);
+  EXPECT_EQ(watching.failures, 0);
+  // Listed anew, it goes on.
+  const Found listed = loop_.run(client.list(keys_with_prefix("a/"), soon()));
+  Watching again(loop_, client, {keys_with_prefix("a/"), listed.revision + 1});
+  loop_.run(client.put({"a/9", "", 0}, soon()));
+  loop_.run_until([&] { return !again.told.empty(); });
+  EXPECT_THAT(again.told, ElementsAre("+a/9"));
+  again.is_enough = true;
+  loop_.run(client.put({"a/9", "", 0}, soon()));
+  loop_.run_until([&] { return again.is_over; });
+}
+
+TEST_F(EtcdClientTest, LongPastIsToldWhole) {
+  Client client = this->client();
+  // More than etcd puts into one message.
+  const std::string large(600'000, 'x');
+  Revision from = 0;
+  for (int i = 0; i < 6; ++i) {
+    Transaction two;
+    two.then.emplace_back(Put{"a/" + std::to_string(2 * i), large, 0});
+    two.then.emplace_back(Put{"a/" + std::to_string(2 * i + 1), large, 0});
+    const Revision revision = commit(client, std::move(two)).revision;
+    if (i == 0) from = revision;
+  }
+  Watching watching(loop_, client, {keys_with_prefix("a/"), from});
+  loop_.run_until([&] { return watching.told.size() >= 12 || watching.is_over; });
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 12; ++i) wanted.push_back("+a/" + std::to_string(i));
+  EXPECT_EQ(watching.told, wanted);
+  EXPECT_EQ(watching.failures, 0);
+  EXPECT_EQ(watching.next_revision(), from + 6);
+  watching.is_enough = true;
+  loop_.run(client.put({"a/x", "", 0}, soon()));
+  loop_.run_until([&] { return watching.is_over; });
+}
+
+TEST_F(EtcdClientTest, AnotherServerIsAskedWhereOneDoesNotAnswer) {
+  const std::string dead = "http://127.0.0.1:" + std::to_string(test::free_ports(1)[0]);
+  test::Parrot page(loop_.io(), test::http_answer("<html>"));
+  for (const std::string& first : {dead, "http://" + page.address()}) {
+    Client client(config_of({first, etcd().url()}));
+    const Revision revision = loop_.run(client.put({"a", "", 0}, soon()));
+    EXPECT_GT(revision, 0U);
+    EXPECT_EQ(client.server(), etcd().url());
+    client.pass_over();
+    Watching watching(loop_, client, {{"a"}, revision});
+    loop_.run_until([&] { return !watching.told.empty() || watching.is_over; });
+    EXPECT_THAT(watching.told, ElementsAre("+a"));
+    watching.is_enough = true;
+    Client other = this->client();
+    loop_.run(other.put({"a", "", 0}, soon()));
+    loop_.run_until([&] { return watching.is_over; });
+  }
+}
+
+TEST_F(EtcdClientTest, WatchAsAUserOutlivesItsToken) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"user", "add", "root:rootpw"},
+           {"user", "grant-role", "root", "root"},
+           {"role", "add", "reader"},
+           {"role", "grant-permission", "reader", "readwrite", "--prefix", "a/"},
+           {"user", "add", "fo:secret"},
+           {"user", "grant-role", "fo", "reader"},
+           {"auth", "enable"}}) {
+    etcd().run_etcdctl(command);
+  }
+  test::spill(dir_.path("password"), "secret\n");
+  Config config = config_of({etcd().url()});
+  config.user = "fo";
+  config.password_file = dir_.path("password");
+  Client client(config);
+  Watching watching(loop_, client, {keys_with_prefix("a/")});
+  loop_.run_until([&] { return watching.connections == 1; });
+  etcd().restart();
+  loop_.run_until([&] { return watching.connections == 2; });
+  Client other(config);
+  loop_.run(other.put({"a/1", "", 0}, soon()));
+  loop_.run_until([&] { return !watching.told.empty(); });
+  EXPECT_THAT(watching.told, ElementsAre("+a/1"));
+  watching.is_enough = true;
+  loop_.run(other.put({"a/1", "", 0}, soon()));
+  loop_.run_until([&] { return watching.is_over; });
+  Client stranger(config);
+  Watching forbidden(loop_, stranger, {keys_with_prefix("b/")});
+  loop_.run_until([&] { return forbidden.is_over; });
+  EXPECT_EQ(forbidden.end, std::nullopt);
+}
+
+TEST_F(EtcdClientTest, WatchOfAClusterOutlivesAnyMember) {
+  test::EtcdCluster cluster(dir_);
+  std::vector<std::string> servers;
+  for (std::size_t i = 0; i < 3; ++i) servers.push_back(cluster.member(i).url());
+  Client client(config_of(servers));
+  Client other(config_of(servers));
+  const Revision from = loop_.run(other.put({"a/0", "", 0}, soon()));
+  Watching watching(loop_, client, {keys_with_prefix("a/"), from});
+  const auto told = [&] {
+    // A put that timed out may have been done, and is done again.
+    std::vector<std::string> once = watching.told;
+    once.erase(std::unique(once.begin(), once.end()), once.end());
+    return once;
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    loop_.run_until([&] { return told().size() == i + 1; });
+    std::size_t member = 0;
+    while (cluster.member(member).url() != client.server()) ++member;
+    cluster.member(member).kill();
+    const std::string key = "a/" + std::to_string(i + 1);
+    test::await([&] {
+      return test::status_of([&] {
+               loop_.run(other.put({key, "", 0}, test::in_ms(2000)));
+             }) == ExitStatus::kOk;
+    });
+    loop_.run_until([&] { return told().size() == i + 2; });
+    cluster.member(member).launch();
+    cluster.member(member).await_ready();
+  }
+  EXPECT_THAT(told(), ElementsAre("+a/0", "+a/1", "+a/2", "+a/3"));
+  watching.is_enough = true;
+  loop_.run(other.put({"a/4", "", 0}, soon()));
+  loop_.run_until([&] { return watching.is_over; });
 }
 
 }  // namespace
