@@ -52,6 +52,9 @@ struct Selection {
 /// One page: `limit` objects (0: all) after those that `next`, of the page before, stands for.
 std::string list_path(const Collection& collection, const Selection& selection, std::size_t limit,
                       std::string_view next = {});
+/// Where one is patched, by that manager of fields ("": by nobody who is named).
+std::string patch_path(const Collection& collection, std::string_view name,
+                       std::string_view manager, bool is_forced);
 /// Changes since `resource_version`, for up to `timeout`.
 std::string watch_path(const Collection& collection, const Selection& selection,
                        std::string_view resource_version, std::chrono::seconds timeout);
@@ -96,6 +99,9 @@ std::optional<Status> decode_status(std::string_view body);
 /// Whether it says that there is no such object, of the kind that `plural` names.
 bool says_absent(const std::optional<Status>& status, std::string_view plural,
                  std::string_view name);
+
+/// The body of a deletion that is refused once the object has another resource version.
+std::string encode_precondition(const std::string& resource_version);
 
 /// What a line of a watch says.
 struct WatchEvent {

@@ -4,8 +4,11 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
+#include <iterator>
 
 #include "base/text.h"
+#include "loop/backoff.h"
+#include "loop/pause.h"
 #include "net/line_buffer.h"
 
 namespace fo::kube {
@@ -24,6 +27,12 @@ constexpr base::ByteCount kMaxWatched = base::kGiB;
 constexpr std::size_t kMaxRefusal = std::size_t{64} * 1024;
 // An API server takes a watch without a time for one of half an hour or more.
 constexpr Duration kLongestWatch = std::chrono::minutes(5);
+// Between the connections of a watch.
+constexpr Duration kFirstPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestPause = seconds(2);
+constexpr std::size_t kPage = 100;
+// Of a list that was too old before its last page.
+constexpr int kMaxLists = 3;
 
 bool is_success(const http::Response& answer) {
   return answer.status == 200 || answer.status == 201;
@@ -65,6 +74,12 @@ std::string doing(const char* verb, const Collection& collection, std::string_vi
   return std::string(verb) + " " + describe(collection, name);
 }
 
+std::string doing(const char* verb, const Collection& collection) {
+  const std::string what = std::string(verb) + " " + collection.resource.plural;
+  const std::string& space = collection.name_space;
+  return space.empty() ? what : what + " in " + base::quoted(space);
+}
+
 Object read_object(const http::Response& answer, const Collection& from, const std::string& name,
                    const std::string& what) {
   Object object = decode_object(answer.body, from.resource, what);
@@ -93,11 +108,12 @@ http::FetchOptions Client::options_for() const {
   return options;
 }
 
-awaitable<http::Response> Client::ask(std::string method, std::string path, std::string body,
-                                      Deadline deadline) {
+awaitable<http::Response> Client::ask(std::string method, std::string path, Body body,
+                                      Deadline deadline, base::ByteCount limit) {
   http::FetchOptions options = options_for();
-  options.response_limit = kMaxObjectBytes;
-  options.body = std::move(body);
+  options.response_limit = limit;
+  options.body = std::move(body.text);
+  if (!body.type.empty()) options.headers.emplace_back("Content-Type", std::move(body.type));
   std::string url = config_.server + path;
   http::Response answer =
       co_await http::async_fetch(std::move(method), std::move(url), deadline, std::move(options));
@@ -108,7 +124,7 @@ awaitable<std::optional<Object>> Client::get(Collection from, std::string name, 
   const std::string what = doing("get", from, name);
   std::string method = "GET";
   std::string path = path_of(from, name);
-  std::string nothing;
+  Body nothing;
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(nothing), deadline);
   if (is_success(answer)) co_return read_object(answer, from, name, what);
@@ -119,14 +135,55 @@ awaitable<std::optional<Object>> Client::get(Collection from, std::string name, 
   co_return std::nullopt;
 }
 
+awaitable<List> Client::list(Collection of, Selection selection, std::size_t limit,
+                             std::string next, Deadline deadline) {
+  const std::string what = doing("list", of);
+  std::string method = "GET";
+  std::string path = list_path(of, selection, limit, next);
+  Body nothing;
+  const http::Response answer =
+      co_await ask(std::move(method), std::move(path), std::move(nothing), deadline, kMaxListBytes);
+  if (!is_success(answer)) throw Refused(what, answer);
+  co_return decode_list(answer.body, of.resource, what);
+}
+
+awaitable<List> Client::list_all(Collection of, Selection selection, Deadline deadline,
+                                 std::size_t most) {
+  List all;
+  for (int lists = 1;;) {
+    List page;
+    bool is_expired = false;
+    try {
+      std::string next = all.next;
+      page = co_await list(of, selection, kPage, std::move(next), deadline);
+    } catch (const Refused& refused) {
+      is_expired = refused.http_status() == 410 && !all.next.empty() && lists < kMaxLists;
+      if (!is_expired) throw;
+    }
+    if (is_expired) {
+      all = {};
+      ++lists;
+      continue;
+    }
+    std::move(page.objects.begin(), page.objects.end(), std::back_inserter(all.objects));
+    all.resource_version = std::move(page.resource_version);
+    all.next = std::move(page.next);
+    if (all.objects.size() > most) {
+      throw Error(ExitStatus::kProtocol, doing("list", of) + ": more than " + std::to_string(most));
+    }
+    if (all.next.empty()) co_return all;
+  }
+}
+
 awaitable<Client::Written> Client::write(std::string what, std::string method, std::string path,
-                                         Collection in, std::string name, std::string body,
+                                         Collection in, std::string name, Body body,
                                          Deadline deadline) {
+  const bool has_object = method != "DELETE";
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(body), deadline);
   Written written;
-  if (is_success(answer)) {
-    written.object = read_object(answer, in, name, what);
+  if (is_success(answer) || (!has_object && answer.status == 202)) {
+    if (has_object) written.object = read_object(answer, in, name, what);
     co_return written;
   }
   const Refused refused(what, answer);
@@ -147,7 +204,7 @@ awaitable<Client::Written> Client::create(Collection in, std::string name, std::
   std::string what = doing("create", in, name);
   std::string path = path_of(in);
   return write(std::move(what), "POST", std::move(path), std::move(in), std::move(name),
-               std::move(object), deadline);
+               {std::move(object)}, deadline);
 }
 
 awaitable<Client::Written> Client::update(Collection in, std::string name, std::string object,
@@ -155,13 +212,34 @@ awaitable<Client::Written> Client::update(Collection in, std::string name, std::
   std::string what = doing("update", in, name);
   std::string path = path_of(in, name);
   return write(std::move(what), "PUT", std::move(path), std::move(in), std::move(name),
-               std::move(object), deadline);
+               {std::move(object)}, deadline);
+}
+
+awaitable<Client::Written> Client::patch(Collection in, std::string name, Patch patch,
+                                         Deadline deadline) {
+  const bool is_apply = patch.kind == Patch::Kind::kApply;
+  std::string what = doing(is_apply ? "apply" : "patch", in, name);
+  std::string path = patch_path(in, name, patch.manager, patch.is_forced);
+  Body body{std::move(patch.body),
+            is_apply ? "application/apply-patch+yaml" : "application/merge-patch+json"};
+  return write(std::move(what), "PATCH", std::move(path), std::move(in), std::move(name),
+               std::move(body), deadline);
+}
+
+awaitable<Client::Written> Client::remove(Collection from, std::string name,
+                                          std::string resource_version, Deadline deadline) {
+  std::string what = doing("delete", from, name);
+  std::string path = path_of(from, name);
+  Body body;
+  if (!resource_version.empty()) body.text = encode_precondition(resource_version);
+  return write(std::move(what), "DELETE", std::move(path), std::move(from), std::move(name),
+               std::move(body), deadline);
 }
 
 awaitable<Client::WatchEnd> Client::watch_once(
     Collection of, Selection selection, std::string& resource_version, Deadline deadline,
     std::function<bool(const WatchEvent& event)> on_event) {
-  const std::string what = "watch " + of.resource.plural + " in " + base::quoted(of.name_space);
+  const std::string what = doing("watch", of);
   const Deadline limit = deadline.sooner(Deadline::after(kLongestWatch));
   const std::string url =
       config_.server +
@@ -202,6 +280,42 @@ awaitable<Client::WatchEnd> Client::watch_once(
   if (answer->status != 200) throw Refused(what, *answer);
   if (!error_text.empty()) throw Error(ExitStatus::kUnavailable, what + ": " + error_text);
   co_return WatchEnd::kEnded;
+}
+
+awaitable<Client::WatchEnd> Client::watch(
+    Collection of, Selection selection, std::string& resource_version, Deadline deadline,
+    std::function<bool(const WatchEvent& event)> on_event,
+    std::function<void(const base::Error& failure)> on_failure) {
+  loop::Backoff backoff(kFirstPause, kLongestPause);
+  bool is_reached = false;
+  const std::function<bool(const WatchEvent&)> note = [&](const WatchEvent& event) {
+    is_reached = true;
+    return on_event(event);
+  };
+  for (;;) {
+    const auto begun = Deadline::Clock::now();
+    std::optional<Error> failure;
+    Duration at_least{};
+    try {
+      const WatchEnd end = co_await watch_once(of, selection, resource_version, deadline, note);
+      if (end != WatchEnd::kEnded || deadline.expired()) co_return end;
+    } catch (const Refused& refused) {
+      if (!is_reached && !loop::is_transient(refused)) throw;
+      failure = refused;
+      at_least = refused.retry_after();
+    } catch (const Error& error) {
+      if (!is_reached && !loop::is_transient(error)) throw;
+      failure = error;
+    }
+    if (failure && on_failure) on_failure(*failure);
+    // What lasted for long was no quick failure; and what ends at once is none to repeat at once.
+    const bool is_quick = Deadline::Clock::now() - begun < kLongestPause;
+    if (!is_quick) backoff.reset();
+    if (!failure && !is_quick) continue;
+    const Deadline next = deadline.sooner(Deadline::after(std::max(backoff.next(), at_least)));
+    co_await loop::pause_for(*next.remaining());
+    if (deadline.expired()) co_return WatchEnd::kEnded;
+  }
 }
 
 }  // namespace fo::kube

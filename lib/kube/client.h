@@ -45,6 +45,14 @@ class Client {
   boost::asio::awaitable<std::optional<Object>> get(Collection from, std::string name,
                                                     base::Deadline deadline);
 
+  /// One page of at most `limit` objects (0: all), `next` being what the page before says. Throws
+  /// Refused with 410 for a `next` that is too old.
+  boost::asio::awaitable<List> list(Collection of, Selection selection, std::size_t limit,
+                                    std::string next, base::Deadline deadline);
+  /// All pages, as of one resource version. Throws kProtocol for more than `most` objects.
+  boost::asio::awaitable<List> list_all(Collection of, Selection selection, base::Deadline deadline,
+                                        std::size_t most = 10'000);
+
   /// What became of a change.
   struct Written {
     enum class Outcome {
@@ -65,6 +73,25 @@ class Client {
   boost::asio::awaitable<Written> update(Collection in, std::string name, std::string object,
                                          base::Deadline deadline);
 
+  struct Patch {
+    enum class Kind {
+      kMerge,  // RFC 7386: null deletes; conflicts only where it says a resource version
+      kApply,  // server-side apply: of a whole object's fields, those that `manager` owns;
+               // creates what is not there; conflicts where another owns a field
+    };
+    Kind kind = Kind::kMerge;
+    std::string body;
+    /// Whose fields they are; kApply needs it.
+    std::string manager = {};
+    /// Takes fields from who owns them, instead of a conflict.
+    bool is_forced = false;
+  };
+  boost::asio::awaitable<Written> patch(Collection in, std::string name, Patch patch,
+                                        base::Deadline deadline);
+  /// Only as it was seen where there is a resource version. The Object stays empty.
+  boost::asio::awaitable<Written> remove(Collection from, std::string name,
+                                         std::string resource_version, base::Deadline deadline);
+
   enum class WatchEnd {
     kStopped,  // on_event returned false
     kEnded,    // by the server or by the deadline: go on from the last resource version
@@ -77,12 +104,26 @@ class Client {
       Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
       std::function<bool(const WatchEvent& event)> on_event);
 
+  /// Watches over as many connections as it takes, until on_event returns false, the deadline
+  /// (kEnded) or kExpired; `on_failure` is called for each connection that broke, after which
+  /// another is tried. Throws what is wrong for good before the first event came.
+  boost::asio::awaitable<WatchEnd> watch(
+      Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
+      std::function<bool(const WatchEvent& event)> on_event,
+      std::function<void(const base::Error& failure)> on_failure = {});
+
  private:
-  boost::asio::awaitable<http::Response> ask(std::string method, std::string path, std::string body,
-                                             base::Deadline deadline);
+  struct Body {
+    std::string text = {};
+    /// Empty: JSON.
+    std::string type = {};
+  };
+  boost::asio::awaitable<http::Response> ask(std::string method, std::string path, Body body,
+                                             base::Deadline deadline,
+                                             base::ByteCount limit = kMaxObjectBytes);
   // `what` is being done, as a message says it.
   boost::asio::awaitable<Written> write(std::string what, std::string method, std::string path,
-                                        Collection in, std::string name, std::string body,
+                                        Collection in, std::string name, Body body,
                                         base::Deadline deadline);
   [[nodiscard]] http::FetchOptions options_for() const;
 
