@@ -299,7 +299,7 @@ TEST_F(StoreTest, BooksSurviveSigkillAtEverySystemCall) {
     });
     // The book is never too low and is corrected when needed: exactly the remaining memory can be
     // allocated.
-    Allocation rest = store.create(kCapacity - kStoreUnit);
+    Allocation rest = store.create(kStoreCapacity - kStoreUnit);
     EXPECT_EQ(result_of([&] { store.create(kStoreUnit); }), Result::kOutOfMemory);
     store.release(std::move(rest));
     EXPECT_EQ(store.used(), kStoreUnit) << "killed at stop " << stops;
