@@ -215,7 +215,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
     cmp "$page" "$T/root/$TOOLS/share/man/man${page##*.}/${page##*/}"
   done
   run -0 ls "$T/root/$TOOLS/share/doc/fo-tools/third-party"
-  for library in boost c-ares c6 cli11 fmt fyaml msgpuck ssl stdc++ tomlplusplus json; do
+  for library in boost c-ares c6 cli11 fmt msgpuck ssl stdc++ tomlplusplus yaml json; do
     [[ "$output" == *"$library"* ]]
   done
   grep -q 'copyright files are in$' "$T/root/$TOOLS/share/doc/fo-tools/copyright"

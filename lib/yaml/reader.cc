@@ -1,202 +1,28 @@
 #include "yaml/reader.h"
 
 #include <fmt/format.h>
-#include <libfyaml.h>
 
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <new>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "yaml/check.h"
+#include "yaml/input.h"
+#include "yaml/parser.h"
 #include "yaml/scalar.h"
+#include "yaml/sources.h"
 
 namespace fo::yaml {
 namespace {
 
 constexpr std::string_view kCoreTags = "tag:yaml.org,2002:";
 
-struct ParserDeleter {
-  void operator()(fy_parser* parser) const { fy_parser_destroy(parser); }
-};
-struct DiagnosticsDeleter {
-  void operator()(fy_diag* diagnostics) const { fy_diag_destroy(diagnostics); }
-};
-struct EventDeleter {
-  fy_parser* parser;
-  void operator()(fy_event* event) const { fy_parser_event_free(parser, event); }
-};
-using Event = std::unique_ptr<fy_event, EventDeleter>;
-
-// libfyaml's own parser over one text, which has to outlive it.
-class Parser {
- public:
-  explicit Parser(std::string_view text) {
-    fy_diag_cfg diagnostics{};
-    fy_diag_cfg_default(&diagnostics);
-    // What it prints nowhere is collected all the same.
-    diagnostics.fp = nullptr;
-    diagnostics.output_fn = [](fy_diag*, void*, const char*, std::size_t) {};
-    diagnostics.level = FYET_ERROR;
-    diagnostics_.reset(fy_diag_create(&diagnostics));
-    if (!diagnostics_) throw std::bad_alloc();
-    fy_diag_set_collect_errors(diagnostics_.get(), true);
-    fy_parse_cfg config{};
-    // Within brackets and quotes, kubectl and most others don't look at indentation.
-    // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange): C has them as bits
-    config.flags = static_cast<fy_parse_cfg_flags>(
-        FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_DEFAULT_VERSION_1_2 | FYPCF_SLOPPY_FLOW_INDENTATION);
-    config.diag = diagnostics_.get();
-    parser_.reset(fy_parser_create(&config));
-    if (!parser_ || fy_parser_set_string(parser_.get(), text.data(), text.size()) != 0) {
-      throw std::bad_alloc();
-    }
-  }
-
-  // None at the end, and where the text is no YAML.
-  Event next() { return {fy_parser_parse(parser_.get()), EventDeleter{parser_.get()}}; }
-
-  struct Failure {
-    Position position;
-    std::string reason;
-  };
-  std::optional<Failure> failure() {
-    void* at = nullptr;
-    if (const fy_diag_error* error = fy_diag_errors_iterate(diagnostics_.get(), &at)) {
-      return Failure{.position = {.line = error->line, .column = error->column},
-                     .reason = error->msg};
-    }
-    if (fy_parser_get_stream_error(parser_.get())) {
-      return Failure{.position = {.line = 1, .column = 1}, .reason = "not YAML"};
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::unique_ptr<fy_diag, DiagnosticsDeleter> diagnostics_;
-  std::unique_ptr<fy_parser, ParserDeleter> parser_;
-};
-
-std::string text_of(fy_token* token) {
-  std::size_t size = 0;
-  const char* text = token == nullptr ? nullptr : fy_token_get_text(token, &size);
-  return text == nullptr ? std::string() : std::string(text, size);
+std::string text_of(const yaml_char_t* text) {
+  return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
 }
-
-// Whether an escaped blank stands at the end of a line: libfyaml 0.7 gets the text wrong then, and
-// its size.
-bool ends_a_line_in_an_escape(std::string_view raw) {
-  bool escaped = false;
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    const bool is_escape = raw[i] == '\\' && i + 1 < raw.size();
-    if (is_escape) ++i;
-    const bool is_blank = raw[i] == ' ' || raw[i] == '\t';
-    if (raw[i] == '\n' && escaped && !is_escape) return true;
-    if (raw[i] == '\r' && !is_escape) continue;
-    escaped = is_blank && (is_escape || escaped);
-  }
-  return false;
-}
-
-// Whether a scalar in single quotes, between which `raw` stands, was read as what it is, blanks
-// apart: libfyaml 0.7 loses what follows several quotes in a row.
-bool is_single_quoted(std::string_view text, std::string_view raw) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    if (kBlanks.find(raw[i]) != std::string_view::npos) continue;
-    // Each is written as two.
-    if (raw[i] == '\'') ++i;
-    next = text.find_first_not_of(kBlanks, next);
-    if (next == std::string_view::npos || i == raw.size() || text[next] != raw[i]) return false;
-    ++next;
-  }
-  return text.find_first_not_of(kBlanks, next) == std::string_view::npos;
-}
-
-// The bytes of each document.
-class Sources {
- public:
-  explicit Sources(std::string_view text) : text_(text) {}
-
-  // Of a document whose "---" is at `marker`; what was before ends there.
-  void begin_at_marker(std::size_t marker) {
-    end_at(marker);
-    take_lines_before(marker);
-    const std::size_t behind = marker + 3;
-    const std::size_t line_end = end_of_line(behind);
-    const std::size_t content = text_.find_first_not_of(" \t\r\n", behind);
-    const bool has_content =
-        content != std::string_view::npos && content < line_end && text_[content] != '#';
-    // At the beginning of a line, unless it would be a marker there.
-    from_ = has_content ? content : line_end;
-    const std::string_view first = text_.substr(from_);
-    if (has_content && (first.starts_with("---") || first.starts_with("..."))) current_ += ' ';
-    open_ = true;
-  }
-
-  // Of a document that just begins, the first of its content at `content`.
-  void begin_at_content(std::size_t content) {
-    // Nothing else stands on its line.
-    const std::size_t line = content == 0 ? 0 : text_.rfind('\n', content - 1) + 1;
-    take_lines_before(line);
-    from_ = std::max(line, gap_);
-    open_ = true;
-  }
-
-  // At a "...", on the first line that begins so behind the content, which ends at `content`.
-  void end_at_marker(std::size_t content) {
-    std::size_t line = content;
-    if (line > 0 && text_[line - 1] != '\n') line = end_of_line(line);
-    while (line < text_.size() && !text_.substr(line).starts_with("...")) line = end_of_line(line);
-    end_at(line);
-    gap_ = end_of_line(line);
-  }
-
-  // Of the last document, unless that is done.
-  void end_at(std::size_t end) {
-    if (!open_) return;
-    open_ = false;
-    current_ += text_.substr(from_, end - from_);
-    gap_ = end;
-    if (target_ != nullptr) *target_ = std::move(current_);
-    target_ = nullptr;
-    current_.clear();
-  }
-
-  // Where the current document's is to go; one without a place is dropped.
-  void goes_to(std::string* target) { target_ = target; }
-
- private:
-  [[nodiscard]] std::size_t end_of_line(std::size_t from) const {
-    const std::size_t at = text_.find('\n', from);
-    return at == std::string_view::npos ? text_.size() : at + 1;
-  }
-
-  // Comments in front of a document are its own; directives and the marks of ends are not.
-  void take_lines_before(std::size_t end) {
-    std::string lines;
-    while (gap_ < end) {
-      const std::size_t next = std::min(end_of_line(gap_), end);
-      const std::string_view line = text_.substr(gap_, next - gap_);
-      if (!line.starts_with('%') && !line.starts_with("...")) lines += line;
-      gap_ = next;
-    }
-    current_ = std::move(lines);
-  }
-
-  std::string_view text_;
-  // Where what belongs to no document yet begins.
-  std::size_t gap_ = 0;
-  bool open_ = false;
-  std::size_t from_ = 0;
-  std::string current_;
-  std::string* target_ = nullptr;
-};
 
 // What a node holds, itself and its keys included.
 struct Weight {
@@ -208,25 +34,17 @@ struct Weight {
 
 class Reader {
  public:
-  // `text` ends with a newline; `has_no_end`: the file has none there.
-  Reader(std::string_view text, bool has_no_end, const std::string& file, const ReadLimits& limits)
-      : text_(text), file_(file), limits_(limits), sources_(text), has_no_end_(has_no_end) {}
+  Reader(std::string_view text, const std::string& file, const ReadLimits& limits)
+      : text_(text), file_(file), limits_(limits), sources_(text) {}
 
   std::vector<Document> read() {
-    Parser parser(text_);
-    while (const Event event = parser.next()) take(*event);
-    if (const auto failure = parser.failure()) fail_at_text(failure->position, failure->reason);
-    sources_.end_at(text_.size());
-    // Nothing behind it may give its text a newline more.
-    if (edit_) {
-      std::string& source = documents_.back()->source;
-      source.replace(source.size() - edit_->from_end, edit_->size, edit_->text);
+    Parser parser(text_, file_);
+    while (take(parser.next())) {
     }
-    std::vector<Document> documents;
-    for (std::unique_ptr<Document>& document : documents_) {
-      documents.push_back(std::move(*document));
+    if (!documents_.empty() && !documents_.back().source.ends_with('\n')) {
+      end_with_newline(documents_.back().source, text_, last_block_);
     }
-    return documents;
+    return std::move(documents_);
   }
 
  private:
@@ -236,12 +54,6 @@ class Reader {
     // None while the node is not yet at its end.
     std::optional<Node> node;
     Weight weight;
-  };
-
-  struct Edit {
-    std::size_t from_end = 0;
-    std::size_t size = 0;
-    std::string_view text;
   };
 
   struct Properties {
@@ -275,99 +87,65 @@ class Reader {
 
   void refuse_key(Position position) const { fail_at_text(position, "a key that is not a scalar"); }
 
-  // What takes no place itself, as an empty value does, is where the last thing was.
-  Position position_of(const fy_mark* mark) {
-    if (mark != nullptr && (mark->line > 0 || mark->column > 0 || mark->input_pos > 0 || !seen_)) {
-      last_ = {.line = mark->line + 1, .column = mark->column + 1};
-      seen_ = true;
-    }
-    return last_;
-  }
-
-  Properties properties_of(fy_event& event) {
-    return {.position = position_of(fy_event_start_mark(&event)),
-            .anchor = text_of(fy_event_get_anchor_token(&event)),
-            .tag = text_of(fy_event_get_tag_token(&event))};
-  }
-
-  // Where it begins, with its anchor and tag, of which alone a document may consist.
-  static std::size_t content_of(fy_event& event) {
-    const auto start_of = [](fy_token* token) {
-      return token == nullptr ? nullptr : fy_token_start_mark(token);
-    };
-    std::size_t begin = std::string_view::npos;
-    for (const fy_mark* mark :
-         {fy_event_start_mark(&event), start_of(fy_event_get_anchor_token(&event)),
-          start_of(fy_event_get_tag_token(&event))}) {
-      if (mark != nullptr) begin = std::min(begin, mark->input_pos);
-    }
-    return begin == std::string_view::npos ? 0 : begin;
-  }
-
-  void take(fy_event& event) {
-    if (starts_bare_ && event.type != FYET_DOCUMENT_START) {
-      const std::size_t content = content_of(event);
-      sources_.begin_at_content(content);
-      // Of an anchor alone the event tells no end.
-      content_end_ = std::max(content_end_, content);
-      starts_bare_ = false;
-    }
-    if (const fy_mark* mark = fy_event_end_mark(&event)) {
-      content_end_ = std::max(content_end_, mark->input_pos);
-    }
+  // False at the end.
+  bool take(const yaml_event_t& event) {
+    const Position position = position_of(event.start_mark);
+    const auto& data = event.data;
     switch (event.type) {
-      case FYET_NONE:
-      case FYET_STREAM_START:
-      case FYET_STREAM_END:
+      case YAML_NO_EVENT:
+      case YAML_STREAM_START_EVENT:
         break;
-      case FYET_DOCUMENT_START:
-        start_document(event.document_start.document_start);
+      case YAML_STREAM_END_EVENT:
+        return false;
+      case YAML_DOCUMENT_START_EVENT:
+        start_document(event);
         break;
-      case FYET_DOCUMENT_END:
-        end_document(!event.document_end.implicit);
+      case YAML_DOCUMENT_END_EVENT:
+        end_document(position.line, data.document_end.implicit == 0);
         break;
-      case FYET_MAPPING_START:
-        start(Node::map(), properties_of(event), "map");
+      case YAML_MAPPING_START_EVENT:
+        start(Node::map(),
+              {position, text_of(data.mapping_start.anchor), text_of(data.mapping_start.tag)},
+              "map");
         break;
-      case FYET_SEQUENCE_START:
-        start(Node::list(), properties_of(event), "seq");
+      case YAML_SEQUENCE_START_EVENT:
+        start(Node::list(),
+              {position, text_of(data.sequence_start.anchor), text_of(data.sequence_start.tag)},
+              "seq");
         break;
-      case FYET_MAPPING_END:
-      case FYET_SEQUENCE_END:
+      case YAML_MAPPING_END_EVENT:
+      case YAML_SEQUENCE_END_EVENT:
         end();
         break;
-      case FYET_SCALAR:
-        scalar(event);
+      case YAML_SCALAR_EVENT:
+        scalar(event, {position, text_of(data.scalar.anchor), text_of(data.scalar.tag)});
         break;
-      case FYET_ALIAS:
-        alias(event);
+      case YAML_ALIAS_EVENT:
+        alias(text_of(data.alias.anchor), position);
         break;
     }
+    return true;
   }
 
-  void start_document(fy_token* marker) {
-    anchors_.clear();
-    root_ = Node();
-    const fy_mark* mark = marker == nullptr ? nullptr : fy_token_start_mark(marker);
+  void start_document(const yaml_event_t& event) {
+    const auto& document = event.data.document_start;
+    // Of the first directive, if there is one.
+    const Position position = position_of(event.start_mark);
     if (++document_count_ > limits_.documents) {
-      fail(position_of(mark), fmt::format("more than {} documents", limits_.documents));
+      fail(position, fmt::format("more than {} documents", limits_.documents));
     }
-    starts_bare_ = mark == nullptr;
-    if (mark != nullptr) {
-      position_of(mark);
-      sources_.begin_at_marker(mark->input_pos);
-      content_end_ = std::max(content_end_, mark->input_pos);
+    if (document.tag_directives.start != document.tag_directives.end) {
+      fail(position, "a directive: only %YAML is taken");
     }
+    anchors_.clear();
+    if (document.implicit == 0) sources_.begin_at_marker(position_of(event.end_mark).line);
   }
 
-  void end_document(bool by_marker) {
-    if (!root_.is_null()) {
-      documents_.push_back(std::make_unique<Document>());
-      documents_.back()->root = std::move(root_);
-      sources_.goes_to(&documents_.back()->source);
-    }
+  void end_document(int line, bool has_marker) {
+    std::string source = sources_.end_before(line);
+    if (has_marker) sources_.skip_line();
+    if (!root_.is_null()) documents_.push_back({std::move(root_), std::move(source)});
     root_ = Node();
-    if (by_marker) sources_.end_at_marker(content_end_);
   }
 
   void start(Node node, Properties properties, std::string_view type) {
@@ -399,42 +177,13 @@ class Reader {
     complete(std::move(frame.node), frame.weight);
   }
 
-  void scalar(fy_event& event) {
-    Properties properties = properties_of(event);
-    fy_token* token = event.scalar.value;
-    const fy_scalar_style style = token == nullptr ? FYSS_PLAIN : fy_token_scalar_style(token);
-    const bool plain = style == FYSS_PLAIN;
-    // Its place is said to be behind the quote.
-    if (style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED) --properties.position.column;
-    const fy_mark* begin = fy_event_start_mark(&event);
-    const fy_mark* end = fy_event_end_mark(&event);
-    if (style == FYSS_DOUBLE_QUOTED && begin != nullptr && end != nullptr &&
-        ends_a_line_in_an_escape(
-            text_.substr(begin->input_pos, end->input_pos - begin->input_pos))) {
-      fail(properties.position, "an escaped blank at the end of a line");
+  void scalar(const yaml_event_t& event, const Properties& properties) {
+    const auto& data = event.data.scalar;
+    if (data.style == YAML_LITERAL_SCALAR_STYLE || data.style == YAML_FOLDED_SCALAR_STYLE) {
+      last_block_ = {.begin = properties.position, .end = position_of(event.end_mark)};
     }
-    std::string text = text_of(token);
-    if (style == FYSS_SINGLE_QUOTED && begin != nullptr && end != nullptr &&
-        !is_single_quoted(text,
-                          text_.substr(begin->input_pos, end->input_pos - begin->input_pos))) {
-      fail(properties.position, "unreadable quotes; use double quotes");
-    }
-    const bool is_block = style == FYSS_LITERAL || style == FYSS_FOLDED;
-    // libfyaml 0.7 misreads them where nothing says how far they are indented.
-    if (is_block && stack_.empty()) {
-      fail(properties.position, "a document that is a block scalar; use double quotes");
-    }
-    // With nothing behind its header, libfyaml 0.7 makes up a blank.
-    if (is_block && begin != nullptr && end != nullptr && begin->input_pos == end->input_pos) {
-      text.clear();
-    }
-    if (is_block && begin != nullptr && !is_all_of(text, begin->input_pos)) {
-      fail(properties.position, "an unreadable block scalar; use double quotes");
-    }
-    if (is_block && has_no_end_ && begin != nullptr && end != nullptr &&
-        end->input_pos == text_.size()) {
-      cut_added_newline(text, begin->input_pos);
-    }
+    std::string text(reinterpret_cast<const char*>(data.value), data.length);
+    const bool plain = data.style == YAML_PLAIN_SCALAR_STYLE;
     Node node = tagged(std::move(text), plain, properties);
     node.at(properties.position);
     count(1, 0, properties.position);
@@ -447,79 +196,7 @@ class Reader {
     complete(std::move(node), weight);
   }
 
-  // Whether a block scalar's text is what stands there, blanks apart. libfyaml 0.7 takes a list
-  // item's next key for the text of an empty one, loses lines behind blank ones, and may run past
-  // the end. `content`: where it begins.
-  [[nodiscard]] bool is_all_of(std::string_view text, std::size_t content) const {
-    constexpr std::string_view kBlanks = " \t\r\n";
-    const Frame& parent = stack_.back();
-    // Its place is the anchor's or the tag's then.
-    if (!parent.properties.anchor.empty() || !parent.properties.tag.empty()) return true;
-    const auto least = static_cast<std::size_t>(parent.node.position().column);
-    std::string_view left = text_.substr(content == 0 ? 0 : text_.rfind('\n', content - 1) + 1);
-    // Of its first line: a comment in front of that ends it.
-    std::size_t first = 0;
-    std::size_t next = 0;
-    while (!left.empty()) {
-      const std::string_view line = left.substr(0, left.find('\n'));
-      const std::size_t indentation = line.find_first_not_of(' ');
-      const bool is_blank = line.find_first_not_of(kBlanks) == std::string_view::npos;
-      if (!is_blank && indentation < std::max(least, line[indentation] == '#' ? first : 0)) break;
-      if (!is_blank && first == 0) first = indentation;
-      for (const char c : line) {
-        if (kBlanks.find(c) != std::string_view::npos) continue;
-        next = text.find_first_not_of(kBlanks, next);
-        if (next == std::string_view::npos || text[next] != c) return false;
-        ++next;
-      }
-      left.remove_prefix(std::min(line.size() + 1, left.size()));
-    }
-    return text.find_first_not_of(kBlanks, next) == std::string_view::npos;
-  }
-
-  // Of a block scalar at the end of a text whose last line had no newline: then it has none, too,
-  // unless that line is nothing but the scalar's indentation. `content`: where it begins.
-  void cut_added_newline(std::string& text, std::size_t content) {
-    if (!text.ends_with('\n')) return;
-    std::string_view raw = text_.substr(0, text_.size() - 1);
-    raw.remove_prefix(raw.rfind('\n') + 1);
-    std::string_view line(text.data(), text.size() - 1);
-    const bool is_line_over = line.empty() || line.ends_with('\n');
-    line.remove_prefix(line.rfind('\n') + 1);
-    const bool is_blank = raw.find_first_not_of(" \t\r") == std::string_view::npos;
-    if (is_blank && !is_line_over && !raw.ends_with(line)) return;
-    if (is_line_over) {
-      // A blank line that the scalar keeps.
-      if (!is_blank || (text != "\n" && !text.ends_with("\n\n"))) return;
-      edit_ = {.from_end = raw.size() + 1, .size = raw.size() + 1, .text = ""};
-    } else if (!chomp(text_.substr(0, content))) {
-      return;
-    }
-    text.pop_back();
-  }
-
-  // Has the source say "|-" at the end of this, the scalar's header; not where a comment follows.
-  bool chomp(std::string_view header) {
-    const std::size_t end = header.find_last_not_of(" \t\r\n") + 1;
-    header = header.substr(0, end);
-    const std::size_t mark = header.find_last_not_of("0123456789+-");
-    if (mark == std::string_view::npos || (header[mark] != '|' && header[mark] != '>') ||
-        header.substr(header.rfind('\n') + 1).find('#') != std::string_view::npos) {
-      return false;
-    }
-    const std::size_t plus = header.find('+', mark);
-    const bool has_plus = plus != std::string_view::npos;
-    edit_ = {.from_end = text_.size() - (has_plus ? plus : end),
-             .size = has_plus ? std::size_t{1} : 0,
-             .text = "-"};
-    return true;
-  }
-
-  void alias(fy_event& event) {
-    Position position = position_of(fy_event_start_mark(&event));
-    // Of its "*".
-    --position.column;
-    const std::string name = text_of(event.alias.anchor);
+  void alias(const std::string& name, Position position) {
     const auto found = anchors_.find(name);
     if (found == anchors_.end()) {
       fail(position, fmt::format("missing anchor for the alias {}", base::quoted(name)));
@@ -667,8 +344,7 @@ class Reader {
   const std::string& file_;
   const ReadLimits& limits_;
   Sources sources_;
-  // Each where it stays while Sources knows of it.
-  std::vector<std::unique_ptr<Document>> documents_;
+  std::vector<Document> documents_;
   std::size_t document_count_ = 0;
   std::size_t nodes_ = 0;
   std::size_t copied_ = 0;
@@ -676,33 +352,8 @@ class Reader {
   std::map<std::string, Anchor> anchors_;
   std::size_t anchor_ids_ = 0;
   Node root_;
-  // A document without "---" has begun, and nothing of it was seen.
-  bool starts_bare_ = false;
-  std::size_t content_end_ = 0;
-  Position last_{.line = 1, .column = 1};
-  bool seen_ = false;
-  // The text's last newline was not in the file.
-  bool has_no_end_;
-  // Of the last source, whose last text ends without one.
-  std::optional<Edit> edit_;
+  std::optional<BlockScalar> last_block_;
 };
-
-// Without those at the beginning, and of a line behind "---", as files joined into one have them.
-std::string without_byte_order_marks(std::string_view text) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";
-  std::string out;
-  std::size_t line = 0;
-  bool may_be_there = true;
-  while (line < text.size()) {
-    const std::size_t end = std::min(text.find('\n', line), text.size() - 1) + 1;
-    std::string_view whole = text.substr(line, end - line);
-    if (may_be_there && whole.starts_with(kMark)) whole.remove_prefix(kMark.size());
-    may_be_there = whole.starts_with("---");
-    out += whole;
-    line = end;
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -713,9 +364,8 @@ std::vector<Document> read_yaml(std::string_view text, const std::string& file,
   }
   std::string whole = without_byte_order_marks(text);
   check_yaml(whole, file);
-  const bool has_no_end = !whole.ends_with('\n');
-  if (has_no_end) whole += '\n';
-  return Reader(whole, has_no_end, file, limits).read();
+  whole = without_surrogates(std::move(whole));
+  return Reader(whole, file, limits).read();
 }
 
 }  // namespace fo::yaml

@@ -14,8 +14,8 @@ struct Document {
   Node root;
   /// As it stands in the file, from behind the line that divides it from the last one to before
   /// the next, with the comments in front of the first; it ends with a newline. Behind a "---" line
-  /// it is the document again. With "|-" for the "|" of a text that ends
-  /// without a newline because the file does.
+  /// it is the document again. With "|-" for the "|" of a text that ends without a newline because
+  /// the file does, and with a character for two escapes of JSON that stand for it.
   std::string source;
 };
 

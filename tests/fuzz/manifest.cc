@@ -1,5 +1,6 @@
 // Manifests: what was read means the same once it is written and read again, as YAML and as JSON,
 // and from the bytes that stand for each document.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -27,6 +28,15 @@ Node read_one(const std::string& text) {
   return documents.empty() ? Node() : std::move(documents.front().root);
 }
 
+// YAML looks for the colon of a key in 1024 characters only, and JSON anywhere.
+bool has_long_key(const Node& node) {
+  constexpr std::size_t kLong = 1000;
+  return std::any_of(node.items().begin(), node.items().end(), has_long_key) ||
+         std::any_of(node.members().begin(), node.members().end(), [](const auto& member) {
+           return fo::yaml::to_json_key(member).size() > kLong || has_long_key(member.value);
+         });
+}
+
 void check(const Node& root) {
   const std::string json = fo::yaml::to_json(root);
   require(nlohmann::json::accept(json), "JSON is what others take for it");
@@ -34,6 +44,7 @@ void check(const Node& root) {
   const Node from_yaml = read_one(yaml);
   require(fo::yaml::to_json(from_yaml) == json, "YAML means what was read");
   require(fo::yaml::to_yaml(from_yaml) == yaml, "YAML is written as it was");
+  if (has_long_key(root)) return;
   require(fo::yaml::to_json(read_one(json)) == json, "JSON means what was read");
 }
 
