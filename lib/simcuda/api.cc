@@ -135,7 +135,8 @@ void init() {
     auto made = std::make_unique<State>(settings);
     const std::string unknown = made->injector.find_unknown(
         [](const std::string& name) { return find_newest(name) != nullptr; });
-    if (!unknown.empty()) throw SettingsError("no function '" + unknown + "' to delay or to fail");
+    if (!unknown.empty())
+      throw SettingsError("unknown function '" + unknown + "' to delay or to fail");
     state = made.release();
     state_of_process = state;
   }

@@ -76,7 +76,7 @@ TEST_F(DriverTest, LibraryThatIsNoDriverIsUnavailable) {
   const auto [status, message] =
       failure_of([] { Driver::open("/lib/x86_64-linux-gnu/libc.so.6"); });
   EXPECT_EQ(status, ExitStatus::kUnavailable);
-  EXPECT_THAT(message, HasSubstr("no function cuInit"));
+  EXPECT_THAT(message, HasSubstr("missing function cuInit"));
 }
 
 TEST_F(DriverTest, NoDeviceIsUnavailable) {

@@ -37,7 +37,7 @@ TEST(Admission, NoProcessTakesMoreThanAQuarter) {
   Admission admission({}, kOurs, 8);
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
-  EXPECT_EQ(admission.enter(peer(1, kOurs), {}), "its process has 2 places");
+  EXPECT_EQ(admission.enter(peer(1, kOurs), {}), "its process has 2 connections");
   EXPECT_TRUE(lets_in(admission, peer(2, kOurs)));
   admission.leave(peer(1, kOurs));
   EXPECT_TRUE(lets_in(admission, peer(1, kOurs)));
@@ -46,7 +46,7 @@ TEST(Admission, NoProcessTakesMoreThanAQuarter) {
 TEST(Admission, OtherUsersTakeNoMoreThanHalfEach) {
   Admission admission({{kOther, 3000}, {}}, kOurs, 8);
   for (pid_t pid = 1; pid <= 4; ++pid) EXPECT_TRUE(lets_in(admission, peer(pid, kOther)));
-  EXPECT_EQ(admission.enter(peer(5, kOther), {}), "its user has 4 places");
+  EXPECT_EQ(admission.enter(peer(5, kOther), {}), "its user has 4 connections");
   EXPECT_TRUE(lets_in(admission, peer(6, 3000)));
   for (pid_t pid = 7; pid <= 9; ++pid) EXPECT_TRUE(lets_in(admission, peer(pid, kOurs)));
   EXPECT_TRUE(admission.full());

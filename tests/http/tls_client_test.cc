@@ -381,7 +381,7 @@ TEST_F(TlsClient, ANameThatNobodyKnowsIsUnavailable) {
   options_.name_servers = names.address();
   const Outcome outcome = run("https://nobody.test/");
   EXPECT_EQ(outcome.status, ExitStatus::kUnavailable);
-  EXPECT_EQ(outcome.reason, "look up 'nobody.test': Domain name not found");
+  EXPECT_EQ(outcome.reason, "resolve 'nobody.test': Domain name not found");
 }
 
 TEST_F(TlsClient, IsCancelledWhileItLooksUp) {

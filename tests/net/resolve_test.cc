@@ -129,14 +129,14 @@ TEST_F(Resolve, TakesNoMoreThanSixteenAddresses) {
 TEST_F(Resolve, ANameThatNobodyKnowsIsUnavailable) {
   const Outcome outcome = ask("nobody.test", no_such_name);
   EXPECT_EQ(outcome.status, ExitStatus::kUnavailable);
-  EXPECT_EQ(outcome.reason, "look up 'nobody.test': Domain name not found");
+  EXPECT_EQ(outcome.reason, "resolve 'nobody.test': Domain name not found");
 }
 
 TEST_F(Resolve, ANameWithoutAddressesIsUnavailable) {
   const Outcome outcome =
       ask("empty.test", [](const DnsQuestion& question) { return dns_answer(question, {}); });
   EXPECT_EQ(outcome.status, ExitStatus::kUnavailable);
-  EXPECT_THAT(outcome.reason, HasSubstr("look up 'empty.test': "));
+  EXPECT_THAT(outcome.reason, HasSubstr("resolve 'empty.test': "));
 }
 
 TEST_F(Resolve, AServerThatIsNotThereIsUnavailable) {
@@ -152,7 +152,7 @@ TEST_F(Resolve, AServerThatIsNotThereIsUnavailable) {
 TEST_F(Resolve, SilenceEndsWithTheDeadline) {
   const Outcome outcome = ask("etcd.test", silence, Deadline::after(std::chrono::milliseconds(30)));
   EXPECT_EQ(outcome.status, ExitStatus::kTryAgain);
-  EXPECT_EQ(outcome.reason, "look up 'etcd.test': timed out");
+  EXPECT_EQ(outcome.reason, "resolve 'etcd.test': timed out");
 }
 
 TEST_F(Resolve, ALostQuestionIsAskedAgain) {
@@ -199,7 +199,7 @@ TEST_F(Resolve, NamesThatStandForEachOtherHaveNoAddress) {
     return answer;
   });
   EXPECT_EQ(outcome.status, ExitStatus::kUnavailable);
-  EXPECT_EQ(outcome.reason, "look up 'a.test': DNS server returned answer with no data");
+  EXPECT_EQ(outcome.reason, "resolve 'a.test': DNS server returned answer with no data");
 }
 
 TEST_F(Resolve, AnAnswerThatIsCutIsAskedForOverTcp) {

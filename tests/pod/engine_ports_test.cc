@@ -270,7 +270,7 @@ TEST(EnginePorts, WhatCannotDifferIsRefused) {
       {with_env(R"([{"name":"VLLM_PORT","value":"65535"}])"),
        env + "[VLLM_PORT]: 65535: engine 1 would need a port over 65535; choose a lower one"},
       {with_args(R"(["--kv-events-config","{"])"),
-       std::string(kArgs) + ": --kv-events-config: not JSON object; correct it: engine 1 needs "
+       std::string(kArgs) + ": --kv-events-config: not a JSON object; correct it: engine 1 needs "
                             "other ports in it"},
       {R"("command":["sh","-c","VLLM_PORT=1 python3 -m dynamo.vllm"])",
        "spec.services.Decode.extraPodSpec.mainContainer.command: it sets VLLM_PORT, for both "

@@ -480,7 +480,7 @@ TEST_F(SimApi, SettingsThatCantBeUnderstoodFailInit) {
             "not a list of function:k=what\n");
   EXPECT_EQ(
       refusal("GMS_SIM_FAULTS", "cuNoSuchFunction:1=oom"),
-      "libcuda (simulated): error: missing function 'cuNoSuchFunction' to delay or to fail\n");
+      "libcuda (simulated): error: unknown function 'cuNoSuchFunction' to delay or to fail\n");
   EXPECT_EQ(
       refusal("GMS_SIM_QUIRKS", "need-context,no-contxt"),
       "libcuda (simulated): error: GMS_SIM_QUIRKS='no-contxt': not need-context, "
