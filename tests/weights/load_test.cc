@@ -388,7 +388,7 @@ TEST_F(SimulatedLoad, AModelLargerThanTheDeviceIsRefusedAtOnce) {
   std::filesystem::resize_file(path, 8 + header.size() + 67108865);
   const Failure failure = failure_of([&] { run(options(path, LockType::kRw)); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
-  EXPECT_THAT(failure.message, HasSubstr("do not fit device 0, which has 64 MiB"));
+  EXPECT_THAT(failure.message, HasSubstr("do not fit device 0, which has a total of 64 MiB"));
   EXPECT_EQ(state().memory_layout_hash, published.memory_layout_hash);
 }
 
@@ -422,7 +422,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, LoadFaults,
                                          "cuMemImportFromShareableHandle:2=unknown",
                                          "cuDevicePrimaryCtxRetain:1=unknown",
                                          "cuCtxSetCurrent:1=unknown", "cuStreamCreate:2=unknown",
-                                         "cuMemHostAlloc:3=unknown", "cuMemcpyHtoDAsync:5=unknown",
+                                         "cuMemHostAlloc:2=unknown", "cuMemcpyHtoDAsync:5=unknown",
                                          "cuMemcpyDtoH:3=unknown", "cuStreamSynchronize:7=unknown",
                                          "cuStreamSynchronize:*=unknown",
                                          "cuCtxSynchronize:1=unknown"));

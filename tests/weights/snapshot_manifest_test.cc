@@ -278,8 +278,8 @@ TEST(SnapshotMetadata, RefusesEntriesThatCantBe) {
        {std::pair<std::string, std::string>{"[]", "not a JSON object"},
         {R"({"k": 1})", "key 'k': not an object"},
         {R"({"k": []})", "key 'k': not an object"},
-        {entry(""), "key 'k': no allocation_id"},
-        {entry(R"("allocation_id": "one", "offset_bytes": 0)"), "key 'k': no allocation_id"},
+        {entry(""), "key 'k': missing allocation_id"},
+        {entry(R"("allocation_id": "one", "offset_bytes": 0)"), "key 'k': missing allocation_id"},
         {entry(R"("allocation_id": "x", "offset_bytes": 0, "value": "")"),
          "key 'k': its allocation is not in the manifest"},
         {entry(R"("allocation_id": 1)"), "key 'k': its allocation_id has the wrong type"},
@@ -325,7 +325,7 @@ TEST(SnapshotMetadata, SurvivesEveryChangedByte) {
 TEST(SnapshotMetadata, WhatIsNotUtf8CannotBeSaved) {
   const Failure failure = failure_of([] { format_snapshot_metadata({{"\xff", {"one", 0, ""}}}); });
   EXPECT_EQ(failure.status, ExitStatus::kBadData);
-  EXPECT_THAT(failure.message, HasSubstr("it is not UTF-8"));
+  EXPECT_THAT(failure.message, HasSubstr("not UTF-8"));
 }
 
 TEST(SnapshotChecksums, ComeBackAsTheyWereWritten) {

@@ -386,8 +386,8 @@ TEST_F(SimulatedDynamoSnapshot, OfAnotherGranularityIsRefused) {
   start();
   write();
   expect_refused(loading(snap_), ExitStatus::kBadData,
-                 "an allocation of 3000000 bytes takes 3014656 on device 0, and 4194304 where it "
-                 "was saved: the devices' granularities differ");
+                 "an allocation of 3000000 bytes takes 3014656 on device 0, and 4194304 on the "
+                 "one where it was saved: the devices' granularities differ");
   expect_nothing_published();
 }
 
