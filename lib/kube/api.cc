@@ -159,7 +159,7 @@ List decode_list(std::string_view body, const Resource& resource, const std::str
     if (list.next.size() > kMaxContinue) throw Misfit("continue: too long");
     const auto items = object.find("items");
     if (items == object.end() || items->is_null()) return list;
-    if (!items->is_array()) throw Misfit("items: want a list");
+    if (!items->is_array()) throw Misfit("items: expected a list");
     for (const json& item : *items) {
       json whole{{"apiVersion", api_version(resource)}, {"kind", resource.kind}};
       whole.update(item);

@@ -116,7 +116,7 @@ TEST(Dgd, ModesAreOfOnePod) {
   alpha.failover = "failover: {enabled: true, mode: interPod}";
   EXPECT_THAT(errors(alpha.text()),
               ElementsAre("spec.services.Worker.failover.mode: 'interPod': engines and GMS share "
-                          "one pod here; leave it out, or say intraPod"));
+                          "one pod here; leave it out, or set it to intraPod"));
   alpha.failover = "failover: {enabled: true, mode: IntraPod}";
   EXPECT_THAT(errors(alpha.text()), ElementsAre(HasSubstr("'IntraPod': unknown mode")));
   alpha.failover = "failover: {enabled: true, mode: intraPod}";

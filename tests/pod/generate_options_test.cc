@@ -42,7 +42,7 @@ TEST(GenerateOptions, TakeKubeVersionsAsClustersSayThem) {
 TEST(GenerateOptions, SayWhatTheyWant) {
   EXPECT_EQ(refusal("layout", "x"), "layout 'x': expected plan or dynamo");
   EXPECT_EQ(refusal("supervise", "yes"), "supervise 'yes': expected true or false");
-  EXPECT_EQ(refusal("replicas", "1").substr(0, 46),
+  EXPECT_EQ(refusal("replicas", "1").substr(0, 53),
             "'replicas': unknown option; the options are: layout, ");
 }
 

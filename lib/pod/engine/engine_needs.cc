@@ -163,7 +163,7 @@ void EngineNeeds::find_read_only(const yaml::Node& main, const EngineCommand& co
   const auto warn = [&](const std::string& reason) {
     plan_.warn(value.position.line > 0 ? value.position : main.position(), plan_.main_path("args"),
                "engine 1 needs " + std::string(kLoaderConfig) + " '{\"gms_read_only\": true}', " +
-                   "which can't be added: " + reason,
+                   "which cannot be added: " + reason,
                "make sure that engine 1 has it, and engine 0 does not");
   };
   if (value.state == OptionValue::State::kUnknown) return warn(value.reason);
