@@ -106,8 +106,8 @@ TEST(DgdV1Alpha1, ProbesOfTheServiceAreTheMainContainersWhenItHasNone) {
   expect_same(*main.find("readinessProbe"), "{httpGet: {port: 2}}");
   alpha.service = "livenessProbe: {httpGet: {port: none}}";
   EXPECT_THAT(errors(alpha.text()),
-              ElementsAre(HasSubstr("spec.services.Worker.livenessProbe.httpGet.port: 'none': no "
-                                    "port of this container")));
+              ElementsAre(HasSubstr("spec.services.Worker.livenessProbe.httpGet.port: 'none': "
+                                    "not a port of this container")));
 }
 
 TEST(DgdV1Alpha1, ProbesMayNameThePortThatTheOperatorAdds) {
