@@ -43,9 +43,9 @@ void check_lease(std::string_view answer) {
 void check_turn(std::string_view answer) {
   const auto outcome = read([&] { return decode_transaction(answer); });
   if (!outcome) return;
-  require(outcome->revision > 0 && outcome->revision <= kMostRevision, "a revision is an int64");
+  require(outcome->revision > 0 && outcome->revision <= kMaxRevision, "a revision is an int64");
   const auto created = read([&] { return read_enter(*outcome, kPlace); });
-  if (created) require(*created > 0 && *created <= kMostRevision, "a revision is an int64");
+  if (created) require(*created > 0 && *created <= kMaxRevision, "a revision is an int64");
   const auto turn = read([&] { return read_claim(*outcome, kPlace); });
   if (!turn || turn->state != Turn::State::kWaiting) return;
   require(turn->as_of > 0 && turn->as_of <= kMaxRevision, "a revision is an int64");
@@ -55,11 +55,11 @@ void check_turn(std::string_view answer) {
 }
 
 void check_list(std::string_view answer) {
-  const auto found = read([&] { return decode_range(answer, kMaxListed); });
+  const auto found = read([&] { return decode_range(answer, kMaxQueueListed); });
   if (!found) return;
-  require(found->keys.size() <= kMaxListed, "a list is short");
+  require(found->keys.size() <= kMaxQueueListed, "a list is short");
   for (const Listed& one : read_list(*found)) {
-    require(one.created > 0 && one.created <= kMostRevision, "a revision is an int64");
+    require(one.created > 0 && one.created <= kMaxRevision, "a revision is an int64");
     if (one.who == Contender{}) continue;
     // Whatever it throws is a finding.
     check_lock_id(one.who.id);
