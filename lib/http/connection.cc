@@ -29,10 +29,10 @@ using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
 
-// A body up to that is copied behind its head, so that both go at once.
-constexpr std::size_t kMostJoined = std::size_t{16} * 1024;
-// To read more of an answer that nobody wants costs more than a new connection.
-constexpr std::size_t kMostThrownAway = std::size_t{64} * 1024;
+// A body up to this size is copied behind its head, so that one write sends both.
+constexpr std::size_t kMaxJoinedBytes = std::size_t{16} * 1024;
+// Reading more than this of an unwanted answer costs more than a new connection.
+constexpr std::size_t kMaxDiscardedBytes = std::size_t{64} * 1024;
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view other) {
@@ -79,7 +79,7 @@ struct Connection::State {
   void begin(const RequestHead& head);
   awaitable<bool> write(std::string_view bytes, Deadline deadline);
   awaitable<void> fill(Deadline deadline);
-  // `read` of the reader. Throws what the reader throws, with `what`.
+  // Calls `read`, a call of the reader, and adds `what` to its errors.
   template <typename Read>
   auto parse(Read read);
 
@@ -89,7 +89,7 @@ struct Connection::State {
   ResponseReader reader;
   std::string method;
   std::size_t requests = 0;
-  // Of the request under way:
+  // State of the current request:
   std::optional<std::uint64_t> left_to_send;
   bool is_chunked = false;
   bool is_begun = false;
@@ -136,7 +136,7 @@ void Connection::State::begin(const RequestHead& head) {
   left_to_send.reset();
 }
 
-// False when the server takes no more. Throws where nothing of the request was sent.
+// Returns false if the server does not accept more. Throws if nothing of the request was sent.
 awaitable<bool> Connection::State::write(std::string_view bytes, Deadline deadline) {
   if (write_failed) co_return false;
   if (!stream.is_open()) throw failure(ExitStatus::kUnavailable, "the connection is closed");
@@ -223,7 +223,7 @@ awaitable<void> Connection::send(RequestHead head, std::string_view body, Deadli
   std::string text = state.make_head(
       head, has_body ? std::optional<std::uint64_t>(body.size()) : std::nullopt, false);
   state.begin(head);
-  const bool is_joined = body.size() <= kMostJoined;
+  const bool is_joined = body.size() <= kMaxJoinedBytes;
   if (is_joined) text += body;
   bool is_taken = co_await state.write(text, deadline);
   if (is_taken && !is_joined) is_taken = co_await state.write(body, deadline);
@@ -297,7 +297,7 @@ awaitable<bool> Connection::finish(Deadline deadline) {
   State& state = *state_;
   try {
     std::array<char, 4096> space;
-    std::size_t left = kMostThrownAway;
+    std::size_t left = kMaxDiscardedBytes;
     while (state.has_head && !state.reader.is_complete() && left > 0) {
       const std::size_t count = co_await read_some(space, deadline);
       left -= std::min(count, left);

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// The value at a path; nullptr where there is none.
+// The value at a path; nullptr if there is none.
 const json* find_value(const json& root, std::string_view path) {
   const json* at = &root;
   for (;;) {
@@ -34,14 +34,14 @@ const json* find_value(const json& root, std::string_view path) {
   }
 }
 
-// What is wrong with an answer's fields; empty: nothing.
+// The first mismatch in an answer's fields; empty if all match.
 std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
   if (probe.fields.empty()) return {};
   const json root = json::parse(body, nullptr, false);
   if (root.is_discarded()) return "not JSON";
   for (const auto& [path, wanted] : probe.fields) {
     const json* value = find_value(root, path);
-    // Deep values are not written out: what nests without end would end us.
+    // Nested values are not printed, because unbounded nesting would overflow the stack.
     if (value == nullptr || value->is_structured()) {
       return "no value at field " + base::quoted(path);
     }
@@ -62,7 +62,7 @@ std::string find_wrong_status(const HttpProbe& probe, int status) {
          (probe.status ? std::to_string(*probe.status) : "2xx");
 }
 
-HttpAnswer ask_once(const HttpProbe& probe) {
+HttpAnswer probe_once(const HttpProbe& probe) {
   HttpAnswer answer;
   FetchOptions options;
   options.response_limit = base::kMiB;
@@ -84,7 +84,7 @@ HttpAnswer ask_once(const HttpProbe& probe) {
 }  // namespace
 
 HttpAnswer probe_http(const HttpProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+  return os::ask_until_yes(probe.wait, [&] { return probe_once(probe); });
 }
 
 std::string to_json(const HttpAnswer& answer) {

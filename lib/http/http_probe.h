@@ -1,4 +1,5 @@
-// A probe of an HTTP endpoint: does it answer, with that status, and with those fields in its JSON?
+// A probe of an HTTP endpoint: whether it answers with the expected status and the expected JSON
+// fields.
 #pragma once
 
 #include <optional>
@@ -11,30 +12,30 @@
 namespace fo::http {
 
 struct HttpProbe {
-  /// As parse_url takes it.
+  /// A URL in the syntax of net::parse_url.
   std::string url;
-  /// The status that is a yes; none: any 2xx.
+  /// The expected status; nullopt for any 2xx.
   std::optional<int> status;
-  /// The JSON answer must have these: the path, names (or indices of lists) with dots between them,
-  /// and the value as text. A string stands for itself, a number, true, false and null as JSON
-  /// writes them; a list or an object has no such value.
+  /// Fields that the JSON answer must have: a path (names or list indices, separated by dots) and
+  /// the value as text. A string is compared as it is; numbers, true, false and null in their JSON
+  /// form. Lists and objects never match.
   std::vector<std::pair<std::string, std::string>> fields;
-  /// From connect to the last byte.
+  /// The time from connect to the last byte.
   base::Duration timeout{};
-  /// How long to go on asking. An endpoint that was asked in time has its own time to answer.
+  /// How long to repeat the query. A query that began in time has its full timeout.
   base::Duration wait{};
 };
 
 struct HttpAnswer {
   bool yes = false;
-  /// What was answered last; nullopt when nothing was.
+  /// The status of the last answer; nullopt if none arrived.
   std::optional<int> status;
-  /// For no: one line.
+  /// The reason in one line, if the result is no.
   std::string reason;
 };
 
-/// Asks with GET. What is no answer (nobody there, no end in time, not HTTP, longer than 1 MiB) is
-/// a no; anything else that fails, such as a bad URL, throws Error.
+/// Queries the endpoint with GET. A failed query (connection refused, no complete answer in time,
+/// not HTTP, longer than 1 MiB) is a no; any other failure, such as an invalid URL, throws Error.
 HttpAnswer probe_http(const HttpProbe& probe);
 
 std::string to_json(const HttpAnswer& answer);

@@ -1,4 +1,4 @@
-// HTTP requests and responses as plain data, free of the library that reads them.
+// HTTP requests and responses as plain data, independent of the HTTP library.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,23 @@ namespace fo::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
-/// Whether it can be a method or the name of a field.
+/// Whether `text` is a valid method or field name.
 bool is_token(std::string_view text);
 
-/// Whether a head can have such a field: the name is a token, and the value has no control
-/// characters but tabs.
+/// Whether a head can contain this field: the name is a token, and the value has no control
+/// characters except tabs.
 bool is_valid_field(std::string_view name, std::string_view value);
 
-/// The first field of that name, in any case.
+/// The first field with this name, in any case; nullopt if there is none.
 std::optional<std::string_view> find_field(const Fields& fields, std::string_view name);
 
 struct Request {
   std::string method;
-  /// As in the request line.
+  /// The request target, as in the request line.
   std::string target;
   /// Percent-decoded, without the query.
   std::string path;
-  /// Decoded ("+" is a blank), in order, repeated keys kept.
+  /// The query parameters, decoded ("+" is a space), in order, with repeated keys.
   Fields query;
   Fields headers;
   std::string body;
@@ -35,7 +35,7 @@ struct Request {
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const {
     return find_field(headers, name);
   }
-  /// The first parameter of that name.
+  /// The value of the first query parameter with this name.
   [[nodiscard]] std::optional<std::string_view> parameter(std::string_view name) const;
 };
 
@@ -43,8 +43,8 @@ struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  /// Beside Content-Type, Content-Length and Connection, which the server writes itself. Fields
-  /// that are not valid are left out.
+  /// Sent in addition to Content-Type, Content-Length and Connection, which the server writes.
+  /// Invalid fields are left out.
   Fields headers;
 
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const {
@@ -52,7 +52,7 @@ struct Response {
   }
 };
 
-/// What an answer begins with.
+/// The status and headers of an answer.
 struct ResponseHead {
   int status = 0;
   Fields headers;
@@ -62,15 +62,15 @@ struct ResponseHead {
   }
 };
 
-/// "Not Found"; "Status" for a status without a name.
+/// The reason phrase, such as "Not Found"; "Status" for an unknown status.
 std::string_view reason_phrase(int status);
 
-/// {"error":{"code":status,"message":message,"type":…}}, as OpenAI's API spells failures; the type
-/// is "invalid_request_error" for 4xx and "server_error" for the rest.
+/// {"error":{"code":status,"message":message,"type":…}}, the format of OpenAI's API; the type is
+/// "invalid_request_error" for 4xx and "server_error" for other statuses.
 Response error_response(int status, std::string_view message);
 
-/// Splits and decodes a request target (origin or absolute form) into path and query.
-/// False when its percent-encoding is broken or it has no path.
+/// Splits a request target (origin or absolute form) into a decoded path and query. False if the
+/// percent-encoding is malformed or the path is missing.
 bool split_target(std::string_view target, std::string& path, Fields& query);
 
 }  // namespace fo::http

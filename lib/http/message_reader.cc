@@ -21,27 +21,29 @@ using HttpError = beast::http::error;
 
 constexpr std::size_t kHeadPiece = std::size_t{4} * 1024;
 constexpr std::size_t kBodyPiece = std::size_t{16} * 1024;
-constexpr std::size_t kMostInterimAnswers = 16;
+constexpr std::size_t kMaxInterimAnswers = 16;
 
 std::string text_of(beast::string_view text) { return {text.data(), text.size()}; }
 
-// What requests and answers have in common: the head, and the rule that their framing is plain.
+// The common part of requests and answers: the head, and the rule that their framing is
+// unambiguous.
 template <bool kIsRequest>
 class MessageParser : public beast::http::basic_parser<kIsRequest> {
  public:
-  explicit MessageParser(std::size_t most_fields) : most_fields_(most_fields) {}
+  explicit MessageParser(std::size_t max_fields) : max_fields_(max_fields) {}
 
   [[nodiscard]] Fields& headers() { return headers_; }
   [[nodiscard]] const Fields& trailers() const { return trailers_; }
-  // HTTP/1.0 knows no chunks, so the other side has not understood how its message ends.
+  // HTTP/1.0 has no chunks, so a peer that sends them does not agree with us where its message
+  // ends.
   [[nodiscard]] bool keeps_alive() const {
     return this->keep_alive() && !(version_ < 11 && this->chunked());
   }
   [[nodiscard]] bool is_http11() const { return version_ >= 11; }
 
-  // `bytes` can't be parsed yet. The last chunk has five bytes at least, "0\r\n\r\n", and Beast
-  // asserts that it gets them together where it has seen the first three.
-  [[nodiscard]] bool wants_more_than(std::string_view bytes) const {
+  // True if `bytes` cannot be parsed yet. The last chunk has at least five bytes, "0\r\n\r\n", and
+  // Beast asserts that it gets all five once it has seen the first three.
+  [[nodiscard]] bool needs_more_than(std::string_view bytes) const {
     if (bytes.empty()) return true;
     const bool is_at_chunk = has_head_ && this->chunked() && chunk_left_ == 0;
     return is_at_chunk && bytes.size() < 5 && bytes.front() == '0';
@@ -49,20 +51,20 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
 
  protected:
   void set_version(int version) { version_ = version; }
-  // The bytes of `body` that are taken: how many.
+  // Consumes bytes of `body`; returns their number.
   virtual std::size_t take(beast::string_view body) = 0;
 
  private:
   void on_field_impl(beast::http::field name, beast::string_view name_text,
                      beast::string_view value, error_code& error) override {
-    if (headers_.size() + trailers_.size() == most_fields_) {
+    if (headers_.size() + trailers_.size() == max_fields_) {
       error = HttpError::header_limit;
       return;
     }
     if (name == beast::http::field::transfer_encoding) {
       const bool is_plain = base::equal_ignoring_case(text_of(value), "chunked");
-      // Requests are read more strictly: where two readers disagree, one takes a body for a
-      // request.
+      // Requests are parsed more strictly: if two parsers disagree, one of them may read a body as
+      // a request.
       if (!is_plain || (kIsRequest && version_ < 11)) {
         error = HttpError::bad_transfer_encoding;
         return;
@@ -83,7 +85,7 @@ class MessageParser : public beast::http::basic_parser<kIsRequest> {
   }
   void on_finish_impl(error_code&) override {}
 
-  std::size_t most_fields_;
+  std::size_t max_fields_;
   Fields headers_;
   Fields trailers_;
   int version_ = 11;
@@ -117,7 +119,7 @@ class ResponseReader::Parser final : public MessageParser<false> {
   }
 
   [[nodiscard]] int status() const { return status_; }
-  // Where the body goes from now on.
+  // Sets the destination of the following body bytes.
   void set_space(std::span<char> space) {
     space_ = space;
     filled_ = 0;
@@ -125,7 +127,7 @@ class ResponseReader::Parser final : public MessageParser<false> {
   [[nodiscard]] std::size_t filled() const { return filled_; }
   [[nodiscard]] bool is_full() const { return filled_ == space_.size(); }
 
-  // What came after bytes of the body that were good: reported when those have been given away.
+  // An error after valid bytes of the body, to be reported once those have been returned.
   std::optional<Error> failure;
 
  private:
@@ -170,7 +172,7 @@ bool ResponseReader::parse_until(IsDone is_done) {
   while (!is_done()) {
     error_code error = HttpError::need_more;
     const std::string_view bytes = unread_.view();
-    if (!parser_->wants_more_than(bytes)) unread_.consume(parser_->put(buffer_of(bytes), error));
+    if (!parser_->needs_more_than(bytes)) unread_.consume(parser_->put(buffer_of(bytes), error));
     if (!error) continue;
     if (error == HttpError::need_more && has_ended_) {
       error = HttpError::partial_message;
@@ -179,7 +181,7 @@ bool ResponseReader::parse_until(IsDone is_done) {
       throw Error(ExitStatus::kUnavailable, "the connection ended early");
     }
     if (error != HttpError::need_more) throw Error(ExitStatus::kProtocol, error.message());
-    // What is wanted, and has no end.
+    // More bytes are needed, but the head has a limit.
     if (unread_.size() <= limits_.head_bytes) return false;
     error = HttpError::header_limit;
     throw Error(ExitStatus::kProtocol, error.message());
@@ -193,7 +195,7 @@ std::optional<ResponseHead> ResponseReader::read_head() {
     if (!is_read) return std::nullopt;
     const int status = parser_->status();
     if (status >= 200) return ResponseHead{status, std::move(parser_->headers())};
-    if (status == 101 || ++interim_answers_ > kMostInterimAnswers) {
+    if (status == 101 || ++interim_answers_ > kMaxInterimAnswers) {
       throw Error(ExitStatus::kProtocol, "status " + std::to_string(status) + " was not asked for");
     }
     parser_ = std::make_unique<Parser>(limits_, to_head_);
@@ -263,10 +265,10 @@ RequestReader::Step RequestReader::parse_until(IsDone is_done) {
   while (!is_done()) {
     error_code error = HttpError::need_more;
     const std::string_view bytes = unread_.view();
-    if (!parser_->wants_more_than(bytes)) unread_.consume(parser_->put(buffer_of(bytes), error));
+    if (!parser_->needs_more_than(bytes)) unread_.consume(parser_->put(buffer_of(bytes), error));
     if (!error) continue;
     if (error == HttpError::need_more) {
-      if (unread_.size() <= limits_.head_bytes) return Step::kWantsMore;
+      if (unread_.size() <= limits_.head_bytes) return Step::kNeedsMore;
       error = HttpError::header_limit;
     }
     refusal_ = error.message();

@@ -1,6 +1,6 @@
-// Bytes in, HTTP/1.1 messages out, one after the other: the requests that a server gets, and the
-// answers that a client gets. Pure. A reader keeps what has come and was not asked for, up to a
-// limit: its caller reads no more than there is room for.
+// Parsers from bytes to HTTP/1.1 messages: the requests of a server, and the answers of a client.
+// Pure. A reader stores bytes that have arrived and are not parsed yet; the caller limits their
+// number, because it reads no more than prepare() has space for.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace fo::http {
 
-/// Bytes that have come and were not consumed.
+/// Bytes that have arrived and are not consumed yet.
 class UnreadBytes {
  public:
-  /// Room for `size` more.
+  /// Space for `size` more bytes.
   std::span<char> prepare(std::size_t size);
-  /// So many of them have come.
+  /// Appends the first `count` bytes of the prepared space.
   void commit(std::size_t count) { end_ += count; }
   void consume(std::size_t count);
   [[nodiscard]] std::string_view view() const { return {bytes_.data() + begin_, end_ - begin_}; }
@@ -36,9 +36,9 @@ class UnreadBytes {
 class ResponseReader {
  public:
   struct Limits {
-    /// Of a head, of the trailers, and of the line that begins a chunk.
+    /// Limit of a head, of the trailers, and of the first line of a chunk.
     std::uint32_t head_bytes = 64 * 1024;
-    /// Headers and trailers.
+    /// Maximum number of headers and trailers together.
     std::size_t fields = 256;
   };
 
@@ -47,39 +47,40 @@ class ResponseReader {
   ResponseReader(const ResponseReader&) = delete;
   ResponseReader& operator=(const ResponseReader&) = delete;
 
-  /// The next answer is read from now on; `to_head`: it is one to HEAD, which has no body.
+  /// Begins the next answer. `to_head`: it answers a HEAD request and has no body.
   void begin(bool to_head);
 
-  /// Room for bytes that come, to be committed. They may be read where a call below wants more.
+  /// Space for the next bytes, which commit() appends. Read them when a call below needs more
+  /// bytes.
   std::span<char> prepare();
   void commit(std::size_t count);
-  /// None will come any more.
+  /// Marks the end of the stream.
   void end() { has_ended_ = true; }
 
-  /// Once; nullopt: more bytes are wanted. Interim answers (1xx) are passed over. Throws
-  /// Error(kProtocol) for what is no answer or beyond a limit, and Error(kUnavailable) where it
-  /// ends too early; so do the others.
+  /// Returns the head once; nullopt if more bytes are needed. Skips interim answers (1xx). Throws
+  /// Error(kProtocol) for an invalid answer or one beyond a limit, Error(kUnavailable) if the
+  /// stream ends too early; so does read_body().
   std::optional<ResponseHead> read_head();
 
-  /// After the head: the next bytes of the body, as many as there are; 0 at its end, nullopt: more
-  /// bytes are wanted. `space` is not empty.
+  /// After the head: copies the next available bytes of the body to `space` (not empty) and returns
+  /// their number; 0 at the end of the body, nullopt if more bytes are needed.
   std::optional<std::size_t> read_body(std::span<char> space);
 
-  /// The length of the body, where the head says it.
+  /// The length of the body, if the head contains it.
   [[nodiscard]] std::optional<std::uint64_t> length() const;
-  /// A byte of the answer has come, or of an interim one.
+  /// True if a byte of the answer, or of an interim answer, has arrived.
   [[nodiscard]] bool has_begun() const { return has_begun_; }
-  /// The answer has come to its end.
+  /// True if the whole answer was read.
   [[nodiscard]] bool is_complete() const;
-  /// After its end: those of a body in chunks.
+  /// The trailers of a chunked body, after the end of the answer.
   [[nodiscard]] const Fields& trailers() const;
-  /// After its end: whether another request may follow on this connection. Not where the server has
-  /// sent more than was asked for.
+  /// After the end of the answer: whether another request may follow on this connection. False if
+  /// the server has sent more than this answer.
   [[nodiscard]] bool keeps_alive() const;
 
  private:
   class Parser;
-  // True once `is_done`; false: more bytes are wanted.
+  // True once `is_done` is; false if more bytes are needed.
   template <typename IsDone>
   bool parse_until(IsDone is_done);
 
@@ -95,40 +96,40 @@ class ResponseReader {
 class RequestReader {
  public:
   struct Limits {
-    /// Request line and headers.
+    /// Limit of the request line and the headers.
     std::uint32_t head_bytes = 16 * 1024;
     base::ByteCount body_bytes = 16 * base::kMiB;
   };
-  enum class Step { kWantsMore, kDone, kRefused };
+  enum class Step { kNeedsMore, kDone, kRefused };
 
   explicit RequestReader(const Limits& limits);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  /// The next request is read from now on.
+  /// Begins the next request.
   void begin();
 
-  /// As those of ResponseReader.
+  /// As in ResponseReader.
   std::span<char> prepare();
   void commit(std::size_t count) { unread_.commit(count); }
-  /// What has come of the requests that follow.
+  /// The number of received bytes that belong to later requests.
   [[nodiscard]] std::size_t unread() const { return unread_.size(); }
 
   Step read_head();
-  /// After the head.
+  /// Call after the head is done.
   Step read_body();
 
-  /// After the head: the client waits for "100 Continue" before it sends the body.
+  /// After the head: true if the client waits for "100 Continue" before it sends the body.
   [[nodiscard]] bool wants_continue() const;
   [[nodiscard]] bool is_http11() const;
   [[nodiscard]] bool is_head() const;
-  /// The client wants to send further requests.
+  /// True if the client may send further requests.
   [[nodiscard]] bool keeps_alive() const;
-  /// After the body: the request, once.
+  /// After the body: moves the request out. Call once.
   Request take();
 
-  /// Where it is refused: the status to answer with, and why.
+  /// The status and the message to answer a refused request with.
   [[nodiscard]] int refusal_status() const { return refusal_status_; }
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
 

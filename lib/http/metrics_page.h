@@ -1,4 +1,4 @@
-// GET /metrics, and nothing else: what a daemon's --metrics serves.
+// The handler of a daemon's --metrics server, which has only GET /metrics.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace fo::http {
 
-/// Answers GET and HEAD of /metrics with what `text` returns, in Prometheus' format; 404 and 405 to
-/// anything else.
+/// Answers GET and HEAD of /metrics with the return value of `text`, in Prometheus' format; 404 and
+/// 405 to all other requests.
 Handler metrics_handler(std::function<std::string()> text);
 
 }  // namespace fo::http

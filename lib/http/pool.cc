@@ -22,7 +22,7 @@ using Clock = Deadline::Clock;
 
 namespace {
 
-// No part of it has a NUL.
+// The separator is unambiguous because no part contains a NUL.
 std::string key_of(const Origin& origin) {
   std::string key = origin.socket_path;
   const auto add = [&](const std::string& part) { key += '\0' + part; };
@@ -43,17 +43,17 @@ struct Pool::State : std::enable_shared_from_this<Pool::State> {
     Clock::time_point born;
     Clock::time_point since;
   };
-  // Of one origin; the one that was used last comes last.
+  // The idle connections of one origin; the most recently used one is last.
   using Shelf = std::deque<Idle>;
 
   State(const asio::any_io_executor& executor, const PoolLimits& within)
       : limits(within), freed(executor), timer(executor) {}
 
-  // An idle connection that is alive.
+  // Removes an idle connection that is alive.
   std::optional<Idle> take(const std::string& key);
-  void give_back(const std::string& key, std::unique_ptr<Connection> connection,
-                 Clock::time_point born);
-  // False where so many are in use that no further one may be opened.
+  void put_back(const std::string& key, std::unique_ptr<Connection> connection,
+                Clock::time_point born);
+  // False if all connections are in use, so that no further one may be opened.
   bool make_room();
   void end_use() {
     --busy;
@@ -92,8 +92,8 @@ std::optional<Pool::State::Idle> Pool::State::take(const std::string& key) {
   return taken;
 }
 
-void Pool::State::give_back(const std::string& key, std::unique_ptr<Connection> connection,
-                            Clock::time_point born) {
+void Pool::State::put_back(const std::string& key, std::unique_ptr<Connection> connection,
+                           Clock::time_point born) {
   const Clock::time_point now = Clock::now();
   if (connection->is_reusable() && now < born + limits.age && limits.idle_per_origin > 0) {
     const auto shelf = shelves.try_emplace(key).first;
@@ -126,7 +126,7 @@ void Pool::State::close_expired() {
   const Clock::time_point end = Clock::now() - limits.idle_time;
   for (auto at = shelves.begin(); at != shelves.end();) {
     const auto shelf = at++;
-    // The shelf goes with its last one.
+    // Removing its last connection removes the shelf.
     for (std::size_t left = shelf->second.size(); left > 0; --left) {
       if (shelf->second.front().since > end) break;
       close_oldest(shelf);
@@ -134,7 +134,7 @@ void Pool::State::close_expired() {
   }
 }
 
-// It rings now and then while there is something idle, and not for each connection.
+// One timer serves all idle connections; it runs while there are any.
 void Pool::State::set_timer() {
   if (std::exchange(is_timer_set, true)) return;
   timer.expires_after(limits.idle_time);
@@ -150,7 +150,7 @@ void Pool::State::set_timer() {
 void Pool::Return::operator()(Connection* connection) const {
   std::unique_ptr<Connection> owned(connection);
   if (const std::shared_ptr<State> state = state_.lock()) {
-    state->give_back(key_, std::move(owned), born_);
+    state->put_back(key_, std::move(owned), born_);
   }
 }
 
@@ -158,19 +158,19 @@ Pool::Pool(asio::any_io_executor executor, const PoolLimits& limits)
     : state_(std::make_shared<State>(executor, limits)) {}
 
 Pool::~Pool() {
-  // Others may have the state for a moment longer.
+  // Other owners may keep the state for a moment longer.
   state_->limits.idle_per_origin = 0;
   state_->shelves.clear();
 }
 
-// Room for it has been made.
+// The caller has made room for it.
 awaitable<Pool::Lease> Pool::connect(std::shared_ptr<State> state, Origin origin, Deadline deadline,
                                      std::string what) {
   Return back;
   back.state_ = state;
   back.key_ = key_of(origin);
   back.born_ = Clock::now();
-  // Unless there is a connection, which is in use until it is given back.
+  // Ends the use if opening fails. An open connection is in use until it is returned.
   struct EndUse {
     State* state;
     ~EndUse() {
@@ -193,7 +193,7 @@ awaitable<void> Pool::wait_for_room(std::shared_ptr<State> state, Deadline deadl
 }
 
 awaitable<Pool::Lease> Pool::get(Origin origin, Deadline deadline, std::string what) {
-  // Held for the case that the pool is destroyed meanwhile.
+  // Keeps the state if the pool is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   Return back;
   back.state_ = state;

@@ -1,4 +1,5 @@
-// Connections to HTTP servers that are kept for the next request. Of one loop and one thread.
+// A pool of connections to HTTP servers, which keeps idle connections for later requests. For one
+// loop and one thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -14,16 +15,16 @@
 namespace fo::http {
 
 struct PoolLimits {
-  /// Kept for one origin; of more, the one that was used last stays.
+  /// Maximum number of idle connections to one origin; the most recently used ones are kept.
   std::size_t idle_per_origin = 64;
-  /// An idle one is closed after that. Servers have a limit of their own, and what both close at
-  /// once fails a request: it should be below theirs.
+  /// An idle connection is closed after this time. It should be shorter than the servers' idle
+  /// timeouts: if both ends close at the same time, a request fails.
   base::Duration idle_time = std::chrono::seconds(4);
-  /// One that is older carries no further request: behind a name the servers change.
+  /// Maximum age of a connection for further requests, because the servers behind a name change.
   base::Duration age = std::chrono::minutes(10);
-  /// In use or idle. Where all are in use, who wants one waits.
+  /// Maximum number of connections, idle or in use. If all are in use, get() waits.
   std::size_t connections = 16 * 1024;
-  /// Of each answer.
+  /// Limits of each answer.
   Connection::Limits answer;
 };
 
@@ -32,7 +33,7 @@ class Pool {
   struct State;
 
  public:
-  /// Gives a connection back, or closes it where it can't take another request.
+  /// Returns a connection to the pool, or closes it if it cannot send another request.
   class Return {
    public:
     Return() = default;
@@ -44,26 +45,26 @@ class Pool {
     std::string key_;
     base::Deadline::Clock::time_point born_;
   };
-  /// To be read to the end of the answer, or finish()ed, if the connection is to be kept. It may
+  /// A connection in use. It is kept if its answer was read to the end or finish()ed. It may
   /// outlive the pool.
   using Lease = std::unique_ptr<Connection, Return>;
 
   explicit Pool(boost::asio::any_io_executor executor, const PoolLimits& limits = {});
-  /// Closes what is idle. Connections in use are closed when they are given back.
+  /// Closes idle connections. Connections in use are closed when they are returned.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// The connection to `origin` that was used last and is alive, else a new one. A connection may
-  /// still turn out to be dead (Connection::may_retry). Throws as Connection::open, and kTryAgain
-  /// where none came free before `deadline`.
+  /// Returns the most recently used live connection to `origin`, or else a new one. A live
+  /// connection may still turn out to be closed (Connection::may_retry). Throws what
+  /// Connection::open throws, and kTryAgain if all connections stay in use until `deadline`.
   boost::asio::awaitable<Lease> get(Origin origin, base::Deadline deadline, std::string what);
 
-  /// A new connection, for a request that was lost on an old one.
+  /// Returns a new connection, for a request that failed on a reused one.
   boost::asio::awaitable<Lease> open(Origin origin, base::Deadline deadline, std::string what);
 
   [[nodiscard]] std::size_t idle() const;
-  /// Those in use, and those that are being opened.
+  /// The number of connections in use or being opened.
   [[nodiscard]] std::size_t busy() const;
 
  private:

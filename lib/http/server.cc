@@ -46,13 +46,13 @@ using Protocol = asio::generic::stream_protocol;
 using Acceptor = asio::basic_socket_acceptor<Protocol>;
 using Socket = Protocol::socket;
 
-// While descriptors or memory are wanting: those in use will come free.
-constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(100);
+// The retry interval while descriptors or memory are exhausted.
+constexpr base::Duration kAcceptRetryInterval = std::chrono::milliseconds(100);
 
-// To read what is left of a request that was refused.
+// The timeout for reading the rest of a refused request.
 constexpr base::Duration kRefusalTime = std::chrono::seconds(2);
-// Of requests that follow the one that is handled.
-constexpr std::size_t kMostPipelined = std::size_t{64} * 1024;
+// Limit of received bytes of later requests during a handler.
+constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 
 std::string status_line(int status) {
   return fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
@@ -68,16 +68,16 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 
 bool is_bodiless(int status) { return status < 200 || status == 204 || status == 304; }
 
-// Of descriptors or memory.
-bool is_want_of_room(const error_code& error) {
+// Whether descriptors or memory are exhausted.
+bool is_exhausted(const error_code& error) {
   return error == boost::system::errc::too_many_files_open ||
          error == boost::system::errc::too_many_files_open_in_system ||
          error == boost::system::errc::no_buffer_space ||
          error == boost::system::errc::not_enough_memory;
 }
 
-// The next connection, which no child inherits: asio's own accept would not see to that. None, and
-// no error, where it went away again.
+// Accepts a connection as CLOEXEC, which asio's accept does not set. Returns a closed socket
+// without an error if the client has disconnected already.
 Socket take(Acceptor& acceptor, const Protocol& protocol, error_code& error) {
   Socket socket(acceptor.get_executor());
   base::UniqueFd fd(
@@ -116,34 +116,34 @@ Listener listen_tcp(const std::string& address) {
   return listener;
 }
 
-// Where a session stands, in the order in which one is given up for a new one. One that the handler
-// has, which may be streaming its answer, is not.
+// The stage of a session, in the order in which sessions are closed to make room. A session in the
+// handler, which may be streaming its answer, is never closed for that.
 enum class Stage { kIdle, kReading, kSending, kHandling };
 constexpr std::size_t kStages = 4;
 
 struct Server::State {
   State(asio::any_io_executor on, Handler with, const ServerLimits& within)
-      : executor(std::move(on)), handler(std::move(with)), limits(within), all_gone(executor) {
-    all_gone.expires_at(asio::steady_timer::time_point::max());
+      : executor(std::move(on)), handler(std::move(with)), limits(within), all_ended(executor) {
+    all_ended.expires_at(asio::steady_timer::time_point::max());
   }
 
   asio::any_io_executor executor;
   Handler handler;
   ServerLimits limits;
   std::list<Acceptor> acceptors;
-  /// By stage; the one that has been there for longest comes first.
+  /// Sessions by stage; the one that has been in it for longest is first.
   std::array<std::list<Session*>, kStages> sessions;
   os::LogLimit log_limit;
   bool stopping = false;
-  /// Cancelled when the last session has ended.
-  asio::steady_timer all_gone;
+  /// Cancelled when the last session ends.
+  asio::steady_timer all_ended;
 
   static void start(const std::shared_ptr<State>& state, base::UniqueFd listener,
                     std::shared_ptr<net::ServerTls> tls);
   void stop_accepting();
   void close_sessions(bool idle_only);
   [[nodiscard]] std::size_t count() const;
-  /// Closes the session that is missed least. False when there is none.
+  /// Closes the least important session. False if there is none.
   bool make_room();
 };
 
@@ -186,7 +186,7 @@ class Session : public std::enable_shared_from_this<Session> {
     }
     left_ = base::parse_uint(head.header("Content-Length").value_or(""));
     if (left_) add_field(text, "Content-Length", std::to_string(*left_));
-    // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
+    // HTTP/1.0 has no chunks: there the end of the connection ends the answer.
     const bool has_end = left_ || is_bodiless(head.status);
     is_chunked_ = !has_end && is_http11_;
     if (!has_end && !is_http11_) keep_alive_ = false;
@@ -224,11 +224,11 @@ class Session : public std::enable_shared_from_this<Session> {
     is_closed_ = true;
     stream_.close();
   }
-  /// It is counted no more.
+  /// Removes the session from the count.
   void leave() {
     if (std::exchange(has_left_, true)) return;
     sessions_in(stage_).erase(place_);
-    if (state_->count() == 0) state_->all_gone.cancel();
+    if (state_->count() == 0) state_->all_ended.cancel();
   }
 
  private:
@@ -239,19 +239,19 @@ class Session : public std::enable_shared_from_this<Session> {
     } catch (const std::exception& error) {
       os::log(os::LogLevel::kDebug, "serve a client: {}", error.what());
     }
-    // Whoever still reads for it ends, too.
+    // A coroutine that still reads for the session ends, too.
     self->close();
   }
 
-  // While the handler runs: reads what the client sends, until it ends or the handler has returned.
+  // While the handler runs: reads from the client until the connection ends or the handler returns.
   static awaitable<void> watch(std::shared_ptr<Session> self) {
     error_code error;
     try {
-      while (!error && self->wants_watch_ && self->reader_.unread() < kMostPipelined) {
+      while (!error && self->wants_watch_ && self->reader_.unread() < kMaxPipelinedBytes) {
         error = co_await self->fill(base::Deadline::never());
       }
     } catch (const boost::system::system_error&) {
-      // It was closed here.
+      // The session closed the connection.
     }
     self->is_watching_ = false;
     self->watch_ended_.notify();
@@ -328,18 +328,18 @@ class Session : public std::enable_shared_from_this<Session> {
     co_return error;
   }
 
-  // Of the head or the body of a request; false where it does not come to its end in time.
+  // Reads the head or the body of a request; false if it is not complete in time.
   awaitable<bool> read_part(Step (RequestReader::*part)(), base::Duration time, Step& step) {
     const base::Deadline deadline = base::Deadline::after(time);
     for (;;) {
       step = (reader_.*part)();
-      if (step != Step::kWantsMore) co_return true;
+      if (step != Step::kNeedsMore) co_return true;
       const error_code error = co_await fill(deadline);
       if (error) co_return false;
     }
   }
 
-  /// Reads a request. False when the connection is to end; what there is to say has been said.
+  /// Reads a request. False if the connection should end; then any error answer was sent.
   awaitable<bool> read(Request& request) {
     reader_.begin();
     keep_alive_ = is_http11_ = true;
@@ -352,7 +352,7 @@ class Session : public std::enable_shared_from_this<Session> {
       enter(Stage::kReading);
       if (error) co_return false;
     }
-    Step step = Step::kWantsMore;
+    Step step = Step::kNeedsMore;
     bool is_read =
         co_await read_part(&RequestReader::read_head, state_->limits.header_timeout, step);
     if (is_read && step == Step::kDone) {
@@ -375,7 +375,7 @@ class Session : public std::enable_shared_from_this<Session> {
     co_return true;
   }
 
-  /// Answers what can't be read, and lets the client read that.
+  /// Answers an invalid request, and gives the client time to read the answer.
   awaitable<void> refuse(int status, std::string_view message) {
     keep_alive_ = false;
     const Response response = error_response(status, message);
@@ -400,7 +400,7 @@ class Session : public std::enable_shared_from_this<Session> {
         co_await state_->handler(request, reply);
       } catch (const std::exception& error) {
         failed = true;
-        // A client that went away fails a handler that did nothing wrong.
+        // A handler whose client has disconnected fails without an error of its own.
         os::log(write_failed_ || has_gone_ ? os::LogLevel::kDebug : os::LogLevel::kError,
                 "answer {} {}: {}", request.method, base::quoted(request.path), error.what());
       }
@@ -423,7 +423,7 @@ class Session : public std::enable_shared_from_this<Session> {
     co_await stream_.shut_down(deadline);
   }
 
-  // False where the client has not got all that it was promised.
+  // False if the answer is shorter than announced.
   awaitable<bool> end_stream() {
     if (is_chunked_ && !is_head_) {
       std::string text = "0\r\n";
@@ -442,16 +442,16 @@ class Session : public std::enable_shared_from_this<Session> {
   bool has_left_ = false;
   bool is_closed_ = false;
   bool write_failed_ = false;
-  // Of the request that is handled:
+  // State of the current request:
   bool is_http11_ = true;
   bool is_head_ = false;
   bool keep_alive_ = true;
-  // Of a streamed answer:
+  // State of a streamed answer:
   bool is_chunked_ = false;
   bool is_bodiless_ = false;
   std::optional<std::uint64_t> left_;
   Fields trailers_;
-  // Ends all that this session does.
+  // Ends all operations of this session.
   asio::cancellation_signal cancel_;
   bool wants_watch_ = false;
   bool is_watching_ = false;
@@ -487,20 +487,20 @@ awaitable<void> Session::accept(std::shared_ptr<State> state, Acceptor& acceptor
     if (state->stopping) co_return;
     Socket socket(state->executor);
     if (!error) socket = take(acceptor, protocol, error);
-    if (error && is_want_of_room(error) && state->make_room()) continue;
+    if (error && is_exhausted(error) && state->make_room()) continue;
     if (error) {
       state->log_limit.log(os::LogLevel::kWarning, error.message(),
                            "accept an HTTP connection: " + error.message());
-      co_await loop::pause_for(kAcceptAgain);
+      co_await loop::pause_for(kAcceptRetryInterval);
       continue;
     }
     if (!socket.is_open()) continue;
-    // Of TCP alone; elsewhere it fails and does nothing.
+    // Only TCP has this option; for other sockets the call fails without effect.
     socket.set_option(tcp::no_delay(true), error);
     if (state->count() >= state->limits.connections && !state->make_room()) {
       constexpr std::string_view kFull =
           "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-      // Fits any new socket's buffer, so it can't block.
+      // The text fits into any new socket's buffer, so send does not block.
       if (!tls) socket.send(asio::buffer(kFull.data(), kFull.size()), 0, error);
       socket.shutdown(Socket::shutdown_send, error);
       continue;
@@ -521,7 +521,7 @@ void Server::State::start(const std::shared_ptr<State>& state, base::UniqueFd li
   const Protocol protocol(loop::family_of(listener.get(), "ask for a socket's address"), 0);
   Acceptor acceptor(state->executor);
   loop::adopt(acceptor, std::move(listener), "watch a listening socket", protocol);
-  // Others may share it and take what it was ready for.
+  // Processes that share the socket may accept the connection first.
   acceptor.native_non_blocking(true);
   state->acceptors.push_back(std::move(acceptor));
   asio::co_spawn(state->executor,
@@ -601,14 +601,14 @@ void Server::listen(base::UniqueFd listener, const net::TlsFiles& tls) {
 std::size_t Server::connections() const { return state_->count(); }
 
 awaitable<bool> Server::stop(base::Deadline deadline) {
-  // Held for the case that the server is destroyed meanwhile.
+  // Keeps the state if the server is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   state->stop_accepting();
   state->close_sessions(true);
   if (state->count() > 0) {
-    if (deadline.at()) state->all_gone.expires_at(*deadline.at());
+    if (deadline.at()) state->all_ended.expires_at(*deadline.at());
     error_code ignored;
-    co_await state->all_gone.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+    co_await state->all_ended.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
   const bool finished = state->count() == 0;
   state->close_sessions(false);

@@ -1,9 +1,9 @@
-// An HTTP/1.1 server on one io_context, in the clear or over TLS: keep-alive, pipelining, streaming
-// answers, and a limit on everything that a client controls. Not a router: one handler sees every
-// request.
+// An HTTP/1.1 server on one io_context, with or without TLS: keep-alive, pipelining, streamed
+// answers, and a limit on everything that a client controls. It has no routes: one handler receives
+// every request.
 //
-// All calls are made on the loop's one thread. g++ 12 destroys braced temporaries inside a
-// co_await expression twice: handlers put arguments into locals first.
+// All calls are made on the loop's single thread. g++ 12 destroys braced temporaries in a co_await
+// expression twice: handlers pass locals.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -24,69 +24,71 @@
 namespace fo::http {
 
 struct ServerLimits {
-  /// Request line and headers; more is answered with 431.
+  /// Limit of the request line and the headers; the server answers larger ones with 431.
   std::uint32_t header_bytes = 16 * 1024;
-  /// More is answered with 413.
+  /// Limit of a body; the server answers larger ones with 413.
   base::ByteCount body_bytes = 16 * base::kMiB;
-  /// At a time. A further one takes the place of one that waits for its client: the one that has
-  /// been idle for longest, else that is in the middle of a request, else that does not take its
-  /// answer. While the handler has all of them, further ones are answered with 503 and closed.
+  /// Maximum number of open connections. A further one replaces a connection that waits for its
+  /// client: the one that has been idle for longest, else one that is sending a request, else one
+  /// that does not read its answer. If all are with the handler, further ones are answered with 503
+  /// and closed.
   std::size_t connections = 4096;
-  /// From a request's first byte to the end of its headers, and for the handshake of TLS; then the
-  /// connection is closed.
+  /// Timeout from a request's first byte to the end of its headers, and for the TLS handshake; then
+  /// the connection is closed.
   base::Duration header_timeout = std::chrono::seconds(10);
-  /// From there to the end of its body.
+  /// Timeout from the end of the headers to the end of the body.
   base::Duration body_timeout = std::chrono::seconds(60);
-  /// Without the first byte of a request.
+  /// Timeout for the first byte of a request.
   base::Duration idle_timeout = std::chrono::seconds(75);
-  /// For a client to take what one write gives it.
+  /// Timeout for a client to read what one write sends.
   base::Duration write_timeout = std::chrono::seconds(30);
 };
 
-/// Limits of a server whose requests and answers are short, such as probes and metrics.
+/// Limits for a server with short requests and answers, such as probes and metrics.
 ServerLimits limits_for_probes(std::size_t connections);
 
 struct Listener {
-  /// Non-blocking.
+  /// The listening, non-blocking socket.
   base::UniqueFd fd;
   std::uint16_t port = 0;
 };
-/// A socket that listens on "HOST:PORT" (parse_address; port 0: any), for a server in this process
-/// or in a child. Throws kUsage, kCannotCreate (address in use) or kNotPermitted.
+/// Opens a listening socket on "HOST:PORT" (parse_address; port 0 selects a free one), for a server
+/// in this process or in a child. Throws kUsage, kCannotCreate (address in use) or kNotPermitted.
 Listener listen_tcp(const std::string& address);
 
 class Session;
 
-/// What a handler answers with: either answer(), or begin() and any number of write().
+/// A handler's answer: either answer(), or begin() and any number of write().
 class Reply {
  public:
   explicit Reply(Session& session) : session_(&session) {}
   Reply(const Reply&) = delete;
   Reply& operator=(const Reply&) = delete;
 
-  /// Keeps the answer, which is sent when the handler returns; a second call replaces the first.
+  /// Stores the answer, which is sent when the handler returns. A second call replaces the first.
   void answer(Response response) { response_ = std::move(response); }
 
-  /// Sends status and headers of a streamed answer, which ends when the handler returns. When it
-  /// throws instead, the connection is cut so that the client sees an incomplete answer.
-  /// Throws Error(kUnavailable) when the client is gone or too slow, like write().
+  /// Sends the status and headers of a streamed answer, which ends when the handler returns. If the
+  /// handler throws, the connection is cut so that the client sees an incomplete answer. Like
+  /// write(), throws Error(kUnavailable) if the client has disconnected or is too slow.
   boost::asio::awaitable<void> begin(int status, std::string_view content_type);
 
-  /// The same with headers of the handler's choice. Connection and Transfer-Encoding, which the
-  /// server writes itself, and fields that are not valid are left out. With Content-Length the
-  /// answer is that long: write() throws Error(kSoftware) beyond, and where it is shorter the
-  /// connection is cut.
+  /// The same with the handler's headers. Connection and Transfer-Encoding, which the server
+  /// writes, and invalid fields are left out. With Content-Length the answer has that length:
+  /// write() throws Error(kSoftware) beyond it, and if the answer is shorter the connection is cut.
   boost::asio::awaitable<void> begin(ResponseHead head);
 
-  /// Sends one piece at once, e.g. "data: …\n\n". Returns when the kernel has taken it.
+  /// Sends one piece at once, e.g. "data: …\n\n". Returns when the kernel has accepted it.
   boost::asio::awaitable<void> write(std::string_view piece);
 
-  /// Sent at the end of a streamed answer without Content-Length, but to clients of HTTP/1.0.
+  /// Adds a trailer to a streamed answer without Content-Length. Clients of HTTP/1.0 do not receive
+  /// it.
   void add_trailer(std::string name, std::string value);
 
-  /// From now on the handler is cancelled when its client has gone: what it awaits throws
-  /// boost::system::system_error. A client that has only said that it sends nothing more looks the
-  /// same. One that sends over 64 KiB of further requests before it has its answer is not watched.
+  /// From now on the handler is cancelled when its client disconnects: a pending await throws
+  /// boost::system::system_error. A client that shuts down only its sending side looks the same. A
+  /// client is no longer watched once it has sent over 64 KiB of further requests before its
+  /// answer.
   void cancel_when_client_goes();
 
   [[nodiscard]] bool begun() const { return begun_; }
@@ -98,37 +100,38 @@ class Reply {
   Response response_{501, "text/plain", "not implemented\n", {}};
 };
 
-/// Whatever it throws becomes a log line and, unless the answer has begun, a 500. The request and
-/// the reply live until it returns. Requests of one connection are handled one after the other.
+/// An exception is logged and, unless the answer has begun, answered with 500. The request and the
+/// reply live until the handler returns. Requests of one connection are handled one after the
+/// other.
 using Handler = std::function<boost::asio::awaitable<void>(const Request&, Reply&)>;
 
 class Server {
  public:
   Server(boost::asio::any_io_executor executor, Handler handler, const ServerLimits& limits = {});
-  /// Closes everything at once. Handlers that still run go on with a dead connection, while the
-  /// loop runs.
+  /// Closes everything at once. Running handlers continue with a closed connection while the loop
+  /// runs.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// Listens on "HOST:PORT" and returns the port. May be called more than once. Throws what
+  /// Listens on "HOST:PORT" and returns the port. May be called several times. Throws what
   /// listen_tcp throws.
   std::uint16_t listen(const std::string& address);
 
-  /// The same over TLS. The files (net::make_tls_server) are read again when they have changed;
-  /// where they can't be used then, clients are refused. Throws also what make_tls_server throws.
+  /// The same with TLS. The files (net::make_tls_server) are read again after they change; while
+  /// they are invalid, clients are refused. Also throws what make_tls_server throws.
   std::uint16_t listen(const std::string& address, const net::TlsFiles& tls);
 
-  /// Takes over a TCP or Unix socket that listens already; the name of a Unix one, if it has one,
-  /// stays the caller's. Throws Error(kOsError).
+  /// Adopts a listening TCP or Unix socket; the caller keeps the responsibility for the file of a
+  /// Unix socket. Throws Error(kOsError).
   void listen(base::UniqueFd listener);
   void listen(base::UniqueFd listener, const net::TlsFiles& tls);
 
-  /// Connections open now.
+  /// The number of open connections.
   [[nodiscard]] std::size_t connections() const;
 
   /// Stops accepting, closes idle connections, waits for requests in flight until `deadline`, and
-  /// cuts what is left then. True when nothing had to be cut. Once only.
+  /// then cuts the rest. True if no connection was cut. Call once.
   boost::asio::awaitable<bool> stop(base::Deadline deadline);
 
  private:

@@ -16,10 +16,10 @@ using base::ExitStatus;
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kDefaultType = "message";
 
-// No longer than a client could mean.
-constexpr std::size_t kMostRetryDigits = 15;
+// Maximum number of digits; a longer time cannot be meant.
+constexpr std::size_t kMaxRetryDigits = 15;
 
-// Where the first line of `text` ends; npos where it does not.
+// The offset of the end of the first line; npos if it is incomplete.
 std::size_t find_line_end(std::string_view text) {
   const auto* const end =
       std::find_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; });
@@ -28,7 +28,7 @@ std::size_t find_line_end(std::string_view text) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Each line of `text` after `begin`.
+// Appends each line of `text`, preceded by `begin`.
 void append_lines(std::string& out, std::string_view begin, std::string_view text) {
   for (;;) {
     const std::size_t end = find_line_end(text);
@@ -109,7 +109,7 @@ bool SseReader::take_line(std::string_view line) {
   return false;
 }
 
-// Comments are fields without a name.
+// Comments are fields with an empty name.
 void SseReader::take_field(std::string_view name, std::string_view value) {
   if (name == "data") {
     data_ += value;
@@ -119,7 +119,7 @@ void SseReader::take_field(std::string_view name, std::string_view value) {
   } else if (name == "id") {
     if (value.find('\0') == std::string_view::npos) id_ = value;
   } else if (name == "retry") {
-    const bool is_number = !value.empty() && value.size() <= kMostRetryDigits &&
+    const bool is_number = !value.empty() && value.size() <= kMaxRetryDigits &&
                            std::all_of(value.begin(), value.end(), is_digit);
     if (is_number) retry_ = std::chrono::milliseconds(*base::parse_uint(value));
   }
@@ -127,9 +127,9 @@ void SseReader::take_field(std::string_view name, std::string_view value) {
 
 void SseReader::check_size(std::size_t more) const {
   const base::ByteCount kept = line_.size() + data_.size() + type_.size();
-  if (kept + more <= most_bytes_) return;
+  if (kept + more <= max_bytes_) return;
   throw Error(ExitStatus::kProtocol,
-              "a server-sent event is longer than " + base::format_size(most_bytes_));
+              "a server-sent event is longer than " + base::format_size(max_bytes_));
 }
 
 std::string format_sse(std::string_view data) {

@@ -1,6 +1,6 @@
 // Server-sent events, as the WHATWG HTML standard defines "text/event-stream" (section "Server-sent
-// events"): a reader of bytes that come in any pieces, and a writer. Pure. Bytes are passed on as
-// they are: whether they are UTF-8 is not looked at.
+// events"): a reader that accepts bytes in any pieces, and a writer. Pure. Bytes are passed on
+// unchanged; UTF-8 is not checked.
 #pragma once
 
 #include <chrono>
@@ -14,66 +14,68 @@
 namespace fo::http {
 
 struct SseEvent {
-  /// "message" where the stream names none.
+  /// The type in the stream; "message" if there is none.
   std::string type = "message";
-  /// Its lines are joined by '\n'.
+  /// The lines of data, joined by '\n'.
   std::string data;
-  /// The last one that the stream has named, in this event or before it.
+  /// The last id in the stream, in this event or before it.
   std::string id;
   friend bool operator==(const SseEvent&, const SseEvent&) = default;
 };
 
 class SseReader {
  public:
-  /// `most_bytes` of one event: what is kept of it, and of a line whose end has not come.
-  explicit SseReader(base::ByteCount most_bytes = base::kMiB) : most_bytes_(most_bytes) {}
+  /// `max_bytes` limits the stored bytes of one event, and of an incomplete line.
+  explicit SseReader(base::ByteCount max_bytes = base::kMiB) : max_bytes_(max_bytes) {}
 
-  void set_limit(base::ByteCount most_bytes) { most_bytes_ = most_bytes; }
+  void set_limit(base::ByteCount max_bytes) { max_bytes_ = max_bytes; }
 
-  /// The next event. Takes from the front of `bytes` what it has looked at; nullopt when that was
-  /// all, and no event has ended. An event that the end of the stream cuts off is none. Throws
-  /// Error(kProtocol) for one beyond the limit; the reader is of no use then.
+  /// Returns the next event and removes the parsed bytes from the front of `bytes`; nullopt if all
+  /// were parsed and no event is complete. An event that the end of the stream truncates is
+  /// dropped. Throws Error(kProtocol) for an event beyond the limit; then the reader must not be
+  /// used any more.
   std::optional<SseEvent> next(std::string_view& bytes);
 
-  /// How long a client is to wait before it connects again, where the stream has said so.
+  /// The stream's reconnection time for clients; nullopt if it has sent none.
   [[nodiscard]] std::optional<std::chrono::milliseconds> retry() const { return retry_; }
 
-  /// Something has come of an event that has not ended.
+  /// True if part of an incomplete event has arrived.
   [[nodiscard]] bool is_in_event() const {
     return !line_.empty() || !data_.empty() || !type_.empty();
   }
 
  private:
-  // True at the end of an event.
+  // Returns true at the end of an event.
   bool take_line(std::string_view line);
   void take_field(std::string_view name, std::string_view value);
   void check_size(std::size_t more) const;
 
-  base::ByteCount most_bytes_;
-  // Of a line whose end has not come.
+  base::ByteCount max_bytes_;
+  // An incomplete line.
   std::string line_;
   bool is_first_line_ = true;
   bool last_was_cr_ = false;
-  // Each line with a '\n'.
+  // The lines of data, each followed by '\n'.
   std::string data_;
   std::string type_;
   std::string id_;
   std::optional<std::chrono::milliseconds> retry_;
 };
 
-/// An event without a type and an id: "data: …\n\n", with one such line for each of `data`'s, which
-/// end with CR, LF or both.
+/// An event without type and id: "data: …\n\n", with one such line for each line of `data`, which
+/// may end with CR, LF or both.
 std::string format_sse(std::string_view data);
 
-/// With its type unless that is "message" or empty, and its id unless that is empty. Throws
-/// Error(kSoftware) where one of them has a line end, or the id a NUL: those can't be written.
+/// Writes the type unless it is "message" or empty, and the id unless it is empty. Throws
+/// Error(kSoftware) if the type or the id contains a line end, or the id a NUL, because the format
+/// cannot express that.
 std::string format_sse(const SseEvent& event);
 
-/// A line that readers skip, such as one that keeps a connection busy: ": text\n\n". A line end in
-/// `text` begins another.
+/// A comment line, which readers skip; it can keep a connection busy: ": text\n\n". A line end in
+/// `text` begins another comment line.
 std::string format_sse_comment(std::string_view text);
 
-/// "retry: …\n\n".
+/// A reconnection time: "retry: …\n\n".
 std::string format_sse_retry(std::chrono::milliseconds time);
 
 }  // namespace fo::http

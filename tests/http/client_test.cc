@@ -24,7 +24,7 @@ using base::ExitStatus;
 using fo::test::failure_of;
 using fo::test::status_of;
 
-/// A port of this machine that nobody listens on, unless its owner does.
+/// A bound TCP port. It refuses connections unless the owner of fd() listens on it.
 class BoundPort {
  public:
   BoundPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -47,7 +47,7 @@ class BoundPort {
   std::uint16_t port_ = 0;
 };
 
-/// Accepts one connection, reads a little, says what it is told to, and closes.
+/// Accepts one connection, reads the request's first bytes, sends the given answer, and closes.
 class OneAnswer {
  public:
   explicit OneAnswer(std::string answer) {
@@ -104,7 +104,7 @@ TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
 }
 
-/// A Unix socket with a backlog of one that is taken, and nobody who accepts.
+/// A Unix socket whose backlog of one is full, and that accepts nothing by itself.
 class FullBacklog {
  public:
   FullBacklog() : listener_(os::listen_unix(path(), 0600, 0)) {
@@ -112,7 +112,7 @@ class FullBacklog {
   }
   [[nodiscard]] std::string path() const { return dir_.path("s"); }
   [[nodiscard]] std::string url() const { return "unix:" + path() + ":/"; }
-  /// Takes the one that waits.
+  /// Accepts the pending connection.
   [[nodiscard]] base::UniqueFd accept() const {
     return base::UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
@@ -129,7 +129,7 @@ TEST(HttpClient, AFullBacklogTimesOut) {
   EXPECT_EQ(status_of([&] { fetch("GET", full.url(), deadline); }), ExitStatus::kTryAgain);
 }
 
-/// Ticks, makes room in the backlog, and hangs up on the next one that comes.
+/// Ticks, makes room in the backlog at the tenth tick, and closes the next connection.
 awaitable<void> tick_and_accept(const FullBacklog& full, int& ticks) {
   const auto loop = co_await boost::asio::this_coro::executor;
   boost::asio::steady_timer timer(loop);
@@ -137,7 +137,7 @@ awaitable<void> tick_and_accept(const FullBacklog& full, int& ticks) {
   while (!next) {
     timer.expires_after(std::chrono::milliseconds(1));
     co_await timer.async_wait(boost::asio::use_awaitable);
-    // The tenth tick takes the one that waited all the time.
+    // The tenth tick accepts the connection that was pending from the start.
     if (++ticks >= 10) next = full.accept();
     if (ticks == 10) next.reset();
   }
@@ -158,7 +158,7 @@ TEST(HttpClient, AFullBacklogIsWaitedForAndHoldsNothingElseOnTheLoopUp) {
   boost::asio::co_spawn(loop, tick_and_accept(full, ticks), boost::asio::detached);
   loop.run();
   EXPECT_GT(ticks_at_end, 10);
-  // It got as far as the hanging up.
+  // The fetch reached the server, which closed the connection.
   EXPECT_THAT(reason, testing::StartsWith("fetch '" + full.url() + "': "));
 }
 

@@ -47,16 +47,16 @@ class HttpConnection : public fo::test::FdCounting {
  protected:
   using Script = ScriptedServer::Script;
 
-  /// A connection on which `body` has run, with a server that follows the script.
+  /// Runs `body` on a connection to a server that follows the script.
   void run(const Script& script, std::function<awaitable<void>(Connection&)> body,
            Connection::Limits limits = {}) {
     ScriptedServer server(loop_.io().get_executor(), script);
     loop_.run(connect_and(server, body, limits));
     server.stop();
-    // Everything ends with the connection.
+    // All coroutines end with the connection.
     loop_.run_until([&] { return server.ended() == server.connections(); });
   }
-  /// The same for a server that says this after each head of a request, and closes.
+  /// The same for a server that sends this answer after each head of a request, and closes.
   void run_with(const std::string& answer, std::function<awaitable<void>(Connection&)> body,
                 Connection::Limits limits = {}) {
     run(
@@ -66,7 +66,7 @@ class HttpConnection : public fo::test::FdCounting {
         },
         std::move(body), limits);
   }
-  /// The status of what a request to such a server throws in reading its answer; kOk for nothing.
+  /// The status of the error that reading such a server's answer throws; kOk for none.
   ExitStatus status_with(const std::string& answer, Connection::Limits limits = {}) {
     ExitStatus status = ExitStatus::kOk;
     run_with(
@@ -83,7 +83,7 @@ class HttpConnection : public fo::test::FdCounting {
     return status;
   }
 
-  /// The whole body.
+  /// Reads the whole body.
   static awaitable<std::string> read_all(Connection& connection, std::size_t space = 1000) {
     std::string body;
     std::vector<char> piece(space);
@@ -93,7 +93,7 @@ class HttpConnection : public fo::test::FdCounting {
       body.append(piece.data(), count);
     }
   }
-  /// A whole exchange.
+  /// Sends a request and reads the whole answer.
   static awaitable<std::string> ask(Connection& connection, std::string method = "GET") {
     RequestHead head = request(method);
     co_await connection.send(std::move(head), "", soon());
@@ -339,10 +339,10 @@ TEST_F(HttpConnection, IsReusableWhereTheServerWantsIt) {
       {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n"
        "2\r\nhi\r\n0\r\n\r\n",
        false},
-      // It ends with the connection.
+      // These bodies end with the connection.
       {"HTTP/1.1 200 OK\r\n\r\nhi", false},
       {"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\nhi", false},
-      // More than was asked for.
+      // The server sends more than the answer.
       {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi!", false},
       {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi" + kOk, false},
   };
@@ -396,7 +396,7 @@ TEST_F(HttpConnection, AnAnswerThatIsNotReadToItsEndForbidsAnotherRequest) {
            });
 }
 
-// What goes wrong.
+// Failures.
 
 TEST_F(HttpConnection, EveryTruncationIsUnavailable) {
   const std::vector<std::string> answers{
@@ -615,7 +615,7 @@ TEST_F(HttpConnection, NoMoreIsReadThanWasAskedFor) {
         co_await peer.read_head();
         co_await peer.write("HTTP/1.1 200 OK\r\n\r\n");
         const std::string piece(kPiece, 'x');
-        // Far more than the kernel's buffers: this ends only when the client has closed.
+        // This exceeds the kernel's buffers by far, so it ends only when the client closes.
         for (int i = 0; i < 2000; ++i) {
           co_await peer.write(piece);
           written += kPiece;
@@ -626,7 +626,7 @@ TEST_F(HttpConnection, NoMoreIsReadThanWasAskedFor) {
         RequestHead head = request();
         co_await connection.send(std::move(head), "", soon());
         co_await connection.read_head(soon());
-        // Long after the kernel's buffers are full.
+        // Wait until the kernel's buffers are full.
         std::size_t before = 1;
         boost::asio::steady_timer timer(loop_.io());
         while (before != written) {
@@ -642,7 +642,7 @@ TEST_F(HttpConnection, NoMoreIsReadThanWasAskedFor) {
       });
 }
 
-// What may be sent again.
+// Retries.
 
 TEST_F(HttpConnection, ARefusedConnectionIsAnErrorOfOpen) {
   Origin origin;
@@ -674,7 +674,7 @@ TEST_F(HttpConnection, AReusedConnectionThatTheServerClosedMayBeReplacedForWhatI
       }
       EXPECT_EQ(status, ExitStatus::kUnavailable);
       EXPECT_TRUE(connection.is_reused());
-      // The kernel takes the first bytes of a request even where nobody reads them.
+      // The kernel accepts the first bytes of a request even if nobody reads them.
       EXPECT_EQ(connection.progress(), Progress::kSent);
       EXPECT_EQ(connection.may_retry(), method != "POST") << method;
     });
@@ -746,7 +746,7 @@ TEST_F(HttpConnection, ADeadConnectionIsNoticed) {
           co_await peer.write(kOk);
           co_await peer.read_head();
           co_await peer.write(kOk);
-          // 408, say, or the end.
+          // The server sends a 408, or closes.
           if (speaks) co_await peer.write("HTTP/1.1 408 Request Timeout\r\n\r\n");
           if (speaks) co_await peer.read_to_end();
         },
@@ -776,7 +776,7 @@ TEST(HttpMethods, SomeMayBeSentTwice) {
 
 class HttpCancellation : public HttpConnection {
  protected:
-  /// Runs `body` until `cancel()`, and expects that it ends with that.
+  /// Runs `body` until `cancel()`, and expects that the cancellation ends it.
   void expect_cancelled(awaitable<void> body) {
     std::exception_ptr failure;
     bool is_over = false;
@@ -794,7 +794,7 @@ class HttpCancellation : public HttpConnection {
       EXPECT_EQ(error.code(), boost::asio::error::operation_aborted);
     }
   }
-  /// Soon, but not from the place that this is called at.
+  /// Cancels from the loop, not from within the caller.
   void cancel() {
     boost::asio::post(loop_.io(),
                       [this] { signal_.emit(boost::asio::cancellation_type::terminal); });
@@ -817,10 +817,10 @@ TEST_P(HttpCancellationAt, ClosesTheConnection) {
       co_await peer.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe");
     }
     cancel();
-    // What the kernel has of the body is not read before.
+    // Wait before reading what the kernel has of the body.
     boost::asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(20));
     co_await timer.async_wait(boost::asio::use_awaitable);
-    // Ends only because the client closes.
+    // This ends only because the client closes.
     co_await peer.read_to_end();
   });
   ConnectionPtr connection;
@@ -838,7 +838,7 @@ TEST_P(HttpCancellationAt, ClosesTheConnection) {
   };
   expect_cancelled(body());
   EXPECT_FALSE(connection->is_reusable());
-  // It is closed although it still is there.
+  // The connection is closed although the object still exists.
   loop_.run_until([&] { return server.ended() == 1; });
 }
 
@@ -881,7 +881,7 @@ TEST_F(HttpCancellation, MayBeDestroyedWhileItReads) {
   loop.run();
 }
 
-// Over TLS, the steps are those of the stream: what may be special is looked at.
+// TLS. The steps are those of net::Stream; these tests cover what may differ.
 
 class HttpsConnection : public HttpCancellation {
  protected:
@@ -911,7 +911,7 @@ TEST_F(HttpsConnection, ReadsWhatComesAfterADeadline) {
     int timeouts = 0;
     for (int i = 0; i < 3; ++i) {
       try {
-        // Before the request there can be no answer.
+        // No answer can arrive before the request.
         co_await connection->read_head(in_ms(5));
       } catch (const Error& error) {
         timeouts += error.status() == ExitStatus::kTryAgain ? 1 : 0;
@@ -969,7 +969,7 @@ TEST(HttpOrigin, HttpsNeedsAnAuthority) {
   const net::Url url = net::parse_url("https://localhost:1/");
   EXPECT_THROW(make_origin(url, std::nullopt), Error);
   EXPECT_EQ(make_origin(url, net::TlsFiles{"ca", "", ""}).tls->ca, "ca");
-  // Files for a URL without TLS are not used.
+  // Files for a URL without TLS are ignored.
   EXPECT_EQ(make_origin(net::parse_url("http://localhost:1/"), net::TlsFiles{"ca", "", ""}).tls,
             std::nullopt);
 }

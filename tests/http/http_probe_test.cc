@@ -152,7 +152,7 @@ TEST(HttpProbe, BadUrlsAreNoAnswer) {
   }
 }
 
-/// Accepts, and then does with each connection what `serve` says, until the test ends.
+/// Accepts connections and calls `serve` with each until the test ends.
 class OddServer {
  public:
   explicit OddServer(std::function<void(int fd, const std::atomic<bool>& ended)> serve)
@@ -177,7 +177,7 @@ class OddServer {
   std::thread thread_;
 };
 
-/// Byte by byte, again and again, until the client has gone.
+/// Sends byte by byte, without end, until the client disconnects.
 void dribble(int fd, const std::atomic<bool>& ended, std::string_view head, char rest) {
   for (std::size_t i = 0; !ended; ++i) {
     const char c = i < head.size() ? head[i] : rest;

@@ -27,7 +27,7 @@ void give(Reader& reader, std::string_view bytes) {
   }
 }
 
-/// The body of an answer that comes in pieces of `size`; each is asked for twice.
+/// The body of an answer that arrives in pieces of `size`; each piece is read in two calls.
 std::string body_of(std::string_view stream, std::size_t size) {
   ResponseReader reader({});
   std::string body;

@@ -36,7 +36,7 @@ using Lease = Pool::Lease;
 
 class HttpPool : public fo::test::FdCounting {
  protected:
-  /// Answers for ever, with the number of the connection.
+  /// Answers each request with the number of the connection.
   static awaitable<void> serve(Peer& peer, int number) {
     for (;;) {
       const std::string head = co_await peer.read_head();
@@ -47,7 +47,7 @@ class HttpPool : public fo::test::FdCounting {
     }
   }
 
-  /// A whole exchange.
+  /// Sends a request and reads the whole answer.
   static awaitable<std::string> ask(Connection& connection) {
     RequestHead head;
     co_await connection.send(std::move(head), "", soon());
@@ -66,7 +66,7 @@ class HttpPool : public fo::test::FdCounting {
     const std::string what = "ask it";
     return pool.get(std::move(origin), deadline, what);
   }
-  /// A request on a connection of the pool, which gets it back.
+  /// Sends a request on a connection of the pool, and returns the connection.
   static awaitable<std::string> ask(Pool& pool, const ScriptedServer& server) {
     const Lease lease = co_await get(pool, server, soon());
     std::string body = co_await ask(*lease);
@@ -114,7 +114,7 @@ TEST_F(HttpPool, ConnectionsInUseAreNotShared) {
     one.reset();
     two.reset();
     EXPECT_EQ(pool.idle(), 2U);
-    // The one that was used last.
+    // The pool returns the most recently used one.
     const std::string third = co_await ask(pool, server);
     EXPECT_EQ(third, second);
   });
@@ -172,7 +172,7 @@ TEST_F(HttpPool, OriginsAreKeptApart) {
     co_await ask(pool, other);
     EXPECT_EQ(other.connections(), 1);
     EXPECT_EQ(pool.idle(), 2U);
-    // The same host and port.
+    // The same host and port with other name servers.
     Origin named = server.origin();
     named.name_servers = "127.0.0.1:53";
     const std::string what = "ask it";
@@ -220,7 +220,7 @@ TEST_F(HttpPool, OldConnectionsAreNotKept) {
         co_await ask(*lease);
         lease.reset();
         EXPECT_EQ(pool.idle(), 0U);
-        // One that grows old while it is idle.
+        // A connection becomes too old while it is idle.
         co_await ask(pool, server);
         co_await pause(std::chrono::milliseconds(30));
         const std::string body = co_await ask(pool, server);
@@ -244,7 +244,7 @@ TEST_F(HttpPool, DeadConnectionsAreNoticedBeforeUse) {
         co_await peer.read_head();
         co_await peer.write("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" +
                             std::to_string(number));
-        // It is closed without a word.
+        // The server closes without sending anything.
       });
 }
 
@@ -252,7 +252,7 @@ TEST_F(HttpPool, AConnectionThatDiesUnderARequestIsReplaced) {
   run(
       [](Pool& pool, ScriptedServer& server) -> awaitable<void> {
         co_await ask(pool, server);
-        // Read by the server, and not answered.
+        // The server reads the request and does not answer it.
         Lease lease = co_await get(pool, server);
         EXPECT_TRUE(lease->is_alive());
         ExitStatus status = ExitStatus::kOk;
@@ -378,7 +378,8 @@ TEST_F(HttpPool, CancelledWaitsLeaveNothingBehind) {
 }
 
 TEST_F(HttpPool, ManyAtOnceWithConnectionsThatDie) {
-  // Each third answer ends its connection, with and without saying so, and each seventh is cut.
+  // Each third answer ends its connection, with or without announcing it, and each seventh is
+  // truncated.
   int answers = 0;
   const auto script = [&](Peer& peer, int) -> awaitable<void> {
     for (;;) {

@@ -1,4 +1,4 @@
-// A server on the loop of the test that speaks bytes rather than HTTP: a script for each
+// A server on the test's loop that sends and receives plain bytes: it runs a script for each
 // connection.
 #pragma once
 
@@ -25,7 +25,7 @@ class Peer {
  public:
   explicit Peer(boost::asio::ip::tcp::socket socket) : socket_(std::move(socket)) {}
 
-  /// All that comes until `text` has come, or the end.
+  /// Reads until `text` or the end of the stream; returns the bytes up to that.
   boost::asio::awaitable<std::string> read_until(std::string text) {
     while (got_.find(text) == std::string::npos) {
       const bool more = co_await read_more();
@@ -39,7 +39,7 @@ class Peer {
     for (bool more = true; more;) more = co_await read_more();
     co_return std::exchange(got_, {});
   }
-  /// A request without a body.
+  /// Reads a request without a body.
   boost::asio::awaitable<std::string> read_head() { return read_until("\r\n\r\n"); }
 
   boost::asio::awaitable<void> write(std::string bytes) {
@@ -48,14 +48,14 @@ class Peer {
     co_await boost::asio::async_write(socket_, boost::asio::buffer(bytes), result);
     written_ += bytes.size();
   }
-  /// How much of write()'s bytes the kernel has taken.
+  /// The number of bytes of write() that the kernel has accepted.
   [[nodiscard]] std::size_t written() const { return written_; }
 
   void close() {
     boost::system::error_code ignored;
     socket_.close(ignored);
   }
-  /// Closes it so that the client sees a reset.
+  /// Closes the connection so that the client gets a reset.
   void reset() {
     boost::system::error_code ignored;
     socket_.set_option(boost::asio::socket_base::linger(true, 0), ignored);
@@ -79,7 +79,8 @@ class Peer {
 
 class ScriptedServer {
  public:
-  /// For each connection, the first of which is number 1. It is closed when the script ends.
+  /// Called for each connection, with numbers from 1. The connection is closed when the script
+  /// ends.
   using Script = std::function<boost::asio::awaitable<void>(Peer&, int number)>;
 
   ScriptedServer(const boost::asio::any_io_executor& loop, Script script)
@@ -95,7 +96,7 @@ class ScriptedServer {
     return origin;
   }
   [[nodiscard]] int connections() const { return connections_; }
-  /// Whose scripts have ended.
+  /// The number of connections whose scripts have ended.
   [[nodiscard]] int ended() const { return ended_; }
   void stop() { acceptor_.close(); }
 

@@ -1,4 +1,4 @@
-// Streamed answers of the server with headers and trailers, clients that go away meanwhile, and
+// Streamed answers of the server with headers and trailers, clients that disconnect meanwhile, and
 // TLS.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ std::string get(const std::string& more = "", const std::string& version = "1.1"
   return "GET / HTTP/" + version + "\r\nHost: x\r\n" + more + "\r\n";
 }
 
-/// What a server of this handler answers to one request after which it closes.
+/// The answer of a server with this handler to one request, after which the client sends no more.
 std::string answer_of(Handler handler, const std::string& request) {
   TestServer server(std::move(handler));
   RawClient client(server.port());
@@ -141,7 +141,7 @@ TEST(HttpStreams, AClientThatDoesNotReadHoldsTheHandlerUp) {
   RawClient client(server.port());
   client.send(get("Connection: close\r\n"));
   fo::test::await([&] { return written > 0; });
-  // Until the kernel's buffers are full.
+  // Wait until the kernel's buffers are full.
   std::size_t before = 0;
   while (before != written) {
     before = written;
@@ -163,9 +163,9 @@ TEST(HttpRequests, WhoseEndIsNotPlainAreRefused) {
       StartsWith("HTTP/1.1 400 "));
 }
 
-// Clients that go away.
+// Clients that disconnect.
 
-/// Waits for ever, streaming or not, and says how that ended.
+/// A handler that waits without end, streaming or not, and records how the wait ended.
 class Waiting {
  public:
   enum class Begin { kNever, kFirst };
@@ -178,7 +178,7 @@ class Waiting {
         co_return;
       }
       reply.cancel_when_client_goes();
-      // A second time is the same.
+      // A second call has no effect.
       reply.cancel_when_client_goes();
       if (begin_ == Begin::kFirst) co_await reply.begin(200, "text/event-stream");
       entered_.set_value();
@@ -279,7 +279,7 @@ TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
   RawClient client(server.port());
   client.send("GET /first HTTP/1.1\r\n\r\n");
   entered.get_future().get();
-  // One whole, one in two halves.
+  // One complete request, and the first part of another.
   client.send("GET /second HTTP/1.1\r\n\r\nGET /thi");
   go.set_value();
   client.read_until("answer to /second");
@@ -346,7 +346,7 @@ class HttpsServer : public fo::test::FdCounting {
       reply.answer({200, "text/plain", request.method + " " + request.body, {}});
     };
   }
-  /// Of clients, no certificate is wanted.
+  /// The server's files; it requires no client certificates.
   net::TlsFiles files() {
     net::TlsFiles files = authority_.issue("IP:127.0.0.1");
     files.ca.clear();
@@ -372,7 +372,7 @@ TEST_F(HttpsServer, Answers) {
   const Response response = fetch("POST", url(port), soon(), request);
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.body, "POST " + request.body);
-  // In the clear on its other port.
+  // The other port has no TLS.
   EXPECT_EQ(fetch("GET", server.url(), soon()).status, 200);
 }
 
@@ -425,12 +425,12 @@ TEST_F(HttpsServer, TakesCertificatesThatWereReplaced) {
   const net::TlsFiles first = files();
   const std::uint16_t port = server.listen_tls(first);
   EXPECT_EQ(fetch("GET", url(port), soon(), options()).status, 200);
-  // One that is not for this address.
+  // A certificate for another address.
   const net::TlsFiles second = authority_.issue("IP:127.0.0.2");
   std::filesystem::rename(second.key, first.key);
   std::filesystem::rename(second.certificate, first.certificate);
   EXPECT_EQ(status_of([&] { fetch("GET", url(port), soon(), options()); }), ExitStatus::kConfig);
-  // None at all: clients are refused, and the server goes on.
+  // Without the file clients are refused, and the server continues.
   testing::internal::CaptureStderr();
   std::filesystem::remove(first.certificate);
   EXPECT_EQ(status_of([&] { fetch("GET", url(port), soon(), options()); }),
@@ -507,7 +507,7 @@ TEST_F(HttpsServer, AnEndWithoutALengthIsSaid) {
     co_await reply.write("all of it");
   });
   const std::uint16_t port = server.listen_tls(files());
-  // A client of HTTP/1.0, which sees only by TLS that the answer was not cut.
+  // An HTTP/1.0 client, which can tell a complete answer from a truncated one only by TLS.
   const auto ended = os::run_captured(
       {"bash", "-c",
        "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -CAfile " + authority_.ca() +

@@ -39,7 +39,7 @@ Handler echo() {
   };
 }
 
-/// Answers once opened.
+/// Its handler answers once the gate is open.
 class Gate {
  public:
   Handler handler() {
@@ -299,7 +299,7 @@ TEST(HttpServer, AConnectionOverTheLimitTakesTheOldestIdleOnesPlace) {
   TestServer server(echo(), limits);
   RawClient oldest(server.port());
   RawClient newer(server.port());
-  // It is the one that has been idle for longest now.
+  // Now `newer` has been idle for longer than `oldest`.
   newer.send(get("/newer"));
   newer.read_until("GET /newer ");
   oldest.send(get("/oldest"));
@@ -417,7 +417,7 @@ TEST(HttpServer, StreamsPiecesAtOnceAndInOrder) {
     at = rest.find("data: " + std::to_string(i) + "\n\n", at);
     ASSERT_NE(at, std::string::npos) << i;
   }
-  client.send(get("/"));  // the connection is still good
+  client.send(get("/"));  // The connection is still usable.
   client.read_until("0\r\n\r\n");
 }
 
@@ -496,7 +496,7 @@ TEST(HttpServer, NoSocketOfAServerOrAClientReachesAChild) {
   const std::set<int> before = inherited_fds();
   std::set<int> meanwhile;
   TestServer server([&](const Request&, Reply& reply) -> awaitable<void> {
-    // Now both ends of a connection are open, and what listens.
+    // Now both ends of a connection and the listening sockets are open.
     meanwhile = inherited_fds();
     reply.answer({200, "text/plain", "", {}});
     co_return;

@@ -31,7 +31,7 @@ Events read_in_pieces(std::string_view stream, std::size_t size) {
   return events;
 }
 
-/// The events of a stream, which must not depend on how it is cut.
+/// The events of a stream; they must not depend on the pieces in which it arrives.
 Events events_of(std::string_view stream) {
   const Events whole = read_in_pieces(stream, stream.size());
   for (std::size_t size = 1; size < stream.size(); ++size) {
@@ -53,7 +53,7 @@ TEST(Sse, AnEventIsTheLinesUpToABlankOne) {
 TEST(Sse, CommentsIdsAndSpacesAreAsTheStandardHasThem) {
   const Events events = events_of(
       ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n");
-  // The third is cut off by the end of the stream.
+  // The end of the stream truncates the third event.
   EXPECT_EQ(events, (Events{message("first event", "1"), message("second event")}));
 }
 
@@ -89,7 +89,7 @@ TEST(Sse, AByteOrderMarkIsLeftOutAtTheBeginningAlone) {
                       "data: a\n\n"),
             Events{message("a")});
   EXPECT_EQ(events_of("\xef\xbb\xbf\ndata: a\n\n"), Events{message("a")});
-  // A second one makes another field's name.
+  // A second byte order mark becomes part of a field's name.
   EXPECT_EQ(events_of("\xef\xbb\xbf\xef\xbb\xbf"
                       "data: a\n\ndata: b\n\n"),
             Events{message("b")});

@@ -1,4 +1,4 @@
-// A server on a thread of its own, and a client that speaks bytes rather than HTTP.
+// A server on its own thread, and a client that sends and receives plain bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class TestServer {
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port) : RawClient() { connect(port); }
-  /// Not connected yet.
+  /// A client that is not connected yet.
   RawClient() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   void connect(std::uint16_t port) const {
     sockaddr_in address{};
@@ -98,7 +98,7 @@ class RawClient {
   }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// Sends what the server takes; a server that has hung up takes nothing.
+  /// Sends until the server closes the connection.
   void send(std::string_view text) const {
     while (!text.empty()) {
       const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
@@ -108,11 +108,11 @@ class RawClient {
   }
   void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
 
-  /// All that comes until `text` has come (or the end of the connection).
+  /// Reads until `text` or the end of the connection; returns the bytes up to that.
   std::string read_until(std::string_view text) {
     return read([&] { return got_.find(text); }, text);
   }
-  /// All that comes until the server closes.
+  /// Reads until the server closes.
   std::string read_to_end() {
     return read([] { return std::string::npos; }, "");
   }

@@ -1,4 +1,4 @@
-// The client over TLS and by name, and what ends it in the middle of either.
+// The client with TLS and with host names, and failures in the middle of both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ class TlsClient : public fo::test::FdCounting {
 
   TlsClient() {
     options_.tls = net::TlsFiles{authority_.ca(), "", ""};
-    // Its server wants no certificate of the client.
+    // The server requires no client certificate.
     files_.ca.clear();
   }
 
@@ -73,7 +73,7 @@ class TlsClient : public fo::test::FdCounting {
     loop_.run();
     return outcome_;
   }
-  /// With a server of this certificate, by the name (or number) that it is asked by.
+  /// Queries a server with this certificate by the name (or numeric address) `host`.
   Outcome ask(net::TlsFiles files, const std::string& host) {
     files.ca.clear();
     const TlsServer server(loop_.get_executor(), net::make_tls_server(files), {});
@@ -82,7 +82,7 @@ class TlsClient : public fo::test::FdCounting {
   void cancel() {
     boost::asio::post(loop_, [this] { cancel_.emit(boost::asio::cancellation_type::terminal); });
   }
-  /// The end of a fetch that only cancel() ends.
+  /// Expects that cancel() ends the fetch.
   void expect_cancelled(const std::string& url) {
     const Outcome outcome = run(url, Deadline::never());
     EXPECT_EQ(outcome.status, std::nullopt) << outcome.reason;
@@ -180,7 +180,7 @@ TEST_F(TlsClient, AnotherNameIsNotTrusted) {
 }
 
 TEST_F(TlsClient, ANameThatOnlyTheSubjectHasIsNotTrusted) {
-  // Its subject is "localhost".
+  // The subject of the certificate is "localhost".
   EXPECT_EQ(ask(authority_.issue("IP:127.0.0.1"), "localhost").status, ExitStatus::kConfig);
 }
 
@@ -192,7 +192,7 @@ TEST_F(TlsClient, AnExpiredCertificateMayBeRenewed) {
 
 class TlsClientsCertificate : public TlsClient, public testing::WithParamInterface<int> {
  protected:
-  /// A server that demands one, and speaks this version.
+  /// The context of a server that requires a client certificate and uses this TLS version.
   boost::asio::ssl::context demanding() const {
     net::TlsFiles files = files_;
     files.ca = authority_.ca();
@@ -233,7 +233,7 @@ TEST_F(TlsClient, AFileThatIsMissingEndsItBeforeAnyConnection) {
 }
 
 TEST_F(TlsClient, AServerWithoutTlsBreaksTheProtocol) {
-  // What a client of HTTP is told that talks TLS, too.
+  // What an HTTP server answers to a client that begins with TLS.
   tcp::acceptor acceptor(loop_, {boost::asio::ip::address_v4::loopback(), 0});
   tcp::socket peer(loop_);
   acceptor.async_accept(peer, [&](const boost::system::error_code& error) {
@@ -309,10 +309,10 @@ TEST_F(TlsClientsAnswer, MayBeLong) {
   EXPECT_EQ(outcome.response->body, body);
 }
 
-/// A listener whose backlog is full: whoever else connects gets no answer.
-class DeafPort {
+/// A listener whose backlog is full: further connections get no answer.
+class FullPort {
  public:
-  DeafPort(boost::asio::io_context& loop, const std::string& host, unsigned short port)
+  FullPort(boost::asio::io_context& loop, const std::string& host, unsigned short port)
       : acceptor_(loop) {
     acceptor_.open(tcp::v4());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
@@ -331,7 +331,7 @@ class DeafPort {
 
 class ManyAddresses : public TlsClient {
  protected:
-  /// "etcd.test" is at 127.0.0.2 and then at 127.0.0.1.
+  /// "etcd.test" has the addresses 127.0.0.2 and 127.0.0.1, in this order.
   ManyAddresses() { options_.name_servers = names_.address(); }
 
   static std::optional<std::string> addresses_of(const DnsQuestion& question) {
@@ -350,7 +350,7 @@ TEST_F(ManyAddresses, OneThatRefusesIsPassedOver) {
 
 TEST_F(ManyAddresses, OneThatIsDeafLeavesTimeForTheOther) {
   const TlsServer server(loop_.get_executor(), net::make_tls_server(files_), {});
-  const DeafPort deaf(loop_, "127.0.0.2", server.port());
+  const FullPort full(loop_, "127.0.0.2", server.port());
   const Outcome outcome =
       run(server.url("etcd.test"), Deadline::after(std::chrono::milliseconds(2000)));
   EXPECT_TRUE(outcome.response) << outcome.reason;
@@ -369,8 +369,8 @@ TEST_F(ManyAddresses, TheLastRefusalIsTold) {
 }
 
 TEST_F(ManyAddresses, AllOfThemDeafTimesOut) {
-  const DeafPort second(loop_, "127.0.0.1", 0);
-  const DeafPort first(loop_, "127.0.0.2", second.port());
+  const FullPort second(loop_, "127.0.0.1", 0);
+  const FullPort first(loop_, "127.0.0.2", second.port());
   const std::string url = "https://etcd.test:" + std::to_string(second.port()) + "/";
   EXPECT_EQ(run(url, Deadline::after(std::chrono::milliseconds(50))).status, ExitStatus::kTryAgain);
 }
@@ -394,17 +394,17 @@ TEST_F(TlsClient, IsCancelledWhileItLooksUp) {
 }
 
 TEST_F(TlsClient, IsCancelledWhileItConnects) {
-  const DeafPort deaf(loop_, "127.0.0.1", 0);
+  const FullPort full(loop_, "127.0.0.1", 0);
   // Runs after the fetch has begun.
   boost::asio::post(loop_, [this] { cancel(); });
-  expect_cancelled("https://127.0.0.1:" + std::to_string(deaf.port()) + "/");
+  expect_cancelled("https://127.0.0.1:" + std::to_string(full.port()) + "/");
 }
 
 TEST_F(TlsClient, ItsSocketIsNotInherited) {
-  const DeafPort deaf(loop_, "127.0.0.1", 0);
+  const FullPort full(loop_, "127.0.0.1", 0);
   const std::set<int> before = fo::test::inherited_fds();
   const std::ptrdiff_t all_before = fo::test::open_fds();
-  // Posted from here it would run before the fetch begins.
+  // A single post would run before the fetch begins.
   boost::asio::post(loop_, [&] {
     boost::asio::post(loop_, [&] {
       EXPECT_GT(fo::test::open_fds(), all_before);
@@ -412,7 +412,7 @@ TEST_F(TlsClient, ItsSocketIsNotInherited) {
       cancel();
     });
   });
-  expect_cancelled("https://127.0.0.1:" + std::to_string(deaf.port()) + "/");
+  expect_cancelled("https://127.0.0.1:" + std::to_string(full.port()) + "/");
 }
 
 TEST_F(TlsClient, IsCancelledWhileItWaitsForAUnixSocketsBacklog) {
@@ -425,7 +425,7 @@ TEST_F(TlsClient, IsCancelledWhileItWaitsForAUnixSocketsBacklog) {
 
 TEST_F(TlsClient, IsCancelledInEveryStepOfAServer) {
   method_ = "POST";
-  // More than the sockets take: it is still being written when hands are shaken.
+  // The body exceeds the socket buffers, so it is still being written at each stop.
   options_.body.assign(32 * base::kMiB, 'x');
   for (const Stop stop : {Stop::kAccepted, Stop::kHandsShaken, Stop::kRequestRead}) {
     TlsServer::Behaviour behaviour;
