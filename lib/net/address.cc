@@ -16,13 +16,13 @@ namespace {
 using base::Error;
 using base::ExitStatus;
 
-constexpr std::size_t kMostNameBytes = 253;
-constexpr std::size_t kMostLabelBytes = 63;
+constexpr std::size_t kMaxNameBytes = 253;
+constexpr std::size_t kMaxLabelBytes = 63;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_label(std::string_view label) {
-  return !label.empty() && label.size() <= kMostLabelBytes && label.front() != '-' &&
+  return !label.empty() && label.size() <= kMaxLabelBytes && label.front() != '-' &&
          label.back() != '-' && std::all_of(label.begin(), label.end(), [](char c) {
            return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
                   c == '_';
@@ -30,13 +30,13 @@ bool is_label(std::string_view label) {
 }
 
 bool is_name(std::string_view text) {
-  if (text.size() > kMostNameBytes) return false;
+  if (text.size() > kMaxNameBytes) return false;
   for (;;) {
     const std::size_t dot = text.find('.');
     const std::string_view label = text.substr(0, dot);
     if (!is_label(label)) return false;
     if (dot == std::string_view::npos) {
-      // What ends in a number is meant as an address, and is none.
+      // A name that ends in a number is an invalid numeric address.
       return !std::all_of(label.begin(), label.end(), is_digit);
     }
     text.remove_prefix(dot + 1);
@@ -53,7 +53,7 @@ std::optional<std::string> numeric_host(std::string_view text) {
   return host;
 }
 
-// The host is not read yet.
+// Splits off the port; the host is not checked.
 Address split_authority(std::string_view text, std::optional<std::uint16_t> default_port,
                         const std::string& what) {
   std::size_t colon = text.rfind(':');
@@ -113,7 +113,7 @@ std::string to_string(const Address& address) {
 
 Url parse_url(std::string_view text) {
   const std::string what = "URL " + base::quoted(text);
-  // What could end the request line early must not get into it.
+  // Reject characters that could end the request line early.
   if (!std::all_of(text.begin(), text.end(), base::is_graphic)) {
     throw Error(ExitStatus::kUsage, what + ": contains blanks, control or non-ASCII characters");
   }

@@ -28,12 +28,12 @@ using base::ExitStatus;
 using boost::system::error_code;
 using StreamProtocol = asio::generic::stream_protocol;
 
-constexpr base::Duration kConnectAgain = std::chrono::milliseconds(1);
+constexpr base::Duration kConnectRetryInterval = std::chrono::milliseconds(1);
 
-// On a socket that is not open.
+// `socket` is not open yet.
 awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
                                   base::Deadline deadline) {
-  // Made here because asio's own would be inherited by children.
+  // Children would inherit a socket that asio creates.
   base::UniqueFd fd(
       ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int err = errno;
@@ -46,12 +46,12 @@ awaitable<error_code> try_connect(tcp::socket& socket, tcp::endpoint endpoint,
   const loop::Alarm alarm(socket, deadline);
   co_await socket.async_connect(endpoint, asio::redirect_error(asio::use_awaitable, error));
   if (alarm.has_rung()) co_return asio::error::timed_out;
-  // A cancellation is for all of them.
+  // A cancellation ends the whole connect(), not only this endpoint.
   if (error == asio::error::operation_aborted) throw boost::system::system_error(error);
   co_return error;
 }
 
-// nullopt: the backlog is full, and there is time left.
+// Returns nullopt if the backlog is full and time is left.
 std::optional<base::UniqueFd> try_connect_unix(const std::string& path, const base::Deadline& end) {
   try {
     return os::connect_unix(path, base::Deadline::after(base::Duration::zero()));
@@ -88,8 +88,8 @@ awaitable<StreamProtocol::socket> connect_unix(std::string path, base::Deadline 
       loop::adopt(socket, *std::move(fd), "connect to '" + path + "'", StreamProtocol(AF_UNIX, 0));
       co_return socket;
     }
-    // Linux offers nothing to wait on for that.
-    co_await loop::pause_for(kConnectAgain);
+    // Linux has nothing to wait on until a backlog has room.
+    co_await loop::pause_for(kConnectRetryInterval);
   }
 }
 

@@ -1,4 +1,4 @@
-// Connections to servers that have more than one address. Names are looked up before (resolve.h).
+// Connections to servers with one or more addresses. Names are resolved before (resolve.h).
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,17 +11,17 @@
 
 namespace fo::net {
 
-/// A connection to the first of `endpoints` that takes one. They are tried in turn, and each has
-/// its share of the time that is left, so that one that does not answer leaves some to the others.
-/// CLOEXEC, and nothing waits to be sent (TCP_NODELAY). Throws "`what`: reason" as kUnavailable,
-/// with the reason of the last, or kTryAgain when the deadline passes; when it is cancelled,
-/// boost::system::system_error.
+/// Connects to the first of `endpoints` that accepts. They are tried in order, each with an equal
+/// share of the remaining time, so that one that does not answer leaves time for the others. The
+/// socket is CLOEXEC and sends without delay (TCP_NODELAY). Throws "`what`: reason": kUnavailable
+/// with the reason of the last endpoint, or kTryAgain if the deadline passes;
+/// boost::system::system_error if cancelled.
 boost::asio::awaitable<boost::asio::ip::tcp::socket> connect(
     std::vector<boost::asio::ip::tcp::endpoint> endpoints, base::Deadline deadline,
     std::string what);
 
-/// A connection to the Unix socket at `path`, whose backlog is waited for where it is full. Throws
-/// what os::connect_unix throws; when it is cancelled, boost::system::system_error.
+/// Connects to the Unix socket at `path`, and waits while its backlog is full. Throws what
+/// os::connect_unix throws; boost::system::system_error if cancelled.
 boost::asio::awaitable<boost::asio::generic::stream_protocol::socket> connect_unix(
     std::string path, base::Deadline deadline);
 

@@ -1,4 +1,4 @@
-// Bytes in, lines out.
+// A buffer that splits received bytes into lines.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@ namespace fo::net {
 
 class LineBuffer {
  public:
-  /// `most_bytes` of a line, the newline included.
-  explicit LineBuffer(std::size_t most_bytes) : most_bytes_(most_bytes) {}
+  /// `max_bytes` limits a line, including its newline.
+  explicit LineBuffer(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   void append(std::string_view bytes) { bytes_ += bytes; }
-  /// The next line without its newline; nullopt when there is no whole one yet. Throws
-  /// Error(kProtocol) when the line is, or is going to be, too long.
+  /// Returns the next line without its newline; nullopt if it is incomplete. Throws
+  /// Error(kProtocol) if the line exceeds the limit, complete or not.
   std::optional<std::string> take_line();
   [[nodiscard]] bool empty() const { return bytes_.empty(); }
 
  private:
-  std::size_t most_bytes_;
+  std::size_t max_bytes_;
   std::string bytes_;
 };
 

@@ -37,7 +37,7 @@ using base::Error;
 using base::ExitStatus;
 using boost::system::error_code;
 
-// What was sent and is not acknowledged by then ends a connection that the kernel still has.
+// The kernel ends a connection whose sent bytes stay unacknowledged for this long.
 constexpr std::chrono::duration<int, std::milli> kUserTimeout = std::chrono::seconds(20);
 
 struct Outcome {
@@ -46,8 +46,8 @@ struct Outcome {
   bool timed_out = false;
 };
 
-// Runs an operation on `socket`, which is cancelled at the deadline. Throws when whoever awaits
-// this was cancelled.
+// Runs an operation on `socket` and cancels it at the deadline. Throws if the awaiting coroutine is
+// cancelled.
 template <typename Operation>
 awaitable<Outcome> until(tcp::socket& socket, Operation operation, Deadline deadline) {
   asio::steady_timer timer(socket.get_executor(),
@@ -59,7 +59,7 @@ awaitable<Outcome> until(tcp::socket& socket, Operation operation, Deadline dead
       co_await std::move(group).async_wait(asio::experimental::wait_for_one(), asio::use_awaitable);
   Outcome outcome;
   outcome.error = std::get<1>(result);
-  // Handshakes and connects count no bytes.
+  // Handshakes and connects have no byte count.
   if constexpr (std::tuple_size_v<decltype(result)> == 4) outcome.bytes = std::get<2>(result);
   outcome.timed_out = outcome.error == asio::error::operation_aborted &&
                       !std::get<std::tuple_size_v<decltype(result)> - 1>(result);
@@ -72,7 +72,7 @@ bool is_tls_error(const error_code& error) {
   return error.category() == asio::error::get_ssl_category();
 }
 
-// What the peer sent is no TLS at all.
+// Whether the peer did not send TLS at all.
 bool is_plain_text(const error_code& error) {
   const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
   return is_tls_error(error) &&
@@ -94,8 +94,8 @@ std::optional<std::string> common_name(SSL* ssl) {
 }  // namespace
 
 LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> tls,
-                       std::size_t most_bytes)
-    : socket_(std::move(connected)), context_(std::move(tls)), lines_(most_bytes) {
+                       std::size_t max_bytes)
+    : socket_(std::move(connected)), context_(std::move(tls)), lines_(max_bytes) {
   if (context_) tls_.emplace(socket_, *context_);
   error_code ignored;
   const tcp::endpoint peer = socket_.remote_endpoint(ignored);
@@ -109,7 +109,7 @@ LineStream::LineStream(tcp::socket connected, std::optional<asio::ssl::context> 
 }
 
 awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, TlsFiles files,
-                                                           std::size_t most_bytes,
+                                                           std::size_t max_bytes,
                                                            Deadline deadline) {
   const std::string what = "connect to " + server;
   const Address address = parse_server(server);
@@ -123,7 +123,7 @@ awaitable<std::unique_ptr<LineStream>> LineStream::connect(std::string server, T
                                         ": not a loopback address: needs TLS, with a ca");
   }
   tcp::socket socket = co_await net::connect(std::move(endpoints), deadline, what);
-  auto stream = std::make_unique<LineStream>(std::move(socket), std::move(tls), most_bytes);
+  auto stream = std::make_unique<LineStream>(std::move(socket), std::move(tls), max_bytes);
   if (stream->tls_) name_server(stream->tls_->native_handle(), address.host);
   co_await stream->handshake(Side::kClient, deadline);
   co_return stream;
@@ -145,14 +145,14 @@ awaitable<void> LineStream::handshake(Side side, Deadline deadline, std::string 
     throw Error(ExitStatus::kTryAgain, "TLS with " + peer_ + ": no answer in time");
   }
   const Error failure = tls_error("TLS with " + peer_, outcome.error, tls_->native_handle());
-  // The client gets to read why. One that speaks in the clear is sent no alert.
+  // Lets the client read the reason. A client without TLS is not sent an alert.
   if (side == Side::kServer) {
     if (is_plain_text(outcome.error) && !to_plain.empty()) {
-      auto write = [this, &to_plain](auto&& token) {
+      auto send_plain = [this, &to_plain](auto&& token) {
         return asio::async_write(socket_, asio::buffer(to_plain),
                                  std::forward<decltype(token)>(token));
       };
-      co_await until(socket_, write, deadline);
+      co_await until(socket_, send_plain, deadline);
     }
     co_await drain(deadline);
   }
@@ -177,13 +177,13 @@ awaitable<void> LineStream::drain(Deadline deadline) {
   }
 }
 
-awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
-  Heard heard;
+awaitable<LineStream::Input> LineStream::read_line(Deadline deadline) {
+  Input input;
   for (;;) {
     if (std::optional<std::string> line = lines_.take_line()) {
-      heard.kind = Heard::Kind::kLine;
-      heard.line = std::move(*line);
-      co_return heard;
+      input.kind = Input::Kind::kLine;
+      input.line = std::move(*line);
+      co_return input;
     }
     std::array<char, 4096> chunk{};
     auto operation = [this, &chunk](auto&& token) {
@@ -195,22 +195,22 @@ awaitable<LineStream::Heard> LineStream::hear(Deadline deadline) {
     lines_.append({chunk.data(), outcome.bytes});
     if (!outcome.error) continue;
     if (outcome.timed_out) {
-      heard.kind = Heard::Kind::kNothingYet;
+      input.kind = Input::Kind::kNothingYet;
     } else if (is_tls_error(outcome.error)) {
       throw tls_error("TLS with " + peer_, outcome.error, tls_->native_handle());
     }
-    co_return heard;
+    co_return input;
   }
 }
 
-awaitable<void> LineStream::say(std::string bytes, Deadline deadline) {
+awaitable<void> LineStream::write(std::string bytes, Deadline deadline) {
   auto operation = [this, &bytes](auto&& token) {
     return tls_
                ? asio::async_write(*tls_, asio::buffer(bytes), std::forward<decltype(token)>(token))
                : asio::async_write(socket_, asio::buffer(bytes),
                                    std::forward<decltype(token)>(token));
   };
-  // What was sent in part can't be gone on with.
+  // A partial write cannot be continued.
   struct CloseUnless {
     LineStream* stream;
     ~CloseUnless() {

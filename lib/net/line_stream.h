@@ -1,6 +1,6 @@
-// A TCP connection on which lines come and go, in the clear or over TLS: between gms-lockd and its
-// clients on other machines. It knows no message. One reader and one writer at a time; every wait
-// ends at a deadline, and when the coroutine that waits is cancelled.
+// A TCP connection that carries lines, with or without TLS: between gms-lockd and its clients on
+// other machines. It is independent of the messages. One reader and one writer at a time; every
+// wait ends at a deadline, and when the waiting coroutine is cancelled.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -21,52 +21,52 @@ class LineStream {
  public:
   enum class Side { kClient, kServer };
 
-  /// Over TLS where there is a context; then handshake() comes first. `most_bytes` of a line that
-  /// is heard, the newline included.
+  /// With a context, TLS is used and handshake() must be called first. `max_bytes` limits a
+  /// received line, including its newline.
   LineStream(boost::asio::ip::tcp::socket connected, std::optional<boost::asio::ssl::context> tls,
-             std::size_t most_bytes);
+             std::size_t max_bytes);
 
-  /// Connected to `server` (net::parse_server) as net::connect does it; over TLS with a ca in
-  /// `files`. Throws kUsage for one that has an address of another machine, in the clear,
-  /// kUnavailable, kTryAgain at the deadline, and what handshake() and http::make_tls_client throw.
+  /// Connects to `server` (net::parse_server) with net::connect; with TLS if `files` has a ca.
+  /// Throws kUsage for an address of another machine without TLS, kUnavailable, kTryAgain at the
+  /// deadline, and what handshake() and net::make_tls_client throw.
   static boost::asio::awaitable<std::unique_ptr<LineStream>> connect(std::string server,
                                                                      TlsFiles files,
-                                                                     std::size_t most_bytes,
+                                                                     std::size_t max_bytes,
                                                                      base::Deadline deadline);
 
-  /// Nothing where there is no TLS. A client that speaks in the clear is told `to_plain`, in the
-  /// clear. Throws what net::tls_error() makes of its failure: kConfig where a certificate is not
-  /// accepted, by either side, kProtocol, kUnavailable; and kTryAgain.
+  /// Does nothing without TLS. A client that does not use TLS is sent `to_plain`, without TLS.
+  /// Throws what net::tls_error() returns: kConfig if either end does not accept the other's
+  /// certificate, kProtocol, kUnavailable; and kTryAgain at the deadline.
   boost::asio::awaitable<void> handshake(Side side, base::Deadline deadline,
                                          std::string to_plain = {});
 
-  struct Heard {
+  struct Input {
     enum class Kind { kLine, kNothingYet, kEnd };
     Kind kind = Kind::kEnd;
-    /// Without its newline.
+    /// The line without its newline.
     std::string line;
   };
-  /// The next line. kNothingYet at the deadline: it may be called again. Throws kProtocol for a
-  /// line that is too long, and what handshake() throws: only now does a client learn that its
-  /// certificate was refused.
-  boost::asio::awaitable<Heard> hear(base::Deadline deadline);
+  /// Reads the next line. kNothingYet at the deadline; then it may be called again. Throws
+  /// kProtocol for a line that is too long, and what handshake() throws, because a client learns
+  /// only from this read that its certificate was refused.
+  boost::asio::awaitable<Input> read_line(base::Deadline deadline);
 
-  /// Throws kUnavailable or kTryAgain, and then the connection is closed.
-  boost::asio::awaitable<void> say(std::string bytes, base::Deadline deadline);
+  /// Writes `bytes`. Throws kUnavailable or kTryAgain, and then the connection is closed.
+  boost::asio::awaitable<void> write(std::string bytes, base::Deadline deadline);
 
-  /// Closes when the peer does, or at the deadline, so that it gets to read what was said last.
-  /// Nobody hears meanwhile.
+  /// Stops sending and closes when the peer has closed, or at the deadline, so that the peer can
+  /// read the last bytes. read_line() must not run meanwhile.
   boost::asio::awaitable<void> finish(base::Deadline deadline);
 
-  /// At once: who waits above hears the end.
+  /// Closes at once; a pending read_line() returns the end.
   void close();
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
 
-  /// "127.0.0.1:4711", with what the certificate calls it: "10.0.0.7:4711 'engine-0'".
+  /// The peer's address, with the name in its certificate: "10.0.0.7:4711 'engine-0'".
   [[nodiscard]] const std::string& peer() const { return peer_; }
 
  private:
-  // Says that no more comes, and takes what comes until the peer says the same.
+  // Stops sending, and discards received bytes until the peer stops sending, too.
   boost::asio::awaitable<void> drain(base::Deadline deadline);
 
   boost::asio::ip::tcp::socket socket_;

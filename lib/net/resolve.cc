@@ -32,16 +32,17 @@ using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
 
-constexpr std::size_t kMostAddresses = 16;
-// Taken from the kernel at a time.
-constexpr std::size_t kMostEvents = 16;
-// The first wait for a server; c-ares doubles it each time that all were asked. A packet that is
-// lost is to cost no lease: one of a second has 300 ms for all of a renewal.
+constexpr std::size_t kMaxAddresses = 16;
+// Maximum number of events per read.
+constexpr std::size_t kMaxEvents = 16;
+// The first timeout of a server; c-ares doubles it each time all servers were tried. A lost packet
+// must not cost a lease: a lease of one second has 300 ms for a whole renewal.
 constexpr std::chrono::milliseconds kFirstTry(250);
-// For a server that is slow: 16 s in all.
+// Enough for a slow server: 16 s in all.
 constexpr int kTries = 6;
 
-// What c-ares would do with its own sockets, but CLOEXEC from birth and never with a SIGPIPE.
+// What c-ares would do with its own sockets, except that they are CLOEXEC from birth and never
+// raise SIGPIPE.
 
 ares_socket_t open_socket(int family, int type, int protocol, void*) {
   return ::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
@@ -68,12 +69,12 @@ ares_ssize_t send(ares_socket_t fd, const iovec* pieces, int count, void*) {
 constexpr ares_socket_functions kSocketFunctions{open_socket, close_socket, connect_socket, receive,
                                                  send};
 
-// One look-up. All that may end the wait for a server is in one epoll set: c-ares's sockets, and a
-// timer for its own time limits and the deadline. So there is one thing to wait for, and nothing
-// that could call back into a coroutine that is gone.
-class LookUp {
+// One lookup. One epoll set contains everything that may end a wait: c-ares's sockets, and a timer
+// for its timeouts and the deadline. So there is a single thing to wait for, and no callback into a
+// coroutine that has ended.
+class Lookup {
  public:
-  LookUp(const asio::any_io_executor& loop, const std::string& host, const base::Deadline& deadline)
+  Lookup(const asio::any_io_executor& loop, const std::string& host, const base::Deadline& deadline)
       : what_("resolve " + base::quoted(host)),
         deadline_(deadline),
         timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
@@ -86,8 +87,8 @@ class LookUp {
     watch(timer_.get(), EPOLLIN);
     check_watch();
   }
-  LookUp(const LookUp&) = delete;
-  LookUp& operator=(const LookUp&) = delete;
+  Lookup(const Lookup&) = delete;
+  Lookup& operator=(const Lookup&) = delete;
 
   awaitable<std::vector<tcp::endpoint>> run(std::string host, std::uint16_t port,
                                             std::string name_servers) {
@@ -118,18 +119,18 @@ class LookUp {
     void operator()(ares_channeldata* channel) const { ::ares_destroy(channel); }
   };
 
-  static void take_result(void* look_up, int status, int /*timeouts*/, ares_addrinfo* result) {
-    auto& self = *static_cast<LookUp*>(look_up);
+  static void take_result(void* lookup, int status, int /*timeouts*/, ares_addrinfo* result) {
+    auto& self = *static_cast<Lookup*>(lookup);
     self.result_.reset(result);
     self.status_ = status;
   }
 
-  static void change_interest(void* look_up, ares_socket_t fd, int readable, int writable) {
+  static void change_interest(void* lookup, ares_socket_t fd, int readable, int writable) {
     const std::uint32_t events = (readable != 0 ? EPOLLIN : 0U) | (writable != 0 ? EPOLLOUT : 0U);
-    static_cast<LookUp*>(look_up)->watch(fd, events);
+    static_cast<Lookup*>(lookup)->watch(fd, events);
   }
 
-  // Called by c-ares: throws nothing.
+  // Called by c-ares, so it must not throw.
   void watch(int fd, std::uint32_t events) noexcept {
     const int set = events_.native_handle();
     epoll_event event{};
@@ -152,7 +153,7 @@ class LookUp {
   }
 
   void open_channel() {
-    // Not to be called by two threads at once, unlike all that follows.
+    // Unlike all later calls, this one must not run on two threads at once.
     static const int initialised = ::ares_library_init(ARES_LIB_INIT_ALL);
     check(initialised);
     ares_options options{};
@@ -177,18 +178,18 @@ class LookUp {
                 what_ + ": " + ::ares_strerror(status));
   }
 
-  // For the end of c-ares's patience with a server, or the deadline.
+  // Sets the timer to c-ares's next timeout or the deadline, whichever is earlier.
   void set_timer() {
     timeval buffer{};
     std::optional<base::Duration> wait = deadline_.remaining();
-    if (const timeval* patience = ::ares_timeout(channel_.get(), nullptr, &buffer)) {
+    if (const timeval* timeout = ::ares_timeout(channel_.get(), nullptr, &buffer)) {
       const base::Duration left =
-          std::chrono::seconds(patience->tv_sec) + std::chrono::microseconds(patience->tv_usec);
+          std::chrono::seconds(timeout->tv_sec) + std::chrono::microseconds(timeout->tv_usec);
       wait = wait ? std::min(*wait, left) : left;
     }
     itimerspec at{};
     if (wait) {
-      // Zero would switch it off.
+      // Zero would disarm the timer.
       const base::Duration pause = std::max(*wait, base::Duration(1));
       at.it_value.tv_sec = pause / std::chrono::seconds(1);
       at.it_value.tv_nsec = (pause % std::chrono::seconds(1)).count();
@@ -199,7 +200,7 @@ class LookUp {
   }
 
   void process() {
-    std::array<epoll_event, kMostEvents> ready{};
+    std::array<epoll_event, kMaxEvents> ready{};
     const int count =
         ::epoll_wait(events_.native_handle(), ready.data(), static_cast<int>(ready.size()), 0);
     if (count < 0 && errno != EINTR) {
@@ -214,14 +215,14 @@ class LookUp {
       ::ares_process_fd(channel_.get(), readable ? event.data.fd : ARES_SOCKET_BAD,
                         writable ? event.data.fd : ARES_SOCKET_BAD);
     }
-    // Those whose time is over; also when nothing was ready after all.
+    // Handles expired timeouts, also if no socket was ready.
     ::ares_process_fd(channel_.get(), ARES_SOCKET_BAD, ARES_SOCKET_BAD);
   }
 
   [[nodiscard]] std::vector<tcp::endpoint> endpoints(std::uint16_t port) const {
     std::vector<tcp::endpoint> found;
     for (const ares_addrinfo_node* node = result_ ? result_->nodes : nullptr;
-         node != nullptr && found.size() < kMostAddresses; node = node->ai_next) {
+         node != nullptr && found.size() < kMaxAddresses; node = node->ai_next) {
       if (node->ai_family == AF_INET) {
         sockaddr_in address{};
         std::memcpy(&address, node->ai_addr, sizeof address);
@@ -245,7 +246,7 @@ class LookUp {
   int watch_error_ = 0;
   std::optional<int> status_;
   std::unique_ptr<ares_addrinfo, FreeResult> result_;
-  // The last: its end calls back what is above.
+  // Declared last: its destruction calls back into the members above.
   std::unique_ptr<ares_channeldata, DestroyChannel> channel_;
 };
 
@@ -272,8 +273,8 @@ awaitable<std::vector<tcp::endpoint>> resolve(std::string host, std::uint16_t po
     co_return found;
   }
   const asio::any_io_executor loop = co_await asio::this_coro::executor;
-  LookUp look_up(loop, host, deadline);
-  found = co_await look_up.run(host, port, name_servers);
+  Lookup lookup(loop, host, deadline);
+  found = co_await lookup.run(host, port, name_servers);
   co_return found;
 }
 

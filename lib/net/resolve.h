@@ -1,4 +1,4 @@
-// Looking names up without the libc, whose look-up would tie a static program to one libc's files:
+// Name resolution without the libc, whose resolver would tie a static program to one libc's files:
 // c-ares reads /etc/hosts and /etc/resolv.conf itself.
 #pragma once
 
@@ -14,17 +14,17 @@
 
 namespace fo::net {
 
-/// The address that `host` spells out (IPv6 without brackets); nullopt for a name.
+/// The address that `host` contains in numeric form (IPv6 without brackets); nullopt for a name.
 std::optional<boost::asio::ip::address> numeric_address(const std::string& host);
 
-/// Whether a numeric address is one that only this machine reaches.
+/// Whether `host` is a numeric loopback address.
 bool is_loopback(const std::string& host);
 
-/// The addresses of `host`, best first, 16 at most; a numeric address (IPv6 without brackets) and
-/// "localhost" (127.0.0.1) without asking anybody. Never empty. `name_servers`,
-/// "ADDRESS:PORT[,ADDRESS:PORT…]", are asked instead of those in /etc/resolv.conf. Throws
-/// kUnavailable for a name that nobody knows or when no server answers, kTryAgain when the deadline
-/// passes; when it is cancelled, boost::system::system_error.
+/// Returns the addresses of `host`, best first, at most 16 and at least one. A numeric address
+/// (IPv6 without brackets) and "localhost" (127.0.0.1) need no query. `name_servers`,
+/// "ADDRESS:PORT[,ADDRESS:PORT…]", replace those in /etc/resolv.conf. Throws kUnavailable for an
+/// unknown name or if no server answers, kTryAgain if the deadline passes;
+/// boost::system::system_error if cancelled.
 boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> resolve(
     std::string host, std::uint16_t port, base::Deadline deadline, std::string name_servers = {});
 

@@ -27,15 +27,15 @@ using base::ExitStatus;
 using boost::system::error_code;
 using boost::system::system_error;
 
-// Ends one operation at a time when its deadline passes. The timer is set anew only for a deadline
-// that comes before the one it is set for, since nearly all of them are later: then it looks again
-// when it rings.
+// Ends one operation at a time when its deadline passes. The timer is set again only for a deadline
+// earlier than the one it is set for, because nearly all are later: then it checks again when it
+// expires.
 class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
  public:
   explicit Limit(const asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// The slot of the operation that begins. What is cancelled through `outer`, the coroutine's, is
-  /// cancelled through it, too.
+  /// Returns the slot of a new operation. Cancelling `outer`, the coroutine's slot, cancels it,
+  /// too.
   asio::cancellation_slot begin(const Deadline& deadline, asio::cancellation_slot outer) {
     is_under_way_ = true;
     has_rung_ = false;
@@ -54,15 +54,16 @@ class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
     ring();
   }
 
-  /// True when `error` is that of a deadline.
+  /// True if `error` is caused by the deadline.
   bool end(const error_code& error) {
     is_under_way_ = false;
     return has_rung_ && error == asio::error::operation_aborted;
   }
 
  private:
-  // An operation of TLS that is between two steps of the socket is not reached.
-  static constexpr auto kRingAgain = std::chrono::milliseconds(1);
+  // The interval of repeated cancellations: a TLS operation between two steps of the socket misses
+  // one.
+  static constexpr auto kRepeatInterval = std::chrono::milliseconds(1);
 
   void set_timer(Deadline::Clock::time_point at) {
     set_for_ = at;
@@ -79,7 +80,7 @@ class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
     const auto now = Deadline::Clock::now();
     if (now < *at_) return set_timer(*at_);
     has_rung_ = true;
-    set_timer(now + kRingAgain);
+    set_timer(now + kRepeatInterval);
     cancel_.emit(asio::cancellation_type::terminal);
   }
 
@@ -87,7 +88,7 @@ class Stream::Limit : public std::enable_shared_from_this<Stream::Limit> {
   asio::cancellation_signal cancel_;
   bool is_under_way_ = false;
   bool has_rung_ = false;
-  // The deadline of what is under way, and what the timer is set for.
+  // The deadline of the current operation, and the time that the timer is set for.
   std::optional<Deadline::Clock::time_point> at_;
   std::optional<Deadline::Clock::time_point> set_for_;
 };
@@ -171,7 +172,7 @@ void Stream::interrupt_read() { reading_->ring_now(); }
 awaitable<void> Stream::shut_down(Deadline deadline) {
   error_code error;
   if (tls_) {
-    // Else it would wait for the peer to say the same.
+    // Otherwise it would wait for the peer's close_notify.
     ::SSL_set_shutdown(tls_->native_handle(), SSL_RECEIVED_SHUTDOWN);
     const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
     const asio::cancellation_slot slot = writing_->begin(deadline, state.slot());

@@ -22,7 +22,7 @@ namespace ssl = boost::asio::ssl;
 using base::Error;
 using base::ExitStatus;
 
-constexpr base::ByteCount kMostFileBytes = base::kMiB;
+constexpr base::ByteCount kMaxFileBytes = base::kMiB;
 
 struct Free {
   void operator()(BIO* bio) const { ::BIO_free(bio); }
@@ -32,7 +32,7 @@ struct Free {
 using Certificate = std::unique_ptr<X509, Free>;
 using Key = std::unique_ptr<EVP_PKEY, Free>;
 
-// What OpenSSL says about the failure that came first.
+// Returns OpenSSL's reason for the first failure, and clears its queue.
 std::string take_reason() {
   const char* reason = ::ERR_reason_error_string(::ERR_peek_error());
   ::ERR_clear_error();
@@ -42,7 +42,7 @@ std::string take_reason() {
 // A PEM file, open for reading piece by piece.
 class PemFile {
  public:
-  /// `kind` says what it is for: "authority", "certificate" or "key".
+  /// `kind` is "authority", "certificate" or "key".
   PemFile(std::string_view kind, const std::string& path)
       : what_(std::string(kind) + " file " + base::quoted(path)), content_(read(path)) {
     ::ERR_clear_error();
@@ -50,7 +50,7 @@ class PemFile {
     if (!bio_) refuse();
   }
 
-  /// At least one.
+  /// Returns at least one certificate.
   std::vector<Certificate> certificates() {
     std::vector<Certificate> all;
     for (;;) {
@@ -84,14 +84,14 @@ class PemFile {
 
   std::string read(const std::string& path) const {
     try {
-      return os::read_file(path, kMostFileBytes);
+      return os::read_file(path, kMaxFileBytes);
     } catch (const Error& error) {
       if (error.status() != ExitStatus::kBadData) throw;
       throw Error(ExitStatus::kConfig, error.what());
     }
   }
 
-  // OpenSSL's own would ask on the terminal.
+  // OpenSSL's default callback would ask on the terminal.
   static int refuse_passphrase(char*, int, int, void* asked) {
     *static_cast<bool*>(asked) = true;
     return -1;
@@ -113,7 +113,7 @@ class PemFile {
 }
 
 ssl::context make_context(ssl::context::method method) {
-  // Before anything of OpenSSL reads its file, which may load modules.
+  // Must precede every call that may read OpenSSL's configuration, which may load modules.
   if (::OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr) != 1) {
     throw Error(ExitStatus::kOsError, "start OpenSSL: " + take_reason());
   }
@@ -130,10 +130,10 @@ void trust(SSL_CTX* context, const std::string& path) {
   PemFile file("authority", path);
   for (const Certificate& authority : file.certificates()) {
     file.check(::X509_STORE_add_cert(::SSL_CTX_get_cert_store(context), authority.get()));
-    // Tells clients which of their certificates are wanted.
+    // Tells clients which authorities' certificates are accepted.
     file.check(::SSL_CTX_add_client_CA(context, authority.get()));
   }
-  // An authority below another is one, too.
+  // Also accepts an intermediate authority as a trust anchor.
   ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
 }
 
@@ -146,28 +146,28 @@ void show(SSL_CTX* context, const TlsFiles& files) {
   }
   PemFile key("key", files.key);
   key.check(::SSL_CTX_use_PrivateKey(context, key.key().get()));
-  // Where they are of different kinds, the call above does not look.
+  // If certificate and key are of different kinds, the call above does not compare them.
   key.check(::SSL_CTX_check_private_key(context));
 }
 
-void want_host(SSL_CTX* context, const std::string& host) {
+void require_host(SSL_CTX* context, const std::string& host) {
   X509_VERIFY_PARAM* wanted = ::SSL_CTX_get0_param(context);
   ::X509_VERIFY_PARAM_set_hostflags(
       wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
   const int result = numeric_address(host)
                          ? ::X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str())
                          : ::X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size());
-  // An empty name would be none to look for.
+  // An empty name would disable the check.
   if (host.empty() || result != 1) refuse_files("missing host name");
 }
 
 ExitStatus status_of_refusal(long verdict) {
-  const bool may_pass =
+  const bool is_transient =
       verdict == X509_V_ERR_CERT_NOT_YET_VALID || verdict == X509_V_ERR_CERT_HAS_EXPIRED;
-  return may_pass ? ExitStatus::kUnavailable : ExitStatus::kConfig;
+  return is_transient ? ExitStatus::kUnavailable : ExitStatus::kConfig;
 }
 
-// Whether an alert of the peer says that it will never have us.
+// Whether the peer's alert is a permanent refusal.
 bool is_refusal(int reason) {
   switch (reason) {
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
@@ -187,7 +187,7 @@ bool is_refusal(int reason) {
   }
 }
 
-bool may_pass(int reason) {
+bool is_transient(int reason) {
   return reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED ||
          reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR;
 }
@@ -203,7 +203,7 @@ ssl::context make_tls_client(const TlsFiles& files, const std::string& host) {
   SSL_CTX* native = context.native_handle();
   ::SSL_CTX_set_verify(native, SSL_VERIFY_PEER, nullptr);
   trust(native, files.ca);
-  want_host(native, host);
+  require_host(native, host);
   if (!files.certificate.empty()) show(native, files);
   return context;
 }
@@ -214,7 +214,7 @@ ssl::context make_tls_server(const TlsFiles& files) {
   }
   ssl::context context = make_context(ssl::context::tls_server);
   SSL_CTX* native = context.native_handle();
-  // Sessions are not taken up again: each connection shows its certificates.
+  // No session resumption: each connection presents its certificates.
   ::SSL_CTX_set_num_tickets(native, 0);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
   show(native, files);
@@ -227,7 +227,7 @@ ssl::context make_tls_server(const TlsFiles& files) {
 
 std::optional<ssl::context> ServerTls::context() {
   if (files_ == TlsFiles{}) return std::nullopt;
-  // Before they are read: what changes meanwhile is read again.
+  // Taken before the files are read, so that a change meanwhile is read again.
   const Stamps stamps{stamp_of(files_.ca), stamp_of(files_.certificate), stamp_of(files_.key)};
   if (!context_ || stamps != stamps_) {
     context_.reset();
@@ -255,7 +255,7 @@ ServerTls::Stamp ServerTls::stamp_of(const std::string& path) {
 void name_server(SSL* ssl, const std::string& host) {
   if (numeric_address(host)) return;
   std::string name = host;
-  // What SSL_set_tlsext_host_name does, with its cast.
+  // The expansion of SSL_set_tlsext_host_name, without its C cast.
   if (::SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.data()) != 1) {
     throw Error(ExitStatus::kOsError,
                 "name " + base::quoted(host) + " in the handshake: " + take_reason());
@@ -284,7 +284,7 @@ Error tls_error(const std::string& what, const boost::system::error_code& error,
   if (is_refusal(reason)) {
     return Error(ExitStatus::kConfig, what + ": the peer rejected this side: " + said);
   }
-  return Error(may_pass(reason) ? ExitStatus::kUnavailable : ExitStatus::kProtocol,
+  return Error(is_transient(reason) ? ExitStatus::kUnavailable : ExitStatus::kProtocol,
                what + ": " + said);
 }
 

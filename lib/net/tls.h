@@ -1,6 +1,6 @@
-// TLS for clients and servers of this project: both sides always show who they are to the extent
-// that files say so, and trust one authority, which is named: there is no system's store in a
-// container with one static program.
+// TLS contexts for this project's clients and servers. Each end presents the certificate that its
+// files name, if any, and trusts one named authority file: a container with a single static program
+// has no system store.
 #pragma once
 
 #include <array>
@@ -15,29 +15,28 @@
 
 namespace fo::net {
 
-/// For a client, which needs `ca`: the server's certificate must name `host` (a name or a numeric
-/// address) among its alternative names. TLS 1.2 and later. Throws kUsage when no file is named,
-/// kNoInput for a file that is not there, kNotPermitted, and kConfig for one that can't be used,
-/// naming it.
+/// For a client, which needs `ca`: the server's certificate must have `host` (a name or a numeric
+/// address) among its alternative names. TLS 1.2 and later. Throws kUsage if `ca` is not named,
+/// kNoInput for a missing file, kNotPermitted, and kConfig for an unusable file, with its name.
 boost::asio::ssl::context make_tls_client(const TlsFiles& files, const std::string& host);
 
-/// For a server, which needs `certificate` and `key`; with `ca` it takes only clients that have a
-/// certificate of that authority. Throws as make_tls_client.
+/// For a server, which needs `certificate` and `key`. With `ca`, it accepts only clients with a
+/// certificate of that authority. Throws what make_tls_client throws.
 boost::asio::ssl::context make_tls_server(const TlsFiles& files);
 
-/// The context of a server whose files may be replaced while it runs, made anew when one of them
-/// has changed: to read them for each connection, before anybody has shown who he is, would be work
-/// for a flood.
+/// The context of a server whose files may be replaced while it runs. It is created again only
+/// after a file has changed: reading the files for each connection, before the client is
+/// authenticated, would make floods expensive.
 class ServerTls {
  public:
   explicit ServerTls(TlsFiles files) : files_(std::move(files)) {}
 
-  /// For one connection; nullopt, in the clear, where no file is named. Throws make_tls_server's
-  /// errors.
+  /// The context for one connection; nullopt (no TLS) if no file is named. Throws what
+  /// make_tls_server throws.
   std::optional<boost::asio::ssl::context> context();
 
  private:
-  // Which file it is, and as which it was written last.
+  // Identity and last change of a file.
   using Stamp = std::array<std::int64_t, 7>;
   using Stamps = std::array<Stamp, 3>;
   static Stamp stamp_of(const std::string& path);
@@ -47,14 +46,14 @@ class ServerTls {
   Stamps stamps_{};
 };
 
-/// For a client's stream, before its handshake: names `host` to a server that has certificates for
-/// several (SNI), unless it is numeric. Throws kOsError.
+/// Sets the host name (SNI) in a client's stream before its handshake, for servers with several
+/// certificates; does nothing for a numeric address. Throws kOsError.
 void name_server(SSL* ssl, const std::string& host);
 
-/// What `error` of an operation on a stream over TLS means: kConfig for what is wrong for good (the
-/// peer's certificate is not trusted, not there or names another host, or it refuses ours),
-/// kUnavailable for what may pass (a certificate whose time is over or has not come, an early end),
-/// kProtocol where no TLS is spoken. `ssl` is the stream's native handle.
+/// The Error for a failed operation on a TLS stream: kConfig for permanent failures (the peer's
+/// certificate is untrusted, missing or for another host, or the peer refuses ours), kUnavailable
+/// for transient ones (a certificate that is expired or not valid yet, an early end), kProtocol if
+/// the peer does not use TLS. `ssl` is the stream's native handle.
 base::Error tls_error(const std::string& what, const boost::system::error_code& error, SSL* ssl);
 
 }  // namespace fo::net

@@ -1,15 +1,15 @@
-// The PEM files that a connection over TLS needs, by name.
+// The paths of the PEM files for a TLS connection.
 #pragma once
 
 #include <string>
 
 namespace fo::net {
 
-/// They may be replaced at any time: whoever uses them reads them again then.
+/// The files may be replaced at any time; each use reads them again.
 struct TlsFiles {
-  /// Of the authority (or several) that must have signed the peer's certificate.
+  /// Certificates of the authorities, one of which must have signed the peer's certificate.
   std::string ca;
-  /// Ours, with what leads to its authority, and its key; both or neither.
+  /// Our certificate, followed by its chain, and its key; both or neither.
   std::string certificate;
   std::string key;
   friend bool operator==(const TlsFiles&, const TlsFiles&) = default;

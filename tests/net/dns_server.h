@@ -1,4 +1,4 @@
-// A name server on the loop of the test, which answers what it is told to.
+// A name server on the test's loop, which answers as given.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct DnsQuestion {
   bool is_ipv6 = false;
   /// The whole packet.
   std::string packet;
-  /// Who asks; of a question over UDP.
+  /// The sender of a question over UDP.
   boost::asio::ip::udp::endpoint peer;
 };
 
@@ -46,10 +46,10 @@ inline DnsQuestion read_question(std::string packet) {
   return question;
 }
 
-/// The bytes of an answer; nullopt: none.
+/// Returns the bytes of an answer; nullopt for no answer.
 using DnsAnswer = std::function<std::optional<std::string>(const DnsQuestion&)>;
 
-/// An answer with these IPv4 addresses, each of four bytes; `code` 3 is "no such name".
+/// An answer with these IPv4 addresses, each of four bytes; `code` 3 means "no such name".
 inline std::string dns_answer(const DnsQuestion& question,
                               const std::vector<std::string>& addresses, char code = 0) {
   using namespace std::string_literals;

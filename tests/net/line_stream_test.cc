@@ -1,4 +1,4 @@
-// The connections of lines: whom they name, and whom they trust.
+// TLS connections of lines: the host they name, and the certificates they trust.
 #include "net/line_stream.h"
 
 #include <gtest/gtest.h>
@@ -23,25 +23,25 @@ using base::ExitStatus;
 using fo::test::Authority;
 using test::TlsServer;
 
-boost::asio::awaitable<LineStream::Heard::Kind> connect_and_hear(std::string server,
+boost::asio::awaitable<LineStream::Input::Kind> connect_and_read(std::string server,
                                                                  TlsFiles files) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(30));
   const auto stream = co_await LineStream::connect(server, files, 100, deadline);
   std::string line = "hello\r\n\r\n";
-  co_await stream->say(std::move(line), deadline);
-  const LineStream::Heard heard = co_await stream->hear(deadline);
-  co_return heard.kind;
+  co_await stream->write(std::move(line), deadline);
+  const LineStream::Input input = co_await stream->read_line(deadline);
+  co_return input.kind;
 }
 
 class LineStreamTls : public testing::Test {
  protected:
-  /// Of a client with these files that speaks to `server` by the name of `host`: why not.
+  /// The error of a client with these files that connects to `server` by the name `host`.
   std::optional<ExitStatus> failure(const TlsServer& server, const std::string& host,
                                     const TlsFiles& files) {
     std::optional<ExitStatus> status;
     boost::asio::co_spawn(loop_,
-                          connect_and_hear(host + ":" + std::to_string(server.port()), files),
-                          [&](const std::exception_ptr& error, LineStream::Heard::Kind) {
+                          connect_and_read(host + ":" + std::to_string(server.port()), files),
+                          [&](const std::exception_ptr& error, LineStream::Input::Kind) {
                             loop_.stop();
                             try {
                               if (error) std::rethrow_exception(error);
@@ -53,7 +53,7 @@ class LineStreamTls : public testing::Test {
     loop_.run();
     return status;
   }
-  /// Of a client that shows no certificate, with a server that wants none.
+  /// The error of a client without a certificate at a server that requires none.
   std::optional<ExitStatus> failure(TlsFiles files, const std::string& host) {
     files.ca.clear();
     const TlsServer server(loop_.get_executor(), make_tls_server(files), {});

@@ -59,7 +59,7 @@ class Resolve : public testing::Test {
     loop_.run();
     return outcome_;
   }
-  /// Asks a server that gives this answer.
+  /// Queries a server that gives this answer.
   Outcome ask(const std::string& host, DnsAnswer answer, const Deadline& deadline = soon()) {
     const DnsServer server(loop_.get_executor(), std::move(answer));
     return run(host, deadline, server.address());
@@ -93,7 +93,7 @@ std::optional<std::string> no_such_name(const DnsQuestion& question) {
   return dns_answer(question, {}, 3);
 }
 
-/// "etcd.test" has two addresses, both of IPv4; nobody else has any.
+/// "etcd.test" has two IPv4 addresses; other names are unknown.
 std::optional<std::string> two_addresses(const DnsQuestion& question) {
   if (question.name != "etcd.test") return no_such_name(question);
   if (question.is_ipv6) return dns_answer(question, {});
@@ -140,7 +140,7 @@ TEST_F(Resolve, ANameWithoutAddressesIsUnavailable) {
 }
 
 TEST_F(Resolve, AServerThatIsNotThereIsUnavailable) {
-  // Bound, and thrown away.
+  // An address that was bound and is closed again.
   std::string address;
   {
     boost::asio::io_context other(1);
@@ -177,11 +177,11 @@ TEST_F(Resolve, AnAnswerOfAnotherNumberIsNone) {
 
 TEST_F(Resolve, AnAnswerFromAnotherPortIsNone) {
   using boost::asio::ip::udp;
-  udp::socket stranger(loop_, udp::endpoint(boost::asio::ip::address_v4::loopback(), 0));
+  udp::socket other_server(loop_, udp::endpoint(boost::asio::ip::address_v4::loopback(), 0));
   const Outcome outcome = ask(
       "etcd.test",
       [&](const DnsQuestion& question) {
-        stranger.send_to(boost::asio::buffer(*two_addresses(question)), question.peer);
+        other_server.send_to(boost::asio::buffer(*two_addresses(question)), question.peer);
         return std::nullopt;
       },
       Deadline::after(std::chrono::milliseconds(100)));
@@ -190,7 +190,7 @@ TEST_F(Resolve, AnAnswerFromAnotherPortIsNone) {
 
 TEST_F(Resolve, NamesThatStandForEachOtherHaveNoAddress) {
   const Outcome outcome = ask("a.test", [](const DnsQuestion& question) {
-    // Both records, whichever of the two was asked for: "a.test" is "b.test", which is "a.test".
+    // Both records, whichever was asked for: "a.test" is "b.test", which is "a.test".
     std::string answer = dns_answer(question, {});
     answer[7] = 2;
     const std::string head = "\0\5\0\1\0\0\0\0\0\10"s;
@@ -208,7 +208,7 @@ TEST_F(Resolve, AnAnswerThatIsCutIsAskedForOverTcp) {
     answer[2] = static_cast<char>(answer[2] | 2);
     return answer;
   };
-  // On a port that is free for both.
+  // Find a port that is free for both.
   std::list<DnsServer> servers;
   std::optional<DnsTcpServer> whole;
   while (!whole) {
@@ -224,11 +224,11 @@ TEST_F(Resolve, AnAnswerThatIsCutIsAskedForOverTcp) {
 }
 
 TEST_F(Resolve, AServerThatIsDeafIsPassedOver) {
-  const DnsServer deaf(loop_.get_executor(), silence);
+  const DnsServer silent(loop_.get_executor(), silence);
   const DnsServer server(loop_.get_executor(), two_addresses);
-  const Outcome outcome = run("etcd.test", soon(), deaf.address() + "," + server.address());
+  const Outcome outcome = run("etcd.test", soon(), silent.address() + "," + server.address());
   EXPECT_EQ(outcome.addresses.size(), 2U) << outcome.reason;
-  EXPECT_GT(deaf.questions(), 0);
+  EXPECT_GT(silent.questions(), 0);
 }
 
 TEST_F(Resolve, EveryTruncationOfAnAnswerIsAnErrorOrSilence) {
@@ -315,7 +315,7 @@ TEST_F(Resolve, NothingIsInherited) {
     EXPECT_EQ(inherited_fds(), before);
     return two_addresses(question);
   });
-  // asio's own socket, the server's here, is not meant.
+  // The server's asio socket is inheritable and does not count.
   before = inherited_fds();
   run("etcd.test", soon(), server.address());
   EXPECT_TRUE(asked);

@@ -37,7 +37,7 @@ using fo::test::in_ms;
 using fo::test::soon;
 using Side = Stream::Side;
 
-/// Both ends of a connection, in the clear and over TLS.
+/// Both ends of a connection, without and with TLS.
 class NetStream : public fo::test::FdCounting, public testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
@@ -126,7 +126,7 @@ TEST_P(NetStream, ADeadlineOfAReadLosesNothing) {
   const auto body = [&]() -> awaitable<void> {
     for (int i = 0; i < 5; ++i) {
       error_code error;
-      // Later, and sooner than the one before.
+      // A deadline after the previous one, then an earlier one.
       co_await read(*client_, in_ms(i % 2 == 0 ? 5 : 1), error);
       EXPECT_EQ(error, Stream::kDeadlinePassed);
       EXPECT_EQ(client_->failure("read", error).status(), ExitStatus::kTryAgain);
@@ -134,7 +134,7 @@ TEST_P(NetStream, ADeadlineOfAReadLosesNothing) {
       const std::string text = co_await read(*client_);
       EXPECT_EQ(text, "x" + std::to_string(i));
     }
-    // What is there is read even after it.
+    // Available bytes are read even after the deadline.
     co_await write(*server_, "y");
     while (client_->is_quiet()) {
       asio::steady_timer timer(loop_.io(), std::chrono::milliseconds(1));
@@ -154,7 +154,7 @@ TEST_P(NetStream, AReadIsInterruptedAndGoesOn) {
     error_code error;
     co_await read(*client_, Deadline::never(), error);
     EXPECT_EQ(error, Stream::kDeadlinePassed);
-    // One that is not under way is not.
+    // Without a pending read, interrupt_read() has no effect.
     client_->interrupt_read();
     co_await write(*server_, "x");
     const std::string text = co_await read(*client_);
@@ -212,7 +212,7 @@ TEST_P(NetStream, TheEndIsSaid) {
     co_await read(*server_, soon(), error);
     EXPECT_EQ(error, asio::error::eof);
     EXPECT_FALSE(server_->is_quiet());
-    // The client reads on, and throws away.
+    // The client continues to read and discards.
     server_->close();
     co_await client_->drain(soon());
   };

@@ -1,4 +1,4 @@
-// A server with TLS on the loop of the test, which goes as far as it is told to.
+// A TLS server on the test's loop that can stop at a given step.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -23,12 +23,12 @@ class TlsServer {
   enum class Stop { kAccepted, kHandsShaken, kRequestRead, kAnswered };
 
   struct Behaviour {
-    /// After which step it does nothing more, with the connection open.
+    /// The step after which it does nothing more and keeps the connection open.
     Stop stop = Stop::kAnswered;
-    /// Called there.
+    /// Called at that step.
     std::function<void()> on_stop = [] {};
     std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-    /// Says that it is the end, before it hangs up.
+    /// Send close_notify before closing.
     bool close_notify = true;
     std::string host = "127.0.0.1";
   };
@@ -49,7 +49,7 @@ class TlsServer {
     return "https://" + host + ":" + std::to_string(port()) + "/";
   }
   [[nodiscard]] const std::string& request() const { return request_; }
-  /// As the client named it in its handshake.
+  /// The host that the client named in its handshake.
   [[nodiscard]] const std::string& host() const { return host_; }
 
  private:

@@ -27,7 +27,7 @@ using base::BootClock;
 using base::Deadline;
 using base::Error;
 using base::ExitStatus;
-using Kind = net::LineStream::Heard::Kind;
+using Kind = net::LineStream::Input::Kind;
 
 // The timeout to connect to a server and receive its first answer.
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
@@ -149,7 +149,7 @@ class LockdClient final : public LeaseClient {
     answered_.reset();
     std::string lines = encode_request(request);
     lines += heartbeat();
-    co_await stream->say(std::move(lines), deadline);
+    co_await stream->write(std::move(lines), deadline);
     stream_ = std::move(stream);
   }
 
@@ -161,23 +161,23 @@ class LockdClient final : public LeaseClient {
 
   awaitable<void> send_heartbeat(Deadline deadline) {
     std::string line = heartbeat();
-    co_await stream_->say(std::move(line), deadline);
+    co_await stream_->write(std::move(line), deadline);
   }
 
   // The next answer; nullopt at the deadline. Throws kUnavailable at the end of the connection.
   awaitable<std::optional<LockdAnswer>> read_answer(Deadline deadline) {
-    net::LineStream::Heard heard;
+    net::LineStream::Input input;
     try {
-      heard = co_await stream_->hear(deadline);
+      input = co_await stream_->read_line(deadline);
     } catch (const Error& error) {
       if (!reached_ || loop::is_transient(error)) throw;
       throw Error(ExitStatus::kUnavailable, error.what());
     }
-    if (heard.kind == Kind::kNothingYet) co_return std::nullopt;
-    if (heard.kind == Kind::kEnd) {
+    if (input.kind == Kind::kNothingYet) co_return std::nullopt;
+    if (input.kind == Kind::kEnd) {
       throw Error(ExitStatus::kUnavailable, what_ + ": it closed the connection");
     }
-    const LockdAnswer answer = decode_answer(heard.line);
+    const LockdAnswer answer = decode_answer(input.line);
     reached_ = true;
     if (const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer)) note_answer(*heartbeat);
     co_return answer;
@@ -272,11 +272,11 @@ class LockdClient final : public LeaseClient {
   // Waits until the server closes the connection, which confirms the release.
   awaitable<void> tell_release(Deadline deadline) {
     std::string line = encode_request(ReleaseRequest{});
-    co_await stream_->say(std::move(line), deadline);
+    co_await stream_->write(std::move(line), deadline);
     for (;;) {
-      const net::LineStream::Heard heard = co_await stream_->hear(deadline);
-      if (heard.kind == Kind::kEnd) co_return;
-      if (heard.kind == Kind::kNothingYet) {
+      const net::LineStream::Input input = co_await stream_->read_line(deadline);
+      if (input.kind == Kind::kEnd) co_return;
+      if (input.kind == Kind::kNothingYet) {
         throw Error(ExitStatus::kTryAgain, what_ + ": no answer in time");
       }
     }
@@ -306,15 +306,15 @@ awaitable<StatusAnswer> ask_status(LockUri uri, std::string what, Deadline deadl
   const auto stream = co_await net::LineStream::connect(uri.network.servers.front(),
                                                         uri.network.tls, kMaxAnswerBytes, deadline);
   std::string line = encode_request(StatusRequest{});
-  co_await stream->say(std::move(line), deadline);
-  const net::LineStream::Heard heard = co_await stream->hear(deadline);
-  if (heard.kind == Kind::kNothingYet) {
+  co_await stream->write(std::move(line), deadline);
+  const net::LineStream::Input input = co_await stream->read_line(deadline);
+  if (input.kind == Kind::kNothingYet) {
     throw Error(ExitStatus::kTryAgain, what + ": no answer in time");
   }
-  if (heard.kind == Kind::kEnd) {
+  if (input.kind == Kind::kEnd) {
     throw Error(ExitStatus::kProtocol, what + ": it closed the connection");
   }
-  co_return status_in(heard.line, what);
+  co_return status_in(input.line, what);
 }
 
 }  // namespace

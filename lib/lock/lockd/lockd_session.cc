@@ -94,10 +94,10 @@ awaitable<void> LockdSession::handshake() {
 
 awaitable<std::optional<std::string>> LockdSession::next_line() {
   if (stream_) {
-    net::LineStream::Heard heard = co_await stream_->hear(Deadline::never());
+    net::LineStream::Input input = co_await stream_->read_line(Deadline::never());
     // A line that was read before this server closed the connection is ignored.
-    if (heard.kind != net::LineStream::Heard::Kind::kLine || !is_open()) co_return std::nullopt;
-    co_return std::move(heard.line);
+    if (input.kind != net::LineStream::Input::Kind::kLine || !is_open()) co_return std::nullopt;
+    co_return std::move(input.line);
   }
   for (;;) {
     std::optional<std::string> line = lines_.take_line();
@@ -153,7 +153,7 @@ awaitable<void> LockdSession::write_queue(Pointer self) {
       std::string line = std::move(self->queue_.front());
       self->queue_.pop_front();
       self->queued_bytes_ -= line.size();
-      co_await self->stream_->say(std::move(line), Deadline::after(kSendLimit));
+      co_await self->stream_->write(std::move(line), Deadline::after(kSendLimit));
     }
     if (self->on_end_) co_await self->stream_->finish(Deadline::after(kLastWordLimit));
   } catch (const Error&) {  // it is closed
