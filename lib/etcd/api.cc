@@ -24,7 +24,7 @@ constexpr std::size_t kMaxTokenBytes = std::size_t{16} * 1024;
 
 std::string number_text(std::uint64_t number) { return std::to_string(number); }
 
-// A member that is left out has the value that is `absent`.
+// A missing member has the value `absent`.
 const json& member(const json& object, const char* key, const json& absent) {
   if (!object.is_object()) throw fo::json::Misfit("expected an object");
   const auto found = object.find(key);
@@ -200,7 +200,7 @@ Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reas
   if (says("requested lease not found")) return Kind::kLeaseNotFound;
   if (says("lease already exists")) return Kind::kLeaseExists;
   if (says("required revision has been compacted")) return Kind::kCompacted;
-  // The second, when users were changed since the token was made.
+  // The second reason occurs if users were changed after the token was issued.
   if (says("invalid auth token") || says("revision of auth store is old")) {
     return Kind::kNotAuthenticated;
   }
@@ -220,7 +220,7 @@ Refusal::Kind kind_of(int http_status, std::uint64_t code, std::string_view reas
   return Kind::kOther;
 }
 
-// A small number that is one in JSON.
+// A small number in JSON form, at most 999; 0 if it is missing.
 std::uint64_t small_number(const json& object, const char* key) {
   const auto found = object.find(key);
   const bool is_small = found != object.end() && found->is_number_unsigned();
@@ -235,7 +235,7 @@ std::string string_or_empty(const json& object, const char* key) {
 }  // namespace
 
 KeyRange keys_with_prefix(std::string_view prefix) {
-  // "\0" as the end stands for no end.
+  // etcd reads "\0" as the end as "no end".
   const std::string everything(1, '\0');
   if (prefix.empty()) return {everything, everything};
   std::string end(prefix);
@@ -285,7 +285,7 @@ Request keep_alive(LeaseId lease) {
 }
 
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease) {
-  // A stream of one.
+  // The answer is a stream with one message.
   answer = answer.substr(0, answer.find('\n'));
   return decode(answer, [&](const json& object) -> std::optional<base::Duration> {
     const json& result = object_in(object, "result");
@@ -409,7 +409,7 @@ std::optional<Refusal> find_refusal(int http_status, std::string_view answer) {
   std::string reason;
   std::uint64_t code = 0;
   if (is_object && error != object.end() && error->is_object()) {
-    // Within a stream that began well.
+    // The error ended a stream that had begun.
     reason = string_or_empty(*error, "message");
     code = std::max(small_number(*error, "grpc_code"), small_number(*error, "code"));
     const auto status = static_cast<int>(small_number(*error, "http_code"));

@@ -1,6 +1,6 @@
-// What is asked of etcd's JSON gateway (etcd 3.4 and later) and what it answers, as text; pure.
-// There keys and values are base64, 64-bit numbers are strings, and what is false, 0 or empty is
-// left out.
+// Requests to and answers from etcd's JSON gateway (etcd 3.4 and later), as text. Pure. The gateway
+// encodes keys and values in base64 and 64-bit numbers as strings, and leaves out members that are
+// false, 0 or empty.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@
 
 namespace fo::etcd {
 
-/// The longest answer that is read.
+/// Maximum size of an answer.
 inline constexpr base::ByteCount kMaxAnswerBytes = 16 * base::kMiB;
-/// The longest line of a watch that is read: etcd cuts what it has to tell into pieces of 2 MiB.
+/// Maximum length of a watch message; etcd splits long messages into fragments of 2 MiB.
 inline constexpr std::size_t kMaxMessageBytes = std::size_t{8} * 1024 * 1024;
 
-/// What is posted to `path` of a server.
+/// A POST request to `path` of a server.
 struct Request {
   std::string path;
   std::string body;
 };
 
-/// 0 stands for none.
+/// A lease's id; 0: none.
 using LeaseId = std::uint64_t;
-/// What the store counts its changes by; of a key, when it was created or changed. 0 stands for
-/// none.
+/// etcd's revision: the store increments it with each change. A key records the revisions of its
+/// creation and last change. 0: none.
 using Revision = std::uint64_t;
 
-/// One key, or those from `begin` up to `end`, which is not one of them.
+/// One key, or the keys from `begin` up to but not including `end`.
 struct KeyRange {
   std::string begin;
   /// Empty: only the key `begin`.
   std::string end = {};
   friend bool operator==(const KeyRange&, const KeyRange&) = default;
 };
-/// All keys that begin with `prefix`; with an empty one all keys.
+/// All keys that begin with `prefix`; all keys if it is empty.
 KeyRange keys_with_prefix(std::string_view prefix);
 
 struct KeyValue {
@@ -55,21 +55,21 @@ struct KeyValue {
 
 struct Range {
   KeyRange keys;
-  /// As of when; 0: now.
+  /// The revision to read at; 0: the current one.
   Revision revision = 0;
-  /// How many keys at most; 0: all.
+  /// Maximum number of keys; 0: no limit.
   std::uint64_t limit = 0;
   bool keys_only = false;
   enum class Order { kByKey, kOldestFirst, kNewestFirst };
-  /// By when keys were created; without it in the order of their names.
+  /// Sort by key or by the revision of creation.
   Order order = Order::kByKey;
-  /// Only keys that were created until then; 0: any.
+  /// Only keys created at this revision or earlier; 0: all.
   Revision created_until = 0;
 };
 struct Put {
   std::string key;
   std::string value;
-  /// With whose end the key is deleted; 0: with none.
+  /// The lease whose end deletes the key; 0: none.
   LeaseId lease = 0;
 };
 struct Delete {
@@ -80,44 +80,45 @@ using Operation = std::variant<Range, Put, Delete>;
 struct Compare {
   enum class Target { kCreated, kModified, kLease, kValue };
   enum class Relation { kEqual, kNotEqual, kGreater, kLess };
-  /// True for a range when it is so for each of its keys.
+  /// The comparison with a range is true if it is true for each of its keys.
   KeyRange keys;
   Target target = Target::kCreated;
   Relation relation = Relation::kEqual;
-  /// 0 equals what a key that is not there was created and modified at.
+  /// A missing key compares as created and modified at revision 0.
   std::uint64_t number = 0;
-  /// For kValue.
+  /// The value to compare with, for kValue.
   std::string value = {};
 };
 struct Transaction {
-  /// All of them have to be true.
+  /// `then` is executed if all of them are true, otherwise `otherwise`.
   std::vector<Compare> compares;
   std::vector<Operation> then;
   std::vector<Operation> otherwise;
 };
 
-// --- Requests and their answers. The decode_* throw kProtocol for what is no answer to theirs.
+// --- Requests and their answers. The decode_* functions throw kProtocol for an invalid answer.
 
 /// Throws kConfig for a password that is not UTF-8.
 Request authenticate(const std::string& user, const std::string& password);
-/// What goes into the Authorization header.
+/// Returns the value for the Authorization header.
 std::string decode_token(std::string_view answer);
 
 struct Found {
-  /// As of when.
+  /// The revision of the answer.
   Revision revision = 0;
   std::vector<KeyValue> keys;
-  /// The limit left some out.
+  /// True if the limit left out keys.
   bool has_more = false;
 };
 Request range(const Range& range);
-/// More keys than `limit` are refused, unless it is 0.
+/// Also throws kProtocol for more keys than `limit`, unless it is 0.
 Found decode_range(std::string_view answer, std::uint64_t limit);
 
 struct Outcome {
   Revision revision = 0;
   bool succeeded = false;
-  /// Of each operation: the keys that a Range found, or how many a Delete deleted.
+  /// The result of one operation: the keys that a Range found, or the number of keys that a Delete
+  /// deleted.
   struct Result {
     std::vector<KeyValue> keys;
     std::uint64_t deleted = 0;
@@ -126,61 +127,62 @@ struct Outcome {
 };
 Request transaction(const Transaction& transaction);
 Outcome decode_transaction(std::string_view answer);
-/// The keys that operation `index` found. Throws kProtocol where the answer has no such result.
+/// The keys that operation `index` found. Throws kProtocol if the answer has no such result.
 const std::vector<KeyValue>& keys_in(const Outcome& outcome, std::size_t index);
 
-/// `lease` is the name that the new one is to have; `ttl` in whole seconds.
+/// Requests a lease with the id `lease`; `ttl` is in whole seconds.
 Request grant_lease(LeaseId lease, base::Duration ttl);
-/// The time that it has.
+/// Returns the granted time to live.
 base::Duration decode_grant_lease(std::string_view answer, LeaseId lease);
 
 Request keep_alive(LeaseId lease);
-/// The time that the lease has from then on; nullopt for one that is gone.
+/// Returns the time to live from now on; nullopt if the lease does not exist.
 std::optional<base::Duration> decode_keep_alive(std::string_view answer, LeaseId lease);
 
 struct LeaseInfo {
   base::Duration left{};
-  /// What it has after each keep-alive.
+  /// The time to live after each keep-alive.
   base::Duration ttl{};
-  /// That are deleted with it.
+  /// The keys that are deleted with the lease.
   std::vector<std::string> keys;
 };
 Request time_to_live(LeaseId lease);
-/// nullopt for a lease that is gone.
+/// nullopt if the lease does not exist.
 std::optional<LeaseInfo> decode_time_to_live(std::string_view answer, LeaseId lease);
 
 Request revoke_lease(LeaseId lease);
-/// As of when it is gone.
+/// Returns the revision of the revocation.
 Revision decode_revoke_lease(std::string_view answer);
 
 // --- Watches.
 
 struct Watch {
   KeyRange keys;
-  /// The first revision of which changes are told; 0: from now on.
+  /// The revision of the first changes to report; 0: from now on.
   Revision from = 0;
   bool deletions_only = false;
 };
-/// Answered by one line per message, without end.
+/// The answer is an endless stream with one message per line.
 Request watch(const Watch& watch);
 
 struct Event {
   enum class Kind { kPut, kDelete };
   Kind kind = Kind::kPut;
-  /// Of a deletion only the key and when it was deleted, as `modified`.
+  /// For a deletion only the key and, as `modified`, the revision of the deletion.
   KeyValue key;
 };
 struct WatchMessage {
   Revision revision = 0;
-  /// In the order in which they happened.
+  /// The events in the order in which they happened.
   std::vector<Event> events;
-  /// The watch begins: it has told nothing yet.
+  /// True for the first message of a watch, which has no events.
   bool is_created = false;
-  /// More events of the same revision may follow in the next message.
+  /// True if the next message may contain more events of the same revision.
   bool is_fragment = false;
-  /// Not 0: what happened before is not known any more, and the watch ends.
+  /// If not 0, the earliest revision that etcd still has; earlier changes are lost, and the watch
+  /// ends.
   Revision compacted = 0;
-  /// Nothing comes any more, for this reason.
+  /// True if the watch has ended, for `reason`.
   bool is_ended = false;
   std::string reason;
 };
@@ -192,9 +194,9 @@ struct Refusal {
   enum class Kind {
     kLeaseNotFound,
     kLeaseExists,
-    kCompacted,         // the revision that was asked for is not known any more
-    kNotAuthenticated,  // anew, by a password
-    kNoUsers,           // etcd knows none: ask without
+    kCompacted,         // the requested revision was compacted
+    kNotAuthenticated,  // authenticate again with the password
+    kNoUsers,           // authentication is disabled: send no token
     kNotPermitted,
     kTransient,
     kOther,
@@ -202,7 +204,7 @@ struct Refusal {
   Kind kind = Kind::kOther;
   std::string reason;
 };
-/// What an answer refuses; nullopt for one that does not.
+/// The refusal in an answer; nullopt if it contains none.
 std::optional<Refusal> find_refusal(int http_status, std::string_view answer);
 
 }  // namespace fo::etcd

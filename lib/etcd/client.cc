@@ -20,9 +20,9 @@ using boost::asio::awaitable;
 
 constexpr base::ByteCount kMaxPasswordBytes = 4096;
 constexpr std::uint64_t kPage = 100;
-// Of a list whose revision was compacted before its last page.
+// Maximum number of lists if the revision is compacted before the last page.
 constexpr int kMaxLists = 3;
-// A connection that is dead without a word is left after that.
+// The watch reconnects after this time, because a dead connection may not report an error.
 constexpr Duration kLongestConnection = std::chrono::seconds(30);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
@@ -44,13 +44,13 @@ ExitStatus status_of(Refusal::Kind kind) {
   return ExitStatus::kProtocol;
 }
 
-// An answer about what was asked, which another server would give, too.
+// Whether the refusal is an answer to the request, which any other server would give, too.
 bool is_answer(Refusal::Kind kind) {
   return kind == Refusal::Kind::kLeaseNotFound || kind == Refusal::Kind::kLeaseExists ||
          kind == Refusal::Kind::kCompacted;
 }
 
-// What `call` returns; nullopt where etcd refuses it as `expected`.
+// Returns the result of `call`; nullopt if etcd refuses it with kind `expected`.
 template <typename T>
 awaitable<std::optional<T>> unless(Refusal::Kind expected, awaitable<T> call) {
   try {
@@ -96,7 +96,8 @@ http::FetchOptions Client::options_for(const Request& request) const {
   options.response_limit = kMaxAnswerBytes;
   if (server().starts_with("https:")) options.tls = config_.tls;
   if (!token_.empty()) options.headers.emplace_back("Authorization", token_);
-  // A member that is cut off from the others says so, and ends its watches, instead of waiting.
+  // With this header, a member without a leader reports an error and ends its watches instead of
+  // waiting.
   options.headers.emplace_back("Grpc-Metadata-hasleader", "true");
   return options;
 }
@@ -143,10 +144,10 @@ awaitable<Found> Client::range(Range range, Deadline deadline) {
   return ask(std::move(request), deadline, decode);
 }
 
-awaitable<Found> Client::list(KeyRange keys, Deadline deadline, std::size_t most) {
+awaitable<Found> Client::list(KeyRange keys, Deadline deadline, std::size_t max_keys) {
   for (int lists = 1;; ++lists) {
     try {
-      Found all = co_await list_once(keys, deadline, most);
+      Found all = co_await list_once(keys, deadline, max_keys);
       co_return all;
     } catch (const Refused& refused) {
       if (refused.kind() != Refusal::Kind::kCompacted || lists == kMaxLists) throw;
@@ -154,7 +155,7 @@ awaitable<Found> Client::list(KeyRange keys, Deadline deadline, std::size_t most
   }
 }
 
-awaitable<Found> Client::list_once(KeyRange keys, Deadline deadline, std::size_t most) {
+awaitable<Found> Client::list_once(KeyRange keys, Deadline deadline, std::size_t max_keys) {
   Found all;
   Range page;
   page.keys = std::move(keys);
@@ -164,12 +165,12 @@ awaitable<Found> Client::list_once(KeyRange keys, Deadline deadline, std::size_t
     if (page.revision == 0) all.revision = page.revision = found.revision;
     const bool is_last = !found.has_more || found.keys.empty();
     std::move(found.keys.begin(), found.keys.end(), std::back_inserter(all.keys));
-    if (all.keys.size() > most) {
+    if (all.keys.size() > max_keys) {
       throw Error(ExitStatus::kProtocol, "list keys of etcd " + base::quoted(server()) +
-                                             ": more than " + std::to_string(most));
+                                             ": more than " + std::to_string(max_keys));
     }
     if (is_last) co_return all;
-    // The first key after the last.
+    // The first key after the last one.
     page.keys.begin = all.keys.back().key + '\0';
   }
 }
@@ -242,7 +243,7 @@ awaitable<Client::WatchEnd> Client::watch_once(
       if (message->compacted != 0) end = WatchEnd::kCompacted;
       if (!end && message->is_ended) {
         error_text = "the watch was ended: " + base::quoted(message->reason);
-        // Also said of a token that etcd does not know any more.
+        // etcd gives the first reason also for a token that it does not know any more.
         const bool is_refused = message->reason.find("permission denied") != std::string::npos ||
                                 message->reason.find("invalid auth token") != std::string::npos;
         if (is_refused && !is_new && !config_.user.empty()) {
@@ -303,7 +304,7 @@ awaitable<Client::WatchEnd> Client::watch(
     }
     if (!failure) continue;
     if (on_failure) on_failure(*failure);
-    // What lasted for long was no quick failure.
+    // A watch that lasted for long is not an immediate failure.
     if (Deadline::Clock::now() - begun > kLongestPause) backoff.reset();
     const Deadline next = deadline.sooner(Deadline::after(backoff.next()));
     co_await loop::pause_for(*next.remaining());

@@ -1,10 +1,10 @@
 // A client of etcd (3.4 and later) through its JSON gateway: keys, transactions, leases and watches
-// of one cluster, whose servers are asked in turn until one answers. Coroutines of one loop.
+// of one cluster, whose servers are tried in turn until one answers. Coroutines of one loop.
 //
-// All calls throw, beside what each says: Refused for what etcd refuses; kUnavailable, kTryAgain
-// (the deadline) and kProtocol where no server answers as etcd does, and of these rather what may
-// pass; kConfig, kNotPermitted and kNoInput for certificates and passwords, whose files are read
-// when they are needed.
+// All calls throw, in addition to what each documents: Refused if etcd refuses the request;
+// kUnavailable, kTryAgain (the deadline) and kProtocol if no server answers as etcd, preferably a
+// transient one of these; kConfig, kNotPermitted and kNoInput for certificates and passwords, whose
+// files are read when they are needed.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -24,16 +24,16 @@
 namespace fo::etcd {
 
 struct Config {
-  /// URLs without a path, one or more.
+  /// One or more URLs without a path.
   std::vector<std::string> servers;
-  /// For URLs that say https.
+  /// For https URLs.
   net::TlsFiles tls;
-  /// Empty: without a user.
+  /// Empty: no authentication.
   std::string user;
   std::string password_file;
 };
 
-/// What a server refused: kNotPermitted, kUnavailable for what may pass, else kProtocol.
+/// A refusal of a server: kNotPermitted, kUnavailable for transient failures, otherwise kProtocol.
 class Refused final : public base::Error {
  public:
   Refused(const std::string& server, const Refusal& refusal);
@@ -48,73 +48,74 @@ class Client {
   explicit Client(Config config) : config_(std::move(config)) {}
 
   boost::asio::awaitable<Found> range(Range range, base::Deadline deadline);
-  /// All keys, as of one revision, in the order of their names, asked for in pages. Throws
-  /// kProtocol for more than `most`.
+  /// Returns all keys of the range, at one revision, sorted by key; reads them in pages. Throws
+  /// kProtocol for more than `max_keys`.
   boost::asio::awaitable<Found> list(KeyRange keys, base::Deadline deadline,
-                                     std::size_t most = 100'000);
-  /// As of when it is so. Throws Refused of kLeaseNotFound where its lease is gone.
+                                     std::size_t max_keys = 100'000);
+  /// Returns the revision of the change. Throws Refused with kLeaseNotFound if the lease does not
+  /// exist.
   boost::asio::awaitable<Revision> put(Put put, base::Deadline deadline);
-  /// How many there were.
+  /// Returns the number of deleted keys.
   boost::asio::awaitable<std::uint64_t> erase(KeyRange keys, base::Deadline deadline);
-  /// Throws Refused of kLeaseNotFound where an operation names a lease that is gone.
+  /// Throws Refused with kLeaseNotFound if a lease in an operation does not exist.
   boost::asio::awaitable<Outcome> commit(Transaction transaction, base::Deadline deadline);
 
-  /// A lease of that name, and the time that it has; nullopt where there is one already.
+  /// Creates a lease with this id and returns its time to live; nullopt if the id is in use.
   boost::asio::awaitable<std::optional<base::Duration>> grant_lease(LeaseId lease,
                                                                     base::Duration ttl,
                                                                     base::Deadline deadline);
-  /// The time that the lease has from then on; nullopt for one that is gone.
+  /// Returns the time to live from now on; nullopt if the lease does not exist.
   boost::asio::awaitable<std::optional<base::Duration>> keep_alive(LeaseId lease,
                                                                    base::Deadline deadline);
-  /// nullopt for one that is gone.
+  /// nullopt if the lease does not exist.
   boost::asio::awaitable<std::optional<LeaseInfo>> time_to_live(LeaseId lease,
                                                                 base::Deadline deadline);
-  /// As of when it is gone; nullopt for one that was not there.
+  /// Returns the revision of the revocation; nullopt if the lease did not exist.
   boost::asio::awaitable<std::optional<Revision>> revoke_lease(LeaseId lease,
                                                                base::Deadline deadline);
 
   enum class WatchEnd {
     kStopped,    // on_message returned false
-    kDeadline,   //
-    kCompacted,  // what happened since is not known any more: list the keys anew
+    kDeadline,   // the deadline passed
+    kCompacted,  // changes after that revision were compacted: list the keys again
   };
-  /// Watches over one connection; on_message is called from the loop. Throws when the connection
-  /// breaks or etcd ends the watch, after which the next server is to be asked; the same `stream`
-  /// goes on there.
+  /// Watches over one connection and calls on_message from the loop. Throws if the connection fails
+  /// or etcd ends the watch; the next call uses the next server and continues the same `stream`.
   boost::asio::awaitable<WatchEnd> watch_once(
       WatchStream& stream, base::Deadline deadline,
       std::function<bool(const WatchMessage& message)> on_message);
 
-  /// Watches over as many connections, to as many servers, as it takes; `on_failure` is called for
-  /// each that broke, after which the next one is tried. Throws what is wrong for good before the
-  /// first message came.
+  /// Watches over as many connections, to as many servers, as necessary. Calls `on_failure` for
+  /// each failed connection, and then tries the next server. Throws a permanent error that occurs
+  /// before the first message.
   boost::asio::awaitable<WatchEnd> watch(
       WatchStream& stream, base::Deadline deadline,
       std::function<bool(const WatchMessage& message)> on_message,
       std::function<void(const base::Error& failure)> on_failure = {});
 
-  /// The one that is asked.
+  /// The current server.
   [[nodiscard]] const std::string& server() const { return config_.servers[current_]; }
-  /// The next one is asked from now on.
+  /// Continues with the next server.
   void pass_over() { current_ = (current_ + 1) % config_.servers.size(); }
 
  private:
-  // What `decode` makes of the answer. A server that does not give one is passed over, for this
-  // request and those to come; when all are, what may pass is thrown rather than what may not.
+  // Returns `decode` of the answer. A server that does not answer is passed over, for this request
+  // and later ones. If all fail, a transient error is thrown rather than a permanent one.
   template <typename Decode>
   boost::asio::awaitable<std::invoke_result_t<Decode, std::string_view>> ask(
       Request request, base::Deadline deadline, Decode decode);
-  boost::asio::awaitable<Found> list_once(KeyRange keys, base::Deadline deadline, std::size_t most);
+  boost::asio::awaitable<Found> list_once(KeyRange keys, base::Deadline deadline,
+                                          std::size_t max_keys);
   boost::asio::awaitable<std::string> ask_one(const Request& request, base::Deadline deadline);
   boost::asio::awaitable<void> authenticate(base::Deadline deadline);
   boost::asio::awaitable<std::string> post(const Request& request, base::Deadline deadline);
   [[nodiscard]] http::FetchOptions options_for(const Request& request) const;
-  // True where a user has no token yet.
+  // True if there is a user without a token yet.
   [[nodiscard]] bool needs_token() const { return token_.empty() && !config_.user.empty(); }
 
   Config config_;
   std::size_t current_ = 0;
-  // Of the user; empty: none yet, or etcd knows no users.
+  // The user's token; empty if there is none yet, or authentication is disabled.
   std::string token_;
 };
 

@@ -10,7 +10,7 @@ WatchStream::WatchStream(Watch watch) : watch_(std::move(watch)), lines_(kMaxMes
 
 Request WatchStream::begin() {
   lines_ = net::LineBuffer(kMaxMessageBytes);
-  repeated_ = told_;
+  repeated_ = returned_;
   return etcd::watch(watch_);
 }
 
@@ -25,8 +25,8 @@ std::optional<WatchMessage> WatchStream::next() {
 void WatchStream::note(WatchMessage& message) {
   if (message.is_ended || message.compacted != 0) return;
   if (message.events.empty()) {
-    // It tells of everything up to its revision, unless it is the first, which says no more than
-    // where a watch without a revision begins.
+    // A message without events confirms that all events up to its revision were sent. The first
+    // message does not: its revision is only the start of a watch without a revision.
     if (!message.is_created || watch_.from == 0) go_to(std::max(watch_.from, message.revision + 1));
     return;
   }
@@ -38,13 +38,13 @@ void WatchStream::note(WatchMessage& message) {
   });
   for (const Event& event : message.events) {
     if (event.key.modified > watch_.from) go_to(event.key.modified);
-    ++told_;
+    ++returned_;
   }
-  if (!message.is_fragment && told_ > 0) go_to(watch_.from + 1);
+  if (!message.is_fragment && returned_ > 0) go_to(watch_.from + 1);
 }
 
 void WatchStream::go_to(Revision revision) {
-  if (revision != watch_.from) told_ = 0;
+  if (revision != watch_.from) returned_ = 0;
   watch_.from = revision;
 }
 

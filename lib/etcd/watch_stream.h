@@ -1,5 +1,5 @@
-// The messages of a watch in the bytes of one connection after the other, so that no event is told
-// twice or left out; pure.
+// Decodes the messages of a watch over successive connections so that each event is returned
+// exactly once. Pure.
 #pragma once
 
 #include <optional>
@@ -16,27 +16,28 @@ class WatchStream {
   WatchStream(const WatchStream&) = delete;
   WatchStream& operator=(const WatchStream&) = delete;
 
-  /// What to ask for on a new connection, which goes on where the last one broke off.
+  /// Returns the request for a new connection, which continues where the last one failed.
   Request begin();
-  /// What has come on it.
+  /// Adds bytes received on the current connection.
   void append(std::string_view bytes) { lines_.append(bytes); }
-  /// The next message that is there as a whole, without events that were told before. Throws
-  /// kProtocol for what is none, or longer than kMaxMessageBytes.
+  /// Returns the next complete message, without events that were returned before; nullopt if it is
+  /// incomplete. Throws kProtocol for an invalid message, or one longer than kMaxMessageBytes.
   std::optional<WatchMessage> next();
 
-  /// The first revision that was not told as a whole; 0 where that is not known yet.
+  /// The first revision whose events were not all returned; 0 if unknown.
   [[nodiscard]] Revision next_revision() const { return watch_.from; }
 
  private:
-  // Takes out of it what was told before.
+  // Removes events that were returned before.
   void note(WatchMessage& message);
   void go_to(Revision revision);
 
   Watch watch_;
   net::LineBuffer lines_;
-  // Events of revision `watch_.from` that were told already, and those of them that this connection
-  // has still to tell again: a broken connection may leave a revision half told.
-  std::size_t told_ = 0;
+  // The number of events of revision `watch_.from` that were returned already, and how many of
+  // these the current connection has yet to repeat: a failed connection may have delivered only
+  // part of a revision.
+  std::size_t returned_ = 0;
   std::size_t repeated_ = 0;
 };
 

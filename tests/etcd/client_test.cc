@@ -117,17 +117,17 @@ TEST_F(EtcdClientTest, WatchTellsWhatHappenedFromItsRevisionOn) {
   commit(client, {{}, {Put{"a/2", "2", 0}, Put{"a/3", "3", 0}}, {}});
   commit(client, {{}, {Delete{keys_with_prefix("a/")}}, {}});
   WatchStream stream(Watch{keys_with_prefix("a/"), from});
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   const auto end = loop_.run(client.watch_once(stream, soon(), [&](const WatchMessage& message) {
     for (const Event& event : message.events) {
       const bool is_put = event.kind == Event::Kind::kPut;
-      told.push_back((is_put ? "+" : "-") + event.key.key + "@" +
-                     std::to_string(event.key.modified - from));
+      reported.push_back((is_put ? "+" : "-") + event.key.key + "@" +
+                         std::to_string(event.key.modified - from));
     }
-    return told.size() < 7;
+    return reported.size() < 7;
   }));
   EXPECT_EQ(end, Client::WatchEnd::kStopped);
-  EXPECT_THAT(told,
+  EXPECT_THAT(reported,
               ElementsAre("+a/1@0", "+a/2@2", "+a/3@2", "-a/0@3", "-a/1@3", "-a/2@3", "-a/3@3"));
   EXPECT_EQ(stream.next_revision(), from + 4);
 }
@@ -161,7 +161,7 @@ TEST_F(EtcdClientTest, ListsAreOfOneRevisionInPages) {
   EXPECT_THAT(loop_.run(client.list(keys_with_prefix("a/1/10"), soon())).keys, SizeIs(10));
   EXPECT_EQ(test::status_of([&] { loop_.run(client.list(keys_with_prefix("a/"), soon(), 299)); }),
             ExitStatus::kProtocol);
-  // As of then.
+  // The revision of the list is still readable after the deletion.
   loop_.run(client.erase(keys_with_prefix("a/"), soon()));
   Range then;
   then.keys = keys_with_prefix("a/");
@@ -189,7 +189,7 @@ TEST_F(EtcdClientTest, LeasesTellWhatTheyHave) {
   EXPECT_EQ(loop_.run(client.time_to_live(8, soon())), std::nullopt);
 }
 
-/// A watch that is under way, and what it has told.
+/// A running watch and the events that it has reported.
 class Watching {
  public:
   Watching(test::TestLoop& loop, Client& client, Watch watch) : stream_(std::move(watch)) {
@@ -200,7 +200,7 @@ class Watching {
                                 if (message.is_created) ++connections;
                                 for (const Event& event : message.events) {
                                   const bool is_put = event.kind == Event::Kind::kPut;
-                                  told.push_back((is_put ? "+" : "-") + event.key.key);
+                                  reported.push_back((is_put ? "+" : "-") + event.key.key);
                                 }
                                 return !is_enough;
                               },
@@ -213,7 +213,7 @@ class Watching {
                             is_over = true;
                           });
   }
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   int connections = 0;
   int failures = 0;
   std::string reason;
@@ -233,15 +233,15 @@ TEST_F(EtcdClientTest, WatchOutlivesACrashAndMissesNothing) {
   loop_.run_until([&] { return watching.connections == 1; });
   Client other = this->client();
   loop_.run(other.put({"a/1", "", 0}, soon()));
-  loop_.run_until([&] { return watching.told.size() == 1; });
+  loop_.run_until([&] { return watching.reported.size() == 1; });
   etcd().kill();
   loop_.run_until([&] { return watching.failures > 0; });
   EXPECT_THAT(watching.reason, HasSubstr(etcd().url()));
   etcd().start();
   loop_.run(other.put({"a/2", "", 0}, soon()));
   loop_.run(other.erase({"a/1"}, soon()));
-  loop_.run_until([&] { return watching.told.size() >= 3; });
-  EXPECT_THAT(watching.told, ElementsAre("+a/1", "+a/2", "-a/1"));
+  loop_.run_until([&] { return watching.reported.size() >= 3; });
+  EXPECT_THAT(watching.reported, ElementsAre("+a/1", "+a/2", "-a/1"));
   watching.is_enough = true;
   loop_.run(other.put({"a/3", "", 0}, soon()));
   loop_.run_until([&] { return watching.is_over; });
@@ -257,12 +257,12 @@ TEST_F(EtcdClientTest, WatchTellsThatWhatItNeedsWasCompacted) {
   loop_.run_until([&] { return watching.is_over; });
   EXPECT_EQ(watching.end, Client::WatchEnd::kCompacted);
   EXPECT_EQ(watching.failures, 0);
-  // Listed anew, it goes on.
+  // After a new list, the watch continues.
   const Found listed = loop_.run(client.list(keys_with_prefix("a/"), soon()));
   Watching again(loop_, client, {keys_with_prefix("a/"), listed.revision + 1});
   loop_.run(client.put({"a/9", "", 0}, soon()));
-  loop_.run_until([&] { return !again.told.empty(); });
-  EXPECT_THAT(again.told, ElementsAre("+a/9"));
+  loop_.run_until([&] { return !again.reported.empty(); });
+  EXPECT_THAT(again.reported, ElementsAre("+a/9"));
   again.is_enough = true;
   loop_.run(client.put({"a/9", "", 0}, soon()));
   loop_.run_until([&] { return again.is_over; });
@@ -270,7 +270,7 @@ TEST_F(EtcdClientTest, WatchTellsThatWhatItNeedsWasCompacted) {
 
 TEST_F(EtcdClientTest, LongPastIsToldWhole) {
   Client client = this->client();
-  // More than etcd puts into one message.
+  // More than etcd sends in one message.
   const std::string large(600'000, 'x');
   Revision from = 0;
   for (int i = 0; i < 6; ++i) {
@@ -281,10 +281,10 @@ TEST_F(EtcdClientTest, LongPastIsToldWhole) {
     if (i == 0) from = revision;
   }
   Watching watching(loop_, client, {keys_with_prefix("a/"), from});
-  loop_.run_until([&] { return watching.told.size() >= 12 || watching.is_over; });
+  loop_.run_until([&] { return watching.reported.size() >= 12 || watching.is_over; });
   std::vector<std::string> wanted;
   for (int i = 0; i < 12; ++i) wanted.push_back("+a/" + std::to_string(i));
-  EXPECT_EQ(watching.told, wanted);
+  EXPECT_EQ(watching.reported, wanted);
   EXPECT_EQ(watching.failures, 0);
   EXPECT_EQ(watching.next_revision(), from + 6);
   watching.is_enough = true;
@@ -302,8 +302,8 @@ TEST_F(EtcdClientTest, AnotherServerIsAskedWhereOneDoesNotAnswer) {
     EXPECT_EQ(client.server(), etcd().url());
     client.pass_over();
     Watching watching(loop_, client, {{"a"}, revision});
-    loop_.run_until([&] { return !watching.told.empty() || watching.is_over; });
-    EXPECT_THAT(watching.told, ElementsAre("+a"));
+    loop_.run_until([&] { return !watching.reported.empty() || watching.is_over; });
+    EXPECT_THAT(watching.reported, ElementsAre("+a"));
     watching.is_enough = true;
     Client other = this->client();
     loop_.run(other.put({"a", "", 0}, soon()));
@@ -333,13 +333,13 @@ TEST_F(EtcdClientTest, WatchAsAUserOutlivesItsToken) {
   loop_.run_until([&] { return watching.connections == 2; });
   Client other(config);
   loop_.run(other.put({"a/1", "", 0}, soon()));
-  loop_.run_until([&] { return !watching.told.empty(); });
-  EXPECT_THAT(watching.told, ElementsAre("+a/1"));
+  loop_.run_until([&] { return !watching.reported.empty(); });
+  EXPECT_THAT(watching.reported, ElementsAre("+a/1"));
   watching.is_enough = true;
   loop_.run(other.put({"a/1", "", 0}, soon()));
   loop_.run_until([&] { return watching.is_over; });
-  Client stranger(config);
-  Watching forbidden(loop_, stranger, {keys_with_prefix("b/")});
+  Client unauthorized(config);
+  Watching forbidden(loop_, unauthorized, {keys_with_prefix("b/")});
   loop_.run_until([&] { return forbidden.is_over; });
   EXPECT_EQ(forbidden.end, std::nullopt);
 }
@@ -352,14 +352,14 @@ TEST_F(EtcdClientTest, WatchOfAClusterOutlivesAnyMember) {
   Client other(config_of(servers));
   const Revision from = loop_.run(other.put({"a/0", "", 0}, soon()));
   Watching watching(loop_, client, {keys_with_prefix("a/"), from});
-  const auto told = [&] {
-    // A put that timed out may have been done, and is done again.
-    std::vector<std::string> once = watching.told;
+  const auto reported = [&] {
+    // A put that timed out may have been executed, and is repeated.
+    std::vector<std::string> once = watching.reported;
     once.erase(std::unique(once.begin(), once.end()), once.end());
     return once;
   };
   for (std::size_t i = 0; i < 3; ++i) {
-    loop_.run_until([&] { return told().size() == i + 1; });
+    loop_.run_until([&] { return reported().size() == i + 1; });
     std::size_t member = 0;
     while (cluster.member(member).url() != client.server()) ++member;
     cluster.member(member).kill();
@@ -369,11 +369,11 @@ TEST_F(EtcdClientTest, WatchOfAClusterOutlivesAnyMember) {
                loop_.run(other.put({key, "", 0}, test::in_ms(2000)));
              }) == ExitStatus::kOk;
     });
-    loop_.run_until([&] { return told().size() == i + 2; });
+    loop_.run_until([&] { return reported().size() == i + 2; });
     cluster.member(member).launch();
     cluster.member(member).await_ready();
   }
-  EXPECT_THAT(told(), ElementsAre("+a/0", "+a/1", "+a/2", "+a/3"));
+  EXPECT_THAT(reported(), ElementsAre("+a/0", "+a/1", "+a/2", "+a/3"));
   watching.is_enough = true;
   loop_.run(other.put({"a/4", "", 0}, soon()));
   loop_.run_until([&] { return watching.is_over; });

@@ -1,4 +1,4 @@
-// An etcd for tests: the real server, with its data in a temporary folder, on ports of 127.0.0.1.
+// The real etcd server for tests, with its data in a temporary folder and ports of 127.0.0.1.
 #pragma once
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@
 
 namespace fo::test {
 
-/// Of a server with its data in `folder`, on these ports of 127.0.0.1.
+/// The command line of a server with its data in `folder` and these ports of 127.0.0.1.
 inline std::vector<std::string> etcd_command(const std::string& folder, std::uint16_t client_port,
                                              std::uint16_t peer_port) {
   const std::string client = "http://127.0.0.1:" + std::to_string(client_port);
@@ -67,12 +67,12 @@ inline bool etcd_is_ready(std::uint16_t client_port) {
 
 class Etcd {
  public:
-  /// `options` are added to its own.
+  /// `options` are added to the default ones.
   explicit Etcd(const TempDir& dir, std::vector<std::string> options = {})
       : Etcd(dir, free_ports(2), std::move(options)) {
     start();
   }
-  /// For clients and for its peers; it is not started yet.
+  /// `ports`: the one for clients and the one for peers. Does not start the server.
   Etcd(const TempDir& dir, std::vector<std::uint16_t> ports, std::vector<std::string> options)
       : folder_(dir.path("etcd." + std::to_string(++count()))),
         options_(std::move(options)),
@@ -83,7 +83,7 @@ class Etcd {
     if (child_) kill();
   }
 
-  /// Returns when it answers.
+  /// Returns when the server answers.
   void start() {
     launch();
     await_ready();
@@ -119,8 +119,7 @@ class Etcd {
     std::filesystem::remove_all(folder_);
     start();
   }
-  /// SIGSTOP or SIGCONT.
-  /// After SIGSTOP none of its threads runs.
+  /// Sends SIGSTOP or SIGCONT. After SIGSTOP, returns when all its threads are stopped.
   void signal(int signal) const {
     child_->signal(signal);
     siginfo_t stopped{};
@@ -138,7 +137,7 @@ class Etcd {
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     return argv;
   }
-  /// What it prints; a failure of the test when it fails.
+  /// Returns etcdctl's output; the test fails if etcdctl fails.
   std::string run_etcdctl(const std::vector<std::string>& arguments) const {
     const auto ended = os::run_captured(etcdctl(arguments), base::Deadline::after(kLong));
     EXPECT_TRUE(ended && ended->status == 0) << (ended ? ended->err : "it did not end");
@@ -156,7 +155,7 @@ class Etcd {
   std::unique_ptr<os::Child> child_;
 };
 
-/// Three that are one.
+/// A cluster of three servers.
 class EtcdCluster {
  public:
   explicit EtcdCluster(const TempDir& dir) {
@@ -177,7 +176,7 @@ class EtcdCluster {
     for (const auto& member : members_) member->await_ready();
   }
   [[nodiscard]] Etcd& member(std::size_t index) { return *members_[index]; }
-  /// Which of them leads.
+  /// The index of the leader.
   [[nodiscard]] std::size_t leader() const {
     const base::Deadline deadline = base::Deadline::after(kLong);
     while (!deadline.expired()) {
@@ -191,7 +190,7 @@ class EtcdCluster {
     }
     throw std::runtime_error("no leader");
   }
-  /// "HOST:PORT" of all of them, `first` first.
+  /// "HOST:PORT" of all members, beginning with member `first`.
   [[nodiscard]] std::string addresses(std::size_t first = 0) const {
     std::string all;
     for (std::size_t i = 0; i < members_.size(); ++i) {
@@ -204,8 +203,7 @@ class EtcdCluster {
   std::vector<std::unique_ptr<Etcd>> members_;
 };
 
-/// A fixture whose tests are skipped where etcd is not installed, or fail there when FO_MUST_RUN
-/// asks for it.
+/// A fixture whose tests are skipped if etcd is not installed, or fail if FO_MUST_RUN requires it.
 class WithEtcd : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// What stands between a client and etcd, or in its place.
+// Proxies between a client and etcd, and servers in its place.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace fo::test {
 
 namespace asio = boost::asio;
 
-/// What stands between a client and a server, on the test's loop.
+/// A proxy between a client and a server, on the test's loop.
 class Proxy {
  public:
   Proxy(asio::io_context& io, std::uint16_t server)
@@ -40,11 +40,11 @@ class Proxy {
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
 
-  /// Of each piece, in each direction.
+  /// The delay of each piece, in each direction.
   base::Duration delay{};
-  /// The answer on so many-th connection, counted from 1, gets lost.
+  /// The number of the connection, from 1, whose answer is lost.
   int lost = 0;
-  /// What everybody is answered, without a word to the server; empty: what the server answers.
+  /// The answer to every client, without contacting the server; empty to forward the server's.
   std::string instead;
   int connections = 0;
 
@@ -105,7 +105,8 @@ class Proxy {
   asio::ip::tcp::acceptor acceptor_;
 };
 
-/// A server that answers everything with one text, or with what a function makes of the request.
+/// A server that answers every request with one text, or with the result of a function of the
+/// request.
 class Parrot {
  public:
   using Answer = std::function<std::string(const std::string& request)>;

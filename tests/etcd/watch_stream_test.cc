@@ -18,9 +18,9 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// A message with these events, "KEY@REVISION" each, as a line.
-std::string told(const std::vector<std::pair<std::string, Revision>>& events,
-                 const json& more = json::object()) {
+/// A message line with these events, given as key and revision.
+std::string message_line(const std::vector<std::pair<std::string, Revision>>& events,
+                         const json& more = json::object()) {
   json result{{"header", {{"revision", "1000"}}}};
   for (const auto& [key, revision] : events) {
     result["events"].push_back({{"kv",
@@ -43,7 +43,7 @@ Revision asked_from(WatchStream& stream) {
   return std::stoull(body["create_request"].value("start_revision", "0"));
 }
 
-/// The keys that these bytes tell of.
+/// The keys of the events in these bytes.
 std::vector<std::string> feed(WatchStream& stream, const std::string& bytes) {
   stream.append(bytes);
   std::vector<std::string> keys;
@@ -54,7 +54,8 @@ std::vector<std::string> feed(WatchStream& stream, const std::string& bytes) {
 }
 
 TEST(EtcdWatchStream, TellsWhateverThePieces) {
-  const std::string all = note(9, true) + told({{"a", 10}, {"b", 11}}) + told({{"c", 12}});
+  const std::string all =
+      note(9, true) + message_line({{"a", 10}, {"b", 11}}) + message_line({{"c", 12}});
   for (std::size_t size = 1; size <= all.size(); ++size) {
     WatchStream stream(Watch{keys_with_prefix("x"), 10});
     EXPECT_EQ(asked_from(stream), 10U);
@@ -72,13 +73,13 @@ TEST(EtcdWatchStream, GoesOnBehindTheLastEventAndNotWhereTheStoreIs) {
   asked_from(stream);
   feed(stream, note(2000, true));
   EXPECT_EQ(asked_from(stream), 10U);
-  // etcd tells of a long past in several messages, which all have the present revision.
-  feed(stream, told({{"a", 10}, {"b", 15}}));
+  // etcd sends many past events in several messages, which all have the current revision.
+  feed(stream, message_line({{"a", 10}, {"b", 15}}));
   EXPECT_EQ(asked_from(stream), 16U);
-  // What is half a line belongs to the connection that broke.
-  feed(stream, told({{"c", 16}}).substr(0, 20));
+  // An incomplete line is discarded with its connection.
+  feed(stream, message_line({{"c", 16}}).substr(0, 20));
   EXPECT_EQ(asked_from(stream), 16U);
-  EXPECT_THAT(feed(stream, told({{"c", 16}})), ElementsAre("c"));
+  EXPECT_THAT(feed(stream, message_line({{"c", 16}})), ElementsAre("c"));
 }
 
 TEST(EtcdWatchStream, NoteOfProgressSavesFromCompaction) {
@@ -101,34 +102,35 @@ TEST(EtcdWatchStream, WithoutARevisionItBeginsWhereEtcdSays) {
 TEST(EtcdWatchStream, RevisionThatIsHalfToldIsNeitherRepeatedNorLeftOut) {
   WatchStream stream(Watch{{"x"}, 10});
   asked_from(stream);
-  EXPECT_THAT(feed(stream, told({{"a", 10}, {"b", 11}, {"c", 11}}, kFragment)),
+  EXPECT_THAT(feed(stream, message_line({{"a", 10}, {"b", 11}, {"c", 11}}, kFragment)),
               ElementsAre("a", "b", "c"));
   EXPECT_EQ(asked_from(stream), 11U);
-  // It breaks in the middle again.
-  EXPECT_THAT(feed(stream, told({{"b", 11}}, kFragment)), IsEmpty());
+  // The connection fails in the middle again.
+  EXPECT_THAT(feed(stream, message_line({{"b", 11}}, kFragment)), IsEmpty());
   EXPECT_EQ(asked_from(stream), 11U);
-  EXPECT_THAT(feed(stream, told({{"b", 11}, {"c", 11}, {"d", 11}}, kFragment)), ElementsAre("d"));
-  EXPECT_THAT(feed(stream, told({{"e", 11}, {"f", 12}})), ElementsAre("e", "f"));
+  EXPECT_THAT(feed(stream, message_line({{"b", 11}, {"c", 11}, {"d", 11}}, kFragment)),
+              ElementsAre("d"));
+  EXPECT_THAT(feed(stream, message_line({{"e", 11}, {"f", 12}})), ElementsAre("e", "f"));
   EXPECT_EQ(asked_from(stream), 13U);
-  // A fragment that is whole, and the next revision.
-  feed(stream, told({{"g", 13}}, kFragment));
+  // A complete fragment, and the next revision.
+  feed(stream, message_line({{"g", 13}}, kFragment));
   EXPECT_EQ(asked_from(stream), 13U);
-  EXPECT_THAT(feed(stream, told({{"g", 13}, {"h", 14}})), ElementsAre("h"));
+  EXPECT_THAT(feed(stream, message_line({{"g", 13}, {"h", 14}})), ElementsAre("h"));
 }
 
 TEST(EtcdWatchStream, WhatWasToldIsNotToldAgain) {
   WatchStream stream(Watch{{"x"}, 10});
   asked_from(stream);
-  feed(stream, told({{"a", 12}}));
-  EXPECT_THAT(feed(stream, told({{"a", 12}, {"b", 5}, {"c", 13}})), ElementsAre("c"));
+  feed(stream, message_line({{"a", 12}}));
+  EXPECT_THAT(feed(stream, message_line({{"a", 12}, {"b", 5}, {"c", 13}})), ElementsAre("c"));
 }
 
 TEST(EtcdWatchStream, EndsLeaveItWhereItWas) {
   WatchStream stream(Watch{{"x"}, 10});
   asked_from(stream);
-  feed(stream, told({}, {{"canceled", true}, {"compact_revision", "40"}}));
+  feed(stream, message_line({}, {{"canceled", true}, {"compact_revision", "40"}}));
   EXPECT_EQ(stream.next_revision(), 10U);
-  feed(stream, told({}, {{"canceled", true}, {"cancel_reason", "why"}}));
+  feed(stream, message_line({}, {{"canceled", true}, {"cancel_reason", "why"}}));
   EXPECT_EQ(stream.next_revision(), 10U);
 }
 
