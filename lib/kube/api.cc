@@ -26,7 +26,7 @@ std::string api_version(const Resource& resource) {
   return resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
 }
 
-// For a path or a query: what could mean anything in there is written as %XX.
+// Escapes a part of a path or a query: every special character is written as %XX.
 std::string escaped(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
   std::string out;
@@ -45,7 +45,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// "&key=value" for each part that says something.
+// "&key=value" for each non-empty part.
 std::string query_of(const Selection& selection) {
   std::string query;
   if (!selection.labels.empty()) query += "&labelSelector=" + escaped(selection.labels);
@@ -181,8 +181,8 @@ std::optional<Status> decode_status(std::string_view body) {
   }
 }
 
-bool says_absent(const std::optional<Status>& status, std::string_view plural,
-                 std::string_view name) {
+bool reports_absent(const std::optional<Status>& status, std::string_view plural,
+                    std::string_view name) {
   return status && status->reason == "NotFound" && status->kind == plural && status->name == name;
 }
 

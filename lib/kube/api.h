@@ -1,5 +1,5 @@
-// Kubernetes' API as text, for objects of any kind: what is asked of an API server, and what its
-// answers say; pure.
+// Kubernetes' API as text, for objects of any kind: requests to an API server, and its answers.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@
 
 namespace fo::kube {
 
-/// The longest object that is read, and the longest list: an API server stores objects of 1.5 MiB,
-/// and a list is asked for in pages.
+/// Maximum sizes of an object and of a list. An API server stores objects of up to 1.5 MiB, and a
+/// list is read in pages.
 inline constexpr base::ByteCount kMaxObjectBytes = 4 * base::kMiB;
 inline constexpr base::ByteCount kMaxListBytes = 64 * base::kMiB;
 
-/// A kind of objects: "coordination.k8s.io", "v1", "leases", "Lease". The group of ConfigMaps and
-/// the like is empty.
+/// A kind of objects: "coordination.k8s.io", "v1", "leases", "Lease". Core kinds such as ConfigMap
+/// have an empty group.
 struct Resource {
   std::string group;
   std::string version;
@@ -27,96 +27,98 @@ struct Resource {
   std::string kind;
 };
 
-/// Objects of one kind in one namespace; without a namespace those of all, or those that are in
-/// none.
+/// The objects of one kind in one namespace; without a namespace, those of all namespaces, or those
+/// that have none.
 struct Collection {
   Resource resource;
   std::string name_space;
 };
 
-/// "Lease 'namespace/name'", for messages.
+/// Formats "Lease 'namespace/name'" for messages.
 std::string describe(const Collection& collection, std::string_view name);
 
-/// Where objects are created and listed.
+/// The path for creating and listing objects.
 std::string path_of(const Collection& collection);
-/// Where one is read, replaced, patched and deleted.
+/// The path for reading, replacing, patching and deleting one object.
 std::string path_of(const Collection& collection, std::string_view name);
 
-/// Which objects. Empty texts say nothing.
+/// A selection of objects; empty members select all.
 struct Selection {
-  /// "key=value,key2!=value" and the like.
+  /// A label selector, such as "key=value,key2!=value".
   std::string labels = {};
-  /// "metadata.name=pair" and the like.
+  /// A field selector, such as "metadata.name=pair".
   std::string fields = {};
 };
-/// One page: `limit` objects (0: all) after those that `next`, of the page before, stands for.
+/// The path of one page: at most `limit` objects (0: all), continued from the `next` of the page
+/// before.
 std::string list_path(const Collection& collection, const Selection& selection, std::size_t limit,
                       std::string_view next = {});
-/// Where one is patched, by that manager of fields ("": by nobody who is named).
+/// The path for a patch by the field manager `manager` (empty: unnamed).
 std::string patch_path(const Collection& collection, std::string_view name,
                        std::string_view manager, bool is_forced);
-/// Changes since `resource_version`, for up to `timeout`.
+/// The path for changes since `resource_version`, for up to `timeout`.
 std::string watch_path(const Collection& collection, const Selection& selection,
                        std::string_view resource_version, std::chrono::seconds timeout);
 
 struct Object {
   std::string name;
   std::string name_space;
-  /// As of which change it is; empty only in bookmarks and where the server left it out of a list.
+  /// The version of the object; empty only in bookmarks, and in lists if the server leaves it out.
   std::string resource_version;
-  /// All of it, as JSON.
+  /// The whole object, as JSON.
   std::string text;
 };
 
-/// Throws Error(kProtocol), "`what`: reason", for what is no such object.
+/// Throws Error(kProtocol), "`what`: reason", for an invalid object or one of another kind.
 Object decode_object(std::string_view body, const Resource& resource, const std::string& what);
 
 struct List {
   std::vector<Object> objects;
-  /// Where a watch goes on.
+  /// The version from which a watch continues.
   std::string resource_version;
-  /// What the next page is asked with; empty: this is the last one.
+  /// The continuation for the next page; empty on the last one.
   std::string next;
 };
-/// Throws Error(kProtocol); items get the kind and version that a server leaves out of them.
+/// Throws Error(kProtocol). Servers leave out the kind and version of items, so they are added.
 List decode_list(std::string_view body, const Resource& resource, const std::string& what);
 
-/// What an API server answers instead of what was asked for. Whoever stands before it and answers
-/// on its own, a load balancer above all, answers with something else.
+/// The object that an API server answers with if a request fails. A proxy in front of it, such as a
+/// load balancer, may answer with something else.
 struct Status {
-  /// In one line.
+  /// One line.
   std::string message;
   /// "NotFound", "Conflict" and the like; empty: none.
   std::string reason;
-  /// What it is about, as "leases" and its name; empty: not said.
+  /// The object in question: the plural of its kind, such as "leases", and its name; empty if
+  /// missing.
   std::string kind;
   std::string name;
-  /// 404 and the like; 0: not said.
+  /// The HTTP status; 0 if missing.
   int code = 0;
 };
-/// nullopt for an answer that is no Status.
+/// nullopt for an answer that is not a Status.
 std::optional<Status> decode_status(std::string_view body);
-/// Whether it says that there is no such object, of the kind that `plural` names.
-bool says_absent(const std::optional<Status>& status, std::string_view plural,
-                 std::string_view name);
+/// Whether the Status reports that the object with this name and kind (`plural`) does not exist.
+bool reports_absent(const std::optional<Status>& status, std::string_view plural,
+                    std::string_view name);
 
-/// The body of a deletion that is refused once the object has another resource version.
+/// The body of a deletion that the server refuses if the object has another resource version.
 std::string encode_precondition(const std::string& resource_version);
 
-/// What a line of a watch says.
+/// One line of a watch.
 struct WatchEvent {
   enum class Kind {
     kAdded,
     kModified,
     kDeleted,
-    kBookmark,  // that it is still there, and as of which change
-    kExpired,   // that it can't go on from there: list anew
-    kFailed,    // that it ends
+    kBookmark,  // the watch continues; contains the current resource version
+    kExpired,   // the watch cannot continue from this version: list again
+    kFailed,    // the watch ends
   };
   Kind kind = Kind::kFailed;
-  /// Of the first three; of a bookmark only the resource version.
+  /// The object for the first three kinds; only the resource version for a bookmark.
   Object object;
-  /// Of kFailed: why, in one line.
+  /// The reason of kFailed, in one line.
   std::string reason;
 };
 /// Throws Error(kProtocol).

@@ -22,16 +22,16 @@ using boost::asio::awaitable;
 using std::chrono::seconds;
 
 constexpr Duration kLongestRetryAfter = seconds(5);
-// All that one watch may tell; of it, what is kept of a refusal.
+// Limits of all bytes of one watch, and of the stored part of an error answer.
 constexpr base::ByteCount kMaxWatched = base::kGiB;
 constexpr std::size_t kMaxRefusal = std::size_t{64} * 1024;
-// An API server takes a watch without a time for one of half an hour or more.
+// Without a timeout, an API server lets a watch run for half an hour or more.
 constexpr Duration kLongestWatch = std::chrono::minutes(5);
-// Between the connections of a watch.
+// The pauses between the connections of a watch.
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr Duration kLongestPause = seconds(2);
 constexpr std::size_t kPage = 100;
-// Of a list that was too old before its last page.
+// Maximum number of lists if the continuation expires before the last page.
 constexpr int kMaxLists = 3;
 
 bool is_success(const http::Response& answer) {
@@ -66,8 +66,8 @@ ExitStatus status_of(const http::Response& answer, const std::optional<Status>& 
 Duration retry_after(const http::Response& answer) {
   const auto header = answer.header("Retry-After");
   const auto count = header ? base::parse_uint(*header) : std::nullopt;
-  const auto most = static_cast<std::uint64_t>(kLongestRetryAfter / seconds(1));
-  return seconds(std::min(count.value_or(0), most));
+  const auto max = static_cast<std::uint64_t>(kLongestRetryAfter / seconds(1));
+  return seconds(std::min(count.value_or(0), max));
 }
 
 std::string doing(const char* verb, const Collection& collection, std::string_view name) {
@@ -128,9 +128,10 @@ awaitable<std::optional<Object>> Client::get(Collection from, std::string name, 
   const http::Response answer =
       co_await ask(std::move(method), std::move(path), std::move(nothing), deadline);
   if (is_success(answer)) co_return read_object(answer, from, name, what);
-  // Somebody else's 404, a load balancer's that has no server left, says nothing of the object.
-  const bool is_absent =
-      answer.status == 404 && says_absent(decode_status(answer.body), from.resource.plural, name);
+  // A proxy's 404, such as that of a load balancer without servers, does not mean that the object
+  // is missing.
+  const bool is_absent = answer.status == 404 &&
+                         reports_absent(decode_status(answer.body), from.resource.plural, name);
   if (!is_absent) throw Refused(what, answer);
   co_return std::nullopt;
 }
@@ -148,7 +149,7 @@ awaitable<List> Client::list(Collection of, Selection selection, std::size_t lim
 }
 
 awaitable<List> Client::list_all(Collection of, Selection selection, Deadline deadline,
-                                 std::size_t most) {
+                                 std::size_t max_objects) {
   List all;
   for (int lists = 1;;) {
     List page;
@@ -168,8 +169,9 @@ awaitable<List> Client::list_all(Collection of, Selection selection, Deadline de
     std::move(page.objects.begin(), page.objects.end(), std::back_inserter(all.objects));
     all.resource_version = std::move(page.resource_version);
     all.next = std::move(page.next);
-    if (all.objects.size() > most) {
-      throw Error(ExitStatus::kProtocol, doing("list", of) + ": more than " + std::to_string(most));
+    if (all.objects.size() > max_objects) {
+      throw Error(ExitStatus::kProtocol,
+                  doing("list", of) + ": more than " + std::to_string(max_objects));
     }
     if (all.next.empty()) co_return all;
   }
@@ -191,7 +193,7 @@ awaitable<Client::Written> Client::write(std::string what, std::string method, s
   if (answer.status == 409) {
     written.outcome = Written::Outcome::kConflict;
   } else if (answer.status == 404 &&
-             says_absent(refused.status_object(), in.resource.plural, name)) {
+             reports_absent(refused.status_object(), in.resource.plural, name)) {
     written.outcome = Written::Outcome::kAbsent;
   } else {
     throw Refused(refused);
@@ -308,7 +310,8 @@ awaitable<Client::WatchEnd> Client::watch(
       failure = error;
     }
     if (failure && on_failure) on_failure(*failure);
-    // What lasted for long was no quick failure; and what ends at once is none to repeat at once.
+    // A watch that lasted for long is not an immediate failure, and one that ended at once is not
+    // repeated at once.
     const bool is_quick = Deadline::Clock::now() - begun < kLongestPause;
     if (!is_quick) backoff.reset();
     if (!failure && !is_quick) continue;

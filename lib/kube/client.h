@@ -1,9 +1,8 @@
 // A client of Kubernetes' API server, for objects of any kind. Coroutines of one loop.
 //
-// All calls throw, beside what each says: Refused for an answer that is none of those that its
-// caller expects; kUnavailable, kTryAgain (the deadline) and kProtocol where no API server answers;
-// kConfig, kNotPermitted and kNoInput for certificates and tokens, whose files are read for each
-// request.
+// All calls throw, in addition to what each documents: Refused for an answer that the call does not
+// expect; kUnavailable, kTryAgain (the deadline) and kProtocol if no API server answers; kConfig,
+// kNotPermitted and kNoInput for certificates and tokens, whose files are read for each request.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -20,15 +19,15 @@
 
 namespace fo::kube {
 
-/// "get Lease 'ns/pair': the API server answers 403: why". kUnavailable for what may pass,
-/// kNotPermitted for 401 and 403, kNoInput for a namespace that is not there, else kProtocol.
+/// "get Lease 'ns/pair': the API server answers 403: why". kUnavailable for transient failures,
+/// kNotPermitted for 401 and 403, kNoInput for a missing namespace, otherwise kProtocol.
 class Refused final : public base::Error {
  public:
   Refused(const std::string& what, const http::Response& answer);
   [[nodiscard]] int http_status() const { return http_status_; }
-  /// What the API server says; nullopt for an answer of somebody who stands before it.
+  /// The API server's Status; nullopt for an answer of a proxy in front of it.
   [[nodiscard]] const std::optional<Status>& status_object() const { return status_; }
-  /// For how long not to ask again, five seconds at most; 0: it does not say.
+  /// The minimum time until a retry, at most five seconds; 0 if the answer has none.
   [[nodiscard]] base::Duration retry_after() const { return retry_after_; }
 
  private:
@@ -41,72 +40,72 @@ class Client {
  public:
   explicit Client(Config config) : config_(std::move(config)) {}
 
-  /// nullopt: there is none.
+  /// Returns the object; nullopt if it does not exist.
   boost::asio::awaitable<std::optional<Object>> get(Collection from, std::string name,
                                                     base::Deadline deadline);
 
-  /// One page of at most `limit` objects (0: all), `next` being what the page before says. Throws
-  /// Refused with 410 for a `next` that is too old.
+  /// Returns one page of at most `limit` objects (0: all), continued from the `next` of the page
+  /// before. Throws Refused with 410 if `next` has expired.
   boost::asio::awaitable<List> list(Collection of, Selection selection, std::size_t limit,
                                     std::string next, base::Deadline deadline);
-  /// All pages, as of one resource version. Throws kProtocol for more than `most` objects.
+  /// Returns all pages, at one resource version. Throws kProtocol for more than `max_objects`
+  /// objects.
   boost::asio::awaitable<List> list_all(Collection of, Selection selection, base::Deadline deadline,
-                                        std::size_t most = 10'000);
+                                        std::size_t max_objects = 10'000);
 
-  /// What became of a change.
+  /// The result of a change.
   struct Written {
     enum class Outcome {
       kDone,
-      kConflict,  // it has another resource version by now, or is there already
-      kAbsent,    // there is none
+      kConflict,  // the object has another resource version, or exists already
+      kAbsent,    // the object does not exist
     };
     Outcome outcome = Outcome::kDone;
-    /// Of kDone: as it is now.
+    /// For kDone: the object after the change.
     Object object;
-    /// Otherwise: why, in one line.
+    /// Otherwise: the reason, in one line.
     std::string reason;
   };
-  /// `object` as JSON, with its kind, version and this name.
+  /// Creates `object` (JSON), which contains its kind, version and this name.
   boost::asio::awaitable<Written> create(Collection in, std::string name, std::string object,
                                          base::Deadline deadline);
-  /// Replaces the object as it was seen, which the resource version in `object` says.
+  /// Replaces the object if it still has the resource version in `object`.
   boost::asio::awaitable<Written> update(Collection in, std::string name, std::string object,
                                          base::Deadline deadline);
 
   struct Patch {
     enum class Kind {
-      kMerge,  // RFC 7386: null deletes; conflicts only where it says a resource version
-      kApply,  // server-side apply: of a whole object's fields, those that `manager` owns;
-               // creates what is not there; conflicts where another owns a field
+      kMerge,  // RFC 7386: null deletes; a conflict only if it contains a resource version
+      kApply,  // server-side apply of the fields that `manager` owns; creates a missing object; a
+               // conflict if another manager owns a field
     };
     Kind kind = Kind::kMerge;
     std::string body;
-    /// Whose fields they are; kApply needs it.
+    /// The field manager; required for kApply.
     std::string manager = {};
-    /// Takes fields from who owns them, instead of a conflict.
+    /// Take over the fields of other managers instead of reporting a conflict.
     bool is_forced = false;
   };
   boost::asio::awaitable<Written> patch(Collection in, std::string name, Patch patch,
                                         base::Deadline deadline);
-  /// Only as it was seen where there is a resource version. The Object stays empty.
+  /// Deletes the object; with a resource version, only that version. Written::object stays empty.
   boost::asio::awaitable<Written> remove(Collection from, std::string name,
                                          std::string resource_version, base::Deadline deadline);
 
   enum class WatchEnd {
     kStopped,  // on_event returned false
-    kEnded,    // by the server or by the deadline: go on from the last resource version
-    kExpired,  // it can't go on from there: list anew
+    kEnded,    // by the server or the deadline: continue from the last resource version
+    kExpired,  // the watch cannot continue from this version: list again
   };
-  /// Watches over one connection for changes since `resource_version`, which is kept up to date;
-  /// on_event is called from the loop, and not for what ends the watch. Throws when the connection
-  /// breaks.
+  /// Watches over one connection for changes since `resource_version`, which is updated. Calls
+  /// on_event from the loop, except for events that end the watch. Throws if the connection fails.
   boost::asio::awaitable<WatchEnd> watch_once(
       Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
       std::function<bool(const WatchEvent& event)> on_event);
 
-  /// Watches over as many connections as it takes, until on_event returns false, the deadline
-  /// (kEnded) or kExpired; `on_failure` is called for each connection that broke, after which
-  /// another is tried. Throws what is wrong for good before the first event came.
+  /// Watches over as many connections as necessary, until on_event returns false, the deadline
+  /// passes (kEnded) or the version has expired (kExpired). Calls `on_failure` for each failed
+  /// connection, and then reconnects. Throws a permanent error that occurs before the first event.
   boost::asio::awaitable<WatchEnd> watch(
       Collection of, Selection selection, std::string& resource_version, base::Deadline deadline,
       std::function<bool(const WatchEvent& event)> on_event,
@@ -115,13 +114,13 @@ class Client {
  private:
   struct Body {
     std::string text = {};
-    /// Empty: JSON.
+    /// The content type; empty for JSON.
     std::string type = {};
   };
   boost::asio::awaitable<http::Response> ask(std::string method, std::string path, Body body,
                                              base::Deadline deadline,
                                              base::ByteCount limit = kMaxObjectBytes);
-  // `what` is being done, as a message says it.
+  // `what` begins the messages of errors.
   boost::asio::awaitable<Written> write(std::string what, std::string method, std::string path,
                                         Collection in, std::string name, Body body,
                                         base::Deadline deadline);

@@ -26,7 +26,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// "https://HOST:PORT" as a pod is told; empty where this is none.
+// "https://HOST:PORT" from a pod's environment; empty outside of a pod.
 std::string find_cluster(const std::string& what) {
   std::string host = variable("KUBERNETES_SERVICE_HOST");
   if (host.empty()) return {};
@@ -44,8 +44,8 @@ std::string find_cluster(const std::string& what) {
   return "https://" + server;
 }
 
-// What never leaves this machine: "localhost" is 127.0.0.1 without asking anybody (resolve.h), and
-// a name may well begin with "127.".
+// Whether requests stay on this machine. "localhost" is resolved to 127.0.0.1 without a query
+// (resolve.h); other names may begin with "127.", too.
 bool is_here(const std::string& server) {
   const std::string host = net::parse_url(server).address.host;
   return host == "localhost" || net::is_loopback(host);
@@ -77,7 +77,7 @@ Config find_config(Config given, const std::string& what, const std::string& abs
     throw Error(ExitStatus::kConfig,
                 what + ": a token is not sent to " + base::quoted(config.server) + " without TLS");
   }
-  // Whoever names a certificate means to be known by that.
+  // A configured certificate is the client's identity, so the pod's token is not added.
   const std::string token = std::string(folder) + "/token";
   if (may_have_token && config.token_file.empty() && config.tls.certificate.empty() &&
       is_there(token)) {

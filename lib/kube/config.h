@@ -1,5 +1,5 @@
-// Where Kubernetes' API server is, and with what to speak to it: as somebody says, or as a pod
-// finds it. Kubeconfig files are not read.
+// The address of Kubernetes' API server, and the credentials for it: as configured, or as found in
+// a pod. Kubeconfig files are not read.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace fo::kube {
 
-/// What a pod is given of its service account.
+/// The folder with a pod's service account files.
 inline constexpr std::string_view kServiceAccountFolder =
     "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -17,19 +17,19 @@ struct Config {
   /// "https://HOST:PORT".
   std::string server;
   net::TlsFiles tls;
-  /// Empty: none is sent.
+  /// Empty: no token is sent.
   std::string token_file;
 };
 
-/// `given`, and where that says nothing what KUBERNETES_SERVICE_HOST and _PORT and the files in
-/// `folder` say. A token goes over TLS or to a loopback address only. Throws kConfig, "`what`:
-/// reason", when there is no API server ("`absent`, and without KUBERNETES_SERVICE_HOST …"), or no
-/// authority to trust, or the token must not go there.
+/// Completes `given` from KUBERNETES_SERVICE_HOST and _PORT and the files in `folder`. A token is
+/// used only with TLS or for a loopback address. Throws kConfig, "`what`: reason", if there is no
+/// API server ("`absent`, and without KUBERNETES_SERVICE_HOST …"), no authority to trust, or a
+/// token for an address that must not receive it.
 Config find_config(Config given, const std::string& what, const std::string& absent,
                    std::string_view folder = kServiceAccountFolder);
 
-/// The token in a file, which is replaced now and then: to be read for each request. Throws
-/// kNoInput, kNotPermitted, and kConfig for what is no token.
+/// Reads the token in a file. Call it for each request, because the file is replaced periodically.
+/// Throws kNoInput, kNotPermitted, and kConfig for an invalid token.
 std::string read_token(const std::string& path);
 
 }  // namespace fo::kube

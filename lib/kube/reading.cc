@@ -11,7 +11,7 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxNumber = 0x7fffffff;
 
-// nullptr where there is none, which is what null means, too.
+// nullptr if the member is missing or null.
 const json* find(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;

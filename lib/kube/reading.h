@@ -1,5 +1,5 @@
-// Members of the API server's objects: those that are left out, and null, are empty. What has
-// another type is thrown as json::Misfit.
+// Members of the API server's objects. Missing members and null are read as empty; a member of
+// another type throws json::Misfit.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace fo::kube {
 
 const nlohmann::json& part_in(const nlohmann::json& object, const char* key);
 std::string text_in(const nlohmann::json& object, const char* key);
-/// Of 32 bits, not below 0.
+/// A number of at most 32 bits, not negative; nullopt if it is missing.
 std::optional<std::uint64_t> number_in(const nlohmann::json& object, const char* key);
 
-/// The object, checked to be of that kind and to have a name and a resource version.
+/// The object, after a check that it is of this kind and has a name and a resource version.
 Object decode_object(const nlohmann::json& object, const Resource& resource);
 
 }  // namespace fo::kube

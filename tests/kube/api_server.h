@@ -1,5 +1,5 @@
-// An API server for tests: the stand-in of bats/kube-api on a free port, and what is asked of it
-// beside what a client asks.
+// The stand-in API server bats/kube-api on a free port, with queries and changes that bypass the
+// client under test.
 #pragma once
 
 #include <fcntl.h>
@@ -27,13 +27,13 @@ namespace fo::test {
 
 class KubeApi {
  public:
-  /// Over TLS, with this certificate.
+  /// A server with TLS and this certificate.
   static KubeApi over_tls(const net::TlsFiles& files) {
     KubeApi api({"--cert", files.certificate, "--key", files.key});
     api.authority_ = files.ca;
     return api;
   }
-  /// With these options. Returns when it listens.
+  /// Starts the server with these options; returns when it listens.
   explicit KubeApi(const std::vector<std::string>& options = {}) {
     os::Pipe pipe;
     std::vector<std::string> command{FO_SOURCE_DIR "/bats/kube-api"};
@@ -60,7 +60,7 @@ class KubeApi {
     return (authority_.empty() ? "http://" : "https://") + host + ":" + port_;
   }
 
-  /// The object as it is; null where there is none.
+  /// The stored object; null if it does not exist.
   [[nodiscard]] nlohmann::json lease(const std::string& name = "pair") const {
     const http::Response answer = ask("GET", lease_path(name), "");
     return answer.status == 200 ? nlohmann::json::parse(answer.body) : nlohmann::json();
@@ -69,7 +69,7 @@ class KubeApi {
     const http::Response answer = ask("POST", kLeases, object.dump());
     ASSERT_EQ(answer.status, 201) << answer.body;
   }
-  /// Changes the Lease, whatever its holder does meanwhile.
+  /// Changes the Lease, and repeats that if its holder changes it meanwhile.
   void edit(const std::function<void(nlohmann::json& lease)>& change) const {
     int status = 409;
     while (status == 409) {
@@ -86,13 +86,13 @@ class KubeApi {
     ASSERT_EQ(ask("DELETE", lease_path(name), "").status, 200);
   }
 
-  /// What it is to do wrong: bats/kube-api says what there is.
+  /// Injects a fault; bats/kube-api documents them.
   void fault(const nlohmann::json& what) const {
     ASSERT_EQ(ask("POST", "/faults", what.dump()).status, 200);
   }
   void mend() const { ASSERT_EQ(ask("DELETE", "/faults", "").status, 200); }
   void compact() const { ASSERT_EQ(ask("POST", "/compact", "").status, 200); }
-  /// How many requests there were.
+  /// The number of requests with this verb.
   [[nodiscard]] int count(const std::string& verb) const {
     return nlohmann::json::parse(ask("GET", "/requests", "").body).value(verb, 0);
   }
@@ -117,7 +117,7 @@ class KubeApi {
   std::string authority_;
 };
 
-/// A Lease as client-go would leave it.
+/// A Lease as client-go would write it.
 inline nlohmann::json foreign_lease(const std::string& holder, int duration,
                                     const std::string& renewed = "2026-01-01T00:00:00.000000Z") {
   return {{"apiVersion", "coordination.k8s.io/v1"},

@@ -56,29 +56,29 @@ TEST(KubeApi, OnlyAStatusSaysThatTheLeaseIsNotThere) {
                     {"reason", "NotFound"},
                     {"message", "leases.coordination.k8s.io \"pair\" not found"},
                     {"details", {{"kind", "leases"}, {"name", "pair"}}}};
-  const auto says_no_lease = [](const std::string& body) {
-    return says_absent(decode_status(body), "leases", "pair");
+  const auto reports_no_lease = [](const std::string& body) {
+    return reports_absent(decode_status(body), "leases", "pair");
   };
-  const auto says_no_namespace = [](const std::string& body) {
-    return says_absent(decode_status(body), "namespaces", "ns");
+  const auto reports_no_namespace = [](const std::string& body) {
+    return reports_absent(decode_status(body), "namespaces", "ns");
   };
-  EXPECT_TRUE(says_no_lease(absent.dump()));
-  EXPECT_FALSE(says_no_namespace(absent.dump()));
-  EXPECT_FALSE(says_no_lease("404 page not found"));
+  EXPECT_TRUE(reports_no_lease(absent.dump()));
+  EXPECT_FALSE(reports_no_namespace(absent.dump()));
+  EXPECT_FALSE(reports_no_lease("404 page not found"));
   const auto another = [&](const char* pointer, const json& value) {
     json object = absent;
     object[json::json_pointer(pointer)] = value;
     return object.dump();
   };
-  EXPECT_FALSE(says_no_lease(another("/kind", "Lease")));
-  EXPECT_FALSE(says_no_lease(another("/reason", "Forbidden")));
-  EXPECT_FALSE(says_no_lease(another("/details", json::object())));
-  EXPECT_FALSE(says_no_lease(another("/details", nullptr)));
-  EXPECT_FALSE(says_no_lease(another("/details/name", "other")));
+  EXPECT_FALSE(reports_no_lease(another("/kind", "Lease")));
+  EXPECT_FALSE(reports_no_lease(another("/reason", "Forbidden")));
+  EXPECT_FALSE(reports_no_lease(another("/details", json::object())));
+  EXPECT_FALSE(reports_no_lease(another("/details", nullptr)));
+  EXPECT_FALSE(reports_no_lease(another("/details/name", "other")));
   const std::string no_namespace =
       another("/details", json{{"kind", "namespaces"}, {"name", "ns"}});
-  EXPECT_FALSE(says_no_lease(no_namespace));
-  EXPECT_TRUE(says_no_namespace(no_namespace));
+  EXPECT_FALSE(reports_no_lease(no_namespace));
+  EXPECT_TRUE(reports_no_namespace(no_namespace));
 }
 
 TEST(KubeApi, WatchTellsChangesAndWhenToLookAnew) {
@@ -146,7 +146,7 @@ TEST(KubeApi, ItemsOfAListAreWholeObjects) {
   whole["kind"] = "ConfigMap";
   whole["apiVersion"] = "v1";
   EXPECT_EQ(json::parse(list.objects[0].text), whole);
-  // An object of the list alone is what was listed.
+  // An object of the list is complete by itself.
   EXPECT_EQ(decode_object(list.objects[0].text, kConfigMaps.resource, "get").name, "a");
   json empty = list_of(nullptr);
   EXPECT_TRUE(decode(empty).objects.empty());

@@ -138,7 +138,7 @@ TEST_F(KubeClientTest, AppliesCreateAndKeepWhatOthersOwn) {
   EXPECT_EQ(data_of("a"), (json{{"k", "2"}, {"l", "3"}}));
   EXPECT_EQ(apply("other", {{"k", "4"}}, true).outcome, Outcome::kDone);
   EXPECT_EQ(data_of("a")["k"], "4");
-  // Without a manager it is none.
+  // An apply without a manager is invalid.
   EXPECT_EQ(test::status_of([&] { apply("", {{"k", "5"}}); }), ExitStatus::kProtocol);
 }
 
@@ -173,7 +173,7 @@ TEST_F(KubeClientTest, ListThatIsTooOldBeginsAnew) {
   } catch (const Refused& refused) {
     EXPECT_EQ(refused.http_status(), 410);
   }
-  // The second page of the first try; the whole of the second.
+  // The first list fails at its second page; the second list succeeds.
   api_.fault({{"verb", "list"}, {"count", 1}, {"do", "nothing"}});
   api_.fault({{"verb", "list"}, {"count", 1}, {"status", 410}});
   EXPECT_THAT(list().objects, SizeIs(102));
@@ -205,9 +205,9 @@ TEST_F(KubeClientTest, RefusalsHaveOneLineAndAStatus) {
     EXPECT_EQ(refused.retry_after(), std::chrono::seconds(5));
   }
   const KubeApi other({"--no-namespace", "ns"});
-  Client stranger(Config{other.url(), {}, ""});
+  Client without_namespace(Config{other.url(), {}, ""});
   EXPECT_EQ(test::status_of([&] {
-              loop_.run(stranger.create(kConfigMaps, "a", config_map("a").dump(), soon()));
+              loop_.run(without_namespace.create(kConfigMaps, "a", config_map("a").dump(), soon()));
             }),
             ExitStatus::kNoInput);
 }
@@ -230,7 +230,7 @@ TEST_F(KubeClientTest, TokenIsReadForEachRequest) {
   EXPECT_EQ(status(), ExitStatus::kConfig);
 }
 
-/// A watch that is under way, and what it has told.
+/// A running watch and the events that it has reported.
 class Watching {
  public:
   Watching(test::TestLoop& loop, Client& client, std::string version) : version_(version) {
@@ -243,7 +243,8 @@ class Watching {
               if (event.kind == WatchEvent::Kind::kBookmark) {
                 ++bookmarks;
               } else {
-                told.push_back(signs.at(static_cast<std::size_t>(event.kind)) + event.object.name);
+                reported.push_back(signs.at(static_cast<std::size_t>(event.kind)) +
+                                   event.object.name);
               }
               return !is_enough;
             },
@@ -253,7 +254,7 @@ class Watching {
           is_over = true;
         });
   }
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   int bookmarks = 0;
   int failures = 0;
   bool is_enough = false;
@@ -270,12 +271,12 @@ TEST_F(KubeClientTest, WatchTellsOfChangesInOrder) {
   const std::string version = version_of_list();
   create(kConfigMaps, config_map("a"));
   Watching watching(loop_, client_, version);
-  loop_.run_until([&] { return watching.told.size() == 1; });
+  loop_.run_until([&] { return watching.reported.size() == 1; });
   patch("a", {Client::Patch::Kind::kMerge, R"({"data":{"k":"1"}})"});
   create(kSlices, slice("other", "x"));
   remove("before");
-  loop_.run_until([&] { return watching.told.size() == 3; });
-  EXPECT_THAT(watching.told, ElementsAre("+a", "*a", "-before"));
+  loop_.run_until([&] { return watching.reported.size() == 3; });
+  EXPECT_THAT(watching.reported, ElementsAre("+a", "*a", "-before"));
   const int bookmarks = watching.bookmarks;
   loop_.run_until([&] { return watching.bookmarks > bookmarks; });
   watching.is_enough = true;
@@ -293,7 +294,7 @@ TEST_F(KubeClientTest, WatchGoesOnWhereItBroke) {
     const std::string version = version_of_list();
     Watching watching(loop_, client_, version);
     create(kConfigMaps, config_map("a"));
-    loop_.run_until([&] { return !watching.told.empty(); });
+    loop_.run_until([&] { return !watching.reported.empty(); });
     json twice = fault;
     twice["verb"] = "watch";
     twice["count"] = 2;
@@ -301,8 +302,8 @@ TEST_F(KubeClientTest, WatchGoesOnWhereItBroke) {
     api_.fault(twice);
     api_.fault({{"verb", "watch"}, {"do", "hang-up"}});
     remove("a");
-    loop_.run_until([&] { return watching.told.size() >= 2; });
-    EXPECT_THAT(watching.told, ElementsAre("+a", "-a"));
+    loop_.run_until([&] { return watching.reported.size() >= 2; });
+    EXPECT_THAT(watching.reported, ElementsAre("+a", "-a"));
     EXPECT_GE(api_.count("watch"), before + 3);
     watching.is_enough = true;
     loop_.run_until([&] { return watching.is_over; });
@@ -318,7 +319,7 @@ TEST_F(KubeClientTest, WatchThatIsTooOldSaysSo) {
     Watching watching(loop_, client_, version);
     loop_.run_until([&] { return watching.is_over; });
     EXPECT_EQ(watching.end, WatchEnd::kExpired);
-    EXPECT_THAT(watching.told, IsEmpty());
+    EXPECT_THAT(watching.reported, IsEmpty());
     EXPECT_EQ(watching.failures, 0);
   }
 }
@@ -332,8 +333,8 @@ TEST_F(KubeClientTest, BookmarksSaveAWatchFromCompaction) {
   api_.compact();
   api_.fault({{"verb", "watch"}, {"do", "hang-up"}});
   create(kConfigMaps, config_map("a"));
-  loop_.run_until([&] { return !watching.told.empty() || watching.is_over; });
-  EXPECT_THAT(watching.told, ElementsAre("+a"));
+  loop_.run_until([&] { return !watching.reported.empty() || watching.is_over; });
+  EXPECT_THAT(watching.reported, ElementsAre("+a"));
   watching.is_enough = true;
   loop_.run_until([&] { return watching.is_over; });
 }

@@ -32,8 +32,8 @@ class KubeConfigTest : public testing::Test {
     ::setenv("KUBERNETES_SERVICE_HOST", host.c_str(), 1);
     ::setenv("KUBERNETES_SERVICE_PORT", port.c_str(), 1);
   }
-  // What a pod is given.
-  void give_account() const {
+  // Creates the files of a pod's service account.
+  void create_account() const {
     spill(dir_.path("ca.crt"), "a certificate");
     spill(dir_.path("token"), "a.b.c");
   }
@@ -50,7 +50,7 @@ class KubeConfigTest : public testing::Test {
 
 TEST_F(KubeConfigTest, PodFindsItsOwn) {
   in_cluster("10.96.0.1", "443");
-  give_account();
+  create_account();
   const Config config = find();
   EXPECT_EQ(config.server, "https://10.96.0.1:443");
   EXPECT_EQ(config.tls.ca, dir_.path("ca.crt"));
@@ -61,20 +61,20 @@ TEST_F(KubeConfigTest, PodFindsItsOwn) {
 
 TEST_F(KubeConfigTest, Ipv6AddressesGetBrackets) {
   in_cluster("fd00::1", "443");
-  give_account();
+  create_account();
   EXPECT_EQ(find().server, "https://[fd00::1]:443");
 }
 
 TEST_F(KubeConfigTest, UriHasTheLastWord) {
   in_cluster("10.96.0.1", "443");
-  give_account();
+  create_account();
   const Config config =
       find({"https://api.example:6443", {"/own/ca", "/own/cert", "/own/key"}, "/own/t"});
   EXPECT_EQ(config.server, "https://api.example:6443");
   EXPECT_EQ(config.tls, (net::TlsFiles{"/own/ca", "/own/cert", "/own/key"}));
   EXPECT_EQ(config.token_file, "/own/t");
   EXPECT_EQ(find({"https://api.example:6443", {}, ""}).tls.ca, dir_.path("ca.crt"));
-  // A certificate says who we are.
+  // The certificate is the identity.
   EXPECT_EQ(find({"https://a:1", {"", "/own/cert", "/own/key"}, ""}).token_file, "");
 }
 
@@ -94,7 +94,7 @@ TEST_F(KubeConfigTest, TlsWantsAnAuthority) {
 }
 
 TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
-  give_account();
+  create_account();
   for (const char* port : {"", "0", "65536", "x", "443/"}) {
     in_cluster("10.96.0.1", port);
     EXPECT_EQ(refusal(), ExitStatus::kConfig) << port;
@@ -106,7 +106,7 @@ TEST_F(KubeConfigTest, BrokenEnvironmentIsRefused) {
 }
 
 TEST_F(KubeConfigTest, TokenGoesToLoopbackOrOverTlsOnly) {
-  give_account();
+  create_account();
   for (const char* own : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
     EXPECT_EQ(find({std::string("http://") + own, {}, ""}).token_file, dir_.path("token")) << own;
   }
