@@ -17,7 +17,7 @@ bool is_text(char32_t code) {
   return is_printable(code) || code == '\t' || code == '\n' || code == '\r';
 }
 
-// Ends a line to YAML 1.1, and is a character like others to YAML 1.2.
+// A line end in YAML 1.1, and an ordinary character in YAML 1.2.
 bool is_old_line_break(char32_t code) {
   constexpr char32_t kNextLine = 0x85;
   constexpr char32_t kLineSeparator = 0x2028;
@@ -45,7 +45,7 @@ std::size_t offset_of(std::string_view text, Position position) {
 }
 
 std::string template_hint(std::string_view text, Position position) {
-  // A parser may find out some way behind its beginning.
+  // A parser may report the error some characters after the template's beginning.
   constexpr std::size_t kNear = 80;
   const std::size_t line_begin = offset_of(text, {.line = position.line, .column = 1});
   const std::string_view line =

@@ -1,4 +1,4 @@
-// What is refused of a YAML text before libyaml sees it, and how a refusal reads.
+// Checks of a YAML text before libyaml parses it, and the format of error messages.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace fo::yaml {
 [[noreturn]] void refuse_yaml(const std::string& file, Position position,
                               const std::string& reason);
 
-/// Where in the text a position is: at most its line's end, or the text's.
+/// The offset of a position in the text, limited to the end of its line and of the text.
 std::size_t offset_of(std::string_view text, Position position);
 
-/// For the end of a reason why the text is no YAML at this place: what to do where a template
-/// stands there; "" where none does.
+/// An appendix to the reason of a syntax error: how to proceed if a template is at this place; ""
+/// if there is none.
 std::string template_hint(std::string_view text, Position position);
 
-/// Throws the same for what is not UTF-8, control characters, what ends a line to some readers only
-/// (a carriage return by itself, U+0085, U+2028, U+2029).
+/// Throws the same for bytes that are not UTF-8, control characters, and characters that only some
+/// readers take for a line end (a single carriage return, U+0085, U+2028, U+2029).
 void check_yaml(std::string_view text, const std::string& file);
 
 }  // namespace fo::yaml

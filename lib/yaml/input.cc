@@ -39,7 +39,7 @@ std::string without_surrogates(std::string text) {
   std::string out;
   std::string_view left = text;
   while (!left.empty()) {
-    // In JSON, backslashes are in strings only, and surrogates come in pairs.
+    // In JSON, backslashes occur only in strings, and surrogates only in pairs.
     std::size_t size = std::min(left.find('\\'), left.size());
     if (begins_with_surrogates(left)) {
       size = kPairSize;

@@ -1,4 +1,4 @@
-// The bytes of a file as text that a YAML parser takes. Pure.
+// Conversions of a file's bytes to text that a YAML parser accepts. Pure.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace fo::yaml {
 
-/// Without the byte order marks at the beginning of the text and of a line after "---", where files
-/// that were joined into one have them.
+/// The text without byte order marks at its beginning and at the beginning of a line after "---",
+/// where concatenated files have them.
 std::string without_byte_order_marks(std::string_view text);
 
-/// JSON may write a character beyond U+FFFF as two escapes, "\ud83d\ude00", which YAML refuses. In
-/// JSON each such pair becomes the character itself; a text that is not JSON is returned unchanged.
-/// `text` has no NUL, which would end it to the reader of JSON.
+/// JSON may write a character beyond U+FFFF as two escapes, "\ud83d\ude00", which YAML does not
+/// allow. In JSON, each such pair is replaced by the character; a text that is not JSON is returned
+/// unchanged. `text` must not contain NUL, which ends the input of the JSON parser.
 std::string without_surrogates(std::string text);
 
 }  // namespace fo::yaml

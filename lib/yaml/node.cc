@@ -78,7 +78,7 @@ const Node* Node::find(std::string_view key) const {
 }
 
 Node* Node::find(std::string_view key) {
-  return const_cast<Node*>(std::as_const(*this).find(key));  // NOLINT: this one is not const
+  return const_cast<Node*>(std::as_const(*this).find(key));  // NOLINT: this object is not const
 }
 
 const Node* Node::find_path(std::initializer_list<std::string_view> keys) const {

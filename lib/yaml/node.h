@@ -1,6 +1,6 @@
-// A YAML or JSON value as it was written: maps keep their order, scalars their text, and everything
-// its place in the input. What a scalar means is decided where it matters (scalar.h), so that what
-// passes through is not reinterpreted.
+// A YAML or JSON value as in its source: maps keep their order, scalars their text, and all nodes
+// their position. Scalars are interpreted only when they are used (scalar.h), so that data that is
+// only copied does not change.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fo::yaml {
 
-/// In a file, from 1 on; 0: made here.
+/// A position in a file, counted from 1; 0 for nodes without a source.
 struct Position {
   int line = 0;
   int column = 0;
@@ -22,10 +22,10 @@ class Node {
   enum class Kind { kScalar, kList, kMap };
   struct Member;
 
-  /// A null.
+  /// Creates a null.
   Node();
   static Node string(std::string text);
-  /// A scalar as it stands in a file without quotes, where "5", "on" or "" are no strings.
+  /// A scalar without quotes; "5", "on" and "" are not strings then.
   static Node plain(std::string text);
   static Node integer(std::int64_t value);
   static Node boolean(bool value);
@@ -39,37 +39,37 @@ class Node {
   [[nodiscard]] bool is_map() const { return kind_ == Kind::kMap; }
   [[nodiscard]] bool is_list() const { return kind_ == Kind::kList; }
   [[nodiscard]] bool is_scalar() const { return kind_ == Kind::kScalar; }
-  /// A scalar that means null (plain "", "~", "null" …); a null member is as good as none.
+  /// True for a scalar that means null (plain "", "~", "null" …). A null member counts as missing.
   [[nodiscard]] bool is_null() const;
 
-  /// Of a scalar; "" of anything else.
+  /// The text of a scalar; "" for other nodes.
   [[nodiscard]] const std::string& text() const { return text_; }
-  /// Whether a scalar stood there without quotes.
+  /// True for a scalar without quotes in the source.
   [[nodiscard]] bool is_plain() const { return plain_; }
 
-  /// Of a list; none of anything else.
+  /// The items of a list; empty for other nodes.
   [[nodiscard]] const std::vector<Node>& items() const { return items_; }
   [[nodiscard]] std::vector<Node>& items() { return items_; }
-  /// Makes a null a list.
+  /// Appends an item; a null becomes a list.
   Node& push_back(Node item);
 
-  /// Of a map; none of anything else.
+  /// The members of a map; empty for other nodes.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] std::vector<Member>& members() { return members_; }
-  /// The member's value; nullptr when there is none, when it is null, or when this is no map.
+  /// The value of a member; nullptr if it is missing or null, or if this is not a map.
   [[nodiscard]] const Node* find(std::string_view key) const;
   [[nodiscard]] Node* find(std::string_view key);
-  /// The same, level after level.
+  /// The value at a path of keys; nullptr as for find().
   [[nodiscard]] const Node* find_path(std::initializer_list<std::string_view> keys) const;
-  /// The text of what find_path finds; "" for none.
+  /// The text of the value at a path; "" if it is missing.
   [[nodiscard]] const std::string& text_at(std::initializer_list<std::string_view> keys) const;
-  /// The member's value, which is made where there is none; makes a null a map.
+  /// The value of a member, which is created if it is missing; a null becomes a map.
   Node& operator[](std::string_view key);
-  /// Replaces the member's value in its place, or appends the member. Makes a null a map.
+  /// Replaces the member's value in place, or appends the member; a null becomes a map.
   Node& set(std::string_view key, Node value);
-  /// Whether there was one.
+  /// Returns whether the member existed.
   bool remove(std::string_view key);
-  /// Of this and all below it, those members that are null, which are as good as none.
+  /// Removes all members that are null, at every level.
   void drop_null_members();
 
   [[nodiscard]] Position position() const { return position_; }
@@ -78,14 +78,14 @@ class Node {
     return *this;
   }
 
-  /// The same data, text for text: places don't matter, nor the order of a map's members, nor
-  /// quotes around what is a string without them, too.
+  /// Whether the data is the same, compared as text. Positions, the order of a map's members, and
+  /// quotes around a text that is a string without them are ignored.
   [[nodiscard]] bool same_as(const Node& other) const;
 
  private:
   explicit Node(Kind kind);
 
-  // Of a null.
+  // Changes a null to a node of this kind.
   void become(Kind kind);
 
   Kind kind_;
@@ -99,12 +99,12 @@ class Node {
 struct Node::Member {
   std::string key;
   Node value;
-  /// The key's.
+  /// Position of the key.
   Position position{};
   bool plain_key = false;
 };
 
-/// The entry of a list whose `key` is `name`; nullptr when there is none.
+/// The entry of a list whose `key` is `name`; nullptr if there is none.
 const Node* find_named(const Node* list, std::string_view key, std::string_view name);
 
 }  // namespace fo::yaml

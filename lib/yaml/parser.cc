@@ -14,7 +14,7 @@ Position position_of(const yaml_mark_t& mark) {
 
 Parser::Parser(std::string_view text, const std::string& file) : text_(text), file_(file) {
   if (yaml_parser_initialize(&parser_) == 0) throw std::bad_alloc();
-  // Otherwise a byte order mark could choose UTF-16.
+  // Otherwise a byte order mark could select UTF-16.
   yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()),
                                text.size());
@@ -45,7 +45,7 @@ void Parser::fail() const {
     reason += " (a tab)";
   }
   if (parser_.context == nullptr) {
-    // libyaml takes a key of several lines for a value until it sees the colon.
+    // libyaml reads a key of several lines as a value until it finds the colon.
     if (scalar_begin_.line < line && scalar_end_.line == line && scalar_end_.column > 0) {
       position = position_of(scalar_begin_);
       reason += " behind a scalar of several lines";
@@ -54,7 +54,7 @@ void Parser::fail() const {
     const std::string_view context = parser_.context;
     const Position begin = position_of(parser_.context_mark);
     reason += fmt::format(" {}", context);
-    // Of these it sees the end of the text or of the line.
+    // For these errors libyaml reports the end of the text or of the line.
     if (context.ends_with("scanning a quoted scalar") || context.ends_with("a simple key")) {
       position = begin;
     } else if (begin.line < position.line) {

@@ -1,4 +1,4 @@
-// libyaml's event parser over one text.
+// libyaml's event parser for one text.
 #pragma once
 
 #include <yaml.h>
@@ -10,19 +10,19 @@
 
 namespace fo::yaml {
 
-/// Of a mark, which counts from 0.
+/// The position of a mark, which counts from 0.
 Position position_of(const yaml_mark_t& mark);
 
 class Parser {
  public:
-  /// `text` is UTF-8; both have to outlive the parser. Throws std::bad_alloc.
+  /// `text` is UTF-8; both arguments must outlive the parser. Throws std::bad_alloc.
   Parser(std::string_view text, const std::string& file);
   ~Parser();
   Parser(const Parser&) = delete;
   Parser& operator=(const Parser&) = delete;
 
-  /// The next event, valid until the next call; the last one is YAML_STREAM_END_EVENT. Throws
-  /// Error(kBadData) "FILE:LINE:COLUMN: reason" where the text is no YAML, and std::bad_alloc.
+  /// Returns the next event, valid until the next call; the last one is YAML_STREAM_END_EVENT.
+  /// Throws Error(kBadData) "FILE:LINE:COLUMN: reason" for malformed YAML, and std::bad_alloc.
   const yaml_event_t& next();
 
  private:
@@ -32,7 +32,7 @@ class Parser {
   const std::string& file_;
   yaml_parser_t parser_{};
   yaml_event_t event_{};
-  // Of the last scalar.
+  // Position of the last scalar.
   yaml_mark_t scalar_begin_{};
   yaml_mark_t scalar_end_{};
 };

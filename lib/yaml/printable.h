@@ -1,4 +1,4 @@
-// What YAML prints of Unicode. Pure.
+// The characters that YAML allows unescaped. Pure.
 #pragma once
 
 #include "base/utf8.h"
@@ -8,7 +8,7 @@ namespace fo::yaml {
 using base::Character;
 using base::first_character;
 
-/// Whether every reader of YAML takes the character as it stands, and as no line break. Tabs and
+/// Whether every YAML reader accepts the character unescaped, and not as a line break. Tabs and
 /// newlines are not printable.
 bool is_printable(char32_t code);
 

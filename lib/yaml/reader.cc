@@ -24,11 +24,11 @@ std::string text_of(const yaml_char_t* text) {
   return text == nullptr ? std::string() : reinterpret_cast<const char*>(text);
 }
 
-// What a node holds, itself and its keys included.
+// The size of a node, including the node itself and its keys.
 struct Weight {
   std::size_t nodes = 1;
   std::size_t bytes = 0;
-  // Lists and maps in each other.
+  // Nesting of lists and maps.
   std::size_t depth = 0;
 };
 
@@ -49,9 +49,9 @@ class Reader {
 
  private:
   struct Anchor {
-    // Of the node that has it; an anchor may be given twice.
+    // Identifies the node with the anchor, because an anchor may be defined again.
     std::size_t id = 0;
-    // None while the node is not yet at its end.
+    // nullopt until the node is complete.
     std::optional<Node> node;
     Weight weight;
   };
@@ -62,14 +62,14 @@ class Reader {
     std::string tag;
   };
 
-  // A list or map that has begun.
+  // An incomplete list or map.
   struct Frame {
     Node node;
     Weight weight;
     Properties properties;
     std::size_t anchor_id = 0;
-    // Of a map: its keys, as text and as JSON has them; the key whose value is to come; what it
-    // merges, and where.
+    // For a map: its keys, both as text and in their JSON form; the key that waits for its value;
+    // the maps to merge, and where.
     std::unordered_set<std::string> keys;
     std::optional<Node::Member> key;
     std::vector<Node> merged;
@@ -80,14 +80,14 @@ class Reader {
     refuse_yaml(file_, position, reason);
   }
 
-  // Of what is no YAML, or none that is read, as templates are.
+  // For malformed YAML and unsupported features, which may be caused by a template.
   [[noreturn]] void fail_at_text(Position position, const std::string& reason) const {
     fail(position, reason + template_hint(text_, position));
   }
 
   void refuse_key(Position position) const { fail_at_text(position, "a key that is not a scalar"); }
 
-  // False at the end.
+  // Handles an event; false at the end of the stream.
   bool take(const yaml_event_t& event) {
     const Position position = position_of(event.start_mark);
     const auto& data = event.data;
@@ -129,7 +129,7 @@ class Reader {
 
   void start_document(const yaml_event_t& event) {
     const auto& document = event.data.document_start;
-    // Of the first directive, if there is one.
+    // The position of the first directive, if there is one.
     const Position position = position_of(event.start_mark);
     if (++document_count_ > limits_.documents) {
       fail(position, fmt::format("more than {} documents", limits_.documents));
@@ -152,7 +152,7 @@ class Reader {
     if (stack_.size() >= limits_.depth) {
       fail(properties.position, fmt::format("more than {} nested lists and maps", limits_.depth));
     }
-    if (wants_key()) refuse_key(properties.position);
+    if (expects_key()) refuse_key(properties.position);
     check_tag_of_collection(properties, type);
     count(1, 0, properties.position);
     Frame frame;
@@ -210,11 +210,11 @@ class Reader {
       fail(position, fmt::format("more than {} nested lists and maps", limits_.depth));
     }
     count(anchor.weight.nodes, anchor.weight.bytes, position);
-    if (wants_key() && !anchor.node->is_scalar()) refuse_key(position);
+    if (expects_key() && !anchor.node->is_scalar()) refuse_key(position);
     complete(*anchor.node, anchor.weight);
   }
 
-  // Before anything is made: `nodes` more, and `bytes` of text that was there before.
+  // Called before nodes are created: counts `nodes`, and `bytes` of copied text.
   void count(std::size_t nodes, std::size_t bytes, Position position) {
     nodes_ += nodes;
     copied_ += bytes;
@@ -232,7 +232,7 @@ class Reader {
     anchor.weight = weight;
   }
 
-  [[nodiscard]] bool wants_key() const {
+  [[nodiscard]] bool expects_key() const {
     return !stack_.empty() && stack_.back().node.is_map() && !stack_.back().key;
   }
 
@@ -266,12 +266,12 @@ class Reader {
     frame.key = std::move(member);
   }
 
-  // Whether the map has no such key yet, whether it is compared as text or as JSON has it.
+  // Adds a key; false if the map already has it, compared as text or in its JSON form.
   static bool add_key(Frame& frame, const Node::Member& member) {
     const bool is_new = frame.keys.insert(member.key).second;
     if (!member.plain_key || type_of(member.key) == ScalarType::kString) return is_new;
     const std::string json = to_json_key(member);
-    // The text itself may be what JSON has.
+    // The text may be the same as its JSON form.
     const std::string as_text = json.substr(1, json.size() - 2);
     return is_new && (as_text == member.key || frame.keys.insert(as_text).second);
   }
@@ -296,8 +296,7 @@ class Reader {
     frame.merged = std::move(node.items());
   }
 
-  // What a map says itself counts for more than what it merges, and an earlier one of these for
-  // more than a later one.
+  // A map's own members take precedence over merged ones, and earlier merged maps over later ones.
   static void merge(Frame& frame) {
     std::vector<Node::Member> added;
     for (Node& map : frame.merged) {
@@ -321,11 +320,11 @@ class Reader {
     fail(properties.position, fmt::format("the tag {} does not fit this value", base::quoted(tag)));
   }
 
-  // A scalar with what its tag makes of it.
+  // The scalar, interpreted according to its tag.
   Node tagged(std::string text, bool plain, const Properties& properties) const {
     if (properties.tag.empty())
       return plain ? Node::plain(std::move(text)) : Node::string(std::move(text));
-    // As if there were neither tag nor quotes.
+    // The tag "!" means a plain scalar without a tag.
     if (properties.tag == "!") return Node::plain(std::move(text));
     if (!properties.tag.starts_with(kCoreTags)) refuse_tag(properties);
     const std::string_view name = std::string_view(properties.tag).substr(kCoreTags.size());

@@ -1,4 +1,4 @@
-// YAML and JSON into documents, strictly and within limits.
+// A strict parser from YAML and JSON to documents, with limits.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,30 @@ namespace fo::yaml {
 
 struct Document {
   Node root;
-  /// As it stands in the file, from behind the line that divides it from the last one to before
-  /// the next, with the comments in front of the first; it ends with a newline. Behind a "---" line
-  /// it is the document again. With "|-" for the "|" of a text that ends without a newline because
-  /// the file does, and with a character for two escapes of JSON that stand for it.
+  /// The document's text in the file: from after its separator line to before the next one,
+  /// preceded by the comments before the first; it ends with a newline. After a "---" line, it
+  /// parses to the same document. Two changes are possible: "|" becomes "|-" for a block scalar
+  /// that ends without a newline because the file does, and two JSON escapes of one character
+  /// become the character.
   std::string source;
 };
 
 struct ReadLimits {
-  /// Of the text, and of the text that aliases stand for.
+  /// Maximum bytes of the text, and of the text that aliases expand to.
   std::size_t bytes = std::size_t{16} << 20;
   std::size_t documents = 10'000;
-  /// Lists and maps in each other.
+  /// Maximum nesting of lists and maps.
   std::size_t depth = 100;
-  /// Of all documents, each alias counted with all that it stands for, and what has an anchor once
-  /// more.
+  /// Maximum number of nodes of all documents. An alias counts with all nodes it expands to, and a
+  /// node with an anchor counts twice.
   std::size_t nodes = 1'000'000;
 };
 
-/// Every document that is not empty. Aliases become copies, merge keys ("<<") what they merge.
-/// Throws Error(kBadData) "FILE:LINE:COLUMN: reason" for what is no YAML, not UTF-8, a duplicate
-/// key, a key that is no scalar, an alias of what contains it, a tag other than those of the core
-/// schema, a directive other than %YAML, anything past a limit, and templates of Helm or envsubst
-/// that stand where no YAML can.
+/// Returns every document that is not empty. Aliases are expanded to copies, and merge keys ("<<")
+/// to the merged members. Throws Error(kBadData) "FILE:LINE:COLUMN: reason" for malformed YAML,
+/// bytes that are not UTF-8, a duplicate key, a key that is not a scalar, an alias inside its own
+/// anchor, a tag outside the core schema, a directive other than %YAML, a value beyond a limit, and
+/// Helm or envsubst templates at places where YAML does not allow them.
 std::vector<Document> read_yaml(std::string_view text, const std::string& file,
                                 const ReadLimits& limits = {});
 

@@ -18,17 +18,17 @@ constexpr std::string_view kDigits = "0123456789";
 
 bool is_sign(char c) { return c == '-' || c == '+'; }
 
-// A number as Go's yaml.v2 finds one, which is what kubectl and Helm are built with.
+// A number as parsed by Go's yaml.v2, which kubectl and Helm use.
 struct Number {
   bool is_integer = false;
-  // Of an integer: its sign and its absolute value.
+  // Sign and absolute value of an integer.
   bool negative = false;
   std::uint64_t magnitude = 0;
-  // Of all that are no integers.
+  // The value of a number that is not an integer.
   double value = 0;
 };
 
-// The digits of an integer of this base, all of them; nullopt also where they are too many.
+// The value of the digits in this base; nullopt if one is invalid or the value is too large.
 std::optional<std::uint64_t> magnitude_of(std::string_view digits, unsigned base) {
   if (digits.empty()) return std::nullopt;
   std::uint64_t magnitude = 0;
@@ -43,7 +43,7 @@ std::optional<std::uint64_t> magnitude_of(std::string_view digits, unsigned base
   return magnitude;
 }
 
-// "0x1F", "0b11", "0o17", "017" or "17", behind its sign.
+// Parses "0x1F", "0b11", "0o17", "017" or "17", without a sign.
 std::optional<std::uint64_t> unsigned_integer(std::string_view text) {
   if (text.size() < 2 || text.front() != '0') return magnitude_of(text, 10);
   switch (text[1]) {
@@ -65,7 +65,7 @@ std::string_view without_sign(std::string_view text) {
   return text.substr(!text.empty() && is_sign(text.front()) ? 1 : 0);
 }
 
-// Takes the digits at the front of `text` away and says how many they were.
+// Removes the digits at the front of `text` and returns their number.
 std::size_t take_digits(std::string_view& text, std::string_view digits = kDigits) {
   const std::size_t count = std::min(text.find_first_not_of(digits), text.size());
   text.remove_prefix(count);
@@ -78,7 +78,7 @@ bool take(std::string_view& text, std::string_view one_of) {
   return true;
 }
 
-// "1.", ".5", "1.5e-3" or "1e3", with or without a sign.
+// Whether the text is "1.", ".5", "1.5e-3" or "1e3", with or without a sign.
 bool is_decimal_float(std::string_view text) {
   text = without_sign(text);
   const std::size_t before = take_digits(text);
@@ -102,20 +102,20 @@ std::optional<double> decimal_float(const std::string& text) {
 std::optional<Number> number_of(std::string_view text) {
   if (text.empty()) return std::nullopt;
   Number number;
-  // What begins with a point takes no underscores.
+  // A number that begins with a point must not contain underscores.
   std::string plain(text);
   if (text.front() != '.') {
     if (!text::is_digit(text.front()) && !is_sign(text.front())) return std::nullopt;
     std::erase(plain, '_');
-    constexpr std::uint64_t kMostNegative = std::uint64_t{1} << 63;
+    constexpr std::uint64_t kMaxNegative = std::uint64_t{1} << 63;
     const std::optional<std::uint64_t> magnitude = unsigned_integer(without_sign(plain));
     number.negative = plain.front() == '-';
-    // Go's parser takes a sign, or all 64 bits.
+    // Go's parser accepts a signed 64-bit number, or an unsigned one without a sign.
     const bool is_signed = is_sign(plain.front());
-    const std::uint64_t most = number.negative ? kMostNegative
-                               : is_signed     ? kMostNegative - 1
-                                               : std::numeric_limits<std::uint64_t>::max();
-    if (magnitude && *magnitude <= most) {
+    const std::uint64_t max = number.negative ? kMaxNegative
+                              : is_signed     ? kMaxNegative - 1
+                                              : std::numeric_limits<std::uint64_t>::max();
+    if (magnitude && *magnitude <= max) {
       number.is_integer = true;
       number.magnitude = *magnitude;
       return number;
@@ -143,14 +143,14 @@ bool is_infinity_or_nan(std::string_view text) {
   return text::is_one_of(without_sign(text), kInfinity) || text::is_one_of(text, kNan);
 }
 
-// One or two digits, as a month, a day or an hour has.
+// Removes one or two digits, as in a month, a day or an hour.
 bool take_one_or_two(std::string_view& text) {
   const std::size_t before = text.size();
   take_digits(text);
   return before - text.size() == 1 || before - text.size() == 2;
 }
 
-// "2001-12-14", and whatever a time of day may look like behind it.
+// Whether the text is a date, "2001-12-14", possibly followed by a time of day.
 bool is_date(std::string_view text) {
   if (take_digits(text) != 4 || !take(text, "-") || !take_one_or_two(text) || !take(text, "-") ||
       !take_one_or_two(text)) {
@@ -164,8 +164,8 @@ bool is_date(std::string_view text) {
          take_one_or_two(text);
 }
 
-// What any reader might take for a number, also in ways that Go's does not: 12:30:45 in base 60,
-// 1e400, 08, 0x, 1_, and e5, of which JavaScript makes NaN.
+// Whether any reader might read the text as a number, including forms that Go does not accept:
+// 12:30:45 in base 60, 1e400, 08, 0x, 1_, and e5, which JavaScript reads as NaN.
 bool looks_like_number(std::string_view text) {
   text = without_sign(text);
   constexpr std::string_view kLoose = "0123456789_";
@@ -192,7 +192,7 @@ bool looks_like_number(std::string_view text) {
   return has_digits && text.empty();
 }
 
-// In any spelling, as a careless reader might.
+// In any spelling, because some readers ignore case.
 bool looks_like_word(std::string_view text) {
   constexpr std::array<std::string_view, 12> kWords = {"",   "~",  "null", "y",    "n",     "yes",
                                                        "no", "on", "off",  "true", "false", "="};
@@ -287,7 +287,7 @@ std::optional<std::string> as_string(const Node& node) {
 std::optional<std::int64_t> as_integer(const Node& node, Quoted quoted) {
   if (!node.is_scalar() || (!node.is_plain() && quoted == Quoted::kNo)) return std::nullopt;
   std::string text = node.text();
-  // In quotes it is a quantity of Kubernetes', to which "010" is ten and "0x1" nothing.
+  // A quoted number is a Kubernetes quantity: "010" is ten, and "0x1" is invalid.
   if (!node.is_plain()) {
     if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
     const std::size_t sign = !text.empty() && is_sign(text.front()) ? 1 : 0;
@@ -299,14 +299,14 @@ std::optional<std::int64_t> as_integer(const Node& node, Quoted quoted) {
   const std::optional<Number> number = number_of(text);
   if (!number) return std::nullopt;
   if (!number->is_integer) {
-    // The doubles that are integers of 64 bits end at 2^63, which is none.
+    // 2^63 is the first double that exceeds the range of 64-bit integers.
     constexpr double kEnd = 9223372036854775808.0;
     const double value = number->value;
     if (value != std::trunc(value) || value < -kEnd || value >= kEnd) return std::nullopt;
     return static_cast<std::int64_t>(value);
   }
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  if (number->magnitude > kMost + (number->negative ? 1 : 0)) return std::nullopt;
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (number->magnitude > kMax + (number->negative ? 1 : 0)) return std::nullopt;
   const std::uint64_t bits = number->negative ? 0 - number->magnitude : number->magnitude;
   return static_cast<std::int64_t>(bits);
 }

@@ -1,5 +1,5 @@
-// What a plain scalar means to those who read YAML by version 1.1, as kubectl, Helm and kustomize
-// do: "on" is a boolean there, 0644 an octal number and 1e3 a float. Pure.
+// The meaning of plain scalars in YAML 1.1, as kubectl, Helm and kustomize read them: "on" is a
+// boolean, 0644 an octal number and 1e3 a float. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,33 @@ namespace fo::yaml {
 
 enum class ScalarType { kNull, kBoolean, kInteger, kFloat, kTimestamp, kMerge, kString };
 
-/// Of a scalar's text, had it no quotes.
+/// The type of a scalar's text without quotes.
 ScalarType type_of(std::string_view plain_text);
 
-/// Whether a text can stand without quotes, on one line and in block style, and be read as it is,
-/// whatever it then means.
+/// Whether the text, without quotes, on one line and in block style, is read back as the same text,
+/// whatever its type.
 bool can_be_plain(std::string_view text);
 
-/// Whether some reader, of YAML 1.1 or 1.2, would take this text without quotes for anything but
-/// this string, or for no scalar at all: then a writer has to quote it.
+/// Whether some reader of YAML 1.1 or 1.2 would read the text without quotes as anything but this
+/// string; then a writer must quote it.
 bool needs_quotes(std::string_view text);
 
-/// In quotes as JSON and YAML both read them. What is no UTF-8 becomes U+FFFD.
+/// The text in quotes, valid in JSON and YAML. Invalid UTF-8 becomes U+FFFD.
 std::string double_quoted(std::string_view text);
 
-/// A scalar that is a string. A plain one that means something else is none.
+/// The value of a string scalar; nullopt for a plain scalar of another type.
 std::optional<std::string> as_string(const Node& node);
-/// A number without a fraction, in any notation; also one in quotes, where `quoted` says so (as
-/// quantities such as gpu: "1" are).
+/// The value of a number without a fraction, in any notation; with `quoted`, also of a number in
+/// quotes, as in quantities such as gpu: "1".
 enum class Quoted { kNo, kYes };
 std::optional<std::int64_t> as_integer(const Node& node, Quoted quoted = Quoted::kNo);
 std::optional<bool> as_boolean(const Node& node);
 
-/// How a scalar reads as JSON: null, true, 420, 1000, "text". Infinity and NaN, of which JSON knows
-/// nothing, are strings.
+/// The scalar in JSON: null, true, 420, 1000, "text". Infinity and NaN, which JSON does not have,
+/// become strings.
 std::string to_json_scalar(const Node& node);
 
-/// A key as JSON's readers get it: that of `on: push` is "true".
+/// A key in JSON: that of `on: push` is "true".
 std::string to_json_key(const Node::Member& member);
 
 }  // namespace fo::yaml

@@ -20,7 +20,7 @@ std::size_t find_block_mark(std::string_view text, std::size_t begin) {
   return at;
 }
 
-// Makes the block scalar whose "|" or ">" is at `mark` one that ends without a newline.
+// Changes the block scalar with "|" or ">" at `mark` to one without a final newline.
 void strip(std::string& source, std::size_t mark) {
   const std::size_t end =
       std::min(source.find_first_not_of("0123456789+-", mark + 1), source.size());
@@ -52,7 +52,7 @@ void Sources::begin_at_marker(int line) {
     return;
   }
   rest_.remove_prefix(content);
-  // At the beginning of a line it would be a marker.
+  // At the beginning of a line the text would be a marker.
   if (rest_.starts_with("---") || rest_.starts_with("...")) current_ += ' ';
 }
 

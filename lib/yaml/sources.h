@@ -1,4 +1,4 @@
-// The bytes of each document of a text.
+// The source text of each document of a file.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,20 @@
 
 namespace fo::yaml {
 
-/// Cuts a text into its documents from first to last. Lines are counted from 1.
+/// Splits a text into its documents, in order. Lines are counted from 1.
 class Sources {
  public:
-  /// `text` has to outlive this.
+  /// `text` must outlive this object.
   explicit Sources(std::string_view text) : rest_(text) {}
 
-  /// A document begins at the "---" of this line. The first document may do without.
+  /// Begins a document at the "---" of this line. The first document needs no marker.
   void begin_at_marker(int line);
 
-  /// The document that ends before this line: its bytes behind the "---", after the comments in
-  /// front of that. Behind a line "---" they are the document again.
+  /// Returns the document that ends before this line: the comments before its "---", and the text
+  /// after it. After a "---" line, it parses to the same document.
   std::string end_before(int line);
 
-  /// Passes over the line of a "...".
+  /// Skips the line of a "...".
   void skip_line() { take_line(); }
 
  private:
@@ -34,14 +34,14 @@ class Sources {
 };
 
 struct BlockScalar {
-  /// Of the "|" or ">", or of an anchor or a tag in front of it.
+  /// The position of the "|" or ">", or of an anchor or a tag before it.
   Position begin;
-  /// Behind the last line of its text.
+  /// The position after the last line of its text.
   Position end;
 };
 
-/// Ends the last document of a text with a newline, which becomes no part of `last_block`, the last
-/// block scalar of the text: its "|" becomes a "|-", or a blank line without an end goes.
+/// Ends the last document of a text with a newline that does not become part of `last_block`, the
+/// last block scalar of the text: its "|" becomes "|-", or an unterminated blank line is removed.
 void end_with_newline(std::string& source, std::string_view text,
                       const std::optional<BlockScalar>& last_block);
 

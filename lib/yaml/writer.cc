@@ -11,18 +11,18 @@ namespace fo::yaml {
 namespace {
 
 constexpr std::size_t kStep = 2;
-// A longer key has to be marked as one; readers look no further than 1024 characters for its colon.
+// A longer key must be marked with "?": readers search only 1024 characters for its colon.
 constexpr std::size_t kLongestKey = 1000;
 
 bool is_blank_line(std::string_view line) {
   return !line.empty() && line.find_first_not_of(" \t") == std::string_view::npos;
 }
 
-// Whether a text has lines, and a block scalar gives every byte of them back.
+// Whether a text has several lines that a block scalar reproduces exactly.
 bool fits_a_block(std::string_view text) {
   const std::size_t last = text.find_last_not_of('\n');
   if (text.find('\n') == std::string_view::npos || last == std::string_view::npos) return false;
-  // A line of nothing but blanks could be taken for indentation at either end.
+  // A line of blanks at either end could be read as indentation.
   const std::string_view content = text.substr(0, last + 1);
   const std::size_t last_line = content.rfind('\n');
   if (is_blank_line(content.substr(0, content.find('\n'))) ||
@@ -38,10 +38,10 @@ bool fits_a_block(std::string_view text) {
   return true;
 }
 
-// From behind the key or dash, with a newline at the end.
+// The text after the key or dash, with a newline at the end.
 std::string block_scalar(std::string_view text, std::size_t indent) {
   std::string out = "|";
-  // Where the text begins with blanks, readers can't tell them from the indentation.
+  // If the text begins with blanks, readers cannot tell them from the indentation.
   if (std::string_view(" \t\n").find(text.front()) != std::string_view::npos) {
     out += std::to_string(kStep);
   }
@@ -71,7 +71,7 @@ class YamlWriter {
  public:
   std::string take() { return std::move(out_); }
 
-  // `out_` ends where a line of `indent` columns has begun.
+  // `out_` ends at column `indent` of a new line.
   void collection(const Node& node, std::size_t indent) {
     bool first = true;
     const auto start_line = [&] {
@@ -99,7 +99,7 @@ class YamlWriter {
     }
   }
 
-  // On the line of a "- " or a long key's ": ".
+  // Continues the line of a "- " or of a long key's ": ".
   void behind_mark(const Node& node, std::size_t indent) {
     if (is_empty(node) || node.is_scalar()) {
       flat(node, indent);
@@ -108,7 +108,7 @@ class YamlWriter {
     }
   }
 
-  // A scalar or an empty collection, to the end of its line or block.
+  // Writes a scalar or an empty collection up to the end of its line or block.
   void flat(const Node& node, std::size_t indent) {
     if (node.is_map()) {
       out_ += "{}\n";
@@ -126,7 +126,7 @@ class YamlWriter {
     return (node.is_list() && node.items().empty()) || (node.is_map() && node.members().empty());
   }
 
-  // What is plain and has lines was folded: it is a string, whatever it looks like.
+  // A plain scalar of several lines was folded, so it is a string.
   static bool type_is_text(const Node& node) {
     return !node.is_plain() || node.text().find('\n') != std::string::npos ||
            type_of(node.text()) == ScalarType::kString;
@@ -182,7 +182,7 @@ class JsonWriter {
 }  // namespace
 
 std::string to_yaml(const Node& node) {
-  // A block scalar with no parent is indented by one less in some readers' eyes.
+  // Some readers indent a block scalar without a parent by one less.
   if (node.is_scalar()) return scalar_on_a_line(node.text(), node.is_plain()) + "\n";
   YamlWriter writer;
   writer.behind_mark(node, 0);

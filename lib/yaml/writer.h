@@ -1,4 +1,4 @@
-// Nodes as text. The same node gives the same bytes.
+// Writers from nodes to text. Equal nodes give equal bytes.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace fo::yaml {
 
-/// Block style, indented by two, lists at the level of their key, as kubectl writes them; strings
-/// quoted where any reader would take them for something else, those of several lines as block
-/// scalars where they can be. No "---". A plain scalar of the input is written as it was.
+/// Writes block style like kubectl, indented by two, with lists at the level of their key. Strings
+/// are quoted if any reader would read them as another type, and strings of several lines are block
+/// scalars if possible. There is no "---". Plain scalars of the input keep their text.
 std::string to_yaml(const Node& node);
 
-/// Indented by two, with a newline at the end.
+/// Indents by two and ends with a newline.
 std::string to_json(const Node& node);
 
 }  // namespace fo::yaml

@@ -58,7 +58,7 @@ TEST(Parser, SaysWhereItBegins) {
             "begins on line 2");
 }
 
-// Where the mistake is, and not where libyaml comes upon it.
+// The position of the mistake, which may be before the position that libyaml reports.
 TEST(Parser, SaysWhereAScalarOrKeyBegins) {
   EXPECT_EQ(refusal("a: 1\nb: \"c\nd: e\nf: g\n"),
             "f:2:4: found unexpected end of stream while scanning a quoted scalar");

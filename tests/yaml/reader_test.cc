@@ -46,7 +46,7 @@ std::vector<std::string> sources(std::string_view text) {
   return out;
 }
 
-// Checks that the sources, put together again, are the same documents.
+// Checks that the concatenated sources parse to the same documents.
 void expect_sources_to_stand_for(std::string_view text) {
   const std::vector<Document> documents = read(text);
   std::string together;
@@ -97,7 +97,7 @@ TEST(ReadYaml, AValueIsWhereItsFirstMarkIs) {
   EXPECT_EQ(place(0), std::pair(1, 4));
   EXPECT_EQ(place(1), std::pair(3, 3));
   EXPECT_EQ(place(2), std::pair(4, 4));
-  // An alias stands for a copy of what is there.
+  // An alias is a copy with the position of the anchored node.
   EXPECT_EQ(place(3), std::pair(4, 4));
   EXPECT_EQ(place(4), std::pair(6, 4));
 }
@@ -232,7 +232,7 @@ TEST(ReadYaml, ReadsManyLongRunsOfBlanks) {
     const char* end;
     std::size_t size;
   };
-  // Where lines are folded, one newline of each run goes.
+  // Folding removes one newline of each run.
   constexpr std::size_t kRuns = 100;
   constexpr std::size_t kLiteral = kRuns * 8001;
   constexpr std::size_t kFolded = kRuns * 8000;
@@ -328,7 +328,7 @@ TEST(ReadYaml, RefusesWhatIsNoText) {
                       "b: 1\n"),
               StartsWith("f:2:1: a byte order mark"));
   EXPECT_THAT(refusal("a: \"\xef\xbb\xbf\"\n"), StartsWith("f:1:5: a byte order mark"));
-  // UTF-16, with and without a mark.
+  // UTF-16, with and without a byte order mark.
   EXPECT_EQ(refusal(std::string_view("\xff\xfe"
                                      "a\0:\0 \0b\0",
                                      10)),

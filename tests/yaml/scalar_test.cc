@@ -163,7 +163,7 @@ TEST(Scalar, IsAnIntegerInAnyNotation) {
     EXPECT_EQ(fo::yaml::as_integer(Node::plain(text)), value) << text;
     EXPECT_EQ(fo::yaml::as_integer(Node::string(text)), std::nullopt) << text;
   }
-  // In quotes, as Kubernetes reads a quantity.
+  // Quoted numbers are read as Kubernetes reads quantities.
   const std::map<std::string, std::optional<std::int64_t>> kQuoted{{"5", 5},
                                                                    {"+5", 5},
                                                                    {"-5", -5},
