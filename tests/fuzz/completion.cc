@@ -1,4 +1,4 @@
-// The bodies of the reference engine's requests in JSON. The first byte chooses one.
+// The JSON bodies of the reference engine's requests. The first byte selects one.
 #include <algorithm>
 #include <optional>
 

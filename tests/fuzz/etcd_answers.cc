@@ -1,4 +1,4 @@
-// What etcd's JSON gateway answers, to each of the questions. The first byte chooses one.
+// The answers of etcd's JSON gateway to each kind of request. The first byte selects one.
 #include <algorithm>
 #include <string>
 
@@ -61,7 +61,7 @@ void check_list(std::string_view answer) {
   for (const Listed& one : read_list(*found)) {
     require(one.created > 0 && one.created <= kMaxRevision, "a revision is an int64");
     if (one.who == Contender{}) continue;
-    // Whatever it throws is a finding.
+    // Any error is a finding.
     check_lock_id(one.who.id);
   }
 }
@@ -74,7 +74,7 @@ void check_token(std::string_view answer) {
           "a token fits into a header");
 }
 
-// Its lines, over one connection and, from where that broke off, the next.
+// The lines of a watch on one connection, continued on a second one.
 void check_watch(std::string_view bytes) {
   WatchStream stream(Watch{keys_with_prefix("x/"), 3});
   for (int connection = 0; connection < 2; ++connection) {

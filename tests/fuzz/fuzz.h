@@ -1,4 +1,5 @@
-// What the fuzzers share: an input taken apart, a call that may refuse, a property that must hold.
+// Common functions of the fuzzers: reading an input, a call that may refuse, and a required
+// property.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +14,15 @@
 
 namespace fo::fuzz {
 
-/// A finding unless it holds.
+/// Reports a finding unless `holds`.
 inline void require(bool holds, const char* property) {
   if (holds) return;
   std::fprintf(stderr, "violated: %s\n", property);
   std::abort();
 }
 
-/// What `parse` returns; nullopt when it refuses with one of these. Whatever else it throws is a
-/// finding.
+/// Returns what `parse` returns; nullopt if it refuses with one of these statuses. Any other error
+/// is a finding.
 template <typename Parse>
 auto unless_refused(std::initializer_list<base::ExitStatus> refusals, const Parse& parse)
     -> std::optional<decltype(parse())> {
@@ -33,7 +34,7 @@ auto unless_refused(std::initializer_list<base::ExitStatus> refusals, const Pars
   }
 }
 
-/// An input as a sequence of small decisions. Once it is used up, every answer is 0 or empty.
+/// An input as a sequence of small decisions. At its end, every value is 0 or empty.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size)
@@ -46,10 +47,10 @@ class Input {
     return taken.empty() ? std::uint8_t{0} : static_cast<std::uint8_t>(taken.front());
   }
 
-  /// From 0 to below `count`, which is not 0.
+  /// A number below `count`, which is not 0.
   std::size_t below(std::size_t count) { return byte() % count; }
 
-  /// Big-endian, from as many bytes as there are up to 8.
+  /// Up to 8 of the remaining bytes as a big-endian number.
   std::uint64_t number() {
     std::uint64_t value = 0;
     for (const char c : text(8)) value = value << 8 | static_cast<unsigned char>(c);

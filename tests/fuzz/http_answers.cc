@@ -1,5 +1,5 @@
-// What a server sends to a client that asks one request after the other, in pieces. What is read of
-// it must not depend on how it was cut, nor on how much room there was for the body.
+// A server's bytes for a client that sends one request after another, in pieces. The parsed answers
+// must not depend on the pieces, nor on the size of the body's buffer.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
-// All answers in `stream`, of which `room` bytes are given at a time.
+// All answers in `stream`, which arrives in pieces of `room` bytes.
 std::vector<Answer> read(std::string_view stream, std::size_t room, std::size_t space_size) {
   ResponseReader::Limits limits;
   limits.head_bytes = 1000;
@@ -60,7 +60,8 @@ std::vector<Answer> read(std::string_view stream, std::size_t room, std::size_t 
       require(reader.is_complete(), "the body has come to its end");
       answer.is_complete = true;
       answer.trailers = reader.trailers();
-      // Depends on whether what follows has come: asked where all has.
+      // keeps_alive() depends on bytes after the answer, so it is queried only when all have
+      // arrived.
       more = !stream.empty() && reader.keeps_alive();
       if (more) reader.begin(false);
     }
@@ -76,7 +77,7 @@ void fuzz_one(fuzz::Input input) {
   const std::vector<Answer> whole = read(stream, stream.size() + 1, 10000);
   const std::vector<Answer> by_bytes = read(stream, 1, 1);
   const std::vector<Answer> cut = read(stream, room, space);
-  // Where the server says more than it was asked, cut finely the next answer is none of this one's.
+  // If the server sends too much, the rest may be a second answer when the pieces are small.
   if (whole.empty() || by_bytes.empty() || cut.empty()) {
     require(whole.empty() == by_bytes.empty() && whole.empty() == cut.empty(), "all see an answer");
     return;

@@ -1,5 +1,5 @@
-// A talk between an HTTP client and an engine, in pieces. What is known of it must not depend on
-// how it was cut, nor on whether bodies were looked at or passed over.
+// A conversation between an HTTP client and an engine, in pieces. The derived state must not depend
+// on the pieces, nor on whether bodies were read or skipped.
 #include "engine/publish/http_framing.h"
 
 #include <string>
@@ -38,7 +38,7 @@ void show_unknown(HttpFraming& framing, Side side, std::string_view bytes) {
   }
 }
 
-// What is passed on of a client's words has no request in it that is refused, however it was cut.
+// The bytes of a client that are forwarded contain no refused request, whatever the pieces.
 void judge_one(fuzz::Input input) {
   const HttpFraming::Judge judge = [](std::string_view target) {
     return target.size() % 3 == 0 ? 403 : 0;
@@ -48,7 +48,7 @@ void judge_one(fuzz::Input input) {
   std::string kept;
   while (!input.empty()) {
     const std::string_view bytes = input.text(input.byte() + 1u);
-    // Nothing said: what is withheld is of before.
+    // Without new bytes, the withheld ones are unchanged.
     if (bytes.empty()) break;
     show(framing, Side::kClient, bytes);
     kept += bytes;

@@ -1,4 +1,5 @@
-// The answers of Kubernetes' API server: a Lease, what is made of it, a watch's lines, times.
+// The answers of Kubernetes' API server: a Lease and its next versions, the lines of a watch, and
+// times.
 #include "fuzz.h"
 #include "kube/api.h"
 #include "kube/lease.h"

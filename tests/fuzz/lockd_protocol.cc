@@ -1,4 +1,4 @@
-// The lines of the lock protocol: requests, answers, and how bytes become lines.
+// The lines of the lock protocol: requests, answers, and the splitting of bytes into lines.
 #include "lock/lockd/lockd_protocol.h"
 
 #include <vector>
@@ -34,9 +34,9 @@ void check_answer(std::string_view line) {
   require(decode_answer(without_newline(again)) == *answer, "an answer survives");
 }
 
-// The lines of `bytes` when they come `step` at a time; what is too long ends them.
-std::vector<std::string> lines_of(std::string_view bytes, std::size_t step, std::size_t most) {
-  LineBuffer buffer(most);
+// The lines of `bytes`, which arrive in pieces of `step`, up to the first line that is too long.
+std::vector<std::string> lines_of(std::string_view bytes, std::size_t step, std::size_t max_bytes) {
+  LineBuffer buffer(max_bytes);
   std::vector<std::string> lines;
   for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
     buffer.append(bytes.substr(0, step));
@@ -44,7 +44,7 @@ std::vector<std::string> lines_of(std::string_view bytes, std::size_t step, std:
       const auto line = unless_refused({ExitStatus::kProtocol}, [&] { return buffer.take_line(); });
       if (!line) return lines;
       if (!*line) break;
-      require((*line)->size() < most, "a line is short");
+      require((*line)->size() < max_bytes, "a line is short");
       require((*line)->find('\n') == std::string::npos, "a line is one line");
       lines.push_back(**line);
     }
@@ -62,9 +62,9 @@ void fuzz_one(fuzz::Input input) {
       break;
     default:
       const std::size_t step = input.below(16) + 1;
-      const std::size_t most = input.below(64) + 1;
+      const std::size_t max_bytes = input.below(64) + 1;
       const std::string_view bytes = input.rest();
-      require(lines_of(bytes, step, most) == lines_of(bytes, 1, most),
+      require(lines_of(bytes, step, max_bytes) == lines_of(bytes, 1, max_bytes),
               "lines do not depend on how bytes come");
   }
 }

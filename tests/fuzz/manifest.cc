@@ -1,5 +1,5 @@
-// Manifests: what was read means the same once it is written and read again, as YAML and as JSON,
-// and from the bytes that stand for each document.
+// Manifests: a parsed document keeps its meaning when it is written and parsed again, as YAML, as
+// JSON, and from its source text.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +17,7 @@ using fo::yaml::Document;
 using fo::yaml::Node;
 
 std::vector<Document> read(std::string_view text) {
-  // Small ones, so that short inputs reach them.
+  // Small limits, so that short inputs reach them.
   const fo::yaml::ReadLimits limits{.bytes = 1 << 20, .documents = 50, .depth = 40, .nodes = 5'000};
   return fo::yaml::read_yaml(text, "f", limits);
 }
@@ -28,7 +28,7 @@ Node read_one(const std::string& text) {
   return documents.empty() ? Node() : std::move(documents.front().root);
 }
 
-// YAML looks for the colon of a key in 1024 characters only, and JSON anywhere.
+// YAML readers search only 1024 characters for a key's colon; JSON has no such limit.
 bool has_long_key(const Node& node) {
   constexpr std::size_t kLong = 1000;
   return std::any_of(node.items().begin(), node.items().end(), has_long_key) ||

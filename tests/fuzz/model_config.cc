@@ -1,5 +1,5 @@
-// What a rank is told of its model: config.json, from a file; its set-up and the tokens that come
-// back, between processes of one program. The first byte chooses one.
+// The inputs of a rank: config.json from a file; its set-up and the returned tokens, which
+// processes of one program exchange. The first byte selects one.
 #include "refengine/model_config.h"
 
 #include "fuzz.h"
@@ -16,7 +16,7 @@ void check_config(std::string_view text) {
   const auto config =
       unless_refused({ExitStatus::kBadData}, [&] { return parse_model_config(text, "f"); });
   if (!config) return;
-  // Whatever it throws is a finding.
+  // Any error is a finding.
   check_model_config(*config, "f");
   const std::string again = format_model_config(*config);
   require(format_model_config(parse_model_config(again, "f")) == again, "what is written is read");

@@ -1,4 +1,4 @@
-// model.safetensors.index.json: no name that it gives may lead out of its folder.
+// model.safetensors.index.json: no name in it may lead out of its folder.
 #include "weights/model_index.h"
 
 #include "fuzz.h"

@@ -1,5 +1,5 @@
-// The generator over whatever a manifest says: what it writes can be read again, is the same for
-// the same input, and is nothing where anything is refused.
+// The generator with arbitrary manifests: its output can be parsed, is the same for the same input,
+// and is empty if anything is refused.
 #include <string>
 #include <vector>
 

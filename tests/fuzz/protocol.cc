@@ -1,5 +1,5 @@
-// Bytes as messages of gms-protocol(7). The first byte chooses: any message as it is, or one type,
-// whose name is put before the fields that the rest gives, so that fields are reached at once.
+// Bytes as messages of gms-protocol(7). The first byte selects: a whole message, or one type, whose
+// name is put before the fields in the remaining bytes so that the fuzzer reaches them at once.
 #include "gms/protocol/protocol.h"
 
 #include <msgpuck.h>
@@ -35,7 +35,8 @@ using Answers =
          GetAllocationStateResponse, GetMemoryLayoutHashResponse, ErrorResponse,
          ExportLayoutResponse, MetadataDumpResponse, AllocateManyResponse, MetadataPutManyResponse>;
 
-// What decodes is encoded as a frame that decodes to the same, and to nothing when it is cut.
+// A decoded message encodes to a frame that decodes to the same message, and to nothing if it is
+// truncated.
 template <typename Message>
 void check_round_trip(std::string_view body) {
   const auto message =
@@ -69,7 +70,7 @@ void check_any(std::string_view body, List<Messages...>) {
   (void)((type == Messages::kType && (check_round_trip<Messages>(body), true)) || ...);
 }
 
-// A map of the type and `pairs` more.
+// A map with the type and space for `pairs` more entries.
 std::string with_type(std::string_view type, std::uint32_t pairs, std::string_view fields) {
   constexpr std::string_view kKey = "type";
   std::string body(16 + kKey.size() + type.size(), '\0');
@@ -80,7 +81,7 @@ std::string with_type(std::string_view type, std::uint32_t pairs, std::string_vi
   return body.append(fields);
 }
 
-// Of both lists, the one of that number.
+// Checks the message type with this number in the two lists.
 template <typename... Ones, typename... Others>
 void check_fields(std::size_t number, std::uint32_t pairs, std::string_view fields, List<Ones...>,
                   List<Others...>) {

@@ -1,5 +1,5 @@
-// Headers of safetensors files. The first byte chooses: the rest is a file as it is, or the header
-// of one whose prefix is right and whose data is as long as the next 8 bytes say.
+// Headers of safetensors files. The first byte selects: the remaining bytes are a whole file, or
+// the header of a file with a valid prefix and as much data as its next 8 bytes state.
 #include "weights/safetensors.h"
 
 #include <limits>
@@ -35,11 +35,11 @@ void check_file(std::string_view bytes, ByteCount file_size) {
     end += tensor.size;
     require(tensor.shape.size() <= gms::kMaxTensorRank, "a shape is short");
     ByteCount size = tensor.dtype->size;
-    ByteCount most = size;  // with extents of 0 as 1: what strides may reach
+    ByteCount strided = size;  // the range of strides, with extents of 0 counted as 1
     for (const ByteCount extent : tensor.shape) {
       size *= extent;
-      require(!__builtin_mul_overflow(most, std::max<ByteCount>(extent, 1), &most) &&
-                  most <= ByteCount{std::numeric_limits<std::int64_t>::max()},
+      require(!__builtin_mul_overflow(strided, std::max<ByteCount>(extent, 1), &strided) &&
+                  strided <= ByteCount{std::numeric_limits<std::int64_t>::max()},
               "no stride overflows");
     }
     require(tensor.size == size, "a tensor is as large as its shape");

@@ -1,6 +1,6 @@
-// Sequences of arrivals, grants, requests and departures against the server's state machine. Beside
-// it runs a second statement of gms-protocol(7)'s rules, which derives everything anew from the
-// list of clients and the story of the layout.
+// Sequences of connections, grants, requests and disconnections against the server's state machine.
+// A second implementation of gms-protocol(7)'s rules runs beside it, and derives everything from
+// the list of clients and the history of the layout.
 #include <array>
 #include <deque>
 #include <map>
@@ -58,7 +58,7 @@ class Server {
         publish();
         break;
       case 12:
-        ask_anything(input);
+        query_anything(input);
         break;
       default:
         crash();
@@ -92,9 +92,9 @@ class Server {
   };
   enum class Stage { kOpen, kSealed, kPublished };
 
-  // --- The rules, said once more.
+  // --- The rules, implemented a second time.
 
-  [[nodiscard]] bool somebody_has(std::initializer_list<Grant> grants) const {
+  [[nodiscard]] bool has_any(std::initializer_list<Grant> grants) const {
     for (const Client& client : clients_) {
       for (const Grant grant : grants) {
         if (client.grant == grant) return true;
@@ -102,9 +102,7 @@ class Server {
     }
     return false;
   }
-  [[nodiscard]] bool writer_is_connected() const {
-    return somebody_has({Grant::kRw, Grant::kRwData});
-  }
+  [[nodiscard]] bool writer_is_connected() const { return has_any({Grant::kRw, Grant::kRwData}); }
   [[nodiscard]] std::size_t count(LockType type, bool waiting) const {
     std::size_t found = 0;
     for (const Client& client : clients_) {
@@ -116,8 +114,8 @@ class Server {
     return count(LockType::kRw, true) + count(LockType::kRwDataOrRw, true);
   }
 
-  [[nodiscard]] std::optional<Grant> what_may_have(LockType type) const {
-    const bool is_free = !somebody_has({Grant::kRw, Grant::kRwData, Grant::kRo});
+  [[nodiscard]] std::optional<Grant> grant_for(LockType type) const {
+    const bool is_free = !has_any({Grant::kRw, Grant::kRwData, Grant::kRo});
     const bool is_readable =
         stage_ == Stage::kPublished && !writer_is_connected() && waiting_writers() == 0;
     if (type == LockType::kRw && is_free) return Grant::kRw;
@@ -130,11 +128,11 @@ class Server {
     return std::nullopt;
   }
 
-  // Who is to be granted what next; the dead who would have been are struck off.
+  // The next grant; removes dead clients that would have received it.
   std::optional<ServerModel::Granted> next_grant() {
     for (std::size_t i = 0; i < clients_.size(); ++i) {
       if (clients_[i].grant) continue;
-      const std::optional<Grant> grant = what_may_have(clients_[i].type);
+      const std::optional<Grant> grant = grant_for(clients_[i].type);
       if (!grant) continue;
       if (clients_[i].is_alive) return ServerModel::Granted{clients_[i].id, *grant};
       clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -145,7 +143,7 @@ class Server {
 
   [[nodiscard]] std::string expected_state() const {
     if (writer_is_connected()) return "RW";
-    if (somebody_has({Grant::kRo})) return "RO";
+    if (has_any({Grant::kRo})) return "RO";
     if (stage_ == Stage::kPublished) return "COMMITTED";
     return stage_ == Stage::kSealed ? "LAYOUT_COMMITTED" : "EMPTY";
   }
@@ -164,14 +162,14 @@ class Server {
     ++dropped_;
   }
 
-  // --- What clients do.
+  // --- The clients' actions.
 
   Client* pick(fuzz::Input& input) {
     const std::uint8_t number = input.byte();
     return clients_.empty() ? nullptr : &clients_[number % clients_.size()];
   }
 
-  // The session that may write, if there is one.
+  // The session that may write; nullptr if there is none.
   Client* writer() {
     for (Client& client : clients_) {
       if (client.grant == Grant::kRw) return &client;
@@ -244,7 +242,7 @@ class Server {
     pieces_.push_back(std::move(piece));
   }
 
-  // A piece's id, or one that is not there.
+  // The id of an existing piece, or a missing one.
   std::string any_id(fuzz::Input& input) {
     const std::size_t number = input.below(pieces_.size() + 1);
     return number < pieces_.size() ? pieces_[number].id : "id0";
@@ -266,7 +264,7 @@ class Server {
     std::erase_if(metadata_, [&](const auto& entry) { return entry.second.allocation_id == id; });
   }
 
-  // What the server says to a request, which went through frames both ways; nullopt for a refusal.
+  // The server's answer to a request, encoded to frames in both directions; nullopt for a refusal.
   template <typename Answer>
   std::optional<Answer> ask(Grant grant, const auto& request) {
     Request asked = decode_request(std::string_view(encode_frame(request)).substr(kPrefixSize));
@@ -318,8 +316,8 @@ class Server {
     if (answer) require(answer->deleted == (metadata_.erase(wanted.key) == 1), "a key goes");
   }
 
-  // What readers may ask for.
-  void ask_anything(fuzz::Input& input) {
+  // The requests that readers may send.
+  void query_anything(fuzz::Input& input) {
     const std::string prefix(input.text(input.below(3)));
     const std::string id = any_id(input);
     const Client* client = pick(input);
@@ -338,7 +336,7 @@ class Server {
     const auto page = ask<MetadataDumpResponse>(grant, MetadataDumpRequest{prefix, after});
     require(page && !page->more, "a small dump has one page");
     for (const MetadataRecord& one : page->entries) {
-      // After nothing is from the start, the empty key included.
+      // An empty `after` means the first page, which may contain the empty key.
       require((after.empty() || one.key > after) && one.key.starts_with(prefix),
               "a page goes on where it should");
       require(metadata_.at(one.key) == MetadataEntry{one.allocation_id,
@@ -368,7 +366,7 @@ class Server {
     require(!layout_page.next_slot || *layout_page.next_slot == at->slot, "the next is the next");
   }
 
-  // The server dies and comes back with what its parent has kept.
+  // The server crashes and restarts with what its parent has kept.
   void crash() {
     ServerModel next;
     if (stage_ == Stage::kOpen) {
@@ -410,16 +408,16 @@ class Server {
     stage_ = Stage::kPublished;
     std::erase_if(clients_, [&](const Client& each) { return each.id == id; });
     happened("committed");
-    model_.leave(id);  // as its connection closes
+    model_.leave(id);  // the server closes its connection
   }
 
-  // --- What must be so after every step.
+  // --- The invariants after every step.
 
   void check_state() const {
     for (const Client& client : clients_) {
       require(model_.grant_of(client.id) == client.grant, "a client has what it was granted");
     }
-    require(!writer_is_connected() || !somebody_has({Grant::kRo}), "a writer is alone");
+    require(!writer_is_connected() || !has_any({Grant::kRo}), "a writer is alone");
     const GetRuntimeStateResponse now = model_.runtime_state();
     const bool published = stage_ == Stage::kPublished;
     std::int64_t readers = 0;

@@ -1,5 +1,5 @@
-// The text files of a snapshot directory. The first byte chooses one; a metadata file comes with a
-// manifest of its own.
+// The text files of a snapshot directory. The first byte selects one; a metadata file is combined
+// with a fixed manifest.
 #include <string>
 
 #include "fuzz.h"
@@ -14,7 +14,7 @@ using base::ExitStatus;
 using fuzz::require;
 using fuzz::unless_refused;
 
-// What can be read is no path out of the folder.
+// An accepted path must not lead out of the folder.
 void check_below(const std::string& path) {
   require(!path.empty() && path.front() != '/' && path.back() != '/', "a path is relative");
   const std::string padded = "/" + path + "/";

@@ -1,5 +1,5 @@
-// A stream of server-sent events, in pieces. The events must not depend on how it was cut, are
-// never longer than the limit, and are read again as they were when they are written.
+// A stream of server-sent events, in pieces. The events must not depend on the pieces, never exceed
+// the limit, and be the same after they are written and read again.
 #include "http/sse.h"
 
 #include <string>
@@ -13,9 +13,9 @@ namespace {
 using fuzz::require;
 using Events = std::vector<SseEvent>;
 
-constexpr base::ByteCount kMostBytes = 200;
+constexpr base::ByteCount kMaxBytes = 200;
 
-// Adds the events of a piece; false once the stream is refused.
+// Appends the events of a piece; false once the stream is refused.
 bool read(SseReader& reader, std::string_view piece, Events& events) {
   return fuzz::unless_refused({base::ExitStatus::kProtocol},
                               [&] {
@@ -26,7 +26,7 @@ bool read(SseReader& reader, std::string_view piece, Events& events) {
                                   require(event.has_value() || piece.empty(),
                                           "without an event, everything is taken");
                                   if (!event) break;
-                                  require(event->data.size() <= kMostBytes,
+                                  require(event->data.size() <= kMaxBytes,
                                           "no event is beyond the limit");
                                   events.push_back(*std::move(event));
                                 }
@@ -36,7 +36,7 @@ bool read(SseReader& reader, std::string_view piece, Events& events) {
 }
 
 Events read_whole(std::string_view stream) {
-  SseReader reader(kMostBytes);
+  SseReader reader(kMaxBytes);
   Events events;
   read(reader, stream, events);
   return events;
@@ -44,7 +44,7 @@ Events read_whole(std::string_view stream) {
 
 void fuzz_one(fuzz::Input input) {
   std::string stream;
-  SseReader in_pieces(kMostBytes);
+  SseReader in_pieces(kMaxBytes);
   Events events;
   for (bool is_good = true; is_good && !input.empty();) {
     const std::string_view piece = input.text(input.byte() + 1u);
@@ -53,7 +53,7 @@ void fuzz_one(fuzz::Input input) {
   }
   require(read_whole(stream) == events, "cutting changes nothing");
 
-  SseReader by_bytes(kMostBytes);
+  SseReader by_bytes(kMaxBytes);
   Events of_bytes;
   for (std::size_t at = 0; at < stream.size(); ++at) {
     const bool is_good = read(by_bytes, std::string_view(stream).substr(at, 1), of_bytes);
@@ -63,10 +63,10 @@ void fuzz_one(fuzz::Input input) {
 
   std::string written;
   for (const SseEvent& event : events) {
-    // An id that ends is not written.
+    // format_sse() does not write an empty id, which ends the previous one.
     written += "id\n" + format_sse(event);
   }
-  SseReader again(10 * kMostBytes + written.size());
+  SseReader again(10 * kMaxBytes + written.size());
   Events of_written;
   require(read(again, written, of_written), "what is written is read");
   require(of_written == events, "and is the same");

@@ -1,4 +1,4 @@
-// The value of a tensor's metadata key, which any writer of a layout may have put there.
+// The value of a tensor's metadata key, which any writer of a layout can set.
 #include "gms/protocol/tensor_metadata.h"
 
 #include "fuzz.h"
