@@ -32,7 +32,7 @@ class LaunchTest : public testing::Test {
   ~LaunchTest() override { clear(); }
 
   static Launch launch(const std::string& line) { return parse_launch(words(line)).value(); }
-  // -1: it starts.
+  // -1 if the program would start.
   static int status_of(const std::string& line) {
     try {
       parse_launch(words(line));

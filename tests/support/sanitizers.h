@@ -8,7 +8,7 @@ inline constexpr bool kHasSanitizers = true;
 #else
 inline constexpr bool kHasSanitizers = false;
 #endif
-/// The reason for tests that use up all descriptors.
+/// Why tests that use up all descriptors are skipped in such builds.
 inline constexpr const char* kSanitizersOpenPipes =
     "UBSan opens a pipe to look at an object's type";
 

@@ -11,19 +11,19 @@
 namespace fo::stand_in {
 
 /// Events are {"event":NAME,"engine":ENGINE_ID,"pid":N,"time":SECONDS}:
-///   serving, stopped          requests may come, and may not. Of an engine that is killed there is
-///                             only the first
-///   registered, unregistered  Dynamo's workers alone; with the "port" of their requests, and in
-///                             "env" what they were told of pod and discovery
-///   two_serve                 in place of serving: another engine serves at this moment
-/// An engine that serves holds a lock on FILE.serving, which the kernel frees when it dies: that
-/// two serve is seen whenever it is so, however short.
+///   serving, stopped          the engine begins and ends to serve requests; a killed engine
+///                             does not write the second
+///   registered, unregistered  only Dynamo's workers; with the "port" for requests, and in
+///                             "env" the variables for pod and discovery
+///   two_serve                 instead of serving: another engine serves at this moment
+/// An engine that serves holds a lock on FILE.serving, which the kernel releases when the engine
+/// dies. So any overlap of two serving engines is detected, however short.
 class Discovery {
  public:
   explicit Discovery(std::string engine_id);
 
   void serve();
-  /// Does nothing if it does not serve.
+  /// Does nothing unless the engine serves.
   void stop();
   void enroll(std::uint16_t port);
   void withdraw();
@@ -33,7 +33,7 @@ class Discovery {
 
   std::string engine_id_;
   std::string path_;
-  /// Open while it serves.
+  /// Open while the engine serves.
   base::UniqueFd serving_;
   bool enrolled_ = false;
 };

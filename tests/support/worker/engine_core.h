@@ -6,13 +6,13 @@
 
 namespace fo::stand_in {
 
-/// Comes up, says {"ready":true} on `socket` (SOCK_SEQPACKET) and answers what is asked there, one
-/// JSON object each:
+/// Starts the engine, sends {"ready":true} on `socket` (SOCK_SEQPACKET) and answers the requests
+/// there, one JSON object each:
 ///   {"do":"sleep"}                              {"asleep":bool}
 ///   {"do":"wake","tags":["weights","kv_cache"]} {"asleep":bool}; no tags: both
 ///   {"do":"complete","tokens":N,"prompt":HASH}  {"tokens":[…]}
-/// or {"error":TEXT}. Ends with 0 when the other end is gone. What ends a real one, ends it with 1
-/// and a line on standard error.
+/// or {"error":TEXT}. Returns 0 when the peer closes the socket. Errors that end the real program
+/// end this one with status 1 and a line on standard error.
 int run_engine_core(const Launch& launch, int socket);
 
 }  // namespace fo::stand_in

@@ -38,15 +38,15 @@ struct Launch {
   std::optional<base::ByteCount> kv_bytes;
   double memory_fraction = 0.9;
 
-  /// It has the HTTP routes for sleep and wake.
+  /// The server has HTTP routes for sleep and wake.
   bool has_sleep_routes = false;
-  /// Dynamo's shadow mode: it sleeps until it has the lock, which it acquires itself.
+  /// Dynamo's shadow mode: the engine sleeps until it has acquired the lock itself.
   bool shadow_mode = false;
   std::string lock_path;
-  /// Further ports that it listens on: NIXL's side channel and the events of its KV cache, if
-  /// connector and publisher are configured.
+  /// Further ports to listen on: NIXL's side channel and the events of the KV cache, if connector
+  /// and publisher are configured.
   std::vector<std::string> side_ports;
-  /// The port of Dynamo's system status server; nullopt: none.
+  /// The port of Dynamo's system status server; nullopt if it has none.
   std::optional<std::string> system_port;
 };
 
