@@ -17,10 +17,10 @@ using base::ByteCount;
 using base::Deadline;
 using boost::asio::awaitable;
 
-// What is freed late by a driver, or by a GMS that an engine has its KV memory in, shows within
-// this.
+// Within this time, memory that a driver, or a GMS with the engine's KV memory, releases late
+// becomes free.
 constexpr base::Duration kTimeToSettle = std::chrono::seconds(2);
-constexpr base::Duration kBetweenLooks = std::chrono::milliseconds(50);
+constexpr base::Duration kSettleInterval = std::chrono::milliseconds(50);
 
 awaitable<std::optional<os::Captured>> run_helper(loop::Children& children,
                                                   std::vector<std::string> argv,
@@ -39,12 +39,12 @@ DeviceGate::DeviceGate(loop::Children& children, const std::vector<int>& devices
     : children_(children),
       devices_(devices),
       kv_(std::move(kv)),
-      is_given_(wanted.has_value()),
+      is_configured_(wanted.has_value()),
       wanted_(devices.size(), wanted.value_or(0)) {
   for (const int device : devices) memory_.emplace_back(wanted.value_or(0), device);
 }
 
-awaitable<void> DeviceGate::ask_all() {
+awaitable<void> DeviceGate::query_all() {
   for (device::GpuMemory& memory : memory_) {
     const Deadline answer_by = memory.answer_by(base::Duration::zero());
     std::vector<std::string> argv = memory.question(base::Duration::zero());
@@ -55,13 +55,13 @@ awaitable<void> DeviceGate::ask_all() {
 }
 
 awaitable<void> DeviceGate::check() {
-  if (is_gated()) co_await ask_all();
+  if (is_gated()) co_await query_all();
 }
 
 awaitable<std::optional<std::vector<ByteCount>>> DeviceGate::measure() {
   try {
     for (device::GpuMemory& memory : memory_) memory.want(0);
-    co_await ask_all();
+    co_await query_all();
   } catch (const base::Error& error) {
     os::log(os::LogLevel::kWarning, "no memory gate: {}", error.what());
     co_return std::nullopt;
@@ -81,13 +81,13 @@ awaitable<void> DeviceGate::after_sleep() {
   const Deadline settled_by = Deadline::after(kTimeToSettle);
   auto free = co_await measure();
   for (bool is_settled = false; free && !is_settled && !settled_by.expired();) {
-    co_await loop::pause_for(kBetweenLooks);
+    co_await loop::pause_for(kSettleInterval);
     auto again = co_await measure();
     is_settled = again == free;
     free = std::move(again);
   }
   if (!free) co_return;
-  // An engine that slept already gave nothing back, and what it gave before still counts.
+  // An engine that slept already has released nothing now; its earlier value remains valid.
   for (std::size_t i = 0; i < wanted_.size(); ++i) {
     wanted_[i] = std::max(wanted_[i], (*free)[i] - std::min((*free)[i], free_before_[i]));
   }
@@ -97,11 +97,11 @@ bool DeviceGate::is_gated() const {
   return std::any_of(wanted_.begin(), wanted_.end(), [](ByteCount wanted) { return wanted > 0; });
 }
 
-bool DeviceGate::is_known() const { return is_given_ || is_gated(); }
+bool DeviceGate::is_known() const { return is_configured_ || is_gated(); }
 
 awaitable<bool> DeviceGate::wait(Deadline deadline) {
   constexpr base::Duration kSlice = device::GpuMemory::kSlice;
-  if (!is_given_) {
+  if (!is_configured_) {
     const std::map<int, ByteCount> kv = co_await kv_.settle(deadline);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const auto found = kv.find(devices_[i]);

@@ -1,6 +1,6 @@
-// The gate before an engine wakes: its devices have the memory free that it gave back when it
-// slept, that the engine before it had in a GMS for its KV cache, or that it was said to need.
-// Asked of the private helper fo-gpu, as lock::GpuGate does, without blocking.
+// The gate before an engine wakes: its devices must have as much free memory as the engine released
+// when it slept, as the previous engine had in a GMS for its KV cache, or as was configured.
+// Queries the private helper fo-gpu, like lock::GpuGate, without blocking.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -20,49 +20,51 @@ namespace fo::engine {
 
 class DeviceGate {
  public:
-  /// `wanted` on each device; nullopt: what the engine gives back, and what the servers of KV
-  /// memory gave back. 0: no gate at all.
+  /// `wanted` is the size for each device; nullopt: what the engine and the servers of KV memory
+  /// release. 0: no gate.
   DeviceGate(loop::Children& children, const std::vector<int>& devices,
              std::optional<base::ByteCount> wanted, std::vector<GmsPlace> kv = {});
 
-  /// Where the size was given: whether the devices can be asked for it, so that what can't work
-  /// fails before the wait for the lock. Throws what device::GpuMemory::ask throws.
+  /// With a configured size: checks that the devices can be queried for it, so that a gate that
+  /// cannot work fails before the wait for the lock. Throws what device::GpuMemory::ask throws.
   boost::asio::awaitable<void> check();
 
-  /// To be called before the engine is put to sleep, and after, unless is_known(). Where the
-  /// devices can't be asked there is no gate, and a warning. A driver may free late: the second one
-  /// waits until what is free does not change any more, or for two seconds.
+  /// Call before and after the engine is put to sleep, unless is_known(). If the devices cannot be
+  /// queried, logs a warning, and there is no gate. A driver may release memory late: after_sleep()
+  /// waits until the free memory is constant, or for two seconds.
   boost::asio::awaitable<void> before_sleep();
   boost::asio::awaitable<void> after_sleep();
 
-  /// Waits until no engine holds KV memory in a GMS, unless the size was given, and every device
-  /// has what is wanted free. False when nothing is waited for. Throws kTryAgain when `deadline`
-  /// passes, kUnavailable when a device did not answer by then, and what device::GpuMemory::ask
-  /// throws.
+  /// Waits until no engine holds KV memory in a GMS (unless the size was configured), and every
+  /// device has the wanted memory free. False if there is nothing to wait for. Throws kTryAgain if
+  /// `deadline` passes, kUnavailable if a device did not answer by then, and what
+  /// device::GpuMemory::ask throws.
   boost::asio::awaitable<bool> wait(base::Deadline deadline);
 
-  /// The sizes, device by device; 0: nothing is waited for.
+  /// The sizes by device; 0: no wait.
   [[nodiscard]] const std::vector<base::ByteCount>& wanted() const { return wanted_; }
-  /// Nothing is to be found out: the sizes were given, or the engine gave something back already.
+  /// True if the sizes need no measurement: they were configured, or the engine has already
+  /// released memory.
   [[nodiscard]] bool is_known() const;
-  /// Whether a GMS for KV memory answers: then that one knows the size, once an engine had it.
+  /// Whether a GMS for KV memory answers. Such a server reports the size, once an engine has used
+  /// it.
   boost::asio::awaitable<bool> has_kv_server() { return kv_.is_served(); }
 
  private:
-  // Something is waited for.
+  // True if there is memory to wait for.
   [[nodiscard]] bool is_gated() const;
-  // Asks each device once.
-  boost::asio::awaitable<void> ask_all();
-  // What each device has free; nullopt where it can't be told.
+  // Queries each device once.
+  boost::asio::awaitable<void> query_all();
+  // The free memory of each device; nullopt if it cannot be determined.
   boost::asio::awaitable<std::optional<std::vector<base::ByteCount>>> measure();
 
   loop::Children& children_;
   std::vector<int> devices_;
   KvGate kv_;
-  bool is_given_;
+  bool is_configured_;
   std::vector<base::ByteCount> wanted_;
   std::vector<base::ByteCount> free_before_;
-  // Device by device. Their uuids, once known, make the later answers fast.
+  // One for each device. The uuids of known devices make later queries fast.
   std::vector<device::GpuMemory> memory_;
 };
 

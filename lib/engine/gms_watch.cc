@@ -27,7 +27,7 @@ using gms::RemapResult;
 using gms::RpcClient;
 using Descriptor = asio::posix::stream_descriptor;
 
-// How long one try waits for a lock before somebody looks whether it is still wanted.
+// How long one attempt waits for a lock before it checks for cancellation.
 constexpr base::Duration kSlice = std::chrono::milliseconds(500);
 constexpr base::Duration kRetryInterval = std::chrono::milliseconds(50);
 
@@ -47,23 +47,23 @@ ExitStatus status_of(RemapResult result) {
   }
 }
 
-// What is waited for, beside the lock.
-enum class Patience { kNone, kForServer, kForServerAndLayout };
+// What is waited for in addition to the lock.
+enum class WaitFor { kNone, kServer, kServerAndLayout };
 
 struct Wanted {
   std::string socket;
   /// Empty: any layout.
   std::string hash;
   Deadline deadline = Deadline::never();
-  Patience patience = Patience::kForServer;
+  WaitFor wait_for = WaitFor::kServer;
 
   [[nodiscard]] bool waits_out(RemapResult result) const {
-    if (result == RemapResult::kConnectionFailed) return patience != Patience::kNone;
-    return result == RemapResult::kTimedOut || patience == Patience::kForServerAndLayout;
+    if (result == RemapResult::kConnectionFailed) return wait_for != WaitFor::kNone;
+    return result == RemapResult::kTimedOut || wait_for == WaitFor::kServerAndLayout;
   }
 };
 
-// One try; the reason why not otherwise.
+// One attempt; the reason for a failure is in `outcome`.
 std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome) {
   const std::string what = "GMS at " + base::quoted(wanted.socket);
   const Deadline slice = Deadline::after(kSlice).sooner(wanted.deadline);
@@ -83,7 +83,7 @@ std::optional<Held> try_to_hold(const Wanted& wanted, gms::RemapOutcome& outcome
   return std::nullopt;
 }
 
-// nullopt when it was called off.
+// nullopt if it was cancelled.
 std::optional<Held> take_hold(const Wanted& wanted, const std::atomic<bool>& called_off) {
   for (bool is_reported = false;;) {
     gms::RemapOutcome outcome;
@@ -107,7 +107,7 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
     GmsPlace where;
     std::string hash;
     std::optional<RpcClient> rpc;
-    /// The connection's socket, to be watched.
+    /// A copy of the connection's socket, which the loop watches.
     std::optional<Descriptor> end;
   };
 
@@ -117,11 +117,11 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
   std::function<void(std::size_t, bool)> on_change;
   std::function<void(Error)> on_lost;
   std::atomic<bool> called_off = false;
-  /// Counts what let_go() ended.
+  /// Incremented by let_go(), which ends the watches of the previous number.
   unsigned holding = 0;
 
   awaitable<std::optional<Held>> take(Wanted wanted) {
-    // Its own share: the watch may be gone before the thread is.
+    // Keeps the state, because the thread may outlive the watch.
     auto self = shared_from_this();
     std::function<std::optional<Held>()> body = [self, wanted = std::move(wanted)] {
       return take_hold(wanted, self->called_off);
@@ -152,7 +152,7 @@ struct GmsWatch::State : std::enable_shared_from_this<GmsWatch::State> {
 
 namespace {
 
-// A server says nothing unasked, so whatever can be read is the end of the connection.
+// A server sends nothing unasked, so readable means the end of the connection.
 template <typename State>
 awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
   auto& place = state->held[i];
@@ -162,7 +162,7 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
     co_await place.end->async_wait(Descriptor::wait_read,
                                    asio::redirect_error(asio::use_awaitable, error));
     if (error || holding != state->holding) co_return;
-    // To be woken may be a mistake of the loop's.
+    // A wake-up may be spurious.
     char byte = 0;
     const ssize_t got = ::recv(place.rpc->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -172,7 +172,7 @@ awaitable<void> watch(std::shared_ptr<State> state, std::size_t i) {
     std::optional<Error> failure;
     try {
       const Wanted wanted{place.where.socket, place.hash, Deadline::after(state->grace),
-                          Patience::kForServerAndLayout};
+                          WaitFor::kServerAndLayout};
       std::optional<Held> back = co_await state->take(wanted);
       if (!back || holding != state->holding) co_return;
       state->adopt(i, std::move(*back));
@@ -213,7 +213,7 @@ GmsWatch::~GmsWatch() {
 awaitable<void> GmsWatch::learn(Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   for (auto& place : state->held) {
-    const Wanted wanted{place.where.socket, {}, deadline, Patience::kForServer};
+    const Wanted wanted{place.where.socket, {}, deadline, WaitFor::kServer};
     std::optional<Held> got = co_await state->take(wanted);
     if (got) place.hash = std::move(got->hash);
   }
@@ -224,7 +224,7 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
   const unsigned holding = state->holding;
   for (std::size_t i = 0; i < state->held.size(); ++i) {
     const Wanted wanted{state->held[i].where.socket, state->held[i].hash, deadline,
-                        Patience::kForServer};
+                        WaitFor::kServer};
     std::optional<Held> got = co_await state->take(wanted);
     if (!got || holding != state->holding) co_return;
     state->adopt(i, std::move(*got));
@@ -237,7 +237,7 @@ awaitable<void> GmsWatch::hold(Deadline deadline) {
 awaitable<void> GmsWatch::check(Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   for (const auto& place : state->held) {
-    const Wanted wanted{place.where.socket, place.hash, deadline, Patience::kNone};
+    const Wanted wanted{place.where.socket, place.hash, deadline, WaitFor::kNone};
     co_await state->take(wanted);
   }
 }

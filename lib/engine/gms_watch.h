@@ -1,6 +1,6 @@
-// The memory servers that an engine's weights lie in, as its supervisor sees them: which layout the
-// engine sleeps on, whether it could wake on it, and, while it is awake, whether they are still
-// there. Touches no GPU.
+// The supervisor's view of the memory servers with an engine's weights: the layout that the engine
+// sleeps on, whether the engine could wake with it, and whether the servers still run while it is
+// awake. Uses no GPU.
 #pragma once
 
 #include <atomic>
@@ -25,35 +25,35 @@ struct GmsPlace {
 
 class GmsWatch {
  public:
-  /// `on_change(i, up)` is told of connections that come and go, `on_lost` once of one that did not
-  /// come back with the same layout within `grace` (kUnavailable). Both on the loop.
+  /// `on_change(i, up)` is called when a connection is made or lost; `on_lost` once (kUnavailable),
+  /// when a server has not reconnected with the same layout within `grace`. Both run on the loop.
   GmsWatch(boost::asio::any_io_executor executor, std::vector<GmsPlace> places,
            base::Duration grace, std::function<void(std::size_t, bool)> on_change,
            std::function<void(base::Error)> on_lost);
-  /// Ends what still runs; a thread that waits for a server ends within a second.
+  /// Ends all operations; a thread that waits for a server ends within a second.
   ~GmsWatch();
   GmsWatch(const GmsWatch&) = delete;
   GmsWatch& operator=(const GmsWatch&) = delete;
 
-  /// Learns the layouts that the engine sleeps on. Throws as hold().
+  /// Records the layouts that the engine sleeps on. Throws what hold() throws.
   boost::asio::awaitable<void> learn(base::Deadline deadline);
 
-  /// Takes a reader's lock of each layout and keeps it: no writer comes in between. A server that
-  /// is away is waited for, as the lock is. Throws kUnavailable (no server in time), kTryAgain (no
-  /// lock in time) or kBadData (another layout than was learned; where nothing was learned, any
-  /// will do, and is learned).
+  /// Acquires a reader's lock of each layout and keeps it, so that no writer can get one. Waits for
+  /// an unreachable server as for the lock. Throws kUnavailable (no server in time), kTryAgain (no
+  /// lock in time) or kBadData (another layout than the recorded one; if none is recorded, any
+  /// layout is accepted and recorded).
   boost::asio::awaitable<void> hold(base::Deadline deadline);
 
-  /// Whether an engine could take the locks now, beside those that are held: returns when it could,
-  /// and throws as hold() otherwise, at once where a server is away.
+  /// Checks whether an engine could acquire the locks now, beside the held ones; throws what hold()
+  /// throws otherwise, without waiting for an unreachable server.
   boost::asio::awaitable<void> check(base::Deadline deadline);
 
-  /// Gives the locks up. The layouts stay known.
+  /// Releases the locks. The layouts stay recorded.
   void let_go();
-  /// What was learned no longer counts.
+  /// Discards the recorded layouts.
   void forget();
 
-  /// Of place `i`; empty while it is not known.
+  /// The layout hash of place `i`; empty if it is unknown.
   [[nodiscard]] const std::string& layout_hash(std::size_t i) const;
   [[nodiscard]] bool is_up(std::size_t i) const;
 

@@ -64,8 +64,8 @@ std::vector<std::string> read_endpoints(std::string_view value) {
   return names;
 }
 
-// Why the engine is not ready while Active; empty when it is.
-std::string active_trouble(const HealthRules& rules, const HealthFacts& facts) {
+// The reason why the engine is not ready while it is active; empty if it is.
+std::string active_reason(const HealthRules& rules, const HealthFacts& facts) {
   const std::vector<std::string>& deciding =
       rules.endpoints.empty() ? facts.targets : rules.endpoints;
   for (const std::string& name : deciding) {
@@ -75,10 +75,10 @@ std::string active_trouble(const HealthRules& rules, const HealthFacts& facts) {
     }
   }
   if (!deciding.empty() || facts.engine_ready) return {};
-  return facts.trouble.empty() ? "the engine is not healthy" : facts.trouble;
+  return facts.reason.empty() ? "the engine is not healthy" : facts.reason;
 }
 
-std::string find_trouble(const HealthRules& rules, const HealthFacts& facts) {
+std::string find_reason(const HealthRules& rules, const HealthFacts& facts) {
   switch (facts.state) {
     case EngineState::kInit:
       return rules.ready_at_start ? "" : "the engine is being started";
@@ -88,7 +88,7 @@ std::string find_trouble(const HealthRules& rules, const HealthFacts& facts) {
       if (facts.in_state <= rules.waking_limit) return {};
       return "waking for longer than " + base::format_duration(rules.waking_limit);
     case EngineState::kActive:
-      return active_trouble(rules, facts);
+      return active_reason(rules, facts);
     case EngineState::kDead:
       break;
   }
@@ -106,12 +106,12 @@ HealthRules health_rules_from_environment() {
 }
 
 HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
-  const std::string trouble = find_trouble(rules, facts);
+  const std::string reason = find_reason(rules, facts);
   HealthAnswer answer;
-  answer.ready = trouble.empty();
+  answer.ready = reason.empty();
   nlohmann::json endpoints = nlohmann::json::object();
   for (const auto& [name, ready] : facts.endpoints) endpoints[name] = ready ? kReady : kNotReady;
-  // Those that were asked for and never came have to be seen, too.
+  // Configured endpoints that were never registered are listed, too.
   for (const auto* names : {&rules.endpoints, &facts.targets}) {
     for (const std::string& name : *names) {
       if (!endpoints.contains(name)) endpoints[name] = kNotReady;
@@ -121,7 +121,7 @@ HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
                       {"state", state_name(facts.state)},
                       {"since", facts.since},
                       {"endpoints", std::move(endpoints)}};
-  if (!answer.ready) body["reason"] = trouble;
+  if (!answer.ready) body["reason"] = reason;
   answer.body = json::dump(body);
   return answer;
 }

@@ -1,4 +1,4 @@
-// What a probe of the engine is answered, by its role (the seeds' Decision 2): the rules, and no
+// The answer to a probe of the engine, by its state (the seeds' Decision 2): the rules without a
 // server. Pure.
 #pragma once
 
@@ -12,42 +12,42 @@
 
 namespace fo::engine {
 
-/// From the environment, once.
+/// Read once from the environment.
 struct HealthRules {
-  /// DYN_SYSTEM_STARTING_HEALTH_STATUS: what Init answers.
+  /// DYN_SYSTEM_STARTING_HEALTH_STATUS: the answer in Init.
   bool ready_at_start = false;
-  /// DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS: these endpoints alone decide while Active. Empty: the
-  /// registered targets do, and where there are none, the engine's own health.
+  /// DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS: only these endpoints decide while Active. Empty: the
+  /// registered targets decide, and without targets the engine's own health.
   std::vector<std::string> endpoints;
-  /// A waking that takes longer is unhealthy.
+  /// A longer wake is unhealthy.
   base::Duration waking_limit = std::chrono::seconds(60);
 };
 
-/// Reads the two variables: "ready" or "notready"; a JSON list of names, or names with commas
-/// between them, or nothing. Throws Error(kConfig), naming the variable.
+/// Reads the two variables: "ready" or "notready"; a JSON list of names, or names separated by
+/// commas, or nothing. Throws Error(kConfig) with the variable's name.
 HealthRules health_rules_from_environment();
 
-/// What is known of the engine now.
+/// The current state of the engine.
 struct HealthFacts {
   EngineState state = EngineState::kInit;
-  /// For how long it has been in this state.
+  /// The time since it entered this state.
   base::Duration in_state{};
-  /// When it entered it, in seconds since 1970.
+  /// When it entered this state, in seconds since 1970.
   double since = 0;
-  /// By name, ready or not: "generate" (a generation proved it not long ago) and every target that
-  /// was registered. An endpoint that is not here is not ready.
+  /// The readiness by endpoint: "generate" (proven by a recent generation) and every registered
+  /// target. A missing endpoint is not ready.
   std::map<std::string, bool> endpoints;
-  /// Of those, the health-check targets that decide where no endpoints are named in the rules.
+  /// The health-check targets among them, which decide if the rules name no endpoints.
   std::vector<std::string> targets;
-  /// The engine's own health; what is wrong with it, where something is.
+  /// The engine's own health, and the reason if it is not healthy.
   bool engine_ready = false;
-  std::string trouble;
+  std::string reason;
 };
 
 struct HealthAnswer {
   bool ready = false;
   /// {"status":"ready"|"notready","state":…,"since":…,"endpoints":{name:"ready"|"notready"…}} with
-  /// every endpoint that is known or asked for, and "reason" where it is not ready.
+  /// every known or configured endpoint, and "reason" if the engine is not ready.
   std::string body;
 };
 

@@ -20,11 +20,12 @@ using State = std::optional<gms::GetRuntimeStateResponse>;
 
 // A server answers at once.
 constexpr base::Duration kAnswerTime = std::chrono::seconds(1);
-// Nothing tells of a lock that is given up but the lock itself, which would drop what is sealed.
-constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+// There is no event for a released lock except the lock itself, and acquiring it would drop a
+// sealed layout.
+constexpr base::Duration kKvQueryInterval = std::chrono::milliseconds(20);
 
-// nullopt: nobody serves there, or nobody answers.
-awaitable<State> ask(std::string socket) {
+// nullopt if no server answers.
+awaitable<State> query(std::string socket) {
   std::function<State()> body = [socket = std::move(socket)]() -> State {
     try {
       const Deadline deadline = Deadline::after(kAnswerTime);
@@ -41,7 +42,7 @@ awaitable<State> ask(std::string socket) {
 
 awaitable<bool> KvGate::is_served() {
   for (const GmsPlace& place : places_) {
-    const State state = co_await ask(place.socket);
+    const State state = co_await query(place.socket);
     if (state) co_return true;
   }
   co_return false;
@@ -50,17 +51,17 @@ awaitable<bool> KvGate::is_served() {
 awaitable<std::map<int, base::ByteCount>> KvGate::settle(Deadline deadline) {
   std::map<int, base::ByteCount> sizes;
   for (const GmsPlace& place : places_) {
-    State state = co_await ask(place.socket);
+    State state = co_await query(place.socket);
     while (state && state->has_rw_session) {
       if (deadline.expired()) {
         throw base::Error(base::ExitStatus::kTryAgain, "wait for the KV memory at " +
                                                            base::quoted(place.socket) +
                                                            ": an engine still holds it");
       }
-      co_await loop::pause_for(kAskAgain);
-      state = co_await ask(place.socket);
+      co_await loop::pause_for(kKvQueryInterval);
+      state = co_await query(place.socket);
     }
-    // What is sealed stays, for the next engine to adopt.
+    // A sealed layout stays, for the next engine to adopt.
     if (!state || state->layout_committed) continue;
     if (!state->released_bytes) {
       os::log(os::LogLevel::kWarning,

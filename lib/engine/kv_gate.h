@@ -1,5 +1,5 @@
-// The KV memory of an engine that has it in a GMS. Who serves such memory knows two things that the
-// device alone can't tell: whether the engine before still holds it, and how much it was.
+// The KV memory of an engine that keeps it in a GMS. The server knows what cannot be determined
+// from the device alone: whether the previous engine still holds the memory, and its size.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,13 +14,13 @@ namespace fo::engine {
 
 class KvGate {
  public:
-  /// The servers of KV memory, of which some may not be there.
+  /// `places` are the servers of KV memory, some of which may not exist.
   explicit KvGate(std::vector<GmsPlace> places) : places_(std::move(places)) {}
 
-  /// Waits until no engine holds KV memory in any of them. Then by device: how much the last one
-  /// had there, and so how much the next one is going to want; devices without a server, and those
-  /// whose KV memory outlives its engine, are left out. Throws Error(kTryAgain) when `deadline`
-  /// passes. A server that does not tell how much it was is warned of.
+  /// Waits until no engine holds KV memory in any of them. Returns by device how much the previous
+  /// engine had there, which is what the next engine needs. Devices without a server, and those
+  /// whose KV memory outlives its engine, are left out. Throws Error(kTryAgain) if `deadline`
+  /// passes. Logs a warning for a server that does not report the size.
   boost::asio::awaitable<std::map<int, base::ByteCount>> settle(base::Deadline deadline);
 
   /// Whether any of them answers.

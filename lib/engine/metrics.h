@@ -1,4 +1,4 @@
-// The metrics of one engine, and Prometheus' text format for them. Pure.
+// The metrics of one engine in Prometheus' text format. Pure.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace fo::engine {
 
-/// The phases of a failover, in their order.
+/// The phases of a failover, in order.
 enum class Phase { kLock, kGate, kRemap, kWake, kFirstToken, kRegister };
 inline constexpr std::array kAllPhases{Phase::kLock, Phase::kGate,       Phase::kRemap,
                                        Phase::kWake, Phase::kFirstToken, Phase::kRegister};
@@ -24,21 +24,21 @@ inline constexpr std::array kAllPhases{Phase::kLock, Phase::kGate,       Phase::
 /// "lock", "gate", "remap", "wake", "first_token", "register".
 std::string_view phase_name(Phase phase);
 
-/// Every series is there from the start: of the transitions those that next_state knows.
+/// Contains every series from the start; the transitions are those of next_state.
 class Metrics {
  public:
-  /// The engine is in kInit. One fo_gms_connection_up series per device and tag, all down. `now` in
-  /// seconds since 1970.
+  /// Begins in kInit. There is one fo_gms_connection_up series per device and tag, all down. `now`
+  /// is in seconds since 1970.
   Metrics(std::string engine_id, const std::vector<std::pair<int, std::string>>& gms, double now);
 
   void enter(EngineState from, EngineState to, double now);
   void observe(Phase phase, base::Duration took);
-  /// The latest one counts.
+  /// Replaces the previous value.
   void set_lock_wait(base::Duration waited);
   void set_generation(std::uint64_t generation);
   void set_gms_up(int device, const std::string& tag, bool up);
 
-  /// The exposition: text format 0.0.4, HELP and TYPE for every family, labels escaped.
+  /// The metrics in text format 0.0.4: HELP and TYPE for every family, escaped labels.
   [[nodiscard]] std::string text() const;
 
  private:

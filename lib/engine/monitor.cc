@@ -23,20 +23,20 @@ awaitable<void> Monitor::begin() {
   unhealthy_ = 0;
   unproven_ = 0;
   progress_.reset();
-  trouble_.clear();
+  reason_.clear();
   proven_at_ = Clock::now();
-  co_await look_at_targets();
+  co_await check_targets();
 }
 
 awaitable<std::string> Monitor::run() {
   running_ = true;
   Deadline prove_at = Deadline::after(options_.prove_interval);
   while (!is_over()) {
-    co_await look();
-    if (!is_over()) co_await look_at_targets();
+    co_await check_engine();
+    if (!is_over()) co_await check_targets();
     if (!is_over() && prove_at.expired()) {
       co_await prove();
-      // A failure is looked into soon.
+      // A failure is checked again soon.
       prove_at = Deadline::after(unproven_ == 0
                                      ? options_.prove_interval
                                      : std::min(options_.prove_interval, options_.health_interval));
@@ -46,7 +46,7 @@ awaitable<std::string> Monitor::run() {
   }
   running_ = false;
   changed_.notify();
-  co_return stopping_ ? std::string() : trouble_;
+  co_return stopping_ ? std::string() : reason_;
 }
 
 bool Monitor::is_over() const {
@@ -63,22 +63,22 @@ awaitable<void> Monitor::stop() {
   while (running_) co_await changed_.wait();
 }
 
-awaitable<void> Monitor::look() {
-  std::optional<std::string> trouble;
+awaitable<void> Monitor::check_engine() {
+  std::optional<std::string> reason;
   try {
     const Deadline deadline = Deadline::after(options_.health_timeout);
-    trouble = co_await driver_.check_health(deadline);
+    reason = co_await driver_.check_health(deadline);
   } catch (const base::Error& error) {
-    trouble = error.what();
+    reason = error.what();
   }
-  if (!trouble) {
+  if (!reason) {
     if (unhealthy_ > 0) os::log(os::LogLevel::kWarning, "the engine is healthy again");
     unhealthy_ = 0;
-    if (unproven_ == 0) trouble_.clear();
+    if (unproven_ == 0) reason_.clear();
     co_return;
   }
-  if (++unhealthy_ == 1) os::log(os::LogLevel::kWarning, "the engine is not healthy: {}", *trouble);
-  trouble_ = *trouble;
+  if (++unhealthy_ == 1) os::log(os::LogLevel::kWarning, "the engine is not healthy: {}", *reason);
+  reason_ = *reason;
 }
 
 awaitable<bool> Monitor::makes_progress() {
@@ -93,31 +93,30 @@ awaitable<bool> Monitor::makes_progress() {
 }
 
 awaitable<void> Monitor::prove() {
-  std::string trouble;
+  std::string reason;
   co_await makes_progress();
   try {
     const Deadline deadline = Deadline::after(options_.prove_timeout);
     co_await driver_.prove(deadline);
   } catch (const base::Error& error) {
-    trouble = error.what();
+    reason = error.what();
   }
-  // One that is too busy for us serves others.
-  if (!trouble.empty()) {
+  // An engine that is too busy for the proof serves other clients.
+  if (!reason.empty()) {
     const bool busy = co_await makes_progress();
-    if (busy) trouble.clear();
+    if (busy) reason.clear();
   }
-  if (trouble.empty()) {
+  if (reason.empty()) {
     unproven_ = 0;
     proven_at_ = Clock::now();
-    if (unhealthy_ == 0) trouble_.clear();
+    if (unhealthy_ == 0) reason_.clear();
     co_return;
   }
-  if (++unproven_ == 1)
-    os::log(os::LogLevel::kWarning, "the engine generates nothing: {}", trouble);
-  trouble_ = trouble;
+  if (++unproven_ == 1) os::log(os::LogLevel::kWarning, "the engine generates nothing: {}", reason);
+  reason_ = reason;
 }
 
-awaitable<void> Monitor::look_at_targets() {
+awaitable<void> Monitor::check_targets() {
   for (std::size_t i = 0; i < options_.targets.size() && !stopping_; ++i) {
     const std::string name = options_.targets[i].first;
     try {
@@ -141,10 +140,10 @@ void Monitor::tell(HealthFacts& facts) const {
     facts.endpoints[name] = ready;
     facts.targets.push_back(name);
   }
-  facts.engine_ready = trouble_.empty() && generates;
-  facts.trouble = trouble_;
-  if (trouble_.empty() && !generates) {
-    facts.trouble = "no generation was proven for " + base::format_duration(fresh);
+  facts.engine_ready = reason_.empty() && generates;
+  facts.reason = reason_;
+  if (reason_.empty() && !generates) {
+    facts.reason = "no generation was proven for " + base::format_duration(fresh);
   }
 }
 

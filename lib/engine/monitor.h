@@ -1,6 +1,6 @@
-// Whether an engine that is active still serves: its own health check asked often, the targets that
-// were named, and now and then a generation, since an engine may hang behind a health check that
-// says yes.
+// Monitors whether an active engine still serves: by frequent checks of its own health and of the
+// configured targets, and by occasional generations, because an engine may hang while its health
+// check succeeds.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,40 +23,40 @@ struct MonitorOptions {
   base::Duration health_timeout{};
   base::Duration prove_interval{};
   base::Duration prove_timeout{};
-  /// So many of one kind in a row, and the engine has failed.
+  /// The engine has failed after this many consecutive failures of one kind.
   int failures = 3;
-  /// Names and URLs: a GET that is answered with 200 is ready.
+  /// Names and URLs of the targets: a target is ready if a GET is answered with 200.
   std::vector<std::pair<std::string, std::string>> targets;
 };
 
 class Monitor {
  public:
-  /// The driver outlives the monitor.
+  /// The driver must outlive the monitor.
   Monitor(const boost::asio::any_io_executor& executor, EngineDriver& driver,
           MonitorOptions options);
 
-  /// The first look, at an engine that was proven to serve a moment ago.
+  /// The first checks, of an engine that was just proven to serve.
   boost::asio::awaitable<void> begin();
-  /// Looks until stop(). Returns why the engine has failed, or an empty string after stop().
+  /// Checks until stop(). Returns the reason why the engine has failed; empty after stop().
   boost::asio::awaitable<std::string> run();
-  /// Asks nothing any more.
+  /// Begins no further checks.
   void cease();
-  /// The same, and returns when run() has: the question that is being asked is waited for.
+  /// Calls cease(), and returns when run() has returned; a check in progress is completed.
   boost::asio::awaitable<void> stop();
 
-  /// What is known, for the engine's part of the facts.
+  /// Fills in the engine's part of the facts.
   void tell(HealthFacts& facts) const;
 
  private:
   using Clock = base::Deadline::Clock;
 
-  // Nothing more is to be asked.
+  // True if no further checks are needed.
   [[nodiscard]] bool is_over() const;
-  boost::asio::awaitable<void> look();
+  boost::asio::awaitable<void> check_engine();
   boost::asio::awaitable<void> prove();
-  // Whether the engine generates for others.
+  // Whether the engine generates for other clients.
   boost::asio::awaitable<bool> makes_progress();
-  boost::asio::awaitable<void> look_at_targets();
+  boost::asio::awaitable<void> check_targets();
 
   EngineDriver& driver_;
   MonitorOptions options_;
@@ -65,9 +65,9 @@ class Monitor {
   bool stopping_ = false;
   int unhealthy_ = 0;
   int unproven_ = 0;
-  /// Tokens that the engine had generated, when that was asked last.
+  /// The number of generated tokens at the last query.
   std::optional<double> progress_;
-  std::string trouble_;
+  std::string reason_;
   std::optional<Clock::time_point> proven_at_;
   std::map<std::string, bool> targets_;
 };

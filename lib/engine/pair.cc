@@ -32,19 +32,19 @@ using boost::asio::awaitable;
 using nlohmann::json;
 
 constexpr base::Duration kAnswerTime = std::chrono::seconds(2);
-// For the active engine to ask all others whether one stands by.
+// Time for the active engine to query all others whether one is in standby.
 constexpr base::Duration kSwitchTime = std::chrono::seconds(30);
-constexpr base::Duration kAskAgain = std::chrono::milliseconds(20);
+constexpr base::Duration kStatusInterval = std::chrono::milliseconds(20);
 constexpr std::string_view kSuffix = ".sock";
-// In seconds since 1970; a clock of nanoseconds ends not much later.
+// In seconds since 1970; a clock in nanoseconds overflows shortly after.
 constexpr double kLatestTime = 9e9;
-constexpr base::ByteCount kMostStatusBytes = base::kMiB;
+constexpr base::ByteCount kMaxStatusBytes = base::kMiB;
 
 std::string url_of(const std::string& socket, const std::string& path) {
   return "unix:" + socket + ":" + path;
 }
 
-// An object with a state, or nothing.
+// The status in an answer; nullopt if it is invalid.
 std::optional<json> parse_status(const http::Response& response) {
   if (response.status != 200) return std::nullopt;
   json object = json::parse(response.body, nullptr, false);
@@ -56,32 +56,32 @@ std::optional<json> parse_status(const http::Response& response) {
 
 http::FetchOptions limited() {
   http::FetchOptions options;
-  options.response_limit = kMostStatusBytes;
+  options.response_limit = kMaxStatusBytes;
   return options;
 }
 
-// The id that a status socket is named after.
+// The id in the name of a status socket.
 std::string id_of(const lock::LockUri& lock, const std::string& socket) {
   const std::size_t begin = lock.path.size() + 1;
   return socket.substr(begin, socket.size() - begin - kSuffix.size());
 }
 
-// What each engine says; one that does not answer is dead.
-std::vector<json> ask_engines(const lock::LockUri& lock) {
+// The status of each engine; one that does not answer is dead.
+std::vector<json> query_engines(const lock::LockUri& lock) {
   std::vector<json> engines;
   for (const std::string& socket : find_status_sockets(lock)) {
     std::optional<json> status;
-    std::string trouble = "the answer is invalid";
+    std::string reason = "the answer is invalid";
     try {
       status = parse_status(
           http::fetch("GET", url_of(socket, "/status"), Deadline::after(kAnswerTime), limited()));
     } catch (const Error& error) {
-      trouble = error.what();
+      reason = error.what();
     }
-    // An engine of a lock whose path goes on after ours.
+    // The socket belongs to another lock, whose path begins with ours.
     if (status && (*status)["id"] != id_of(lock, socket)) continue;
     if (!status) {
-      status = json{{"id", id_of(lock, socket)}, {"state", "dead"}, {"reason", trouble}};
+      status = json{{"id", id_of(lock, socket)}, {"state", "dead"}, {"reason", reason}};
     }
     (*status)["socket"] = socket;
     engines.push_back(std::move(*status));
@@ -89,7 +89,7 @@ std::vector<json> ask_engines(const lock::LockUri& lock) {
   return engines;
 }
 
-json ask_gms(const std::string& socket) {
+json query_gms(const std::string& socket) {
   json object{{"socket", socket}, {"state", nullptr}};
   try {
     gms::RpcClient rpc = gms::RpcClient::connect(socket, Deadline::after(kAnswerTime));
@@ -108,12 +108,12 @@ std::string member_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || found->is_null()) return "-";
   std::string text = found->is_string() ? found->get<std::string>() : fo::json::dump(*found);
-  // Of a peer: it is shown on a terminal.
+  // The text is from a peer and is printed on a terminal.
   std::erase_if(text, base::is_control);
   return text;
 }
 
-// Of a peer: it may be anything.
+// The value is from a peer and may be any JSON.
 std::string time_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) return "-";
@@ -196,7 +196,7 @@ awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id) {
       std::string url = url_of(socket, "/status");
       http::FetchOptions options = limited();
       status = parse_status(co_await http::async_fetch("GET", url, deadline, options));
-    } catch (const Error&) {  // dead, or as good as that
+    } catch (const Error&) {  // the engine is dead or unreachable
     }
     if (status && (*status)["state"] == "standby" && (*status)["id"] == id_of(lock, socket)) {
       co_return true;
@@ -213,13 +213,13 @@ PairStatus read_pair(const lock::LockUri& lock) {
     if (held.held) pair["holder"] = held.holder;
     if (held.last_generation) pair["generation"] = *held.last_generation;
   } catch (const Error& error) {
-    // Of a path that nobody can mean, nothing else is to be found either.
+    // If the lock's path does not exist, nothing else can be found either.
     if (error.status() == ExitStatus::kNoInput) throw;
     pair["reason"] = error.what();
   }
   pair["engines"] = json::array();
   std::map<std::string, bool> sockets;
-  for (json& engine : ask_engines(lock)) {
+  for (json& engine : query_engines(lock)) {
     if (engine["state"] == "active") status.active = true;
     if (const auto gms = engine.find("gms"); gms != engine.end() && gms->is_array()) {
       for (const json& place : *gms) {
@@ -231,7 +231,7 @@ PairStatus read_pair(const lock::LockUri& lock) {
     pair["engines"].push_back(std::move(engine));
   }
   pair["gms"] = json::array();
-  for (const auto& [socket, known] : sockets) pair["gms"].push_back(ask_gms(socket));
+  for (const auto& [socket, known] : sockets) pair["gms"].push_back(query_gms(socket));
   status.text = to_text(lock, pair);
   status.json = fo::json::dump(pair);
   return status;
@@ -240,7 +240,7 @@ PairStatus read_pair(const lock::LockUri& lock) {
 std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
   const std::string what = "switch over the engines of lock " + base::quoted(lock.path);
   const auto active_of = [&]() -> std::optional<json> {
-    for (json& engine : ask_engines(lock)) {
+    for (json& engine : query_engines(lock)) {
       if (engine["state"] == "active") return std::move(engine);
     }
     return std::nullopt;
@@ -273,7 +273,7 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain, what + ": no other engine is active in time");
     }
-    os::pause_for(kAskAgain, deadline);
+    os::pause_for(kStatusInterval, deadline);
   }
 }
 

@@ -1,5 +1,5 @@
-// The engines that share a lock, as seen from outside: where each tells its state, who is active,
-// and how the active one is asked to hand over.
+// The engines that share a lock, from outside: where each reports its state, which one is active,
+// and how to request a switchover.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,29 +11,30 @@
 
 namespace fo::engine {
 
-/// Where the active engine leaves its published sockets to the next: `<lock path>.handover`.
+/// The socket where the active engine leaves its published sockets to the next: `<lock
+/// path>.handover`.
 std::string handover_path(const lock::LockUri& lock);
 
-/// The status sockets beside the lock, in the order of their names. Throws kNotPermitted.
+/// The status sockets beside the lock, sorted by name. Throws kNotPermitted.
 std::vector<std::string> find_status_sockets(const lock::LockUri& lock);
 
-/// Whether an engine other than `id` says that it is in standby.
+/// Whether an engine other than `id` reports that it is in standby.
 boost::asio::awaitable<bool> somebody_stands_by(lock::LockUri lock, std::string id);
 
-/// What the engines of a lock say of themselves, and the lock and the memory servers.
+/// The status of a lock, its engines and its memory servers.
 struct PairStatus {
-  /// One JSON object: lock, holder, generation, engines (as each tells), gms.
+  /// One JSON object: lock, holder, generation, engines (the status of each), gms.
   std::string json;
-  /// The same for people.
+  /// The same as text.
   std::string text;
-  /// Somebody is active.
+  /// True if an engine is active.
   bool active = false;
 };
 PairStatus read_pair(const lock::LockUri& lock);
 
-/// Asks the active engine to hand over, and waits until another is active. Returns that one's id.
-/// Throws kUnavailable when nobody is active, kTryAgain when it refuses, as it does while nobody
-/// stands by, or when it is not done by `deadline`.
+/// Requests a switchover from the active engine, and waits until another engine is active; returns
+/// its id. Throws kUnavailable if no engine is active, kTryAgain if the active one refuses, as it
+/// does while no other is in standby, or if the switchover is not complete by `deadline`.
 std::string switch_over(const lock::LockUri& lock, const base::Deadline& deadline);
 
 }  // namespace fo::engine

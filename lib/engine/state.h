@@ -1,11 +1,11 @@
-// The life of one engine of a failover pair. Pure: no clock, no process, no lock.
+// The states of one engine of a failover pair. Pure: no clock, no process, no lock.
 //
 //          kReady            kGranted           kServing
 //   kInit ────────▶ kStandby ────────▶ kWaking ────────▶ kActive
 //     │                ▲                                    │  ▲
 //     │                └──────────── kHandedOver ───────────┘  │
 //     └──────────────── kServing (without failover) ───────────┘
-//   kEnded leads from every state to kDead, which nothing leaves.
+// kEnded leads from every state to kDead, which is final.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ inline constexpr std::array kAllStates{EngineState::kInit, EngineState::kStandby
 
 enum class LifeEvent {
   kReady,       // the engine was started and sleeps, or need not be started yet
-  kGranted,     // the lock is ours
-  kServing,     // awake, proven and registered
-  kHandedOver,  // it sleeps again, and the lock is given up, on purpose
-  kEnded,       // whatever ended it
+  kGranted,     // the lock was granted
+  kServing,     // the engine is awake, proven and registered
+  kHandedOver,  // the engine sleeps again, and the lock was released on purpose
+  kEnded,       // the engine has ended, for any reason
 };
 inline constexpr std::array kAllEvents{LifeEvent::kReady, LifeEvent::kGranted, LifeEvent::kServing,
                                        LifeEvent::kHandedOver, LifeEvent::kEnded};
 
-/// The state after `event`; nullopt where it can't happen.
+/// The state after `event`; nullopt if the event is not valid in state `from`.
 std::optional<EngineState> next_state(EngineState from, LifeEvent event);
 
 /// "init", "standby", "waking", "active", "dead".

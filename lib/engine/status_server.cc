@@ -85,7 +85,7 @@ struct StatusServer::State {
         local(executor, handler(source, Way::kUnix), limits) {}
 
   http::Server tcp;
-  /// Its name goes after the server that answers there.
+  /// Removed only after the server behind it.
   std::optional<os::ServerSocket> socket;
   http::Server local;
 };

@@ -1,4 +1,4 @@
-// Where an engine's status is asked for inside its pod.
+// The address of an engine's status inside its pod.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace fo::engine {
 
 /// The Unix socket beside the lock: "<lock path>.<id>.sock". Throws Error(kConfig) for an id that
-/// lock::check_lock_id refuses, and where a slash in the id or a colon anywhere would make a path
-/// that is none beside the lock, or that no URL can name.
+/// lock::check_lock_id refuses, and if a slash in the id or a colon anywhere would make a path that
+/// is not beside the lock, or that no URL can name.
 std::string status_socket_path(const lock::LockUri& lock, const std::string& id);
 
 }  // namespace fo::engine

@@ -29,7 +29,8 @@ using testing::StartsWith;
 
 using base::kMiB;
 
-/// fo-gpu is a script: it writes down what it was asked, and runs what the test says.
+/// A fixture whose fo-gpu is a script that records its arguments, and then runs the test's
+/// commands.
 class DeviceGateTest : public test::FdCounting {
  protected:
   DeviceGateTest() { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
@@ -48,7 +49,7 @@ class DeviceGateTest : public test::FdCounting {
                         << script << "\n";
     EXPECT_EQ(::chmod(file.c_str(), 0700), 0);
   }
-  /// Enough when as much is free as is wanted; then 0, else 75, as the real one.
+  /// Like the real fo-gpu: exit status 0 if as much is free as wanted, otherwise 75.
   void have_free(int mib) {
     answer("say " + std::to_string(mib) + "; [ \"$wanted\" -le " +
            std::to_string(static_cast<base::ByteCount>(mib) * kMiB) + " ] || exit 75");
@@ -63,7 +64,7 @@ class DeviceGateTest : public test::FdCounting {
   DeviceGate gate(std::optional<base::ByteCount> wanted, std::vector<int> devices = {0}) {
     return {children_, std::move(devices), wanted};
   }
-  /// An engine that has the device's memory free before its sleep, and after.
+  /// An engine whose device has this much free memory before and after its sleep.
   void sleep(DeviceGate& gate, int before, int after) {
     have_free(before);
     loop_.run(gate.before_sleep());
@@ -95,7 +96,7 @@ TEST_F(DeviceGateTest, TheMostThatWasGivenBackCounts) {
 
 TEST_F(DeviceGateTest, NothingGivenBackIsNothingToWaitFor) {
   DeviceGate gate = this->gate(std::nullopt);
-  // Another process may have taken memory meanwhile.
+  // Another process may have allocated memory meanwhile.
   sleep(gate, 300, 100);
   EXPECT_THAT(gate.wanted(), ElementsAre(0));
   const std::string before = asked();
@@ -115,13 +116,13 @@ TEST_F(DeviceGateTest, AGivenSizeIsWaitedFor) {
   DeviceGate gate = this->gate(64 * kMiB);
   EXPECT_TRUE(gate.is_known());
   have_free(10);
-  // Another engine may have it now.
+  // Another engine may have the memory now.
   loop_.run(gate.check());
   EXPECT_EQ(asked(), "free --device 0 --until-free 67108864 --timeout 0s\n");
   answer("if [ -e " + dir_.path("again") + " ]; then say 64; else : >" + dir_.path("again") +
          "; say 63; exit 75; fi");
   EXPECT_TRUE(loop_.run(gate.wait(soon())));
-  // It is known by now, and asked by its uuid.
+  // Once the uuid is known, it is in the query.
   EXPECT_THAT(asked(), HasSubstr("free --device 0 --until-free 67108864 --timeout 250ms --uuid "
                                  "GPU-0\nfree --device 0 --until-free 67108864"));
 }
@@ -210,7 +211,7 @@ TEST_F(DeviceGateTest, AHelperThatFailsIsNamed) {
   EXPECT_THAT(died.message, HasSubstr("139"));
 }
 
-// 126 says that the engine can't be run.
+// Status 126 means that the program cannot be run.
 TEST_F(DeviceGateTest, AHelperThatCannotRunIsNotAvailable) {
   std::ofstream(dir_.path("fo-gpu")) << "#!/absent/interpreter\n";
   ASSERT_EQ(::chmod(dir_.path("fo-gpu").c_str(), 0700), 0);

@@ -1,4 +1,4 @@
-// What the tests of every driver share: a loop, children, and the calls as plain functions.
+// The common fixture of all drivers' tests: a loop, children, and the calls as plain functions.
 #pragma once
 
 #include <gmock/gmock.h>

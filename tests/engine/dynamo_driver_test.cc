@@ -48,7 +48,7 @@ TEST_F(DynamoDriverTest, AnErrorInsideOf200IsAFailure) {
   EXPECT_EQ(asleep.status, ExitStatus::kSoftware);
   EXPECT_EQ(asleep.message,
             "put the engine to sleep: POST " + worker_.url() + "/engine/control/sleep: no GMS");
-  // It may have fallen asleep.
+  // The worker may have fallen asleep.
   const auto awake = failure_of([&] { wake(); });
   EXPECT_EQ(awake.status, ExitStatus::kSoftware);
   EXPECT_THAT(awake.message, EndsWith("/engine/wake_up: no GMS"));

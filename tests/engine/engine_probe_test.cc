@@ -22,15 +22,15 @@ using enum EngineState;
 using test::failure_of;
 using testing::HasSubstr;
 
-/// A status server on a thread of its own that says what it is told to.
+/// A status server on its own thread, with the given answer.
 class Engine {
  public:
-  explicit Engine(const std::string& socket, std::string says) : says_(std::move(says)) {
+  explicit Engine(const std::string& socket, std::string answer) : answer_(std::move(answer)) {
     StatusSource source;
     source.status = [this] {
       const std::lock_guard guard(mutex_);
       ++asked_;
-      return asked_ <= turns_ ? std::string(R"({"state":"init"})") : says_;
+      return asked_ <= init_answers_ ? std::string(R"({"state":"init"})") : answer_;
     };
     server_ = std::make_unique<StatusServer>(loop_.get_executor(), std::move(source));
     server_->listen_unix(socket);
@@ -40,10 +40,10 @@ class Engine {
     loop_.stop();
     thread_.join();
   }
-  /// The first answers are "init".
-  void start_slowly(int turns) {
+  /// The first `count` answers are "init".
+  void start_slowly(int count) {
     const std::lock_guard guard(mutex_);
-    turns_ = turns;
+    init_answers_ = count;
   }
   int asked() {
     const std::lock_guard guard(mutex_);
@@ -52,9 +52,9 @@ class Engine {
 
  private:
   std::mutex mutex_;
-  std::string says_;
+  std::string answer_;
   int asked_ = 0;
-  int turns_ = 0;
+  int init_answers_ = 0;
   boost::asio::io_context loop_{1};
   std::unique_ptr<StatusServer> server_;
   std::thread thread_;
@@ -67,8 +67,8 @@ class EngineProbing : public testing::Test {
     probe_.url = "unix:" + socket_ + ":/status";
     probe_.timeout = 20s;
   }
-  EngineProbeAnswer ask(const std::string& says) {
-    const Engine engine(socket_, says);
+  EngineProbeAnswer ask(const std::string& answer) {
+    const Engine engine(socket_, answer);
     return probe_engine(probe_);
   }
 
@@ -108,9 +108,9 @@ TEST_F(EngineProbing, OnlyAWantedStateIsAYes) {
 }
 
 TEST_F(EngineProbing, WhatIsNoStatusIsANo) {
-  for (const char* says : {"", "active", "[]", "{}", R"({"state":1})", R"({"state":"Active"})",
+  for (const char* body : {"", "active", "[]", "{}", R"({"state":1})", R"({"state":"Active"})",
                            R"({"state":"ready","id":"engine-0"})", R"({"state":"active")"}) {
-    const EngineProbeAnswer answer = ask(says);
+    const EngineProbeAnswer answer = ask(body);
     EXPECT_FALSE(answer.yes);
     EXPECT_EQ(answer.reason, "fetch '" + probe_.url + "': status 200, not a state of an engine");
     EXPECT_EQ(answer.state, std::nullopt);

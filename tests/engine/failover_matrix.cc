@@ -1,16 +1,16 @@
-// The failover matrix: a real pair, and everything that can happen to each of its processes in each
-// of its states. After each: one active engine and never two, the same tokens, the memory and the
-// processes accounted for, what died back in standby; or, where nothing can serve, the status that
-// fo-shadow(1) promises.
+// The failover matrix: a real pair, and every event that can happen to each of its processes in
+// each state. After each event: exactly one active engine, the same tokens, no lost memory or
+// processes, and the victim back in standby; or, if nothing can serve, the exit status that
+// fo-shadow(1) documents.
 //
 //   failover_matrix [--engine refengine|vllm] [--long | --seconds N] [--seed N]
 //                   [--lock flock|lockd] [--only NAME]
 //
 // The engine is fo-refengine, or the stand-in for vLLM with Dynamo's GMS worker; its rank is vLLM's
-// engine core. Without --long or --seconds each cell is played once; without --lock, what has
-// nothing to do with the kind of lock on one kind only. --long: at random until 1,000 failovers
-// were seen, sometimes on both engines, with switchovers in between, on each lock in turn unless
-// one is named. Exit status 0: nothing was wrong.
+// engine core. Without --long or --seconds, each cell is run once; without --lock, cells that do
+// not depend on the kind of lock run on one kind only. --long runs random moves until 1,000
+// failovers, some on both engines, with switchovers in between, on each kind of lock in turn unless
+// one is named. Exit status 0: no errors.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -48,10 +48,10 @@ using std::chrono::milliseconds;
 using test::Pair;
 using test::wait_until;
 
-// Of an engine that takes over, or of a pair that is whole again.
+// Time for an engine to take over, or for a pair to be complete again.
 constexpr base::Duration kBound = std::chrono::seconds(15);
 constexpr std::size_t kLongFailovers = 1000;
-// A whole move, its bounds included, or the start of a pair.
+// Time for a whole move, including its bounds, or for the start of a pair.
 constexpr std::chrono::seconds kMoveLimit(120);
 constexpr int kMaxDelay = 50;
 
@@ -69,21 +69,22 @@ enum class Hit {
   kTerm,
   kAbort,
   kStop,
-  // Of a memory or lock server: it does not come back in time, or without the weights.
+  // A memory or lock server does not return in time, or returns without the weights.
   kAway,
   kEmpty,
-  // Of a lock server: it is a new one while the holder is stopped.
+  // A lock server is replaced while the holder is stopped.
   kBehind,
-  // Of the device: filled for a while, for too long, out of memory at the wake.
+  // The device is full for a while, for too long, or out of memory at the wake.
   kFull,
   kFullForLong,
   kRefuses,
-  // Of sockets and files: that of the GMS, of the status, of the lock; a client's connection.
+  // The socket or file of the GMS, of the status or of the lock is removed; a client's connection
+  // is closed.
   kGms,
   kStatus,
   kLock,
   kClient,
-  // Of nobody: the active engine hands over.
+  // No victim: the active engine hands over.
   kSwitchover,
 };
 
@@ -113,7 +114,7 @@ std::string name_of(const Cell& cell) {
   return kWho.at(cell.who) + " " + kWhen.at(cell.when) + " " + kHit.at(cell.hit);
 }
 
-// What is played.
+// The kind of lock and of engine.
 struct Setting {
   bool lockd = false;
   bool vllm = false;
@@ -139,7 +140,7 @@ std::vector<Cell> all_cells(const Setting& setting) {
         {Hit::kKill, Hit::kTerm, Hit::kAbort, Hit::kStop, Hit::kAway, Hit::kBehind});
   }
   add(Who::kDevice, {When::kWaking}, {Hit::kFull, Hit::kFullForLong});
-  // vLLM's memory is created by the GMS, which tries again for a minute.
+  // The GMS creates vLLM's memory, and retries for a minute.
   if (!setting.vllm) add(Who::kDevice, {When::kWaking}, {Hit::kRefuses});
   add(Who::kSocket, {When::kActive}, {Hit::kGms, Hit::kStatus, Hit::kLock, Hit::kClient});
   add(Who::kSocket, {When::kInit}, {Hit::kStatus});
@@ -147,7 +148,7 @@ std::vector<Cell> all_cells(const Setting& setting) {
   return cells;
 }
 
-// Whether the kind of the lock could make a difference.
+// Whether the result may depend on the kind of lock.
 bool concerns_lock(const Cell& cell) {
   switch (cell.who) {
     case Who::kEngine:
@@ -177,7 +178,7 @@ int signal_of(Hit hit) {
   }
 }
 
-// What fo-shadow ends with when that happens to it or to its engine.
+// The exit statuses of fo-shadow after this event, to it or to its engine.
 std::set<int> statuses_of(const Cell& cell, const Setting& setting) {
   if (cell.hit == Hit::kStop) {
     // An engine that does not answer: at its start, at its wake, while it serves.
@@ -185,7 +186,7 @@ std::set<int> statuses_of(const Cell& cell, const Setting& setting) {
     return {75};
   }
   if (cell.who == Who::kRank) return {setting.vllm ? 1 : 70};
-  // At its start an engine may not know yet how to end properly.
+  // At its start an engine may not have a signal handler yet.
   if (cell.hit == Hit::kTerm && cell.when == When::kInit) return {0, 128 + SIGTERM};
   if (cell.hit == Hit::kTerm) return {0};
   return {128 + signal_of(cell.hit)};
@@ -199,8 +200,8 @@ std::string to_text(const std::set<int>& statuses) {
 
 // --- Never two at once.
 
-// Looks at both engines all the time, on a thread of its own. An answer of one between two of the
-// other that are the same tells that both were so at one moment.
+// Queries both engines all the time, on its own thread. If two consecutive answers of one engine
+// are the same, and the other answered in between, both states existed at the same time.
 class Sampler {
  public:
   Sampler(const Pair& pair, const Setting& setting)
@@ -212,12 +213,12 @@ class Sampler {
     thread_.join();
   }
 
-  /// What was seen, once.
+  /// Returns the violation that was seen, once.
   std::string take() {
     const std::lock_guard guard(mutex_);
     return std::exchange(seen_, {});
   }
-  /// How often both answered.
+  /// How many times both engines answered.
   [[nodiscard]] std::uint64_t count() const { return count_; }
 
  private:
@@ -236,7 +237,8 @@ class Sampler {
       sight.has_lock = status->state == "waking" || status->state == "active";
       sight.generation = status->generation;
     }
-    // vLLM is awake when it starts, on memory that is no KV cache; it tells itself when two serve.
+    // vLLM is awake when it starts, with scratch memory as its KV cache; the stand-in itself
+    // reports that two serve.
     if (!setting_.vllm) sight.awake = pair_.is_awake(engine, kLimit).value_or(false);
     return sight;
   }
@@ -252,7 +254,7 @@ class Sampler {
         note("both have the lock: generations " + std::to_string(after.generation) + " and " +
              std::to_string(other.generation));
       }
-      // Not long enough for two wakes with one of the other in between.
+      // Too short for two wakes with one of the other engine in between.
       const auto now = Deadline::Clock::now();
       if (now - since < milliseconds(50) && before.awake && other.awake && after.awake) {
         note("both are awake");
@@ -278,7 +280,7 @@ class Sampler {
   std::thread thread_;
 };
 
-// --- The game.
+// --- The moves.
 
 [[noreturn]] void wrong(const std::string& what) { throw Error(base::ExitStatus::kSoftware, what); }
 
@@ -286,7 +288,7 @@ class Matrix {
  public:
   Matrix(const Setting& setting, std::uint64_t seed)
       : setting_(setting), pair_({.lockd = setting.lockd, .vllm = setting.vllm}), random_(seed) {
-    // For core dumps.
+    // Core dumps are written there.
     std::filesystem::current_path(pair_.file(""));
     pair_.start_gms();
     pair_.load();
@@ -299,12 +301,12 @@ class Matrix {
     sampler_ = std::make_unique<Sampler>(pair_, setting_);
   }
 
-  /// Plays one cell and makes the pair whole again. Prints what was wrong.
+  /// Runs one cell and completes the pair again. Prints errors.
   bool play(const Cell& cell) {
     return try_move(name_of(cell), [&] { strike_and_look(cell); });
   }
 
-  /// One move of a long game; the same.
+  /// The same for one random move of a long run.
   bool play_at_random(const std::vector<Cell>& cells) {
     delay_ = milliseconds(pick(random_, 0, kMaxDelay));
     switch (pick(random_, 0, 9)) {
@@ -321,12 +323,12 @@ class Matrix {
     }
   }
 
-  /// Of the lock, to whichever engine.
+  /// The number of grants of the lock, to either engine.
   [[nodiscard]] std::size_t grants() const { return pair_.generations().size(); }
-  /// The sampler's.
+  /// The number of the sampler's queries.
   [[nodiscard]] std::uint64_t looks() const { return sampler_ ? sampler_->count() : looks_; }
 
-  /// Prints what is wrong at the very end.
+  /// Prints the errors at the end.
   bool finish() {
     looks_ = sampler_->count();
     sampler_.reset();
@@ -336,7 +338,7 @@ class Matrix {
   }
 
  private:
-  // --- What happens.
+  // --- Events.
 
   bool try_move(const std::string& name, const std::function<void()>& move) {
     try {
@@ -380,13 +382,13 @@ class Matrix {
     std::this_thread::sleep_for(delay_);
     send(pid, signal_of(cell.hit));
     if (cell.hit == Hit::kTerm && cell.who == Who::kRank && !setting_.vllm) {
-      // The engine decides when its ranks end; one that was just born does not know yet.
+      // The engine decides when its ranks end; a rank that was just forked does not know that yet.
       if (cell.when != When::kInit) return outlive(victim, pid, cell);
       if (const auto pidfd = os::open_pidfd(pid)) os::send_signal(pidfd->get(), SIGKILL);
     }
     if (cell.hit == Hit::kStop && cell.who == Who::kShadow) return outlive(victim, pid, cell);
     if (cell.hit == Hit::kStop && cell.when == When::kStandby) {
-      // Nobody needs it yet; then it does not wake.
+      // The engine is not needed yet; later it does not wake.
       check_unchanged();
       send(find(active_, Who::kEngine), SIGKILL);
       expect_end(active_, {137});
@@ -396,14 +398,14 @@ class Matrix {
     look_after(victim, cell.when);
   }
 
-  // After the end of the victim.
+  // Checks the pair after the end of the victim.
   void look_after(int victim, When when) {
     if (when == When::kActive) return expect_active(1 - victim);
     if (when != When::kWaking) check_unchanged();
   }
 
-  // A fo-shadow that is stopped for a while delays its engine, and no more; a rank does not hear a
-  // SIGTERM. Then it is killed.
+  // A stopped fo-shadow only delays its engine, and a rank ignores SIGTERM. Then the victim is
+  // killed.
   void outlive(int victim, pid_t pid, const Cell& cell) {
     const bool speaks = cell.when != When::kActive || cell.hit != Hit::kStop;
     if (!speaks && pair_.is_awake(victim) != true) wrong("its engine sleeps");
@@ -433,7 +435,7 @@ class Matrix {
       send(pid, SIGCONT);
       check_unchanged();
     } else if (comes_back) {
-      // Nobody loads the weights again.
+      // Nothing loads the weights again.
       wait_until("another server", [&] {
         const std::optional<pid_t> other = pair_.weights_server();
         return other && *other != pid;
@@ -454,7 +456,7 @@ class Matrix {
       pair_.load();
       check_unchanged();
     }
-    // The other one wakes on what is there now.
+    // The other engine wakes with the current weights.
     fail_over();
   }
 
@@ -498,7 +500,7 @@ class Matrix {
       expect_end(active_, {137});
       return expect_end(waker, {75});
     }
-    // Stopped, so that somebody else is faster.
+    // Stopped, so that another process allocates the memory first.
     send(pair_.shadow(waker).pid(), SIGSTOP);
     send(find(active_, Who::kEngine), SIGKILL);
     expect_end(active_, {137});
@@ -508,11 +510,11 @@ class Matrix {
     wait_for_state(waker, "waking");
     if (cell.hit == Hit::kFullForLong) expect_end(waker, {75});
     filler->signal(SIGKILL);
-    static_cast<void>(filler->wait(Deadline::after(test::kPatience)));
+    static_cast<void>(filler->wait(Deadline::after(test::kPairTimeout)));
     if (cell.hit == Hit::kFull) expect_active(waker);
   }
 
-  // What is left of a fo-shadow has its socket for a moment.
+  // A leftover process of a killed fo-shadow keeps its status socket for a moment.
   void hold_status_socket() {
     const int engine = 1 - active_;
     send(pair_.shadow(engine).pid(), SIGKILL);
@@ -521,7 +523,7 @@ class Matrix {
     wait_until("the lock of a status socket", [&] { return os::try_lock_file(left.get()); });
     pair_.start(engine);
     const std::string fds = "/proc/" + std::to_string(pair_.shadow(engine).pid()) + "/fd";
-    // It has its event loop then, and the socket is next.
+    // It has its event loop then, and opens the socket next.
     wait_until("the new fo-shadow", [&] {
       expect_running(engine);
       for (const auto& entry : std::filesystem::directory_iterator(fds)) {
@@ -553,7 +555,7 @@ class Matrix {
       return fail_over();
     }
     if (cell.hit == Hit::kGms) {
-      // The connection stays; who wakes needs a new one.
+      // The open connection stays, but an engine that wakes needs a new one.
       check_unchanged();
       send(find(active_, Who::kEngine), SIGKILL);
       expect_end(active_, {137});
@@ -561,12 +563,12 @@ class Matrix {
       return std::filesystem::rename(path + ".away", path);
     }
     if (pair_.lock().kind == lock::LockUri::Kind::kLockd) {
-      // Nobody needs the name of a server that is connected.
+      // A connected client does not need the socket's name.
       check_unchanged();
       std::filesystem::rename(path + ".away", path);
       return fail_over();
     }
-    // A lock file that is gone is no lock: whoever had it ends.
+    // Without its file the lock is lost, so its holder ends.
     expect_end(active_, {76, 78});
     expect_active(1 - active_);
   }
@@ -577,13 +579,13 @@ class Matrix {
   }
 
   static void expect_switchover(const os::Child& switchover, const std::set<int>& statuses) {
-    const auto status = switchover.wait(Deadline::after(test::kPatience));
+    const auto status = switchover.wait(Deadline::after(test::kPairTimeout));
     if (!status || !statuses.contains(*status)) {
       wrong("fo-shadow switchover ended with status " + std::to_string(status.value_or(-1)));
     }
   }
 
-  // Any process of an engine that can be struck in any state with one outcome.
+  // A random process of an engine that has one outcome in every state.
   Cell pick_engine(When when) {
     static constexpr Who kWho[] = {Who::kEngine, Who::kRank, Who::kShadow};
     static constexpr Hit kHit[] = {Hit::kKill, Hit::kAbort, Hit::kTerm};
@@ -591,7 +593,7 @@ class Matrix {
     return {who, when, kHit[pick(random_, 0, who == Who::kRank ? 1 : 2)]};
   }
 
-  // The active engine, and the one that takes over, whatever it is at just then.
+  // Strikes the active engine, and the one that takes over, in whatever state it is then.
   bool strike_twice() {
     const Cell first = pick_engine(When::kActive);
     const Cell second = pick_engine(When::kWaking);
@@ -606,7 +608,7 @@ class Matrix {
     });
   }
 
-  // One of the two, while the lock changes hands.
+  // Strikes one of the two engines during a switchover.
   bool strike_in_switchover() {
     const bool strikes_active = pick(random_, 0, 1) == 1;
     const Cell cell = pick_engine(strikes_active ? When::kActive : When::kStandby);
@@ -626,7 +628,7 @@ class Matrix {
     return std::to_string(delay_.count()) + " ms later " + what;
   }
 
-  // --- Its moves.
+  // --- The steps of the moves.
 
   void restart(int engine, const test::Start& how) {
     send(pair_.shadow(engine).pid(), SIGKILL);
@@ -634,13 +636,13 @@ class Matrix {
     pair_.start(engine, how);
   }
 
-  // Into the state in which it will be struck, for long enough.
+  // Brings the victim to the state for the event, for long enough.
   void bring_to(int victim, const Cell& cell) {
     if (cell.when == When::kActive || cell.when == When::kStandby) return;
     test::Start how;
     const char* slow = cell.when == When::kInit ? "cuMemMap=1s" : "cuMemCreate=1s";
     if (setting_.vllm) {
-      // When it wakes, it has more to map.
+      // At its wake it has more to map.
       slow = cell.when == When::kInit ? "cuMemImportFromShareableHandle=1s"
                                       : "cuMemImportFromShareableHandle=200ms";
     }
@@ -680,14 +682,14 @@ class Matrix {
     if (!pidfd || !os::send_signal(pidfd->get(), signal)) wrong("its process has ended already");
   }
 
-  // Once more, with what was just put back.
+  // One more failover, with the restored part.
   void fail_over() {
     send(find(active_, Who::kEngine), SIGKILL);
     expect_end(active_, {137});
     expect_active(1 - active_);
   }
 
-  // --- What has to be so.
+  // --- Expectations.
 
   void expect_end(int engine, const std::set<int>& statuses) {
     const int status = pair_.await_end(engine, kBound);
@@ -719,7 +721,7 @@ class Matrix {
     check_tokens();
   }
 
-  // Nobody has taken over, and what serves serves.
+  // No engine has taken over, and the active one serves.
   void check_unchanged() {
     for (const int engine : {0, 1}) {
       if (pair_.runs(engine)) expect_running(engine);
@@ -735,7 +737,8 @@ class Matrix {
     if (now != tokens_) wrong("tokens " + (now.empty() ? "none" : now) + " instead of " + tokens_);
   }
 
-  // What ended is started again; one is active then, the other in standby, and all is in order.
+  // Restarts the ended processes; then one engine is active, the other in standby, and everything
+  // is checked.
   void settle() {
     for (const int engine : {0, 1}) {
       if (!pair_.runs(engine)) pair_.start(engine);
@@ -790,7 +793,7 @@ struct Options {
   std::string only;
 };
 
-// What plays a cell or a move of one lock's game, with a new pair after one that went wrong.
+// Runs the cells and moves of one setting, with a new pair after an error.
 class Game {
  public:
   Game(const Setting& setting, std::uint64_t seed) : setting_(setting), seed_(seed) { begin(); }
@@ -800,7 +803,7 @@ class Game {
   [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
   [[nodiscard]] std::size_t grants() const { return grants_ + matrix_->grants(); }
 
-  /// How many went wrong.
+  /// Returns the number of errors.
   int finish() {
     test::limit_run(kMoveLimit);
     if (!matrix_->finish()) ++wrong_;
@@ -837,7 +840,7 @@ class Game {
   std::uint64_t looks_ = 0;
 };
 
-// What has nothing to do with the lock is played on one kind only, where none is named.
+// Cells that do not depend on the lock run on one kind only, unless one is named.
 int play_once(const Setting& setting, const Options& options) {
   Game game(setting, options.seed);
   const bool all = !setting.lockd || !options.lock.empty();
@@ -848,7 +851,7 @@ int play_once(const Setting& setting, const Options& options) {
   return game.finish();
 }
 
-// At random: for a time, or until so many failovers were seen.
+// Runs random moves for a time, or until this number of failovers.
 int play_long(const Setting& setting, const Options& options, std::size_t failovers) {
   Game game(setting, options.seed);
   const auto time = options.seconds

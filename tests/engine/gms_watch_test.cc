@@ -60,7 +60,7 @@ class GmsWatchTest : public gms::OneServer {
     rpc.put_metadata("tensor", rpc.allocate(size, "t").allocation_id, 0, "{}");
     rpc.commit();
   }
-  // Whether a writer comes in; at once, or not at all.
+  // Whether a writer gets the lock at once.
   [[nodiscard]] bool can_write() const {
     RpcClient rpc = RpcClient::connect(socket_, soon());
     return rpc.shake_hands(LockType::kRw, in_ms(100)).grant.has_value();
@@ -214,7 +214,7 @@ TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   bool held = false;
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });
-  // Longer than one of its tries.
+  // Longer than one attempt.
   loop_.run(loop::pause_for(600ms));
   EXPECT_FALSE(held);
   writer.put_metadata("tensor", writer.allocate(4096, "t").allocation_id, 0, "{}");
@@ -284,7 +284,7 @@ TEST_F(GmsWatchTest, AServerThatIsBackWithNothingOrAnotherLayoutIsLost) {
   loop_.run_until([&] { return !lost_.empty(); });
   EXPECT_EQ(lost_[0].status, ExitStatus::kUnavailable);
   EXPECT_THAT(lost_[0].message, HasSubstr(" instead of " + watch_->layout_hash(0)));
-  // Nothing of it is held.
+  // The lock was released.
   EXPECT_TRUE(can_write());
 }
 
@@ -311,7 +311,7 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->let_go();
-  // As long as a try takes.
+  // The time of one attempt.
   loop_.run(loop::pause_for(700ms));
   EXPECT_TRUE(lost_.empty());
 }

@@ -16,7 +16,7 @@ using base::ExitStatus;
 using enum EngineState;
 using test::failure_of;
 
-/// What decides while Active.
+/// The rule that decides while Active.
 enum class Branch { kEndpoints, kTargets, kEngine };
 
 constexpr base::Duration kLimit = 60s;
@@ -26,7 +26,7 @@ struct Case {
   Branch branch;
   bool ready_at_start;
   bool past_waking_limit;
-  /// What the branch asks for is ready; the two others say the opposite.
+  /// The endpoints of the branch are ready; the two other branches have the opposite.
   bool branch_ready;
 };
 
@@ -121,12 +121,12 @@ TEST(Health, AnEndpointThatNobodyRegisteredIsNotReadyAndIsShown) {
 TEST(Health, SaysWhatIsWrongWithTheEngine) {
   HealthFacts facts;
   facts.state = kActive;
-  facts.trouble = "no answer\xff in time";
+  facts.reason = "no answer\xff in time";
   const auto body = nlohmann::json::parse(answer_health({}, facts).body);
   EXPECT_EQ(body.at("reason"), "no answer\uFFFD in time");
 }
 
-/// Neither variable is set, before and after.
+/// Unsets both variables before and after each test.
 class HealthEnvironment : public testing::Test {
  protected:
   HealthEnvironment() { clear(); }

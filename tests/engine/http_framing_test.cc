@@ -14,7 +14,7 @@ namespace {
 constexpr Side kClient = Side::kClient;
 constexpr Side kEngine = Side::kEngine;
 
-/// What can be seen of it.
+/// The visible state.
 auto state_of(const HttpFraming& framing) {
   return std::tuple(framing.is_between_requests(), framing.is_opaque(),
                     framing.is_in_message(kClient), framing.is_in_message(kEngine),
@@ -35,7 +35,7 @@ struct Said {
   std::string bytes;
 };
 
-/// The state after all was said, each text in pieces of `size`.
+/// The state after all bytes, each text in pieces of `size`.
 auto state_after(const std::vector<Said>& talk, std::size_t size = std::string::npos) {
   HttpFraming framing;
   for (const Said& said : talk) {
@@ -87,7 +87,7 @@ const std::vector<std::vector<Said>> kComplete{
     {client("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\na"), ok(), client("bc")},
 };
 
-// Conversations in the middle of which it stands.
+// Conversations that are not complete.
 const std::vector<std::vector<Said>> kUnderWay{
     {client("G")},
     {client("GET / HTTP/1.1\r\nHost: x\r\n")},
@@ -102,7 +102,7 @@ const std::vector<std::vector<Said>> kUnderWay{
     {client("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), ok()},
 };
 
-// Conversations that it does not follow to their end.
+// Conversations that become opaque.
 const std::vector<std::vector<Said>> kOpaque{
     {get("Connection: close\r\n")},
     {get("Connection: foo , CLOSE\r\n")},
@@ -242,18 +242,18 @@ TEST(HttpFraming, BoundsHeadsTrailersAndPipelines) {
   std::string chunks;
   for (int i = 0; i < 30000; ++i) chunks += "1\r\na\r\n";
   EXPECT_TRUE(is_between({chunked, client(chunks + "0\r\n\r\n"), ok()}));
-  std::vector<Said> many(HttpFraming::kMostPipelined, get());
+  std::vector<Said> many(HttpFraming::kMaxPipelined, get());
   EXPECT_FALSE(is_opaque(many));
   many.push_back(get());
   EXPECT_TRUE(is_opaque(many));
 }
 
-/// Refuses what has "no" in its target.
+/// Refuses targets that contain "no".
 const HttpFraming::Judge kJudge = [](std::string_view target) {
   return target.find("no") == std::string_view::npos ? 0 : 403;
 };
 
-/// What a passer-on lets through of a client's words, in pieces of `size`.
+/// The bytes of a client that are forwarded, in pieces of `size`.
 struct Passed {
   std::string bytes;
   std::optional<int> refusal;
@@ -305,7 +305,7 @@ TEST(HttpFraming, ARequestThatIsRefusedIsWithheldWhole) {
   }
 }
 
-// Where an engine might see a request that was not judged.
+// Bytes in which an engine might see a request that was not judged.
 TEST(HttpFraming, WhatCannotBeUnderstoodIsRefusedAndNothingAfterItPasses) {
   const std::string hidden = "POST /no HTTP/1.1\r\n\r\n";
   for (const std::string& head :

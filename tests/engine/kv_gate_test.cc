@@ -36,7 +36,7 @@ class SimulatedKvGateTest : public gms::OneServer {
     OneServer::SetUp();
     start();
   }
-  // An engine that has so much KV memory, until it is destroyed.
+  // An engine with this much KV memory, until it is destroyed.
   [[nodiscard]] RpcClient engine(base::ByteCount bytes) const {
     RpcClient client = enter(LockType::kRw);
     client.allocate(bytes, "kv_cache");
@@ -57,7 +57,7 @@ TEST_F(SimulatedKvGateTest, WhatTheLastEngineHadIsWhatTheNextOneWants) {
   EXPECT_THAT(settle(), ElementsAre(Pair(3, 6 * kMiB)));
   { const RpcClient second = engine(10 * kMiB); }
   EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
-  // One that came and went without any changes nothing.
+  // An engine without memory changes nothing.
   { const RpcClient none = enter(LockType::kRw); }
   EXPECT_THAT(settle(), ElementsAre(Pair(3, 10 * kMiB)));
 }
@@ -90,7 +90,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
   EXPECT_THAT(settle(), IsEmpty());
   KvGate gate(places());
   EXPECT_FALSE(loop_.run(gate.is_served()));
-  // As Dynamo's: without the sizes.
+  // Like Dynamo's server: without the sizes.
   gms::LockState state;
   state.state = "EMPTY";
   const gms::FakeServer other(socket_,
@@ -102,7 +102,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
               HasSubstr("does not report how much KV memory it released"));
 }
 
-// The device has it free, and not only the GMS says so.
+// The memory must be free on the device, not only released by the GMS.
 TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   ::setenv("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo", 1);
   loop::Children children(loop_.io());
@@ -113,7 +113,7 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
     EXPECT_TRUE(loop_.run(gate.wait(soon())));
     EXPECT_THAT(gate.wanted(), ElementsAre(parts(128)));
   }
-  // Somebody else's, in another GMS.
+  // Memory of another engine, in another GMS.
   const std::string elsewhere = path("other.sock");
   const gms::GmsProcess other({"--socket-path", elsewhere});
   RpcClient hog = RpcClient::connect(elsewhere, soon());
@@ -123,7 +123,7 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   const auto failure = failure_of([&] { loop_.run(gate.wait(in_ms(300))); });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
   EXPECT_THAT(failure.message, HasSubstr("of the 128 MiB wanted"));
-  // A size that was given is what is waited for, whatever the GMS says.
+  // A configured size takes precedence over the GMS.
   DeviceGate given(children, {0}, kMiB, here);
   EXPECT_TRUE(loop_.run(given.wait(soon())));
   ::unsetenv("FO_LIBEXEC_DIR");

@@ -24,7 +24,7 @@ using boost::asio::awaitable;
 using testing::HasSubstr;
 using Answer = std::optional<std::string>;
 
-/// Says what it was told to: troubles in their order, and that all is well when there are no more.
+/// Gives the queued answers in order, and then reports success.
 class FakeDriver : public EngineDriver {
  public:
   explicit FakeDriver(test::TestLoop& loop) : released(loop.io().get_executor()) {}
@@ -32,15 +32,15 @@ class FakeDriver : public EngineDriver {
   awaitable<Answer> check_health(Deadline) override {
     ++asked;
     while (hangs) co_await released.wait();
-    const Answer trouble = next(health);
-    if (trouble == "throw") throw Error(ExitStatus::kConfig, "never works");
-    co_return trouble;
+    const Answer reason = next(health);
+    if (reason == "throw") throw Error(ExitStatus::kConfig, "never works");
+    co_return reason;
   }
   awaitable<void> prove(Deadline) override {
     ++proven;
-    co_await loop::pause_for(1ms);  // the loop goes on meanwhile, as with any engine
-    const Answer trouble = mute ? "mute" : next(proofs);
-    if (trouble) throw Error(ExitStatus::kTryAgain, *trouble);
+    co_await loop::pause_for(1ms);  // the loop continues meanwhile, as with any engine
+    const Answer reason = mute ? "mute" : next(proofs);
+    if (reason) throw Error(ExitStatus::kTryAgain, *reason);
     co_return;
   }
   awaitable<void> sleep(Deadline, SleepMode) override { co_return; }
@@ -83,7 +83,7 @@ class MonitorTest : public test::FdCounting {
   void make() {
     monitor_ = std::make_unique<Monitor>(loop_.io().get_executor(), driver_, options_);
   }
-  /// Goes on beside the test; the verdict is in ended_.
+  /// Runs beside the test; the result is in ended_.
   void start() {
     if (!monitor_) make();
     ended_.reset();
@@ -178,7 +178,7 @@ TEST_F(MonitorTest, GenerationsThatFailEndItBehindAHealthyCheck) {
 }
 
 TEST_F(MonitorTest, AGenerationThatFailedIsTriedAgainAfterTheNextHealthCheck) {
-  // Were each of them waited for, it would end after the test's time.
+  // If each failure waited for the whole interval, the test would time out.
   options_.prove_interval = 400ms;
   options_.failures = 100;
   driver_.proofs = std::deque<Answer>(100, "hangs");
@@ -219,14 +219,14 @@ TEST_F(MonitorTest, TroubleIsToldUntilItIsOver) {
   driver_.hangs = false;
   driver_.released.notify();
   loop_.run_until([&] { return driver_.health.empty(); });
-  // The next question is not answered yet.
+  // The next query is not answered yet.
   driver_.hangs = true;
   EXPECT_FALSE(facts().engine_ready);
-  EXPECT_EQ(facts().trouble, "fever");
+  EXPECT_EQ(facts().reason, "fever");
   driver_.hangs = false;
   after_rounds(2);
   EXPECT_TRUE(facts().engine_ready);
-  EXPECT_EQ(facts().trouble, "");
+  EXPECT_EQ(facts().reason, "");
 }
 
 TEST_F(MonitorTest, AHealthyCheckDoesNotHideThatNothingIsGenerated) {
@@ -238,13 +238,13 @@ TEST_F(MonitorTest, AHealthyCheckDoesNotHideThatNothingIsGenerated) {
   after_rounds(3);
   EXPECT_FALSE(facts().engine_ready);
   EXPECT_FALSE(facts().endpoints.at("generate"));
-  EXPECT_EQ(facts().trouble, "mute");
+  EXPECT_EQ(facts().reason, "mute");
   driver_.mute = false;
   loop_.run_until([&] { return facts().engine_ready; });
   EXPECT_TRUE(facts().endpoints.at("generate"));
 }
 
-// As after a process was stopped for long.
+// As after a process was suspended for long.
 TEST_F(MonitorTest, AnEngineThatWasNotProvenForLongIsNotReady) {
   options_.prove_interval = 10ms;
   options_.prove_timeout = 10ms;
@@ -253,7 +253,7 @@ TEST_F(MonitorTest, AnEngineThatWasNotProvenForLongIsNotReady) {
   loop_.run(loop::pause_for(40ms));
   EXPECT_FALSE(facts().endpoints.at("generate"));
   EXPECT_FALSE(facts().engine_ready);
-  EXPECT_EQ(facts().trouble, "no generation was proven for 30ms");
+  EXPECT_EQ(facts().reason, "no generation was proven for 30ms");
   driver_.hangs = false;
   driver_.released.notify();
   loop_.run_until([&] { return facts().engine_ready; });
@@ -276,7 +276,7 @@ TEST_F(MonitorTest, TargetsAreReadyWhenTheyAnswer200) {
   loop_.run_until([&] { return facts().endpoints.at("busy") && !facts().endpoints.at("ok"); });
   EXPECT_TRUE(facts().endpoints.at("busy"));
   EXPECT_FALSE(facts().endpoints.at("ok"));
-  // They decide about health, not about life.
+  // Targets decide about readiness, not about failure.
   EXPECT_FALSE(ended_);
   stop();
 }

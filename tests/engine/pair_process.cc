@@ -43,7 +43,7 @@ std::string make_folder(const std::string& parent) {
   return name;
 }
 
-// Containers have 64 MiB there by default.
+// In containers, /dev/shm has 64 MiB by default.
 std::string roomy_folder() {
   struct statvfs shm {};
   const bool roomy =
@@ -66,7 +66,7 @@ std::vector<pid_t> all_pids() {
   return pids;
 }
 
-// nullopt: nobody answered, or not with JSON.
+// nullopt if there is no answer, or not in JSON.
 std::optional<json> ask(const std::string& method, const std::string& url, base::Duration limit,
                         const std::string& body = {}) {
   try {
@@ -84,7 +84,7 @@ std::optional<json> ask(const std::string& method, const std::string& url, base:
 json ask_driver(int device) {
   const auto answer = os::run_captured(
       {FO_BUILD_DIR "/libexec/fo/fo-gpu", "free", "--device", std::to_string(device)},
-      Deadline::after(kPatience));
+      Deadline::after(kPairTimeout));
   if (!answer || answer->status != 0) {
     throw Error(ExitStatus::kUnavailable,
                 "ask the driver: " + (answer ? answer->err : "no answer"));
@@ -95,9 +95,9 @@ json ask_driver(int device) {
 }  // namespace
 
 void wait_until(const std::string& what, const std::function<bool()>& is_true,
-                base::Duration patience) {
+                base::Duration timeout) {
   std::strncpy(waits_for, what.c_str(), sizeof waits_for - 1);
-  const Deadline deadline = Deadline::after(patience);
+  const Deadline deadline = Deadline::after(timeout);
   while (!is_true()) {
     if (deadline.expired()) throw Error(ExitStatus::kTryAgain, "waited in vain for " + what);
     std::this_thread::sleep_for(milliseconds(2));
@@ -172,7 +172,7 @@ std::unique_ptr<os::Child> Pair::run(const std::vector<std::string>& argv,
 }
 
 void Pair::run_to_end(const std::vector<std::string>& argv) const {
-  const auto status = run(argv)->wait(Deadline::after(kPatience));
+  const auto status = run(argv)->wait(Deadline::after(kPairTimeout));
   if (status != 0) {
     throw Error(ExitStatus::kSoftware, base::quoted(argv.front()) + " ended with status " +
                                            std::to_string(status.value_or(-1)) + ": " +
@@ -191,7 +191,7 @@ void Pair::start_gms(int device) {
   std::string devices = number;
   const std::string tags = options_.vllm ? "weights,kv_cache" : "weights";
   if (options_.gms_per_device) {
-    // As in a bundle, whose folder has no room for a second one.
+    // As in a bundle, whose folder cannot be used by a second one.
     const std::string name = "gms_" + ask_driver(device).at("uuid").get<std::string>();
     argv.insert(argv.end(),
                 {"--socket-path", file("gms/" + name + "_weights.sock"), "--device", number});
@@ -214,14 +214,14 @@ void Pair::start_gms(int device) {
                                        "0s"};
   gms_.erase(device);
   wait_until("gms-serve to be ready", [&] {
-    // The folder is taken until the last server of one that was killed is gone.
+    // The folder stays locked until the last server of a killed bundle has ended.
     auto& gms = gms_[device];
     const auto status = gms ? gms->wait(Deadline::after(base::Duration::zero())) : std::nullopt;
     if (status && status != base::to_int(ExitStatus::kCannotCreate)) {
       throw Error(ExitStatus::kSoftware, "gms-serve ended with status " + std::to_string(*status));
     }
     if (!gms || status) gms = run(argv);
-    const auto answer = os::run_captured(probe, Deadline::after(kPatience));
+    const auto answer = os::run_captured(probe, Deadline::after(kPairTimeout));
     return answer && answer->status == 0;
   });
 }
@@ -294,7 +294,7 @@ void Pair::start(int engine, const Start& how) {
                                 std::to_string(events_.get()),
                                 "--gpu-free",
                                 std::to_string(kPairKv)};
-  // Short, so that a test needs no patience.
+  // Short limits, so that the tests are fast.
   Settings limits{{"--start-timeout", "20s"}, {"--wake-timeout", "4s"},
                   {"--remap-timeout", "1s"},  {"--prove-timeout", "1s"},
                   {"--gms-grace", "4s"},      {"--grace", "300ms"},
@@ -335,11 +335,11 @@ std::optional<int> Pair::ended(int engine) {
   return status;
 }
 
-int Pair::await_end(int engine, base::Duration patience) {
+int Pair::await_end(int engine, base::Duration timeout) {
   std::optional<int> status;
   wait_until(
       "the end of engine " + std::to_string(engine),
-      [&] { return (status = ended(engine)).has_value(); }, patience);
+      [&] { return (status = ended(engine)).has_value(); }, timeout);
   return *status;
 }
 
@@ -408,7 +408,7 @@ std::vector<pid_t> Pair::processes() const {
   const std::string mark = std::string(kMark) + "=" + folder_;
   std::vector<pid_t> found;
   for (const pid_t pid : all_pids()) {
-    // Empty once it has ended.
+    // The file is empty once the process has ended.
     const std::string environment = read_text("/proc/" + std::to_string(pid) + "/environ");
     if (environment.find(mark + '\0') != std::string::npos) found.push_back(pid);
   }
@@ -420,7 +420,7 @@ std::vector<std::string> Pair::orphans() const {
   for (const pid_t pid : processes()) {
     std::optional<pid_t> above = pid;
     while (above && *above > 1 && *above != ::getpid()) above = os::process_parent(*above);
-    // One that ended meanwhile has no parent to be seen.
+    // A process that has ended meanwhile has no visible parent.
     if (above == ::getpid() || !above) continue;
     std::string command = read_text("/proc/" + std::to_string(pid) + "/cmdline");
     std::replace(command.begin(), command.end(), '\0', ' ');
@@ -473,7 +473,7 @@ void Pair::cut_a_client() const {
   http::FetchOptions options;
   options.body = R"({"prompt":"Once","max_tokens":2000,"ignore_eos":true,"stream":true})";
   options.on_data = [](std::string_view) { return false; };
-  http::fetch("POST", url, Deadline::after(kPatience), options);
+  http::fetch("POST", url, Deadline::after(kPairTimeout), options);
 }
 
 std::string Pair::logs() const {
@@ -495,7 +495,7 @@ void Pair::end(std::unique_ptr<os::Child>& part, const std::string& name,
                std::vector<std::string>& wrong) const {
   if (!part) return;
   part->signal(SIGTERM);
-  const auto status = part->wait(Deadline::after(kPatience));
+  const auto status = part->wait(Deadline::after(kPairTimeout));
   if (status != 0) {
     wrong.push_back(name + (status ? " ended with status " + std::to_string(*status)
                                    : std::string(" does not end")));
@@ -505,7 +505,7 @@ void Pair::end(std::unique_ptr<os::Child>& part, const std::string& name,
 
 std::vector<std::string> Pair::finish() {
   std::vector<std::string> wrong;
-  // At once, so that the one in standby has nothing to take over for long.
+  // Both at once, so that the standby does not take over for long.
   for (auto& [engine, shadow] : shadows_) {
     if (shadow) shadow->signal(SIGTERM);
   }

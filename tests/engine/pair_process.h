@@ -1,8 +1,8 @@
 // A failover pair of real processes, for tests: memory servers of a simulated device folder, the
-// weights loaded, the lock, and two fo-shadow processes with a fo-refengine each, or the stand-in
-// for vLLM. Says what is seen of it from outside; what should be seen is the test's business. One
-// at a time: the settings of its programs are this process's environment. Processes are started
-// from its first thread.
+// loaded weights, the lock, and two fo-shadow processes, each with a fo-refengine or the stand-in
+// for vLLM. Reports the state as seen from outside; expectations are left to the tests. Only one
+// pair at a time, because the programs are configured by this process's environment. Processes are
+// started from its first thread.
 #pragma once
 
 #include <sys/types.h>
@@ -25,18 +25,18 @@
 
 namespace fo::test {
 
-inline constexpr base::Duration kPatience = std::chrono::seconds(30);
+inline constexpr base::Duration kPairTimeout = std::chrono::seconds(30);
 
-/// Of a device of a Pair, and of one rank's KV cache: two do not fit.
+/// Memory of each device of a Pair, and of one rank's KV cache: two do not fit.
 inline constexpr base::ByteCount kPairVram = 64 * base::kMiB;
 inline constexpr base::ByteCount kPairKv = 32 * base::kMiB;
 
-/// Polls until `is_true` says yes. Throws Error(kTryAgain) with `what` when that takes too long.
+/// Polls until `is_true` returns true. Throws Error(kTryAgain) with `what` after `timeout`.
 void wait_until(const std::string& what, const std::function<bool()>& is_true,
-                base::Duration patience = kPatience);
+                base::Duration timeout = kPairTimeout);
 
 /// Ends this process with a message that says what wait_until() waits for, unless it ends by
-/// itself, or this is called again, within `time`; 0: no limit. What it started dies with it.
+/// itself, or this is called again, within `time`; 0: no limit. Its children die with it.
 void limit_run(std::chrono::seconds time);
 
 /// Names and values.
@@ -44,14 +44,14 @@ using Settings = std::map<std::string, std::string>;
 
 struct PairOptions {
   bool lockd = false;
-  /// The engines are tests/support/stand_in_worker.cc as vLLM, whose KV cache is in the GMS, too.
-  /// It has one rank.
+  /// The engines are tests/support/stand_in_worker.cc as vLLM, with one rank and the KV cache in
+  /// the GMS, too.
   bool vllm = false;
-  /// Of each engine, and as many devices.
+  /// Number of ranks of each engine, and of devices.
   int ranks = 2;
-  /// A gms-serve for each device, instead of one for all.
+  /// One gms-serve for each device, instead of one for all.
   bool gms_per_device = false;
-  /// Of fo-shadow, in place of the short limits that it has here.
+  /// Options of fo-shadow, in place of the short limits here.
   Settings shadow_options = {};
 };
 
@@ -63,10 +63,10 @@ struct Start {
   std::vector<std::string> command = {};
 };
 
-/// What an engine tells of itself.
+/// The status that an engine reports.
 struct EngineStatus {
   std::string state;
-  /// 0 when it does not run.
+  /// 0 if the engine does not run.
   pid_t engine = 0;
   std::uint64_t generation = 0;
 };
@@ -74,20 +74,20 @@ struct EngineStatus {
 class Pair {
  public:
   explicit Pair(const PairOptions& options = {});
-  /// Kills what is left.
+  /// Kills the remaining processes.
   ~Pair();
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
 
-  // --- What it consists of. A part that was started before is forgotten. Throw Error when a part
-  // can't be started, or is not ready in time.
+  // --- The parts of the pair. Starting a part again forgets the previous process. Throw Error if a
+  // part cannot be started, or is not ready in time.
 
   void start_lockd();
-  /// Ready when this returns.
+  /// Returns when the server is ready.
   void start_gms(int device = 0);
-  /// Publishes the weights where none are published.
+  /// Publishes the weights if none are published.
   void load();
-  /// fo-shadow and its engine, on its way to standby.
+  /// Starts fo-shadow and its engine, on its way to standby.
   void start(int engine, const Start& how = {});
   [[nodiscard]] std::vector<std::string> engine_command(int engine) const;
 
@@ -95,44 +95,44 @@ class Pair {
   [[nodiscard]] const os::Child& gms(int device = 0) const { return *gms_.at(device); }
   [[nodiscard]] const os::Child& shadow(int engine) const { return *shadows_.at(engine); }
   [[nodiscard]] bool runs(int engine) const { return shadows_.contains(engine); }
-  /// Starts a program that keeps so much of device 0.
+  /// Starts a program that allocates `size` of device 0.
   std::unique_ptr<os::Child> fill(base::ByteCount size) const;
 
-  /// The status of a fo-shadow that has to end within `patience`. It is forgotten then.
-  int await_end(int engine, base::Duration patience = kPatience);
-  /// The same for one that may have ended.
+  /// Waits for the end of a fo-shadow, forgets it, and returns its status. Throws after `timeout`.
+  int await_end(int engine, base::Duration timeout = kPairTimeout);
+  /// The same for a fo-shadow that may have ended.
   std::optional<int> ended(int engine);
 
-  // --- What is seen. No wait in it but for an answer.
+  // --- Queries. They wait for nothing but an answer.
 
-  /// nullopt: no answer.
+  /// nullopt if there is no answer.
   [[nodiscard]] std::optional<EngineStatus> status(int engine,
-                                                   base::Duration limit = kPatience) const;
+                                                   base::Duration limit = kPairTimeout) const;
   [[nodiscard]] std::string state(int engine) const;
-  /// Of the engine itself.
-  [[nodiscard]] std::optional<bool> is_awake(int engine, base::Duration limit = kPatience) const;
-  /// Whether two of the stand-in's engines served at one moment, by what they tell.
+  /// Queries the engine itself.
+  [[nodiscard]] std::optional<bool> is_awake(int engine, base::Duration limit = kPairTimeout) const;
+  /// Whether two of the stand-ins served at the same time, according to their records.
   [[nodiscard]] bool two_served() const;
-  /// Whichever says that it is active; nullopt where none does.
+  /// The engine that reports that it is active; nullopt if there is none.
   [[nodiscard]] std::optional<int> active() const;
-  /// What the published address generates, as JSON; empty when nothing does.
-  [[nodiscard]] std::string tokens(base::Duration limit = kPatience) const;
-  /// Who has the lock.
+  /// The tokens that the published address generates, as JSON; empty if it fails.
+  [[nodiscard]] std::string tokens(base::Duration limit = kPairTimeout) const;
+  /// The holder of the lock.
   [[nodiscard]] std::optional<std::string> holder() const;
-  /// What a device has free.
+  /// The free memory of a device.
   [[nodiscard]] base::ByteCount free_memory(int device) const;
   [[nodiscard]] std::vector<base::ByteCount> free_memory() const;
-  /// Processes of this pair whose ancestors are none of those above, with their commands.
+  /// Processes of this pair that are not descendants of the parts, with their commands.
   [[nodiscard]] std::vector<std::string> orphans() const;
-  /// All of its processes that run.
+  /// All running processes of this pair.
   [[nodiscard]] std::vector<pid_t> processes() const;
   static std::vector<pid_t> children_of(pid_t pid);
-  /// The child of gms() that serves the weights of its first device; nullopt: none does.
+  /// The child of gms() that serves the weights of its first device; nullopt if there is none.
   [[nodiscard]] std::optional<pid_t> weights_server() const;
-  /// The generations granted, in the order in which the engines told.
+  /// The generations of grants, in the order in which the engines reported them.
   [[nodiscard]] std::vector<std::uint64_t> generations() const;
 
-  /// Opens a connection to the published address, asks for many tokens, and closes it.
+  /// Opens a connection to the published address, requests many tokens, and closes it.
   void cut_a_client() const;
 
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ + "/" + name; }
@@ -143,20 +143,21 @@ class Pair {
   [[nodiscard]] int devices() const { return options_.ranks; }
   [[nodiscard]] int port(int engine) const { return ports_.at(engine).number(); }
 
-  /// What its programs said on stderr, the last of it.
+  /// The end of the programs' output on stderr.
   [[nodiscard]] std::string logs() const;
 
   /// Starts fo-shadow switchover.
   [[nodiscard]] std::unique_ptr<os::Child> switch_over() const;
 
-  /// Ends all in order. Returns what is wrong then, in words: a status, memory, a process, a lock.
+  /// Ends all parts in order. Returns descriptions of what is wrong then: a status, memory, a
+  /// process, a lock.
   std::vector<std::string> finish();
 
  private:
   [[nodiscard]] std::unique_ptr<os::Child> run(const std::vector<std::string>& argv,
                                                const Settings& environment = {},
                                                const std::string& log = "log") const;
-  // Throws when it does not end with 0.
+  // Throws if the program does not end with status 0.
   void run_to_end(const std::vector<std::string>& argv) const;
   void end(std::unique_ptr<os::Child>& part, const std::string& name,
            std::vector<std::string>& wrong) const;

@@ -42,11 +42,10 @@ std::string http_answer(int status, const std::string& body) {
          " x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-/// What listens on a status socket: a thread that sends for each request what the test says, byte
-/// for byte, and hangs up.
+/// A status socket with a thread that sends the test's bytes for each request, and closes.
 class Peer {
  public:
-  /// The bytes for a request line as "GET /status"; empty: none, and no end either.
+  /// The bytes for a request line such as "GET /status"; empty: no answer and no end.
   using Answer = std::function<std::string(const std::string&)>;
 
   Peer(const std::string& socket, Answer answer)
@@ -67,7 +66,7 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
  private:
-  // False when it is time to end.
+  // False if the thread should end.
   bool wait_for(int fd, short events) const {
     pollfd both[] = {{stop_.get(), POLLIN, 0}, {fd, events, 0}};
     return ::poll(both, 2, -1) > 0 && both[0].revents == 0;
@@ -119,7 +118,7 @@ class PairTest : public test::FdCounting {
   void add_state(const std::string& id, const std::string& state) {
     add(id, R"({"id":")" + id + R"(","state":")" + state + "\"}");
   }
-  /// Nobody listens there any more.
+  /// A socket on which nothing listens any more.
   void add_dead(const std::string& id) { os::listen_unix(socket(id)); }
   json engines() { return json::parse(read_pair(lock_).json)["engines"]; }
   bool stands_by() { return loop_.run(somebody_stands_by(lock_, "a")); }
@@ -130,7 +129,7 @@ class PairTest : public test::FdCounting {
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 
-// --- Who is there.
+// --- The engines of a lock.
 
 TEST_F(PairTest, StatusSocketsAreThoseBesideTheLockInOrder) {
   add_dead("b");
@@ -238,7 +237,7 @@ TEST_F(PairTest, AsksTheMemoryServersThatEnginesName) {
   EXPECT_THAT(pair.text, HasSubstr("gms " + dir_.path("none") + ": "));
 }
 
-// --- Who stands by.
+// --- Standbys.
 
 TEST_F(PairTest, StandingByIsAnothersStandby) {
   EXPECT_FALSE(stands_by());
@@ -252,21 +251,21 @@ TEST_F(PairTest, StandingByIsAnothersStandby) {
   EXPECT_TRUE(stands_by());
 }
 
-// --- Switching over.
+// --- Switchovers.
 
 struct Said {
   std::string state = "active";
   int generation = 1;
 };
 
-/// An engine that is asked to hand over.
+/// An engine that receives a switchover request.
 class SwitchTest : public PairTest {
  protected:
   static std::string tell(const std::string& id, const Said& said) {
     return http_answer(
         200, json({{"id", id}, {"state", said.state}, {"generation", said.generation}}).dump());
   }
-  /// Answers a switchover so; what comes after is `then`.
+  /// Answers a switchover with `answer`; afterwards the status is `then`.
   void start(const std::string& answer, const Said& then = {}) {
     peers_.push_back(
         std::make_unique<Peer>(socket("a"), [this, answer, then](const std::string& request) {

@@ -53,7 +53,7 @@ using fo::test::soon;
 
 std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
 
-/// A publisher on a thread of its own.
+/// A publisher on its own thread.
 class TestPublisher {
  public:
   /// Runs `function` on the loop's thread.
@@ -118,7 +118,7 @@ class TestPublisher {
   std::thread thread_;
 };
 
-/// One end of a connection, in bytes.
+/// One end of a connection that sends and receives plain bytes.
 class Peer {
  public:
   Peer() = default;
@@ -140,7 +140,7 @@ class Peer {
   }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  /// False when the other end has gone.
+  /// False if the peer has closed the connection.
   bool send(std::string_view text) const {
     while (!text.empty()) {
       const ssize_t sent = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
@@ -150,27 +150,27 @@ class Peer {
     return true;
   }
   void finish() const { ::shutdown(fd_.get(), SHUT_WR); }
-  /// After finish(): the other end's kernel knows.
+  /// After finish(): whether the peer's kernel has acknowledged the end.
   [[nodiscard]] bool is_end_acknowledged() const {
     tcp_info info{};
     socklen_t size = sizeof info;
     EXPECT_EQ(::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
     return info.tcpi_state == TCP_FIN_WAIT2;
   }
-  /// The other end has said its last.
+  /// Whether the peer has ended its stream.
   [[nodiscard]] bool is_end_received() const {
     pollfd ended{fd_.get(), POLLRDHUP, 0};
     return ::poll(&ended, 1, 0) == 1;
   }
   void close() { fd_.reset(); }
-  /// With a reset.
+  /// Closes the connection with a reset.
   void break_off() {
     const linger at_once{1, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     fd_.reset();
   }
 
-  /// Up to and with `text`; what there was, where the connection ends before.
+  /// Reads up to and including `text`; everything if the connection ends before.
   std::string read_until(std::string_view text) {
     while (got_.find(text) == std::string::npos && receive()) {
     }
@@ -214,10 +214,10 @@ class Peer {
   int end_ = -1;
 };
 
-/// An engine whose bytes the test says itself.
+/// An engine whose bytes the test sends.
 class RawEngine {
  public:
-  /// One that is dead keeps its port from others, and nobody answers there.
+  /// A dead engine keeps its port reserved, but does not listen.
   explicit RawEngine(bool dead = false)
       : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
@@ -245,7 +245,7 @@ class RawEngine {
   std::uint16_t port_ = 0;
 };
 
-/// An engine that answers everything with `name`, or with the request's body where there is one.
+/// An engine that answers every request with `name`, or with the request's body if there is one.
 class HttpEngine : public TestServer {
  public:
   explicit HttpEngine(const std::string& name)
@@ -389,7 +389,7 @@ TEST_F(Publishing, TheEnginesEndReachesTheClient) {
   EXPECT_EQ(client.end(), 0);
   client.close();
   await([&] { return publisher.connections() == 0; });
-  // One that the engine finds idle for too long.
+  // The engine closes a connection that was idle for too long.
   client = Peer::connect(publisher.port());
   client.send(kGet);
   engine = raw.accept();
@@ -448,7 +448,7 @@ TEST_F(Publishing, ResetsClientsOfADeadEngine) {
     EXPECT_EQ(client.end(), ECONNRESET);
   }
   EXPECT_EQ(publisher.connections(), 0U);
-  // Said once a second at most.
+  // Logged at most once a second.
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.starts_with("fo: warning: connect to engine '" + dead.target() +
                                "': Connection refused\n"))
@@ -494,7 +494,7 @@ TEST_F(Publishing, IdleAndSlowClientsHoldNobodyUp) {
   for (int i = 0; i < 150; ++i) {
     others.push_back(Peer::connect(publisher.port()));
     if (i % 3 == 1) others.back().send("GET / HTT");
-    // This one never reads what it gets.
+    // This client never reads its answers.
     if (i % 3 == 2) others.back().send(kGet);
   }
   for (int i = 0; i < 20; ++i) {
@@ -519,7 +519,7 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   busy_engine.read(kGet.size());
   Peer asks = come(2);
   Peer silent = come(3);
-  // It came before the silent one, and was heard of after it.
+  // It connected before the silent one, but was active after it.
   asks.send(kGet);
   Peer asks_engine = raw.accept();
   asks_engine.read(kGet.size());
@@ -542,7 +542,7 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
       "fo: warning: keep an idle client on '127.0.0.1:0': "));
 }
 
-// A crowd of them can keep nobody out, and nobody's answer is cut for them.
+// Many such clients can neither keep others out nor cut their answers.
 TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   const RawEngine raw;
   PublisherLimits limits;
@@ -572,12 +572,12 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   EXPECT_EQ(asks.read(kOk.size()), kOk);
   engine.send("0\r\n\r\n");
   EXPECT_EQ(streams.read(5), "0\r\n\r\n");
-  // Of which few lines tell.
+  // There are few log lines about them.
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 40) << log;
 }
 
-/// Refuses what has "no" in its target.
+/// Refuses targets that contain "no".
 const HttpFraming::Judge kJudge = [](std::string_view target) {
   return target.find("no") == std::string_view::npos ? 0 : 403;
 };
@@ -667,7 +667,7 @@ TEST_F(Publishing, RequestsThatPassTheJudgeAreCarriedAsTheyCame) {
   sender.join();
   engine.send(kOk);
   EXPECT_EQ(client.read(kOk.size()), kOk);
-  // A last one, half closed, whose answer ends with the connection.
+  // The client's last request before it ends its stream; the answer ends with the connection.
   client.send("GET / HTTP/1.0\r\n\r\nGET /no HTTP/1.1\r\n\r\n");
   client.finish();
   EXPECT_EQ(engine.read_to_end(), "GET / HTTP/1.0\r\n\r\n");
@@ -781,7 +781,7 @@ TEST_F(Publishing, OutlivesAWantOfDescriptors) {
   }
 }
 
-/// While it lives, this process can open no descriptor.
+/// During its life, this process can open no descriptor.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -856,7 +856,7 @@ TEST_F(Publishing, DrainingLeavesIdleClientsConnected) {
   idle.read_until("\r\n\r\nA");
   await([&] { return publisher.connections() == 2; });
   EXPECT_TRUE(publisher.drain().get());
-  // Said to nobody: it waits in the kernel.
+  // The request stays in the kernel.
   idle.send(kGet);
   Peer late = Peer::connect(publisher.port());
   late.send(kGet);
@@ -909,7 +909,7 @@ TEST_F(Publishing, DrainingWaitsForStreams) {
   engine.send("0\r\n\r\n");
   EXPECT_EQ(client.read(5), "0\r\n\r\n");
   drained.wait();
-  EXPECT_EQ(engine.read_to_end(), "");  // it was taken away
+  EXPECT_EQ(engine.read_to_end(), "");  // the connection was detached from the engine
   EXPECT_EQ(engine.end(), 0);
   EXPECT_EQ(publisher.take().clients.size(), 1U);
 }
@@ -1070,7 +1070,7 @@ TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
   const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(Peer::try_connect(late.get(), port), ECONNREFUSED);
   EXPECT_FALSE(is_done(drained));
-  // What it asks next is not answered, and costs it no byte of this answer.
+  // The client's next request is not answered, and does not truncate this answer.
   client.send(kGet);
   engine.send(kOk);
   EXPECT_EQ(client.read_to_end(), kOk);
@@ -1157,7 +1157,7 @@ TEST_F(Publishing, DestroyingItCutsEverything) {
   EXPECT_EQ(idle.end(), 0);
 }
 
-// The whole way, again and again, under load: not one request fails.
+// Repeated handovers under load: no request fails.
 TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
   const test::TempDir folder;
   const HttpEngine engines[] = {HttpEngine("A"), HttpEngine("B")};
@@ -1170,7 +1170,7 @@ TEST_F(Publishing, HandsOverWithoutAFailedRequest) {
     clients.emplace_back([&, i] {
       Peer client = Peer::connect(port);
       while (!ended) {
-        // One of them comes anew each time, one asks twice at a time.
+        // One client reconnects for each request, one sends two requests at a time.
         if (i == 0) client = Peer::connect(port);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) client.send(kGet);
         for (int asked = 0; asked < (i == 1 ? 2 : 1); ++asked) {

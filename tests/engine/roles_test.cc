@@ -1,6 +1,6 @@
-// Which engine loads, and what an engine of several ranks is: one thing. Two engines of two ranks
-// each on two devices, with gms-load as the loader of each: engine 0
-// writes where nothing is published, every other one waits.
+// Which engine loads the weights, and that an engine of several ranks acts as one. Two engines of
+// two ranks each on two devices, with gms-load as the loader of each: engine 0 writes if nothing is
+// published, all others wait.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ using test::Settings;
 using test::Start;
 using test::wait_until;
 
-// Loads both devices' weights, one after the other, and becomes the engine.
+// Loads both devices' weights, one after the other, and execs the engine.
 Start with_loader(const Pair& pair, int engine, const std::string& second_loader_settings = {}) {
   std::string script = "set -e\n";
   for (int device = 0; device < pair.devices(); ++device) {
@@ -71,7 +71,7 @@ class Roles : public testing::Test {
 TEST_F(Roles, TwoEnginesThatStartAtOnceNeverDeadlock) {
   for (int i = 0; i < 3; ++i) {
     Pair pair;
-    // They come before the memory server's first client, in either order.
+    // The engines start before the memory server's first client, in either order.
     pair.start_gms();
     pair.start(i % 2, with_loader(pair, i % 2));
     pair.start(1 - i % 2, with_loader(pair, 1 - i % 2));
@@ -93,7 +93,7 @@ TEST_F(Roles, AShadowWaitsForALoaderThatCrashesBetweenTheCommits) {
   const pid_t shadow = pair.shadow(1).pid();
   const pid_t waiting = pair.status(1)->engine;
   for (int i = 0; i < 5; ++i) {
-    // The first device is published then, and the second has a writer that dies.
+    // Then the first device is published, and the writer of the second dies.
     pair.start(0, with_loader(pair, 0, "GMS_SIM_FAULTS=cuMemMap:1=kill"));
     EXPECT_EQ(pair.await_end(0), 128 + SIGKILL);
     const auto status = pair.status(1);
@@ -154,7 +154,7 @@ TEST_F(Roles, AKilledRankTakesTheWholeEngineDown) {
   EXPECT_EQ(all(pair.finish()), "");
 }
 
-// Each engine has half of its weights left then, which is none.
+// Each engine has lost half of its weights and cannot continue.
 TEST_F(Roles, OneDevicesRestartedServerEndsBothEngines) {
   Pair pair({.gms_per_device = true, .shadow_options = {{"--gms-grace", "500ms"}}});
   for (const int device : {0, 1}) pair.start_gms(device);
@@ -163,10 +163,10 @@ TEST_F(Roles, OneDevicesRestartedServerEndsBothEngines) {
   const std::string tokens = pair.tokens();
   const int active = pair.active().value();
   pair.gms(1).signal(SIGKILL);
-  ASSERT_EQ(pair.gms(1).wait(Deadline::after(test::kPatience)), 128 + SIGKILL);
+  ASSERT_EQ(pair.gms(1).wait(Deadline::after(test::kPairTimeout)), 128 + SIGKILL);
   pair.start_gms(1);
   EXPECT_EQ(pair.await_end(active), base::to_int(base::ExitStatus::kUnavailable));
-  // Nothing is published there: no reader gets the lock.
+  // Nothing is published there, so no reader gets the lock.
   EXPECT_EQ(pair.await_end(1 - active), base::to_int(base::ExitStatus::kTryAgain));
   EXPECT_FALSE(pair.holder());
   for (const int engine : {0, 1}) pair.start(engine, with_loader(pair, engine));

@@ -39,7 +39,7 @@ class ShadowOptionsTest : public testing::Test {
     return cli::parse(
         tool, options.common, [&](CLI::App& app) { declare(app, options); }, std::move(words));
   }
-  /// With an engine.
+  /// The options for these words and an engine.
   static engine::ShadowOptions read(Words words) {
     words.insert(words.end(), {"--", "engine", "--port", "1"});
     Options options;
@@ -223,7 +223,7 @@ TEST_F(ShadowOptionsTest, KvMemoryIsAskedOfServersOfItsOwn) {
   EXPECT_EQ(shadow.kv[1].socket, "/s/gms_2_kv_cache.sock");
   EXPECT_EQ(shadow.kv[1].device, 2);
   EXPECT_THAT(shadow.devices, ElementsAre(0, 2));
-  // By name, whoever made them.
+  // By name, whichever program created the sockets.
   const engine::ShadowOptions named =
       read({"--gms", "/s/gms_GPU-1_weights.sock", "--gms", "/s/gms_GPU-1_kv_cache.sock"});
   ASSERT_EQ(named.gms.size(), 1u);

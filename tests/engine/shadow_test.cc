@@ -1,4 +1,4 @@
-// What fo-shadow does when its descriptors are used up.
+// fo-shadow without free descriptors.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ namespace {
 
 using base::Deadline;
 using base::UniqueFd;
-using test::kPatience;
+using test::kPairTimeout;
 using test::ReservedPort;
 using test::wait_until;
 
@@ -39,7 +39,7 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-/// One fo-shadow of an engine that does not end by SIGTERM, in a folder of its own.
+/// One fo-shadow of an engine that ignores SIGTERM, in its own folder.
 class Shadow : public testing::Test {
  protected:
   Shadow() { test::limit_run(std::chrono::seconds(110)); }
@@ -67,7 +67,7 @@ class Shadow : public testing::Test {
   }
   [[nodiscard]] std::string status() const {
     try {
-      return http::fetch("GET", "unix:" + lock_ + ".a.sock:/status", Deadline::after(kPatience))
+      return http::fetch("GET", "unix:" + lock_ + ".a.sock:/status", Deadline::after(kPairTimeout))
           .body;
     } catch (const base::Error&) {
       return {};
@@ -78,7 +78,7 @@ class Shadow : public testing::Test {
     std::filesystem::rename(dir_.path("new"), lock_);
   }
   void expect_lost() {
-    EXPECT_EQ(process_->wait(Deadline::after(kPatience)),
+    EXPECT_EQ(process_->wait(Deadline::after(kPairTimeout)),
               base::to_int(base::ExitStatus::kProtocol));
     process_.reset();
   }
@@ -103,14 +103,14 @@ TEST_F(Shadow, ALockThatIsLostKillsTheEngineWithoutADescriptor) {
 TEST_F(Shadow, AMemoryGateThatCannotWorkIsToldBeforeTheEngineStarts) {
   const auto result = os::run_captured(command("export FO_LIBEXEC_DIR=" + dir_.path(),
                                                "--gpu-free 1MiB", ": >" + dir_.path("started")),
-                                       Deadline::after(kPatience));
+                                       Deadline::after(kPairTimeout));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->status, base::to_int(base::ExitStatus::kUnavailable)) << result->err;
   EXPECT_FALSE(std::filesystem::exists(dir_.path("started")));
 }
 
 TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
-  // An engine that takes connections, and answers nothing.
+  // An engine that accepts connections and answers nothing.
   const ReservedPort target;
   const ReservedPort published;
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -128,7 +128,7 @@ TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
   for (int i = 0; i < 60; ++i) {
     UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    // It waits for its answer from now on, so that no other takes its place.
+    // The client waits for its answer, so that no other client replaces it.
     constexpr std::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
     ASSERT_EQ(::send(client.get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(kRequest.size()));
@@ -142,7 +142,7 @@ TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
   };
   constexpr std::size_t kMax = 96 / 6;
   wait_until("the clients to be served", [&] { return take() >= kMax; });
-  // Time enough to serve more.
+  // Enough time to serve more.
   for (int i = 0; i < 20; ++i) EXPECT_NE(status(), "");
   replace_lock();
   expect_lost();

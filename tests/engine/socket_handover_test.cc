@@ -61,10 +61,10 @@ std::vector<ino_t> inodes(const PublishedSockets& sockets) {
   return found;
 }
 
-/// Gives and takes on a loop of its own each.
+/// Giver and taker, each on its own loop.
 class SocketHandover : public test::FdCounting {
  protected:
-  /// Offers in a thread of its own.
+  /// Offers on another thread.
   std::future<bool> offer(PublishedSockets& sockets, Deadline deadline = soon()) {
     return std::async(std::launch::async, [this, &sockets, deadline] {
       boost::asio::io_context io;
@@ -80,7 +80,7 @@ class SocketHandover : public test::FdCounting {
     io.run();
     return taken.get();
   }
-  /// Once somebody offers.
+  /// Connects once there is an offer.
   [[nodiscard]] UniqueFd connect() const {
     const Deadline deadline = soon();
     while (!deadline.expired()) {
@@ -109,7 +109,7 @@ class SocketHandover : public test::FdCounting {
 };
 
 TEST_F(SocketHandover, GivesAllOfThemInTheirOrder) {
-  // Either side of a batch's end.
+  // Counts on both sides of a batch's end.
   for (const std::size_t clients : {0U, 1U, 98U, 99U, 100U, 101U, 299U, 450U}) {
     PublishedSockets sockets = make_sockets(clients);
     const std::vector<ino_t> before = inodes(sockets);
@@ -135,7 +135,7 @@ TEST_F(SocketHandover, WhatADeadGiverLeftIsRemoved) {
   ASSERT_TRUE(std::filesystem::is_socket(path_));
   EXPECT_FALSE(take().listener);
   EXPECT_FALSE(std::filesystem::exists(path_));
-  // Not beside a giver that is not there yet with its socket.
+  // The socket of a giver that has the lock already, but does not listen yet.
   static_cast<void>(os::listen_unix(path_));
   const auto giver = os::try_lock_path(path_ + ".lock");
   EXPECT_FALSE(take().listener);
@@ -150,11 +150,11 @@ TEST_F(SocketHandover, KeepsAllWhenNobodyComes) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-/// A process that runs `body` after it has said that it is there.
-class Stranger {
+/// A process that runs `body` after it has reported its start.
+class OtherProcess {
  public:
-  explicit Stranger(const std::function<int()>& body) : child_(start(body)) {}
-  ~Stranger() {
+  explicit OtherProcess(const std::function<int()>& body) : child_(start(body)) {}
+  ~OtherProcess() {
     child_.signal(SIGKILL);
     static_cast<void>(child_.wait(soon()));
   }
@@ -181,7 +181,7 @@ class Stranger {
 TEST_F(SocketHandover, TakesNothingFromAnotherUser) {
   if (::geteuid() != 0) FO_SKIP("root", "becoming another user needs root");
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
-  const Stranger giver([&] {
+  const OtherProcess giver([&] {
     if (::setuid(65534) != 0) return 1;
     static const UniqueFd listener = os::listen_unix(path_);
     return 0;
@@ -270,7 +270,7 @@ TEST_F(SocketHandover, ASilentTakerDoesNotOutliveTheDeadline) {
   auto given =
       boost::asio::co_spawn(io, offer_sockets(path_, sockets, Deadline::after(milliseconds(50))),
                             boost::asio::use_future);
-  // The loop stands still until the taker is there: the deadline can't come first.
+  // The loop is stopped until the taker has connected, so the deadline cannot pass first.
   while (!std::filesystem::exists(path_)) io.run_one();
   const UniqueFd silent = os::connect_unix(path_, soon());
   io.run();
@@ -278,7 +278,7 @@ TEST_F(SocketHandover, ASilentTakerDoesNotOutliveTheDeadline) {
   EXPECT_EQ(sockets.clients.size(), 3U);
 }
 
-/// A giver that says `bytes`, with one descriptor each time, and then nothing or its end.
+/// A giver that sends `says`, with one descriptor each, and then either stays or closes.
 class BadGiver {
  public:
   BadGiver(const std::string& path, std::vector<std::string> says, bool stays)

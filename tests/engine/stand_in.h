@@ -1,5 +1,5 @@
-// Stand-ins for inference engines: HTTP servers on the test's own loop that answer as the real ones
-// do, traps included, and write down what they were asked and what would have broken them.
+// Stand-ins for inference engines: HTTP servers on the test's loop that answer like the real ones,
+// including their traps, and record the requests and what these would have broken.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -19,7 +19,7 @@
 
 namespace fo::test {
 
-/// Routes that a test fills in; any other is 404, as FastAPI answers it.
+/// A server with the test's routes; any other is 404, as in FastAPI.
 class StandIn {
  public:
   using Answer = std::function<http::Response(const http::Request&)>;
@@ -40,13 +40,13 @@ class StandIn {
       return http::Response{status, "application/json", body, {}};
     });
   }
-  /// Takes the request and never answers.
+  /// Reads the request and never answers.
   void hang(const std::string& route) { routes_[route] = nullptr; }
-  /// To put it back later.
+  /// The current answer, to restore it later.
   [[nodiscard]] Answer route(const std::string& name) const { return routes_.at(name); }
   void forget(const std::string& route) { routes_.erase(route); }
 
-  /// "POST /sleep?level=1&mode=abort", and the body where there is one: "POST /tell {}".
+  /// "POST /sleep?level=1&mode=abort", followed by the body if there is one: "POST /tell {}".
   std::vector<std::string> asked;
 
  private:
@@ -75,13 +75,13 @@ inline http::Response json_answer(const std::string& body) {
   return {200, "application/json", body, {}};
 }
 
-/// Half a million lists, one inside the other: whoever descends into them is lost.
+/// Half a million nested lists, which overflow the stack of a recursive parser.
 inline std::string nested_lists() {
   constexpr std::size_t kDepth = 500000;
   return std::string(kDepth, '[') + std::string(kDepth, ']');
 }
 
-/// /v1/models and /v1/completions as vLLM and SGLang answer them.
+/// /v1/models and /v1/completions as answered by vLLM and SGLang.
 inline void serve_completions(StandIn& engine) {
   engine.on("GET /v1/models", 200, R"({"object":"list","data":[{"id":"a \"model\""},{"id":"b"}]})");
   engine.on("POST /v1/completions", 200,
@@ -89,7 +89,7 @@ inline void serve_completions(StandIn& engine) {
             R"("usage":{"prompt_tokens":1,"completion_tokens":1}})");
 }
 
-/// vLLM with its sleep mode. A step that could crash the real one is in `broken`.
+/// vLLM with its sleep mode. `broken` has the steps that could crash the real one.
 class VllmStandIn : public StandIn {
  public:
   explicit VllmStandIn(TestLoop& loop) : StandIn(loop) {
@@ -101,7 +101,7 @@ class VllmStandIn : public StandIn {
                                            : R"({"is_sleeping":true})");
     });
     on("POST /sleep", [this](const http::Request& request) {
-      // The query counts and nothing else.
+      // Only the query is read.
       level = request.parameter("level").value_or("1") == "2" ? 2 : 1;
       mode = request.parameter("mode").value_or("abort");
       weights_loaded = level == 1;
@@ -139,7 +139,7 @@ class VllmStandIn : public StandIn {
   bool weights_loaded = true;
   int level = 0;
   std::string mode;
-  /// A step is done when /is_sleeping has been asked so many times after it.
+  /// A step is complete after this many further queries of /is_sleeping.
   int late = 0;
   int late_answers = 0;
   std::vector<std::string> broken;
@@ -156,7 +156,7 @@ class VllmStandIn : public StandIn {
   std::set<std::string> later_;
 };
 
-/// SGLang with its memory saver. What would have ended the real one is in `broken`.
+/// SGLang with its memory saver. `broken` has the steps that would have ended the real one.
 class SglangStandIn : public StandIn {
  public:
   explicit SglangStandIn(TestLoop& loop) : StandIn(loop) {
@@ -202,14 +202,14 @@ class SglangStandIn : public StandIn {
     });
   }
 
-  /// Without a pause; flushes with 200 whatever it does.
+  /// A version without a pause, which answers every flush with 200.
   void make_old() {
     old = true;
     forget("POST /pause_generation");
     forget("POST /continue_generation");
   }
 
-  /// In flight; each flush that is refused sees one end.
+  /// Requests in flight; each refused flush ends one.
   int requests = 0;
   int aborted = 0;
   bool released = false;

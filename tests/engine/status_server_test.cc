@@ -35,12 +35,12 @@ using test::failure_of;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// What the engine's host would tell; changed and read on the loop's thread only.
+/// The answers of the engine's host; changed and read only on the loop's thread.
 struct Host {
   bool ready = true;
   std::string refusal;
   int switched = 0;
-  /// Where set, a switch-over takes until it is cancelled.
+  /// If set, a switchover takes until it is cancelled.
   std::shared_ptr<boost::asio::steady_timer> hold;
 };
 
@@ -203,7 +203,7 @@ TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
   while (call([&] { return host_->switched; }) == 1) ASSERT_FALSE(deadline.expired());
 }
 
-/// Its clients are put up with for longer than any probe of a test waits.
+/// A server whose timeouts are longer than any probe of a test waits.
 class PatientStatus : public Status {
  protected:
   PatientStatus() : Status(limits()) {}
@@ -241,7 +241,7 @@ TEST_F(PatientStatus, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
     for (const RawClient& client : slow) client.send(std::string_view(&c, 1));
     probe();
   }
-  // Nor those that send garbage, more than is allowed, or hang up.
+  // Clients that send garbage or too much, or disconnect, do not disturb probes either.
   for (int i = 0; i < 50; ++i) {
     RawClient(port_).send("GET /live");
     RawClient(port_).send("\r\n\x01\x02garbage\r\n\r\n");
@@ -250,7 +250,7 @@ TEST_F(PatientStatus, HundredsOfIdleAndDribblingConnectionsDisturbNoProbe) {
   probe();
 }
 
-/// It has few places, and puts up with everything.
+/// A server with few connections and long timeouts.
 class CrowdedStatus : public PatientStatus {
  protected:
   CrowdedStatus() : PatientStatus(20) {}

@@ -166,7 +166,7 @@ TEST_F(VllmDriverTest, AHalfWithoutAnAnswerIsNotAskedForTwice) {
   const auto good = engine_.route("POST /wake_up");
   engine_.hang("POST /wake_up");
   message_of([&] { wake(in_ms(50)); }, ExitStatus::kTryAgain);
-  // It has come to pass.
+  // The wake of the first half has succeeded meanwhile.
   engine_.awake = {"weights"};
   engine_.on("POST /wake_up", good);
   wake();
@@ -194,9 +194,9 @@ TEST_F(VllmDriverTest, NobodyThereIsUnavailable) {
   message_of([&] { wake(); }, ExitStatus::kUnavailable);
   message_of([&] { prove(); }, ExitStatus::kUnavailable);
   message_of([&] { is_idle(); }, ExitStatus::kUnavailable);
-  const auto trouble = check_health();
-  ASSERT_TRUE(trouble);
-  EXPECT_THAT(*trouble, EndsWith("Connection refused"));
+  const auto reason = check_health();
+  ASSERT_TRUE(reason);
+  EXPECT_THAT(*reason, EndsWith("Connection refused"));
 }
 
 TEST_F(VllmDriverTest, AnEngineThatSaysNothingTimesOut) {

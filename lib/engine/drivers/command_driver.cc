@@ -21,18 +21,18 @@ CommandDriver::CommandDriver(DriverOptions options, loop::Children& children,
     : options_(std::move(options)), children_(children), engine_(std::move(engine)) {}
 
 awaitable<std::optional<std::string>> CommandDriver::check_health(Deadline deadline) {
-  std::optional<std::string> trouble;
+  std::optional<std::string> reason;
   if (options_.health_command.empty()) {
-    if (engine_) trouble = co_await engine_->check_health(deadline);
-    co_return trouble;
+    if (engine_) reason = co_await engine_->check_health(deadline);
+    co_return reason;
   }
   try {
     co_await run(kHealthStep, options_.health_command, deadline);
   } catch (const Error& error) {
     if (error.status() != ExitStatus::kSoftware && error.status() != ExitStatus::kTryAgain) throw;
-    trouble = error.what();
+    reason = error.what();
   }
-  co_return trouble;
+  co_return reason;
 }
 
 awaitable<void> CommandDriver::sleep(Deadline deadline, SleepMode mode) {

@@ -1,4 +1,4 @@
-// Drives an engine by programs, one for each step; steps without one are another driver's.
+// Drives an engine by commands, one for each step; steps without a command use another driver.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace fo::engine {
 
 class CommandDriver final : public EngineDriver {
  public:
-  /// `engine` does what has no command; nullptr where nothing else can be done: then an engine
-  /// without a command for a check passes it.
+  /// `engine` performs the steps without a command. nullptr if there is no other driver: then an
+  /// engine passes the checks that have no command.
   CommandDriver(DriverOptions options, loop::Children& children,
                 std::unique_ptr<EngineDriver> engine);
 

@@ -60,7 +60,7 @@ awaitable<void> DynamoDriver::control(std::string_view step, std::string_view na
   std::string path = fmt::format("/engine/control/{}", name);
   EngineReply answer = co_await api_.post(step, path, body, deadline);
   if (answer.status == 404) {
-    // Where it was before it moved.
+    // The path in older versions.
     path = fmt::format("/engine/{}", name);
     answer = co_await api_.post(step, path, body, deadline);
   }
@@ -69,7 +69,7 @@ awaitable<void> DynamoDriver::control(std::string_view step, std::string_view na
                          "status 404: this worker has no routes to sleep and to wake up");
   }
   if (!answer.ok()) throw answer.refusal();
-  // A step that failed is answered with 200, too.
+  // A failed step is also answered with 200.
   if (text_at(answer.body, {"status"}) == "error") {
     throw answer.failure(ExitStatus::kSoftware, reason_in(answer.body));
   }

@@ -1,6 +1,6 @@
-// Drives a Dynamo worker through its system status server. The worker has no API of OpenAI's: what
-// it says of its endpoint is the nearest to a proof. Nor does it tell whether it sleeps, so this
-// remembers what it did.
+// Drives a Dynamo worker through its system status server. The worker has no OpenAI API: the
+// reported state of its endpoint is the closest to a proof. It does not report whether it sleeps,
+// so the driver remembers its own actions.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@ namespace fo::engine {
 
 class DynamoDriver final : public EngineDriver {
  public:
-  /// `alone`: nobody else puts it to sleep or wakes it. Otherwise what sleep() and wake() do is
-  /// always done.
+  /// `alone`: nothing else puts the worker to sleep or wakes it. Otherwise sleep() and wake()
+  /// always send their requests.
   DynamoDriver(const std::string& system_url, int sleep_level, bool alone);
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
-  /// The worker must call its endpoint "generate" ready.
+  /// The worker must report its endpoint "generate" as ready.
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
 
  private:
-  // kUnknown from the beginning of a step to its success.
+  // kUnknown from the beginning of a step until it succeeds.
   enum class Stage { kServing, kUnknown, kAsleep };
 
   void enter(Stage stage);

@@ -21,12 +21,12 @@ using base::ExitStatus;
 using boost::asio::awaitable;
 using nlohmann::json;
 
-constexpr base::ByteCount kMostAnswer = base::kMiB;
-constexpr base::ByteCount kMostMetrics = 4 * base::kMiB;
+constexpr base::ByteCount kMaxAnswerBytes = base::kMiB;
+constexpr base::ByteCount kMaxMetricsBytes = 4 * base::kMiB;
 
 json parse(std::string_view text) { return json::parse(text, nullptr, false); }
 
-// A member of an object; null where there is none.
+// A member of an object; null if it is missing.
 const json& member(const json& object, const char* name) {
   static const json kNone;
   const auto found = object.is_object() ? object.find(name) : object.end();
@@ -38,7 +38,7 @@ const json& first(const json& array) {
   return array.is_array() && !array.empty() ? array.front() : kNone;
 }
 
-// Why an answer of 200 to a completion proves nothing; nullopt when it does prove.
+// Why a completion with status 200 is no proof; nullopt if it is one.
 std::optional<std::string> missing_token(const std::string& body) {
   const json answer = parse(body);
   if (!member(answer, "error").is_null()) return reason_in(body);
@@ -46,7 +46,7 @@ std::optional<std::string> missing_token(const std::string& body) {
   if (!choice.is_object()) return "no choices in the answer";
   const json& finish = member(choice, "finish_reason");
   if (finish == "abort" || finish == "error") return "the generation ended with " + finish.dump();
-  // Its first token was that of the end, which isn't counted: an engine may ignore "ignore_eos".
+  // If the first token is the end token, it is not counted: an engine may ignore "ignore_eos".
   if (finish == "stop") return std::nullopt;
   const json& count = member(member(answer, "usage"), "completion_tokens");
   const json& text = member(choice, "text");
@@ -56,7 +56,7 @@ std::optional<std::string> missing_token(const std::string& body) {
   return has_token ? std::nullopt : std::optional<std::string>("no token in the answer");
 }
 
-// Where the labels that begin a text end; npos when they don't.
+// The end of the labels at the beginning of a text; npos if they do not end.
 std::size_t end_of_labels(std::string_view text) {
   bool in_value = false;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -71,7 +71,7 @@ std::size_t end_of_labels(std::string_view text) {
   return std::string_view::npos;
 }
 
-// The value of a line of Prometheus' text format when it is of the metric `name`.
+// The value of a line in Prometheus' text format; nullopt if it is not of the metric `name`.
 std::optional<double> sample_of(std::string_view line, std::string_view name) {
   if (!line.starts_with(name)) return std::nullopt;
   line.remove_prefix(name.size());
@@ -125,7 +125,7 @@ EngineApi::EngineApi(const std::string& url) : url_(url) {
   if (!parsed.socket_path.empty()) {
     url_ = "unix:" + parsed.socket_path + ":";
   } else {
-    // It runs on this machine: no name is waited for.
+    // The engine runs on this machine, so no name needs to be resolved.
     net::parse_address(net::to_string(parsed.address));
     if (url_.ends_with('/')) url_.pop_back();
   }
@@ -153,25 +153,25 @@ awaitable<EngineReply> EngineApi::send(std::string step, std::string method, std
 
 awaitable<EngineReply> EngineApi::get(std::string_view step, std::string_view path,
                                       Deadline deadline) const {
-  return send(std::string(step), "GET", std::string(path), "", deadline, kMostAnswer);
+  return send(std::string(step), "GET", std::string(path), "", deadline, kMaxAnswerBytes);
 }
 
 awaitable<EngineReply> EngineApi::post(std::string_view step, std::string_view path,
                                        std::string_view body, Deadline deadline) const {
   return send(std::string(step), "POST", std::string(path), std::string(body), deadline,
-              kMostAnswer);
+              kMaxAnswerBytes);
 }
 
 awaitable<std::optional<std::string>> EngineApi::check_health(std::string_view path,
                                                               Deadline deadline) const {
-  std::optional<std::string> trouble;
+  std::optional<std::string> reason;
   try {
     const EngineReply answer = co_await get(kHealthStep, path, deadline);
-    if (answer.status != 200) trouble = answer.refusal().what();
+    if (answer.status != 200) reason = answer.refusal().what();
   } catch (const Error& error) {
-    trouble = error.what();
+    reason = error.what();
   }
-  co_return trouble;
+  co_return reason;
 }
 
 awaitable<std::string> EngineApi::model(Deadline deadline) const {
@@ -194,7 +194,7 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
   const std::string body = request.dump();
   const EngineReply answer = co_await post(kProveStep, "/v1/completions", body, deadline);
   if (!answer.ok()) {
-    // It may be another engine by now.
+    // The next attempt may reach another engine.
     model_.clear();
     throw answer.refusal();
   }
@@ -203,7 +203,7 @@ awaitable<void> EngineApi::prove(Deadline deadline) {
 }
 
 awaitable<EngineReply> EngineApi::metrics(std::string_view step, Deadline deadline) const {
-  return send(std::string(step), "GET", "/metrics", "", deadline, kMostMetrics);
+  return send(std::string(step), "GET", "/metrics", "", deadline, kMaxMetricsBytes);
 }
 
 awaitable<std::optional<double>> EngineApi::count(std::string_view name, Deadline deadline) const {
@@ -242,8 +242,8 @@ std::string reason_in(std::string_view body) {
 }
 
 std::string one_line(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string line(text.substr(0, kMost));
+  constexpr std::size_t kMaxLineBytes = 200;
+  std::string line(text.substr(0, kMaxLineBytes));
   std::replace_if(line.begin(), line.end(), base::is_control, ' ');
   line.erase(line.find_last_not_of(' ') + 1);
   return line;

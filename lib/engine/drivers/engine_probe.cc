@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reads what a status page says; false when it is none.
+// Reads a status page; false if it is invalid.
 bool read_status(const http::Response& response, EngineProbeAnswer& answer) {
   if (response.status != 200) return false;
   const json page = json::parse(response.body, nullptr, false);
@@ -29,12 +29,12 @@ bool read_status(const http::Response& response, EngineProbeAnswer& answer) {
   return answer.state.has_value();
 }
 
-bool is_wanted(const EngineProbe& probe, EngineState state) {
+bool is_expected(const EngineProbe& probe, EngineState state) {
   if (probe.states.empty()) return state != EngineState::kDead;
   return std::find(probe.states.begin(), probe.states.end(), state) != probe.states.end();
 }
 
-EngineProbeAnswer ask_once(const EngineProbe& probe) {
+EngineProbeAnswer probe_once(const EngineProbe& probe) {
   EngineProbeAnswer answer;
   http::FetchOptions options;
   options.response_limit = base::kMiB;
@@ -44,7 +44,7 @@ EngineProbeAnswer ask_once(const EngineProbe& probe) {
     if (!read_status(response, answer)) {
       answer.reason = "fetch " + base::quoted(probe.url) + ": status " +
                       std::to_string(response.status) + ", not a state of an engine";
-    } else if (!is_wanted(probe, *answer.state)) {
+    } else if (!is_expected(probe, *answer.state)) {
       answer.reason =
           "engine at " + base::quoted(probe.url) + ": " + std::string(state_name(*answer.state));
     } else {
@@ -60,7 +60,7 @@ EngineProbeAnswer ask_once(const EngineProbe& probe) {
 }  // namespace
 
 EngineProbeAnswer probe_engine(const EngineProbe& probe) {
-  return os::ask_until_yes(probe.wait, [&] { return ask_once(probe); });
+  return os::ask_until_yes(probe.wait, [&] { return probe_once(probe); });
 }
 
 std::string to_json(const EngineProbeAnswer& answer) {

@@ -1,4 +1,4 @@
-// A probe of an engine's life: is it in one of these states?
+// A probe of an engine's state: whether it is one of the expected states.
 #pragma once
 
 #include <optional>
@@ -11,30 +11,30 @@
 namespace fo::engine {
 
 struct EngineProbe {
-  /// Of the status page, as net::parse_url takes it.
+  /// URL of the status page, in the syntax of net::parse_url.
   std::string url;
-  /// Empty: any but kDead.
+  /// The expected states; empty for any but kDead.
   std::vector<EngineState> states;
-  /// From connect to the last byte.
+  /// The time from connect to the last byte.
   base::Duration timeout{};
-  /// How long to go on asking. A server that was asked in time has its own time to answer.
+  /// How long to repeat the query. A query that began in time has its full timeout.
   base::Duration wait{};
 };
 
 struct EngineProbeAnswer {
   bool yes = false;
-  /// nullopt when nobody told.
+  /// nullopt if there was no answer.
   std::optional<EngineState> state;
-  /// As the engine names itself; empty when it does not.
+  /// The engine's id; empty if the answer has none.
   std::string id;
-  /// When it entered the state, in seconds since 1970; 0 when it does not say.
+  /// When the engine entered the state, in seconds since 1970; 0 if the answer does not contain it.
   double since = 0;
-  /// For no: one line.
+  /// The reason in one line, if the result is no.
   std::string reason;
 };
 
-/// Asks a StatusServer. What is no answer is a no; anything else that fails, such as permissions or
-/// a bad URL, throws Error.
+/// Queries a StatusServer. An invalid or missing answer is a no; any other failure, such as missing
+/// permissions or an invalid URL, throws Error.
 EngineProbeAnswer probe_engine(const EngineProbe& probe);
 
 std::string to_json(const EngineProbeAnswer& answer);

@@ -26,7 +26,7 @@ bool is_on(const std::string& value) {
   return std::find(kOff.begin(), kOff.end(), lower) == kOff.end();
 }
 
-// The words of a command, those of a script in it, too.
+// The words of a command, including those of a script in it.
 std::vector<std::string> words_of(const std::vector<std::string>& command) {
   constexpr std::string_view kBetween = " \t\n;&|()";
   std::vector<std::string> words;
@@ -41,7 +41,7 @@ std::vector<std::string> words_of(const std::vector<std::string>& command) {
   return words;
 }
 
-// Whether JSON in the command has "gms_read_only": true, or something there that a shell fills in.
+// Whether JSON in the command has "gms_read_only": true, or a value that a shell expands.
 bool reads_only(const std::vector<std::string>& command) {
   constexpr std::string_view kKey = "gms_read_only";
   return std::any_of(command.begin(), command.end(), [&](const std::string& argument) {
@@ -59,7 +59,7 @@ class Words {
   [[nodiscard]] bool has(std::string_view word) const {
     return std::find(words_.begin(), words_.end(), word) != words_.end();
   }
-  // "PROGRAM serve", where the program may have a path.
+  // "PROGRAM serve", where PROGRAM may have a path.
   [[nodiscard]] bool serves(std::string_view program) const {
     for (std::size_t i = 0; i + 1 < words_.size(); ++i) {
       const std::string& word = words_[i];
@@ -67,7 +67,7 @@ class Words {
     }
     return false;
   }
-  // The value of "--option VALUE" or "--option=VALUE"; an underscore is as good as a dash.
+  // The value of "--option VALUE" or "--option=VALUE"; underscores are the same as dashes.
   [[nodiscard]] std::optional<std::string> option(std::string_view name) const {
     for (std::size_t i = 0; i < words_.size(); ++i) {
       const std::size_t sign = words_[i].find('=');
@@ -84,7 +84,7 @@ class Words {
   std::vector<std::string> words_;
 };
 
-void refuse_what_never_works(const Recipe& recipe, const Words& words, bool loads_from_gms) {
+void refuse_impossible(const Recipe& recipe, const Words& words, bool loads_from_gms) {
   if (recipe.failover && words.option("--gms-shadow-mode")) {
     throw Error(ExitStatus::kUsage,
                 "--gms-shadow-mode: the engine would wait for the lock that fo-shadow holds; leave "
@@ -110,7 +110,7 @@ std::vector<std::string> check_recipe(const Recipe& recipe) {
   const bool is_sglang = words.serves("sglang") || words.has("sglang.launch_server");
   const bool is_dynamo_vllm = words.has("dynamo.vllm");
   const bool loads_from_gms = words.option("--load-format") == "gms";
-  refuse_what_never_works(recipe, words, loads_from_gms);
+  refuse_impossible(recipe, words, loads_from_gms);
 
   std::vector<std::string> warnings;
   const auto warn = [&warnings](std::string line) { warnings.push_back(std::move(line)); };

@@ -1,6 +1,6 @@
-// Whether an engine's command and environment can work below fo-shadow: what vLLM, SGLang and
-// Dynamo's workers need beside a GMS, as of August 2026. Only looks; a command that is a script is
-// looked at word by word.
+// Checks whether an engine's command and environment can work under fo-shadow: what vLLM, SGLang
+// and Dynamo's workers need with a GMS, as of August 2026. Does not run the command; the words of a
+// script in it are checked, too.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,16 @@ struct Recipe {
   int sleep_level = 1;
   /// fo-shadow holds a lock for the engine.
   bool failover = true;
-  /// The layout of a GMS is watched.
+  /// fo-shadow watches the layout of a GMS.
   bool has_gms = false;
-  /// The kv_cache sockets that should be there and are not.
+  /// The missing kv_cache sockets.
   std::vector<std::string> missing_kv_sockets;
-  /// The value of a variable of the environment; "" where it is not set.
+  /// Returns the value of an environment variable; "" if it is not set.
   std::function<std::string(const char*)> variable;
 };
 
-/// What an engine lacks that would have it fail, or wait without limit: one line each. Throws Error
-/// (kUsage, or kConfig for a variable) for what can never work.
+/// The missing settings without which the engine would fail, or wait without limit: one line each.
+/// Throws Error (kUsage, or kConfig for a variable) for a configuration that can never work.
 std::vector<std::string> check_recipe(const Recipe& recipe);
 
 }  // namespace fo::engine

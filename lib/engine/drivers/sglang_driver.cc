@@ -20,7 +20,7 @@ void SglangDriver::enter(Stage stage) {
 
 awaitable<std::optional<std::string>> SglangDriver::check_health(Deadline deadline) {
   if (stage_ == Stage::kServing) return api_.check_health("/health", deadline);
-  // Answered by the HTTP server alone.
+  // Only the HTTP server answers this request.
   return api_.check_health("/ping", deadline);
 }
 
@@ -32,12 +32,14 @@ awaitable<void> SglangDriver::sleep(Deadline deadline, SleepMode mode) {
         fmt::format("{}: its memory may be released already, and a second release would end it",
                     kSleepStep));
   }
-  // A pause aborts what runs; what waits in the engine then keeps its cache from being flushed.
+  // A pause aborts running requests; those that wait in the engine then keep its cache from being
+  // flushed.
   if (mode == SleepMode::kFinish) co_await flush(deadline);
   enter(Stage::kPaused);
-  const bool paused = co_await tell(kSleepStep, "/pause_generation", deadline);
+  const bool paused = co_await post_optional(kSleepStep, "/pause_generation", deadline);
   co_await flush(deadline);
-  // SGLang aborts when it is busy now. Versions without a pause flush with 200 whatever they do.
+  // SGLang aborts if it is busy now. Versions without a pause answer a flush with 200 even if they
+  // are busy.
   if (!paused) co_await wait_until_idle(deadline, unused_ && mode == SleepMode::kAbort);
   enter(Stage::kReleasing);
   const EngineReply answer =
@@ -60,7 +62,7 @@ awaitable<void> SglangDriver::wake(Deadline deadline) {
     if (!answer.ok()) throw answer.refusal();
     enter(Stage::kPaused);
   }
-  co_await tell(kWakeStep, "/continue_generation", deadline);
+  co_await post_optional(kWakeStep, "/continue_generation", deadline);
   enter(Stage::kServing);
 }
 
@@ -74,21 +76,21 @@ awaitable<std::optional<double>> SglangDriver::progress(Deadline deadline) {
   return api_.count("sglang:generation_tokens_total", deadline);
 }
 
-// False where this version knows nothing of it.
-awaitable<bool> SglangDriver::tell(std::string_view step, std::string_view path,
-                                   Deadline deadline) const {
+// False if this version does not have the request.
+awaitable<bool> SglangDriver::post_optional(std::string_view step, std::string_view path,
+                                            Deadline deadline) const {
   const EngineReply answer = co_await api_.post(step, path, "{}", deadline);
   if (!answer.ok() && answer.status != 404) throw answer.refusal();
   co_return answer.ok();
 }
 
-// Refused with 400 while there are requests.
+// SGLang refuses a flush with 400 while there are requests.
 awaitable<void> SglangDriver::flush(Deadline deadline) const {
   for (;;) {
     const EngineReply answer = co_await api_.post(kSleepStep, "/flush_cache", "", deadline);
     if (answer.ok()) co_return;
     if (answer.status != 400) throw answer.refusal();
-    co_await loop::pause_for(kAskEngineAgain);
+    co_await loop::pause_for(kEngineQueryInterval);
     if (deadline.expired()) {
       throw answer.failure(ExitStatus::kTryAgain, "timed out: it still works on requests");
     }
@@ -105,7 +107,7 @@ awaitable<void> SglangDriver::wait_until_idle(Deadline deadline, bool is_unused)
                               "--enable-metrics",
                               kSleepStep));
     }
-    co_await loop::pause_for(kAskEngineAgain);
+    co_await loop::pause_for(kEngineQueryInterval);
     if (deadline.expired()) {
       throw Error(ExitStatus::kTryAgain,
                   fmt::format("{}: timed out: it still works on requests", kSleepStep));

@@ -1,5 +1,5 @@
-// Drives SGLang through its memory saver. SGLang doesn't tell whether its memory is released, and
-// its health check generates a token, so this remembers what it did.
+// Drives SGLang through its memory saver. SGLang does not report whether its memory is released,
+// and its health check generates a token, so the driver remembers its own actions.
 #pragma once
 
 #include <optional>
@@ -13,38 +13,38 @@ namespace fo::engine {
 
 class SglangDriver final : public EngineDriver {
  public:
-  /// `alone`: nobody else puts it to sleep or wakes it. Otherwise its memory may be released at any
-  /// time: it is never asked for a health check that generates, and what sleep() and wake() do is
-  /// always done.
+  /// `alone`: nothing else puts the engine to sleep or wakes it. Otherwise its memory may be
+  /// released at any time: the health check that generates is never used, and sleep() and wake()
+  /// always send their requests.
   SglangDriver(const std::string& url, bool alone);
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
-  /// An SGLang without a pause must tell whether it is idle (--enable-metrics), or this is kConfig:
-  /// to release what is busy ends it. It is believed to be idle the first time with kAbort, when it
-  /// has just been started and nobody knows of it. After a release without an answer, which may
-  /// come to pass late, another one is refused with kSoftware.
+  /// An SGLang without a pause must report whether it is idle (--enable-metrics); otherwise throws
+  /// kConfig, because releasing the memory of a busy engine ends it. It is assumed to be idle in
+  /// the first sleep with kAbort, when it has just been started and has no clients. After a release
+  /// without an answer, which may take effect late, another release is refused with kSoftware.
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
-  /// SGLang writes its gauges every 30 s when it has nothing to do: idle may come that late.
+  /// SGLang updates its gauges every 30 s when it is idle, so the result may be that late.
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
-  /// Where SGLang has --enable-metrics. It may count the tokens of a request when that is done.
+  /// Needs SGLang's --enable-metrics. SGLang may count a request's tokens only when it ends.
   boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
-  // On the way to sleep and back; the memory may be released from kReleasing on.
+  // The stages of sleep and wake; from kReleasing on, the memory may be released.
   enum class Stage { kServing, kPaused, kReleasing, kAsleep };
 
   void enter(Stage stage);
-  boost::asio::awaitable<bool> tell(std::string_view step, std::string_view path,
-                                    base::Deadline deadline) const;
+  boost::asio::awaitable<bool> post_optional(std::string_view step, std::string_view path,
+                                             base::Deadline deadline) const;
   boost::asio::awaitable<void> flush(base::Deadline deadline) const;
   boost::asio::awaitable<void> wait_until_idle(base::Deadline deadline, bool is_unused);
 
   EngineApi api_;
   bool alone_;
   Stage stage_;
-  /// Until it has slept or been woken.
+  /// True until the first sleep or wake.
   bool unused_ = true;
 };
 

@@ -15,7 +15,7 @@ using boost::asio::awaitable;
 
 namespace {
 
-// What every route of the sleep mode says where vLLM was started without it.
+// Throws for a failed answer; 404 if vLLM was started without the sleep mode.
 void check(const EngineReply& answer) {
   if (answer.status == 404) {
     throw answer.failure(ExitStatus::kConfig,
@@ -37,7 +37,7 @@ awaitable<void> VllmDriver::sleep(Deadline deadline, SleepMode mode) {
   if (!sleep_level_) co_return;
   const bool asleep = co_await is_sleeping(kSleepStep, deadline);
   if (asleep) co_return;
-  // The query counts; a body is ignored, and the level would be 1.
+  // vLLM reads the query; a body is ignored, and the level would be 1.
   const std::string path = fmt::format("/sleep?level={}&mode={}", *sleep_level_,
                                        mode == SleepMode::kFinish ? "wait" : "abort");
   awake_ = Awake::kNothing;
@@ -47,7 +47,7 @@ awaitable<void> VllmDriver::sleep(Deadline deadline, SleepMode mode) {
 
 awaitable<void> VllmDriver::wake(Deadline deadline) {
   if (!sleep_level_) co_return;
-  // To wake what is awake can crash the engine.
+  // A wake of an engine that is awake can crash it.
   const bool asleep = co_await is_sleeping(kWakeStep, deadline);
   if (!asleep && awake_ != Awake::kAll) co_return;
   if (*sleep_level_ == 2) co_return co_await wake_by_halves(deadline);
@@ -55,7 +55,7 @@ awaitable<void> VllmDriver::wake(Deadline deadline) {
   co_await wait_until(kWakeStep, false, deadline);
 }
 
-// The weights are not there any more: they are loaded before the KV cache takes its memory.
+// The weights are gone, so they are loaded before the KV cache allocates its memory.
 awaitable<void> VllmDriver::wake_by_halves(Deadline deadline) {
   if (awake_ == Awake::kNothing) {
     co_await wake_half("weights", Awake::kWeights, deadline);
@@ -70,7 +70,7 @@ awaitable<void> VllmDriver::wake_by_halves(Deadline deadline) {
   awake_ = Awake::kNothing;
 }
 
-// Only a refusal says for sure that it still sleeps.
+// Only a refusal proves that this half still sleeps.
 awaitable<void> VllmDriver::wake_half(std::string_view tag, Awake after, Deadline deadline) {
   const std::string path = fmt::format("/wake_up?tags={}", tag);
   const Awake before = std::exchange(awake_, after);
@@ -100,13 +100,13 @@ awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline
   co_return found->get<bool>();
 }
 
-// Some versions answer a step before it is done.
+// Some versions answer before the step is complete.
 awaitable<void> VllmDriver::wait_until(std::string_view step, bool asleep,
                                        Deadline deadline) const {
   for (;;) {
     const bool now = co_await is_sleeping(step, deadline);
     if (now == asleep) co_return;
-    co_await loop::pause_for(kAskEngineAgain);
+    co_await loop::pause_for(kEngineQueryInterval);
     if (deadline.expired()) {
       throw base::Error(
           ExitStatus::kTryAgain,

@@ -1,5 +1,5 @@
-// Drives vLLM through its sleep mode, and fo-refengine, which answers alike. Its health check says
-// nothing of a hung core: prove() does.
+// Drives vLLM, and fo-refengine with the same API, through the sleep mode. The health check does
+// not detect a hung core; prove() does.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@ namespace fo::engine {
 
 class VllmDriver final : public EngineDriver {
  public:
-  /// `sleep_level` 1 or 2; nullopt for an engine that never sleeps: sleep and wake do nothing.
+  /// `sleep_level` is 1 or 2; nullopt for an engine that never sleeps: sleep and wake do nothing.
   VllmDriver(const std::string& url, std::optional<int> sleep_level);
 
   boost::asio::awaitable<std::optional<std::string>> check_health(base::Deadline deadline) override;
   boost::asio::awaitable<void> sleep(base::Deadline deadline, SleepMode mode) override;
-  /// After a wake from level 2 that failed between its halves, another one goes on from there.
+  /// After a wake from level 2 that failed between its halves, another wake continues from there.
   boost::asio::awaitable<void> wake(base::Deadline deadline) override;
   boost::asio::awaitable<void> prove(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<bool>> is_idle(base::Deadline deadline) override;
   boost::asio::awaitable<std::optional<double>> progress(base::Deadline deadline) override;
 
  private:
-  /// How far a wake from level 2 came that did not come to its end.
+  /// The progress of a wake from level 2 that has not succeeded.
   enum class Awake { kNothing, kWeights, kAll };
 
   boost::asio::awaitable<bool> is_sleeping(std::string_view step, base::Deadline deadline) const;

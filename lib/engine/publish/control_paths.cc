@@ -13,11 +13,10 @@ namespace {
 
 using base::hex_value;
 
-// Each stands for itself and for what is below it; with a '*' at its end, for all that begins so.
-// fo-shadow(1) has the same lists.
+// Each entry matches itself and the paths below it; with a '*' at its end, every path with that
+// prefix. fo-shadow(1) has the same lists.
 
-// vllm/entrypoints in vLLM 0.8 to 0.20, those of its development mode included; /adapters is
-// SageMaker's.
+// vllm/entrypoints in vLLM 0.8 to 0.20, including the development mode; /adapters is SageMaker's.
 constexpr auto kVllmPaths = std::to_array<std::string_view>({
     "/sleep",
     "/wake_up",
@@ -50,8 +49,8 @@ constexpr auto kVllmPaths = std::to_array<std::string_view>({
     "/adapters",
 });
 
-// sglang/srt/entrypoints/http_server.py: those for which SGLang knows an administrator's key, and
-// what else sets something.
+// sglang/srt/entrypoints/http_server.py: the paths for which SGLang has an administrator's key, and
+// others that change settings.
 constexpr auto kSglangPaths = std::to_array<std::string_view>({
     "/release_memory_occupation",
     "/resume_memory_occupation",
@@ -96,8 +95,8 @@ constexpr auto kDynamoPaths = std::to_array<std::string_view>({
     "/busy_threshold",
 });
 
-// Until none is left: an engine behind another server may see it decoded twice. What is no escape
-// stays as it is.
+// Decodes until no escape is left, because an engine behind another server may decode twice.
+// Invalid escapes stay unchanged.
 std::string without_escapes(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -115,7 +114,7 @@ std::string without_escapes(std::string_view text) {
   return out;
 }
 
-// What an absolute form has before its path; nullopt where it is none.
+// The end of the authority in an absolute form; nullopt for another form.
 std::optional<std::size_t> authority_end(std::string_view target) {
   constexpr std::string_view kBeforeAuthority = "://";
   const std::size_t scheme = target.find(kBeforeAuthority);
@@ -180,7 +179,7 @@ std::optional<std::string> plain_path(std::string_view target) {
 bool is_control_path(EngineKind kind, std::string_view plain_path) {
   const bool is_vllm = kind == EngineKind::kVllm;
   const bool is_sglang = kind == EngineKind::kSglang;
-  // Of the other kinds it is not known what answers there.
+  // For other kinds, the server behind the address is unknown.
   return (!is_sglang && has_path(kVllmPaths, plain_path)) ||
          (!is_vllm && has_path(kSglangPaths, plain_path)) ||
          (!is_vllm && !is_sglang && has_path(kDynamoPaths, plain_path));

@@ -1,5 +1,5 @@
-// The paths of an engine's API that change the engine, or tell what is for its operator alone: what
-// the published address does not let through. Pure.
+// The paths of an engine's API that change the engine, or report what only its operator may see:
+// the published address does not forward them. Pure.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,13 @@
 
 namespace fo::engine {
 
-/// The path that the target of a request line names, to be compared: without its query, with no
-/// escapes, no empty or dot segments and no slash at its end, in lower case. "*" stands for itself.
-/// nullopt for what is no origin form, absolute form or "*", and where it has characters that no
-/// path has.
+/// The path in the target of a request line, normalised for comparison: without the query, escapes,
+/// empty or dot segments and a final slash, in lower case. "*" stays "*". nullopt for a target that
+/// is not origin form, absolute form or "*", or has characters that no path can have.
 std::optional<std::string> plain_path(std::string_view target);
 
-/// Whether such a path is for the operator of an engine of that kind. So is one that ends in such a
-/// path, since engines may be served below a path; but not below /v1/, where models have names.
+/// Whether the path is for the operator of an engine of this kind. So is a path that ends in such a
+/// path, because engines may be served below a path; but not below /v1/, where models have names.
 bool is_control_path(EngineKind kind, std::string_view plain_path);
 
 }  // namespace fo::engine

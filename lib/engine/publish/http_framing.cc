@@ -39,28 +39,28 @@ bool has_word(std::string_view list, std::string_view lower_case) {
   }
 }
 
-// Where two readers may see different lines.
+// Whether parsers may disagree about the line.
 bool has_control(std::string_view line) {
   return std::any_of(line.begin(), line.end(),
                      [](char c) { return base::is_control(c) && c != '\t'; });
 }
 
 std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {
-  constexpr std::size_t kMostDigits = 15;
+  constexpr std::size_t kMaxDigits = 15;
   std::uint64_t size = 0;
   std::size_t digits = 0;
   for (; digits < line.size(); ++digits) {
     const int value = base::hex_value(line[digits]);
     if (value < 0) break;
     size = size * 16 + static_cast<std::uint64_t>(value);
-    if (digits == kMostDigits) return std::nullopt;
+    if (digits == kMaxDigits) return std::nullopt;
   }
   const std::string_view rest = trimmed(line.substr(digits));
   if (digits == 0 || (!rest.empty() && rest.front() != ';')) return std::nullopt;
   return size;
 }
 
-// "HTTP/1.0" or "HTTP/1.1": whether it is the former.
+// Whether the version is "HTTP/1.0" and not "HTTP/1.1"; nullopt for others.
 std::optional<bool> parse_version(std::string_view text) {
   if (text == "HTTP/1.1") return false;
   if (text == "HTTP/1.0") return true;
@@ -81,7 +81,7 @@ std::size_t HttpFraming::see(Side side, std::string_view bytes) {
     if (skip > 0) {
       pass(side, skip);
       at += skip;
-      if (now.step == Step::kStart) break;  // that was the end of a body
+      if (now.step == Step::kStart) break;  // the body has ended
       continue;
     }
     const std::size_t newline = bytes.find('\n', at);
@@ -105,13 +105,13 @@ std::size_t HttpFraming::see(Side side, std::string_view bytes) {
 
 bool HttpFraming::see_piece(Side side, std::string_view piece) {
   Direction& now = of(side);
-  if (now.head_bytes > kMostHeadBytes) return give_up(side);
+  if (now.head_bytes > kMaxHeadBytes) return stop(side);
   const bool is_line = piece.ends_with('\n');
   if (!is_line || !now.line.empty()) now.line += piece;
   if (!is_line) return false;
   const std::string joined = std::exchange(now.line, {});
   const std::string_view line = joined.empty() ? piece : joined;
-  if (!line.ends_with("\r\n")) return give_up(side);
+  if (!line.ends_with("\r\n")) return stop(side);
   return take_line(side, line.substr(0, line.size() - 2));
 }
 
@@ -155,7 +155,7 @@ bool HttpFraming::is_in_message(Side side) const {
 
 bool HttpFraming::take_line(Side side, std::string_view line) {
   Direction& now = of(side);
-  if (judges(side) && has_control(line)) return give_up(side);
+  if (judges(side) && has_control(line)) return stop(side);
   switch (now.step) {
     case Step::kStart: {
       const bool is_request = side == Side::kClient;
@@ -165,20 +165,20 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
       }
       now.step = Step::kFields;
       const bool is_known = is_request ? read_request_line(now, line) : read_status_line(now, line);
-      return is_known ? false : give_up(side);
+      return is_known ? false : stop(side);
     }
     case Step::kFields: {
       if (line.empty()) return end_head(side);
       const std::size_t colon = line.find(':');
       const std::string_view name = line.substr(0, colon);
-      if (colon == std::string_view::npos || !is_token(name)) return give_up(side);
+      if (colon == std::string_view::npos || !is_token(name)) return stop(side);
       const std::string_view value = trimmed(line.substr(colon + 1));
       if (base::equal_ignoring_case(name, "content-length")) {
-        if (now.length) return give_up(side);
+        if (now.length) return stop(side);
         now.length = base::parse_uint(value);
-        if (!now.length || *now.length == kEverything) return give_up(side);
+        if (!now.length || *now.length == kEverything) return stop(side);
       } else if (base::equal_ignoring_case(name, "transfer-encoding")) {
-        if (now.is_chunked || !base::equal_ignoring_case(value, "chunked")) return give_up(side);
+        if (now.is_chunked || !base::equal_ignoring_case(value, "chunked")) return stop(side);
         now.is_chunked = true;
       } else if (base::equal_ignoring_case(name, "connection")) {
         now.closes |= has_word(value, "close");
@@ -188,14 +188,14 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
     }
     case Step::kChunkSize: {
       const std::optional<std::uint64_t> size = parse_chunk_size(line);
-      if (!size) return give_up(side);
+      if (!size) return stop(side);
       now.head_bytes = 0;
       now.left = *size;
       now.step = *size == 0 ? Step::kTrailers : Step::kChunkData;
       return false;
     }
     case Step::kChunkEnd:
-      if (!line.empty()) return give_up(side);
+      if (!line.empty()) return stop(side);
       now.head_bytes = 0;
       now.step = Step::kChunkSize;
       return false;
@@ -203,9 +203,9 @@ bool HttpFraming::take_line(Side side, std::string_view line) {
       return line.empty() && end_message(side);
     case Step::kBody:
     case Step::kChunkData:
-      break;  // these have no lines
+      break;  // these steps have no lines
   }
-  return give_up(side);
+  return stop(side);
 }
 
 bool HttpFraming::read_request_line(Direction& head, std::string_view line) {
@@ -226,7 +226,7 @@ bool HttpFraming::read_request_line(Direction& head, std::string_view line) {
 }
 
 bool HttpFraming::read_status_line(Direction& head, std::string_view line) {
-  // A response to nothing, such as "408 Request Timeout", is followed by the connection's end.
+  // After a response without a request, such as "408 Request Timeout", the connection ends.
   if (requests_.empty()) return false;
   const std::optional<bool> is_http10 = parse_version(line.substr(0, 8));
   const std::optional<std::uint64_t> status =
@@ -242,24 +242,24 @@ bool HttpFraming::read_status_line(Direction& head, std::string_view line) {
 bool HttpFraming::end_head(Side side) {
   Direction& head = of(side);
   head.is_last = head.closes || (head.is_http10 && !head.keeps_alive);
-  if (head.is_last && !judges(side)) return give_up(side);
-  if (head.is_chunked && (head.length || head.is_http10)) return give_up(side);
+  if (head.is_last && !judges(side)) return stop(side);
+  if (head.is_chunked && (head.length || head.is_http10)) return stop(side);
   if (side == Side::kClient) {
-    if (requests_.size() == kMostPipelined) return give_up(side);
+    if (requests_.size() == kMaxPipelined) return stop(side);
     requests_.push_back(head.request);
     return begin_body(side);
   }
   const Request request = requests_.front();
   const bool is_success = head.status >= 200 && head.status < 300;
-  if (head.status == 101 || (request == Request::kConnect && is_success)) return give_up_both();
+  if (head.status == 101 || (request == Request::kConnect && is_success)) return stop_both();
   if (head.status < 200) {
-    head = {};  // the response itself is still to come
+    head = {};  // the final response follows
     return false;
   }
   if (request == Request::kHead || head.status == 204 || head.status == 304) {
     return end_message(side);
   }
-  if (!head.is_chunked && !head.length) return give_up(side);  // it ends with the connection
+  if (!head.is_chunked && !head.length) return stop(side);  // the body ends with the connection
   return begin_body(side);
 }
 
@@ -278,15 +278,15 @@ bool HttpFraming::end_message(Side side) {
   return true;
 }
 
-bool HttpFraming::give_up(Side side) {
-  if (judge_ == nullptr) return give_up_both();
+bool HttpFraming::stop(Side side) {
+  if (judge_ == nullptr) return stop_both();
   if (side == Side::kClient) return refuse(400);
   opaque_[static_cast<std::size_t>(side)] = true;
   of(side) = {};
   return false;
 }
 
-bool HttpFraming::give_up_both() {
+bool HttpFraming::stop_both() {
   opaque_ = {true, true};
   directions_ = {};
   requests_ = {};
@@ -296,7 +296,7 @@ bool HttpFraming::give_up_both() {
 
 bool HttpFraming::refuse(int status) {
   refusal_ = status;
-  // What the engine has of it is no whole request.
+  // The engine has received only part of this request.
   if (is_in_body() && !requests_.empty()) requests_.pop_back();
   of(Side::kClient) = {};
   return false;

@@ -1,7 +1,7 @@
-// Where the requests and the responses on one HTTP/1.1 connection begin and end. It is shown the
-// bytes as they pass and never alters them: what it does not understand, or what ends only with the
-// connection, it calls opaque from then on, and so never between two requests. With a judge, it
-// says which of the client's bytes may be passed on: no request that was not judged. Pure.
+// The boundaries of requests and responses on one HTTP/1.1 connection. It sees the bytes that are
+// forwarded and never changes them. After a message that it cannot parse, or that ends only with
+// the connection, the stream is opaque, and so never between two requests. With a judge, it
+// determines which of the client's bytes may be forwarded: only judged requests. Pure.
 #pragma once
 
 #include <array>
@@ -19,56 +19,59 @@ enum class Side { kClient, kEngine };
 
 class HttpFraming {
  public:
-  /// The head of one message, the trailers of one, the size line of a chunk; longer is opaque.
-  static constexpr std::size_t kMostHeadBytes = std::size_t{64} * 1024;
-  /// Requests that wait for their responses; more is opaque.
-  static constexpr std::size_t kMostPipelined = 1024;
+  /// Limit of a message's head, of its trailers, and of the size line of a chunk; longer ones are
+  /// opaque.
+  static constexpr std::size_t kMaxHeadBytes = std::size_t{64} * 1024;
+  /// Maximum number of requests without a response; with more the stream is opaque.
+  static constexpr std::size_t kMaxPipelined = 1024;
 
-  /// Of the target in a request line: 0 for one to be passed on, or the status to refuse it with.
+  /// Returns 0 if the request with this target may be forwarded, otherwise the status to refuse it
+  /// with.
   using Judge = std::function<int(std::string_view target)>;
 
-  /// Judges nothing.
+  /// Without a judge.
   HttpFraming() = default;
-  /// `judge` outlives it; an empty one judges nothing. Else a client is never opaque of its own
-  /// doing: a request that is not understood is refused with 400.
+  /// `judge` must outlive this object; an empty one judges nothing. With a judge, the client's
+  /// bytes never become opaque because of the client: a request that cannot be parsed is refused
+  /// with 400.
   explicit HttpFraming(const Judge& judge) : judge_(judge ? &judge : nullptr) {}
 
-  /// What `side` says next. Returns how much of it was taken: all, or up to the end of a request or
-  /// of its response; the rest is to be shown again. The client's bytes are shown before the
-  /// engine's answer to them.
+  /// Parses the next bytes of `side`. Returns how many were consumed: all, or those up to the end
+  /// of a request or of its response; pass the rest in another call. The client's bytes must be
+  /// passed before the engine's answer to them.
   std::size_t see(Side side, std::string_view bytes);
 
-  /// How many bytes of `side` need not be shown: what is left of a body or of a chunk, everything
-  /// when opaque.
+  /// The number of following bytes of `side` that need not be parsed: the rest of a body or of a
+  /// chunk, everything if it is opaque.
   [[nodiscard]] std::uint64_t unseen(Side side) const;
 
-  /// So many of them passed; at most unseen().
+  /// Skips `count` bytes, at most unseen().
   void pass(Side side, std::uint64_t count);
 
-  /// Every request that has begun is complete and has its complete response, and the connection
-  /// can take another one.
+  /// True if every request is complete and has its complete response, and the connection can carry
+  /// another request.
   [[nodiscard]] bool is_between_requests() const;
 
-  /// A message from `side` has begun and is not complete. Always when opaque.
+  /// True if a message from `side` has begun and is incomplete. Always true if it is opaque.
   [[nodiscard]] bool is_in_message(Side side) const;
 
-  /// A request is complete, and its response is not.
+  /// True if a request is complete, and its response is not.
   [[nodiscard]] bool awaits_answer() const;
 
-  /// Of the bytes that the client was last seen to say, and of those before them that were
-  /// withheld: how many at the end are to be withheld. They are the beginning of a head that is not
-  /// complete; or they are over.
+  /// How many of the last bytes of the client must be withheld, counted from the end of the last
+  /// call and including bytes withheld before: the beginning of an incomplete head, or, if
+  /// is_over(), bytes that must never be forwarded.
   [[nodiscard]] std::size_t withheld() const { return withheld_; }
 
-  /// Whatever the client says from now on is to be thrown away: its last request is complete, or
-  /// one was refused.
+  /// True if all further bytes of the client must be discarded: its last request is complete, or a
+  /// request was refused.
   [[nodiscard]] bool is_over() const { return is_ended_ || refusal_; }
 
-  /// The status with which a request is to be answered here, in place of the engine, and the last
-  /// one on this connection; the requests before it come first (is_answered).
+  /// The status for refusing a request in place of the engine. It is the last answer on this
+  /// connection, and must follow the answers to earlier requests (is_answered).
   [[nodiscard]] std::optional<int> refusal() const { return refusal_; }
 
-  /// Every request that was passed on has its complete response.
+  /// True if every forwarded request has its complete response.
   [[nodiscard]] bool is_answered() const {
     return requests_.empty() && !is_in_message(Side::kEngine);
   }
@@ -81,12 +84,12 @@ class HttpFraming {
 
   struct Direction {
     Step step = Step::kStart;
-    /// What there is of a line whose end has not come.
+    /// An incomplete line.
     std::string line;
     std::size_t head_bytes = 0;
-    /// Of the body or the chunk.
+    /// The rest of the body or the chunk.
     std::uint64_t left = 0;
-    // Of the head:
+    // Values from the head:
     Request request = Request::kOther;
     int status = 0;
     bool is_http10 = false;
@@ -110,17 +113,17 @@ class HttpFraming {
 
   bool read_request_line(Direction& head, std::string_view line);
   bool read_status_line(Direction& head, std::string_view line);
-  bool give_up(Side side);
-  bool give_up_both();
+  bool stop(Side side);
+  bool stop_both();
   bool refuse(int status);
   [[nodiscard]] bool judges(Side side) const { return judge_ && side == Side::kClient; }
   [[nodiscard]] bool is_in_head(Side side) const;
-  /// The client is.
+  /// Whether the client is sending a body.
   [[nodiscard]] bool is_in_body() const;
 
   const Judge* judge_ = nullptr;
   std::array<Direction, 2> directions_;
-  /// Not yet answered, in their order.
+  /// Requests without a response, in order.
   std::deque<Request> requests_;
   std::array<bool, 2> opaque_{};
   std::size_t withheld_ = 0;

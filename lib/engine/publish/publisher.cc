@@ -29,11 +29,11 @@
 #include "os/log.h"
 #include "os/log_limit.h"
 
-// What the framing must see is read into one buffer and sent on: for pieces of the size of a token
-// that costs less than splice(2) does. Bodies and opaque streams are spliced while they fill that
-// buffer. What the far side does not take is held until it does, and nothing is read meanwhile. A
-// client costs one descriptor, two once it has said something, and a pipe's two while it is
-// spliced.
+// Bytes that the framing must see are read into one shared buffer and sent on: for pieces of the
+// size of a token that costs less than splice(2). Bodies and opaque streams are spliced while they
+// fill that buffer. Bytes that the destination does not accept are held, and nothing is read
+// meanwhile. A client costs one descriptor, two once it has sent something, and two more for a pipe
+// while it is spliced.
 namespace fo::engine {
 namespace {
 
@@ -44,24 +44,24 @@ using base::UniqueFd;
 using boost::system::error_code;
 
 constexpr std::size_t kBufferBytes = std::size_t{64} * 1024;
-// A read of so much is followed by a splice, where the framing need not see what comes.
+// A read of this size is followed by a splice, if the framing need not see the following bytes.
 constexpr ssize_t kBulk = kBufferBytes / 2;
-constexpr std::size_t kMostSpliced = std::size_t{1024} * 1024;
-// Between two attempts to accept or to connect while descriptors, memory or ports run out: nothing
-// tells when another process gives some back.
-constexpr base::Duration kAcceptAgain = std::chrono::milliseconds(250);
-constexpr base::Duration kConnectAgain = std::chrono::milliseconds(100);
+constexpr std::size_t kMaxSplicedBytes = std::size_t{1024} * 1024;
+// The intervals of attempts to accept or to connect while descriptors, memory or ports are
+// exhausted: there is no event when another process releases some.
+constexpr base::Duration kAcceptRetryInterval = std::chrono::milliseconds(250);
+constexpr base::Duration kConnectRetryInterval = std::chrono::milliseconds(100);
 constexpr char kWatch[] = "watch a socket";
 
-bool is_passing(int err) { return err == EAGAIN || err == EINTR; }
+bool is_retryable(int err) { return err == EAGAIN || err == EINTR; }
 
-// Of descriptors, memory or ports: there may be room soon.
-bool is_want_of_room(int err) {
+// Whether descriptors, memory or ports are exhausted, which is transient.
+bool is_exhausted(int err) {
   return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM || err == EADDRNOTAVAIL;
 }
 
 struct Pipe {
-  // False for want of descriptors.
+  // False if descriptors are exhausted.
   bool open() {
     int ends[2];
     if (!reader && ::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0) {
@@ -91,17 +91,17 @@ struct Connection {
     return !engine_ended && (is_unread || held > 0 || !framing.is_between_requests());
   }
 
-  /// It has no answer to wait for, nor one that is on its way.
+  /// True if the client does not wait for an answer, and none is being sent to it.
   [[nodiscard]] bool is_expendable() const {
     return engine_ended || (!is_unread && held == 0 && !framing.awaits_answer());
   }
 
-  /// Of what the client said, and of what was withheld before, what may be passed on. `joined`
-  /// keeps it where it is more than was said now.
-  std::string_view passable(std::string_view said, std::string& joined) {
+  /// The part of the client's new and withheld bytes that may be forwarded. `joined` stores it if
+  /// it includes withheld bytes.
+  std::string_view passable(std::string_view received, std::string& joined) {
     const std::size_t kept = framing.withheld();
-    if (withheld.empty() && kept == 0) return said;
-    withheld += said;
+    if (withheld.empty() && kept == 0) return received;
+    withheld += received;
     joined = withheld.substr(0, withheld.size() - kept);
     withheld.erase(0, joined.size());
     if (framing.is_over()) withheld = {};
@@ -113,22 +113,22 @@ struct Connection {
   WatchedSocket client;
   WatchedSocket engine;
   HttpFraming framing;
-  /// The beginning of a request's head.
+  /// The beginning of an incomplete head.
   std::string withheld;
-  /// Bytes that were read from one side and not yet taken by the other.
+  /// The number of bytes read from one side and not yet written to the other.
   std::size_t held = 0;
   int open_directions = 2;
-  /// The client has begun a request of which nothing was read yet.
+  /// True if the client has begun a request of which nothing was read yet.
   bool is_unread = false;
   bool engine_reset = false;
-  /// The client was told that a request is refused.
+  /// True if the refusal of a request was sent to the client.
   bool is_refused = false;
-  /// The engine has said its last, and all of it was passed on.
+  /// True if the engine has ended its stream, and all of it was forwarded.
   bool engine_ended = false;
-  /// Where the publisher has it; none once it was dropped.
+  /// The list that contains the connection, and its place there; nullptr after it was dropped.
   Connections* list = nullptr;
   Connections::iterator place;
-  /// For what must not take for ever.
+  /// Ends operations with a time limit.
   asio::steady_timer limit;
 };
 
@@ -137,14 +137,14 @@ struct Connection {
 struct Publisher::State : std::enable_shared_from_this<State> {
   using Ptr = std::shared_ptr<State>;
 
-  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits most,
+  State(asio::any_io_executor on, std::string at, const std::string& to, PublisherLimits max_bytes,
         HttpFraming::Judge by)
       : executor(std::move(on)),
         address(std::move(at)),
         target_name(to),
         endpoint(tcp_endpoint(address)),
         target(stream_endpoint(to)),
-        limits(most),
+        limits(max_bytes),
         judge(std::move(by)),
         listener(executor),
         room(executor),
@@ -158,22 +158,23 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   PublisherLimits limits;
   HttpFraming::Judge judge;
   WatchedSocket listener;
-  /// By whether they are expendable; the one that has been silent for longest comes first.
+  /// Connections by is_expendable(); those without activity for longest are first.
   Connections idle;
   Connections busy;
-  /// Clients that were taken away from the engine.
+  /// Clients that were detached from the engine.
   std::vector<UniqueFd> kept;
   bool is_draining = false;
   Successor successor = Successor::kFollows;
-  /// An accept loop ends when it is not the latest.
+  /// The number of the current accept loop; older ones end.
   unsigned accept_loop = 0;
-  /// There may be a place for one more.
+  /// Notified when there may be room for another client.
   loop::Event room;
-  /// Connections that can't be made to the engine for want of room; nobody is accepted meanwhile.
-  std::size_t wanting = 0;
-  /// Connections that were cut at the end of a drain.
+  /// The number of connections that wait for resources to connect to the engine; no client is
+  /// accepted meanwhile.
+  std::size_t starved = 0;
+  /// The number of connections that were cut at the end of a drain.
   std::size_t cut = 0;
-  /// The last one has gone, or a drain's deadline passed.
+  /// Notified when the last connection has ended, or a drain's deadline has passed.
   loop::Event settled;
   os::LogLimit log_limit;
   std::array<char, kBufferBytes> buffer{};
@@ -182,7 +183,7 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   static awaitable<void> serve(Ptr self, ConnectionPtr connection);
   static awaitable<bool> connect(Ptr self, ConnectionPtr connection);
   static awaitable<void> pass_on(Ptr self, ConnectionPtr connection, Side side);
-  static awaitable<void> throw_away(Ptr self, ConnectionPtr connection);
+  static awaitable<void> discard_input(Ptr self, ConnectionPtr connection);
 
   void begin();
   void stop(Successor follows);
@@ -198,11 +199,11 @@ struct Publisher::State : std::enable_shared_from_this<State> {
   void end_direction(const ConnectionPtr& connection, Side side);
   void drop(const ConnectionPtr& connection, bool reset);
   void discard_unread(int client);
-  void complain(const std::string& what, int err);
+  void log_failure(const std::string& what, int err);
 };
 
-// Clients can cause it as often as they like.
-void Publisher::State::complain(const std::string& what, int err) {
+// Limited, because clients can cause such errors at any rate.
+void Publisher::State::log_failure(const std::string& what, int err) {
   log_limit.log(os::LogLevel::kWarning, what, what + ": " + std::generic_category().message(err));
 }
 
@@ -222,12 +223,12 @@ void Publisher::State::stop(Successor follows) {
   if (successor == Successor::kNone) {
     close(listener, false);
     for (const UniqueFd& client : std::exchange(kept, {})) discard_unread(client.get());
-    // Who has asked before is answered.
+    // Clients that have sent a request before the stop get their answer.
     for (const auto& connection : all()) {
       char first = 0;
       const int client = connection->client.native_handle();
-      const bool asked = ::recv(client, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-      if (asked && !connection->is_busy()) connection->is_unread = true;
+      const bool has_sent = ::recv(client, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+      if (has_sent && !connection->is_busy()) connection->is_unread = true;
       sort(connection);
     }
   }
@@ -241,14 +242,14 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
     while (loop == self->accept_loop) {
       int err = 0;
       const bool has_place = self->count() < self->limits.connections || !self->idle.empty();
-      if (has_place && self->wanting == 0) {
+      if (has_place && self->starved == 0) {
         UniqueFd client(::accept4(self->listener.native_handle(), nullptr, nullptr,
                                   SOCK_CLOEXEC | SOCK_NONBLOCK));
         err = client ? 0 : errno;
         if (client) {
           self->add(std::move(client));
           if (self->count() > self->limits.connections) {
-            self->complain("keep an idle client on " + base::quoted(self->address), EUSERS);
+            self->log_failure("keep an idle client on " + base::quoted(self->address), EUSERS);
             const ConnectionPtr longest = self->idle.front();
             self->drop(longest, false);
           }
@@ -256,11 +257,12 @@ awaitable<void> Publisher::State::accept(Ptr self, unsigned loop) {
         if (err == EAGAIN) break;
         if (err == 0 || err == EINTR || err == ECONNABORTED) continue;
       }
-      // Out of places, descriptors or memory: goes on when there may be some, or in a while.
-      if (self->wanting == 0) {
-        self->complain("accept a client on " + base::quoted(self->address), err == 0 ? EUSERS : err);
+      // No connection, descriptor or memory is available: continues after `room`, or after a pause.
+      if (self->starved == 0) {
+        self->log_failure("accept a client on " + base::quoted(self->address),
+                          err == 0 ? EUSERS : err);
       }
-      const base::Deadline again_at = base::Deadline::after(kAcceptAgain);
+      const base::Deadline again_at = base::Deadline::after(kAcceptRetryInterval);
       co_await self->room.wait(again_at);
     }
   }
@@ -283,7 +285,7 @@ Connections Publisher::State::all() const {
   return both;
 }
 
-// To be called when something was said on a connection.
+// Call after any activity of a connection.
 void Publisher::State::sort(const ConnectionPtr& connection) {
   Connections& list = connection->is_expendable() ? idle : busy;
   if (connection->list == nullptr) return;
@@ -292,7 +294,8 @@ void Publisher::State::sort(const ConnectionPtr& connection) {
   if (&list == &idle && count() >= limits.connections) room.notify();
 }
 
-// The engine is connected when the client begins to speak: one that is idle costs it nothing.
+// The engine is connected only when the client sends its first bytes, so idle clients cost it
+// nothing.
 awaitable<void> Publisher::State::serve(Ptr self, ConnectionPtr connection) {
   const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
   if (!open) co_return;
@@ -320,23 +323,23 @@ awaitable<bool> Publisher::State::connect(Ptr self, ConnectionPtr connection) {
       err = error.code().value();
     }
     if (err != 0 && !self->is_draining) {
-      self->complain("connect to engine " + base::quoted(self->target_name), err);
+      self->log_failure("connect to engine " + base::quoted(self->target_name), err);
     }
-    if (!is_want_of_room(err) || !connection->client.is_open()) break;
+    if (!is_exhausted(err) || !connection->client.is_open()) break;
     close(connection->engine, false);
-    ++self->wanting;
-    co_await loop::pause_for(kConnectAgain);
-    if (--self->wanting == 0) self->room.notify();
+    ++self->starved;
+    co_await loop::pause_for(kConnectRetryInterval);
+    if (--self->starved == 0) self->room.notify();
     if (!connection->client.is_open()) break;
   }
   connection->limit.expires_at(asio::steady_timer::time_point::max());
   co_return err == 0;
 }
 
-// One read of what `side` has to say, into the buffer.
+// Reads once from `side` into the buffer.
 ssize_t Publisher::State::read(Connection& connection, Side side) {
   const int fd = connection.of(side).native_handle();
-  // What is taken from a draining client must not reach into its next request.
+  // A read from a draining client must not include bytes of its next request.
   const bool one_only = is_draining && side == Side::kClient;
   const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), one_only ? MSG_PEEK : 0);
   if (got <= 0) return got;
@@ -348,11 +351,12 @@ ssize_t Publisher::State::read(Connection& connection, Side side) {
   return ::recv(fd, buffer.data(), static_cast<std::size_t>(got) - bytes.size(), 0);
 }
 
-// The same past the framing, into `pipe`, which is empty.
+// Splices bytes that the framing need not see into `pipe`, which is empty.
 ssize_t Publisher::State::splice(Connection& connection, Side side, const Pipe& pipe) {
-  const std::size_t most = std::min<std::uint64_t>(connection.framing.unseen(side), kMostSpliced);
+  const std::size_t max_bytes =
+      std::min<std::uint64_t>(connection.framing.unseen(side), kMaxSplicedBytes);
   const ssize_t got = ::splice(connection.of(side).native_handle(), nullptr, pipe.writer.get(),
-                               nullptr, most, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+                               nullptr, max_bytes, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
   if (got > 0) connection.framing.pass(side, static_cast<std::uint64_t>(got));
   return got;
 }
@@ -368,7 +372,7 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
   for (;;) {
     const bool open = co_await wait_until(from, WatchedSocket::wait_read);
     if (!open) co_return;
-    // A next request stays with the client; the response to the last one settles the connection.
+    // The client keeps its next request; the response to the last one settles the connection.
     const bool begun = framing.is_in_message(side) || connection->is_unread;
     if (is_request && self->is_draining && !begun) co_return;
     const bool splices = is_bulk && framing.unseen(side) >= self->buffer.size() && pipe.open();
@@ -376,7 +380,7 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
     const ssize_t got =
         splices ? self->splice(*connection, side, pipe) : self->read(*connection, side);
     is_bulk = got >= kBulk;
-    if (got < 0 && is_passing(errno)) continue;
+    if (got < 0 && is_retryable(errno)) continue;
     if (got < 0) co_return self->drop(connection, true);
     if (got == 0) {
       ::shutdown(to.native_handle(), SHUT_WR);
@@ -397,15 +401,15 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
         left -= static_cast<std::size_t>(sent);
         connection->held -= static_cast<std::size_t>(sent);
         data += sent;
-      } else if (is_passing(errno)) {
-        if (!splices && rest.empty()) {  // the buffer is everybody's
+      } else if (is_retryable(errno)) {
+        if (!splices && rest.empty()) {  // the buffer is shared
           rest.assign(data, left);
           data = rest.data();
         }
         const bool writable = co_await wait_until(to, WatchedSocket::wait_write);
         if (!writable) co_return;
       } else if (is_request) {
-        // What the engine said before it closed is still to be read.
+        // The engine's answer before it closed must still be read.
         connection->held -= left;
         connection->engine_reset = true;
         co_return self->end_direction(connection, side);
@@ -417,11 +421,11 @@ awaitable<void> Publisher::State::pass_on(Ptr self, ConnectionPtr connection, Si
     self->sort(connection);
     if (self->is_draining) self->settle(connection);
     if (framing.refusal()) self->answer_refusal(connection);
-    if (is_request && framing.refusal()) co_return co_await throw_away(self, connection);
+    if (is_request && framing.refusal()) co_return co_await discard_input(self, connection);
   }
 }
 
-// In the engine's place, once it has answered what came before.
+// Answers in place of the engine, once the engine has answered the earlier requests.
 void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
   const bool is_due = connection->held == 0 && connection->framing.is_answered();
   if (!is_due || !connection->client.is_open() || std::exchange(connection->is_refused, true)) {
@@ -440,7 +444,7 @@ void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
       std::string("HTTP/1.1 ") + (is_control ? "403 Forbidden" : "400 Bad Request") +
       "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
       "\r\nConnection: close\r\n\r\n" + body;
-  // A client that has so much to read already gets no more.
+  // If the client has not read earlier answers, this one is not sent.
   ::send(connection->client.native_handle(), answer.data(), answer.size(),
          MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(connection->client.native_handle(), SHUT_WR);
@@ -448,23 +452,23 @@ void Publisher::State::answer_refusal(const ConnectionPtr& connection) {
   limit(connection, limits.refusal, false);
 }
 
-// What the client goes on to say, until it has read all: closing on that would take the answer
-// away.
-awaitable<void> Publisher::State::throw_away(Ptr self, ConnectionPtr connection) {
+// Discards the client's bytes until it has read everything: closing with unread bytes would discard
+// the answer.
+awaitable<void> Publisher::State::discard_input(Ptr self, ConnectionPtr connection) {
   for (;;) {
     const bool open = co_await wait_until(connection->client, WatchedSocket::wait_read);
     if (!open) co_return;
     const int client = connection->client.native_handle();
     const ssize_t got = ::recv(client, self->buffer.data(), self->buffer.size(), 0);
-    if (got < 0 && is_passing(errno)) continue;
+    if (got < 0 && is_retryable(errno)) continue;
     if (got > 0) continue;
-    // Where it is not yet answered, what it asked for before is on its way.
+    // If the refusal was not sent yet, answers to earlier requests are on their way.
     if (got < 0 || connection->is_refused) self->drop(connection, got < 0);
     co_return;
   }
 }
 
-// One side has said its last.
+// One side has ended its stream.
 void Publisher::State::end_direction(const ConnectionPtr& connection, Side side) {
   const bool is_last = --connection->open_directions == 0;
   if (side == Side::kClient) {
@@ -474,11 +478,11 @@ void Publisher::State::end_direction(const ConnectionPtr& connection, Side side)
   }
   connection->engine_ended = true;
   sort(connection);
-  // Nobody answers any more: only a client that still speaks may stay, for a while.
+  // The engine is has_ended: only a client that is still sending may stay, for a limited time.
   if (is_last || is_draining || !connection->framing.is_in_message(Side::kClient)) {
     drop(connection, connection->engine_reset);
   } else {
-    // In order, for the kernel may still have some of the answer to send.
+    // Without a reset, because the kernel may still have to send some of the answer.
     limit(connection, limits.half_open, false);
   }
 }
@@ -494,10 +498,10 @@ void Publisher::State::limit(const ConnectionPtr& connection, base::Duration dur
       });
 }
 
-// Takes the connection away from the engine if it is between two requests.
+// Detaches the connection from the engine if it is between two requests.
 void Publisher::State::settle(const ConnectionPtr& connection) {
   const bool follows = successor == Successor::kFollows;
-  // A request of which nothing was read is the successor's.
+  // The successor handles a request of which nothing was read.
   const bool is_busy = connection->is_busy() && !(follows && connection->is_unread);
   if (is_busy || !connection->client.is_open()) return;
   if (follows && !connection->engine_ended) kept.emplace_back(connection->client.release());
@@ -515,11 +519,10 @@ void Publisher::State::drop(const ConnectionPtr& connection, bool reset) {
   if (count() == 0) settled.notify();
 }
 
-// The kernel resets a connection that is closed with unread bytes, and sends nothing more of what
-// it has.
+// When a connection with unread bytes is closed, the kernel resets it and discards unsent bytes.
 void Publisher::State::discard_unread(int client) {
-  constexpr int kMostReads = 16;  // it may speak faster than we read
-  for (int i = 0; i < kMostReads; ++i) {
+  constexpr int kMaxReads = 16;  // the client may send faster than this loop reads
+  for (int i = 0; i < kMaxReads; ++i) {
     if (::recv(client, buffer.data(), buffer.size(), MSG_DONTWAIT) <= 0) return;
   }
 }
@@ -546,7 +549,7 @@ void Publisher::start(PublishedSockets inherited) {
 }
 
 awaitable<bool> Publisher::drain(base::Deadline deadline, Successor successor) {
-  // Held for the case that the publisher is destroyed meanwhile.
+  // Keeps the state if the publisher is destroyed meanwhile.
   const std::shared_ptr<State> state = state_;
   const std::size_t cut_before = state->cut;
   state->stop(successor);
@@ -561,8 +564,8 @@ PublishedSockets Publisher::take() {
   left.listener.reset(state_->listener.is_open() ? state_->listener.release() : -1);
   for (UniqueFd& client : std::exchange(state_->kept, {})) {
     char first = 0;
-    const bool gone = ::recv(client.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    if (!gone) left.clients.push_back(std::move(client));
+    const bool has_ended = ::recv(client.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    if (!has_ended) left.clients.push_back(std::move(client));
   }
   return left;
 }
@@ -581,7 +584,7 @@ std::uint16_t Publisher::port() const {
       ::getsockname(state_->listener.native_handle(), generic, &size) != 0) {
     return 0;
   }
-  // The port is at the same place for both families.
+  // The port has the same offset in both address families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&name)->sin_port);
 }
 

@@ -1,8 +1,8 @@
-// One address for the active engine (--publish): a TCP listener whose connections are spliced to
-// the engine, both ways, byte for byte. It understands just enough HTTP/1.1 to know when a
-// connection is between two requests, so that it can be taken away from the engine without anybody
-// noticing: drained, and handed over to the engine that follows; and to judge requests before the
-// engine gets them.
+// One address for the active engine (--publish): a TCP listener that forwards its connections to
+// the engine, in both directions, byte for byte. It parses just enough HTTP/1.1 to know when a
+// connection is between two requests, so that it can be detached from the engine unnoticed,
+// drained, and handed over to the next engine; and to judge requests before the engine receives
+// them.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,28 +21,29 @@
 namespace fo::engine {
 
 struct PublisherLimits {
-  /// Clients at a time. One more takes the place of the one that has been silent for longest, of
-  /// those that wait for no answer; where there is none such, it waits.
+  /// Maximum number of clients. A further one replaces the client without activity for longest
+  /// among those that wait for no answer; if there is none, it waits.
   std::size_t connections = 4096;
-  /// To reach the engine, also while descriptors or ports run out.
+  /// Timeout for connecting to the engine, including retries while descriptors or ports are
+  /// exhausted.
   base::Duration connect = std::chrono::seconds(5);
-  /// For a client to close a connection that the engine has closed.
+  /// Timeout for a client to close a connection that the engine has closed.
   base::Duration half_open = std::chrono::seconds(60);
-  /// For a client to read why a request was refused.
+  /// Timeout for a client to read the refusal of a request.
   base::Duration refusal = std::chrono::seconds(2);
 };
 
-/// Whether somebody takes over what a drain leaves.
+/// Whether a successor takes over the sockets after a drain.
 enum class Successor { kNone, kFollows };
 
-/// A client is connected to the engine when it begins to speak. Each may need four descriptors
-/// (os::raise_fd_limit); where those run out, new clients wait. SIGPIPE must be ignored: splice(2)
-/// can't be asked not to raise it.
+/// A client is connected to the engine when it sends its first bytes. Each may need four
+/// descriptors (os::raise_fd_limit); if they are exhausted, new clients wait. SIGPIPE must be
+/// ignored, because splice(2) has no flag to suppress it.
 class Publisher {
  public:
-  /// `address`: where to listen, "HOST:PORT". `target`: the engine, "HOST:PORT" or a Unix socket.
-  /// Each request passes `judge`, and one that is refused is answered here and ends its connection;
-  /// where there is none, whatever comes is passed on. Throws kUsage. Binds nothing yet.
+  /// `address` is the listening address, "HOST:PORT". `target` is the engine, "HOST:PORT" or a Unix
+  /// socket. `judge` checks each request; a refused one is answered here and ends its connection.
+  /// Without a judge, all bytes are forwarded. Throws kUsage. Does not bind yet.
   Publisher(boost::asio::any_io_executor executor, std::string address, const std::string& target,
             PublisherLimits limits = {}, HttpFraming::Judge judge = {});
   /// Closes everything at once.
@@ -50,29 +51,29 @@ class Publisher {
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  /// Listens, on the sockets that were handed over where there are any, and forwards from now on.
-  /// Throws kCannotCreate (address in use) or kNotPermitted.
+  /// Listens, on the inherited sockets if there are any, and begins to forward. Throws
+  /// kCannotCreate (address in use) or kNotPermitted.
   void start(PublishedSockets inherited = {});
 
-  /// Accepts no more, lets requests in flight finish, and takes each connection away from the
-  /// engine between two requests. True when all were between requests before `deadline`; what was
-  /// not then is cut, and so is what is no HTTP/1.1 (an upgraded connection, say). Where a
-  /// successor follows, the listener and the connections stay open, and clients that come or speak
-  /// now wait; else both are closed, at once and between two requests. May be called while another
-  /// drain is under way: the latest `successor` holds, and the first deadline cuts.
+  /// Stops accepting, lets requests in flight finish, and detaches each connection from the engine
+  /// between two requests. True if all were between requests before `deadline`; the others are cut,
+  /// including those that are not HTTP/1.1 (such as an upgraded connection). If a successor
+  /// follows, the listener and the connections stay open, and clients that connect or send now
+  /// wait; otherwise the listener is closed at once, and each connection between two requests. May
+  /// be called during another drain: the latest `successor` counts, and the first deadline cuts.
   boost::asio::awaitable<bool> drain(base::Deadline deadline, Successor successor);
 
-  /// After drain(): what is left, without clients that went away. The publisher is as before
-  /// start().
+  /// After drain(): moves out the remaining sockets, without clients that have disconnected. The
+  /// publisher is then as before start().
   PublishedSockets take();
 
-  /// After drain() for a successor, when nobody took over: goes on as before.
+  /// After drain() for a successor that did not take over: continues as before.
   void resume();
 
   [[nodiscard]] std::size_t connections() const;
-  /// Connections with a request in flight.
+  /// The number of connections with a request in flight.
   [[nodiscard]] std::size_t busy() const;
-  /// The port it listens on; 0 when it does not.
+  /// The listening port; 0 if it does not listen.
   [[nodiscard]] std::uint16_t port() const;
 
  private:

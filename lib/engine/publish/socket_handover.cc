@@ -26,10 +26,10 @@
 #include "os/server_socket.h"
 #include "os/unix_socket.h"
 
-// The giver sends batches, each a Batch and its descriptors, the listener first; the taker answers
-// each with one byte before the next is sent, so that the descriptors on their way are few (the
-// kernel limits those). After the last byte of the taker the giver says with one byte that all is
-// the taker's now, and only what was told so keeps it.
+// The giver sends batches, each a Batch and its descriptors, beginning with the listener; the taker
+// answers each with one byte before the next is sent, because the kernel limits descriptors in
+// flight. After the taker's last byte, the giver confirms with one byte that the taker owns
+// everything; a taker without that byte keeps nothing.
 namespace fo::engine {
 namespace {
 
@@ -40,19 +40,19 @@ using base::Error;
 using base::ExitStatus;
 using base::UniqueFd;
 
-constexpr std::size_t kMostPerBatch = 100;
-constexpr std::size_t kMostSockets = 16384;
-// For one taker, so that one that hangs leaves time for another.
+constexpr std::size_t kMaxPerBatch = 100;
+constexpr std::size_t kMaxSockets = 16384;
+// The timeout of one taker, so that one that hangs leaves time for another.
 constexpr base::Duration kTakerTimeout = std::chrono::seconds(5);
-constexpr base::Duration kOfferAgain = std::chrono::milliseconds(10);
+constexpr base::Duration kOfferPause = std::chrono::milliseconds(10);
 
 struct Batch {
   std::uint32_t here = 0;
-  /// In the batches that follow.
+  /// The number of descriptors in later batches.
   std::uint32_t to_come = 0;
 };
 
-// A non-blocking socket whose waits end at one deadline.
+// A non-blocking socket with one deadline for all waits.
 class Peer {
  public:
   Peer(const asio::any_io_executor& executor, UniqueFd fd, const Deadline& deadline)
@@ -69,7 +69,7 @@ class Peer {
     if (!open) throw Error(ExitStatus::kTryAgain, "hand sockets over: timed out");
   }
 
-  /// False when nobody is there any more.
+  /// False if the peer has closed the connection.
   awaitable<bool> send(std::span<const std::byte> bytes, std::span<const int> fds) {
     while (!bytes.empty()) {
       const std::ptrdiff_t sent = os::send_with_fds(fd(), bytes, fds);
@@ -109,7 +109,7 @@ std::span<std::byte> bytes_of(auto& object) {
   return std::as_writable_bytes(std::span(&object, 1));
 }
 
-// The offered address must not be taken, nor given to, by another user.
+// Refuses peers of another user, as giver and as taker.
 void check_user(int fd) {
   const os::PeerCredentials peer = os::peer_credentials(fd);
   if (peer.uid == ::geteuid() || peer.uid == 0) return;
@@ -117,7 +117,7 @@ void check_user(int fd) {
               "hand sockets over with process " + std::to_string(peer.pid) + ": another user's");
 }
 
-// One byte that says "go on". Both are false when nobody is there any more.
+// Sends or receives the one byte to continue. False if the peer has closed the connection.
 awaitable<bool> send_mark(Peer& peer) {
   char mark = 1;
   const std::span<const int> no_fds;
@@ -132,13 +132,13 @@ awaitable<bool> receive_mark(Peer& peer) {
   co_return received;
 }
 
-// Of a giver that was killed. Who offers holds the lock beside the socket.
+// Removes the socket of a killed giver. A live giver holds the lock beside the socket.
 void remove_dead_offer(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
   try {
     if (os::try_lock_path(path + ".lock")) ::unlink(path.c_str());
-  } catch (const Error&) {  // what is left over harms nobody
+  } catch (const Error&) {  // a leftover socket does no harm
   }
 }
 
@@ -147,7 +147,7 @@ awaitable<bool> give(Peer& peer, const PublishedSockets& sockets) {
   std::vector<int> fds{sockets.listener.get()};
   for (const UniqueFd& client : sockets.clients) fds.push_back(client.get());
   for (std::size_t at = 0; at < fds.size();) {
-    const std::size_t count = std::min(kMostPerBatch, fds.size() - at);
+    const std::size_t count = std::min(kMaxPerBatch, fds.size() - at);
     Batch batch{static_cast<std::uint32_t>(count),
                 static_cast<std::uint32_t>(fds.size() - at - count)};
     const std::span<const int> part = std::span<const int>(fds).subspan(at, count);
@@ -157,8 +157,8 @@ awaitable<bool> give(Peer& peer, const PublishedSockets& sockets) {
     if (!taken) co_return false;
     at += count;
   }
-  const bool told = co_await send_mark(peer);
-  co_return told;
+  const bool confirmed = co_await send_mark(peer);
+  co_return confirmed;
 }
 
 }  // namespace
@@ -175,7 +175,7 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
     }
     try {
       UniqueFd fd(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      // It may have gone away again.
+      // The taker may have disconnected already.
       if (!fd && (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)) continue;
       if (!fd) base::throw_errno(errno, "accept a process for the sockets");
       Peer taker(executor, std::move(fd), deadline.sooner(Deadline::after(kTakerTimeout)));
@@ -188,8 +188,8 @@ awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets, Deadl
     } catch (const Error& error) {
       os::log(os::LogLevel::kWarning, "{}", error.what());
     }
-    // Nothing that comes again at once, such as a lack of descriptors, may keep the loop busy.
-    co_await loop::pause_for(kOfferAgain);
+    // Errors that repeat at once, such as exhausted descriptors, must not keep the loop busy.
+    co_await loop::pause_for(kOfferPause);
   }
 }
 
@@ -217,7 +217,7 @@ awaitable<PublishedSockets> take_sockets(std::string path, Deadline deadline) {
     if (!received) co_return PublishedSockets{};
     const bool is_first = before == 0;
     if (is_first) wanted = std::size_t{batch.here} + batch.to_come;
-    if (batch.here == 0 || fds.size() != before + batch.here || wanted > kMostSockets ||
+    if (batch.here == 0 || fds.size() != before + batch.here || wanted > kMaxSockets ||
         fds.size() + batch.to_come != wanted) {
       throw Error(ExitStatus::kProtocol,
                   "take sockets from " + base::quoted(path) + ": wrong number of sockets");

@@ -1,6 +1,6 @@
-// How one process leaves the published address to another of the same user: the listener and the
-// clients' connections, sent over a Unix socket. All or nothing: whoever dies or stops on the way
-// leaves everything with the giver.
+// The handover of the published address to another process of the same user: sends the listener and
+// the clients' connections over a Unix socket. All or nothing: if either process dies or stops
+// before the end, the giver keeps everything.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,23 +12,23 @@
 
 namespace fo::engine {
 
-/// What one publisher leaves to the next: the listener, whose queue holds the clients that came in
-/// between, and the clients' connections that were between two requests.
+/// The sockets that a publisher leaves to the next: the listener, whose queue holds the clients
+/// that connected meanwhile, and the clients' connections that were between two requests.
 struct PublishedSockets {
   base::UniqueFd listener;
   std::vector<base::UniqueFd> clients;
 };
 
-/// Offers `sockets`, which has a listener, on a Unix socket at `path` until a process of our user,
-/// or root's, took all of them (true; `sockets` is empty then) or until `deadline` (false). Throws
-/// what os::open_server_socket throws.
+/// Offers `sockets`, which has a listener, on a Unix socket at `path` until a process of our user
+/// or root has taken all of them (true; `sockets` is empty then), or until `deadline` (false).
+/// Throws what os::open_server_socket throws.
 boost::asio::awaitable<bool> offer_sockets(std::string path, PublishedSockets& sockets,
                                            base::Deadline deadline);
 
-/// Takes what is offered at `path`, and removes what a dead process offered there; nothing where
-/// nobody offers, or where the giver went away
-/// before all of it was ours. Throws kUsage for the path, kNotPermitted for somebody else's socket,
-/// kTryAgain at the deadline, kProtocol, and kOsError when we have no room for so many descriptors.
+/// Takes the sockets offered at `path`, and removes the offer of a dead process. Returns nothing if
+/// there is no offer, or if the giver closes the connection before it has handed over everything.
+/// Throws kUsage for the path, kNotPermitted for another user's socket, kTryAgain at the deadline,
+/// kProtocol, and kOsError if this process cannot have so many descriptors.
 boost::asio::awaitable<PublishedSockets> take_sockets(std::string path, base::Deadline deadline);
 
 }  // namespace fo::engine

@@ -26,7 +26,7 @@ using boost::system::error_code;
 
 namespace {
 
-// For a Unix socket with a full queue, which says nothing when there is room.
+// The interval of attempts to connect to a Unix socket with a full backlog, which has no event.
 constexpr base::Duration kFullBacklogInterval = std::chrono::milliseconds(5);
 
 UniqueFd open_socket(const StreamEndpoint& endpoint) {
@@ -71,8 +71,8 @@ UniqueFd make_socket(const StreamEndpoint& peer) {
 awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer) {
   while (socket.is_open()) {
     const int err = ::connect(socket.native_handle(), peer.data(), size_of(peer)) == 0 ? 0 : errno;
-    // Asked again at once: over the loopback the connection is there by then, and epoll(7) keeps
-    // waking whoever has once waited for a socket to be writable.
+    // Connects again at once: over the loopback the connection is complete by then, and a socket
+    // that has once waited to be writable would wake epoll(7) again and again.
     if (err == EINPROGRESS || err == EINTR) continue;
     if (err == EALREADY) {
       co_await wait_until(socket, WatchedSocket::wait_write);

@@ -1,5 +1,5 @@
-// Non-blocking stream sockets as the published address needs them, watched by the loop: where they
-// are, listening, connecting, waiting, closing. What is read and written is the caller's.
+// Non-blocking stream sockets for the published address, watched by the loop: addresses, listening,
+// connecting, waiting, closing. Reading and writing is left to the caller.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -14,28 +14,28 @@ namespace fo::engine {
 using StreamEndpoint = boost::asio::generic::stream_protocol::endpoint;
 using WatchedSocket = boost::asio::posix::stream_descriptor;
 
-/// "HOST:PORT". Throws Error(kUsage).
+/// Parses "HOST:PORT". Throws Error(kUsage).
 StreamEndpoint tcp_endpoint(const std::string& text);
-/// "HOST:PORT", or the path of a Unix socket, which has a '/'. Throws Error(kUsage).
+/// Parses "HOST:PORT", or the path of a Unix socket, which contains a '/'. Throws Error(kUsage).
 StreamEndpoint stream_endpoint(const std::string& text);
 
-/// `name` is the endpoint's, for the Error(kNotPermitted or kCannotCreate).
+/// `name` is the endpoint in messages. Throws Error(kNotPermitted or kCannotCreate).
 base::UniqueFd listen_on(const StreamEndpoint& endpoint, const std::string& name);
 
-/// Not connected yet, without Nagle's delay. Throws Error(kOsError).
+/// Creates a socket that is not connected, without Nagle's delay. Throws Error(kOsError).
 base::UniqueFd make_socket(const StreamEndpoint& peer);
 
-/// 0, or why not as an errno: ETIMEDOUT when the socket was closed meanwhile.
+/// Returns 0 or an errno; ETIMEDOUT if the socket was closed meanwhile.
 boost::asio::awaitable<int> connect(WatchedSocket& socket, const StreamEndpoint& peer);
 
-/// Returns when the socket can be read or written, or is broken. False once it was closed or taken
-/// away from the loop.
+/// Returns when the socket is readable or writable, or has an error. False if it was closed or
+/// detached from the loop.
 boost::asio::awaitable<bool> wait_until(WatchedSocket& socket, WatchedSocket::wait_type can);
 
-/// `reset`: the peer is to see that it was cut, and gets nothing of what was not sent yet.
+/// With `reset`, the peer sees a reset, and unsent bytes are discarded.
 void close(WatchedSocket& socket, bool reset);
 
-/// Turns an option of setsockopt(2) on where the socket knows it.
+/// Turns on an option of setsockopt(2), if the socket supports it.
 void set_option(int fd, int level, int option);
 
 }  // namespace fo::engine
