@@ -3,7 +3,7 @@
 #include "cli/app.h"
 #include "cli/output.h"
 #include "engine/pair.h"
-#include "engine/shadow.h"
+#include "engine/shadow/shadow.h"
 #include "lock/lock_status.h"
 #include "lock/lock_uri.h"
 #include "options.h"

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "cli/app.h"
 #include "cli/endpoint_options.h"
-#include "engine/shadow.h"
+#include "engine/shadow/shadow.h"
 #include "lock/lock_uri.h"
 
 namespace fo::fo_shadow {

@@ -1,0 +1,83 @@
+// How clients find the engine while it is active: the published address and the commands that
+// register and deregister it.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/deadline.h"
+#include "engine/publish/publisher.h"
+#include "engine/publish/socket_handover.h"
+#include "engine/shadow/course.h"
+#include "engine/shadow/engine_process.h"
+#include "engine/shadow/shadow.h"
+#include "loop/children.h"
+#include "os/status_fd.h"
+
+namespace fo::engine {
+
+class Registration {
+ public:
+  /// Of `max_fds`, the descriptors that this process may have, a part is for clients of the
+  /// published address. All references outlive this object. Throws kUsage for a bad address.
+  Registration(boost::asio::any_io_executor executor, const ShadowOptions& options,
+               std::size_t max_fds, Course& course, loop::Children& children, EngineProcess& engine,
+               const os::StatusFd& events);
+
+  /// The grant that commands are told of; 0: none.
+  void set_generation(std::uint64_t generation) { generation_ = generation; }
+
+  /// Publishes the address, on the sockets that the last active engine left where it left any, and
+  /// registers. Throws kUnavailable if the register command fails, what Publisher::start throws,
+  /// Ended.
+  boost::asio::awaitable<void> open(base::Deadline deadline);
+  /// Deregisters, and lets requests in flight end. Clients that come now wait for the successor.
+  boost::asio::awaitable<void> suspend();
+  /// Undoes suspend(): nobody took over. Errors as open().
+  boost::asio::awaitable<void> resume();
+  /// After suspend(): offers the published sockets to the next active engine, which may be this
+  /// one, until they are taken.
+  void hand_over();
+
+  /// The end: waits for commands that run, deregisters, and lets requests in flight end if the
+  /// course is graceful; then waits until the successor has the sockets.
+  boost::asio::awaitable<void> close();
+  /// Closes the published address at once.
+  void cut() { publisher_.reset(); }
+
+ private:
+  enum class State {
+    kClosed,
+    kOpen,        // published, or about to be
+    kRegistered,  // the register command ran, too
+  };
+
+  boost::asio::awaitable<void> enroll();
+  boost::asio::awaitable<void> deregister();
+  boost::asio::awaitable<void> drain(base::Deadline deadline, Successor successor);
+  // The reason of a failure; empty if the command succeeded.
+  boost::asio::awaitable<std::string> run_command(std::string command);
+  boost::asio::awaitable<PublishedSockets> inherit(base::Deadline deadline);
+  boost::asio::awaitable<void> offer();
+
+  boost::asio::any_io_executor executor_;
+  const ShadowOptions& options_;
+  Course& course_;
+  loop::Children& children_;
+  EngineProcess& engine_;
+  const os::StatusFd& events_;
+  State state_ = State::kClosed;
+  std::unique_ptr<Publisher> publisher_;
+  // What the next active engine has not taken yet.
+  PublishedSockets offered_;
+  bool is_offering_ = false;
+  int running_commands_ = 0;
+  std::uint64_t generation_ = 0;
+};
+
+}  // namespace fo::engine
