@@ -1,6 +1,6 @@
-// The subset of the CUDA driver's binary interface (x86-64) that this project calls, declared here
-// so that the build does not need cuda.h. Values and layouts are those of cuda.h 13.0; a test
-// compares them with the real header where one is installed.
+// The subset of the CUDA driver's binary interface (x86-64) that this project calls and its simulated
+// driver exports, declared here so that the build does not need cuda.h. Values and layouts are those
+// of cuda.h 13.0; a test compares them with the real header where one is installed.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,8 @@ enum class Result : std::uint32_t {
   kNotFound = 500,
   kIllegalAddress = 700,
   kContextIsDestroyed = 709,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
   kNotPermitted = 800,
   kNotSupported = 801,
   kSystemNotReady = 802,
@@ -44,6 +46,10 @@ struct Uuid {
 };
 
 enum class DeviceAttribute : std::uint32_t {
+  kWarpSize = 10,
+  kMultiprocessorCount = 16,
+  kUnifiedAddressing = 41,
+  kComputeCapabilityMajor = 75,
   kVirtualMemoryManagementSupported = 102,
   kHandleTypePosixFileDescriptorSupported = 103,
 };
@@ -61,6 +67,8 @@ enum class HandleType : std::uint32_t { kNone = 0, kPosixFileDescriptor = 1 };
 enum class LocationType : std::uint32_t { kDevice = 1 };
 enum class AccessFlags : std::uint32_t { kNone = 0, kRead = 1, kReadWrite = 3 };
 enum class GranularityOption : std::uint32_t { kMinimum = 0, kRecommended = 1 };
+/// CUdriverProcAddressQueryResult.
+enum class QueryResult : std::uint32_t { kSuccess = 0, kSymbolNotFound = 1 };
 
 struct Location {
   LocationType type;

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "simcuda/abi.h"
 #include "simcuda/result.h"
 #include "simcuda/store.h"
 

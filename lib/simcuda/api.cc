@@ -1,4 +1,4 @@
-// The exported functions: each checks its pointers and calls Driver. See abi.h.
+// The exported functions: each checks its pointers and calls Driver. See exports.h.
 //
 // A call goes through call(), or, if it needs no cuInit, returns at once. call() first counts it
 // for fault injection without a lock, so that a hanging call does not block others; then one lock
@@ -16,9 +16,10 @@
 #include <string_view>
 
 #include "simcuda/driver.h"
+#include "simcuda/exports.h"
 #include "simcuda/injector.h"
 
-// In the namespace, but extern "C": the definitions match the declarations of abi.h.
+// In the namespace, but extern "C": the definitions match the declarations of exports.h.
 namespace fo::simcuda {
 
 extern "C" __attribute__((visibility("default"))) const char fo_simcuda_version[] = FO_VERSION;

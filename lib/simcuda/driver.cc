@@ -38,7 +38,7 @@ Uuid make_uuid(const std::string& dir, int ordinal) {
   for (std::size_t half = 0; half < 2; ++half) {
     std::uint64_t bits = hash(dir + '\0' + std::to_string(ordinal) + '\0' + std::to_string(half));
     for (std::size_t i = 0; i < 8; ++i, bits >>= 8) {
-      uuid.bytes[half * 8 + i] = static_cast<unsigned char>(bits & 0xff);
+      uuid.bytes[half * 8 + i] = static_cast<char>(bits & 0xff);
     }
   }
   return uuid;
@@ -71,8 +71,9 @@ std::string text_of(const Uuid& uuid) {
   std::string text = "GPU-";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kHex[uuid.bytes[i] >> 4];
-    text += kHex[uuid.bytes[i] & 15];
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += kHex[byte >> 4];
+    text += kHex[byte & 15];
   }
   return text;
 }

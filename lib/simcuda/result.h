@@ -1,9 +1,11 @@
 // Errors inside this library: the CUresult is thrown, and caught in the exported function.
 #pragma once
 
-#include "simcuda/abi.h"
+#include "cuda/abi.h"
 
 namespace fo::simcuda {
+
+using namespace cuda::abi;
 
 struct Failure {
   Result result;

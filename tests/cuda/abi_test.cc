@@ -86,12 +86,18 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
   FO_SAME(Result::kNotFound, CUDA_ERROR_NOT_FOUND);
   FO_SAME(Result::kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
   FO_SAME(Result::kContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  FO_SAME(Result::kHostMemoryAlreadyRegistered, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  FO_SAME(Result::kHostMemoryNotRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   FO_SAME(Result::kNotPermitted, CUDA_ERROR_NOT_PERMITTED);
   FO_SAME(Result::kNotSupported, CUDA_ERROR_NOT_SUPPORTED);
   FO_SAME(Result::kSystemNotReady, CUDA_ERROR_SYSTEM_NOT_READY);
   FO_SAME(Result::kSystemDriverMismatch, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
   FO_SAME(Result::kCompatNotSupportedOnDevice, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE);
   FO_SAME(Result::kUnknown, CUDA_ERROR_UNKNOWN);
+  FO_SAME(DeviceAttribute::kWarpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  FO_SAME(DeviceAttribute::kMultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  FO_SAME(DeviceAttribute::kUnifiedAddressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
+  FO_SAME(DeviceAttribute::kComputeCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   FO_SAME(DeviceAttribute::kVirtualMemoryManagementSupported,
           CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   FO_SAME(DeviceAttribute::kHandleTypePosixFileDescriptorSupported,
@@ -111,6 +117,8 @@ TEST(Abi, ValuesAreThoseOfCudaH) {
   FO_SAME(AccessFlags::kReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   FO_SAME(GranularityOption::kMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   FO_SAME(GranularityOption::kRecommended, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+  FO_SAME(QueryResult::kSuccess, CU_GET_PROC_ADDRESS_SUCCESS);
+  FO_SAME(QueryResult::kSymbolNotFound, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   FO_SAME(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
   FO_SAME(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
 #undef FO_SAME

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "simcuda/abi.h"
 #include "simcuda/driver.h"
+#include "simcuda/exports.h"
 
 namespace {
 
