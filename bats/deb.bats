@@ -66,7 +66,7 @@ make_base() {
   [[ "$output" =~ ^libc6\ \(\>=\ 2\.3[0-5]\)$ ]]
   # The dynamic linker does not find it.
   run -0 dpkg-deb --contents "$PACKAGES"/fo-simcuda_*.deb
-  [[ "$output" == *" ./usr/lib/fo/sim/libcuda.so.1"* ]]
+  [[ "$output" == *" ./usr/lib/fo/sim/fo-sim-memory"*" ./usr/lib/fo/sim/libcuda.so.1"* ]]
 }
 
 @test "the packages are installed, serve, fail over, and leave nothing behind" {

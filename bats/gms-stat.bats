@@ -399,8 +399,27 @@ on_terminal() {
   run -69 --separate-stderr gms-stat --holders --device 99
   [ "$output" = "" ]
   [ "$stderr" = "gms-stat: error: inspect simulated device '$GMS_SIM_DIR/device-99': No such file or directory" ]
+  run -69 --separate-stderr gms-stat --holders --driver "$T/libcuda.so.1"
+  [ "$output" = "" ]
+  [ "$stderr" = "gms-stat: error: use helper program '$T/fo-sim-memory': No such file or directory" ]
+  GMS_SIM_VRAM=much run -78 --separate-stderr gms-stat --holders
+  [[ $stderr == "gms-stat: error: GMS_SIM_VRAM='much': not "* ]]
+  run -78 gms-stat --holders --driver other
   if [ ! -e /proc/driver/nvidia ]; then
     run -69 --separate-stderr gms-stat --holders --driver auto
     [ "$stderr" = "gms-stat: error: look for NVIDIA devices in '/proc/driver/nvidia/gpus': No such file or directory" ]
   fi
+}
+
+@test "the program beside the simulated driver, which lists its memory, fails like a tool" {
+  local helper=$FO_BUILD/lib/sim/fo-sim-memory
+  start_gms --devices 0
+  publish "$S" 1000
+  run -0 bash -c "'$helper' all 0 | tr '\\0' '\\n'"
+  [ "${lines[0]}" = "$(realpath "$GMS_SIM_DIR")/device-0" ]
+  [[ ${lines[-1]} =~ ^[0-9]+\ [0-9]+\ [0-9]+\ mem-[0-9]+$ ]]
+  run -64 --separate-stderr "$helper" some 0
+  [ "$stderr" = "fo-sim-memory: error: expected all or held, and a device" ]
+  run -74 bash -c "'$helper' held 0 >/dev/full"
+  [ "$output" = "fo-sim-memory: error: write to standard output" ]
 }

@@ -41,6 +41,8 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
   wait_for "[ -e $T/gms-ready ]"
   run -0 "$PREFIX/bin/gms-lock" acquire -q --lock "$T/lock" --gpu-free 1MiB -- echo active
   [ "$output" = active ]
+  run -0 "$PREFIX/bin/gms-stat" --holders --socket-dir "$T"
+  [[ "$output" == *"gms-serve (server)"* ]]
   # It was the prefix's own: without it there is none.
   mkdir "$T/bin"
   cp "$PREFIX/bin/gms-lock" "$PREFIX/bin/gms-serve" "$T/bin"
@@ -88,7 +90,7 @@ environment_of() { sed -n "s/%i/$2/g;s/^Environment=//p" "$1" | tr ' ' '\n'; }
 @test "dynamic programs need nothing but libc" {
   need_release
   local program
-  for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*.so.1; do
+  for program in "$FO_BIN"/* "$FO_BUILD"/libexec/fo/* "$FO_BUILD"/lib/sim/*; do
     readelf -d "$program" | sed -n "s|.*(NEEDED).*\[\(.*\)\]|${program##*/} needs \1|p"
   done >"$T/needed"
   grep -qx 'gms-serve needs libc.so.6' "$T/needed"

@@ -90,6 +90,11 @@ sources() { git ls-files -co --exclude-standard -- 'lib/*.h' 'lib/*.cc' 'cmd/*.h
   [ "$output" = "" ]
 }
 
+@test "nobody but simcuda knows its files" {
+  run matches_outside 'GMS_SIM_DIR|gms-sim-|"mem-|/book"' lib/simcuda
+  [ "$output" = "" ]
+}
+
 @test "CLI11 and toml++ stay in cli and cmd" {
   run matches_outside '#include <(CLI/|toml)' lib/cli cmd
   [ "$output" = "" ]

@@ -52,7 +52,7 @@ ExitStatus show_holders(const gms_stat::Options& options, const std::string& dir
     const std::string link = gms::socket_link(dir, device, options.endpoint.tag);
     show(gms::find_device_users(device, gms::uuid_of_socket(link), servers));
   } else {
-    show(gms::find_memory_holders(device, servers, deadline));
+    show(gms::find_memory_holders(options.driver, device, servers, deadline));
   }
   return ExitStatus::kOk;
 }

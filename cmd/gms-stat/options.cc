@@ -49,7 +49,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_driver(app, options.driver);
   cli::add_duration(app, "--timeout", options.timeout,
                     "limit for the whole query, or for each repetition");
-  cli::add_variables(app, {"GMS_SIM_DIR", "NO_COLOR", "TERM", "TMPDIR"});
+  cli::add_variables(app, {"GMS_SIM_*", "NO_COLOR", "TERM", "TMPDIR"});
 }
 
 }  // namespace fo::gms_stat

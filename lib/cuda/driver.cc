@@ -74,15 +74,15 @@ std::string find_simulated() {
                                                   "; set GMS_SIM_LIBRARY to its path");
 }
 
-std::string library_of(std::string_view choice) {
-  if (Driver::is_real(choice)) return kLibrary;
+}  // namespace
+
+std::string Driver::file_of(std::string_view choice) {
+  if (is_real(choice)) return kLibrary;
   if (choice == "sim") return find_simulated();
   if (choice.find('/') != std::string_view::npos) return std::string(choice);
   throw base::Error(ExitStatus::kConfig,
                     "driver " + base::quoted(choice) + ": not auto, cuda, sim or a path");
 }
-
-}  // namespace
 
 std::string Driver::choice_from_env() {
   std::string choice = env("GMS_DRIVER");
@@ -92,7 +92,7 @@ std::string Driver::choice_from_env() {
 std::shared_ptr<const Driver> Driver::open(std::string_view choice) {
   const std::string_view hint = is_real(choice) ? kHint : "";
   std::shared_ptr<Driver> driver(new Driver);
-  const std::string file = library_of(choice);
+  const std::string file = file_of(choice);
   void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* reason = ::dlerror();

@@ -34,6 +34,10 @@ class Driver {
   /// threads, so block signals first.
   static std::shared_ptr<const Driver> open(std::string_view choice);
 
+  /// The file that open(choice) loads: a path, or a name for the dynamic linker. Throws as open()
+  /// for an invalid choice, and kUnavailable if there is no simulated driver.
+  static std::string file_of(std::string_view choice);
+
   /// Whether open(choice) loads a real driver or fails.
   static bool is_real(std::string_view choice) { return choice == "auto" || choice == "cuda"; }
 

@@ -51,15 +51,7 @@ std::optional<bool> GpuMemory::ask(base::Duration time, const base::Deadline& de
 bool GpuMemory::read_answer(const os::Captured& answer) {
   const bool enough = answer.status == base::to_int(ExitStatus::kOk);
   if (!enough && answer.status != base::to_int(ExitStatus::kTryAgain)) {
-    // The helper's message gives the reason; its prefix is dropped.
-    std::string reason = answer.err.substr(0, answer.err.find('\n'));
-    const std::string prefix = "fo-gpu: error: ";
-    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
-    const bool ours = answer.status <= base::to_int(ExitStatus::kConfig);
-    throw Error(ours ? static_cast<ExitStatus>(answer.status) : ExitStatus::kSoftware,
-                what() + ": " +
-                    (reason.empty() ? "fo-gpu ended with status " + std::to_string(answer.status)
-                                    : reason));
+    throw os::helper_error(answer, "fo-gpu", what() + ": ");
   }
   try {
     const auto object = nlohmann::json::parse(answer.out);

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/error.h"
 #include "base/unique_fd.h"
 #include "os/file.h"
 #include "os/pipe.h"
@@ -22,7 +21,6 @@ namespace {
 
 using base::UniqueFd;
 
-constexpr std::size_t kMaxOutput = std::size_t{64} * 1024;
 constexpr std::size_t kChunk = 4096;
 // The time for a killed program to end. One that hangs in the kernel is abandoned.
 constexpr base::Duration kDeathTime = std::chrono::seconds(2);
@@ -30,7 +28,7 @@ constexpr base::Duration kDeathTime = std::chrono::seconds(2);
 // One output of the program: its pipe, and the bytes read so far.
 class Output {
  public:
-  Output() {
+  explicit Output(std::size_t max) : max_(max) {
     if (::fcntl(pipe_.reader.get(), F_SETFL, O_NONBLOCK) != 0) {
       base::throw_errno(errno, "create a pipe");
     }
@@ -45,7 +43,7 @@ class Output {
     const ssize_t got = ::read(reader(), chunk.data(), chunk.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) return pipe_.reader.reset();
-    const std::size_t room = kMaxOutput - text_.size();
+    const std::size_t room = max_ - text_.size();
     text_.append(chunk.data(), std::min(room, static_cast<std::size_t>(got)));
   }
   /// The program's output, at most what a pipe holds. Processes that it left may still write.
@@ -57,10 +55,18 @@ class Output {
 
  private:
   Pipe pipe_;
+  std::size_t max_;
   std::string text_;
 };
 
 }  // namespace
+
+void require_helper(const std::string& file) {
+  if (::access(file.c_str(), X_OK) != 0) {
+    base::throw_errno(errno, base::ExitStatus::kUnavailable,
+                      "use helper program " + base::quoted(file));
+  }
+}
 
 std::string find_sibling(std::string_view name) {
   namespace fs = std::filesystem;
@@ -72,18 +78,16 @@ std::string find_sibling(std::string_view name) {
     folder = (program.parent_path() / "../libexec/fo").lexically_normal();
   }
   fs::path helper = folder / name;
-  if (::access(helper.c_str(), X_OK) != 0) {
-    base::throw_errno(errno, base::ExitStatus::kUnavailable,
-                      "use helper program " + base::quoted(helper.native()));
-  }
+  require_helper(helper);
   return helper;
 }
 
 std::optional<Captured> run_captured(const std::vector<std::string>& argv,
-                                     const base::Deadline& deadline, int interrupt_fd) {
+                                     const base::Deadline& deadline, int interrupt_fd,
+                                     std::size_t max_output) {
   const UniqueFd nothing = open_file("/dev/null", O_RDONLY);
-  Output out;
-  Output err;
+  Output out(max_output);
+  Output err(max_output);
   SpawnOptions options;
   options.parent_death_signal = SIGKILL;
   options.stdin_fd = nothing.get();
@@ -113,6 +117,18 @@ std::optional<Captured> run_captured(const std::vector<std::string>& argv,
     return std::nullopt;
   }
   return Captured{*status, out.take(), err.take()};
+}
+
+base::Error helper_error(const Captured& helper, std::string_view name, const std::string& what) {
+  std::string reason = helper.err.substr(0, helper.err.find('\n'));
+  const std::string prefix = std::string(name) + ": error: ";
+  if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+  if (reason.empty()) {
+    reason = std::string(name) + " ended with status " + std::to_string(helper.status);
+  }
+  const bool known = helper.status <= base::to_int(base::ExitStatus::kConfig);
+  return {known ? static_cast<base::ExitStatus>(helper.status) : base::ExitStatus::kSoftware,
+          what + reason};
 }
 
 }  // namespace fo::os

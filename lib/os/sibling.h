@@ -2,15 +2,20 @@
 // end, with their output collected.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/error.h"
 #include "os/process.h"
 
 namespace fo::os {
+
+/// Throws Error(kUnavailable) if the helper program `file` cannot be run.
+void require_helper(const std::string& file);
 
 /// The path of a private helper: $FO_LIBEXEC_DIR/name if that variable is set and not empty, else
 /// ../libexec/fo/name relative to the running program's folder. Throws Error(kUnavailable) if it
@@ -23,10 +28,17 @@ struct Captured {
   std::string err;
 };
 
-/// Runs a program with an empty stdin, and keeps the first 64 KiB each of its stdout and stderr. It
-/// dies with this process; processes that it left are not waited for. nullopt if it was killed at
-/// `deadline`, or because `interrupt_fd` (if >= 0) became readable. Throws what spawn() throws.
+/// Runs a program with an empty stdin, and keeps the first `max_output` bytes each of its stdout
+/// and stderr. It dies with this process; processes that it left are not waited for. nullopt if it
+/// was killed at `deadline`, or because `interrupt_fd` (if >= 0) became readable. Throws what
+/// spawn() throws.
 std::optional<Captured> run_captured(const std::vector<std::string>& argv,
-                                     const base::Deadline& deadline, int interrupt_fd = -1);
+                                     const base::Deadline& deadline, int interrupt_fd = -1,
+                                     std::size_t max_output = std::size_t{64} * 1024);
+
+/// What helper program `name`, which failed, reported: `what` and the first line of its stderr
+/// without "NAME: error: ", and its status if that is one of the table.
+base::Error helper_error(const Captured& helper, std::string_view name,
+                         const std::string& what = "");
 
 }  // namespace fo::os

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <memory>
 #include <string_view>
-#include <vector>
+#include <system_error>
 
 #include "simcuda/result.h"
 
@@ -250,6 +250,29 @@ std::optional<std::uint64_t> Store::read_book() const {
 void Store::write_book(std::uint64_t used) {
   const ssize_t put = ::pwrite(book_.get(), &used, sizeof used, 0);
   if (put != static_cast<ssize_t>(sizeof used)) throw failure_of_errno(put < 0 ? errno : ENOSPC);
+}
+
+DeviceFiles list_files(const std::filesystem::path& dir, bool only_held) {
+  DeviceFiles found{std::filesystem::canonical(dir), {}};
+  for (const auto& entry : std::filesystem::directory_iterator(found.dir)) {
+    const std::string name = entry.path().filename();
+    struct stat status {};
+    if (!name.starts_with(kMemory) || ::lstat(entry.path().c_str(), &status) != 0 ||
+        !S_ISREG(status.st_mode)) {
+      continue;
+    }
+    found.files.push_back(
+        {name, status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size)});
+  }
+  if (!only_held) return found;
+  const Fd book(::open((found.dir / kBook).c_str(), O_RDWR | O_CLOEXEC));
+  if (!book.valid()) throw std::system_error(errno, std::generic_category());
+  const BookLock lock(book);
+  std::erase_if(found.files, [&](const DeviceFile& file) {
+    const Fd fd(::open((found.dir / file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    return !fd.valid() || unheld(fd);
+  });
+  return found;
 }
 
 }  // namespace fo::simcuda

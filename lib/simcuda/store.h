@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fo::simcuda {
 
@@ -109,5 +110,23 @@ class Store {
   Fd dir_;
   Fd book_;
 };
+
+/// A file of a device that is memory.
+struct DeviceFile {
+  std::string name;
+  dev_t device = 0;
+  FileId id = 0;
+  std::uint64_t size = 0;
+};
+
+struct DeviceFiles {
+  /// Canonical.
+  std::filesystem::path dir;
+  std::vector<DeviceFile> files;
+};
+
+/// The files of an existing device, or only those that a process holds. It changes nothing. Throws
+/// std::system_error, or Failure if the book cannot be locked.
+DeviceFiles list_files(const std::filesystem::path& dir, bool only_held);
 
 }  // namespace fo::simcuda

@@ -60,7 +60,7 @@ class Holding : public OneServer {
     while (find().layout.allocations > 0 && !deadline.expired()) ::sched_yield();
   }
   [[nodiscard]] MemoryHolders find() const {
-    return find_memory_holders(0, find_servers({socket_}, soon()), soon());
+    return find_memory_holders("sim", 0, find_servers({socket_}, soon()), soon());
   }
   [[nodiscard]] static const MemoryHolder* self(const MemoryHolders& found) {
     for (const MemoryHolder& holder : found.holders) {
@@ -189,7 +189,7 @@ TEST_F(Holding, WithoutAServerNothingBelongsToALayout) {
 TEST_F(Holding, AnotherDevicesMemoryIsNotOurs) {
   start();
   const auto exported = publish({kMiB});
-  EXPECT_THAT(find_memory_holders(1, {}, soon()).holders, IsEmpty());
+  EXPECT_THAT(find_memory_holders("sim", 1, {}, soon()).holders, IsEmpty());
 }
 
 TEST_F(Holding, LooksLeaveTheMemoryAloneHoweverManyThereAre) {
@@ -234,7 +234,7 @@ TEST_F(Holding, JsonAndText) {
 
 TEST_F(Holding, NoSuchDeviceIsUnavailable) {
   const auto failure =
-      test::failure_of([&] { static_cast<void>(find_memory_holders(7, {}, soon())); });
+      test::failure_of([&] { static_cast<void>(find_memory_holders("sim", 7, {}, soon())); });
   EXPECT_EQ(failure.status, ExitStatus::kUnavailable);
   EXPECT_EQ(failure.message,
             "inspect simulated device '" + dir_ + "/sim/device-7': No such file or directory");
@@ -261,12 +261,12 @@ TEST_F(Holding, BookThatStaysLockedIsNotWaitedForForEver) {
   while (!fs::exists(path("locked")) && !deadline.expired()) ::sched_yield();
   const auto failure = test::failure_of([&] {
     static_cast<void>(
-        find_memory_holders(0, {}, base::Deadline::after(std::chrono::milliseconds(20))));
+        find_memory_holders("sim", 0, {}, base::Deadline::after(std::chrono::milliseconds(20))));
   });
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
   locker.signal(SIGKILL);
   EXPECT_EQ(locker.wait(soon()), 128 + SIGKILL);
-  EXPECT_EQ(find_memory_holders(0, {}, soon()).unseen.allocations, 0u);
+  EXPECT_EQ(find_memory_holders("sim", 0, {}, soon()).unseen.allocations, 0u);
 }
 
 class ServerProcesses : public TestDevice {};

@@ -66,6 +66,18 @@ TEST(RunCaptured, KeepsTheStartOfALongOutputAndReadsItAll) {
   ASSERT_TRUE(done);
   EXPECT_EQ(done->status, 0);
   EXPECT_EQ(done->out.size(), 64u * 1024);
+  EXPECT_EQ(run_captured({"head", "-c", "1000000", "/dev/zero"}, soon(), -1, 500000)->out.size(),
+            500000u);
+}
+
+TEST(RunCaptured, WhatAHelperReportedIsTheError) {
+  const base::Error said =
+      helper_error({69, "", "fo-x: error: no driver\nmore\n"}, "fo-x", "ask: ");
+  EXPECT_EQ(said.status(), ExitStatus::kUnavailable);
+  EXPECT_STREQ(said.what(), "ask: no driver");
+  const base::Error silent = helper_error({139, "", ""}, "fo-x");
+  EXPECT_EQ(silent.status(), ExitStatus::kSoftware);
+  EXPECT_STREQ(silent.what(), "fo-x ended with status 139");
 }
 
 TEST(RunCaptured, KillsWhatIsNotDoneInTime) {

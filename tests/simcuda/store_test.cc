@@ -55,7 +55,8 @@ TEST_F(StoreTest, NewMemoryIsZeroAndBackedInFull) {
   EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), kStoreUnit);
   EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kStoreUnit);
   std::vector<char> bytes(kStoreUnit, 'x');
-  ASSERT_EQ(::pread(memory.fd.get(), bytes.data(), kStoreUnit, 0), static_cast<ssize_t>(kStoreUnit));
+  ASSERT_EQ(::pread(memory.fd.get(), bytes.data(), kStoreUnit, 0),
+            static_cast<ssize_t>(kStoreUnit));
   EXPECT_EQ(bytes, std::vector<char>(kStoreUnit, '\0'));
   EXPECT_EQ(::fcntl(memory.fd.get(), F_GETFD), FD_CLOEXEC);
 }
@@ -163,7 +164,8 @@ TEST_F(StoreTest, ReleasedMemoryCountsAsUsedUntilTheDelayIsOver) {
               EXPECT_EQ(result_of([&] { other.create(kStoreUnit); }), Result::kSuccess);
             }),
             0);
-  EXPECT_NO_THROW(open(kSoonFree).create(2 * kStoreUnit)) << "a create that does not fit looks again";
+  EXPECT_NO_THROW(open(kSoonFree).create(2 * kStoreUnit))
+      << "a create that does not fit looks again";
 }
 
 TEST_F(StoreTest, KilledHoldersMemoryCountsAsUsedForTheDelayAfterItIsFound) {
@@ -330,7 +332,8 @@ TEST_F(StoreTest, BooksOfDelayedMemorySurviveSigkillAtEverySystemCall) {
     const std::uint64_t used = store.used();
     EXPECT_TRUE(used == kStoreUnit || used == 2 * kStoreUnit || used == 3 * kStoreUnit)
         << "killed at stop " << stops << ": " << used;
-    EXPECT_EQ(result_of([&] { store.create(kStoreCapacity - used + kStoreUnit); }), Result::kOutOfMemory);
+    EXPECT_EQ(result_of([&] { store.create(kStoreCapacity - used + kStoreUnit); }),
+              Result::kOutOfMemory);
     EXPECT_EQ(result_of([&] { store.create(kStoreCapacity - used); }), Result::kSuccess);
     EXPECT_EQ(store.used(), kStoreCapacity) << "killed at stop " << stops;
     EXPECT_EQ(open().used(), kStoreUnit) << "killed at stop " << stops;
@@ -371,6 +374,32 @@ TEST_F(StoreTest, ManyProcessesNeverExceedTheCapacityAndLeaveNothing) {
   EXPECT_EQ(store.used(), 0u);
   EXPECT_EQ(sim_.files(), 0);
   EXPECT_NO_THROW(store.release(store.create(kStoreCapacity)));
+}
+
+TEST_F(StoreTest, ItsFilesAreListedWithThoseThatAreHeldToldApart) {
+  Store store = open();
+  const Allocation memory = store.create(2 * kStoreUnit);
+  EXPECT_EQ(store.create(kStoreUnit).size, kStoreUnit);  // not released: its file stays, unheld
+  std::filesystem::create_directory(sim_.device(0) / "mem-folder");
+  const DeviceFiles all = list_files(sim_.device(0), false);
+  EXPECT_EQ(all.dir, std::filesystem::canonical(sim_.device(0)));
+  EXPECT_EQ(all.files.size(), 2u);
+  const DeviceFiles held = list_files(sim_.device(0), true);
+  ASSERT_EQ(held.files.size(), 1u);
+  struct stat status {};
+  ASSERT_EQ(::fstat(memory.fd.get(), &status), 0);
+  EXPECT_EQ(held.files[0].device, status.st_dev);
+  EXPECT_EQ(held.files[0].id, memory.id);
+  EXPECT_EQ(held.files[0].size, 2 * kStoreUnit);
+  EXPECT_EQ(held.files[0].name, "mem-" + std::to_string(memory.id));
+}
+
+TEST_F(StoreTest, ListingADeviceThatIsAbsentCreatesNothing) {
+  EXPECT_THROW(list_files(sim_.device(7), false), std::system_error);
+  EXPECT_FALSE(std::filesystem::exists(sim_.device(7)));
+  std::filesystem::create_directory(sim_.device(7));
+  EXPECT_THROW(list_files(sim_.device(7), true), std::system_error);
+  EXPECT_TRUE(std::filesystem::is_empty(sim_.device(7)));
 }
 
 }  // namespace

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -24,13 +24,12 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
+#include "cuda/driver.h"
 #include "gms/client/discover.h"
 #include "json/dump.h"
-#include "os/file.h"
-#include "os/file_lock.h"
-#include "os/pause.h"
 #include "os/proc.h"
 #include "os/process.h"
+#include "os/sibling.h"
 #include "os/unix_socket.h"
 #include "text/table.h"
 
@@ -110,6 +109,25 @@ class ProcessFiles {
   std::string folder_;
 };
 
+// What the program beside the simulated driver lists: all files of a device, or those in use. Its
+// answer is "FOLDER", then "DEVICE INODE SIZE NAME" for each file; each ends with a NUL.
+std::string list_memory(const std::string& driver, const char* which, int ordinal,
+                        const Deadline& deadline) {
+  constexpr const char* kHelper = "fo-sim-memory";
+  // Enough for a million files.
+  constexpr std::size_t kMaxAnswer = base::kMiB * 64;
+  const std::string helper =
+      fs::path(cuda::Driver::file_of(driver)).replace_filename(kHelper).native();
+  os::require_helper(helper);
+  const auto answer =
+      os::run_captured({helper, which, std::to_string(ordinal)}, deadline, -1, kMaxAnswer);
+  const std::string what = "inspect simulated device " + std::to_string(ordinal) + ": ";
+  if (!answer) throw Error(ExitStatus::kTryAgain, what + "timed out");
+  if (answer->status != base::to_int(ExitStatus::kOk)) throw os::helper_error(*answer, kHelper);
+  if (answer->out.size() == kMaxAnswer) throw Error(ExitStatus::kSoftware, what + "too many files");
+  return answer->out;
+}
+
 // The files of a simulated device.
 class DeviceFolder {
  public:
@@ -120,26 +138,19 @@ class DeviceFolder {
     base::ByteCount size = 0;
   };
 
-  explicit DeviceFolder(const std::string& path) {
-    std::error_code error;
-    path_ = fs::canonical(path, error).native();
-    const auto check = [&] {
-      if (!error) return;
-      const bool absent = error == std::errc::no_such_file_or_directory;
-      throw Error(absent ? ExitStatus::kUnavailable : base::status_of_errno(error.value()),
-                  "inspect simulated device " + base::quoted(path), error);
-    };
-    check();
-    fs::directory_iterator entries(path_, error);
-    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-      if (!entries->path().filename().native().starts_with("mem-")) continue;
-      struct stat info {};
-      const std::string name = entries->path().native();
-      if (::lstat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-      files_.emplace(info.st_ino, File{name, info.st_dev, info.st_ino,
-                                       static_cast<base::ByteCount>(info.st_size)});
+  explicit DeviceFolder(const std::string& listed) {
+    std::istringstream in(listed);
+    std::getline(in, path_, '\0');
+    for (std::string line; std::getline(in, line, '\0');) {
+      std::istringstream fields(line);
+      File file;
+      std::string name;
+      if (!std::getline(fields >> file.device >> file.inode >> file.size >> std::ws, name)) {
+        throw Error(ExitStatus::kSoftware, "fo-sim-memory: malformed line " + base::quoted(line));
+      }
+      file.path = path_ + "/" + name;
+      files_.emplace(file.inode, std::move(file));
     }
-    check();
   }
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -170,37 +181,7 @@ class DeviceFolder {
     return ours ? &file : nullptr;
   }
 
-  /// The files among `candidates` that a process holds.
-  [[nodiscard]] std::vector<const File*> held(const std::vector<const File*>& candidates,
-                                              const Deadline& deadline) const {
-    std::vector<const File*> found;
-    if (candidates.empty()) return found;
-    const UniqueFd book = os::open_file(path_ + "/book", O_RDWR);
-    lock(book, deadline);
-    for (const File* file : candidates) {
-      const UniqueFd fd(::open(file->path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-      if (fd && !os::try_lock_file(fd.get())) found.push_back(file);
-    }
-    return found;
-  }
-
  private:
-  // Until `book` is closed.
-  void lock(const UniqueFd& book, const Deadline& deadline) const {
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    while (::fcntl(book.get(), F_SETLK, &lock) != 0) {
-      if (errno != EACCES && errno != EAGAIN && errno != EINTR) {
-        base::throw_errno(errno, "lock " + base::quoted(path_ + "/book"));
-      }
-      if (deadline.expired()) {
-        throw Error(ExitStatus::kTryAgain, "lock " + base::quoted(path_ + "/book") + ": timed out");
-      }
-      os::pause_for(std::chrono::milliseconds(2));
-    }
-  }
-
   std::string path_;
   /// By inode.
   std::map<ino_t, File> files_;
@@ -248,14 +229,6 @@ std::string device_file_of(const std::string& uuid, const std::string& proc) {
 bool is_gpu_file(std::string_view path) {
   constexpr std::string_view kStart = "/dev/nvidia";
   return path.starts_with(kStart) && base::parse_uint(path.substr(kStart.size()));
-}
-
-std::string simulated_folder(int device) {
-  const char* named = std::getenv("GMS_SIM_DIR");
-  const std::string dir = named != nullptr && *named != '\0'
-                              ? named
-                              : "/dev/shm/gms-sim-" + std::to_string(::geteuid());
-  return dir + "/device-" + std::to_string(device);
 }
 
 json to_object(const Held& held) {
@@ -314,8 +287,9 @@ std::string uuid_of_socket(const std::string& path) {
   return named ? named->uuid : "";
 }
 
-MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Deadline& deadline) {
-  const DeviceFolder device(simulated_folder(ordinal));
+MemoryHolders find_memory_holders(const std::string& driver, int ordinal, const Servers& servers,
+                                  const Deadline& deadline) {
+  const DeviceFolder device(list_memory(driver, "all", ordinal, deadline));
   MemoryHolders found;
   found.device = ordinal;
   found.servers = servers;
@@ -357,7 +331,12 @@ MemoryHolders find_memory_holders(int ordinal, const Servers& servers, const Dea
       add(owned.contains(inode) ? found.layout : found.no_layout, file.size, hold->second);
     }
   }
-  for (const auto* file : device.held(unseen, deadline)) add(found.unseen, file->size, {});
+  if (!unseen.empty()) {
+    const DeviceFolder held(list_memory(driver, "held", ordinal, deadline));
+    for (const auto* file : unseen) {
+      if (held.files().contains(file->inode)) add(found.unseen, file->size, {});
+    }
+  }
   std::sort(found.holders.begin(), found.holders.end(),
             [](const MemoryHolder& one, const MemoryHolder& other) {
               return std::make_tuple(one.no_layout.bytes, one.layout.bytes, other.process.pid) >

@@ -2,11 +2,9 @@
 // exported descriptor or a mapping of memory that no layout owns. It does not call a driver, and
 // queries servers only for the pid of the listening process.
 //
-// Everything of a simulated device is visible. Its memory is files, DIR/device-N/mem-<inode>, one
-// for each allocation, where DIR is $GMS_SIM_DIR or /dev/shm/gms-sim-<euid>. A descriptor or a
+// Everything of a simulated device is visible. Its memory is files, one for each allocation, which
+// a program beside the simulated driver lists (lib/simcuda/sim_memory.cc). A descriptor or a
 // mapping of such a file holds the allocation, and a handle of the driver library is a descriptor.
-// A file is in use while an open file description has a flock on it, which may be tried only under
-// a record lock on DIR/device-N/book.
 //
 // Of a real device, only the processes that have its device files open or mapped are visible, not
 // how much memory they hold.
@@ -100,9 +98,10 @@ Servers find_servers(const std::vector<std::string>& sockets, const base::Deadli
 /// The uuid in the name of the socket that this path links to; empty if there is none.
 std::string uuid_of_socket(const std::string& path);
 
-/// For simulated device `device`. Throws Error: kUnavailable if it does not exist, kNotPermitted,
-/// and kTryAgain if its book stays locked until `deadline`.
-MemoryHolders find_memory_holders(int device, const Servers& servers,
+/// For device `device` of the simulated driver that `driver` selects (cuda/driver.h). Throws Error:
+/// kUnavailable if it does not exist, or no fo-sim-memory beside the driver; kNotPermitted; and
+/// kTryAgain if the device's files stay locked until `deadline`.
+MemoryHolders find_memory_holders(const std::string& driver, int device, const Servers& servers,
                                   const base::Deadline& deadline);
 
 /// For real device `device` with this uuid ("GPU-…"; any other text means unknown). Throws
