@@ -5,18 +5,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pod/shell/environment.h"
+#include "pod/shell/shell_word.h"
 
 namespace fo::pod {
 
 /// Returns nullptr for an unknown value.
 using ShellValue = std::function<const std::string*(std::string_view name)>;
 
-/// `source` is the word in the script. First Kubernetes replaces $(NAME) by values of
-/// `environment`, then the shell replaces $NAME, ${NAME} and ${NAME:-plain} by its own. nullopt if
-/// a value is unknown, for any other expansion, and if the result would not be one word.
-std::optional<std::string> expand_shell_word(std::string_view source,
+/// First Kubernetes replaces $(NAME) by values of `environment`, then the shell replaces its
+/// variables. nullopt if a value is unknown, and if the result would not be one word.
+std::optional<std::string> expand_shell_word(const std::vector<ShellPart>& parts,
                                              const Environment& environment,
                                              const ShellValue& value);
 

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 #include "pod/shell/shell_expansion.h"
-#include "pod/shell/shell_reader.h"
+#include "pod/shell/shell_lexer.h"
+#include "pod/shell/shell_parser.h"
 #include "text/ascii.h"
 
 namespace fo::pod {
@@ -29,8 +30,6 @@ constexpr std::array<std::string_view, 5> kReaders = {"eval", "command", "builti
 // Commands whose arguments only look like a command.
 constexpr std::array<std::string_view, 4> kPrinters = {"echo", "printf", "grep", "pkill"};
 
-[[noreturn]] void refuse_script(std::string reason) { throw ShellRefusal{std::move(reason)}; }
-
 bool is_preparation(const ShellCommand& command) {
   return command.kind == ShellCommand::Kind::kSimple && !command.is_exec &&
          (command.words.empty() || text::is_one_of(command.words.front().value, kPreparations));
@@ -48,7 +47,8 @@ class Judge {
   // The index of the engine in a script's commands.
   [[nodiscard]] std::size_t engine_of(const std::vector<ShellCommand>& commands) const {
     check_inner(commands);
-    if (std::all_of(commands.begin(), commands.end(), is_preparation)) refuse_script("no command in it");
+    if (std::all_of(commands.begin(), commands.end(), is_preparation))
+      refuse_script("no command in it");
     const std::size_t head = head_of(commands);
     const ShellCommand& engine = commands[head];
     for (std::size_t i = 0; i < head; ++i) {
@@ -104,7 +104,7 @@ class Judge {
       for (const ShellCommand& inner : command.inner) {
         if (runs_engine(inner)) {
           refuse_script("an unsupported command: " + base::quoted(name_of(inner)) + " within " +
-                 base::quoted(command.keyword));
+                        base::quoted(command.keyword));
         }
       }
     }
@@ -200,10 +200,10 @@ ShellScript read_shell_script(std::string_view script, const Environment& enviro
     if (!commands[engine].unsupported.empty()) refuse_script(commands[engine].unsupported);
     Variables variables(environment);
     std::size_t bytes = 0;
-    const auto expanded = [&](std::size_t begin, std::size_t end) -> std::optional<std::string> {
-      if (begin == end || bytes > kMaxKnownBytes) return std::nullopt;
+    const auto expanded = [&](const std::vector<ShellPart>& parts) -> std::optional<std::string> {
+      if (parts.empty() || bytes > kMaxKnownBytes) return std::nullopt;
       std::optional<std::string> known =
-          expand_shell_word(script.substr(begin, end - begin), environment,
+          expand_shell_word(parts, environment,
                             [&variables](std::string_view name) { return variables.value(name); });
       if (known) bytes += known->size();
       return known;
@@ -212,7 +212,7 @@ ShellScript read_shell_script(std::string_view script, const Environment& enviro
       const bool is_certain = is_certain_to_run(commands, i, engine);
       for (ShellVariable& one : commands[i].variables) {
         if (one.literal || i > engine) continue;
-        if (std::optional<std::string> value = expanded(one.begin, one.end)) {
+        if (std::optional<std::string> value = expanded(one.parts)) {
           one.value = *std::move(value);
           one.literal = true;
         }
@@ -223,7 +223,7 @@ ShellScript read_shell_script(std::string_view script, const Environment& enviro
     variables.forget(commands[engine]);
     result.words = std::move(commands[engine].words);
     for (ShellWord& word : result.words) {
-      if (!word.literal) word.known = expanded(word.begin, word.end);
+      if (!word.literal) word.known = expanded(word.parts);
     }
   } catch (const ShellRefusal& refusal) {
     result = ShellScript();

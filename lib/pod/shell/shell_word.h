@@ -5,8 +5,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fo::pod {
+
+/// A piece of a word without its quotes.
+struct ShellPart {
+  enum class Kind {
+    kText,
+    kVariable,    // text is NAME or NAME:-plain, from $NAME or from braces
+    kKubernetes,  // text is NAME, from $(NAME): Kubernetes expands it before the shell reads it
+    kUnknown,     // anything else; the only part of its word
+  };
+  enum class Quotes { kNone, kSingle, kDouble };
+  Kind kind = Kind::kText;
+  Quotes quotes = Quotes::kNone;
+  std::string text{};
+};
 
 struct ShellWord {
   /// Its byte range in the script: [begin, end).
@@ -18,6 +33,8 @@ struct ShellWord {
   bool literal = true;
   /// It has an unquoted variable or substitution, which may expand to several words.
   bool splits = false;
+  /// Its expansion.
+  std::vector<ShellPart> parts;
   /// For a word that is not literal: its expansion to one word, if that is known.
   std::optional<std::string> known;
 };
@@ -28,10 +45,8 @@ struct ShellVariable {
   std::string value;
   /// Its value is known.
   bool literal = true;
-  /// For a value that is not literal: its byte range in the script; empty if the script does not
-  /// contain all of it.
-  std::size_t begin = 0;
-  std::size_t end = 0;
+  /// For a value that is not literal: its expansion; empty if that is unknown.
+  std::vector<ShellPart> parts{};
 };
 
 /// The text as one word of a script, in single quotes if needed.

@@ -1,4 +1,4 @@
-// Parses a shell script into commands and words with their positions. Internal to shell_script.
+// Parses a shell script into commands, lists and groups of them. Internal to shell_script.
 #pragma once
 
 #include <string>
@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "pod/shell/environment.h"
+#include "pod/shell/shell_lexer.h"
 #include "pod/shell/shell_word.h"
 
 namespace fo::pod {
-
-/// Thrown with the text for ShellScript::refusal.
-struct ShellRefusal {
-  std::string reason;
-};
 
 struct ShellCommand {
   enum class Kind {
