@@ -97,25 +97,33 @@ TEST(DgdV1Beta1, SharedMemoryAndCacheAreMounted) {
               "emptyDir: {medium: 'Memory', sizeLimit: 2Gi}}]");
   expect_same(*made.find_path({"spec", "containers"})->items().at(0).find("volumeMounts"),
               "[{name: 'cache', mountPath: /c}, {name: 'shared-memory', mountPath: '/dev/shm'}]");
-  beta.component = "sharedMemorySize: '0'";
-  EXPECT_EQ(template_of(beta.text()).find_path({"spec", "volumes"}), nullptr);
+  for (const char* const none : {"'0'", "0", "0Gi", "0.0"}) {
+    beta.component = std::string("sharedMemorySize: ") + none;
+    EXPECT_EQ(template_of(beta.text()).find_path({"spec", "volumes"}), nullptr) << none;
+  }
+  // The API server refuses the last one.
+  for (const char* const some : {"0.5Gi", "1", "lots"}) {
+    beta.component = std::string("sharedMemorySize: ") + some;
+    EXPECT_NE(template_of(beta.text()).find_path({"spec", "volumes"}), nullptr) << some;
+  }
   beta.component = "compilationCache: {pvcName: cache}";
   EXPECT_THAT(
       errors(beta.text()),
       ElementsAre("spec.components[0].compilationCache: a mount without a path; set mountPath"));
+  beta.component = "compilationCache: {pvcName: cache, mountPath: /c}";
+  beta.pod = "volumes: [{name: cache, emptyDir: {}}]";
+  EXPECT_THAT(errors(beta.text()),
+              ElementsAre("spec.components[0].compilationCache.pvcName: 'cache': a volume of the "
+                          "pod has this name; rename it"));
 }
 
 TEST(DgdV1Beta1, FindingsNameThePlaceInTheInput) {
   Beta beta;
-  beta.containers = std::string(
-                        "[{name: side, image: s, env: [{name: A, value: 5}], volumeMounts:"
-                        " [{name: v, mountPath: /v}]}, ") +
-                    kMain + "]";
+  beta.containers =
+      std::string("[{name: side, image: s, env: [{name: A, value: 5}]}, ") + kMain + "]";
   EXPECT_THAT(errors(beta.text()),
               ElementsAre("spec.components[0].podTemplate.spec.containers[0].env[0].value: '5': a "
-                          "number, expected a string; put it in quotes",
-                          "spec.components[0].podTemplate.spec.containers[0].volumeMounts[0].name: "
-                          "'v': not a volume of the pod; name one of its volumes"));
+                          "number, expected a string; put it in quotes"));
 }
 
 TEST(DgdV1Beta1, WhatOnlyTheOperatorDoesIsSaid) {

@@ -702,6 +702,12 @@ TEST(Refused, EachWithItsReason) {
       {dynamo, R"("volumes":[{"name":"failover-shared","emptyDir":{}}])", "", false,
        spec + "volumes[0].name: 'failover-shared': the failover pod uses this name; choose "
               "another name"},
+      {dynamo + R"(,"volumeMounts":[{"name":"failover-shared","mountPath":"/x"}])", "", "", false,
+       main + "volumeMounts[0].name: 'failover-shared': the failover pod uses this name; choose "
+              "another name"},
+      {dynamo, "", R"({"name":"s","resources":{"claims":[{"name":"shared-gpu"}]}})", false,
+       spec + "containers[0].resources.claims[0].name: 'shared-gpu': the failover pod uses this "
+              "name; choose another name"},
       {dynamo, R"("resourceClaims":[{"name":"shared-gpu"}])", "", false,
        spec + "resourceClaims[0].name: 'shared-gpu': the failover pod uses this name; choose "
               "another name"},

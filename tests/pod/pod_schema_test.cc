@@ -51,12 +51,19 @@ TEST(PodSchema, EveryTypeThatAFieldNamesIsThere) {
 }
 
 TEST(PodSchema, WarnsOfUnknownFieldsWithTheNearestOne) {
-  EXPECT_THAT(found("livenesProbe: {}\nimage: i\n", "Container", Severity::kWarning),
+  EXPECT_THAT(found("livenesProbe: {}\nreplicas: 1\n", "ServiceAlpha", Severity::kWarning),
               ElementsAre("x.livenesProbe: unknown field; did you mean 'livenessProbe'?"));
-  EXPECT_THAT(found("containers: [{env: [{name: a, vlaue: b}]}]\n", "PodSpec", Severity::kWarning),
-              ElementsAre("x.containers[0].env[0].vlaue: unknown field; did you mean 'value'?"));
-  EXPECT_THAT(found("example.com/thing: 1\n", "Container", Severity::kWarning),
+  EXPECT_THAT(found("pvcs: [{name: a, crate: true}]\n", "DgdAlpha", Severity::kWarning),
+              ElementsAre("x.pvcs[0].crate: unknown field; did you mean 'create'?"));
+  EXPECT_THAT(found("example.com/thing: 1\n", "ServiceAlpha", Severity::kWarning),
               ElementsAre("x['example.com/thing']: unknown field"));
+}
+
+TEST(PodSchema, LeavesUnknownFieldsOfPodsToTheApiServer) {
+  EXPECT_THAT(found("{livenesProbe: {}, containers: [{imge: i, env: [{name: a, vlaue: b}]}]}\n",
+                    "PodSpec", Severity::kWarning),
+              IsEmpty());
+  EXPECT_THAT(found("toleratons: []\n", "ExtraPodSpec", Severity::kWarning), IsEmpty());
 }
 
 TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
@@ -69,19 +76,14 @@ TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
                   "x.args[3]: '1e3': a number, expected a string; put it in quotes",
                   "x.args[5]: a list, expected a string", "x.args[6]: a null, expected a string"));
   EXPECT_THAT(
-      found("resources: [a]\nstdin: 'true'\nlivenessProbe: {periodSeconds: '5'}\n", "Container"),
+      found("resources: [a]\nfailover: {enabled: 'true'}\nreplicas: '5'\n", "ServiceAlpha"),
       ElementsAre("x.resources: a list, expected a map",
-                  "x.stdin: 'true': a string, expected true or false; leave the quotes out",
-                  "x.livenessProbe.periodSeconds: '5': a string, expected a whole number; "
-                  "leave the quotes out"));
-  EXPECT_THAT(
-      found("limits: {cpu: 2, memory: 8GB, a: 500m, b: '2', c: -1, d: [1]}\n", "Resources"),
-      ElementsAre("x.limits.memory: '8GB': a string, expected a quantity; quantities are like "
-                  "\"2\", \"500m\" or \"8Gi\"",
-                  "x.limits.c: '-1': a number, expected a quantity; quantities are like "
-                  "\"2\", \"500m\" or \"8Gi\"",
-                  "x.limits.d: a list, expected a quantity; quantities are like "
-                  "\"2\", \"500m\" or \"8Gi\""));
+                  "x.failover.enabled: 'true': a string, expected true or false; leave the quotes "
+                  "out",
+                  "x.replicas: '5': a string, expected a whole number; leave the quotes out"));
+  EXPECT_THAT(found("limits: {cpu: 2, memory: 8GB, a: 500m, b: '2', d: [1]}\n", "Resources"),
+              ElementsAre("x.limits.d: a list, expected a quantity; quantities are like "
+                          "\"2\", \"500m\" or \"8Gi\""));
   // A variable for envsubst.
   EXPECT_THAT(
       found("resources: ${RESOURCES}\n", "Container"),
@@ -93,7 +95,7 @@ TEST(PodSchema, SaysWhatAWrongKindIsAndWhatIsWanted) {
 
 TEST(PodSchema, NullIsAbsent) {
   EXPECT_THAT(found("command:\nresources: ~\nnonsense: null\nenv: []\n", "Container"), IsEmpty());
-  EXPECT_THAT(found("command:\nnonsense: null\n", "Container", Severity::kWarning), IsEmpty());
+  EXPECT_THAT(found("replicas:\nnonsense: null\n", "ServiceAlpha", Severity::kWarning), IsEmpty());
 }
 
 TEST(PodSchema, LooksNoDeeperThanItKnows) {
@@ -104,7 +106,8 @@ TEST(PodSchema, LooksNoDeeperThanItKnows) {
 
 TEST(PodSchema, LeavesWrongKindsWhereItIsToldTo) {
   Findings findings;
-  check_schema(parse("command: 5\nimge: i\n"), "Container", "x", WrongKind::kIgnore, findings);
+  check_schema(parse("replicas: a\nreplcas: 5\n"), "ServiceAlpha", "x", WrongKind::kIgnore,
+               findings);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].severity, Severity::kWarning);
   EXPECT_EQ(findings[0].position.line, 2);

@@ -15,11 +15,11 @@
 #include "pod/dgd/budget.h"
 #include "pod/dgd/dgd_service.h"
 #include "pod/dgd/pod_schema.h"
+#include "pod/kube_names.h"
 #include "text/ascii.h"
 
 namespace fo::pod {
 namespace {
-
 
 constexpr std::string_view kGroup = "nvidia.com/";
 
@@ -132,8 +132,6 @@ Dgd read_dgd(const yaml::Node& root, Findings& findings) {
     check_schema(*spec.node, alpha ? "DgdAlpha" : "DgdBeta", "spec", wrong_kind, found);
   }
   if (any) {
-    check_env(spec.member(alpha ? "envs" : "env"), found);
-    check_labels(spec.member("labels"), found);
     check_names(document, dgd, found);
     warn_of_the_rest(spec, dgd, found);
   }

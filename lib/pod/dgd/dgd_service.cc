@@ -17,7 +17,6 @@
 namespace fo::pod {
 namespace {
 
-
 /// The maximum number of devices of one resource claim.
 constexpr std::int64_t kMaxGpus = 32;
 
@@ -29,10 +28,10 @@ void check_component_type(const ServiceParts& parts, Findings& findings) {
   const std::string type = text_of(parts.component_type);
   if (type == "worker" || type == "prefill" || type == "decode") return;
   const bool none = parts.component_type.node == nullptr;
-  refuse(
-      findings, none ? parts.service : parts.component_type,
-      (none ? std::string("no component type") : base::quoted(type)) + ": failover is for workers only",
-      "leave failover out, or make it a worker, prefill or decode");
+  refuse(findings, none ? parts.service : parts.component_type,
+         (none ? std::string("no component type") : base::quoted(type)) +
+             ": failover is for workers only",
+         "leave failover out, or make it a worker, prefill or decode");
 }
 
 /// For the modes of failover and of the GMS.
@@ -78,7 +77,7 @@ void read_gpu_memory_service(const ServiceParts& parts, DgdVersion version, Serv
     if (service.device_class.empty()) refuse(findings, device_class, "no name", "leave it out");
   }
   std::set<std::string> containers;
-  for (const Located& container : parts.pod.containers) {
+  for (const Located& container : parts.containers) {
     containers.insert(text_of(container.member("name")));
   }
   std::set<std::string> seen;
@@ -105,8 +104,8 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
   const std::optional<std::int64_t> count = yaml::as_integer(*gpus.node, yaml::Quoted::kYes);
   if (!count) {
-    // A value that is not a quantity has the wrong kind, which pod_schema reports.
-    if (!is_quantity(text_of(gpus))) return;
+    // pod_schema reports other kinds.
+    if (!gpus.node->is_scalar()) return;
     refuse(findings, gpus, base::quoted(text_of(gpus)) + ": not a whole number of GPUs",
            "set it to \"1\"");
   } else if (*count < 1) {
@@ -120,13 +119,25 @@ void read_gpus(const ServiceParts& parts, Service& service, Findings& findings) 
   }
 }
 
-/// The containers that the generator adds have these names.
-void check_reserved_names(const PodParts& pod, Findings& findings) {
+/// Refuses names of the containers that the generator adds, a second main container, one without the
+/// image that those run, and probes of missing ports.
+void check_containers(const std::vector<Located>& containers, Findings& findings) {
   constexpr std::array<std::string_view, 4> kReserved = {"gms-weights", "gms-server", "gms-lockd",
                                                          "fo-tools"};
-  for (const Located& container : pod.containers) {
+  for (const Located& container : containers) {
     const Located located = container.member("name");
-    const std::string name = text_of(located);
+    const std::string& name = text_of(located);
+    for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
+      check_probe(container.member(probe), container, findings);
+    }
+    if (name == kMainContainer) {
+      if (&container != &containers.front()) {
+        refuse(findings, located, base::quoted(name) + ": two containers with one name",
+               "rename one of them");
+      } else if (text_of(container.member("image")).empty()) {
+        refuse(findings, container, "no image", "set image");
+      }
+    }
     if (name.starts_with("engine-") || text::is_one_of(name, kReserved)) {
       refuse(findings, located, base::quoted(name) + ": a container of failover has this name",
              "rename it");
@@ -148,8 +159,13 @@ void check_service(const ServiceParts& parts, DgdVersion version, Service& servi
   check_failover(parts, version, findings);
   read_gpu_memory_service(parts, version, service, findings);
   read_gpus(parts, service, findings);
-  check_pod(parts.pod, findings);
-  check_reserved_names(parts.pod, findings);
+  check_containers(parts.containers, findings);
+  const Located& restarts = parts.restart_policy;
+  if (restarts.node != nullptr && text_of(restarts) != "Always") {
+    refuse(findings, restarts,
+           base::quoted(text_of(restarts)) + ": a dead engine must be restarted",
+           "leave it out, or set it to Always");
+  }
 }
 
 bool has_room(const Dgd& dgd, const Service& service, Findings& findings) {
@@ -162,9 +178,18 @@ bool has_room(const Dgd& dgd, const Service& service, Findings& findings) {
   return false;
 }
 
-std::vector<std::string> operator_ports(const Located& main) {
-  if (main.member("ports").node != nullptr) return {};
-  return {"system"};
+void check_probe(const Located& probe, const Located& container, Findings& findings) {
+  const yaml::Node* ports = container.member("ports").node;
+  for (const char* handler : {"httpGet", "tcpSocket"}) {
+    const Located port = probe.member(handler).member("port");
+    if (port.node == nullptr || !yaml::as_string(*port.node)) continue;
+    const std::string& name = text_of(port);
+    // Dynamo's operator adds this port to a main container without any.
+    const bool is_operators = ports == nullptr && name == "system" && is_main(*container.node);
+    if (is_operators || yaml::find_named(ports, "name", name) != nullptr) continue;
+    refuse(findings, port, base::quoted(name) + ": not a port of this container",
+           "name one of its ports, or use a number");
+  }
 }
 
 bool is_true(const Located& located) {
@@ -212,7 +237,7 @@ void merge_map(yaml::Node& into, const yaml::Node* from) {
 }
 
 void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node* size,
-                  const Located& asked_by, PodParts& parts, Findings& findings) {
+                  const Located& asked_by, Findings& findings) {
   if (list_of(pod_spec, "volumes") == nullptr || list_of(container, "volumeMounts") == nullptr) {
     return;
   }
@@ -222,12 +247,11 @@ void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node*
          "leave one of them out");
   }
   if (yaml::find_named(pod_spec.find("volumes"), "name", kSharedMemoryVolume) != nullptr) {
-    refuse(findings, asked_by, base::quoted(kSharedMemoryVolume) + ": a volume of the pod has this name",
-           "rename it");
+    refuse(findings, asked_by,
+           base::quoted(kSharedMemoryVolume) + ": a volume of the pod has this name", "rename it");
     return;
   }
   add_shared_memory(pod_spec, container, size);
-  if (replaced != kSharedMemoryVolume) parts.more_volumes.emplace_back(kSharedMemoryVolume);
 }
 
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
@@ -252,14 +276,13 @@ void warn_of_cache(const Located& cache, const yaml::Node& container, const std:
        "set the backend's own, such as VLLM_CACHE_ROOT");
 }
 
-void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc, PodParts& parts) {
+void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc) {
   yaml::Node* volumes = list_of(pod_spec, "volumes");
   if (volumes == nullptr) return;
   yaml::Node volume;
   volume.set("name", pvc);
   volume["persistentVolumeClaim"].set("claimName", pvc);
   volumes->push_back(std::move(volume));
-  parts.more_volumes.push_back(pvc.text());
 }
 
 }  // namespace fo::pod

@@ -11,7 +11,6 @@
 #include "pod/dgd/dgd.h"
 #include "pod/finding.h"
 #include "pod/located.h"
-#include "pod/pod_rules.h"
 #include "yaml/node.h"
 
 namespace fo::pod {
@@ -25,11 +24,13 @@ struct ServiceParts {
   Located gpu_memory_service;
   /// The GPUs of the main container; without a path if there is no main container.
   Located gpus;
-  PodParts pod;
+  /// The main container first, then init containers and the others.
+  std::vector<Located> containers;
+  Located restart_policy;
 };
 
 /// Reads failover, GMS and GPUs into `service`, whose pod_template must exist, and adds errors for
-/// invalid values.
+/// invalid values, and for containers that the generator cannot use.
 void check_service(const ServiceParts& parts, DgdVersion version, Service& service,
                    Findings& findings);
 
@@ -37,8 +38,9 @@ void check_service(const ServiceParts& parts, DgdVersion version, Service& servi
 /// reason.
 bool has_room(const Dgd& dgd, const Service& service, Findings& findings);
 
-/// Names of the ports that Dynamo's operator adds to a main container without any.
-std::vector<std::string> operator_ports(const Located& main);
+/// Refuses a probe of a port by a name that the container does not have: the API server accepts it,
+/// and the probe fails in the pod.
+void check_probe(const Located& probe, const Located& container, Findings& findings);
 
 /// The value of a boolean; false if it is missing.
 bool is_true(const Located& located);
@@ -61,14 +63,14 @@ void merge_map(yaml::Node& into, const yaml::Node* from);
 /// Mounts an emptyDir in memory at /dev/shm, of size `size` (default 8Gi, as in Dynamo's operator).
 /// It replaces a mount of the container there, as that operator does, with a warning.
 void share_memory(yaml::Node& pod_spec, yaml::Node& container, const yaml::Node* size,
-                  const Located& asked_by, PodParts& parts, Findings& findings);
+                  const Located& asked_by, Findings& findings);
 
 /// Mounts the volume at `path`, which must not be the path of another mount.
 void add_mount(yaml::Node& container, const std::string& volume, const yaml::Node& path,
                const Located& asked_by, Findings& findings);
 
 /// Adds a volume for the PVC, with its name.
-void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc, PodParts& parts);
+void add_claim_volume(yaml::Node& pod_spec, const yaml::Node& pvc);
 
 /// Warns of a compilation cache at `path` that no variable of the container refers to: the variable
 /// depends on the backend, and Dynamo's operator sets it.

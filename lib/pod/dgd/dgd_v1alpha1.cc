@@ -1,15 +1,14 @@
 // Version 1alpha1: parts of a service's pod are fields of the service, which are merged here.
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "pod/dgd/dgd_service.h"
 #include "pod/dgd/pod_schema.h"
+#include "pod/kube_names.h"
 #include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {
-
 
 /// The container with the name that the operator gives it.
 yaml::Node named_main(const Located& container, Findings& findings) {
@@ -97,12 +96,15 @@ class ServiceReader {
   void read(Service& service) {
     find_parts();
     check();
-    // Checks its own copy, which has a name; merged fields are checked separately.
+    // Checks its own copy, which has a name.
     const yaml::Node main = named_main(main_at_, findings_);
-    if (main_at_.node != nullptr) parts_.pod.containers.push_back({&main, main_at_.path});
+    for (const char* probe : {"livenessProbe", "readinessProbe"}) {
+      check_probe(at_.member(probe), {&main, main_at_.path}, findings_);
+    }
+    if (main_at_.node != nullptr) parts_.containers.push_back({&main, main_at_.path});
     for (const char* key : {"initContainers", "containers"}) {
       for (Located& one : items_of(pod_at_.member(key))) {
-        parts_.pod.containers.push_back(std::move(one));
+        parts_.containers.push_back(std::move(one));
       }
     }
     service.pod_template = pod_template(main);
@@ -120,11 +122,7 @@ class ServiceReader {
     parts_.multinode = at_.member("multinode");
     parts_.failover = at_.member("failover");
     parts_.gpu_memory_service = at_.member("gpuMemoryService");
-    parts_.pod.more_ports = operator_ports(main_at_);
-    parts_.pod.volumes = pod_at_.member("volumes");
-    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
-    parts_.pod.more_claims = at_.member("resources").member("claims");
-    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
+    parts_.restart_policy = pod_at_.member("restartPolicy");
   }
 
   void check() {
@@ -142,12 +140,6 @@ class ServiceReader {
       refuse(findings_, sidecar, "only Dynamo's operator creates this container",
              "write it among extraPodSpec.containers");
     }
-    check_env(at_.member("envs"), findings_);
-    check_labels(at_.member("labels"), findings_);
-    check_labels(at_.member("extraPodMetadata").member("labels"), findings_);
-    for (const char* probe : {"livenessProbe", "readinessProbe"}) {
-      check_probe(at_.member(probe), main_at_.member("ports"), parts_.pod.more_ports, findings_);
-    }
     check_gpu_type();
     warn_not_carried(
         at_,
@@ -162,7 +154,7 @@ class ServiceReader {
     parts_.gpus = custom.node == nullptr ? plain : custom;
     if (custom.node != nullptr && plain.node != nullptr && text_of(custom) != text_of(plain)) {
       refuse(findings_, custom,
-             base::quoted(text_of(custom)) + ": it replaces gpu: " + base::quoted(text_of(plain)) + "",
+             base::quoted(text_of(custom)) + ": it replaces gpu: " + base::quoted(text_of(plain)),
              "leave one of them out");
     }
     const Located own = main_at_.member("resources").member("limits").member(kGpuResource);
@@ -170,7 +162,8 @@ class ServiceReader {
     for (const char* key : {"limits", "requests"}) {
       const Located type = at_.member("resources").member(key).member("gpuType");
       if (type.node != nullptr && text_of(type) != kGpuResource) {
-        refuse(findings_, type, base::quoted(text_of(type)) + ": failover shares NVIDIA's GPUs only",
+        refuse(findings_, type,
+               base::quoted(text_of(type)) + ": failover shares NVIDIA's GPUs only",
                "leave it out");
       }
     }
@@ -213,17 +206,17 @@ class ServiceReader {
         refuse(findings_, mount, "a mount without a volume", "name one of spec.pvcs");
         continue;
       }
-      if (yaml::find_named(parts_.pod.volumes.node, "name", text_of(name)) == nullptr &&
-          !is_added(text_of(name))) {
+      if (yaml::find_named(pod.find("volumes"), "name", text_of(name)) == nullptr) {
         if (yaml::find_named(spec_.member("pvcs").node, "name", text_of(name)) == nullptr) {
           refuse(findings_, name, base::quoted(text_of(name)) + ": not a PVC of the deployment",
                  "name one of spec.pvcs");
           continue;
         }
         if (!is_dns_label(text_of(name))) {
-          refuse(findings_, name, base::quoted(text_of(name)) + ": not a volume name", kDnsLabelRule);
+          refuse(findings_, name, base::quoted(text_of(name)) + ": not a volume name",
+                 kDnsLabelRule);
         }
-        add_claim_volume(pod, *name.node, parts_.pod);
+        add_claim_volume(pod, *name.node);
       }
       const Located where = mount.member("mountPoint");
       if (text_of(where).empty()) {
@@ -244,15 +237,10 @@ class ServiceReader {
     const Located size = memory.member("size");
     const Located disabled = memory.member("disabled");
     if (disabled.node == nullptr || yaml::as_boolean(*disabled.node) != true) {
-      share_memory(pod, main, size.node, memory, parts_.pod, findings_);
+      share_memory(pod, main, size.node, memory, findings_);
     } else if (size.node != nullptr) {
       refuse(findings_, size, "a size, although it is disabled", "leave one of them out");
     }
-  }
-
-  bool is_added(const std::string& volume) const {
-    const std::vector<std::string>& added = parts_.pod.more_volumes;
-    return std::find(added.begin(), added.end(), volume) != added.end();
   }
 
   const Located& spec_;

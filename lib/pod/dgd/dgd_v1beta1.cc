@@ -6,15 +6,18 @@
 #include "base/error.h"
 #include "pod/dgd/dgd_service.h"
 #include "pod/dgd/pod_schema.h"
+#include "pod/kube_names.h"
+#include "text/ascii.h"
 #include "yaml/scalar.h"
 
 namespace fo::pod {
 namespace {
 
-
-/// "0" stands for no shared memory.
+/// "0", "0Gi" and "0.0" stand for no shared memory.
 bool is_zero(const yaml::Node& size) {
-  return size.text().find_first_of("123456789") == std::string::npos;
+  const std::string& text = size.text();
+  const std::size_t end = std::min(text.find_first_not_of("+0."), text.size());
+  return text.find('0') < end && (end == text.size() || !text::is_digit(text[end]));
 }
 
 void move_main_first(yaml::Node& pod) {
@@ -43,10 +46,7 @@ class ComponentReader {
     parts_.failover = experimental.member("failover");
     parts_.gpu_memory_service = experimental.member("gpuMemoryService");
     find_containers();
-    parts_.pod.more_ports = operator_ports(main_at_);
-    parts_.pod.volumes = pod_at_.member("volumes");
-    parts_.pod.resource_claims = pod_at_.member("resourceClaims");
-    parts_.pod.restart_policy = pod_at_.member("restartPolicy");
+    parts_.restart_policy = pod_at_.member("restartPolicy");
     check(experimental);
     service.pod_template = pod_template();
     const Located size = at_.member("sharedMemorySize");
@@ -57,7 +57,7 @@ class ComponentReader {
 
  private:
   void find_containers() {
-    std::vector<Located>& all = parts_.pod.containers;
+    std::vector<Located>& all = parts_.containers;
     for (const char* key : {"initContainers", "containers"}) {
       for (Located& one : items_of(pod_at_.member(key))) {
         if (key == std::string_view("containers") && main_at_.node == nullptr &&
@@ -86,7 +86,6 @@ class ComponentReader {
                "leave " + switched.path.substr(switched.path.rfind('.') + 1) + " out");
       }
     }
-    check_labels(template_at_.member("metadata").member("labels"), findings_);
     const Located sidecar = at_.member("dynamoSidecar");
     if (sidecar.node != nullptr) {
       refuse(findings_, sidecar, "failover is not supported with a runtime in a sidecar",
@@ -116,7 +115,7 @@ class ComponentReader {
     mount_cache(pod, main);
     const Located size = at_.member("sharedMemorySize");
     if (size.node != nullptr && !is_zero(*size.node)) {
-      share_memory(pod, main, size.node, size, parts_.pod, findings_);
+      share_memory(pod, main, size.node, size, findings_);
     }
     pod.find("containers")->items().front() = std::move(main);
     return made;
@@ -147,7 +146,12 @@ class ComponentReader {
       refuse(findings_, cache, "a mount without a path", "set mountPath");
       return;
     }
-    add_claim_volume(pod, *pvc.node, parts_.pod);
+    if (yaml::find_named(pod.find("volumes"), "name", text_of(pvc)) != nullptr) {
+      refuse(findings_, pvc, base::quoted(text_of(pvc)) + ": a volume of the pod has this name",
+             "rename it");
+      return;
+    }
+    add_claim_volume(pod, *pvc.node);
     add_mount(main, text_of(pvc), *where.node, where, findings_);
     warn_of_cache(cache, main, text_of(where), findings_);
   }

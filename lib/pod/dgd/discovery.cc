@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "pod/pod_rules.h"
+#include "pod/kube_names.h"
 
 namespace fo::pod {
 namespace {

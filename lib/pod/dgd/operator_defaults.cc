@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "pod/generate/shared_memory.h"
-#include "pod/pod_rules.h"
+#include "pod/kube_names.h"
 #include "yaml/scalar.h"
 
 namespace fo::pod {

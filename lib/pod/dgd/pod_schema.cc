@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
-#include "pod/pod_rules.h"
 #include "text/nearest_name.h"
 #include "yaml/scalar.h"
 
@@ -18,7 +18,11 @@ struct SchemaType {
   std::string_view name;
   /// "NAME:TYPE NAME:TYPE …"; NAME alone for any type.
   std::string_view fields;
+  /// It is passed through, with fields that are not listed here.
+  bool is_open = false;
 };
+
+constexpr bool kOpen = true;
 
 constexpr SchemaType kTypes[] = {
     {"Dgd", "apiVersion:str kind:str metadata:ObjectMeta spec status"},
@@ -28,15 +32,13 @@ constexpr SchemaType kTypes[] = {
      "ownerReferences resourceVersion selfLink uid"},
     {"DgdBeta",
      "annotations:{str} backendFramework:str components:[map] env:[EnvVar] experimental:map "
-     "labels:{str} priorityClassName:str providerOverride:map restart:Restart "
-     "topologyConstraint:TopologyBeta"},
-    {"TopologyBeta", "clusterTopologyName:str packDomain:str"},
+     "labels:{str} priorityClassName:str providerOverride:map restart:map topologyConstraint:map"},
     {"Component",
-     "compilationCache:CompilationCache dynamoSidecar:str eppConfig:EppConfig "
+     "compilationCache:CompilationCache dynamoSidecar:str eppConfig:map "
      "experimental:Experimental frontendSidecar:str globalDynamoNamespace:bool minAvailable:int "
-     "modelRef:ModelRef multinode:Multinode name:str podTemplate:PodTemplate providerOverride:map "
+     "modelRef:map multinode:map name:str podTemplate:PodTemplate providerOverride:map "
      "replicas:int roles:[map] runtimeVersionOverride:str scalingAdapter:map sharedMemorySize:qty "
-     "topologyConstraint:Topology type:str"},
+     "topologyConstraint:map type:str"},
     {"CompilationCache", "mountPath:str pvcName:str"},
     {"Experimental", "checkpoint:map failover:FailoverBeta gpuMemoryService:GmsBeta grove:map"},
     {"FailoverBeta", "mode:str numShadows:int"},
@@ -44,115 +46,55 @@ constexpr SchemaType kTypes[] = {
     {"PodTemplate", "metadata:ObjectMeta spec:PodSpec"},
     {"DgdAlpha",
      "annotations:{str} backendFramework:str envs:[EnvVar] labels:{str} pvcs:[Pvc] "
-     "restart:Restart services:map topologyConstraint:TopologyAlpha"},
-    {"EnvVar", "name:str value:str valueFrom:EnvVarSource"},
-    {"EnvVarSource",
-     "configMapKeyRef:KeyRef fieldRef:FieldRef fileKeyRef:map "
-     "resourceFieldRef:ResourceFieldRef secretKeyRef:KeyRef"},
-    {"KeyRef", "key:str name:str optional:bool"},
-    {"FieldRef", "apiVersion:str fieldPath:str"},
-    {"ResourceFieldRef", "containerName:str divisor:qty resource:str"},
+     "restart:map services:map topologyConstraint:map"},
     {"Pvc", "create:bool name:str size:qty storageClass:str volumeAccessMode:str"},
-    {"Restart", "id:str strategy:RestartStrategy"},
-    {"RestartStrategy", "order:[str] type:str"},
     {"ServiceAlpha",
-     "annotations:{str} autoscaling:map checkpoint:CheckpointAlpha componentType:str "
-     "dynamoNamespace:str envFromSecret:str envs:[EnvVar] eppConfig:EppConfig "
+     "annotations:{str} autoscaling:map checkpoint:map componentType:str "
+     "dynamoNamespace:str envFromSecret:str envs:[EnvVar] eppConfig:map "
      "extraPodMetadata:PodMetadata extraPodSpec:ExtraPodSpec failover:FailoverAlpha "
-     "frontendSidecar:FrontendSidecar globalDynamoNamespace:bool "
-     "gpuMemoryService:GmsAlpha ingress:Ingress labels:{str} livenessProbe:Probe "
-     "modelRef:ModelRef multinode:Multinode readinessProbe:Probe replicas:int "
-     "resources:ResourcesAlpha scalingAdapter:ScalingAlpha serviceName:str "
-     "sharedMemory:SharedMemory subComponentType:str topologyConstraint:Topology "
+     "frontendSidecar:map globalDynamoNamespace:bool "
+     "gpuMemoryService:GmsAlpha ingress:map labels:{str} livenessProbe:Probe "
+     "modelRef:map multinode:map readinessProbe:Probe replicas:int "
+     "resources:ResourcesAlpha scalingAdapter:map serviceName:str "
+     "sharedMemory:SharedMemory subComponentType:str topologyConstraint:map "
      "volumeMounts:[VolumeMountAlpha]"},
-    {"CheckpointAlpha", "checkpointRef:str enabled:bool identity:CheckpointIdentity mode:str"},
-    {"CheckpointIdentity",
-     "backendFramework:str dtype:str dynamoVersion:str extraParameters:{str} "
-     "maxModelLen:int model:str pipelineParallelSize:int tensorParallelSize:int"},
-    {"EppConfig", "config:map configMapRef:KeyRef"},
     {"PodMetadata", "annotations:{str} labels:{str}"},
-    {"Container",
-     "args:[str] command:[str] env:[EnvVar] envFrom:[EnvFrom] image:str "
-     "imagePullPolicy:str lifecycle:Lifecycle livenessProbe:Probe name:str "
-     "ports:[ContainerPort] readinessProbe:Probe resizePolicy:[map] resources:Resources "
-     "restartPolicy:str restartPolicyRules:[map] securityContext:SecurityContext "
-     "startupProbe:Probe stdin:bool stdinOnce:bool terminationMessagePath:str "
-     "terminationMessagePolicy:str tty:bool volumeDevices:[map] "
-     "volumeMounts:[VolumeMount] workingDir:str"},
-    {"EnvFrom", "configMapRef:SourceRef prefix:str secretRef:SourceRef"},
-    {"SourceRef", "name:str optional:bool"},
-    {"Lifecycle", "postStart:LifecycleHandler preStop:LifecycleHandler stopSignal:str"},
-    {"LifecycleHandler", "exec:Exec httpGet:HttpGet sleep:map tcpSocket:TcpSocket"},
-    {"Probe",
-     "exec:Exec failureThreshold:int grpc:Grpc httpGet:HttpGet initialDelaySeconds:int "
-     "periodSeconds:int successThreshold:int tcpSocket:TcpSocket "
-     "terminationGracePeriodSeconds:int timeoutSeconds:int"},
-    {"Exec", "command:[str]"},
-    {"Grpc", "port:int service:str"},
-    {"HttpGet", "host:str httpHeaders:[map] path:str port:port scheme:str"},
-    {"TcpSocket", "host:str port:port"},
-    {"ContainerPort", "containerPort:int hostIP:str hostPort:int name:str protocol:str"},
-    {"Resources", "claims:[ContainerClaim] limits:{qty} requests:{qty}"},
-    {"ContainerClaim", "name:str request:str"},
-    {"SecurityContext",
-     "allowPrivilegeEscalation:bool appArmorProfile:map capabilities:Capabilities "
-     "privileged:bool procMount:str readOnlyRootFilesystem:bool runAsGroup:int "
-     "runAsNonRoot:bool runAsUser:int seLinuxOptions:map seccompProfile:map "
-     "windowsOptions:map"},
-    {"Capabilities", "add:[str] drop:[str]"},
-    {"VolumeMount",
-     "mountPath:str mountPropagation:str name:str readOnly:bool recursiveReadOnly:str "
-     "subPath:str subPathExpr:str"},
     {"FailoverAlpha", "enabled:bool mode:str numShadows:int"},
-    {"FrontendSidecar", "args:[str] envFromSecret:str envs:[EnvVar] image:str"},
     {"GmsAlpha", "deviceClassName:str enabled:bool extraClientContainers:[str] mode:str"},
-    {"Ingress",
-     "annotations:{str} enabled:bool host:str hostPrefix:str hostSuffix:str "
-     "ingressControllerClassName:str labels:{str} tls:IngressTls useVirtualService:bool "
-     "virtualServiceGateway:str"},
-    {"IngressTls", "secretName:str"},
-    {"ModelRef", "name:str revision:str"},
-    {"Multinode", "nodeCount:int"},
-    {"ResourcesAlpha", "claims:[ContainerClaim] limits:AmountsAlpha requests:AmountsAlpha"},
+    {"ResourcesAlpha", "claims:[map] limits:AmountsAlpha requests:AmountsAlpha"},
     {"AmountsAlpha", "cpu:qty custom:{qty} gpu:qty gpuType:str memory:qty"},
-    {"ScalingAlpha", "enabled:bool"},
     {"SharedMemory", "disabled:bool size:qty"},
-    {"Topology", "packDomain:str"},
     {"VolumeMountAlpha", "mountPoint:str name:str useAsCompilationCache:bool"},
-    {"TopologyAlpha", "packDomain:str topologyProfile:str"},
     {"PodSpec",
-     "activeDeadlineSeconds:int affinity:map automountServiceAccountToken:bool "
-     "containers:[Container] dnsConfig:map dnsPolicy:str enableServiceLinks:bool "
-     "ephemeralContainers:[map] hostAliases:[map] hostIPC:bool hostNetwork:bool "
-     "hostPID:bool hostUsers:bool hostname:str hostnameOverride:str "
-     "imagePullSecrets:[NameRef] initContainers:[Container] nodeName:str "
-     "nodeSelector:{str} os:map overhead:{qty} preemptionPolicy:str priority:int "
-     "priorityClassName:str readinessGates:[map] resourceClaims:[ResourceClaim] "
-     "resources:Resources restartPolicy:str runtimeClassName:str schedulerName:str "
-     "schedulingGates:[map] securityContext:PodSecurityContext serviceAccount:str "
-     "serviceAccountName:str setHostnameAsFQDN:bool shareProcessNamespace:bool "
-     "subdomain:str terminationGracePeriodSeconds:int tolerations:[Toleration] "
-     "topologySpreadConstraints:[map] volumes:[Volume]"},
-    {"NameRef", "name:str"},
-    {"ResourceClaim", "name:str resourceClaimName:str resourceClaimTemplateName:str"},
-    {"PodSecurityContext",
-     "appArmorProfile:map fsGroup:int fsGroupChangePolicy:str runAsGroup:int "
-     "runAsNonRoot:bool runAsUser:int seLinuxChangePolicy:str seLinuxOptions:map "
-     "seccompProfile:map supplementalGroups:[int] supplementalGroupsPolicy:str "
-     "sysctls:[map] windowsOptions:map"},
-    {"Toleration", "effect:str key:str operator:str tolerationSeconds:int value:str"},
-    {"Volume",
-     "awsElasticBlockStore:map azureDisk:map azureFile:map cephfs:map cinder:map "
-     "configMap:map csi:map downwardAPI:map emptyDir:EmptyDir ephemeral:map fc:map "
-     "flexVolume:map flocker:map gcePersistentDisk:map gitRepo:map glusterfs:map "
-     "hostPath:HostPath image:map iscsi:map name:str nfs:map "
-     "persistentVolumeClaim:PvcSource photonPersistentDisk:map portworxVolume:map "
-     "projected:map quobyte:map rbd:map scaleIO:map secret:map storageos:map "
-     "vsphereVolume:map"},
-    {"EmptyDir", "medium:str sizeLimit:qty"},
-    {"HostPath", "path:str type:str"},
-    {"PvcSource", "claimName:str readOnly:bool"},
+     "containers:[Container] hostNetwork:bool hostPID:bool initContainers:[Container] "
+     "resourceClaims:[ResourceClaim] restartPolicy:str securityContext:SecurityContext "
+     "serviceAccount:str serviceAccountName:str shareProcessNamespace:bool "
+     "terminationGracePeriodSeconds:int tolerations:[map] volumes:[Volume]",
+     kOpen},
+    {"Container",
+     "args:[str] command:[str] env:[EnvVar] envFrom:[map] image:str lifecycle:map "
+     "livenessProbe:Probe name:str ports:[ContainerPort] readinessProbe:Probe "
+     "resources:Resources securityContext:SecurityContext startupProbe:Probe "
+     "volumeMounts:[VolumeMount]",
+     kOpen},
+    {"EnvVar", "name:str value:str valueFrom:map", kOpen},
+    {"Probe", "exec:Exec grpc:map httpGet:HttpGet tcpSocket:TcpSocket", kOpen},
+    {"Exec", "command:[str]", kOpen},
+    {"HttpGet", "path:str port:port scheme:str", kOpen},
+    {"TcpSocket", "port:port", kOpen},
+    {"ContainerPort", "containerPort:int hostPort:int name:str protocol:str", kOpen},
+    {"Resources", "claims:[map] limits:{qty} requests:{qty}", kOpen},
+    {"SecurityContext", "runAsUser:int", kOpen},
+    {"VolumeMount", "mountPath:str name:str", kOpen},
+    {"ResourceClaim", "name:str", kOpen},
+    {"Volume", "name:str", kOpen},
 };
+
+const SchemaType* find_type(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                         [&](const SchemaType& one) { return one.name == name; });
+  return found == std::end(kTypes) ? nullptr : found;
+}
 
 std::string_view type_name(yaml::ScalarType type) {
   switch (type) {
@@ -212,9 +154,8 @@ class Checker {
     } else if (type == "port") {
       wants(yaml::as_integer(node) || yaml::as_string(node), node, path, "a port's number or name");
     } else if (type == "qty") {
-      wants(node.is_scalar() &&
-                (is_quantity(node.text()) || yaml::as_integer(node).value_or(-1) >= 0),
-            node, path, "a quantity", "quantities are like \"2\", \"500m\" or \"8Gi\"");
+      wants(node.is_scalar(), node, path, "a quantity",
+            "quantities are like \"2\", \"500m\" or \"8Gi\"");
     } else if (wants(node.is_map(), node, path, "a map") && type != "map") {
       check_fields(node, type, path);
     }
@@ -242,7 +183,7 @@ class Checker {
       });
       if (field != fields.end()) {
         check(member.value, field->type, member_path(path, member.key));
-      } else {
+      } else if (!is_open(type)) {
         report_unknown(member, fields, path);
       }
     }
@@ -272,18 +213,21 @@ std::vector<SchemaField> fields_of(std::string_view type) {
     fields = fields_of("PodSpec");
     fields.push_back({"mainContainer", "Container"});
   }
-  for (const SchemaType& one : kTypes) {
-    if (one.name != type) continue;
-    for (std::string_view rest = one.fields; !rest.empty();) {
-      const std::string_view word = rest.substr(0, rest.find(' '));
-      rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-      const std::size_t colon = word.find(':');
-      fields.push_back({word.substr(0, colon), colon == std::string_view::npos
-                                                   ? std::string_view()
-                                                   : word.substr(colon + 1)});
-    }
+  const SchemaType* const found = find_type(type);
+  for (std::string_view rest = found == nullptr ? "" : found->fields; !rest.empty();) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+    const std::size_t colon = word.find(':');
+    fields.push_back({word.substr(0, colon), colon == std::string_view::npos
+                                                 ? std::string_view()
+                                                 : word.substr(colon + 1)});
   }
   return fields;
+}
+
+bool is_open(std::string_view type) {
+  const SchemaType* const found = find_type(type == "ExtraPodSpec" ? "PodSpec" : type);
+  return found != nullptr && found->is_open;
 }
 
 void check_schema(const yaml::Node& node, std::string_view type, const std::string& path,

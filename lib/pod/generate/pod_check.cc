@@ -1,6 +1,7 @@
 #include "pod/generate/pod_check.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -10,17 +11,38 @@
 namespace fo::pod {
 namespace {
 
-// Refuses entries of a list of the spec whose `name` is reserved.
-void check_names(const yaml::Node& spec, const char* list, const std::set<std::string>& taken,
+using Path = std::function<std::string()>;
+
+// Refuses entries of a list at `path` whose `name` is reserved.
+void check_names(const yaml::Node* list, const Path& path, const std::set<std::string>& taken,
                  const PodPlan& plan) {
-  const yaml::Node* items = spec.find(list);
-  if (items == nullptr) return;
-  for (std::size_t i = 0; i < items->items().size(); ++i) {
-    const yaml::Node* name = items->items()[i].find("name");
+  if (list == nullptr) return;
+  for (std::size_t i = 0; i < list->items().size(); ++i) {
+    const yaml::Node* name = list->items()[i].find("name");
     if (name == nullptr || !taken.contains(name->text())) continue;
-    plan.refuse(name->position(), plan.spec_path(item_path(list, i) + ".name"),
+    plan.refuse(name->position(), item_path(path(), i) + ".name",
                 base::quoted(name->text()) + ": the failover pod uses this name",
                 "choose another name");
+  }
+}
+
+// A container that refers to a reserved name would get what is added to the pod.
+void check_references(const yaml::Node& spec, const std::set<std::string>& volumes,
+                      const std::set<std::string>& claims, const PodPlan& plan) {
+  for (const char* const list : {"initContainers", "containers"}) {
+    const yaml::Node* containers = spec.find(list);
+    if (containers == nullptr) continue;
+    for (const yaml::Node& container : containers->items()) {
+      const auto path_of = [&](std::string_view field) {
+        return is_main(container) ? plan.main_path(field)
+                                  : plan.container_path(list, container) + "." + std::string(field);
+      };
+      check_names(
+          container.find("volumeMounts"), [&] { return path_of("volumeMounts"); }, volumes, plan);
+      check_names(
+          container.find_path({"resources", "claims"}), [&] { return path_of("resources.claims"); },
+          claims, plan);
+    }
   }
 }
 
@@ -77,10 +99,13 @@ void add_collisions(std::vector<PortUse>& uses, const yaml::Node& spec, const Po
 void check_pod_spec(const yaml::Node& spec, const PodPlan& plan) {
   std::set<std::string> volumes{plan.names.volume};
   if (plan.has_tools()) volumes.emplace(kToolsVolume);
-  check_names(spec, "volumes", volumes, plan);
-  if (plan.options.gpu_sharing == GpuSharing::kDra) {
-    check_names(spec, "resourceClaims", {plan.names.claim}, plan);
-  }
+  std::set<std::string> claims;
+  if (plan.options.gpu_sharing == GpuSharing::kDra) claims.insert(plan.names.claim);
+  check_names(
+      spec.find("volumes"), [&] { return plan.spec_path("volumes"); }, volumes, plan);
+  check_names(
+      spec.find("resourceClaims"), [&] { return plan.spec_path("resourceClaims"); }, claims, plan);
+  check_references(spec, volumes, claims, plan);
   check_settings(spec, plan);
 }
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "pod/dgd/discovery.h"
 #include "pod/dgd/operator_defaults.h"
-#include "pod/pod_rules.h"
+#include "pod/kube_names.h"
 
 namespace fo::pod {
 namespace {
