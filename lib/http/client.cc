@@ -1,23 +1,20 @@
 #include "http/client.h"
 
 #include <array>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <exception>
 #include <memory>
 #include <utility>
 
 #include "base/error.h"
 #include "http/connection.h"
+#include "loop/run.h"
 #include "net/address.h"
 
 namespace fo::http {
 namespace {
 
-namespace asio = boost::asio;
-using asio::awaitable;
 using base::Error;
 using base::ExitStatus;
+using boost::asio::awaitable;
 
 constexpr std::size_t kPieceBytes = std::size_t{16} * 1024;
 
@@ -43,17 +40,7 @@ RequestHead head_of(std::string method, const net::Url& url, const FetchOptions&
 
 Response fetch(std::string_view method, std::string_view url, const base::Deadline& deadline,
                const FetchOptions& options) {
-  asio::io_context loop(1);
-  Response response;
-  std::exception_ptr failure;
-  asio::co_spawn(loop, async_fetch(std::string(method), std::string(url), deadline, options),
-                 [&](std::exception_ptr error, Response got) {
-                   failure = std::move(error);
-                   response = std::move(got);
-                 });
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
-  return response;
+  return loop::run_to_end(async_fetch(std::string(method), std::string(url), deadline, options));
 }
 
 awaitable<Response> async_fetch(std::string method, std::string url, base::Deadline deadline,

@@ -3,9 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -18,6 +15,7 @@
 #include "lock/lease/lease_times.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
+#include "loop/run.h"
 #include "os/process.h"
 #include "os/random.h"
 #include "text/time_text.h"
@@ -25,13 +23,12 @@
 namespace fo::lock {
 namespace {
 
-namespace asio = boost::asio;
-using asio::awaitable;
 using base::BootClock;
 using base::Deadline;
 using base::Duration;
 using base::Error;
 using base::ExitStatus;
+using boost::asio::awaitable;
 
 // Of one request while there is no lease whose end is near.
 constexpr Duration kLongestRequest = std::chrono::seconds(5);
@@ -246,6 +243,12 @@ class EtcdClient final : public LeaseClient {
   std::string gone_early_;
 };
 
+awaitable<etcd::Found> read_queue(LockUri::Network network, Deadline deadline) {
+  etcd::Client client(config_of(network));
+  etcd::Range range = list(network.key);
+  co_return co_await client.range(std::move(range), deadline);
+}
+
 }  // namespace
 
 std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::string& id) {
@@ -253,18 +256,7 @@ std::unique_ptr<LeaseClient> make_etcd_client(const LockUri& uri, const std::str
 }
 
 LockStatus ask_etcd(const LockUri& uri, const Deadline& deadline) {
-  asio::io_context loop(1);
-  etcd::Client client(config_of(uri.network));
-  etcd::Found found;
-  std::exception_ptr failure;
-  asio::co_spawn(loop, client.range(list(uri.network.key), deadline),
-                 [&](std::exception_ptr error, etcd::Found keys) {
-                   failure = std::move(error);
-                   found = std::move(keys);
-                 });
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
-  const std::vector<Listed> queue = read_list(found);
+  const std::vector<Listed> queue = read_list(loop::run_to_end(read_queue(uri.network, deadline)));
 
   LockStatus status;
   status.path = uri.path;

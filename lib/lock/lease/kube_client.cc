@@ -4,7 +4,6 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/experimental/parallel_group.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <functional>
@@ -19,6 +18,7 @@
 #include "lock/lease/kube_identity.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
+#include "loop/run.h"
 #include "os/log.h"
 #include "os/random.h"
 #include "text/time_text.h"
@@ -206,10 +206,10 @@ awaitable<std::optional<Lease>> KubeClient::take() {
   const auto granted_at = system_clock::now();
   const std::uint64_t generation = most_transitions_ + 1;
   if (generation > kube::kMaxTransitions) {
-    throw Error(ExitStatus::kUnavailable,
-                "update " + kube::describe(leases_, name_) + ": leaseTransitions is " +
-                    std::to_string(most_transitions_) +
-                    ", the maximum: an administrator has to lower it");
+    throw Error(ExitStatus::kUnavailable, "update " + kube::describe(leases_, name_) +
+                                              ": leaseTransitions is " +
+                                              std::to_string(most_transitions_) +
+                                              ", the maximum: an administrator has to lower it");
   }
   const kube::Claim claim{identity_, duration_, generation, granted_at, granted_at};
   // An answer that takes longer than that comes too late to hold anything by it.
@@ -409,6 +409,12 @@ awaitable<bool> KubeClient::give_up(Deadline deadline) {
   co_return true;
 }
 
+awaitable<std::optional<kube::Object>> read_object(kube::Config config, kube::Collection from,
+                                                   std::string name, Deadline deadline) {
+  kube::Client client(std::move(config));
+  co_return co_await client.get(std::move(from), std::move(name), deadline);
+}
+
 }  // namespace
 
 kube::Config find_kube_config(const LockUri& uri, std::string_view folder) {
@@ -428,17 +434,8 @@ std::unique_ptr<LeaseClient> make_kube_client(const LockUri& uri, const std::str
 LockStatus ask_kube(const LockUri& uri, const Deadline& deadline) {
   const kube::Collection leases = kube::leases_in(uri.network.name_space);
   const std::string& name = uri.network.key;
-  asio::io_context loop(1);
-  kube::Client client(find_kube_config(uri));
-  std::optional<kube::Object> object;
-  std::exception_ptr failure;
-  asio::co_spawn(loop, client.get(leases, name, deadline),
-                 [&](std::exception_ptr error, std::optional<kube::Object> got) {
-                   failure = std::move(error);
-                   object = std::move(got);
-                 });
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
+  const std::optional<kube::Object> object =
+      loop::run_to_end(read_object(find_kube_config(uri), leases, name, deadline));
   LockStatus status;
   status.path = uri.path;
   if (!object) return status;

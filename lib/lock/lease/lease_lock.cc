@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "loop/adopt.h"
 #include "loop/backoff.h"
+#include "loop/run.h"
 #include "os/log.h"
 #include "os/thread.h"
 
@@ -258,13 +259,8 @@ void LeaseLock::release() {
 }
 
 void LeaseLock::tell_release(os::LogLevel level) {
-  std::exception_ptr failure;
-  loop_.restart();
-  asio::co_spawn(loop_, client_->release(Deadline::after(kReleaseTime)),
-                 [&](std::exception_ptr error) { failure = std::move(error); });
-  loop_.run();
   try {
-    if (failure) std::rethrow_exception(failure);
+    loop::run_to_end(loop_, client_->release(Deadline::after(kReleaseTime)));
   } catch (const std::exception& error) {
     os::log(level, "release lock {}, which expires by itself: {}", base::quoted(path()),
             error.what());

@@ -1,12 +1,9 @@
 #include "lock/lockd/lockd_client.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -15,6 +12,7 @@
 #include "lock/lockd/lockd_status.h"
 #include "loop/backoff.h"
 #include "loop/pause.h"
+#include "loop/run.h"
 #include "net/line_stream.h"
 #include "os/log.h"
 
@@ -325,17 +323,7 @@ std::unique_ptr<LeaseClient> make_lockd_client(const LockUri& uri, const std::st
 
 LockStatus ask_lockd_over_tcp(const LockUri& uri, const Deadline& deadline) {
   const std::string what = "query lock server " + base::quoted(uri.path);
-  asio::io_context loop(1);
-  std::exception_ptr failure;
-  StatusAnswer reported;
-  asio::co_spawn(loop, ask_status(uri, what, deadline),
-                 [&](std::exception_ptr error, StatusAnswer answer) {
-                   failure = std::move(error);
-                   reported = std::move(answer);
-                 });
-  loop.run();
-  if (failure) std::rethrow_exception(failure);
-  return status_of(uri.path, reported, false);
+  return status_of(uri.path, loop::run_to_end(ask_status(uri, what, deadline)), false);
 }
 
 }  // namespace fo::lock
