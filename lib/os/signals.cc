@@ -47,6 +47,14 @@ void block_signals(const sigset_t& signals) {
   g_saved.present = true;
 }
 
+sigset_t ending_signals() { return signal_set({SIGTERM, SIGINT, SIGHUP, SIGQUIT}); }
+
+base::UniqueFd open_ending_signals() {
+  const sigset_t ending = ending_signals();
+  block_signals(ending);
+  return open_signal_fd(ending);
+}
+
 void restore_signals() noexcept {
   if (!g_saved.present) return;
   ::sigaction(SIGPIPE, &g_saved.pipe, nullptr);

@@ -17,6 +17,11 @@ sigset_t signal_set(std::initializer_list<int> signals);
 /// there are threads or children.
 void block_signals(const sigset_t& signals);
 
+/// The signals that ask a daemon to end: SIGTERM, SIGINT, SIGHUP and SIGQUIT.
+sigset_t ending_signals();
+/// Blocks them, and opens a signalfd for them.
+base::UniqueFd open_ending_signals();
+
 /// Restores the mask and the dispositions that block_signals saved. Async-signal-safe, for use
 /// between fork and exec. Does nothing if nothing was blocked.
 void restore_signals() noexcept;

@@ -137,7 +137,7 @@ int fail(ExitStatus status, const char* message) {
 int run_rank_process() {
   if (::close_range(STDERR_FILENO + 1, ~0u, 0) != 0) base::throw_errno(errno, "close descriptors");
   // ^C reaches the whole process group, but the engine ends its ranks itself.
-  os::block_signals(os::signal_set({SIGINT, SIGTERM, SIGHUP, SIGQUIT}));
+  os::block_signals(os::ending_signals());
   try {
     serve();
     return base::to_int(ExitStatus::kOk);

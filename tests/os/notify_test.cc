@@ -3,14 +3,10 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <future>
 #include <iterator>
@@ -19,45 +15,20 @@
 #include "os/process.h"
 #include "os/sibling.h"
 #include "support/fds.h"
+#include "support/service_manager.h"
 #include "support/temp_dir.h"
 
 namespace fo::os {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// The service manager's socket, bound for datagrams.
-class Manager {
- public:
-  explicit Manager(const std::string& name)
-      : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, name.data(), name.size());
-    const bool is_abstract = name.starts_with('@');
-    if (is_abstract) address.sun_path[0] = '\0';
-    const std::size_t size = offsetof(sockaddr_un, sun_path) + name.size() + (is_abstract ? 0 : 1);
-    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-    EXPECT_EQ(::bind(fd_.get(), generic, static_cast<socklen_t>(size)), 0) << name;
-  }
-  /// The next message; empty if there is none. Local datagrams arrive at once.
-  [[nodiscard]] std::string next() const {
-    std::array<char, 8192> buffer;
-    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
-    return got < 0 ? "" : std::string(buffer.data(), static_cast<std::size_t>(got));
-  }
-
- private:
-  base::UniqueFd fd_;
-};
+using Manager = fo::test::ServiceManager;
 
 class Notify : public fo::test::FdCounting {
  protected:
   ~Notify() override { clear(); }
   Notify() { clear(); }
-  static void clear() {
-    for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
-  }
+  static void clear() { fo::test::forget_service_manager(); }
   static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
   fo::test::TempDir dir_;
