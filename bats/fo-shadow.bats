@@ -150,6 +150,7 @@ start_stream() {
   touch "$T/healthy"
   await_state a standby
   [ "$(health a)" = "200 standby" ]
+  [ "$(page a /ready | jq -r .state)" = standby ]
   run -0 gms-probe engine --id a --state standby
   run -0 gms-probe http "unix:$T/lock.a.sock:/health" --field state=standby
   # The same on a port, whose number it tells.

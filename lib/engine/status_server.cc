@@ -1,13 +1,11 @@
 #include "engine/status_server.h"
 
-#include <algorithm>
-#include <array>
 #include <optional>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
-#include "metrics/prometheus_text.h"
+#include "http/pages.h"
 #include "os/server_socket.h"
 
 namespace fo::engine {
@@ -24,54 +22,32 @@ Response json(int status, std::string body) {
   return {status, "application/json", std::move(body), {}};
 }
 
-Response wrong_method(std::string_view allowed) {
-  Response response = http::error_response(405, "method not allowed");
-  response.headers.emplace_back("Allow", allowed);
-  return response;
-}
-
-Response get(const StatusSource& source, std::string_view path) {
-  if (path == "/metrics")
-    return {200, std::string(metrics::kPrometheusTextType), source.metrics(), {}};
-  if (path == "/status") return json(200, source.status());
-  HealthAnswer answer = source.health();
-  return json(answer.ready ? 200 : 503, std::move(answer.body));
-}
-
-awaitable<Response> switch_over(std::shared_ptr<const StatusSource> source, Way way) {
-  if (way != Way::kUnix) co_return http::error_response(403, "only on the Unix socket");
-  try {
-    std::string body = co_await source->switch_over();
-    co_return json(202, std::move(body));
-  } catch (const base::Error& error) {
-    co_return http::error_response(409, error.what());
-  }
-}
-
-awaitable<void> answer(std::shared_ptr<const StatusSource> source, Way way, const Request& request,
-                       Reply& reply) {
-  constexpr std::array<std::string_view, 4> kPages{"/live", "/health", "/metrics", "/status"};
-  Response response;
-  if (request.path == "/switchover") {
-    if (request.method == "POST") {
-      response = co_await switch_over(std::move(source), way);
-    } else {
-      response = wrong_method("POST");
+awaitable<void> switch_over(std::shared_ptr<const StatusSource> source, Way way, Reply& reply) {
+  Response response = http::error_response(403, "only on the Unix socket");
+  if (way == Way::kUnix) {
+    try {
+      std::string body = co_await source->switch_over();
+      response = json(202, std::move(body));
+    } catch (const base::Error& error) {
+      response = http::error_response(409, error.what());
     }
-  } else if (std::find(kPages.begin(), kPages.end(), request.path) == kPages.end()) {
-    response = http::error_response(404, "no such path");
-  } else if (request.method != "GET" && request.method != "HEAD") {
-    response = wrong_method("GET, HEAD");
-  } else {
-    response = get(*source, request.path);
   }
   reply.answer(std::move(response));
 }
 
-http::Handler handler(std::shared_ptr<const StatusSource> source, Way way) {
-  return [source = std::move(source), way](const Request& request, Reply& reply) {
-    return answer(source, way, request, reply);
-  };
+http::Handler handler(const std::shared_ptr<const StatusSource>& source, Way way) {
+  std::vector<http::Page> pages{
+      http::metrics_page([source] { return source->metrics(); }),
+      http::get_page("/status", [source] { return json(200, source->status()); }),
+      {"POST", "/switchover",
+       [source, way](const Request&, Reply& reply) { return switch_over(source, way, reply); }}};
+  for (const char* path : {"/live", "/health", "/ready"}) {
+    pages.push_back(http::get_page(path, [source] {
+      HealthAnswer answer = source->health();
+      return json(answer.ready ? 200 : 503, std::move(answer.body));
+    }));
+  }
+  return http::make_handler(std::move(pages));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The HTTP server of an engine's status: /live and /health (the same answer), /metrics, /status and
-// /switchover. It listens on a port for probes, which the whole pod network reaches, and on a Unix
+// The HTTP server of an engine's status: /live, /health and /ready (the same answer), /metrics,
+// /status and /switchover. It listens on a port for probes, which the whole pod network reaches, and on a Unix
 // socket beside the lock (status_socket.h) for processes in the pod. Clients that send nothing, or
 // send slowly, delay no others and are soon disconnected.
 #pragma once
@@ -20,7 +20,7 @@ namespace fo::engine {
 /// The sources of the answers, called on the loop's thread for each request; only switch_over may
 /// throw.
 struct StatusSource {
-  /// GET /live and /health: 200 or 503.
+  /// GET /live, /health and /ready: 200 or 503.
   std::function<HealthAnswer()> health;
   std::function<std::string()> metrics;
   /// GET /status: JSON.

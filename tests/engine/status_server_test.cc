@@ -112,11 +112,12 @@ class Status : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(Status, LiveAndHealthGiveOneAnswer) {
+TEST_F(Status, LiveHealthAndReadyGiveOneAnswer) {
   for (const bool ready : {true, false}) {
     call([&] { host_->ready = ready; });
     for (const std::string& url :
-         {tcp("/live"), tcp("/health"), tcp("/live?verbose=1"), local("/live"), local("/health")}) {
+         {tcp("/live"), tcp("/health"), tcp("/ready"), tcp("/live?verbose=1"), local("/live"),
+          local("/health"), local("/ready")}) {
       const Response response = fetch("GET", url, soon());
       EXPECT_EQ(response.status, ready ? 200 : 503) << url;
       EXPECT_EQ(response.content_type, "application/json");
@@ -149,7 +150,7 @@ TEST_F(Status, OtherPathsAre404AndOtherMethods405) {
     EXPECT_EQ(fetch("GET", tcp(path), soon()).status, 404) << path;
     EXPECT_EQ(fetch("POST", local(path), soon()).status, 404) << path;
   }
-  for (const char* path : {"/live", "/health", "/metrics", "/status"}) {
+  for (const char* path : {"/live", "/health", "/ready", "/metrics", "/status"}) {
     for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "BREW"}) {
       const Response response = fetch(method, local(path), soon());
       EXPECT_EQ(response.status, 405) << method << " " << path;
