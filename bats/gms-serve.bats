@@ -205,15 +205,18 @@ END
   [ "$(grep -c ': error: ' "$T/gms.err")" -eq 0 ]
 }
 
-@test "Ctrl-C, which the whole process group gets, ends it in the same way" {
-  start_bg gms setsid gms-serve --socket-dir "$D"
-  wait_for "[ -e $D/gms-ready ]"
-  [ "$(ps -o pgid= -p "$BG_PID" | tr -d ' ')" = "$BG_PID" ]
-  kill -INT -- "-$BG_PID"
-  wait_exit "$BG_PID"
-  [ "$status" -eq 0 ]
-  [ "$(left)" = "" ]
-  [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
+@test "Ctrl-C and Ctrl-\\, which the whole process group gets, end it in the same way" {
+  local signal
+  for signal in INT QUIT; do
+    start_bg gms setsid gms-serve --socket-dir "$D"
+    wait_for "[ -e $D/gms-ready ]"
+    [ "$(ps -o pgid= -p "$BG_PID" | tr -d ' ')" = "$BG_PID" ]
+    kill "-$signal" -- "-$BG_PID"
+    wait_exit "$BG_PID"
+    [ "$status" -eq 0 ]
+    [ "$(left)" = "" ]
+    [ "$(cat "$T/gms.err")" = "gms-serve: info: ready: 4 servers" ]
+  done
 }
 
 @test "a second signal does not wait for a server that hangs" {
@@ -536,6 +539,8 @@ END
   grep -q '^gms_layout_protected{.*} 1$' "$T/metrics"
   grep -q '^gms_allocations{.*} 1$' "$T/metrics"
   run -22 curl -sf "http://127.0.0.1:$PORT/nothing"
+  [ "$(curl -sf "http://127.0.0.1:$PORT/live")" = '{"status":"live"}' ]
+  wait_for "[ \"\$(curl -sf http://127.0.0.1:$PORT/ready)\" = '{\"status\":\"ready\"}' ]"
   # Whoever kills it gets it back, and nobody's memory is touched.
   kill -KILL "$(children_of "$BG_PID" | head -n 1)"
   wait_for "curl -sf http://127.0.0.1:$PORT/metrics | grep -q '^gms_commits_total{.*} 1$'"

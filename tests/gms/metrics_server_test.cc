@@ -88,6 +88,20 @@ TEST_F(MetricsServer, NothingElseIsThere) {
   EXPECT_EQ(stop(), 0);
 }
 
+TEST_F(MetricsServer, IsReadyWhileAllServersAre) {
+  start();
+  EXPECT_EQ(get("/live").status, 200);
+  EXPECT_EQ(get("/ready").status, 503);
+  page_->up.set(1);
+  EXPECT_EQ(get("/ready").status, 503) << "its snapshot may be missing";
+  page_->ready.set(1);
+  EXPECT_EQ(get("/ready").status, 200);
+  page_->reset_gauges();
+  EXPECT_EQ(get("/ready").status, 503);
+  EXPECT_EQ(get("/live").status, 200);
+  EXPECT_EQ(stop(), 0);
+}
+
 TEST_F(MetricsServer, EndsAtOnceWithIdleClients) {
   start();
   http::test::RawClient idle(port_);

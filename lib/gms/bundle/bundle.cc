@@ -75,6 +75,8 @@ std::string find_loader() {
 struct Server {
   Server(Place where, VaultRoom& room) : place(std::move(where)), vault(room) {}
 
+  /// It has answered, and its snapshot was loaded or could not be.
+  void set_ready() const { counters->ready.set(1); }
   [[nodiscard]] std::string name() const {
     return "device=" + std::to_string(place.device.value()) + " tag=" + place.tag;
   }
@@ -98,8 +100,6 @@ struct Server {
   /// The number of its starts, and the one at which its loader was started.
   unsigned starts = 0;
   unsigned loader_of = 0;
-  /// It has answered, and its snapshot was loaded or could not be.
-  bool is_up = false;
   /// Children that close the memory that its vault has dropped.
   std::vector<os::Child> closers;
 };
@@ -107,7 +107,7 @@ struct Server {
 class Bundle {
  public:
   Bundle(const BundleConfig& config, std::vector<Place> places, BundleFds fds)
-      : config_(config), fds_(std::move(fds)), ready_fd_(config.ready_fd) {
+      : config_(config), fds_(std::move(fds)) {
     const std::size_t reserve = kReserve + kReservePerServer * places.size();
     room_.limit = config.fd_limit > reserve ? config.fd_limit - reserve : 0;
     for (Place& place : places) {
@@ -183,7 +183,8 @@ class Bundle {
 
   // In the child.
   int run_child(Server& server, UniqueFd ready, UniqueFd vault) {
-    // A terminal sends SIGINT and SIGHUP to all of us; the parent turns them into SIGTERM for us.
+    // A terminal sends SIGINT, SIGHUP and SIGQUIT to all of us; the parent turns them into SIGTERM
+    // for us.
     const UniqueFd stop = os::open_signal_fd(os::signal_set({SIGTERM}));
     ServerConfig config;
     config.listener = std::move(server.place.socket.listener);
@@ -218,7 +219,6 @@ class Bundle {
   // stay in use when they release it, and its locks, so that after a SIGKILL of the parent the next
   // one need not wait for the last server.
   void release_siblings() {
-    ready_fd_.reset();
     fds_ = {};
     metrics_child_.reset();
     for (const auto& sibling : servers_) {
@@ -326,7 +326,7 @@ class Bundle {
       if (answers && !has_layout && server.began_with_layout) {
         server.wants_snapshot = restores(server);
       }
-      if (answers && !server.wants_snapshot) server.is_up = true;
+      if (answers && !server.wants_snapshot) server.set_ready();
     }
     const bool answers = server.child && !server.answer_by;
     if (server.wants_snapshot && answers && !server.loader) begin_restore(server);
@@ -434,7 +434,7 @@ class Bundle {
     server.loader.reset();
     if (status == 0) {
       server.wants_snapshot = false;
-      server.is_up = true;
+      server.set_ready();
       return;
     }
     // Its server crashed; the next one gets the snapshot.
@@ -447,20 +447,19 @@ class Bundle {
     os::log(LogLevel::kError, "restore {}: {}: {}", base::quoted(config_.restore), reason,
             server.name());
     server.wants_snapshot = false;
-    server.is_up = true;
+    server.set_ready();
   }
 
   void announce() {
     if (announced_) return;
     for (const auto& server : servers_) {
-      if (!server->is_up) return;
+      if (server->counters->ready.get() == 0) return;
     }
     announced_ = true;
     if (config_.socket_path.empty()) {
       ready_file_.emplace(make_ready_file(ready_path(config_.socket_dir)));
     }
-    if (ready_fd_) os::write_all(ready_fd_.get(), "\n", "write to the ready descriptor");
-    ready_fd_.reset();
+    fds_.ready.announce();
     notifier_.ready();
     os::log(LogLevel::kInfo, "ready: {}", base::counted(servers_.size(), "server"));
   }
@@ -515,7 +514,6 @@ class Bundle {
   CrashHistory metrics_crashes_;
   /// When to restart it.
   std::optional<Deadline> metrics_at_;
-  UniqueFd ready_fd_;
   const os::Notifier notifier_;
   VaultRoom room_;
   std::vector<std::unique_ptr<Server>> servers_;

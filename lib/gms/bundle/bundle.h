@@ -10,6 +10,7 @@
 #include "base/strong.h"
 #include "base/unique_fd.h"
 #include "gms/bundle/serve.h"
+#include "os/ready_fd.h"
 #include "os/server_socket.h"
 
 namespace fo::gms {
@@ -34,7 +35,8 @@ struct BundleConfig : ServeConfig {
 
 /// The descriptors of the parent besides its sockets.
 struct BundleFds {
-  /// A signalfd.
+  os::ReadyFd ready;
+  /// os::open_ending_signals().
   base::UniqueFd signals;
   /// The listening socket for metrics, if configured.
   base::UniqueFd metrics;

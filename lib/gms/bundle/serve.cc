@@ -1,6 +1,5 @@
 #include "gms/bundle/serve.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "os/log.h"
 #include "os/pipe.h"
 #include "os/process.h"
+#include "os/ready_fd.h"
 #include "os/server_socket.h"
 #include "os/signals.h"
 
@@ -168,9 +168,7 @@ bool is_only_slice(const cuda::DeviceInfo& device, const std::vector<cuda::Devic
 int serve(const ServeConfig& given) {
   BundleConfig config{given};
   config.socket_dir = socket_dir_or_default(given.socket_dir);
-  if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
-    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
-  }
+  os::ReadyFd ready_fd(config.ready_fd);
   const bool is_bundle = config.socket_path.empty();
   const std::string ready = ready_path(config.socket_dir);
   UniqueFd folder;
@@ -178,9 +176,7 @@ int serve(const ServeConfig& given) {
     folder = lock_folder(config.socket_dir);
     ::unlink(ready.c_str());
   }
-  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
-  os::block_signals(stop);
-  UniqueFd signals = os::open_signal_fd(stop);
+  UniqueFd signals = os::open_ending_signals();
   config.fd_limit = os::raise_fd_limit();
   config.max_connections = std::min(config.fd_limit / 2, kMaxConnections);
   UniqueFd metrics;
@@ -216,7 +212,7 @@ int serve(const ServeConfig& given) {
       places.push_back(std::move(place));
     }
   }
-  BundleFds fds{std::move(signals), std::move(metrics), std::move(folder)};
+  BundleFds fds{std::move(ready_fd), std::move(signals), std::move(metrics), std::move(folder)};
   return run_bundle(config, std::move(places), std::move(fds));
 }
 

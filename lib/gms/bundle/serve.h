@@ -41,7 +41,7 @@ struct ServeConfig {
   std::string metrics;
 };
 
-/// Serves until SIGTERM, SIGINT or SIGHUP (returns 0), or until a server ends that is not
+/// Serves until SIGTERM, SIGINT, SIGHUP or SIGQUIT (returns 0), or until a server ends that is not
 /// restarted: then ends the others and returns its exit status. A bundle creates links by device
 /// index next to its sockets, and the file gms-ready while all servers answer; it removes them at
 /// its end. Throws kCannotCreate for a socket that another server serves, kUnavailable for a

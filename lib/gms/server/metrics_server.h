@@ -1,5 +1,5 @@
-// gms-serve --metrics: an HTTP server for GET /metrics in its own process, so that its clients can
-// neither delay nor crash the processes that hold memory.
+// gms-serve --metrics: an HTTP server for GET /metrics, /live and /ready in its own process, so
+// that its clients can neither delay nor crash the processes that hold memory.
 //
 //   parent, before it forks anything     http::Listener listener = http::listen_tcp(address);
 //   the child, forked after the pages    run_metrics_server(std::move(listener.fd), servers, stop);

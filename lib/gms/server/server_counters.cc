@@ -13,7 +13,7 @@ void ServerCounters::reset_gauges() {
   sessions.reset();
   waiting.reset();
   for (Gauge* gauge :
-       {&up, &connections, &allocations, &allocated_bytes, &committed, &is_protected}) {
+       {&up, &ready, &connections, &allocations, &allocated_bytes, &committed, &is_protected}) {
     gauge->set(0);
   }
 }

@@ -89,6 +89,8 @@ struct ServerCounters {
   // Gauges: the current state, set by the server and reset after a crash.
   /// 1 while the server answers.
   Gauge up;
+  /// 1 once it also has its snapshot, if it is to get one. Set by the parent.
+  Gauge ready;
   /// Sessions with a grant, by mode.
   PerEnum<Gauge, Grant, Grant::kRwData> sessions;
   /// Sessions that wait for a lock, by the requested type.
