@@ -237,6 +237,20 @@ END
   grep -qx 'gms_lockd_grants_total 1' "$T/metrics"
   grep -qx 'gms_lockd_refusals_total{status="76"} 1' "$T/metrics"
   run -22 curl -sf "http://127.0.0.1:$PORT/nothing"
+  [ "$(curl -sf "http://127.0.0.1:$PORT/live")" = '{"status":"live"}' ]
+  [ "$(curl -sf "http://127.0.0.1:$PORT/ready")" = '{"status":"ready"}' ]
+}
+
+@test "a service manager is told: ready, alive, stopping" {
+  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $T/notify ]"
+  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_lockd
+  wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
+  kill "$BG_PID"
+  wait_exit "$BG_PID"
+  wait_for "grep -q STOPPING=1 $T/told"
+  [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = READY=1STOPPING=1 ]
 }
 
 @test "an address for metrics that is in use is 73" {
@@ -249,9 +263,9 @@ END
 
 # --- ends -----------------------------------------------------------------------------------------
 
-@test "SIGTERM, SIGINT and SIGHUP: 0, the socket goes, the state stays" {
+@test "SIGTERM, SIGINT, SIGHUP and SIGQUIT: 0, the socket goes, the state stays" {
   local signal
-  for signal in TERM INT HUP; do
+  for signal in TERM INT HUP QUIT; do
     rm -f "$S.state"
     start_lockd
     local server=$BG_PID

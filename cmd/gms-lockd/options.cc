@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "cli/options.h"
+#include "cli/variables.h"
 
 namespace fo::gms_lockd {
 
@@ -36,6 +37,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
       ->type_name("HOST:PORT");
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
+  cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
 }
 
 }  // namespace fo::gms_lockd

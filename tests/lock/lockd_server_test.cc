@@ -23,6 +23,7 @@
 #include <functional>
 
 #include "base/deadline.h"
+#include "http/client.h"
 #include "lock/grant.h"
 #include "lock/lockd.h"
 #include "lock/lockd/lockd_model.h"
@@ -35,6 +36,7 @@
 #include "os/pipe.h"
 #include "os/unix_socket.h"
 #include "support/must_run.h"
+#include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
 
@@ -397,7 +399,7 @@ TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
 }
 
 TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     start();
     Client holder = acquire("a");
     EXPECT_EQ(holder.hear_word(), "granted 1");
@@ -410,6 +412,14 @@ TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
     EXPECT_EQ(holder.hear_word(), "granted 1");
     kill_server();
     std::filesystem::remove(state_path());
+  }
+}
+
+TEST_F(LockdServer, LivesAndIsReadyOnThePageOfItsMetrics) {
+  config_.metrics = "127.0.0.1:" + std::to_string(test::free_ports(1).front());
+  start();
+  for (const char* path : {"/live", "/ready", "/metrics"}) {
+    EXPECT_EQ(http::fetch("GET", "http://" + config_.metrics + path, soon()).status, 200) << path;
   }
 }
 

@@ -1,6 +1,5 @@
 #include "lock/lockd/lockd_server.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,12 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <cerrno>
-#include <csignal>
 #include <exception>
 #include <map>
 #include <memory>
@@ -23,15 +17,15 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "http/metrics_page.h"
+#include "http/pages.h"
 #include "http/server.h"
-#include "lock/descriptor.h"
 #include "lock/lockd/lockd_metrics.h"
 #include "lock/lockd/lockd_model.h"
 #include "lock/lockd/lockd_service.h"
 #include "lock/lockd/lockd_session.h"
 #include "lock/lockd/lockd_state.h"
 #include "loop/acceptor.h"
+#include "loop/daemon.h"
 #include "net/address.h"
 #include "net/resolve.h"
 #include "net/tls.h"
@@ -41,7 +35,6 @@
 #include "os/process.h"
 #include "os/random.h"
 #include "os/server_socket.h"
-#include "os/signals.h"
 #include "os/unix_socket.h"
 
 namespace fo::lock {
@@ -49,10 +42,8 @@ namespace {
 
 namespace asio = boost::asio;
 using asio::awaitable;
-using asio::posix::stream_descriptor;
 using base::Error;
 using base::ExitStatus;
-using base::throw_errno;
 using base::UniqueFd;
 using os::LogLevel;
 
@@ -69,8 +60,9 @@ constexpr std::size_t kMaxScrapers = 16;
 class Server {
  public:
   Server(const LockdConfig& config, std::string state_path, const LoadedState& loaded,
-         UniqueFd listener, UniqueFd tcp_listener, UniqueFd metrics_listener, UniqueFd signals)
+         UniqueFd listener, UniqueFd tcp_listener, UniqueFd metrics_listener, loop::Daemon& daemon)
       : config_(config),
+        daemon_(daemon),
         service_(io_, std::move(state_path), loaded,
                  std::chrono::ceil<std::chrono::milliseconds>(config.reconnect_window),
                  tcp_listener ? std::optional(expiry()) : std::nullopt,
@@ -78,24 +70,27 @@ class Server {
                   [this] { stop_when_recorded(); },
                   [this](std::exception_ptr error) { fail(std::move(error)); }}),
         tls_(config.tls),
-        unix_(io_.get_executor(), std::move(listener), kAccept),
-        signals_(watched(io_.get_executor(), std::move(signals))) {
+        unix_(io_.get_executor(), std::move(listener), kAccept) {
     if (tcp_listener) tcp_.emplace(io_.get_executor(), std::move(tcp_listener), kAccept);
     if (!metrics_listener) return;
-    metrics_.emplace(io_.get_executor(),
-                     http::metrics_handler([this] { return metrics_text(metrics()); }),
-                     http::limits_for_probes(kMaxScrapers));
+    metrics_.emplace(
+        io_.get_executor(),
+        http::make_handler(http::daemon_pages([this] { return metrics_text(metrics()); },
+                                              [this] { return daemon_.is_ready(); })),
+        http::limits_for_probes(kMaxScrapers));
     metrics_->listen(std::move(metrics_listener));
   }
 
   // `ready` is written to the ready descriptor.
-  void run(UniqueFd ready_fd, const std::string& ready) {
-    start(wait_for_signals());
+  void run(const std::string& ready) {
+    start(daemon_.run([this](loop::Stop how) {
+      if (how == loop::Stop::kNow && service_.is_recording()) leave_now();
+      stop();
+    }));
     start(accept_clients(unix_, &Server::admit));
     if (tcp_) start(accept_clients(*tcp_, &Server::admit_over_tcp));
     service_.start();
-    if (ready_fd) os::write_all(ready_fd.get(), ready, "write to the ready descriptor");
-    ready_fd.reset();
+    daemon_.ready(ready);
     io_.run();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -114,17 +109,9 @@ class Server {
     });
   }
 
-  awaitable<void> wait_for_signals() {
-    for (;;) {
-      const bool open = co_await readable(signals_);
-      if (!open) co_return;
-      if (os::read_signal(signals_.native_handle()) != 0) stop();
-    }
-  }
-
   // Finishes a pending record first, for example of a release, which the next server should know.
   void stop() {
-    if (std::exchange(stopping_, true)) leave_now();
+    daemon_.begin_stop();
     unix_.close();
     if (tcp_) tcp_->close();
     if (!service_.is_recording()) return io_.stop();
@@ -135,7 +122,7 @@ class Server {
   }
 
   void stop_when_recorded() {
-    if (stopping_ && !service_.is_recording()) io_.stop();
+    if (daemon_.is_stopping() && !service_.is_recording()) io_.stop();
   }
 
   // A thread that waits for its disk can be neither joined nor cancelled.
@@ -147,7 +134,7 @@ class Server {
 
   void fail(std::exception_ptr failure) {
     if (!failure_) failure_ = std::move(failure);
-    if (!stopping_) stop();
+    if (!daemon_.is_stopping()) stop();
   }
 
   awaitable<void> accept_clients(loop::Acceptor& acceptor, void (Server::*take)(UniqueFd)) {
@@ -453,9 +440,9 @@ class Server {
   }
 
   const LockdConfig config_;
+  loop::Daemon& daemon_;
   std::exception_ptr failure_;
   ConnectionId last_id_ = 0;
-  bool stopping_ = false;
   // Declared in reverse order of destruction: sockets and timers are destroyed before their loop,
   // and the service before the loop that its thread posts to. The loop destroys pending operations.
   asio::io_context io_{1};
@@ -464,7 +451,6 @@ class Server {
   os::LogLimit warnings_;
   loop::Acceptor unix_;
   std::optional<loop::Acceptor> tcp_;
-  stream_descriptor signals_;
   asio::steady_timer grace_{io_};
   std::map<ConnectionId, SessionPtr> sessions_;
   // Of those, over TCP; and connections that are no sessions any more and flush their last answer.
@@ -506,14 +492,8 @@ void check_listen(const LockdConfig& config) {
 
 int serve_lock(const LockdConfig& given) {
   LockdConfig config = given;
-  if (config.ready_fd >= 0 && ::fcntl(config.ready_fd, F_SETFD, FD_CLOEXEC) != 0) {
-    throw_errno(errno, ExitStatus::kUsage, "use --ready-fd " + std::to_string(config.ready_fd));
-  }
-  UniqueFd ready_fd(config.ready_fd);
+  loop::Daemon daemon(config.ready_fd);
   check_listen(config);
-  const sigset_t stop = os::signal_set({SIGTERM, SIGINT, SIGHUP});
-  os::block_signals(stop);
-  UniqueFd signals = os::open_signal_fd(stop);
   // A connection has up to two descriptors; the rest is for the state file and recorded processes.
   config.max_connections = std::min(config.max_connections, os::raise_fd_limit() / 4);
   const std::string state_path =
@@ -539,8 +519,8 @@ int serve_lock(const LockdConfig& given) {
   const bool is_lost = tcp.fd && loaded.kind == LoadedState::Kind::kNone;
   prepare_state(state_path, is_lost ? LoadedState{LoadedState::Kind::kDamaged} : loaded);
   Server(config, state_path, loaded, std::move(socket.listener), std::move(tcp.fd),
-         std::move(metrics.fd), std::move(signals))
-      .run(std::move(ready_fd), ready);
+         std::move(metrics.fd), daemon)
+      .run(ready);
   return 0;
 }
 

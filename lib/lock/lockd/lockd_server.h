@@ -35,12 +35,12 @@ struct LockdConfig {
   std::size_t max_connections = 4096;
 };
 
-/// Serves until SIGTERM, SIGINT or SIGHUP, which it blocks, and returns 0. The state file stays, so
-/// that holders may reconnect to the next server. The end waits for a pending write of that file up
-/// to two seconds or the next signal; then the process exits in here. Single thread only. Throws
-/// kCannotCreate if another server uses the socket or the state file, kUsage for the socket path,
-/// the ready descriptor and options that do not fit `listen`, and the errors of http::listen_tcp,
-/// http::make_tls_server, load_state and prepare_state.
+/// Serves until SIGTERM, SIGINT, SIGHUP or SIGQUIT, which it blocks, and returns 0. The state file
+/// stays, so that holders may reconnect to the next server. The end waits for a pending write of
+/// that file up to two seconds or the next signal; then the process exits in here. Single thread
+/// only. Throws kCannotCreate if another server uses the socket or the state file, kUsage for the
+/// socket path, the ready descriptor and options that do not fit `listen`, and the errors of
+/// http::listen_tcp, http::make_tls_server, load_state and prepare_state.
 int serve_lock(const LockdConfig& config);
 
 }  // namespace fo::lock
