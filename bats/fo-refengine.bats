@@ -639,12 +639,31 @@ start_stream_beside() {
   [ -z "$(cat "$T/e.err")" ]
 }
 
-@test "SIGINT to the whole group ends it as well" {
+@test "SIGINT, SIGHUP and SIGQUIT to the whole group end it as well" {
+  local signal
   serve_model
-  start_bg e setsid fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0
-  wait_for "grep -q ^ready $T/e.out"
-  kill -INT -- "-$BG_PID"
-  wait_exit "$BG_PID"
+  for signal in INT HUP QUIT; do
+    start_bg e setsid fo-refengine serve --model "$T/model" --kv-bytes 64MiB --port 0
+    wait_for "grep -q ^ready $T/e.out"
+    kill "-$signal" -- "-$BG_PID"
+    wait_exit "$BG_PID"
+    [ "$status" -eq 0 ]
+    [ -z "$(cat "$T/e.err")" ]
+  done
+}
+
+@test "a service manager is told: where it listens, ready, alive, stopping" {
+  serve_model
+  start_bg manager socat -u "UNIX-RECV:$T/notify" "OPEN:$T/told,creat,append"
+  wait_for "[ -S $T/notify ]"
+  export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=100000
+  start_engine e
+  [ "$(http GET /live)" = '{"status":"live"}' ]
+  wait_for '[ "$(http_status GET /ready)" = 200 ]'
+  wait_for '[ "$(grep -o WATCHDOG=1 $T/told | wc -l)" -gt 2 ]'
+  kill "$ENGINE"
+  wait_exit "$ENGINE"
   [ "$status" -eq 0 ]
-  [ -z "$(cat "$T/e.err")" ]
+  wait_for "grep -q STOPPING=1 $T/told"
+  [ "$(sed 's/WATCHDOG=1//g' "$T/told")" = "STATUS=listening on 127.0.0.1:${PORT}READY=1STOPPING=1" ]
 }

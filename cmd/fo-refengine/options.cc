@@ -40,7 +40,8 @@ void declare_serve(CLI::App& app, Options& options) {
   sub->add_flag("--exit-on-gms-loss", serve.exit_on_gms_loss,
                 "exit with 69 if the GMS is lost while awake");
   cli::add_status_fd(*sub, serve.status_fd);
-  cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
+  cli::add_variables(
+      *sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "NOTIFY_SOCKET", "TMPDIR", "WATCHDOG_*"});
 }
 
 void declare_make_model(CLI::App& app, Options& options) {

@@ -3,9 +3,9 @@
 #include <array>
 #include <ctime>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
-#include "metrics/prometheus_text.h"
 #include "os/random.h"
 #include "refengine/completion_answer.h"
 #include "refengine/metrics.h"
@@ -202,12 +202,6 @@ awaitable<void> version(const ApiContext& context, const Request&, Reply& reply)
   co_return;
 }
 
-awaitable<void> metrics(const ApiContext& context, const Request&, Reply& reply) {
-  std::string text = format_metrics(context.model_name, context.scheduler->load());
-  reply.answer({200, std::string(metrics::kPrometheusTextType), std::move(text), {}});
-  co_return;
-}
-
 struct Route {
   std::string_view method;
   std::string_view path;
@@ -217,7 +211,6 @@ constexpr std::array kRoutes{
     Route{"GET", "/health", nothing},
     Route{"GET", "/ping", nothing},
     Route{"GET", "/version", version},
-    Route{"GET", "/metrics", metrics},
     Route{"GET", "/v1/models", models},
     Route{"POST", "/v1/completions", complete},
     Route{"POST", "/v1/chat/completions", chat},
@@ -228,21 +221,9 @@ constexpr std::array kRoutes{
     Route{"POST", "/reset_prefix_cache", nothing},
 };
 
-const Route& find_route(const Request& request) {
-  bool known = false;
-  for (const Route& route : kRoutes) {
-    if (route.path != request.path) continue;
-    if (route.method == request.method) return route;
-    known = true;
-  }
-  if (known) throw ApiError(405, request.method + " is not allowed for this path");
-  throw ApiError(404, "no such path");
-}
-
-awaitable<void> serve(Context context, const Request& request, Reply& reply) {
+awaitable<void> serve(Context context, const Route& route, const Request& request, Reply& reply) {
   std::optional<Response> refusal;
   try {
-    const Route& route = find_route(request);
     co_await route.run(*context, request, reply);
   } catch (const ApiError& error) {
     refusal = format_error(error);
@@ -253,9 +234,18 @@ awaitable<void> serve(Context context, const Request& request, Reply& reply) {
 }  // namespace
 
 http::Handler make_api(Context context) {
-  return [context = std::move(context)](const Request& request, Reply& reply) {
-    return serve(context, request, reply);
-  };
+  std::vector<http::Page> pages = http::daemon_pages(
+      [context] { return format_metrics(context->model_name, context->scheduler->load()); },
+      context->is_ready);
+  for (const Route& route : kRoutes) {
+    pages.push_back({std::string(route.method), std::string(route.path),
+                     [context, &route](const Request& request, Reply& reply) {
+                       return serve(context, route, request, reply);
+                     }});
+  }
+  return http::make_handler(std::move(pages), [](int status, std::string_view message) {
+    return format_error(ApiError(status, std::string(message)));
+  });
 }
 
 }  // namespace fo::refengine

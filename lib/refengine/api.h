@@ -1,5 +1,5 @@
-// The engine's HTTP API: OpenAI's text and chat completions, and load, sleep, wake and health as in
-// vLLM.
+// The engine's HTTP API: OpenAI's text and chat completions, load, sleep, wake and health as in
+// vLLM, and the pages of every daemon.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "http/server.h"
+#include "http/pages.h"
 #include "refengine/scheduler.h"
 
 namespace fo::refengine {
@@ -22,6 +22,7 @@ struct ApiContext {
   std::shared_ptr<Scheduler> scheduler;
   /// Called for every token before it is sent.
   std::function<void()> on_token;
+  http::IsReady is_ready;
 };
 
 /// While the engine is not awake, requests are answered with 503; /health and /ping always with

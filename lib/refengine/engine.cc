@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <csignal>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -13,9 +10,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "loop/daemon.h"
 #include "net/address.h"
 #include "os/log.h"
-#include "os/signals.h"
 #include "refengine/api.h"
 #include "refengine/events.h"
 #include "refengine/pipeline.h"
@@ -64,9 +61,10 @@ std::vector<RankOptions> rank_options(const EngineOptions& options, const ModelC
 // Runs on one loop, which is destroyed after this object together with pending operations.
 class Engine {
  public:
-  Engine(asio::io_context& loop, const EngineOptions& options,
+  Engine(loop::Daemon& daemon, asio::io_context& loop, const EngineOptions& options,
          const std::function<void(const EngineReady&)>& on_ready)
-      : loop_(loop),
+      : daemon_(daemon),
+        loop_(loop),
         options_(options),
         on_ready_(on_ready),
         config_(read_model_config(options.model)),
@@ -78,15 +76,12 @@ class Engine {
   }
 
   void run() {
-    const sigset_t signals = os::signal_set({SIGTERM, SIGINT});
-    os::block_signals(signals);
-    signal_fd_.emplace(loop_, os::open_signal_fd(signals).release());
     pipeline_ = Pipeline::create(
         loop_.get_executor(), rank_options(options_, config_),
         [this](const json& event) { handle_event(event); },
         [this](const Error& why) { fail(std::make_exception_ptr(why)); });
     spawn(start());
-    spawn(watch_signals());
+    spawn(daemon_.run([this](loop::Stop how) { stop(how); }));
     loop_.run();
     // After a failure there is no need to wait.
     const auto grace = failure_ || hurried_ ? base::Duration::zero() : kRankEndTime;
@@ -103,6 +98,7 @@ class Engine {
 
   void fail(std::exception_ptr error) {
     if (!failure_) failure_ = std::move(error);
+    daemon_.begin_stop();
     loop_.stop();
   }
 
@@ -117,6 +113,7 @@ class Engine {
     context->positions = ready_.positions;
     context->scheduler = scheduler_;
     context->on_token = [this] { note_token(); };
+    context->is_ready = [this] { return daemon_.is_ready(); };
     http::ServerLimits limits;
     limits.body_bytes = kMaxBody;
     server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
@@ -129,6 +126,8 @@ class Engine {
     event["address"] = ready_.address;
     events_.write(event);
     on_ready_(ready_);
+    daemon_.status("listening on " + ready_.address);
+    daemon_.ready();
   }
 
   void make_scheduler() {
@@ -182,18 +181,10 @@ class Engine {
     os::log(os::LogLevel::kWarning, "{}, the weights stay mapped", what);
   }
 
-  awaitable<void> next_signal() {
-    co_await signal_fd_->async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
-    os::read_signal(signal_fd_->native_handle());
-  }
-
-  awaitable<void> watch_signals() {
-    co_await next_signal();
-    if (!server_) co_return loop_.stop();
+  void stop(loop::Stop how) {
+    hurried_ = how == loop::Stop::kNow;
+    if (hurried_ || !server_) return loop_.stop();
     spawn(drain());
-    co_await next_signal();
-    hurried_ = true;
-    loop_.stop();
   }
 
   awaitable<void> drain() {
@@ -202,13 +193,13 @@ class Engine {
     loop_.stop();
   }
 
+  loop::Daemon& daemon_;
   asio::io_context& loop_;
   const EngineOptions& options_;
   const std::function<void(const EngineReady&)>& on_ready_;
   const double started_ = os::monotonic_seconds();
   ModelConfig config_;
   EventLog events_;
-  std::optional<asio::posix::stream_descriptor> signal_fd_;
   std::shared_ptr<Pipeline> pipeline_;
   std::shared_ptr<Scheduler> scheduler_;
   std::optional<http::Server> server_;
@@ -233,8 +224,9 @@ std::string to_json(const EngineReady& ready) {
 
 void run_engine(const EngineOptions& options,
                 const std::function<void(const EngineReady&)>& on_ready) {
+  loop::Daemon daemon;
   asio::io_context loop(1);
-  Engine engine(loop, options, on_ready);
+  Engine engine(daemon, loop, options, on_ready);
   engine.run();
 }
 

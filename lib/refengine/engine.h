@@ -55,11 +55,11 @@ struct EngineReady {
 };
 std::string to_json(const EngineReady& ready);
 
-/// Serves until SIGTERM or SIGINT; then requests in flight get five seconds, and a second signal
-/// ends it at once. Every rank has ended when it returns or throws. Throws the error that ended the
-/// engine: a rank's failure with its status, kSoftware for a rank that died, kUnavailable for a
-/// lost GMS with exit_on_gms_loss, kUsage for more ranks than layers. Call it on a process's main
-/// thread.
+/// Serves until SIGTERM, SIGINT, SIGHUP or SIGQUIT; then requests in flight get five seconds, and a
+/// second signal ends it at once. Every rank has ended when it returns or throws. Throws the error
+/// that ended the engine: a rank's failure with its status, kSoftware for a rank that died,
+/// kUnavailable for a lost GMS with exit_on_gms_loss, kUsage for more ranks than layers. Call it on
+/// a process's main thread.
 void run_engine(const EngineOptions& options,
                 const std::function<void(const EngineReady&)>& on_ready);
 
