@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "json/object.h"
+
 namespace fo::device {
 namespace {
 
@@ -10,6 +12,7 @@ using base::ExitStatus;
 
 constexpr base::Duration kStartTime = std::chrono::seconds(30);
 constexpr base::Duration kAnswerTime = std::chrono::seconds(5);
+constexpr base::ByteCount kMaxAnswerBytes = 4 * base::kKiB;
 
 std::optional<os::Captured> run_helper(const std::vector<std::string>& argv,
                                        const base::Deadline& deadline, int interrupt_fd) {
@@ -54,10 +57,10 @@ bool GpuMemory::read_answer(const os::Captured& answer) {
     throw os::helper_error(answer, "fo-gpu", what() + ": ");
   }
   try {
-    const auto object = nlohmann::json::parse(answer.out);
+    const nlohmann::json object = json::parse_object(answer.out, kMaxAnswerBytes);
     free_ = object.at("free").get<base::ByteCount>();
     uuid_ = object.at("uuid").get<std::string>();
-  } catch (const nlohmann::json::exception&) {
+  } catch (const std::exception&) {
     throw Error(ExitStatus::kSoftware, what() + ": fo-gpu gave no answer");
   }
   return enough;

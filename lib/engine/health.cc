@@ -6,12 +6,15 @@
 
 #include "base/error.h"
 #include "json/dump.h"
+#include "json/object.h"
 
 namespace fo::engine {
 namespace {
 
 constexpr const char* kStartingVariable = "DYN_SYSTEM_STARTING_HEALTH_STATUS";
 constexpr const char* kEndpointsVariable = "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS";
+
+constexpr base::ByteCount kMaxEndpointsBytes = base::kMiB;
 
 constexpr std::string_view kReady = "ready";
 constexpr std::string_view kNotReady = "notready";
@@ -51,8 +54,8 @@ std::vector<std::string> read_endpoints(std::string_view value) {
   std::vector<std::string> names;
   if (text.starts_with('[')) {
     try {
-      names = nlohmann::json::parse(text).get<std::vector<std::string>>();
-    } catch (const nlohmann::json::exception&) {
+      names = json::parse(text, kMaxEndpointsBytes).get<std::vector<std::string>>();
+    } catch (const std::exception&) {
       refuse(kEndpointsVariable, value, "not a JSON list of names");
     }
   } else {

@@ -17,6 +17,7 @@
 #include "gms/client/rpc_client.h"
 #include "http/client.h"
 #include "json/dump.h"
+#include "json/object.h"
 #include "lock/grant.h"
 #include "lock/lock_status.h"
 #include "os/pause.h"
@@ -47,11 +48,12 @@ std::string url_of(const std::string& socket, const std::string& path) {
 // The status in an answer; nullopt if it is invalid.
 std::optional<json> parse_status(const http::Response& response) {
   if (response.status != 200) return std::nullopt;
-  json object = json::parse(response.body, nullptr, false);
-  const bool known = object.is_object() && object.contains("state") &&
-                     object["state"].is_string() && object.contains("id") &&
-                     object["id"].is_string();
-  return known ? std::optional(std::move(object)) : std::nullopt;
+  std::optional<json> object = fo::json::find_object(response.body, kMostStatusBytes);
+  if (!object || !object->value("state", json()).is_string() ||
+      !object->value("id", json()).is_string()) {
+    return std::nullopt;
+  }
+  return object;
 }
 
 http::FetchOptions limited() {
@@ -252,10 +254,10 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
       http::fetch("POST", url_of((*before)["socket"], "/switchover"),
                   deadline.sooner(Deadline::after(kSwitchTime)), limited());
   if (response.status != 202) {
-    const json body = json::parse(response.body, nullptr, false);
+    const auto body = fo::json::find_object(response.body, kMostStatusBytes);
     std::string reason = "status " + std::to_string(response.status);
-    if (body.is_object() && body.contains("error") && body["error"].is_object()) {
-      reason = member_text(body["error"], "message");
+    if (body && body->value("error", json()).is_object()) {
+      reason = member_text((*body)["error"], "message");
     }
     throw Error(ExitStatus::kTryAgain, what + ": " + base::quoted(id) + " refuses: " + reason);
   }

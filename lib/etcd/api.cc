@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "json/dump.h"
-#include "json/peer_json.h"
+#include "json/object.h"
 #include "text/base64.h"
 
 namespace fo::etcd {
@@ -94,7 +94,7 @@ Revision revision_in(const json& answer) {
 template <typename Read>
 auto decode(std::string_view answer, const Read& read) {
   const auto what = [answer] { return "read etcd's answer " + base::quoted(answer); };
-  return fo::json::read_object(answer, static_cast<std::size_t>(kMaxAnswerBytes), what, read);
+  return fo::json::read_object(answer, kMaxAnswerBytes, what, read);
 }
 
 json encode_keys(const KeyRange& keys) {
@@ -402,19 +402,18 @@ WatchMessage decode_watch(std::string_view line) {
 }
 
 std::optional<Refusal> find_refusal(int http_status, std::string_view answer) {
-  const json object = json::parse(answer, nullptr, false);
-  const bool is_object = object.is_object();
-  const auto error = is_object ? object.find("error") : object.end();
-  if (http_status == 200 && (!is_object || error == object.end())) return std::nullopt;
+  const json object = fo::json::find_object(answer, kMaxAnswerBytes).value_or(json::object());
+  const auto error = object.find("error");
+  if (http_status == 200 && error == object.end()) return std::nullopt;
   std::string reason;
   std::uint64_t code = 0;
-  if (is_object && error != object.end() && error->is_object()) {
+  if (error != object.end() && error->is_object()) {
     // The error ended a stream that had begun.
     reason = string_or_empty(*error, "message");
     code = std::max(small_number(*error, "grpc_code"), small_number(*error, "code"));
     const auto status = static_cast<int>(small_number(*error, "http_code"));
     if (status != 0) http_status = status;
-  } else if (is_object) {
+  } else {
     reason = string_or_empty(object, "message");
     if (reason.empty()) reason = string_or_empty(object, "error");
     code = small_number(object, "code");

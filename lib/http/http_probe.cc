@@ -7,12 +7,15 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "json/dump.h"
+#include "json/object.h"
 #include "os/probe.h"
 
 namespace fo::http {
 namespace {
 
 using nlohmann::json;
+
+constexpr base::ByteCount kMaxPageBytes = base::kMiB;
 
 // The value at a path; nullptr if there is none.
 const json* find_value(const json& root, std::string_view path) {
@@ -37,11 +40,14 @@ const json* find_value(const json& root, std::string_view path) {
 // The first mismatch in an answer's fields; empty if all match.
 std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
   if (probe.fields.empty()) return {};
-  const json root = json::parse(body, nullptr, false);
-  if (root.is_discarded()) return "not JSON";
+  json root;
+  try {
+    root = fo::json::parse(body, kMaxPageBytes);
+  } catch (const fo::json::Misfit&) {
+    return "not JSON";
+  }
   for (const auto& [path, wanted] : probe.fields) {
     const json* value = find_value(root, path);
-    // Nested values are not printed, because unbounded nesting would overflow the stack.
     if (value == nullptr || value->is_structured()) {
       return "no value at field " + base::quoted(path);
     }
@@ -65,7 +71,7 @@ std::string find_wrong_status(const HttpProbe& probe, int status) {
 HttpAnswer probe_once(const HttpProbe& probe) {
   HttpAnswer answer;
   FetchOptions options;
-  options.response_limit = base::kMiB;
+  options.response_limit = kMaxPageBytes;
   try {
     const Response response =
         fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);

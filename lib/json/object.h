@@ -1,23 +1,61 @@
-// JSON from a file or a peer that must be an object. Pure.
+// JSON from a peer or a file, with limits: its length, and its nesting, which could exhaust the
+// stack when a value is copied, compared or printed. Of duplicate keys the last one counts. Pure.
 #pragma once
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "base/strong.h"
 
 namespace fo::json {
 
-/// Maximum nesting of lists and objects: deeper values would exhaust the stack when they are
-/// copied, compared or printed.
-inline constexpr int kMaxDepth = 16;
+/// Maximum nesting of lists and objects.
+inline constexpr int kMaxDepth = 64;
 
-/// If `text` is not an object, or is nested deeper, calls `refuse` with the reason; `refuse` must
-/// throw.
-nlohmann::json parse_object(std::string_view text,
-                            const std::function<void(const std::string& reason)>& refuse);
+/// An invalid text, or an invalid value in it.
+struct Misfit : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-/// A member of an object; nullptr if it is missing or null, as in Python.
-const nlohmann::json* find(const nlohmann::json& object, const char* key);
+/// The Misfit of a text that is nested too deeply.
+struct TooDeep : Misfit {
+  using Misfit::Misfit;
+};
+
+/// Throws Misfit for a text over `max_bytes`, a NUL byte, nesting beyond kMaxDepth, and a text that
+/// is not JSON.
+nlohmann::json parse(std::string_view text, base::ByteCount max_bytes);
+
+/// The same. Throws Misfit also if the value is not an object.
+nlohmann::json parse_object(std::string_view text, base::ByteCount max_bytes);
+
+/// The same; nullopt in place of a Misfit.
+std::optional<nlohmann::json> find_object(std::string_view text, base::ByteCount max_bytes);
+
+/// A member of an object; nullptr if it is missing or null, as in Python, or `value` is not an
+/// object.
+const nlohmann::json* find(const nlohmann::json& value, const char* key);
+
+/// Calls `read` with the result of parse_object. A Misfit becomes Error(kProtocol): "`what()`:
+/// reason". So does an exception of the JSON library, for a member of an unexpected type.
+void with_object(std::string_view text, base::ByteCount max_bytes,
+                 const std::function<std::string()>& what,
+                 const std::function<void(const nlohmann::json&)>& read);
+
+/// The same, returning the result of `read`.
+template <typename Read>
+auto read_object(std::string_view text, base::ByteCount max_bytes,
+                 const std::function<std::string()>& what, const Read& read) {
+  std::optional<std::invoke_result_t<const Read&, const nlohmann::json&>> result;
+  with_object(text, max_bytes, what,
+              [&](const nlohmann::json& object) { result.emplace(read(object)); });
+  return *std::move(result);
+}
 
 }  // namespace fo::json

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "json/dump.h"
-#include "json/peer_json.h"
+#include "json/object.h"
 #include "kube/reading.h"
 
 namespace fo::kube {
@@ -19,8 +19,6 @@ using nlohmann::json;
 constexpr std::size_t kMaxResourceVersion = 256;
 constexpr std::size_t kMaxContinue = std::size_t{16} * 1024;
 constexpr std::size_t kMaxMessage = 512;
-
-constexpr auto kMaxObject = static_cast<std::size_t>(kMaxObjectBytes);
 
 std::string api_version(const Resource& resource) {
   return resource.group.empty() ? resource.version : resource.group + "/" + resource.version;
@@ -141,7 +139,7 @@ std::string watch_path(const Collection& collection, const Selection& selection,
 
 Object decode_object(std::string_view body, const Resource& resource, const std::string& what) {
   return fo::json::read_object(
-      body, kMaxObject, [&] { return what; },
+      body, kMaxObjectBytes, [&] { return what; },
       [&](const json& object) { return decode_object(object, resource); });
 }
 
@@ -157,8 +155,8 @@ List decode_list(std::string_view body, const Resource& resource, const std::str
     if (list.resource_version.empty()) throw Misfit("resourceVersion: none");
     list.next = text_in(metadata, "continue");
     if (list.next.size() > kMaxContinue) throw Misfit("continue: too long");
-    const auto items = object.find("items");
-    if (items == object.end() || items->is_null()) return list;
+    const json* items = fo::json::find(object, "items");
+    if (items == nullptr) return list;
     if (!items->is_array()) throw Misfit("items: expected a list");
     for (const json& item : *items) {
       json whole{{"apiVersion", api_version(resource)}, {"kind", resource.kind}};
@@ -168,12 +166,12 @@ List decode_list(std::string_view body, const Resource& resource, const std::str
     return list;
   };
   return fo::json::read_object(
-      body, static_cast<std::size_t>(kMaxListBytes), [&] { return what; }, read);
+      body, kMaxListBytes, [&] { return what; }, read);
 }
 
 std::optional<Status> decode_status(std::string_view body) {
   try {
-    const json object = fo::json::parse_object(body, kMaxObject);
+    const json object = fo::json::parse_object(body, kMaxObjectBytes);
     if (text_in(object, "kind") != "Status") return std::nullopt;
     return status_of(object);
   } catch (const Misfit&) {
@@ -202,7 +200,7 @@ WatchEvent decode_watch_event(std::string_view line, const Resource& resource,
     return bookmark;
   };
   return fo::json::read_object(
-      line, kMaxObject, [&] { return what; }, read);
+      line, kMaxObjectBytes, [&] { return what; }, read);
 }
 
 }  // namespace fo::kube

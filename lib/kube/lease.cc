@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "json/peer_json.h"
+#include "json/object.h"
 #include "kube/reading.h"
 #include "text/time_text.h"
 
@@ -16,7 +16,7 @@ using std::chrono::microseconds;
 using std::chrono::seconds;
 using std::chrono::system_clock;
 
-constexpr std::size_t kMaxLeaseBytes = std::size_t{1} << 20;
+constexpr base::ByteCount kMaxLeaseBytes = base::kMiB;
 
 void put_claim(json& spec, const Claim& claim) {
   spec["holderIdentity"] = claim.holder;
@@ -65,6 +65,7 @@ std::string encode_lease(const Collection& leases, const std::string& name, cons
 }
 
 std::string encode_lease(const Lease& seen, const Claim& claim) {
+  // Our own text: decode_lease wrote it.
   json object = json::parse(seen.object);
   json& spec = object["spec"];
   put_claim(spec, claim);

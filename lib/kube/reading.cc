@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "json/peer_json.h"
+#include "json/object.h"
 
 namespace fo::kube {
 namespace {
@@ -11,31 +11,25 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxNumber = 0x7fffffff;
 
-// nullptr if the member is missing or null.
-const json* find(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 }  // namespace
 
 const json& part_in(const json& object, const char* key) {
   static const json kNothing = json::object();
-  const json* found = find(object, key);
+  const json* found = fo::json::find(object, key);
   if (found == nullptr) return kNothing;
   if (!found->is_object()) throw fo::json::Misfit(std::string(key) + ": expected an object");
   return *found;
 }
 
 std::string text_in(const json& object, const char* key) {
-  const json* found = find(object, key);
+  const json* found = fo::json::find(object, key);
   if (found == nullptr) return {};
   if (!found->is_string()) throw fo::json::Misfit(std::string(key) + ": expected a string");
   return found->get<std::string>();
 }
 
 std::optional<std::uint64_t> number_in(const json& object, const char* key) {
-  const json* found = find(object, key);
+  const json* found = fo::json::find(object, key);
   if (found == nullptr) return std::nullopt;
   if (!found->is_number_unsigned() || found->get<std::uint64_t>() > kMaxNumber) {
     throw fo::json::Misfit(std::string(key) + ": expected a number from 0 to 2147483647");

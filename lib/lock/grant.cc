@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "json/dump.h"
+#include "json/object.h"
 #include "os/engine_id.h"
 #include "os/process.h"
 
@@ -79,9 +80,8 @@ GrantContent decode_grant(std::string_view bytes) {
   GrantContent content;
   if (is_blank(bytes)) return content;
   content.kind = GrantContent::Kind::kDamaged;
-  if (bytes.size() > kGrantFileSize) return content;
   try {
-    const json object = json::parse(bytes);
+    const json object = fo::json::parse_object(bytes, kGrantFileSize);
     GrantRecord& record = content.record;
     record.holder = object.at("holder").get<std::string>();
     record.generation = number(object, "generation");

@@ -21,8 +21,13 @@ using nlohmann::json;
 }
 
 json parse_body(std::string_view text) {
-  return fo::json::parse_object(
-      text, [](const std::string& reason) { throw ApiError(400, "the body is " + reason); });
+  try {
+    return fo::json::parse_object(text, kMaxBodyBytes);
+  } catch (const fo::json::TooDeep&) {
+    throw ApiError(400, "the body is nested too deeply");
+  } catch (const fo::json::Misfit&) {
+    throw ApiError(400, "the body is not a JSON object");
+  }
 }
 
 bool read_flag(const json& object, const char* key) {

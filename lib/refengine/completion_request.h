@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/strong.h"
 #include "refengine/generation.h"
 
 namespace fo::refengine {
@@ -38,6 +39,8 @@ struct CompletionRequest {
   bool return_token_ids = false;
 };
 
+/// Maximum size of a body: enough for some hundred thousand token ids.
+inline constexpr base::ByteCount kMaxBodyBytes = 2 * base::kMiB;
 inline constexpr std::size_t kMaxStops = 4;
 inline constexpr std::size_t kMaxStopBytes = 256;
 inline constexpr std::size_t kMaxStopTokens = 64;

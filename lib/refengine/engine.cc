@@ -29,8 +29,6 @@ using nlohmann::json;
 
 constexpr auto kDrainTime = std::chrono::seconds(5);
 constexpr auto kRankEndTime = std::chrono::seconds(2);
-// Enough for some hundred thousand token ids.
-constexpr base::ByteCount kMaxBody = 2 * base::kMiB;
 
 std::string model_name(const std::string& dir) {
   const auto path = std::filesystem::path(dir).lexically_normal();
@@ -115,7 +113,7 @@ class Engine {
     context->on_token = [this] { note_token(); };
     context->is_ready = [this] { return daemon_.is_ready(); };
     http::ServerLimits limits;
-    limits.body_bytes = kMaxBody;
+    limits.body_bytes = kMaxBodyBytes;
     server_.emplace(loop_.get_executor(), make_api(std::move(context)), limits);
     net::Address address{options_.host, options_.port};
     ready_.port = server_->listen(net::to_string(address));

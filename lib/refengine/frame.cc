@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "json/dump.h"
+#include "json/object.h"
 #include "os/file.h"
 
 namespace fo::refengine {
@@ -67,8 +68,7 @@ std::string encode_setup(const RankOptions& options) {
 }
 
 RankOptions decode_setup(std::string_view payload) {
-  try {
-    const json setup = json::parse(payload);
+  const auto read = [](const json& setup) {
     RankOptions options;
     options.rank = setup.at("rank");
     options.ranks = setup.at("ranks");
@@ -84,9 +84,9 @@ RankOptions decode_setup(std::string_view payload) {
     options.kv_retry = base::Duration(setup.at("kv_retry").get<std::int64_t>());
     options.start_asleep = setup.at("start_asleep");
     return options;
-  } catch (const json::exception& error) {
-    throw Error(ExitStatus::kProtocol, std::string("read the set-up: ") + error.what());
-  }
+  };
+  return fo::json::read_object(
+      payload, kMaxFrameBytes, [] { return "read the set-up"; }, read);
 }
 
 std::string encode_tags(WakeTags tags) {

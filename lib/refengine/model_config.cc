@@ -28,6 +28,16 @@ constexpr std::size_t kMaxEos = 16;
   throw Error(ExitStatus::kBadData, "model config " + base::quoted(name) + ": " + reason);
 }
 
+json parse_config(std::string_view text, const std::string& name) {
+  try {
+    return fo::json::parse_object(text, kMaxConfigBytes);
+  } catch (const fo::json::TooDeep&) {
+    refuse_config(name, "nested too deeply");
+  } catch (const fo::json::Misfit&) {
+    refuse_config(name, "not a JSON object");
+  }
+}
+
 // Reads the keys of a config.json.
 class Reader {
  public:
@@ -103,8 +113,7 @@ void refuse_unsupported(const Reader& reader, const std::string& name) {
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, const std::string& name) {
-  const json object =
-      fo::json::parse_object(text, [&](const std::string& reason) { refuse_config(name, reason); });
+  const json object = parse_config(text, name);
   const Reader reader(object, name);
   refuse_unsupported(reader, name);
   ModelConfig config;
@@ -186,7 +195,8 @@ void check_model_config(const ModelConfig& config, const std::string& name) {
     refuse_config(name, "rope_theta is not a number above 1");
   }
   const auto outside = [&](TokenId id) { return id >= config.vocab_size; };
-  if (config.bos && outside(*config.bos)) refuse_config(name, "bos_token_id is outside the vocabulary");
+  if (config.bos && outside(*config.bos))
+    refuse_config(name, "bos_token_id is outside the vocabulary");
   if (std::any_of(config.eos.begin(), config.eos.end(), outside)) {
     refuse_config(name, "eos_token_id is outside the vocabulary");
   }

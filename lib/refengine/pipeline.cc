@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "json/object.h"
 #include "loop/event.h"
 #include "os/file.h"
 #include "os/process.h"
@@ -122,10 +123,10 @@ awaitable<void> Pipeline::read_frames(std::shared_ptr<Pipeline> self, std::size_
 }
 
 void Pipeline::handle_event(std::size_t rank, const std::string& payload) {
-  nlohmann::json event = nlohmann::json::parse(payload, nullptr, false);
-  if (!event.is_object()) return;
-  event["rank"] = rank;
-  on_event_(event);
+  std::optional<nlohmann::json> event = json::find_object(payload, kMaxFrameBytes);
+  if (!event) return;
+  (*event)["rank"] = rank;
+  on_event_(*event);
 }
 
 void Pipeline::die(std::size_t rank, const Error& why) {

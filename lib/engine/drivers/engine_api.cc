@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "http/client.h"
+#include "json/object.h"
 #include "net/address.h"
 
 namespace fo::engine {
@@ -24,13 +25,11 @@ using nlohmann::json;
 constexpr base::ByteCount kMaxAnswerBytes = base::kMiB;
 constexpr base::ByteCount kMaxMetricsBytes = 4 * base::kMiB;
 
-json parse(std::string_view text) { return json::parse(text, nullptr, false); }
-
 // A member of an object; null if it is missing.
 const json& member(const json& object, const char* name) {
   static const json kNone;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && found != object.end() ? *found : kNone;
+  const json* found = fo::json::find(object, name);
+  return found == nullptr ? kNone : *found;
 }
 
 const json& first(const json& array) {
@@ -40,7 +39,7 @@ const json& first(const json& array) {
 
 // Why a completion with status 200 is no proof; nullopt if it is one.
 std::optional<std::string> missing_token(const std::string& body) {
-  const json answer = parse(body);
+  const json answer = object_in(body);
   if (!member(answer, "error").is_null()) return reason_in(body);
   const json& choice = first(member(answer, "choices"));
   if (!choice.is_object()) return "no choices in the answer";
@@ -177,7 +176,7 @@ awaitable<std::optional<std::string>> EngineApi::check_health(std::string_view p
 awaitable<std::string> EngineApi::model(Deadline deadline) const {
   const EngineReply answer = co_await get(kProveStep, "/v1/models", deadline);
   if (!answer.ok()) throw answer.refusal();
-  const json models = parse(answer.body);
+  const json models = object_in(answer.body);
   const json& name = member(first(member(models, "data")), "id");
   if (!name.is_string()) throw answer.failure(ExitStatus::kSoftware, "no model in the answer");
   co_return name.get<std::string>();
@@ -222,8 +221,12 @@ awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
   co_return *run + *wait == 0;
 }
 
+json object_in(std::string_view body) {
+  return fo::json::find_object(body, kMostAnswer).value_or(json::object());
+}
+
 std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path) {
-  const json answer = parse(body);
+  const json answer = object_in(body);
   const json* at = &answer;
   for (const char* name : path) at = &member(*at, name);
   if (!at->is_string()) return std::nullopt;
@@ -231,7 +234,7 @@ std::optional<std::string> text_at(std::string_view body, std::initializer_list<
 }
 
 std::string reason_in(std::string_view body) {
-  const json answer = parse(body);
+  const json answer = object_in(body);
   const json& error = member(answer, "error");
   const json& detail = member(answer, "detail");
   for (const json* reason : {&member(error, "message"), &error, &member(answer, "message"),

@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <chrono>
 #include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -87,8 +88,10 @@ class EngineApi {
 /// The interval of queries while waiting for a state of the engine.
 inline constexpr base::Duration kEngineQueryInterval = std::chrono::milliseconds(10);
 
-/// The string at a path of nested members in a JSON text; nullopt if it is missing. Safe for any
-/// nesting of the rest.
+/// The JSON object in an answer's body; empty if the body is not an object, or is nested too deeply.
+nlohmann::json object_in(std::string_view body);
+
+/// The string at a path of nested members in that object; nullopt if it is missing.
 std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path);
 
 /// The error in an answer's body, as one short line: the message of a JSON error in one of the

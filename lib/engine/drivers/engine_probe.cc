@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "http/client.h"
 #include "json/dump.h"
+#include "json/object.h"
 #include "os/probe.h"
 
 namespace fo::engine {
@@ -14,18 +15,19 @@ namespace {
 
 using nlohmann::json;
 
+constexpr base::ByteCount kMaxPageBytes = base::kMiB;
+
 // Reads a status page; false if it is invalid.
 bool read_status(const http::Response& response, EngineProbeAnswer& answer) {
   if (response.status != 200) return false;
-  const json page = json::parse(response.body, nullptr, false);
-  if (!page.is_object()) return false;
-  const auto state = page.find("state");
-  if (state == page.end() || !state->is_string()) return false;
+  const std::optional<json> page = fo::json::find_object(response.body, kMaxPageBytes);
+  const json* state = page ? fo::json::find(*page, "state") : nullptr;
+  if (state == nullptr || !state->is_string()) return false;
   answer.state = parse_state(state->get<std::string>());
-  const auto id = page.find("id");
-  if (id != page.end() && id->is_string()) answer.id = id->get<std::string>();
-  const auto since = page.find("since");
-  if (since != page.end() && since->is_number()) answer.since = since->get<double>();
+  const json* id = fo::json::find(*page, "id");
+  if (id != nullptr && id->is_string()) answer.id = id->get<std::string>();
+  const json* since = fo::json::find(*page, "since");
+  if (since != nullptr && since->is_number()) answer.since = since->get<double>();
   return answer.state.has_value();
 }
 
@@ -37,7 +39,7 @@ bool is_expected(const EngineProbe& probe, EngineState state) {
 EngineProbeAnswer probe_once(const EngineProbe& probe) {
   EngineProbeAnswer answer;
   http::FetchOptions options;
-  options.response_limit = base::kMiB;
+  options.response_limit = kMaxPageBytes;
   try {
     const http::Response response =
         http::fetch("GET", probe.url, base::Deadline::after(probe.timeout), options);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "json/object.h"
 #include "loop/pause.h"
 
 namespace fo::engine {
@@ -92,9 +93,9 @@ awaitable<std::optional<double>> VllmDriver::progress(Deadline deadline) {
 awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline) const {
   const EngineReply answer = co_await api_.get(step, "/is_sleeping", deadline);
   check(answer);
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
-  const auto found = json.is_object() ? json.find("is_sleeping") : json.end();
-  if (!json.is_object() || found == json.end() || !found->is_boolean()) {
+  const nlohmann::json object = object_in(answer.body);
+  const nlohmann::json* found = json::find(object, "is_sleeping");
+  if (found == nullptr || !found->is_boolean()) {
     throw answer.failure(ExitStatus::kSoftware, "not true or false");
   }
   co_return found->get<bool>();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "json/object.h"
+
 namespace fo::gms {
 namespace {
 
@@ -10,7 +12,7 @@ using base::ByteCount;
 using nlohmann::json;
 
 // Larger than any tensor's metadata; it bounds the parser's memory.
-constexpr std::size_t kMaxValue = std::size_t{64} * 1024;
+constexpr ByteCount kMaxValue = 64 * base::kKiB;
 
 std::string format_list(const std::vector<ByteCount>& numbers) {
   std::string text;
@@ -59,19 +61,18 @@ std::string format_tensor_metadata(const TensorMetadata& metadata) {
 }
 
 std::optional<TensorMetadata> parse_tensor_metadata(std::string_view value) {
-  if (value.size() > kMaxValue) return std::nullopt;
-  const json parsed = json::parse(value, nullptr, false);
-  if (!parsed.is_object()) return std::nullopt;
-  const auto dtype = read_text(parsed, "dtype");
-  const auto shape = read_list(parsed, "shape");
+  const std::optional<json> parsed = fo::json::find_object(value, kMaxValue);
+  if (!parsed) return std::nullopt;
+  const auto dtype = read_text(*parsed, "dtype");
+  const auto shape = read_list(*parsed, "shape");
   if (!dtype || !shape) return std::nullopt;
   TensorMetadata metadata{*dtype, *shape, contiguous_stride(*shape), {}};
-  if (const auto stride = parsed.find("stride"); stride != parsed.end() && !stride->is_null()) {
-    const auto numbers = read_list(parsed, "stride");
+  if (fo::json::find(*parsed, "stride") != nullptr) {
+    const auto numbers = read_list(*parsed, "stride");
     if (!numbers || numbers->size() != shape->size()) return std::nullopt;
     metadata.stride = *numbers;
   }
-  metadata.digest = read_text(parsed, "digest").value_or("");
+  metadata.digest = read_text(*parsed, "digest").value_or("");
   return metadata;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "json/dump.h"
-#include "json/peer_json.h"
+#include "json/object.h"
 #include "lock/grant.h"
 #include "text/time_text.h"
 
@@ -81,7 +81,8 @@ etcd::Transaction enter(const Place& place, const Contender& who) {
 etcd::Revision read_enter(const etcd::Outcome& outcome, const Place& place) {
   if (outcome.succeeded) return outcome.revision;
   const std::vector<KeyValue>& found = etcd::keys_in(outcome, 0);
-  if (found.size() != 1 || found[0].lease != place.lease) refuse("the key belongs to another holder");
+  if (found.size() != 1 || found[0].lease != place.lease)
+    refuse("the key belongs to another holder");
   return found[0].created;
 }
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/hex.h"
 #include "json/dump.h"
-#include "json/peer_json.h"
+#include "json/object.h"
 #include "text/time_text.h"
 
 namespace fo::lock {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "json/dump.h"
+#include "json/object.h"
 #include "lock/grant.h"
 #include "os/file.h"
 #include "os/input.h"
@@ -105,7 +106,7 @@ std::string encode_state(const LockdState& state) {
 
 std::optional<LockdState> decode_state(std::string_view bytes) {
   try {
-    const json object = json::parse(bytes);
+    const json object = fo::json::parse_object(bytes, kMaxStateBytes);
     LockdState state;
     const json nothing(std::uint64_t{0});
     state.generation = number(object.value("generation", nothing), kMaxRecordedGeneration);

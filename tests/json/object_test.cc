@@ -1,4 +1,4 @@
-#include "json/peer_json.h"
+#include "json/object.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(PeerJson, WhatIsWrongWithItIsAnError) {
+TEST(JsonObject, WhatIsWrongWithItIsAnError) {
   const auto reason = [](const std::string& text) {
     const test::Failure failure = test::failure_of([&] {
       read_object(
@@ -31,7 +31,7 @@ TEST(PeerJson, WhatIsWrongWithItIsAnError) {
             "read it: nested too deep");
 }
 
-TEST(PeerJson, OnlyAMisfitIsThePeersFault) {
+TEST(JsonObject, OnlyAMisfitIsThePeersFault) {
   const auto what = [] { return "read it"; };
   const auto misfit = [](const json&) -> int { throw Misfit("want less"); };
   EXPECT_EQ(test::failure_of([&] { read_object("{}", 9, what, misfit); }).message,
