@@ -26,13 +26,16 @@ if(FO_COVERAGE)
 endif()
 
 # fo_headers(TARGET ROOM): puts the headers of lib/ROOM on the include path of TARGET and of those
-# that link it, and no other room's: rooms/ROOM holds nothing but a link to lib/ROOM. So the compiler
-# refuses what a room does not stand on.
+# that link it, and no other room's: rooms/ROOM holds nothing but a link to lib/ROOM. A room sees only
+# those that it links itself (FO_ROOMS), not those behind them, so the compiler refuses what it does
+# not stand on; programs see all of them.
 function(fo_headers target room)
   set(folder ${CMAKE_BINARY_DIR}/rooms/${room})
   file(MAKE_DIRECTORY ${folder})
   file(CREATE_LINK ${CMAKE_SOURCE_DIR}/lib/${room} ${folder}/${room} SYMBOLIC)
-  target_include_directories(${target} PUBLIC ${folder})
+  set(rooms "$<TARGET_PROPERTY:FO_ROOMS>")
+  target_include_directories(${target} PUBLIC
+    "$<$<OR:$<NOT:$<BOOL:${rooms}>>,$<IN_LIST:${room},${rooms}>>:${folder}>")
 endfunction()
 
 # fo_room(NAME SOURCES file... LINK target... [SEPARATE file...]): the static library fo_NAME from
@@ -42,6 +45,8 @@ function(fo_room name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;SEPARATE" ${ARGN})
   add_library(fo_${name} STATIC ${arg_SOURCES})
   set_source_files_properties(${arg_SEPARATE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  list(TRANSFORM arg_LINK REPLACE "^fo_" "" OUTPUT_VARIABLE rooms)
+  set_property(TARGET fo_${name} PROPERTY FO_ROOMS ${name} ${rooms})
   fo_headers(fo_${name} ${name})
   target_link_libraries(fo_${name} PUBLIC fo_flags ${arg_LINK})
 endfunction()
