@@ -19,9 +19,6 @@ namespace {
 
 using base::Deadline;
 
-// The interval of SIGKILLs: new processes may appear until the killed ones have ended.
-constexpr base::Duration kKillAgainAfter = std::chrono::milliseconds(20);
-
 class Supervisor {
  public:
   Supervisor(FailoverLock& lock, const SuperviseOptions& options, StatusEvents& events)
@@ -51,7 +48,7 @@ class Supervisor {
         check_lock();
         if (grace_end_.expired()) {
           kill_all();
-          grace_end_ = Deadline::after(kKillAgainAfter);
+          grace_end_ = Deadline::after(os::kAgainAfter);
         }
         wait();
       }
@@ -59,7 +56,7 @@ class Supervisor {
       // Whatever the error, no process of ours continues without a lock.
       while (!reap()) {
         kill_all();
-        os::pause_for(kKillAgainAfter);
+        os::pause_for(os::kAgainAfter);
       }
       throw;
     }

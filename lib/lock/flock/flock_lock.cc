@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +16,7 @@
 #include "lock/lock_status.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/proc.h"
 #include "os/process.h"
 #include "text/time_text.h"
 
@@ -94,20 +93,16 @@ void overwrite(int fd, off_t size, std::string_view bytes, const std::string& wh
 void refuse_own_lock(const std::string& path) {
   struct stat wanted {};
   if (::stat(path.c_str(), &wanted) != 0) return;
-  std::error_code ignored;
-  std::filesystem::directory_iterator fds("/proc/self/fd", ignored);
-  for (; !ignored && fds != std::filesystem::directory_iterator(); fds.increment(ignored)) {
-    const auto number = base::parse_uint(fds->path().filename().native());
+  os::each_fd(::getpid(), [&](int fd, const std::string&) {
     struct stat inherited {};
-    if (!number || ::fstat(static_cast<int>(*number), &inherited) != 0 ||
-        inherited.st_dev != wanted.st_dev || inherited.st_ino != wanted.st_ino ||
-        !os::holds_file_lock(::getpid(), static_cast<int>(*number))) {
-      continue;
+    if (::fstat(fd, &inherited) != 0 || inherited.st_dev != wanted.st_dev ||
+        inherited.st_ino != wanted.st_ino || !os::holds_file_lock(::getpid(), fd)) {
+      return;
     }
     throw Error(ExitStatus::kConfig, "acquire lock " + base::quoted(path) +
                                          ": already inherited, on descriptor " +
-                                         std::to_string(*number));
-  }
+                                         std::to_string(fd));
+  });
 }
 
 // Affects all copies of the descriptor; waiters find it free.
