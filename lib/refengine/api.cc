@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "http/sse.h"
 #include "os/random.h"
 #include "refengine/completion_answer.h"
 #include "refengine/metrics.h"
@@ -108,7 +109,7 @@ awaitable<void> answer_stream(const ApiContext& context, Job& job, Reply& reply)
     finished = !piece.finish.empty();
     events += format_chunk(job.head, piece);
     if (finished && job.include_usage) events += format_usage_chunk(job.head, job.generation);
-    if (finished) events += "data: [DONE]\n\n";
+    if (finished) events += http::format_sse("[DONE]");
     co_await reply.write(events);
     events.clear();
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/hex.h"
+#include "http/sse.h"
 #include "refengine/tokens.h"
 
 namespace fo::refengine {
@@ -16,7 +17,7 @@ std::string dump(const ordered_json& object) {
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string event(const ordered_json& object) { return "data: " + dump(object) + "\n\n"; }
+std::string event(const ordered_json& object) { return http::format_sse(dump(object)); }
 
 // A token as text. Tokens that are not text must stay distinguishable: a byte of a longer character
 // is spelled as by OpenAI, a token without bytes as by vLLM.
