@@ -15,10 +15,7 @@ CLI::App* add_command(CLI::App& app, Options& options, Options::Command command,
                       const char* description) {
   CLI::App* sub = app.add_subcommand(name, description);
   sub->callback([&options, command] { options.command = command; });
-  sub->add_option("--device", options.device, "CUDA device")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_device(*sub, options.device, "CUDA device");
   cli::add_driver(*sub, options.driver);
   cli::add_variables(*sub, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*"});
   return sub;

@@ -104,12 +104,11 @@ refengine::EngineOptions to_engine_options(const Options& options) {
     throw base::Error(base::ExitStatus::kUsage,
                       "--socket names one GMS: several ranks need --socket-dir");
   }
-  const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
   for (std::uint32_t rank = 0; rank < options.ranks; ++rank) {
     const int device = endpoint.device + static_cast<int>(rank);
     engine.ranks.push_back(
-        {endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket,
-         device, endpoint.server_uid});
+        {gms::resolve_socket(endpoint.socket, endpoint.socket_dir, device, endpoint.tag), device,
+         endpoint.server_uid});
   }
   if (engine.driver.empty()) engine.driver = "auto";
   return engine;

@@ -74,7 +74,7 @@ void declare_engine(CLI::App& app, Options& options) {
 
 void declare_place(CLI::App& app, Options& options) {
   add_locks(app, options);
-  add_text(app, "--id", options.id, "ID", "id of this engine (default: engine-$ENGINE_ID)");
+  cli::add_id(app, options.id, "id of this engine");
   app.add_option("--gms", options.gms, "sockets of the GMS (default: those in --socket-dir)")
       ->type_name("SOCKET");
   cli::add_socket_dir(app, options.socket_dir)->description("folder of the GMS sockets");

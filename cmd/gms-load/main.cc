@@ -18,9 +18,9 @@ namespace {
 using namespace fo;
 using base::ExitStatus;
 
-std::string socket_path(const gms_load::Options& options, const cuda::DeviceInfo& device) {
-  return gms::socket_path(gms::socket_dir_or_default(options.endpoint.socket_dir), device.uuid,
-                          options.endpoint.tag);
+std::string socket_of(const gms_load::Options& options, const cuda::DeviceInfo& device) {
+  const cli::EndpointOptions& endpoint = options.endpoint;
+  return gms::resolve_socket(endpoint.socket, endpoint.socket_dir, device.uuid, endpoint.tag);
 }
 
 ExitStatus timed_out(gms::LockType role, const std::string& socket) {
@@ -39,7 +39,7 @@ ExitStatus unpublish(const gms_load::Options& options) {
   std::string socket = options.endpoint.socket;
   if (socket.empty()) {
     std::shared_ptr<const cuda::Driver> driver;
-    socket = socket_path(options, open_device(options, driver));
+    socket = socket_of(options, open_device(options, driver));
   }
   const auto report = weights::unpublish(socket, options.load.timeout, options.endpoint.server_uid);
   if (!report) return timed_out(gms::LockType::kRw, socket);
@@ -57,8 +57,7 @@ ExitStatus load(gms_load::Options& options) {
   weights::LoadSource source = weights::open_source(load);
   std::shared_ptr<const cuda::Driver> driver;
   const auto device = open_device(options, driver);
-  const std::string socket =
-      options.endpoint.socket.empty() ? socket_path(options, device) : options.endpoint.socket;
+  const std::string socket = socket_of(options, device);
   std::optional<weights::LoadReport> report;
   {
     cli::Progress progress(options.common.quiet);

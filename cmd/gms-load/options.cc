@@ -23,12 +23,7 @@ void declare(CLI::App& app, Options& options) {
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", load.timeout, "for the lock (default: wait for ever)");
   CLI::Option* slab = cli::add_size(app, "--slab", load.slab, "allocate this much at a time");
-  CLI::Option* threads =
-      app.add_option("--copy-threads", load.copy_threads, "default: one per CPU, at most 8")
-          ->check(CLI::Range(1, 256).description(""))
-          ->type_name("N");
-  CLI::Option* ring = cli::add_size(app, "--ring", load.ring,
-                                    "pinned staging memory (default: 64MiB, simulated: 0)");
+  cli::add_copy_options(app, load.copy_threads, load.ring);
   CLI::Option* verify = app.add_flag("--verify", load.verify,
                                      "read device memory back and compare it with the files");
   CLI::Option* no_verify =
@@ -46,8 +41,9 @@ void declare(CLI::App& app, Options& options) {
   no_verify->needs(snapshot);
   replace_first->needs(snapshot)->excludes(no_verify);
   for (CLI::Option* other : {model, slab, pin_content}) snapshot->excludes(other);
-  for (CLI::Option* other : {model, snapshot, role, slab, threads, ring, verify, no_verify,
-                             replace_first, pin_content}) {
+  for (CLI::Option* other :
+       {model, snapshot, role, slab, app.get_option("--copy-threads"), app.get_option("--ring"),
+        verify, no_verify, replace_first, pin_content}) {
     unpublish->excludes(other);
   }
 }

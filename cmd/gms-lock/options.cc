@@ -45,8 +45,7 @@ void declare(CLI::App& app, Options& options) {
   CLI::App* acquire = add_command(app, options, kAcquire, "acquire",
                                   "wait for the lock and run a command under it");
   lock::AcquireOptions& wanted = options.acquire;
-  acquire->add_option("--id", options.id, "id of this holder (default: engine-$ENGINE_ID)")
-      ->type_name("ID");
+  cli::add_id(*acquire, options.id, "id of this holder");
   CLI::Option* timeout = add_timeout(*acquire, wanted.timeout);
   acquire->add_flag("-n,--nonblock", options.nonblock, "do not wait")->excludes(timeout);
   acquire
@@ -57,11 +56,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("N");
   CLI::Option* gpu_free = cli::add_size(*acquire, "--gpu-free", wanted.gpu_free,
                                         "then wait until the device has this much memory free");
-  acquire->add_option("--device", wanted.device, "the device of --gpu-free")
-      ->needs(gpu_free)
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_device(*acquire, wanted.device, "the device of --gpu-free")->needs(gpu_free);
   cli::add_duration(*acquire, "--warn-after", wanted.warn_after,
                     "log who holds the lock after this wait; 0: never");
   acquire->add_flag("--exec", wanted.exec, "exec the command instead of supervising it");

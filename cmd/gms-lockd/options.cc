@@ -34,8 +34,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--tls-ca", serve.tls.ca, "the authority of the clients' certificates")
       ->type_name("FILE");
   cli::add_duration(app, "--expiry", serve.expiry, "of a lease that is not renewed")->needs(listen);
-  app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
-      ->type_name("HOST:PORT");
+  cli::add_metrics(app, serve.metrics);
   cli::add_ready_fd(app, serve.ready_fd, "clients can connect");
   cli::add_variables(app, {"NOTIFY_SOCKET", "WATCHDOG_*"});
 }

@@ -102,9 +102,7 @@ void declare_engine(CLI::App& app, Options& options) {
       ->check(cli::example_words(states))
       ->type_name("STATE,...");
   CLI::Option* lock = cli::add_lock(*engine, options.engine_lock);
-  CLI::Option* id =
-      engine->add_option("--id", options.engine_id, "the engine's (default: engine-$ENGINE_ID)")
-          ->type_name("ID");
+  CLI::Option* id = cli::add_id(*engine, options.engine_id, "the engine's");
   engine->add_option("--url", options.engine_url, "of its status page, instead of lock and id")
       ->excludes(lock)
       ->excludes(id)
@@ -144,10 +142,7 @@ void declare_gpu(CLI::App& app, Options& options) {
   CLI::App* gpu = add_probe(app, options, Options::Probe::kGpu, "gpu",
                             "does the device have this much free memory?");
   cli::add_size(*gpu, "--free", probe.wanted, "how much")->required()->default_str("");
-  gpu->add_option("--device", probe.device, "CUDA device")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str()
-      ->type_name("N");
+  cli::add_device(*gpu, probe.device, "CUDA device");
   add_timeout(*gpu, probe.timeout, kDriverTime);
   add_wait(*gpu, probe.wait);
   cli::add_variables(*gpu, {"FO_LIBEXEC_DIR", "GMS_DRIVER"});
@@ -158,7 +153,8 @@ void settle_engine(Options& options) {
     options.engine.url = *options.engine_url;
     return;
   }
-  const std::string id = options.engine_id ? *options.engine_id : lock::lock_id_from_environment();
+  const std::string id =
+      options.engine_id.empty() ? lock::lock_id_from_environment() : options.engine_id;
   const lock::LockUri lock = lock::parse_local_lock_uri(options.engine_lock);
   options.engine.url = "unix:" + engine::status_socket_path(lock, id) + ":/status";
 }
@@ -166,10 +162,8 @@ void settle_engine(Options& options) {
 void settle_remap(Options& options) {
   const cli::EndpointOptions& endpoint = options.endpoint;
   gms::RemapProbe& probe = options.remap;
-  probe.socket = endpoint.socket.empty()
-                     ? gms::socket_link(gms::socket_dir_or_default(endpoint.socket_dir),
-                                        endpoint.device, endpoint.tag)
-                     : endpoint.socket;
+  probe.socket =
+      gms::resolve_socket(endpoint.socket, endpoint.socket_dir, endpoint.device, endpoint.tag);
   probe.server_uid = endpoint.server_uid;
   if (!options.expect_hash) return;
   probe.expect_hash = *options.expect_hash;

@@ -56,8 +56,7 @@ std::vector<gms::RemapCheckRequest> to_requests(const Options& options) {
   std::vector<gms::RemapCheckRequest> requests;
   for (const int device : devices) {
     gms::RemapCheckRequest request;
-    request.socket =
-        endpoint.socket.empty() ? gms::socket_link(dir, device, endpoint.tag) : endpoint.socket;
+    request.socket = gms::resolve_socket(endpoint.socket, dir, device, endpoint.tag);
     request.server_uid = endpoint.server_uid;
     request.map = options.map;
     request.device = device;

@@ -23,7 +23,8 @@ struct Interrupted {
 
 int save(gms_save::Options& options) {
   weights::SaveOptions& save = options.save;
-  save.server_uid = options.endpoint.server_uid;
+  const cli::EndpointOptions& endpoint = options.endpoint;
+  save.server_uid = endpoint.server_uid;
   save.replace = options.replace ? weights::Replace::kYes : weights::Replace::kNo;
   os::raise_fd_limit();  // two files per shard
   weights::check_snapshot_place(save.folder, save.replace);
@@ -34,14 +35,11 @@ int save(gms_save::Options& options) {
   const sigset_t signals = os::terminating_signals();
   os::block_signals(signals);
   const auto driver = cuda::Driver::open(options.driver);
-  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(options.endpoint.device));
+  const auto device = cuda::device_info(*driver, base::DeviceOrdinal(endpoint.device));
   const base::UniqueFd signal_fd = os::open_signal_fd(signals);
   os::restore_signals();
   const std::string socket =
-      options.endpoint.socket.empty()
-          ? gms::socket_path(gms::socket_dir_or_default(options.endpoint.socket_dir), device.uuid,
-                             options.endpoint.tag)
-          : options.endpoint.socket;
+      gms::resolve_socket(endpoint.socket, endpoint.socket_dir, device.uuid, endpoint.tag);
   std::optional<weights::SaveReport> report;
   // The bar is removed before the process ends.
   try {

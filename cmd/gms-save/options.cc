@@ -13,10 +13,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--replace", options.replace, "replace an existing snapshot");
   cli::add_endpoint(app, options.endpoint, cli::DeviceOfSocket::kWhereToMap);
   cli::add_duration(app, "--timeout", save.timeout, "for the lock (default: wait for ever)");
-  app.add_option("--copy-threads", save.copy_threads, "default: one per CPU, at most 8")
-      ->check(CLI::Range(1, 256).description(""))
-      ->type_name("N");
-  cli::add_size(app, "--ring", save.ring, "pinned staging memory (default: 64MiB, simulated: 0)");
+  cli::add_copy_options(app, save.copy_threads, save.ring);
   cli::add_driver(app, options.driver);
   cli::add_variables(app, {"CUDA_VISIBLE_DEVICES", "GMS_SIM_*", "TMPDIR"});
 }

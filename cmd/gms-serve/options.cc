@@ -65,10 +65,7 @@ void declare(CLI::App& app, Options& options) {
   CLI::Option* path =
       app.add_option("--socket-path", serve.socket_path, "serve one device and tag on this socket")
           ->type_name("PATH");
-  CLI::Option* device = app.add_option("--device", options.device, "device of --socket-path")
-                            ->check(CLI::Range(0, 1023))
-                            ->capture_default_str()
-                            ->type_name("N");
+  CLI::Option* device = cli::add_device(app, options.device, "device of --socket-path");
   CLI::Option* tag = app.add_option("--tag", options.tag, "tag of --socket-path")
                          ->capture_default_str()
                          ->type_name("T");
@@ -86,8 +83,7 @@ void declare(CLI::App& app, Options& options) {
       ->type_name("WHAT");
   app.add_option("--restore", serve.restore, "load this snapshot into a server without a layout")
       ->type_name("DIR");
-  app.add_option("--metrics", serve.metrics, "serve Prometheus metrics there")
-      ->type_name("HOST:PORT");
+  cli::add_metrics(app, serve.metrics);
   cli::add_duration(app, "--alloc-retry-interval", serve.alloc_retry_interval,
                     "between tries when the device is out of memory");
   cli::add_duration(app, "--alloc-retry-timeout", serve.alloc_retry_timeout,

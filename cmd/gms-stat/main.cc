@@ -68,9 +68,8 @@ int main(int argc, char** argv) {
     const cli::EndpointOptions& endpoint = options.endpoint;
     options.stat.server_uid = endpoint.server_uid;
     const std::string dir = gms::socket_dir_or_default(endpoint.socket_dir);
-    const std::string socket = !endpoint.socket.empty()
-                                   ? endpoint.socket
-                                   : gms::socket_link(dir, endpoint.device, endpoint.tag);
+    const std::string socket =
+        gms::resolve_socket(endpoint.socket, dir, endpoint.device, endpoint.tag);
     if (options.holders) return base::to_int(show_holders(options, dir));
     if (options.watch) {
       gms_stat::watch(options, dir, options.all ? "" : socket);

@@ -118,14 +118,34 @@ CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid) {
       ->type_name("UID");
 }
 
+CLI::Option* add_device(CLI::App& app, int& device, const std::string& description) {
+  return app.add_option("--device", device, description)
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description) {
+  return app.add_option("--id", id, description + " (default: engine-$ENGINE_ID)")->type_name("ID");
+}
+
+CLI::Option* add_metrics(CLI::App& app, std::string& address) {
+  return app.add_option("--metrics", address, "serve Prometheus metrics there")
+      ->type_name("HOST:PORT");
+}
+
+void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::ByteCount>& ring) {
+  app.add_option("--copy-threads", threads, "default: one per CPU, at most 8")
+      ->check(CLI::Range(1, 256).description(""))
+      ->type_name("N");
+  add_size(app, "--ring", ring, "pinned staging memory (default: 64MiB, simulated: 0)");
+}
+
 void add_endpoint(CLI::App& app, EndpointOptions& endpoint, DeviceOfSocket device_of_socket) {
   CLI::Option* socket =
       app.add_option("--socket", endpoint.socket, "socket of the GMS")->type_name("PATH");
   add_socket_dir(app, endpoint.socket_dir);
-  CLI::Option* device = app.add_option("--device", endpoint.device, "device of the GMS")
-                            ->check(CLI::Range(0, 1023))
-                            ->capture_default_str()
-                            ->type_name("N");
+  CLI::Option* device = add_device(app, endpoint.device, "device of the GMS");
   CLI::Option* tag = app.add_option("--tag", endpoint.tag, "tag of the GMS")
                          ->check(is_tag)
                          ->capture_default_str()

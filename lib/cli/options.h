@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,19 @@ CLI::Option* add_socket_dir(CLI::App& app, std::string& socket_dir);
 /// `--server-uid UID`, default $GMS_SERVER_UID: the user whose servers are accepted besides those
 /// of root and our own user.
 CLI::Option* add_server_uid(CLI::App& app, std::optional<uid_t>& server_uid);
+
+/// `--device N`, 0 to 1023.
+CLI::Option* add_device(CLI::App& app, int& device, const std::string& description);
+
+/// `--id ID`: the name of an engine. If it is empty, the caller takes the default that --help
+/// names.
+CLI::Option* add_id(CLI::App& app, std::string& id, const std::string& description);
+
+/// `--metrics HOST:PORT`.
+CLI::Option* add_metrics(CLI::App& app, std::string& address);
+
+/// `--copy-threads N`, 0 for the default, and `--ring SIZE`.
+void add_copy_options(CLI::App& app, std::size_t& threads, std::optional<base::ByteCount>& ring);
 
 /// `--lock URI`, default $FAILOVER_LOCK_PATH, else the current value.
 CLI::Option* add_lock(CLI::App& app, std::string& uri);

@@ -28,6 +28,16 @@ std::string weights_link(const std::string& dir, int device) {
   return dir + "/gms_" + std::to_string(device) + ".sock";
 }
 
+std::string resolve_socket(const std::string& socket, const std::string& dir, int device,
+                           std::string_view tag) {
+  return resolve_socket(socket, dir, std::to_string(device), tag);
+}
+
+std::string resolve_socket(const std::string& socket, const std::string& dir, std::string_view uuid,
+                           std::string_view tag) {
+  return socket.empty() ? socket_path(socket_dir_or_default(dir), uuid, tag) : socket;
+}
+
 std::optional<uid_t> server_uid_from_environment() {
   const char* value = std::getenv("GMS_SERVER_UID");
   if (value == nullptr || *value == '\0') return std::nullopt;

@@ -22,6 +22,13 @@ std::string socket_link(const std::string& dir, int device, std::string_view tag
 /// The short link DIR/gms_<device>.sock, only for the tag "weights".
 std::string weights_link(const std::string& dir, int device);
 
+/// `socket` unless it is empty, else the link, or the server's own socket, in
+/// socket_dir_or_default(`dir`).
+std::string resolve_socket(const std::string& socket, const std::string& dir, int device,
+                           std::string_view tag);
+std::string resolve_socket(const std::string& socket, const std::string& dir, std::string_view uuid,
+                           std::string_view tag);
+
 /// The user whose servers are accepted besides those of root and the client's own user, by default:
 /// $GMS_SERVER_UID. Throws Error(kConfig) if it is not a user id.
 std::optional<uid_t> server_uid_from_environment();
