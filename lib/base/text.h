@@ -1,8 +1,9 @@
-// Helpers for the text of messages: character classes (bytes beyond ASCII belong to none),
-// comparison without case, and counts of things.
+// Helpers for the text of messages: character classes (bytes beyond ASCII belong to none), texts
+// without control characters, comparison without case, and counts of things.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,9 +26,26 @@ inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// A printable ASCII character that is not a space. Such characters cannot end a line of a
-/// request's head early.
-constexpr bool is_graphic(char c) { return c > ' ' && c < 0x7f; }
+/// Whether all characters are printable ASCII and none is a space. Such a text cannot end a line of
+/// a request's head early.
+constexpr bool is_graphic(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
+/// A peer's text for one line of output: its control characters are removed.
+inline std::string without_controls(std::string text) {
+  std::erase_if(text, is_control);
+  return text;
+}
+
+/// A peer's text for a message: at most `max_bytes` of it, on one line, with blanks in place of its
+/// control characters, and without blanks at the end.
+inline std::string one_line(std::string_view text, std::size_t max_bytes = std::string_view::npos) {
+  std::string line(text.substr(0, max_bytes));
+  std::replace_if(line.begin(), line.end(), is_control, ' ');
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
 
 /// "1 allocation", "2 allocations", "2 hashes", "2 processes".
 inline std::string counted(std::uint64_t count, std::string_view thing) {

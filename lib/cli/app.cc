@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/build_info.h"
 #include "cli/completion.h"
 #include "cli/help.h"
@@ -77,11 +78,6 @@ void fill_standard_descriptors() {
   }
 }
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 CLI::App* parsed_app(CLI::App& app) {
   CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -128,17 +124,17 @@ std::string explained(CLI::App& app, const CLI::ParseError& error,
                       const std::vector<std::string>& arguments) {
   std::vector<std::string> unexpected = app.remaining(true);
   std::erase(unexpected, "--");
-  if (unexpected.empty()) return one_line(error.what());
+  if (unexpected.empty()) return base::one_line(error.what());
   const std::string& word = unexpected.front();
   const std::string meant =
       suggestion(app, word.substr(0, word.find('=')), word == arguments.front());
   if (meant.empty() && word == arguments.front()) {
-    std::string unknown = unknown_subcommand(app, one_line(word));
+    std::string unknown = unknown_subcommand(app, base::one_line(word));
     if (!unknown.empty()) return unknown;
   }
   const bool is_all = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  if (meant.empty() && !is_all) return one_line(error.what());
-  return "The following argument was not expected: " + one_line(word) + meant;
+  if (meant.empty() && !is_all) return base::one_line(error.what());
+  return "The following argument was not expected: " + base::one_line(word) + meant;
 }
 
 os::LogLevel threshold(const Tool& tool, const CommonOptions& common) {
@@ -194,7 +190,7 @@ ParseResult parse(const Tool& tool, CommonOptions& common, const Declare& declar
   try {
     app.parse(settings.reversed());
   } catch (const CLI::ParseError& error) {
-    settings.blame_origin(one_line(error.what()));
+    settings.blame_origin(base::one_line(error.what()));
     return {ParseResult::Kind::kUsageError, explained(app, error, arguments)};
   }
   if (!common.command.empty() && !takes_command(settings.app(), tool)) {

@@ -109,10 +109,9 @@ json query_gms(const std::string& socket) {
 std::string member_text(const json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end() || found->is_null()) return "-";
-  std::string text = found->is_string() ? found->get<std::string>() : fo::json::dump(*found);
   // The text is from a peer and is printed on a terminal.
-  std::erase_if(text, base::is_control);
-  return text;
+  return base::without_controls(found->is_string() ? found->get<std::string>()
+                                                   : fo::json::dump(*found));
 }
 
 // The value is from a peer and may be any JSON.

@@ -257,8 +257,7 @@ Request authenticate(const std::string& user, const std::string& password) {
 std::string decode_token(std::string_view answer) {
   return decode(answer, [](const json& object) {
     std::string token = text_in(object, "token");
-    if (token.empty() || token.size() > kMaxTokenBytes ||
-        !std::all_of(token.begin(), token.end(), base::is_graphic)) {
+    if (token.empty() || token.size() > kMaxTokenBytes || !base::is_graphic(token)) {
       throw fo::json::Misfit("missing token");
     }
     return token;

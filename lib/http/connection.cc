@@ -106,8 +106,7 @@ std::string Connection::State::make_head(const RequestHead& head,
     throw failure(ExitStatus::kUsage, "a request can't have " + std::string(part));
   };
   if (!is_token(head.method)) refuse("the method " + base::quoted(head.method));
-  if (head.target.empty() ||
-      !std::all_of(head.target.begin(), head.target.end(), base::is_graphic)) {
+  if (head.target.empty() || !base::is_graphic(head.target)) {
     refuse("the target " + base::quoted(head.target));
   }
   std::string text = head.method + " " + head.target + " HTTP/1.1\r\n";

@@ -41,9 +41,13 @@ bool is_token(std::string_view text) {
   });
 }
 
+bool has_control(std::string_view line) {
+  return std::any_of(line.begin(), line.end(),
+                     [](char c) { return base::is_control(c) && c != '\t'; });
+}
+
 bool is_valid_field(std::string_view name, std::string_view value) {
-  return is_token(name) && std::none_of(value.begin(), value.end(),
-                                        [](char c) { return base::is_control(c) && c != '\t'; });
+  return is_token(name) && !has_control(value);
 }
 
 std::optional<std::string_view> find_field(const Fields& fields, std::string_view name) {

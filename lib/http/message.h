@@ -14,6 +14,9 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 /// Whether `text` is a valid method or field name.
 bool is_token(std::string_view text);
 
+/// Whether a line has a control character other than a tab. Parsers may disagree about its end.
+bool has_control(std::string_view line);
+
 /// Whether a head can contain this field: the name is a token, and the value has no control
 /// characters except tabs.
 bool is_valid_field(std::string_view name, std::string_view value);

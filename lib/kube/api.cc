@@ -1,6 +1,5 @@
 #include "kube/api.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -59,11 +58,9 @@ std::string resource_version_in(const json& metadata) {
 
 Status status_of(const json& object) {
   const json& details = part_in(object, "details");
-  Status status{text_in(object, "message"), text_in(object, "reason"), text_in(details, "kind"),
-                text_in(details, "name"), static_cast<int>(number_in(object, "code").value_or(0))};
-  std::replace_if(status.message.begin(), status.message.end(), base::is_control, ' ');
-  if (status.message.size() > kMaxMessage) status.message.resize(kMaxMessage);
-  return status;
+  return {base::one_line(text_in(object, "message"), kMaxMessage), text_in(object, "reason"),
+          text_in(details, "kind"), text_in(details, "name"),
+          static_cast<int>(number_in(object, "code").value_or(0))};
 }
 
 WatchEvent failure_of(const json& object) {

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -89,7 +88,7 @@ Config find_config(Config given, const std::string& what, const std::string& abs
 std::string read_token(const std::string& path) {
   std::string token = os::read_file(path, kMaxTokenBytes);
   while (token.ends_with('\n') || token.ends_with('\r') || token.ends_with(' ')) token.pop_back();
-  if (token.empty() || !std::all_of(token.begin(), token.end(), base::is_graphic)) {
+  if (token.empty() || !base::is_graphic(token)) {
     throw Error(ExitStatus::kConfig, "read token file " + base::quoted(path) + ": it has no token");
   }
   return token;

@@ -142,9 +142,8 @@ HolderState holder_state(const GrantRecord& record, const base::Deadline& deadli
 }
 
 std::string id_of_lock_file(std::string_view content) {
-  std::string id(content.substr(0, std::min(content.find('\n'), kMaxIdBytes)));
-  std::erase_if(id, base::is_control);
-  return id;
+  return base::without_controls(
+      std::string(content.substr(0, std::min(content.find('\n'), kMaxIdBytes))));
 }
 
 }  // namespace fo::lock

@@ -232,8 +232,7 @@ std::string to_text(const LockStatus& status) {
   // Names come from files and other processes, so they must not be able to form a line of this
   // output.
   const auto line = [&](const std::string& key, std::string value) {
-    std::erase_if(value, base::is_control);
-    text += key + ": " + value + "\n";
+    text += key + ": " + base::without_controls(std::move(value)) + "\n";
   };
   line("lock", status.path);
   line("state", status.held ? "held" : "free");

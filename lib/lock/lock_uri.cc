@@ -31,7 +31,7 @@ class Parser {
     if (kind == "flock") return local(LockUri::Kind::kFlock, rest);
     if (kind == "unix") return local(LockUri::Kind::kLockd, rest);
     // Characters that could end a request's line early are refused.
-    if (!std::all_of(rest.begin(), rest.end(), base::is_graphic)) {
+    if (!base::is_graphic(rest)) {
       refuse("contains blanks, control or non-ASCII characters");
     }
     const std::size_t end = std::min(rest.find('?'), rest.size());

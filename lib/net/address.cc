@@ -114,7 +114,7 @@ std::string to_string(const Address& address) {
 Url parse_url(std::string_view text) {
   const std::string what = "URL " + base::quoted(text);
   // Reject characters that could end the request line early.
-  if (!std::all_of(text.begin(), text.end(), base::is_graphic)) {
+  if (!base::is_graphic(text)) {
     throw Error(ExitStatus::kUsage, what + ": contains blanks, control or non-ASCII characters");
   }
   constexpr std::string_view kHttp = "http://";

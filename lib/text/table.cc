@@ -14,7 +14,7 @@ std::string shown(std::string_view text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-std::string one_line(std::string_view message) {
+std::string shown_message(std::string_view message) {
   std::string line;
   for (;;) {
     const std::size_t quote = message.find('\'');

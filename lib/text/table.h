@@ -12,7 +12,7 @@ namespace fo::text {
 std::string shown(std::string_view text);
 
 /// The same for a message that contains quotes of its own, and perhaps a peer's text.
-std::string one_line(std::string_view message);
+std::string shown_message(std::string_view message);
 
 /// Cells in columns as wide as their widest cell, separated by two spaces.
 class TextTable {

@@ -24,5 +24,18 @@ TEST(Text, LettersOfEitherCaseAreEqualAndOnlyInAscii) {
   EXPECT_FALSE(equal_ignoring_case("\xc4", "\xe4"));
 }
 
+TEST(Text, APeersTextBecomesOneLine) {
+  EXPECT_EQ(without_controls("a\x1b[2J\tb\n\x7f"), "a[2Jb");
+  EXPECT_EQ(one_line("a\nb\x1b \n"), "a b");
+  EXPECT_EQ(one_line("abc", 2), "ab");
+  EXPECT_EQ(one_line("\n\n"), "");
+}
+
+TEST(Text, OnlyPrintableAsciiWithoutSpacesIsGraphic) {
+  EXPECT_TRUE(is_graphic("/a?b=%20~"));
+  EXPECT_TRUE(is_graphic(""));
+  for (const char* text : {"a b", "a\r\nb", "a\x7f", "\xc3\xa4"}) EXPECT_FALSE(is_graphic(text));
+}
+
 }  // namespace
 }  // namespace fo::base

@@ -31,6 +31,21 @@ TEST(JsonObject, WhatIsWrongWithItIsAnError) {
             "read it: nested too deep");
 }
 
+TEST(JsonObject, MayBeLookedFor) {
+  EXPECT_EQ(find_object(R"({"a":1})", 7)->at("a"), 1);
+  for (const char* text : {R"({"a":12})", "{", "[]", ""})
+    EXPECT_FALSE(find_object(text, 7)) << text;
+  EXPECT_EQ(parse("[1]", 3), json::array({1}));
+  EXPECT_THROW(parse("[1", 3), Misfit);
+}
+
+TEST(JsonObject, NullIsAMissingMember) {
+  const json object{{"a", nullptr}, {"b", 1}};
+  EXPECT_EQ(find(object, "a"), nullptr);
+  EXPECT_EQ(*find(object, "b"), 1);
+  EXPECT_EQ(find(json::array({1}), "b"), nullptr);
+}
+
 TEST(JsonObject, OnlyAMisfitIsThePeersFault) {
   const auto what = [] { return "read it"; };
   const auto misfit = [](const json&) -> int { throw Misfit("want less"); };

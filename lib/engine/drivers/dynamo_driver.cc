@@ -48,8 +48,7 @@ awaitable<void> DynamoDriver::prove(Deadline deadline) {
         "its health has no endpoint 'generate'; use a command to prove it instead");
   }
   if (*state != "ready") {
-    throw answer.failure(ExitStatus::kSoftware,
-                         "endpoint 'generate' is " + base::quoted(one_line(*state)));
+    throw answer.failure(ExitStatus::kSoftware, "endpoint 'generate' is " + base::quoted(*state));
   }
 }
 

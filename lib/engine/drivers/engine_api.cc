@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr base::ByteCount kMaxAnswerBytes = base::kMiB;
 constexpr base::ByteCount kMaxMetricsBytes = 4 * base::kMiB;
+constexpr std::size_t kMaxReasonBytes = 200;
 
 // A member of an object; null if it is missing.
 const json& member(const json& object, const char* name) {
@@ -239,22 +240,15 @@ std::string reason_in(std::string_view body) {
   const json& detail = member(answer, "detail");
   for (const json* reason : {&member(error, "message"), &error, &member(answer, "message"),
                              &member(first(detail), "msg"), &detail}) {
-    if (reason->is_string()) return one_line(reason->get_ref<const std::string&>());
+    if (reason->is_string())
+      return base::one_line(reason->get_ref<const std::string&>(), kMaxReasonBytes);
   }
-  return one_line(body);
-}
-
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kMaxLineBytes = 200;
-  std::string line(text.substr(0, kMaxLineBytes));
-  std::replace_if(line.begin(), line.end(), base::is_control, ' ');
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line;
+  return base::one_line(body, kMaxReasonBytes);
 }
 
 std::string last_line(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
-  return one_line(text.substr(text.rfind('\n') + 1));
+  return base::one_line(text.substr(text.rfind('\n') + 1), kMaxReasonBytes);
 }
 
 }  // namespace fo::engine

@@ -98,9 +98,7 @@ std::optional<std::string> text_at(std::string_view body, std::initializer_list<
 /// usual formats, otherwise the text itself.
 std::string reason_in(std::string_view body);
 
-/// `text`, truncated to 200 bytes, with spaces for control characters.
-std::string one_line(std::string_view text);
-/// The last line of a command's output, in the same form.
+/// The last line of a command's output, as one short line.
 std::string last_line(std::string_view text);
 
 }  // namespace fo::engine

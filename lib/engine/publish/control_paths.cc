@@ -149,7 +149,7 @@ bool has_path(const Patterns& patterns, std::string_view path) {
 
 std::optional<std::string> plain_path(std::string_view target) {
   if (target == "*") return "*";
-  if (!std::all_of(target.begin(), target.end(), base::is_graphic)) return std::nullopt;
+  if (!base::is_graphic(target)) return std::nullopt;
   if (!target.starts_with('/')) {
     const std::optional<std::size_t> path = authority_end(target);
     if (!path) return std::nullopt;

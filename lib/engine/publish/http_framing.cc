@@ -7,21 +7,15 @@
 #include "base/hex.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "http/message.h"
 
 namespace fo::engine {
 namespace {
 
-using base::lower;
+using http::has_control;
+using http::is_token;
 
 constexpr std::uint64_t kEverything = std::numeric_limits<std::uint64_t>::max();
-
-bool is_token(std::string_view text) {
-  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
-  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') ||
-           kMarks.find(c) != std::string_view::npos;
-  });
-}
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t";
@@ -37,12 +31,6 @@ bool has_word(std::string_view list, std::string_view lower_case) {
     if (comma == std::string_view::npos) return false;
     list.remove_prefix(comma + 1);
   }
-}
-
-// Whether parsers may disagree about the line.
-bool has_control(std::string_view line) {
-  return std::any_of(line.begin(), line.end(),
-                     [](char c) { return base::is_control(c) && c != '\t'; });
 }
 
 std::optional<std::uint64_t> parse_chunk_size(std::string_view line) {

@@ -192,7 +192,7 @@ Response RpcClient::read_response(std::vector<UniqueFd>* fds) {
     const auto error = decode_message<ErrorResponse>(body);
     throw RequestRefused(status_of_code(error.code), "GMS at " + base::quoted(path_) + " refused " +
                                                          std::string(RequestMessage::kType) + ": " +
-                                                         text::one_line(error.error));
+                                                         text::shown_message(error.error));
   }
   auto response = decode_message<Response>(body);
   if (fds == nullptr && !received.empty()) came_with(Response::kType, received.size());

@@ -136,7 +136,7 @@ const char* StatWatch::absence_of(const Server& server) {
 
 std::string StatWatch::describe(const Server& server) {
   if (server.row.stat) return state_text(server.row.stat->state);
-  return std::string(absence_of(server)) + ": " + text::one_line(server.row.error);
+  return std::string(absence_of(server)) + ": " + text::shown_message(server.row.error);
 }
 
 StatWatch::Change StatWatch::take(Server& server, StatRow row, Time now) {
