@@ -43,6 +43,8 @@ std::string find_wrong_field(const HttpProbe& probe, const std::string& body) {
   json root;
   try {
     root = fo::json::parse(body, kMaxPageBytes);
+  } catch (const fo::json::TooDeep& error) {
+    return "no value at field " + base::quoted(probe.fields.front().first) + ": " + error.what();
   } catch (const fo::json::Misfit&) {
     return "not JSON";
   }
