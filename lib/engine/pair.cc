@@ -48,7 +48,7 @@ std::string url_of(const std::string& socket, const std::string& path) {
 // The status in an answer; nullopt if it is invalid.
 std::optional<json> parse_status(const http::Response& response) {
   if (response.status != 200) return std::nullopt;
-  std::optional<json> object = fo::json::find_object(response.body, kMostStatusBytes);
+  std::optional<json> object = fo::json::find_object(response.body, kMaxStatusBytes);
   if (!object || !object->value("state", json()).is_string() ||
       !object->value("id", json()).is_string()) {
     return std::nullopt;
@@ -253,7 +253,7 @@ std::string switch_over(const lock::LockUri& lock, const Deadline& deadline) {
       http::fetch("POST", url_of((*before)["socket"], "/switchover"),
                   deadline.sooner(Deadline::after(kSwitchTime)), limited());
   if (response.status != 202) {
-    const auto body = fo::json::find_object(response.body, kMostStatusBytes);
+    const auto body = fo::json::find_object(response.body, kMaxStatusBytes);
     std::string reason = "status " + std::to_string(response.status);
     if (body && body->value("error", json()).is_object()) {
       reason = member_text((*body)["error"], "message");

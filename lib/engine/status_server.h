@@ -1,7 +1,7 @@
 // The HTTP server of an engine's status: /live, /health and /ready (the same answer), /metrics,
-// /status and /switchover. It listens on a port for probes, which the whole pod network reaches, and on a Unix
-// socket beside the lock (status_socket.h) for processes in the pod. Clients that send nothing, or
-// send slowly, delay no others and are soon disconnected.
+// /status and /switchover. It listens on a port for probes, which the whole pod network reaches,
+// and on a Unix socket beside the lock (status_socket.h) for processes in the pod. Clients that
+// send nothing, or send slowly, delay no others and are soon disconnected.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

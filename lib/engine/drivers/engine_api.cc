@@ -223,7 +223,7 @@ awaitable<std::optional<bool>> EngineApi::is_idle(std::string_view running,
 }
 
 json object_in(std::string_view body) {
-  return fo::json::find_object(body, kMostAnswer).value_or(json::object());
+  return fo::json::find_object(body, kMaxAnswerBytes).value_or(json::object());
 }
 
 std::optional<std::string> text_at(std::string_view body, std::initializer_list<const char*> path) {

@@ -88,7 +88,8 @@ class EngineApi {
 /// The interval of queries while waiting for a state of the engine.
 inline constexpr base::Duration kEngineQueryInterval = std::chrono::milliseconds(10);
 
-/// The JSON object in an answer's body; empty if the body is not an object, or is nested too deeply.
+/// The JSON object in an answer's body; empty if the body is not an object, or is nested too
+/// deeply.
 nlohmann::json object_in(std::string_view body);
 
 /// The string at a path of nested members in that object; nullopt if it is missing.

@@ -92,7 +92,7 @@ int Ending::result() {
 void Ending::begin(Urgency urgency, Reason reason) {
   if (parts_.course.is_ending()) return;
   reason_ = std::move(reason);
-  parts_.life.notifier().stopping();
+  parts_.life.report_stopping();
   parts_.course.raise(urgency);
   asio::co_spawn(io_, finish(), [this](const std::exception_ptr& error) {
     if (error) abort();

@@ -18,8 +18,11 @@ std::vector<std::pair<int, std::string>> places_of(const std::vector<GmsPlace>& 
 }  // namespace
 
 LifeRecord::LifeRecord(const std::string& id, const std::vector<GmsPlace>& gms,
-                       const os::StatusFd& events, HealthRules rules)
-    : events_(events), metrics_(id, places_of(gms), os::wall_seconds()), rules_(std::move(rules)) {}
+                       const os::StatusFd& events, loop::Daemon& daemon, HealthRules rules)
+    : events_(events),
+      daemon_(daemon),
+      metrics_(id, places_of(gms), os::wall_seconds()),
+      rules_(std::move(rules)) {}
 
 void LifeRecord::step(LifeEvent event) {
   const std::optional<EngineState> next = next_state(state_, event);
@@ -34,7 +37,7 @@ void LifeRecord::step(LifeEvent event) {
   since_ = os::wall_seconds();
   entered_ = Clock::now();
   events_.write("state", R"("state":")" + std::string(state_name(state_)) + "\"");
-  notifier_.status(std::string(state_name(state_)));
+  daemon_.status(state_name(state_));
 }
 
 void LifeRecord::begin_failover(const lock::Grant& grant) {
@@ -55,7 +58,7 @@ void LifeRecord::finish_phase(Phase phase, Clock::time_point begin) {
 void LifeRecord::finish_failover() {
   last_failover_ = Failover{generation_, os::wall_seconds(), phases_};
   step(LifeEvent::kServing);
-  notifier_.ready();
+  daemon_.ready();
 }
 
 void LifeRecord::end_grant() {

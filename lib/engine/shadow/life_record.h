@@ -14,7 +14,7 @@
 #include "engine/metrics.h"
 #include "engine/state.h"
 #include "lock/failover_lock.h"
-#include "os/notify.h"
+#include "loop/daemon.h"
 #include "os/status_fd.h"
 
 namespace fo::engine {
@@ -32,13 +32,14 @@ class LifeRecord {
   using Clock = base::Deadline::Clock;
 
   LifeRecord(const std::string& id, const std::vector<GmsPlace>& gms, const os::StatusFd& events,
-             HealthRules rules);
+             loop::Daemon& daemon, HealthRules rules);
 
   /// Enters the next state. Throws Error(kSoftware) if the event is not valid in this one.
   void step(LifeEvent event);
-  /// The service manager is informed that this engine is ready.
-  void report_ready() const { notifier_.ready(); }
-  [[nodiscard]] const os::Notifier& notifier() const { return notifier_; }
+  /// Informs the service manager that this engine is ready.
+  void report_ready() { daemon_.ready(); }
+  /// Informs the service manager that this engine ends.
+  void report_stopping() { daemon_.begin_stop(); }
 
   /// A lock was granted: the phases of a failover begin.
   void begin_failover(const lock::Grant& grant);
@@ -60,7 +61,7 @@ class LifeRecord {
 
  private:
   const os::StatusFd& events_;
-  os::Notifier notifier_;
+  loop::Daemon& daemon_;
   Metrics metrics_;
   HealthRules rules_;
   EngineState state_ = EngineState::kInit;

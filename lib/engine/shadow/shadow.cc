@@ -26,8 +26,7 @@
 #include "lock/failover_lock.h"
 #include "lock/holder_report.h"
 #include "loop/children.h"
-#include "loop/event.h"
-#include "loop/pause.h"
+#include "loop/daemon.h"
 #include "os/core_dump.h"
 #include "os/log.h"
 #include "os/process.h"
@@ -63,12 +62,10 @@ http::ServerLimits status_limits_of(std::size_t max_fds) {
   return limits;
 }
 
-base::UniqueFd open_signals() {
-  const sigset_t ends = os::signal_set({SIGTERM, SIGINT, SIGHUP, SIGQUIT});
-  sigset_t blocked = ends;
-  sigaddset(&blocked, SIGCHLD);
-  os::block_signals(blocked);
-  return os::open_signal_fd(ends);
+loop::Daemon open_daemon() {
+  // For Children, before there are threads.
+  os::block_signals(os::signal_set({SIGCHLD}));
+  return loop::Daemon();
 }
 
 /// The flow: what happens one after the other in the life of an engine.
@@ -80,7 +77,7 @@ class Shadow {
          std::size_t max_fds)
       : options_(options),
         events_(options.status_fd),
-        signals_(open_signals()),
+        daemon_(open_daemon()),
         course_(io_.get_executor()),
         lock_(lock ? std::make_unique<LockHolder>(
                          io_.get_executor(), course_, std::move(lock),
@@ -96,7 +93,7 @@ class Shadow {
         monitor_(io_.get_executor(), *driver_,
                  {options.health_interval, options.health_timeout, options.prove_interval,
                   options.prove_timeout, options.failures, options.targets}),
-        life_(options.id, options.gms, events_, rules_of(options, wake_timeout())),
+        life_(options.id, options.gms, events_, daemon_, rules_of(options, wake_timeout())),
         gms_(
             io_.get_executor(), options.gms, options.gms_grace,
             [this](std::size_t i, bool up) {
@@ -123,8 +120,7 @@ class Shadow {
   }
 
   int run() {
-    start(wait_for_signals());
-    start(beat());
+    start(daemon_.run([this](loop::Stop) { ending_.request(); }));
     start(live());
     try {
       io_.run();
@@ -274,25 +270,6 @@ class Shadow {
     if (failure) co_await ending_.fail_after_death(std::move(*failure));
   }
 
-  awaitable<void> wait_for_signals() {
-    for (;;) {
-      co_await loop::until_ready(signals_.get(), POLLIN, Deadline::never());
-      while (const int signal = os::read_signal(signals_.get())) {
-        os::log(os::LogLevel::kInfo, "signal {}: ending", signal);
-        ending_.request();
-      }
-    }
-  }
-
-  // Tells a service manager's watchdog that this loop runs.
-  awaitable<void> beat() {
-    const std::optional<base::Duration> interval = life_.notifier().watchdog_interval();
-    while (interval) {
-      life_.notifier().alive();
-      co_await loop::pause_for(*interval);
-    }
-  }
-
   // --- What the status server asks for.
 
   HealthAnswer health() {
@@ -321,7 +298,7 @@ class Shadow {
 
   const ShadowOptions& options_;
   os::StatusFd events_;
-  base::UniqueFd signals_;
+  loop::Daemon daemon_;
   asio::io_context io_{1};
   Course course_;
   std::unique_ptr<LockHolder> lock_;
