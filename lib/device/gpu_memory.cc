@@ -57,7 +57,7 @@ bool GpuMemory::read_answer(const os::Captured& answer) {
     throw os::helper_error(answer, "fo-gpu", what() + ": ");
   }
   try {
-    const nlohmann::json object = json::parse_object(answer.out, kMaxAnswerBytes);
+    const nlohmann::json object = fo::json::parse_object(answer.out, kMaxAnswerBytes);
     free_ = object.at("free").get<base::ByteCount>();
     uuid_ = object.at("uuid").get<std::string>();
   } catch (const std::exception&) {

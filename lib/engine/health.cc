@@ -54,7 +54,7 @@ std::vector<std::string> read_endpoints(std::string_view value) {
   std::vector<std::string> names;
   if (text.starts_with('[')) {
     try {
-      names = json::parse(text, kMaxEndpointsBytes).get<std::vector<std::string>>();
+      names = fo::json::parse(text, kMaxEndpointsBytes).get<std::vector<std::string>>();
     } catch (const std::exception&) {
       refuse(kEndpointsVariable, value, "not a JSON list of names");
     }
@@ -125,7 +125,7 @@ HealthAnswer answer_health(const HealthRules& rules, const HealthFacts& facts) {
                       {"since", facts.since},
                       {"endpoints", std::move(endpoints)}};
   if (!answer.ready) body["reason"] = reason;
-  answer.body = json::dump(body);
+  answer.body = fo::json::dump(body);
   return answer;
 }
 

@@ -123,7 +123,7 @@ awaitable<void> Pipeline::read_frames(std::shared_ptr<Pipeline> self, std::size_
 }
 
 void Pipeline::handle_event(std::size_t rank, const std::string& payload) {
-  std::optional<nlohmann::json> event = json::find_object(payload, kMaxFrameBytes);
+  std::optional<nlohmann::json> event = fo::json::find_object(payload, kMaxFrameBytes);
   if (!event) return;
   (*event)["rank"] = rank;
   on_event_(*event);

@@ -94,7 +94,7 @@ awaitable<bool> VllmDriver::is_sleeping(std::string_view step, Deadline deadline
   const EngineReply answer = co_await api_.get(step, "/is_sleeping", deadline);
   check(answer);
   const nlohmann::json object = object_in(answer.body);
-  const nlohmann::json* found = json::find(object, "is_sleeping");
+  const nlohmann::json* found = fo::json::find(object, "is_sleeping");
   if (found == nullptr || !found->is_boolean()) {
     throw answer.failure(ExitStatus::kSoftware, "not true or false");
   }

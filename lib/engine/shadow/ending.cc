@@ -76,7 +76,7 @@ void Ending::lose(const lock::Loss& loss) {
   const bool is_first = !overlap_;
   if (!is_first && loss.overlap <= *overlap_) return;
   overlap_ = loss.overlap;
-  events_.write("lost", R"("reason":)" + json::dump(loss.reason) + R"(,"overlap":)" +
+  events_.write("lost", R"("reason":)" + fo::json::dump(loss.reason) + R"(,"overlap":)" +
                             lock::overlap_json(loss));
   if (!is_first) return;
   if (parts_.course.is_ending()) return kill_all();

@@ -49,7 +49,7 @@ constexpr std::size_t kFdsPerStatusClient = 16;
 // How long a killed fo-shadow may keep the lock of its status socket.
 constexpr base::Duration kSocketTimeout = std::chrono::seconds(2);
 
-HealthRules rules_of(const ShadowOptions& options, base::Duration waking_limit) {
+HealthRules rules_with(base::Duration waking_limit) {
   HealthRules rules = health_rules_from_environment();
   rules.waking_limit = waking_limit;
   return rules;
@@ -93,7 +93,7 @@ class Shadow {
         monitor_(io_.get_executor(), *driver_,
                  {options.health_interval, options.health_timeout, options.prove_interval,
                   options.prove_timeout, options.failures, options.targets}),
-        life_(options.id, options.gms, events_, daemon_, rules_of(options, wake_timeout())),
+        life_(options.id, options.gms, events_, daemon_, rules_with(wake_timeout())),
         gms_(
             io_.get_executor(), options.gms, options.gms_grace,
             [this](std::size_t i, bool up) {
