@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "loop/pause.h"
 #include "loop/test_loop.h"
-#include "stand_in.h"
+#include "engine/stand_in.h"
 #include "support/fds.h"
 #include "support/ports.h"
 

@@ -29,7 +29,7 @@
 
 #include "base/boot_clock.h"
 #include "etcd/stand_ins.h"
-#include "lock/etcd.h"
+#include "lock/lease/etcd.h"
 #include "lock/failover_lock.h"
 #include "lock/lease/lease_times.h"
 #include "support/failure.h"

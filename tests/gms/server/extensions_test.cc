@@ -1,7 +1,7 @@
 // Our extensions to Dynamo's protocol, between clients and servers with and without them.
 #include <gmock/gmock.h>
 
-#include "gms/plain_relay.h"
+#include "gms/server/plain_relay.h"
 #include "gms/raw_client.h"
 #include "gms/server_with_device.h"
 

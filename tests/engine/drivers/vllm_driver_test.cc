@@ -1,4 +1,4 @@
-#include "driver_test.h"
+#include "engine/drivers/driver_test.h"
 #include "support/ports.h"
 
 namespace fo::engine {

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gms/client/rpc_client.h"
-#include "gms_process.h"
+#include "gms/gms_process.h"
 #include "os/fd_passing.h"
 #include "support/failure.h"
 #include "support/fds.h"

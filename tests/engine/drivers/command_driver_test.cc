@@ -1,4 +1,4 @@
-#include "driver_test.h"
+#include "engine/drivers/driver_test.h"
 #include "os/file.h"
 #include "os/process_tree.h"
 #include "support/temp_dir.h"

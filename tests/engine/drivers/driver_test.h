@@ -11,7 +11,7 @@
 #include "engine/drivers/driver.h"
 #include "loop/children.h"
 #include "loop/test_loop.h"
-#include "stand_in.h"
+#include "engine/stand_in.h"
 #include "support/failure.h"
 #include "support/fds.h"
 

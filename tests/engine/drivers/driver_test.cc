@@ -1,4 +1,4 @@
-#include "driver_test.h"
+#include "engine/drivers/driver_test.h"
 
 #include "os/unix_socket.h"
 #include "support/temp_dir.h"
