@@ -31,22 +31,16 @@ field() { sed -n "s/^$1: //p"; }
 # --- argv -----------------------------------------------------------------------------------------
 
 @test "no subcommand, an unknown one, unknown options and misplaced commands are usage errors" {
-  for args in "" "steal" "acquire --unknown" "owner -- true" "status -- true" "acquire --exec" \
+  usage_errors gms-lock "" "steal" "acquire --unknown" "owner -- true" "status -- true" \
+    "acquire --exec" \
     "acquire --timeout 5x" "acquire -w -1" "acquire --timeout 1s --nonblock -- true" "acquire -w 1 -n -- true" "acquire -E 256 -- true" \
-    "acquire -E -1 -- true" "acquire -E x -- true" "acquire --fd 2 -- true" "acquire --"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr lock $args
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ -z "$output" ]
-    [[ $stderr == "gms-lock: error: "* ]]
-  done
+    "acquire -E -1 -- true" "acquire -E x -- true" "acquire --fd 2 -- true" "acquire --"
 }
 
 @test "a lock of another kind, or no absolute path, is refused with what is supported" {
   for uri in unix:s tcp:host etcd:http://h:1 k8s:n consul:k relative flock:relative flock:; do
     for command in acquire owner status; do
-      run --separate-stderr lock "$command" --lock "$uri"
-      [ "$status" -eq 64 ]
+      run -64 --separate-stderr lock "$command" --lock "$uri"
       [[ $stderr == "gms-lock: error: read lock URI '$uri': "*"expected "* ||
         $stderr == *"unknown kind of lock; supported: flock:/path"* ]]
     done
@@ -64,17 +58,14 @@ field() { sed -n "s/^$1: //p"; }
 }
 
 @test "a lock that can't be opened: 73, or 77 where it is not permitted" {
-  run --separate-stderr lock acquire --lock "$T/absent/lock" -- true
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr lock acquire --lock "$T/absent/lock" -- true
   [[ $stderr == "gms-lock: error: open lock file '$T/absent/lock': missing folder '$T/absent'" ]]
-  run --separate-stderr lock acquire --lock "$T" -- true
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr lock acquire --lock "$T" -- true
   need_root
   lock acquire -- true
   chmod 711 "$T"
   cp "$FO_BIN/gms-lock" "$T/gms-lock"
-  run --separate-stderr setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
-  [ "$status" -eq 77 ]
+  run -77 --separate-stderr setpriv --reuid 65534 --clear-groups "$T/gms-lock" acquire -- true
   [[ $stderr == "gms-lock: error: open lock file '$T/lock': Permission denied" ]]
 }
 
@@ -120,11 +111,9 @@ field() { sed -n "s/^$1: //p"; }
   [ "$(id_of_child --id other)" = other ]
   [ "$(cat "$T/lock")" = other ]
   ENGINE_ID=x
-  run --separate-stderr id_of_child
-  [ "$status" -eq 78 ]
+  run -78 --separate-stderr id_of_child
   [[ $stderr == "gms-lock: error: read ENGINE_ID 'x': "* ]]
-  run --separate-stderr id_of_child --id $'a\nb'
-  [ "$status" -eq 78 ]
+  run -78 --separate-stderr id_of_child --id $'a\nb'
 }
 
 @test "the lock file holds the id and a newline, its record is JSON of a fixed size" {
@@ -159,8 +148,7 @@ $T/lock
   run -7 lock acquire --exec -- sh -c 'exit 7'
   run -127 --separate-stderr lock acquire --exec -- /absent
   [[ $stderr == "gms-lock: error: run '/absent': No such file or directory" ]]
-  run --separate-stderr lock acquire --exec -- "$T"
-  [ "$status" -eq 126 ]
+  run -126 --separate-stderr lock acquire --exec -- "$T"
   run -1 lock owner
 }
 
@@ -170,8 +158,7 @@ $T/lock
   [ "$output" = "$T/lock
 300" ]
   exec 9</dev/null
-  run --separate-stderr lock acquire --exec --fd 9 -- true
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr lock acquire --exec --fd 9 -- true
   [[ $stderr == "gms-lock: error: move the lock to descriptor 9: it is in use"* ]]
   exec 9<&-
 }
@@ -210,8 +197,7 @@ $T/lock
   [ "$output" = "inner
 $T/inner
 engine-0" ]
-  run --separate-stderr lock acquire --exec -- gms-lock acquire --exec -- true
-  [ "$status" -eq 78 ]
+  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
 
@@ -219,8 +205,7 @@ engine-0" ]
 
 @test "a lock that is held: 75, or what -E says, and who holds it" {
   start_holder engine-7
-  run --separate-stderr lock acquire --nonblock -- touch "$T/ran"
-  [ "$status" -eq 75 ]
+  run -75 --separate-stderr lock acquire --nonblock -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': held by 'engine-7'" ]
   run -75 lock acquire --timeout 10ms -- touch "$T/ran"
   run -0 lock acquire --timeout 0 -E 0 --exec -- touch "$T/ran"
@@ -408,8 +393,7 @@ child_ended" ]
   await_owner engine-0
   touch "$T/new"
   mv "$T/new" "$T/lock"
-  run --separate-stderr lock acquire --id engine-1 -- true
-  [ "$status" -eq 78 ]
+  run -78 --separate-stderr lock acquire --id engine-1 -- true
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': process $BG_PID ('engine-0') holds a file that was replaced by this one" ]]
   kill -KILL "$BG_PID"
   wait_exit "$BG_PID"
@@ -453,8 +437,7 @@ child_ended" ]
 
 @test "gate: the lock is given back at the timeout, with the busy status" {
   fill $((48 << 20))
-  run --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
-  [ "$status" -eq 9 ]
+  run -9 --separate-stderr lock acquire --gpu-free 60MiB --timeout 100ms -E 9 -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock': released: device 0 has 16 MiB free of the 60 MiB wanted" ]
   [ ! -e "$T/ran" ]
   run -1 lock owner
@@ -463,15 +446,12 @@ child_ended" ]
 
 @test "gate: what can't work is said before the lock is waited for" {
   start_holder engine-9
-  run --separate-stderr lock acquire --gpu-free 65MiB -- true
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr lock acquire --gpu-free 65MiB -- true
   # shellcheck disable=SC2154
   [[ ${stderr_lines[0]} == "gms-lock: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
-  run --separate-stderr lock acquire --gpu-free 1MiB --device 9 -- true
-  [ "$status" -eq 69 ]
+  run -69 --separate-stderr lock acquire --gpu-free 1MiB --device 9 -- true
   [[ $stderr == "gms-lock: error: query the free memory of device 9: "* ]]
-  FO_LIBEXEC_DIR=$T run --separate-stderr lock acquire --gpu-free 1MiB -- true
-  [ "$status" -eq 69 ]
+  FO_LIBEXEC_DIR=$T run -69 --separate-stderr lock acquire --gpu-free 1MiB -- true
   [[ $stderr == "gms-lock: error: use helper program '$T/fo-gpu': "* ]]
   run -64 lock acquire --device 0 -- true
   run -64 lock acquire --gpu-free lots -- true
@@ -537,17 +517,14 @@ child_ended" ]
   printf '#!/bin/sh\nexit 0\n' >"$T/bin/fo-gpu"
   chmod +x "$T/bin/fo-gpu"
   export FO_LIBEXEC_DIR=$T/bin
-  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [ "$status" -eq 70 ]
+  run -70 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [[ $stderr == "gms-lock: error: query the free memory of device 0: fo-gpu gave no answer" ]]
   # shellcheck disable=SC2016
   printf '#!/bin/sh\nkill -SEGV $$\n' >"$T/bin/fo-gpu"
-  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [ "$status" -eq 70 ]
+  run -70 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [[ $stderr == *"fo-gpu ended with status 139" ]]
   printf '#!/absent/interpreter\n' >"$T/bin/fo-gpu"
-  run --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
-  [ "$status" -eq 69 ]
+  run -69 --separate-stderr lock acquire --gpu-free 1MiB -- touch "$T/ran"
   [[ $stderr == "gms-lock: error: run '$T/bin/fo-gpu': "* ]]
   [ ! -e "$T/ran" ]
 }
@@ -590,9 +567,8 @@ child_ended" ]
 }
 
 @test "an inherited lock is refused however deep it lies" {
-  run --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
+  run -78 --separate-stderr lock acquire --exec -- gms-lock acquire --exec --lock "$T/inner" -- \
     gms-lock acquire --timeout 10s -- true
-  [ "$status" -eq 78 ]
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock': already inherited, on descriptor "* ]]
 }
 
@@ -641,13 +617,11 @@ child_ended" ]
 # --- owner and status -----------------------------------------------------------------------------
 
 @test "owner: the holder's id, or 1 and nothing, whatever a stale text says" {
-  run --separate-stderr lock owner
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr lock owner
   [ -z "$output$stderr" ]
   [ ! -e "$T/lock" ]
   echo engine-9 >"$T/lock"
-  run --separate-stderr lock owner
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr lock owner
   [ -z "$output$stderr" ]
   [ "$(lock owner --json || :)" = '{"holder":null}' ]
   start_holder engine-0
@@ -725,11 +699,9 @@ kill_lockd() {
   [ "$(lock status | field holder)" = engine-7 ]
   [ "$(lock status | field generation)" = 1 ]
   [ "$(lock status | field pid)" = "$BG_PID" ]
-  run --separate-stderr lock acquire --nonblock -- touch "$T/ran"
-  [ "$status" -eq 75 ]
+  run -75 --separate-stderr lock acquire --nonblock -- touch "$T/ran"
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/lock.sock': held by 'engine-7'" ]
-  run --separate-stderr lock acquire --exec -- touch "$T/ran"
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr lock acquire --exec -- touch "$T/ran"
   [[ $stderr == "gms-lock: error: acquire lock '$T/lock.sock': --exec works with a flock only; "* ]]
   run -64 lock acquire --fd 9 -- touch "$T/ran"
   [ ! -e "$T/ran" ]
@@ -872,37 +844,29 @@ kill_lockd() {
 gms-lock owner --lock '$T/one' && gms-lock owner --lock '$T/two' &&
   test -e "/proc/self/fd/\$FAILOVER_LOCK_FD" && echo "\$FAILOVER_GENERATION"
 EOT
-  run lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
-  [ "$status" -eq 0 ]
+  run -0 lock acquire --lock "$T/one" --lock "flock:$T/two" --id me -- sh "$T/command"
   [ "$output" = $'me\nme\n1' ]
-  run lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
-  [ "$status" -eq 0 ]
+  run -0 lock acquire --exec --lock "$T/one" --lock "$T/two" --id me -- sh "$T/command"
   [ "$output" = $'me\nme\n2' ]
-  run lock owner --lock "$T/one"
-  [ "$status" -eq 1 ]
+  run -1 lock owner --lock "$T/one"
 }
 
 @test "several locks: owner and status take one, and the exec form takes files" {
   for command in owner status; do
-    run --separate-stderr lock "$command" --lock "$T/one" --lock "$T/two"
-    [ "$status" -eq 64 ]
+    run -64 --separate-stderr lock "$command" --lock "$T/one" --lock "$T/two"
     [ "${stderr_lines[0]}" = "gms-lock: error: only acquire takes several locks" ]
   done
-  run --separate-stderr lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr lock acquire --lock "$T/one" --lock "flock:$T/one" -- true
   [ "${stderr_lines[0]}" = "gms-lock: error: lock '$T/one': named twice" ]
-  run --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr lock acquire --exec --lock "$T/one" --lock "unix:$T/sock" -- true
   [[ $stderr == *"--exec works with a flock only"* ]]
 }
 
 @test "of several locks, the first is given back when the second is not to be had" {
   start_holder other --lock "$T/two"
-  run --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
-  [ "$status" -eq 75 ]
+  run -75 --separate-stderr lock acquire --lock "$T/one" --lock "$T/two" --timeout 50ms -- true
   [ "$stderr" = "gms-lock: warning: acquire lock '$T/one and $T/two': held by 'other'" ]
-  run lock owner --lock "$T/one"
-  [ "$status" -eq 1 ]
+  run -1 lock owner --lock "$T/one"
 }
 
 @test "of several locks, one that is lost ends the command: 76" {

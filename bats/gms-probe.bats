@@ -14,7 +14,7 @@ setup() {
 @test "no probe, an unknown one and bad values are usage errors" {
   local long
   long=$(printf 'x%.0s' {1..120})
-  for args in "" "no-such-probe" "sockets --devices x" "sockets --devices 0,0" "sockets --tags ,a" \
+  usage_errors gms-probe "" "no-such-probe" "sockets --devices x" "sockets --devices 0,0" "sockets --tags ,a" \
     "sockets --tags a/b" "sockets --wait 5" "sockets extra" "lock --wait 5" "lock --lock tcp:h" \
     "lock extra" "sockets --devices 0 --socket-dir $long" \
     "http" "http a b" "http unix:s --status 99" "http unix:s --status ok" "http unix:s --field a" \
@@ -23,43 +23,30 @@ setup() {
     "engine --url unix:s --id a" "engine --url unix:s --lock /l" "engine --url x" \
     "engine --lock /$long" "engine --lock l" "remap --expect-hash x" "remap --socket x --tag t" \
     "remap --socket $long" "remap --timeout soon" "remap extra" "gpu" "gpu --free lots" \
-    "gpu --free 1 --device x" "gpu --free 1 --timeout 1" "gpu extra"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr gms-probe $args
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ "$output" = "" ]
-    [[ $stderr == "gms-probe: error: "* ]]
-  done
+    "gpu --free 1 --device x" "gpu --free 1 --timeout 1" "gpu extra"
 }
 
 @test "every server answers: 0 and one line" {
   start_gms
-  run --separate-stderr gms-probe sockets
-  [ "$status" -eq 0 ]
+  run -0 --separate-stderr gms-probe sockets
   [ "$output" = "4 sockets answer" ]
   [ "$stderr" = "" ]
-  run --separate-stderr gms-probe sockets --devices 1 --tags kv_cache --json
-  [ "$status" -eq 0 ]
+  run -0 --separate-stderr gms-probe sockets --devices 1 --tags kv_cache --json
   [ "$output" = '{"result":"yes","sockets":1}' ]
 }
 
 @test "a server that is missing: 1 and the first one that failed" {
-  run --separate-stderr gms-probe sockets
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe sockets
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: look for sockets in '$T': none found" ]
   start_gms --devices 0
-  run --separate-stderr gms-probe sockets --devices 0,1
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe sockets --devices 0,1
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/gms_1_weights.sock': No such file or directory" ]
-  run --separate-stderr gms-probe sockets --tags weights,other
-  [ "$status" -eq 1 ]
-  run --separate-stderr gms-probe sockets --devices 0,1 -q
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe sockets --tags weights,other
+  run -1 --separate-stderr gms-probe sockets --devices 0,1 -q
   [ "$stderr" = "" ]
-  run --separate-stderr gms-probe sockets --devices 0,1 --json
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe sockets --devices 0,1 --json
   [[ $output == '{"reason":"connect to socket '*',"result":"no","sockets":3}' ]]
 }
 
@@ -117,11 +104,9 @@ setup() {
 
 @test "a lock file: can be asked, is held, is held by somebody" {
   export FAILOVER_LOCK_PATH=$T/lock
-  run --separate-stderr gms-probe lock
-  [ "$status" -eq 0 ]
+  run -0 --separate-stderr gms-probe lock
   [ "$output$stderr" = free ]
-  run --separate-stderr gms-probe lock --held
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe lock --held
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: lock '$T/lock': not held" ]
   start_bg engine gms-lock acquire --id engine-0 -- sleep 1000
@@ -129,16 +114,14 @@ setup() {
   [ "$output" = "held by engine-0" ]
   run -0 gms-probe lock --held --json
   [ "$output" = '{"holder":"engine-0","result":"yes"}' ]
-  run --separate-stderr gms-probe lock --holder engine-1
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe lock --holder engine-1
   [ "$stderr" = "gms-probe: warning: lock '$T/lock': held by 'engine-0'" ]
   run -1 gms-probe lock --holder engine-1 -q --json
   [ "$output" = '{"holder":"engine-0","reason":"lock '"'$T/lock': held by 'engine-0'"'","result":"no"}' ]
 }
 
 @test "a lock server: no while it is down or says nothing, yes once it answers" {
-  run --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.sock': No such file or directory" ]
   start_bg probe gms-probe lock --lock "unix:$T/lock.sock" --wait 30s
   probe=$BG_PID
@@ -149,8 +132,7 @@ setup() {
   [ "$(cat "$T/probe.out")" = free ]
   run -1 gms-probe lock --lock "unix:$T/lock.sock" --held
   kill -STOP "$lockd"
-  run --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe lock --lock "unix:$T/lock.sock"
   [ "$stderr" = "gms-probe: warning: query lock server '$T/lock.sock': no answer in time" ]
   kill -CONT "$lockd"
   run -0 gms-probe lock --lock "unix:$T/lock.sock"
@@ -185,13 +167,11 @@ answer() {
 @test "http: any 2xx is yes, another status no, unless it is the one asked for" {
   answer "204 No Content" ""
   http_server "$T/http.sock"
-  run --separate-stderr gms-probe http "unix:$T/http.sock:/live"
-  [ "$status" -eq 0 ]
+  run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live"
   [ "$output" = "status 204" ]
   [ "$stderr" = "" ]
   answer "503 Service Unavailable" '{"status":"notready"}'
-  run --separate-stderr gms-probe http "unix:$T/http.sock:/live"
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe http "unix:$T/http.sock:/live"
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: fetch 'unix:$T/http.sock:/live': status 503 instead of 2xx" ]
   run -0 --separate-stderr gms-probe http "unix:$T/http.sock:/live" --status 503 --json
@@ -207,8 +187,7 @@ answer() {
   local url=unix:$T/http.sock:/health
   run -0 gms-probe http "$url" --field status=ready --field endpoints.generate=ready \
     --field list.0=1 --field list.1=2.5 --field list.2=true --field list.3=null
-  run --separate-stderr gms-probe http --field status=ready --field list.0=2 "$url"
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe http --field status=ready --field list.0=2 "$url"
   [ "$stderr" = "gms-probe: warning: fetch '$url': field 'list.0' is '1' instead of '2'" ]
   run -1 --separate-stderr gms-probe http "$url" --field endpoints=ready
   [ "$stderr" = "gms-probe: warning: fetch '$url': no value at field 'endpoints'" ]
@@ -278,8 +257,7 @@ answer() {
   export FAILOVER_LOCK_PATH=$T/lock
   answer "200 OK" '{"state":"standby","id":"engine-1","since":1763750000.5}'
   http_server "$T/lock.engine-1.sock"
-  ENGINE_ID=1 run --separate-stderr gms-probe engine
-  [ "$status" -eq 0 ]
+  ENGINE_ID=1 run -0 --separate-stderr gms-probe engine
   [ "$output" = standby ]
   [ "$stderr" = "" ]
   run -0 gms-probe engine --id engine-1 --state standby,active --json
@@ -293,8 +271,7 @@ answer() {
 @test "engine: another state, a dead engine and none at all are no" {
   export FAILOVER_LOCK_PATH=$T/lock
   local url=unix:$T/lock.engine-0.sock:/status
-  run --separate-stderr gms-probe engine
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe engine
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: connect to socket '$T/lock.engine-0.sock': No such file or directory" ]
   answer "200 OK" '{"state":"waking"}'
@@ -345,8 +322,7 @@ answer() {
   [ "$stderr" = "gms-probe: warning: GMS at '$socket': Timeout waiting for lock ro" ]
   publish "$socket" 1000
   hash=$(stat_field memory_layout_hash --socket "$socket")
-  GMS_DRIVER=/nonexistent run --separate-stderr gms-probe remap
-  [ "$status" -eq 0 ]
+  GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-probe remap
   [ "$output" = "could wake: layout $hash" ]
   [ "$stderr" = "" ]
   run -0 gms-probe remap --socket "$socket" --expect-hash "$hash" --json
@@ -360,8 +336,7 @@ answer() {
 
 @test "remap: no for a stale layout, no server, a silent and an odd one" {
   local socket=$T/gms_0_weights.sock hash other
-  run --separate-stderr gms-probe remap
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe remap
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: connect to socket '$socket': No such file or directory" ]
   start_weights
@@ -392,14 +367,12 @@ answer() {
 
 @test "gpu: yes while so much is free, no while it is not" {
   fill $((48 << 20))
-  run --separate-stderr gms-probe gpu --free 16MiB
-  [ "$status" -eq 0 ]
+  run -0 --separate-stderr gms-probe gpu --free 16MiB
   [ "$output" = "16 MiB free" ]
   [ "$stderr" = "" ]
   run -0 gms-probe gpu --free 60MiB --device 1 --json
   [ "$output" = '{"free":67108864,"result":"yes"}' ]
-  run --separate-stderr gms-probe gpu --free 60MiB
-  [ "$status" -eq 1 ]
+  run -1 --separate-stderr gms-probe gpu --free 60MiB
   [ "$output" = "" ]
   [ "$stderr" = "gms-probe: warning: device 0 has 16 MiB free of the 60 MiB wanted" ]
   run -1 gms-probe gpu --free 60MiB --json -q --wait 100ms
@@ -418,16 +391,13 @@ answer() {
 }
 
 @test "gpu: what can't be asked is 69, more than the device has 64" {
-  run --separate-stderr gms-probe gpu --free 1MiB --device 9
-  [ "$status" -eq 69 ]
+  run -69 --separate-stderr gms-probe gpu --free 1MiB --device 9
   [[ $stderr == "gms-probe: error: query the free memory of device 9: "* ]]
   GMS_DRIVER=/nonexistent/libcuda.so.1 run -69 --separate-stderr gms-probe gpu --free 1MiB
   [ "${#stderr_lines[@]}" -eq 1 ]
-  FO_LIBEXEC_DIR=$T run --separate-stderr gms-probe gpu --free 1MiB
-  [ "$status" -eq 69 ]
+  FO_LIBEXEC_DIR=$T run -69 --separate-stderr gms-probe gpu --free 1MiB
   [[ $stderr == "gms-probe: error: use helper program '$T/fo-gpu': "* ]]
-  run --separate-stderr gms-probe gpu --free 65MiB
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr gms-probe gpu --free 65MiB
   [[ ${stderr_lines[0]} == "gms-probe: error: query the free memory of device 0: "*"68157440 bytes wanted, free are 67108864" ]]
 }
 
@@ -436,7 +406,6 @@ answer() {
   mkdir "$T/bin"
   printf '#!/bin/sh\nexec sleep 1000\n' >"$T/bin/fo-gpu"
   chmod +x "$T/bin/fo-gpu"
-  FO_LIBEXEC_DIR=$T/bin run --separate-stderr gms-probe gpu --free 1MiB --timeout 200ms
-  [ "$status" -eq 69 ]
+  FO_LIBEXEC_DIR=$T/bin run -69 --separate-stderr gms-probe gpu --free 1MiB --timeout 200ms
   [ "$stderr" = "gms-probe: error: query the free memory of device 0: no answer in time" ]
 }

@@ -18,15 +18,9 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   local hash other
   hash=$(printf 'a%.0s' {1..64})
   other=$(printf 'A%.0s' {1..64})
-  for args in "--exec" "-- true" "--exec --" "--timeout 5" "--expect-hash x" "--expect-hash $other" \
+  usage_errors gms-remap-check "--exec" "-- true" "--exec --" "--timeout 5" "--expect-hash x" "--expect-hash $other" \
     "--expect-hash $hash --hash-file x" "--expect-hash $hash,$hash" "--socket x --tag t" \
-    "--socket x --devices 0" "--device 0 --devices 0" "--devices x"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr gms-remap-check $args
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ "$output" = "" ]
-    [[ $stderr == "gms-remap-check: error: "* ]]
-  done
+    "--socket x --devices 0" "--device 0 --devices 0" "--devices x"
 }
 
 @test "a published layout: 0, one line, no driver needed" {
@@ -34,8 +28,7 @@ hash_of() { stat_field memory_layout_hash --socket "$1"; }
   publish "$S" 1000 5000000
   local hash
   hash=$(hash_of "$S")
-  GMS_DRIVER=/nonexistent run --separate-stderr gms-remap-check
-  [ "$status" -eq 0 ]
+  GMS_DRIVER=/nonexistent run -0 --separate-stderr gms-remap-check
   [ "$stderr" = "" ]
   [ "$output" = "$S: could wake: 2 allocations, 8 MiB, layout $hash" ]
   run -0 --separate-stderr gms-remap-check --socket "$S" --json

@@ -33,14 +33,8 @@ names() { find "$T" -maxdepth 1 -name 'snap*' -printf '%f\n'; }
 # --- argv -----------------------------------------------------------------------------------------
 
 @test "bad command lines are usage errors, before anything is asked of anybody" {
-  for args in "" "d d" "d --unknown" "d --timeout 5" "d --copy-threads 0" "d --ring -1" "d --device -1" \
-    "d --socket s --tag t"; do
-    # shellcheck disable=SC2086
-    run --separate-stderr gms-save $args
-    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
-    [ -z "$output" ]
-    [[ $stderr == "gms-save: error: "* ]]
-  done
+  usage_errors gms-save "" "d d" "d --unknown" "d --timeout 5" "d --copy-threads 0" "d --ring -1" "d --device -1" \
+    "d --socket s --tag t"
 }
 
 @test "a server that is not there is 69, a lock that is not granted in time 75" {

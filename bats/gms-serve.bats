@@ -60,11 +60,9 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 }
 
 @test "--devices garbage and a ready descriptor that is not open: 64, and what is wrong with them" {
-  run --separate-stderr serve --devices garbage
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr serve --devices garbage
   [ "${stderr_lines[0]}" = "gms-serve: error: --devices: 'garbage' is not a device number, 0 to 1023" ]
-  run --separate-stderr serve --socket-dir "$D" --ready-fd 99
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr serve --socket-dir "$D" --ready-fd 99
   [ "${stderr_lines[0]}" = "gms-serve: error: use --ready-fd 99: Bad file descriptor" ]
 }
 
@@ -89,8 +87,7 @@ children_of() { tr ' ' '\n' <"/proc/$1/task/$1/children" | sed '/^$/d'; }
 @test "a socket path of over 107 bytes is 64, and nothing is made" {
   local path
   path=$D/$(printf 'x%.0s' {1..100})
-  run --separate-stderr serve --socket-path "$path"
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr serve --socket-path "$path"
   [ "${stderr_lines[0]}" = "gms-serve: error: socket path '$path': ${#path} bytes, at most 107 are allowed" ]
   [ "$(left)" = "" ]
 }
@@ -113,16 +110,14 @@ END
 
 @test "a bad value in the configuration file is 78" {
   echo 'devices = "some"' >"$T/config.toml"
-  run --separate-stderr serve --config "$T/config.toml"
-  [ "$status" -eq 78 ]
+  run -78 --separate-stderr serve --config "$T/config.toml"
   [ "$stderr" = "gms-serve: error: read configuration '$T/config.toml': devices: 'some' is not a device number, 0 to 1023" ]
 }
 
 # --- the driver -----------------------------------------------------------------------------------
 
 @test "no driver is 69, and how to ask for the simulated one" {
-  CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 69 ]
+  CUDA_VISIBLE_DEVICES='' GMS_DRIVER='' run -69 --separate-stderr serve --socket-dir "$D"
   [ "$output" = "" ]
   [ "${#stderr_lines[@]}" -eq 1 ]
   [[ $stderr == "gms-serve: error: no "*"CUDA driver: "*"; GMS_DRIVER=sim selects the simulated one" ]]
@@ -130,21 +125,17 @@ END
 }
 
 @test "a driver that does not work is 69, one that is no choice 78, and a flag wins" {
-  GMS_SIM_FAULTS='cuInit:1=unknown' run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 69 ]
+  GMS_SIM_FAULTS='cuInit:1=unknown' run -69 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: no usable CUDA driver: cuInit: CUDA_ERROR_UNKNOWN (999)" ]
-  GMS_DRIVER=simulated run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 78 ]
+  GMS_DRIVER=simulated run -78 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: driver 'simulated': not auto, cuda, sim or a path" ]
   GMS_DRIVER=simulated start_bundle --driver "$FO_BUILD/lib/sim/libcuda.so.1"
 }
 
 @test "a device that is not there is 69, one that fails 70, and nothing stays" {
-  run --separate-stderr serve --socket-dir "$D" --devices 0,9
-  [ "$status" -eq 69 ]
+  run -69 --separate-stderr serve --socket-dir "$D" --devices 0,9
   [ "$stderr" = "gms-serve: error: CUDA device 9: CUDA_ERROR_INVALID_DEVICE (101)" ]
-  GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 70 ]
+  GMS_SIM_FAULTS='cuMemGetAllocationGranularity:1=700' run -70 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700)" ]
   [ "$(left)" = "" ]
 }
@@ -282,8 +273,7 @@ END
 
 @test "a stale ready file goes even when there is no driver" {
   echo stale >"$D/gms-ready"
-  GMS_DRIVER=/nonexistent run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 69 ]
+  GMS_DRIVER=/nonexistent run -69 --separate-stderr serve --socket-dir "$D"
   [ ! -e "$D/gms-ready" ]
 }
 
@@ -310,23 +300,19 @@ END
   start_bundle --devices 0
   local before
   before=$(ls -lA "$D")
-  run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: serve in folder '$D': another gms-serve uses it" ]
   [ "$(ls -lA "$D")" = "$before" ]
-  run --separate-stderr serve --socket-dir "$D" --devices 1
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-dir "$D" --devices 1
   [ "$(stat_field state --socket "$D/gms_0.sock")" = EMPTY ]
   [ "$(cd "$D" && echo gms_[0-9]*.sock)" = "gms_0.sock gms_0_kv_cache.sock gms_0_weights.sock" ]
 }
 
 @test "a folder that is not there, and a file in a link's place, are 73" {
-  run --separate-stderr serve --socket-dir "$T/none"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-dir "$T/none"
   [ "$stderr" = "gms-serve: error: open lock file '$T/none/gms-ready.lock': missing folder '$T/none'" ]
   echo precious >"$D/gms_0.sock"
-  run --separate-stderr serve --socket-dir "$D"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-dir "$D"
   [ "$stderr" = "gms-serve: error: create link '$D/gms_0.sock': a file exists there" ]
   [ "$(left)" = gms_0.sock ]
   [ "$(cat "$D/gms_0.sock")" = precious ]
@@ -348,8 +334,7 @@ END
 }
 
 @test "a ready descriptor that can't be written is 74, and nothing stays" {
-  run --separate-stderr serve --socket-dir "$D" --ready-fd 9 -q 9>/dev/full
-  [ "$status" -eq 74 ]
+  run -74 --separate-stderr serve --socket-dir "$D" --ready-fd 9 -q 9>/dev/full
   [ "$stderr" = "gms-serve: error: write to the ready descriptor: No space left on device" ]
   [ "$(left)" = "" ]
 }
@@ -373,21 +358,18 @@ END
 @test "a second server on a socket is refused, 73; a dead socket is replaced; a file is not" {
   dead_socket "$T/one.sock"
   start_one
-  run --separate-stderr serve --socket-path "$S"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-path "$S"
   [ "$stderr" = "gms-serve: error: serve socket '$S': another server uses it" ]
   [ "$(stat_field state --socket "$S")" = EMPTY ]
   echo precious >"$T/file"
-  run --separate-stderr serve --socket-path "$T/file"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-path "$T/file"
   [ "$stderr" = "gms-serve: error: serve socket '$T/file': not a socket" ]
   [ "$(cat "$T/file")" = precious ]
 }
 
 @test "a socket that somebody else serves is respected" {
   echo_server "$T/one.sock"
-  run --separate-stderr serve --socket-path "$T/one.sock"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-path "$T/one.sock"
   [ "$stderr" = "gms-serve: error: serve socket '$T/one.sock': another server uses it" ]
   kill -0 "$BG_PID"
   [ -S "$T/one.sock" ]
@@ -552,12 +534,10 @@ END
 @test "an address for metrics that is in use is 73, and nothing stays" {
   pick_port
   start_one --metrics "127.0.0.1:$PORT"
-  run --separate-stderr serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
-  [ "$status" -eq 73 ]
+  run -73 --separate-stderr serve --socket-dir "$D" --metrics "127.0.0.1:$PORT"
   [[ $stderr == "gms-serve: error: listen on '127.0.0.1:$PORT': "* ]]
   [ "$(left)" = "" ]
-  run --separate-stderr serve --socket-dir "$D" --metrics garbage
-  [ "$status" -eq 64 ]
+  run -64 --separate-stderr serve --socket-dir "$D" --metrics garbage
 }
 
 # --- Who may connect ------------------------------------------------------------------------------

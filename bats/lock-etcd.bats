@@ -104,8 +104,7 @@ generation() { sed -n '2s/.* //p' "$T/$1.beats"; }
   [ "$(jq -r '.holder, .waiters[0].id, .pid' <<<"$output")" = "engine-0
 engine-1
 null" ]
-  run --separate-stderr lock acquire --lock "$URI" --timeout 300ms -- touch "$T/ran"
-  [ "$status" -eq 75 ]
+  run -75 --separate-stderr lock acquire --lock "$URI" --timeout 300ms -- touch "$T/ran"
   # Who it is is asked for only so long.
   [[ $stderr == *"held by "@("'engine-0'"|"another process")* ]]
   [ ! -e "$T/ran" ]
@@ -290,8 +289,7 @@ null" ]
   # On another node the file is another one: it waits for etcd, with its own file free.
   start_contender second --lock "$T/other"
   await_waiter second
-  run lock owner --lock "$T/other"
-  [ "$status" -eq 1 ]
+  run -1 lock owner --lock "$T/other"
   # One that has etcd's lock, but waits for its node's memory, keeps it.
   start_bg node gms-lock acquire --lock "$T/other" --id node -- sleep 1000
   wait_for "gms-lock owner --lock '$T/other' | grep -qx node"
@@ -325,8 +323,7 @@ null" ]
 
 @test "etcd: a keeper that is not there is told from a lock that is busy" {
   kill -KILL "$ETCD"
-  run --separate-stderr lock acquire --lock "$URI" --nonblock -E 9 -- true
-  [ "$status" -eq 69 ]
+  run -69 --separate-stderr lock acquire --lock "$URI" --nonblock -E 9 -- true
   [[ $stderr == "gms-lock: error: "*"127.0.0.1:$PORT"*"refused" ]]
 }
 

@@ -113,6 +113,20 @@ wait_exit() {
   wait "$1" || status=$?
 }
 
+# usage_errors TOOL ARGUMENTS...: with each of these, which are split into words, it is a usage error.
+# shellcheck disable=SC2154  # run sets output and stderr
+usage_errors() {
+  local tool=$1 args
+  shift
+  for args; do
+    # shellcheck disable=SC2086
+    run --separate-stderr "$tool" $args
+    [ "$status" -eq 64 ] || { echo "status $status for: $args"; return 1; }
+    [ "$output" = "" ]
+    [[ $stderr == "$tool: error: "* ]]
+  done
+}
+
 # skip_because KIND REASON: skips, or fails where FO_MUST_RUN (a list) has KIND in it.
 skip_because() {
   case ",${FO_MUST_RUN:-}," in
