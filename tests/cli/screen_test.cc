@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/unique_fd.h"
+#include "support/environment.h"
 
 namespace fo::cli {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 class OnTerminal : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("TERM", "xterm", 1);
     reader_.reset(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     ASSERT_TRUE(reader_ && ::grantpt(reader_.get()) == 0 && ::unlockpt(reader_.get()) == 0);
     terminal_.reset(::open(::ptsname(reader_.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -65,17 +65,18 @@ class OnTerminal : public testing::Test {
     return there;
   }
 
+  fo::test::ScopedVariable environment_{"TERM", "xterm"};
   base::UniqueFd reader_;
   base::UniqueFd terminal_;
 };
 
 TEST_F(OnTerminal, IsThereUnlessTheTerminalIsDumb) {
   EXPECT_TRUE(is_there_on(terminal_));
-  ::setenv("TERM", "dumb", 1);
+  environment_.set("TERM", "dumb");
   EXPECT_FALSE(is_there_on(terminal_));
-  ::unsetenv("TERM");
+  environment_.unset("TERM");
   EXPECT_FALSE(is_there_on(terminal_));
-  ::setenv("TERM", "xterm", 1);
+  environment_.set("TERM", "xterm");
   EXPECT_FALSE(is_there_on(base::UniqueFd(::open("/dev/null", O_WRONLY | O_CLOEXEC))));
 }
 
@@ -100,16 +101,16 @@ TEST_F(OnTerminal, HasColorsUnlessTheyAreNotWanted) {
     EXPECT_NE(drawn.find("\x1b[7mreversed"), std::string::npos);
     return drawn.find("\x1b[31m") != std::string::npos;
   };
-  ::unsetenv("NO_COLOR");
+  environment_.unset("NO_COLOR");
   EXPECT_TRUE(has_color(terminal_.get()));
   const base::UniqueFd elsewhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   EXPECT_FALSE(has_color(elsewhere.get()));
-  ::setenv("NO_COLOR", "", 1);
+  environment_.set("NO_COLOR", "");
   EXPECT_TRUE(has_color(terminal_.get()));
-  ::setenv("NO_COLOR", "1", 1);
+  environment_.set("NO_COLOR", "1");
   EXPECT_FALSE(has_color(terminal_.get()));
-  ::unsetenv("NO_COLOR");
-  ::setenv("TERM", "dumb", 1);
+  environment_.unset("NO_COLOR");
+  environment_.set("TERM", "dumb");
   EXPECT_FALSE(has_color(terminal_.get()));
 }
 

@@ -44,7 +44,7 @@ TEST_F(DeviceTest, ADriverWithoutTheOlderUuidNamesItsDevicesAllTheSame) {
   const DeviceInfo refused = device_info(*Driver::open("sim"), kFirst);
   EXPECT_EQ(refused.uuid, uuid);
   EXPECT_EQ(refused.gpu_uuid, "");
-  ::unsetenv("GMS_SIM_QUIRKS");
+  sim_.unset("GMS_SIM_QUIRKS");
   const DeviceInfo absent =
       device_info(*Driver::open(FO_BUILD_DIR "/tests/no_uuid/libcuda.so.1"), kFirst);
   EXPECT_EQ(absent.uuid, uuid);

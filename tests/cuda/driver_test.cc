@@ -29,7 +29,7 @@ TEST_F(DriverTest, ChoiceComesFromTheEnvironment) {
   EXPECT_EQ(Driver::choice_from_env(), "sim");
   sim_.set("GMS_DRIVER", "");
   EXPECT_EQ(Driver::choice_from_env(), "auto");
-  ::unsetenv("GMS_DRIVER");
+  sim_.unset("GMS_DRIVER");
   EXPECT_EQ(Driver::choice_from_env(), "auto");
 }
 
@@ -40,7 +40,7 @@ TEST_F(DriverTest, SimOpensTheSimulatedDriver) {
 }
 
 TEST_F(DriverTest, SimIsFoundFromTheProgram) {
-  ::unsetenv("GMS_SIM_LIBRARY");
+  sim_.unset("GMS_SIM_LIBRARY");
   EXPECT_TRUE(Driver::open("sim")->simulated());
 }
 

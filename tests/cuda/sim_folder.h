@@ -9,16 +9,14 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "cuda/driver.h"
 #include "support/driver.h"
+#include "support/environment.h"
 
 namespace fo::cuda {
 
@@ -36,25 +34,16 @@ class SimFolder {
     dir_ = name;
     for (const char* variable : {"GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
                                  "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY"}) {
-      ::unsetenv(variable);
-      before_.push_back({variable, std::nullopt});
+      unset(variable);
     }
     // With a GPU, the variable selects it.
-    if (!test::on_gpu()) ::unsetenv("CUDA_VISIBLE_DEVICES");
+    if (!test::on_gpu()) unset("CUDA_VISIBLE_DEVICES");
     set("GMS_SIM_DIR", gpu().native());
     fresh_library();
   }
   SimFolder(const SimFolder&) = delete;
   SimFolder& operator=(const SimFolder&) = delete;
   ~SimFolder() {
-    for (; !before_.empty(); before_.pop_back()) {
-      const auto& [variable, value] = before_.back();
-      if (value) {
-        ::setenv(variable.c_str(), value->c_str(), 1);
-      } else {
-        ::unsetenv(variable.c_str());
-      }
-    }
     std::error_code ignored;
     std::filesystem::remove_all(dir_, ignored);
   }
@@ -70,10 +59,9 @@ class SimFolder {
 
   /// For drivers opened from now on.
   void set(const std::string& variable, const std::string& value) {
-    const char* const before = std::getenv(variable.c_str());
-    before_.push_back({variable, before ? std::optional<std::string>(before) : std::nullopt});
-    ::setenv(variable.c_str(), value.c_str(), 1);
+    environment_.set(variable, value);
   }
+  void unset(const std::string& variable) { environment_.unset(variable); }
 
   [[nodiscard]] const std::filesystem::path& dir() const { return dir_; }
   [[nodiscard]] std::filesystem::path gpu() const { return dir_ / "gpu"; }
@@ -92,11 +80,7 @@ class SimFolder {
 
  private:
   std::filesystem::path dir_;
-  struct Variable {
-    std::string name;
-    std::optional<std::string> value;
-  };
-  std::vector<Variable> before_;
+  test::Environment environment_;
   int copies_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "loop/test_loop.h"
 #include "os/file.h"
 #include "os/process_tree.h"
+#include "support/environment.h"
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/temp_dir.h"
@@ -33,10 +34,8 @@ using base::kMiB;
 /// commands.
 class DeviceGateTest : public test::FdCounting {
  protected:
-  DeviceGateTest() { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
   ~DeviceGateTest() override {
     loop_.run_until([] { return os::descendants().empty(); });
-    ::unsetenv("FO_LIBEXEC_DIR");
   }
 
   /// `script` has "device" and "wanted" as variables, and "say MIB" to answer.
@@ -73,6 +72,7 @@ class DeviceGateTest : public test::FdCounting {
   }
 
   test::TempDir dir_;
+  test::ScopedVariable environment_{"FO_LIBEXEC_DIR", dir_.path()};
   test::TestLoop loop_;
   loop::Children children_{loop_.io()};
 };

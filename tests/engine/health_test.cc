@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "support/environment.h"
 #include "support/failure.h"
 
 namespace fo::engine {
@@ -126,19 +127,17 @@ TEST(Health, SaysWhatIsWrongWithTheEngine) {
   EXPECT_EQ(body.at("reason"), "no answer\uFFFD in time");
 }
 
-/// Unsets both variables before and after each test.
+/// Both variables are unset at first.
 class HealthEnvironment : public testing::Test {
  protected:
-  HealthEnvironment() { clear(); }
-  ~HealthEnvironment() override { clear(); }
-  static void clear() {
-    ::unsetenv("DYN_SYSTEM_STARTING_HEALTH_STATUS");
-    ::unsetenv("DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS");
+  void start(const char* value) { environment_.set("DYN_SYSTEM_STARTING_HEALTH_STATUS", value); }
+  void endpoints(const char* value) {
+    environment_.set("DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", value);
   }
-  static void start(const char* value) { ::setenv("DYN_SYSTEM_STARTING_HEALTH_STATUS", value, 1); }
-  static void endpoints(const char* value) {
-    ::setenv("DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", value, 1);
-  }
+
+ private:
+  test::Environment environment_{"DYN_SYSTEM_STARTING_HEALTH_STATUS",
+                                 "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS"};
 };
 
 TEST_F(HealthEnvironment, WithoutVariablesInitIsNotReady) {

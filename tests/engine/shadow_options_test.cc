@@ -7,6 +7,7 @@
 #include "cli/app.h"
 #include "fo-shadow/options.h"
 #include "os/unix_socket.h"
+#include "support/environment.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 
@@ -23,15 +24,7 @@ using Words = std::vector<std::string>;
 
 class ShadowOptionsTest : public testing::Test {
  protected:
-  void SetUp() override { clear(); }
-  void TearDown() override { clear(); }
-  static void clear() {
-    for (const char* name : {"ENGINE_ID", "FAILOVER_LOCK_PATH", "GMS_SOCKET_DIR", "DYN_SYSTEM_PORT",
-                             "GMS_REMAP_TIMEOUT_MS"}) {
-      ::unsetenv(name);
-    }
-  }
-  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  void set(const char* name, const std::string& value) { environment_.set(name, value); }
 
   static ParseResult parse(Options& options, Words words) {
     const cli::Tool tool{
@@ -54,6 +47,9 @@ class ShadowOptionsTest : public testing::Test {
     Options options;
     return parse(options, words).kind == ParseResult::Kind::kUsageError;
   }
+
+  test::Environment environment_{"ENGINE_ID", "FAILOVER_LOCK_PATH", "GMS_SOCKET_DIR",
+                                 "DYN_SYSTEM_PORT", "GMS_REMAP_TIMEOUT_MS"};
 };
 
 TEST_F(ShadowOptionsTest, DefaultsAreTheDocumentedOnes) {
@@ -210,7 +206,7 @@ TEST_F(ShadowOptionsTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(refusal({"--id", "a\nb"}).status, ExitStatus::kConfig);
   set("GMS_REMAP_TIMEOUT_MS", "soon");
   EXPECT_EQ(refusal({}).status, ExitStatus::kConfig);
-  clear();
+  environment_.unset("GMS_REMAP_TIMEOUT_MS");
   set("ENGINE_ID", "x");
   EXPECT_EQ(refusal({}).status, ExitStatus::kConfig);
   EXPECT_EQ(refusal({"--no-failover"}).status, ExitStatus::kConfig);
@@ -248,7 +244,6 @@ TEST_F(ShadowOptionsTest, EnginesThatCannotWorkBelowItAreRefusedOrWarnedOf) {
             ExitStatus::kUsage);
   set("DYN_VLLM_GMS_SHADOW_MODE", "true");
   EXPECT_EQ(test::failure_of([&] { run({"my-engine"}); }).status, ExitStatus::kConfig);
-  ::unsetenv("DYN_VLLM_GMS_SHADOW_MODE");
 }
 
 TEST_F(ShadowOptionsTest, AnEngineIsNeeded) {

@@ -22,6 +22,7 @@
 #include "os/pipe.h"
 #include "os/process.h"
 #include "os/unix_socket.h"
+#include "support/environment.h"
 #include "support/soon.h"
 
 namespace fo::gms {
@@ -76,7 +77,8 @@ class TestDevice : public testing::Test {
     EXPECT_FALSE(failed) << failed.message();
   }
 
-  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  void set(const char* name, const std::string& value) { environment_.set(name, value); }
+  void unset(const char* name) { environment_.unset(name); }
   [[nodiscard]] std::string path(const std::string& name) const { return dir_ + "/" + name; }
   /// A share of device 0 in 256ths; for a simulated one, in MiB.
   [[nodiscard]] base::ByteCount parts(base::ByteCount count) const {
@@ -85,6 +87,9 @@ class TestDevice : public testing::Test {
 
   base::ByteCount device_size_ = 256 * base::kMiB;
   std::string dir_;
+
+ private:
+  test::Environment environment_;
 };
 
 /// gms-serve with these arguments, ready when the constructor returns; killed by the destructor.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "support/environment.h"
 #include "support/failure.h"
 #include "support/temp_dir.h"
 #include "support/text_file.h"
@@ -19,18 +20,9 @@ using test::status_of;
 
 class KubeConfigTest : public testing::Test {
  protected:
-  KubeConfigTest() { forget(); }
-  ~KubeConfigTest() override { forget(); }
-
-  static void forget() {
-    for (const char* name :
-         {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBERNETES_SERVICE_PORT_HTTPS"}) {
-      ::unsetenv(name);
-    }
-  }
-  static void in_cluster(const std::string& host, const std::string& port) {
-    ::setenv("KUBERNETES_SERVICE_HOST", host.c_str(), 1);
-    ::setenv("KUBERNETES_SERVICE_PORT", port.c_str(), 1);
+  void in_cluster(const std::string& host, const std::string& port) {
+    environment_.set("KUBERNETES_SERVICE_HOST", host);
+    environment_.set("KUBERNETES_SERVICE_PORT", port);
   }
   // Creates the files of a pod's service account.
   void create_account() const {
@@ -45,6 +37,8 @@ class KubeConfigTest : public testing::Test {
     return status_of([&] { static_cast<void>(find(std::move(given))); });
   }
 
+  test::Environment environment_{"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT",
+                                 "KUBERNETES_SERVICE_PORT_HTTPS"};
   test::TempDir dir_;
 };
 
@@ -55,7 +49,7 @@ TEST_F(KubeConfigTest, PodFindsItsOwn) {
   EXPECT_EQ(config.server, "https://10.96.0.1:443");
   EXPECT_EQ(config.tls.ca, dir_.path("ca.crt"));
   EXPECT_EQ(config.token_file, dir_.path("token"));
-  ::setenv("KUBERNETES_SERVICE_PORT_HTTPS", "6443", 1);
+  environment_.set("KUBERNETES_SERVICE_PORT_HTTPS", "6443");
   EXPECT_EQ(find().server, "https://10.96.0.1:6443");
 }
 

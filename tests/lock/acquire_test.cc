@@ -9,6 +9,7 @@
 
 #include "lock/lock_status.h"
 #include "lock/support.h"
+#include "support/environment.h"
 
 namespace fo::lock {
 namespace {
@@ -76,8 +77,8 @@ TEST_F(AcquireTest, ReplacedFileEndsTheWholeTree) {
 }
 
 TEST_F(AcquireTest, EnvironmentIsLastAndOnce) {
-  ::setenv("FAILOVER_GENERATION", "outer", 1);
-  ::setenv("FAILOVER_LOCK_FD", "999", 1);
+  const test::ScopedVariable generation("FAILOVER_GENERATION", "outer");
+  const test::ScopedVariable fd("FAILOVER_LOCK_FD", "999");
   const std::string out = dir_.path("environment");
   for (const bool exec : {false, true}) {
     AcquireOptions wanted = options("");
@@ -93,8 +94,6 @@ TEST_F(AcquireTest, EnvironmentIsLastAndOnce) {
     EXPECT_EQ(text.find("FAILOVER_GENERATION=outer"), std::string::npos);
     EXPECT_EQ(text.find('\n', text.find("FAILOVER_LOCK_FD=")), text.size() - 1);
   }
-  ::unsetenv("FAILOVER_GENERATION");
-  ::unsetenv("FAILOVER_LOCK_FD");
 }
 
 TEST_F(AcquireTest, RefusesTheLockItInherited) {
@@ -102,7 +101,7 @@ TEST_F(AcquireTest, RefusesTheLockItInherited) {
   Forked process([&](int) {
     FlockLock held(path_, "engine-0");
     held.acquire(base::Deadline::never());
-    ::setenv("FAILOVER_LOCK_FD", std::to_string(held.fds().at(0)).c_str(), 1);
+    const test::ScopedVariable fd("FAILOVER_LOCK_FD", std::to_string(held.fds().at(0)));
     return acquire(wanted, [](const Grant&) {}).status;
   });
   EXPECT_EQ(process.wait(), base::to_int(base::ExitStatus::kConfig));

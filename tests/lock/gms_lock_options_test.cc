@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/app.h"
 #include "gms-lock/options.h"
+#include "support/environment.h"
 
 namespace fo::gms_lock {
 namespace {
@@ -26,7 +27,7 @@ Parsed parse(const std::vector<std::string>& arguments) {
 }
 
 TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
-  ::unsetenv("FAILOVER_LOCK_PATH");
+  const test::Environment without{"FAILOVER_LOCK_PATH"};
   const Parsed parsed = parse({"acquire", "--exec", "--", "true", "--", "x"});
   EXPECT_EQ(parsed.result.kind, ParseResult::Kind::kRun) << parsed.result.text;
   EXPECT_EQ(parsed.options.place().locks, std::vector<std::string>{"/shared/failover.lock"});
@@ -38,13 +39,12 @@ TEST(GmsLockOptions, DefaultsAreTheDocumentedOnes) {
 }
 
 TEST(GmsLockOptions, FlagBeatsTheEnvironment) {
-  ::setenv("FAILOVER_LOCK_PATH", "/from/env", 1);
+  const test::ScopedVariable path("FAILOVER_LOCK_PATH", "/from/env");
   EXPECT_EQ(parse({"owner"}).options.place().locks, std::vector<std::string>{"/from/env"});
   for (const char* command : {"acquire", "owner", "status"}) {
     EXPECT_EQ(parse({command, "--lock", "flock:/flag"}).options.place().locks,
               std::vector<std::string>{"flock:/flag"});
   }
-  ::unsetenv("FAILOVER_LOCK_PATH");
 }
 
 TEST(GmsLockOptions, RefusesWhatMakesNoSense) {

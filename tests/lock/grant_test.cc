@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "lock/support.h"
+#include "support/environment.h"
 
 namespace fo::lock {
 namespace {
@@ -133,15 +134,14 @@ TEST(LockId, IsPrintableAndShort) {
 }
 
 TEST(LockId, FollowsTheEngineId) {
-  ::unsetenv("ENGINE_ID");
+  test::Environment environment{"ENGINE_ID"};
   EXPECT_EQ(lock_id_from_environment(), "engine-0");
-  ::setenv("ENGINE_ID", "17", 1);
+  environment.set("ENGINE_ID", "17");
   EXPECT_EQ(lock_id_from_environment(), "engine-17");
   for (const char* text : {"", "x", "-1", "1 ", "1.0", "99999999999999999999999"}) {
-    ::setenv("ENGINE_ID", text, 1);
+    environment.set("ENGINE_ID", text);
     EXPECT_EQ(test::status_of([] { lock_id_from_environment(); }), ExitStatus::kConfig) << text;
   }
-  ::unsetenv("ENGINE_ID");
 }
 
 TEST(LockFileId, IsTheFirstLineWithoutControls) {

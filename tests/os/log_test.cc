@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "support/environment.h"
 #include "text/time_text.h"
 
 namespace fo::os {
@@ -85,11 +86,11 @@ TEST_F(Log, AJournalIsKnownByItsNumbers) {
   struct stat info {};
   ASSERT_EQ(::fstat(STDERR_FILENO, &info), 0);
   const std::string numbers = std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
-  ::setenv("JOURNAL_STREAM", numbers.c_str(), 1);
+  fo::test::ScopedVariable environment("JOURNAL_STREAM", numbers);
   EXPECT_TRUE(logs_to_journal());
-  ::setenv("JOURNAL_STREAM", (numbers + "1").c_str(), 1);
+  environment.set("JOURNAL_STREAM", numbers + "1");
   EXPECT_FALSE(logs_to_journal());
-  ::unsetenv("JOURNAL_STREAM");
+  environment.unset("JOURNAL_STREAM");
   EXPECT_FALSE(logs_to_journal());
 }
 

@@ -14,6 +14,7 @@
 
 #include "os/process.h"
 #include "os/sibling.h"
+#include "support/environment.h"
 #include "support/fds.h"
 #include "support/service_manager.h"
 #include "support/temp_dir.h"
@@ -26,11 +27,9 @@ using Manager = fo::test::ServiceManager;
 
 class Notify : public fo::test::FdCounting {
  protected:
-  ~Notify() override { clear(); }
-  Notify() { clear(); }
-  static void clear() { fo::test::forget_service_manager(); }
-  static void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+  void set(const char* name, const std::string& value) { environment_.set(name, value); }
 
+  fo::test::Environment environment_{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"};
   fo::test::TempDir dir_;
 };
 
@@ -78,7 +77,7 @@ TEST_F(Notify, WithoutAManagerItDoesNothing) {
   const std::ptrdiff_t before = fo::test::open_fds();
   for (const char* address :
        {static_cast<const char*>(nullptr), "", "relative", "/", "@", "vsock:2:1234"}) {
-    clear();
+    environment_.unset("NOTIFY_SOCKET");
     if (address != nullptr) set("NOTIFY_SOCKET", address);
     set("WATCHDOG_USEC", "1000000");
     const Notifier notifier;

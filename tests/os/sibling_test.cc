@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "os/pipe.h"
+#include "support/environment.h"
 #include "support/failure.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
@@ -24,9 +25,8 @@ using fo::test::soon;
 
 class Sibling : public testing::Test {
  protected:
-  void SetUp() override { ::setenv("FO_LIBEXEC_DIR", dir_.path().c_str(), 1); }
-  void TearDown() override { ::unsetenv("FO_LIBEXEC_DIR"); }
   fo::test::TempDir dir_;
+  fo::test::ScopedVariable environment_{"FO_LIBEXEC_DIR", dir_.path()};
 };
 
 TEST_F(Sibling, IsFoundInTheFolderThatIsNamed) {
@@ -43,7 +43,7 @@ TEST_F(Sibling, AbsentOrNotExecutableIsUnavailable) {
 }
 
 TEST_F(Sibling, IsLookedForBesideTheProgramOtherwise) {
-  ::setenv("FO_LIBEXEC_DIR", "", 1);
+  environment_.set("FO_LIBEXEC_DIR", "");
   const std::string expected = fs::path(FO_BUILD_DIR) / "libexec/fo/no-such-helper";
   const std::string message = failure_of([] { find_sibling("no-such-helper"); }).message;
   EXPECT_NE(message.find(expected), std::string::npos) << message;

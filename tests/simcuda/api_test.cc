@@ -415,7 +415,7 @@ TEST_F(SimApi, MigSlicesHaveOneGpu) {
 }
 
 TEST_F(SimApi, LibraryOfDriversThatLackTheOlderUuid) {
-  ::setenv("GMS_SIM_LIBRARY", FO_BUILD_DIR "/tests/no_uuid/libcuda.so.1", 1);
+  sim_.set("GMS_SIM_LIBRARY", FO_BUILD_DIR "/tests/no_uuid/libcuda.so.1");
   const Library library;
   EXPECT_EQ(library.find<void*>("cuDeviceGetUuid"), nullptr);
   EXPECT_NE(library.find<void*>("fo_simcuda_version"), nullptr);
@@ -459,7 +459,7 @@ TEST_F(SimApi, FreedMemoryIsUsedForTheFreeDelay) {
 }
 
 TEST_F(SimApi, WithoutAFreeDelayMemoryIsFreeAtOnce) {
-  ::unsetenv("GMS_SIM_FREE_DELAY");
+  sim_.unset("GMS_SIM_FREE_DELAY");
   sim_.set("GMS_SIM_VRAM", "4MiB");
   const auto driver = Driver::open("sim");
   for (int i = 0; i < 3; ++i) {

@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 
+#include "support/environment.h"
+
 namespace fo::simcuda {
 namespace {
 
@@ -28,17 +30,12 @@ std::vector<std::string> words(const Quirks& quirks) {
 
 class SettingsEnvironment : public ::testing::Test {
  protected:
-  void SetUp() override { clear(); }
-  void TearDown() override { clear(); }
-  static void clear() {
-    for (const char* name :
-         {"GMS_SIM_DIR", "GMS_SIM_VRAM", "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
-          "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS", "GMS_SIM_LATENCY", "GMS_SIM_QUIRKS",
-          "GMS_SIM_FREE_DELAY", "CUDA_VISIBLE_DEVICES"}) {
-      ::unsetenv(name);
-    }
-  }
-  static void set(const char* name, const char* value) { ::setenv(name, value, 1); }
+  void set(const char* name, const char* value) { environment_.set(name, value); }
+
+  test::Environment environment_{
+      "GMS_SIM_DIR",          "GMS_SIM_VRAM",        "GMS_SIM_DEVICES", "GMS_SIM_GRANULARITY",
+      "GMS_SIM_CONTEXT_SIZE", "GMS_SIM_FAULTS",      "GMS_SIM_LATENCY", "GMS_SIM_QUIRKS",
+      "GMS_SIM_FREE_DELAY",   "CUDA_VISIBLE_DEVICES"};
 };
 
 TEST_F(SettingsEnvironment, Defaults) {
@@ -91,9 +88,9 @@ TEST_F(SettingsEnvironment, NonsenseIsRefused) {
       {"GMS_SIM_LATENCY", "cuMemMap=1"}, {"GMS_SIM_QUIRKS", "no-context"},
       {"GMS_SIM_FREE_DELAY", "200"},     {"GMS_SIM_FREE_DELAY", "soon"}};
   for (const auto& [name, value] : nonsense) {
-    clear();
     set(name, value);
     EXPECT_THROW(Settings::from_env(), SettingsError) << name << "=" << value;
+    environment_.unset(name);
   }
 }
 

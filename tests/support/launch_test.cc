@@ -8,6 +8,8 @@
 #include <chrono>
 #include <sstream>
 
+#include "support/environment.h"
+
 namespace fo::stand_in {
 namespace {
 
@@ -28,9 +30,6 @@ std::vector<std::string> words(const std::string& line) {
 
 class LaunchTest : public testing::Test {
  protected:
-  LaunchTest() { clear(); }
-  ~LaunchTest() override { clear(); }
-
   static Launch launch(const std::string& line) { return parse_launch(words(line)).value(); }
   // -1 if the program would start.
   static int status_of(const std::string& line) {
@@ -42,17 +41,16 @@ class LaunchTest : public testing::Test {
     return -1;
   }
 
- private:
-  static void clear() {
-    for (const char* name : {"ENGINE_ID", "DYN_GMS_SCRATCH_KV_ENABLED", "VLLM_SERVER_DEV_MODE",
-                             "DYN_VLLM_GMS_SHADOW_MODE", "DYN_SYSTEM_PORT", "FAILOVER_LOCK_PATH"}) {
-      ::unsetenv(name);
-    }
-  }
+  Environment environment_{"ENGINE_ID",
+                           "DYN_GMS_SCRATCH_KV_ENABLED",
+                           "VLLM_SERVER_DEV_MODE",
+                           "DYN_VLLM_GMS_SHADOW_MODE",
+                           "DYN_SYSTEM_PORT",
+                           "FAILOVER_LOCK_PATH"};
 };
 
 TEST_F(LaunchTest, OnlyTheLoaderConfigMakesVllmAReader) {
-  ::setenv("ENGINE_ID", "1", 1);
+  environment_.set("ENGINE_ID", "1");
   EXPECT_EQ(launch(kVllm).weights_lock, LockType::kRwOrRo);
   EXPECT_EQ(launch(kVllm + R"(--model-loader-extra-config {"gms_read_only":false})").weights_lock,
             LockType::kRwOrRo);
@@ -66,16 +64,16 @@ TEST_F(LaunchTest, OnlyTheLoaderConfigMakesVllmAReader) {
 }
 
 TEST_F(LaunchTest, EngineIdCountsInShadowModeAlone) {
-  ::setenv("DYN_VLLM_GMS_SHADOW_MODE", "true", 1);
+  environment_.set("DYN_VLLM_GMS_SHADOW_MODE", "true");
   EXPECT_EQ(launch(kDynamo).weights_lock, LockType::kRwOrRo);
-  ::setenv("ENGINE_ID", "1", 1);
+  environment_.set("ENGINE_ID", "1");
   const Launch shadow = launch(kDynamo);
   EXPECT_EQ(shadow.weights_lock, LockType::kRo);
   EXPECT_TRUE(shadow.shadow_mode);
   EXPECT_TRUE(shadow.scratch_kv);
   EXPECT_EQ(shadow.lock_path, "/shared/failover.lock");
   EXPECT_FALSE(launch(kDynamo + "--no-gms-shadow-mode").shadow_mode);
-  ::unsetenv("DYN_VLLM_GMS_SHADOW_MODE");
+  environment_.unset("DYN_VLLM_GMS_SHADOW_MODE");
   EXPECT_TRUE(launch(kDynamo + "--gms-shadow-mode").shadow_mode);
   // The other programs ignore it.
   EXPECT_EQ(status_of(kVllm + "--gms-shadow-mode"), 2);
@@ -86,16 +84,16 @@ TEST_F(LaunchTest, TheKvCacheIsInTheGmsByTheSleepModeOrForSglangAlways) {
   EXPECT_TRUE(launch(kVllm + "--enable-sleep-mode").kv_in_gms);
   EXPECT_TRUE(launch(kSglang).kv_in_gms);
   for (const char* yes : {"1", "true", "Yes"}) {
-    ::setenv("DYN_GMS_SCRATCH_KV_ENABLED", yes, 1);
+    environment_.set("DYN_GMS_SCRATCH_KV_ENABLED", yes);
     EXPECT_TRUE(launch(kVllm).scratch_kv) << yes;
   }
-  ::setenv("DYN_GMS_SCRATCH_KV_ENABLED", "on", 1);
+  environment_.set("DYN_GMS_SCRATCH_KV_ENABLED", "on");
   EXPECT_FALSE(launch(kVllm).scratch_kv);
 }
 
 TEST_F(LaunchTest, VllmIsPutToSleepInDeveloperModeWithItsSleepMode) {
   EXPECT_FALSE(launch(kVllm + "--enable-sleep-mode").has_sleep_routes);
-  ::setenv("VLLM_SERVER_DEV_MODE", "1", 1);
+  environment_.set("VLLM_SERVER_DEV_MODE", "1");
   EXPECT_FALSE(launch(kVllm).has_sleep_routes);
   EXPECT_TRUE(launch(kVllm + "--enable-sleep-mode").has_sleep_routes);
   EXPECT_TRUE(launch(kSglang + "--enable-memory-saver").has_sleep_routes);

@@ -12,6 +12,7 @@
 #include "gms/protocol/tensor_metadata.h"
 #include "served.h"
 #include "support.h"
+#include "support/environment.h"
 #include "weights/dtype.h"
 
 namespace fo::weights {
@@ -428,18 +429,17 @@ INSTANTIATE_TEST_SUITE_P(Calls, LoadFaults,
                                          "cuCtxSynchronize:1=unknown"));
 
 TEST(Role, ComesFromTheEngineId) {
-  ::unsetenv("ENGINE_ID");
+  test::Environment environment{"ENGINE_ID"};
   EXPECT_EQ(role_from_env(), LockType::kRwOrRo);
   for (const auto& [id, role] :
        {std::pair{"0", LockType::kRwOrRo}, {"1", LockType::kRo}, {"17", LockType::kRo}}) {
-    ::setenv("ENGINE_ID", id, 1);
+    environment.set("ENGINE_ID", id);
     EXPECT_EQ(role_from_env(), role) << id;
   }
   for (const char* id : {"", "-1", "x", "1x", " 1", "99999999999999999999"}) {
-    ::setenv("ENGINE_ID", id, 1);
+    environment.set("ENGINE_ID", id);
     EXPECT_EQ(status_of([] { role_from_env(); }), ExitStatus::kConfig) << id;
   }
-  ::unsetenv("ENGINE_ID");
 }
 
 TEST(LoadReport, IsOneLineForPeopleAndForPrograms) {

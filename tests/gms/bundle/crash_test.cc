@@ -264,7 +264,7 @@ TEST_F(CrashOfALimitedServer, LayoutThatDoesNotFitTheLimitIsPublishedUnprotected
 TEST_F(CrashOfALimitedServer, RunsOutOfDescriptorsAndGoesOn) {
   set("GMS_SIM_GRANULARITY", "4KiB");
   const os::Child limited = serve_limited();
-  ::unsetenv("GMS_SIM_GRANULARITY");
+  unset("GMS_SIM_GRANULARITY");
   int made = 0;
   {
     RpcClient writer = enter(LockType::kRw);
@@ -317,7 +317,7 @@ TEST_F(Crash, OnRequestTheFirstCrashEndsAll) {
 TEST_F(SimulatedCrash, RestoredLayoutIsServedWithoutBeingImported) {
   set("GMS_SIM_FAULTS", "cuMemImportFromShareableHandle:*=999");
   start();
-  ::unsetenv("GMS_SIM_FAULTS");
+  unset("GMS_SIM_FAULTS");
   const std::string hash = publish(3);
   for (int crash = 0; crash < 2; ++crash) {
     kill_server();
@@ -462,7 +462,7 @@ TEST_F(SimulatedCrash, AtEveryCallOfTheDriverNothingHalfIsLeft) {
     SCOPED_TRACE(call);
     set("GMS_SIM_FAULTS", std::string(call) + "=kill");
     start();
-    ::unsetenv("GMS_SIM_FAULTS");
+    unset("GMS_SIM_FAULTS");
     EXPECT_THROW(
         {
           RpcClient writer = RpcClient::connect(socket_, soon());

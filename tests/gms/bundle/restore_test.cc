@@ -85,7 +85,7 @@ TEST_F(SimulatedRestore, LayoutThatCannotBeRestoredIsForgottenBeforeAnybodyIsSer
 TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
   set("GMS_SIM_FAULTS", "cuMemCreate:3=999");
   GmsProcess both({"--socket-dir", dir_, "--devices", "0", "--tags", "weights,kv_cache"});
-  ::unsetenv("GMS_SIM_FAULTS");
+  unset("GMS_SIM_FAULTS");
   ASSERT_TRUE(both.is_ready());
   const auto enter_at = [this](const char* tag) {
     RpcClient client = RpcClient::connect(socket_link(dir_, 0, tag), soon());
@@ -113,7 +113,7 @@ TEST_F(SimulatedRestore, FailureOfTheKvServerLeavesTheWeightsAlone) {
 TEST_F(SimulatedRestore, FailureOfAServerEndsAllWhereNoWeightsAreServed) {
   set("GMS_SIM_FAULTS", "cuMemCreate:1=999");
   GmsProcess kv({"--socket-dir", dir_, "--devices", "0", "--tags", "kv_cache"});
-  ::unsetenv("GMS_SIM_FAULTS");
+  unset("GMS_SIM_FAULTS");
   RpcClient client = RpcClient::connect(socket_link(dir_, 0, "kv_cache"), soon());
   ASSERT_TRUE(client.shake_hands(LockType::kRw, soon()).grant);
   EXPECT_THROW(client.allocate(kGranule, "t"), base::Error);

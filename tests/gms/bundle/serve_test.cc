@@ -59,7 +59,6 @@ TEST_F(Bundle, TheOnlySliceOfAGpuIsFoundUnderItsUuid) {
   ASSERT_TRUE(two.is_ready());
   EXPECT_FALSE(fs::exists(by_gpu));
   EXPECT_EQ(state_at(socket_path(dir_, info.uuid, "weights")), "EMPTY");
-  ::unsetenv("GMS_SIM_QUIRKS");
 }
 
 TEST_F(Bundle, KilledParentIsReplacedAtOnce) {

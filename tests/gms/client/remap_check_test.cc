@@ -31,11 +31,6 @@ Deadline in_a_moment() { return Deadline::after(std::chrono::milliseconds(100));
 
 class RemapChecked : public OneServer {
  protected:
-  void TearDown() override {
-    ::unsetenv("GMS_SIM_FAULTS");
-    ::unsetenv("FO_LIBEXEC_DIR");
-    OneServer::TearDown();
-  }
   void publish(const std::vector<base::ByteCount>& sizes) const {
     RpcClient rpc = enter(LockType::kRw);
     for (const base::ByteCount size : sizes) {
