@@ -31,6 +31,7 @@
 #include "os/process.h"
 #include "os/status_fd.h"
 #include "report.h"
+#include "support/ports.h"
 
 namespace {
 
@@ -139,28 +140,6 @@ double first_token(int port) {
   give_up("no token");
 }
 
-using Ports = std::array<int, 3>;
-
-// Of 127.0.0.1, free a moment ago, no two the same.
-Ports free_ports() {
-  Ports ports{};
-  std::vector<base::UniqueFd> sockets;
-  for (int& port : ports) {
-    const auto& socket = sockets.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (!socket.valid() || ::bind(socket.get(), generic, size) != 0 ||
-        ::getsockname(socket.get(), generic, &size) != 0) {
-      base::throw_errno(errno, "find a free port");
-    }
-    port = ntohs(address.sin_port);
-  }
-  return ports;
-}
-
 bool has_room(const std::string& path, std::uint64_t mib) {
   return std::filesystem::space(path).available > mib * base::kMiB;
 }
@@ -221,7 +200,7 @@ class Place {
   std::uint64_t kv_mib_;
   std::string dir_;
   std::string device_;
-  Ports ports_ = free_ports();
+  std::vector<std::uint16_t> ports_ = test::free_ports(3);
 };
 
 struct Engine {

@@ -32,6 +32,7 @@
 #include "engine/publish/publisher.h"
 #include "os/process.h"
 #include "report.h"
+#include "support/ports.h"
 
 namespace {
 
@@ -56,14 +57,6 @@ void check(bool done, const char* what) {
   if (!done) base::throw_errno(errno, what);
 }
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
 UniqueFd make_socket() {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   check(fd.valid(), "create a socket");
@@ -72,7 +65,7 @@ UniqueFd make_socket() {
 
 struct Listener {
   Listener() : fd(make_socket()) {
-    sockaddr_in address = loopback(0);
+    sockaddr_in address = test::loopback(0);
     socklen_t size = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     check(::bind(fd.get(), generic, size) == 0, "bind a socket");
@@ -92,9 +85,7 @@ class Stream {
   }
   static Stream connect(std::uint16_t port) {
     UniqueFd fd = make_socket();
-    const sockaddr_in address = loopback(port);
-    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-    check(::connect(fd.get(), generic, sizeof address) == 0, "connect");
+    check(test::try_connect(fd.get(), port) == 0, "connect");
     return Stream(std::move(fd));
   }
   void send(std::string_view text) const {

@@ -19,6 +19,7 @@
 #include "os/process.h"
 #include "os/sibling.h"
 #include "support/must_run.h"
+#include "support/ports.h"
 #include "support/sanitizers.h"
 #include "support/temp_dir.h"
 
@@ -30,14 +31,6 @@ using base::UniqueFd;
 using test::kPairTimeout;
 using test::ReservedPort;
 using test::wait_until;
-
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
 
 /// One fo-shadow of an engine that ignores SIGTERM, in its own folder.
 class Shadow : public testing::Test {
@@ -116,18 +109,17 @@ TEST_F(Shadow, ClientsLeaveDescriptorsForTheLock) {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   ASSERT_EQ(::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
-  sockaddr_in address = loopback(target.number());
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const sockaddr_in address = test::loopback(target.number());
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(listener.get(), SOMAXCONN), 0);
   start("--engine-url http://127.0.0.1:" + std::to_string(target.number()) +
             " --publish 127.0.0.1:" + std::to_string(published.number()),
         "ulimit -n 96");
 
   std::vector<UniqueFd> clients;
-  address = loopback(published.number());
   for (int i = 0; i < 60; ++i) {
     UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(::connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(test::try_connect(client.get(), published.number()), 0);
     // The client waits for its answer, so that no other client replaces it.
     constexpr std::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
     ASSERT_EQ(::send(client.get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL),

@@ -73,25 +73,18 @@ class Status : public testing::Test {
   /// Runs `function` on the loop's thread.
   template <typename Function>
   auto call(Function function) {
-    std::packaged_task<decltype(function())()> task(std::move(function));
-    auto result = task.get_future();
-    boost::asio::post(loop_, [&task] { task(); });
-    return result.get();
+    return loop_.call(std::move(function));
   }
 
   Status() : Status(status_limits()) {}
   explicit Status(const http::ServerLimits& limits)
-      : server_(std::make_unique<StatusServer>(loop_.get_executor(), source_of(host_), limits)),
+      : server_(std::make_unique<StatusServer>(loop_.executor(), source_of(host_), limits)),
         port_(server_->listen("127.0.0.1:0")) {
     server_->listen_unix(socket());
-    thread_ = std::thread([this] { loop_.run(); });
+    loop_.start();
   }
   ~Status() override {
-    call([this] {
-      server_.reset();
-      work_.reset();
-    });
-    thread_.join();
+    call([this] { server_.reset(); });
   }
 
   [[nodiscard]] std::string socket() const { return dir_.path("lock.engine-0.sock"); }
@@ -103,13 +96,10 @@ class Status : public testing::Test {
   }
 
   test::TempDir dir_;
-  boost::asio::io_context loop_{1};
+  http::test::ThreadLoop loop_;
   std::shared_ptr<Host> host_ = std::make_shared<Host>();
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
-      loop_.get_executor()};
   std::unique_ptr<StatusServer> server_;
   std::uint16_t port_;
-  std::thread thread_;
 };
 
 TEST_F(Status, LiveHealthAndReadyGiveOneAnswer) {
@@ -186,7 +176,7 @@ TEST_F(Status, ASwitchOverThatIsRefusedSaysWhy) {
 TEST_F(Status, ASwitchOverHoldsNoProbeUpAndOutlivesWhoAskedForItAndTheServer) {
   call([&] {
     host_->hold = std::make_shared<boost::asio::steady_timer>(
-        loop_, boost::asio::steady_timer::time_point::max());
+        loop_.executor(), boost::asio::steady_timer::time_point::max());
   });
   {
     const base::UniqueFd asking = os::connect_unix(socket(), soon());

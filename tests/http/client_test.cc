@@ -15,6 +15,7 @@
 #include "os/unix_socket.h"
 #include "support.h"
 #include "support/failure.h"
+#include "support/ports.h"
 #include "support/temp_dir.h"
 
 namespace fo::http::test {
@@ -23,29 +24,6 @@ namespace {
 using base::ExitStatus;
 using fo::test::failure_of;
 using fo::test::status_of;
-
-/// A bound TCP port. It refuses connections unless the owner of fd() listens on it.
-class BoundPort {
- public:
-  BoundPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd_.get(), generic, size), 0);
-    EXPECT_EQ(::getsockname(fd_.get(), generic, &size), 0);
-    port_ = ntohs(address.sin_port);
-  }
-  [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] std::string url() const {
-    return "http://127.0.0.1:" + std::to_string(port_) + "/";
-  }
-
- private:
-  base::UniqueFd fd_;
-  std::uint16_t port_ = 0;
-};
 
 /// Accepts one connection, reads the request's first bytes, sends the given answer, and closes.
 class OneAnswer {
@@ -67,10 +45,10 @@ class OneAnswer {
   ~OneAnswer() { thread_.join(); }
   OneAnswer(const OneAnswer&) = delete;
   OneAnswer& operator=(const OneAnswer&) = delete;
-  [[nodiscard]] std::string url() const { return port_.url(); }
+  [[nodiscard]] std::string url() const { return port_.url() + "/"; }
 
  private:
-  BoundPort port_;
+  fo::test::ReservedPort port_;
   std::thread thread_;
 };
 
@@ -88,7 +66,7 @@ ExitStatus answer_status(const std::string& answer, const FetchOptions& options 
 }
 
 TEST(HttpClient, RefusedIsUnavailable) {
-  const BoundPort port;
+  const fo::test::ReservedPort port;
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), soon()); }), ExitStatus::kUnavailable);
 }
 
@@ -98,7 +76,7 @@ TEST(HttpClient, AMissingSocketIsUnavailable) {
 }
 
 TEST(HttpClient, AServerThatNeverAnswersTimesOut) {
-  const BoundPort port;
+  const fo::test::ReservedPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(20));
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
@@ -163,7 +141,7 @@ TEST(HttpClient, AFullBacklogIsWaitedForAndHoldsNothingElseOnTheLoopUp) {
 }
 
 TEST(HttpClient, AnExpiredDeadlineTimesOut) {
-  const BoundPort port;
+  const fo::test::ReservedPort port;
   ASSERT_EQ(::listen(port.fd(), 8), 0);
   const base::Deadline deadline = base::Deadline::after(base::Duration::zero());
   EXPECT_EQ(status_of([&] { fetch("GET", port.url(), deadline); }), ExitStatus::kTryAgain);
@@ -182,7 +160,7 @@ TEST(HttpClient, TheDeadlineCoversTheLastByte) {
 }
 
 TEST(HttpClient, ErrorsNameTheUrlAndTheReason) {
-  const BoundPort port;
+  const fo::test::ReservedPort port;
   EXPECT_EQ(failure_of([&] { fetch("GET", port.url(), soon()); }).message,
             "fetch '" + port.url() + "': Connection refused");
 }

@@ -22,6 +22,7 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "http/server.h"
+#include "support/ports.h"
 #include "support/soon.h"
 
 namespace fo::http::test {
@@ -30,27 +31,56 @@ using boost::asio::awaitable;
 
 using fo::test::soon;
 
-class TestServer {
+/// A loop that runs on a thread of its own from start() on. What uses it is created before, and
+/// destroyed by call().
+class ThreadLoop {
  public:
+  ThreadLoop() = default;
+  ThreadLoop(const ThreadLoop&) = delete;
+  ThreadLoop& operator=(const ThreadLoop&) = delete;
+  ~ThreadLoop() {
+    work_.reset();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void start() {
+    thread_ = std::thread([this] { io_.run(); });
+  }
   /// Runs `function` on the loop's thread.
   template <typename Function>
   auto call(Function function) {
     std::packaged_task<decltype(function())()> task(std::move(function));
     auto result = task.get_future();
-    boost::asio::post(loop_, [&task] { task(); });
+    boost::asio::post(io_, [&task] { task(); });
     return result.get();
+  }
+  template <typename Result>
+  std::future<Result> run(awaitable<Result> task) {
+    return boost::asio::co_spawn(io_, std::move(task), boost::asio::use_future);
+  }
+  boost::asio::io_context::executor_type executor() { return io_.get_executor(); }
+
+ private:
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{executor()};
+  std::thread thread_;
+};
+
+class TestServer {
+ public:
+  /// Runs `function` on the loop's thread.
+  template <typename Function>
+  auto call(Function function) {
+    return loop_.call(std::move(function));
   }
 
   explicit TestServer(Handler handler, const ServerLimits& limits = {})
-      : server_(std::make_unique<Server>(loop_.get_executor(), std::move(handler), limits)),
-        port_(server_->listen("127.0.0.1:0")),
-        thread_([this] { loop_.run(); }) {}
+      : server_(std::make_unique<Server>(loop_.executor(), std::move(handler), limits)),
+        port_(server_->listen("127.0.0.1:0")) {
+    loop_.start();
+  }
   ~TestServer() {
-    call([this] {
-      server_.reset();
-      work_.reset();
-    });
-    thread_.join();
+    call([this] { server_.reset(); });
   }
   TestServer(const TestServer&) = delete;
   TestServer& operator=(const TestServer&) = delete;
@@ -71,16 +101,13 @@ class TestServer {
     return call([this] { return server_->connections(); });
   }
   std::future<bool> stop(const base::Deadline& deadline) {
-    return boost::asio::co_spawn(loop_, server_->stop(deadline), boost::asio::use_future);
+    return loop_.run(server_->stop(deadline));
   }
 
  private:
-  boost::asio::io_context loop_{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
-      loop_.get_executor()};
+  ThreadLoop loop_;
   std::unique_ptr<Server> server_;
   std::uint16_t port_;
-  std::thread thread_;
 };
 
 class RawClient {
@@ -88,14 +115,7 @@ class RawClient {
   explicit RawClient(std::uint16_t port) : RawClient() { connect(port); }
   /// A client that is not connected yet.
   RawClient() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-  void connect(std::uint16_t port) const {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-    EXPECT_EQ(::connect(fd_.get(), generic, sizeof address), 0);
-  }
+  void connect(std::uint16_t port) const { EXPECT_EQ(fo::test::try_connect(fd_.get(), port), 0); }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// Sends until the server closes the connection.

@@ -15,15 +15,28 @@
 
 namespace fo::test {
 
+inline sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+/// 0 or an errno.
+inline int try_connect(int fd, std::uint16_t port) {
+  const sockaddr_in address = loopback(port);
+  const auto* any = reinterpret_cast<const sockaddr*>(&address);
+  return ::connect(fd, any, sizeof address) == 0 ? 0 : errno;
+}
+
 /// A port that stays reserved between its listeners, so that no client gets it. Connections
 /// meanwhile are refused.
 class ReservedPort {
  public:
   ReservedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in address = loopback(0);
     auto* any = reinterpret_cast<sockaddr*>(&address);
     socklen_t size = sizeof address;
     // Bound without listening; listeners share the port through the same option.
@@ -34,6 +47,8 @@ class ReservedPort {
     number_ = ntohs(address.sin_port);
   }
   [[nodiscard]] std::uint16_t number() const { return number_; }
+  /// Its socket, which may listen itself.
+  [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(number_); }
 
  private:

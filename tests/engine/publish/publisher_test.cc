@@ -10,11 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_future.hpp>
 #include <cerrno>
 #include <csignal>
 #include <future>
@@ -33,6 +29,7 @@
 #include "support/failure.h"
 #include "support/fds.h"
 #include "support/must_run.h"
+#include "support/ports.h"
 #include "support/sanitizers.h"
 #include "support/soon.h"
 #include "support/temp_dir.h"
@@ -59,17 +56,14 @@ class TestPublisher {
   /// Runs `function` on the loop's thread.
   template <typename Function>
   auto call(Function function) {
-    std::packaged_task<decltype(function())()> task(std::move(function));
-    auto result = task.get_future();
-    boost::asio::post(loop_, [&task] { task(); });
-    return result.get();
+    return loop_.call(std::move(function));
   }
 
   explicit TestPublisher(const std::string& target, PublishedSockets inherited = {},
                          PublisherLimits limits = {}, HttpFraming::Judge judge = {})
-      : publisher_(std::make_unique<Publisher>(loop_.get_executor(), "127.0.0.1:0", target, limits,
-                                               std::move(judge))),
-        thread_([this] { loop_.run(); }) {
+      : publisher_(std::make_unique<Publisher>(loop_.executor(), "127.0.0.1:0", target, limits,
+                                               std::move(judge))) {
+    loop_.start();
     call([&] { publisher_->start(std::move(inherited)); });
   }
   TestPublisher(const std::string& target, PublisherLimits limits)
@@ -77,11 +71,7 @@ class TestPublisher {
   TestPublisher(const std::string& target, HttpFraming::Judge judge, PublisherLimits limits = {})
       : TestPublisher(target, PublishedSockets(), limits, std::move(judge)) {}
   ~TestPublisher() {
-    call([this] {
-      publisher_.reset();
-      work_.reset();
-    });
-    thread_.join();
+    call([this] { publisher_.reset(); });
   }
 
   /// Returns once draining has begun.
@@ -92,7 +82,7 @@ class TestPublisher {
   }
   template <typename Result>
   std::future<Result> run(boost::asio::awaitable<Result> task) {
-    return boost::asio::co_spawn(loop_, std::move(task), boost::asio::use_future);
+    return loop_.run(std::move(task));
   }
   PublishedSockets take() {
     return call([this] { return publisher_->take(); });
@@ -111,11 +101,8 @@ class TestPublisher {
   }
 
  private:
-  boost::asio::io_context loop_{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
-      loop_.get_executor()};
+  http::test::ThreadLoop loop_;
   std::unique_ptr<Publisher> publisher_;
-  std::thread thread_;
 };
 
 /// One end of a connection that sends and receives plain bytes.
@@ -128,16 +115,7 @@ class Peer {
     connect(fd.get(), port);
     return Peer(std::move(fd));
   }
-  static void connect(int fd, std::uint16_t port) { EXPECT_EQ(try_connect(fd, port), 0); }
-  /// 0 or an errno.
-  static int try_connect(int fd, std::uint16_t port) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-    return ::connect(fd, generic, sizeof address) == 0 ? 0 : errno;
-  }
+  static void connect(int fd, std::uint16_t port) { EXPECT_EQ(test::try_connect(fd, port), 0); }
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// False if the peer has closed the connection.
@@ -218,31 +196,19 @@ class Peer {
 class RawEngine {
  public:
   /// A dead engine keeps its port reserved, but does not listen.
-  explicit RawEngine(bool dead = false)
-      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(listener_.get(), generic, size), 0);
-    EXPECT_EQ(dead ? 0 : ::listen(listener_.get(), 1024), 0);
-    EXPECT_EQ(::getsockname(listener_.get(), generic, &size), 0);
-    port_ = ntohs(address.sin_port);
-  }
-  [[nodiscard]] std::string target() const { return local(port_); }
+  explicit RawEngine(bool dead = false) { EXPECT_EQ(dead ? 0 : ::listen(port_.fd(), 1024), 0); }
+  [[nodiscard]] std::string target() const { return local(port_.number()); }
   [[nodiscard]] Peer accept() const {
     if (!has_client(soon())) ADD_FAILURE() << "no connection came";
-    return Peer(UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    return Peer(UniqueFd(::accept4(port_.fd(), nullptr, nullptr, SOCK_CLOEXEC)));
   }
   [[nodiscard]] bool has_client(const Deadline& deadline) const {
-    pollfd ready{listener_.get(), POLLIN, 0};
+    pollfd ready{port_.fd(), POLLIN, 0};
     return ::poll(&ready, 1, deadline.poll_timeout()) == 1;
   }
 
  private:
-  UniqueFd listener_;
-  std::uint16_t port_ = 0;
+  test::ReservedPort port_;
 };
 
 /// An engine that answers every request with `name`, or with the request's body if there is one.
@@ -259,6 +225,24 @@ class HttpEngine : public TestServer {
 
 const std::string kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const std::string kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A client's connection, and the engine's, which has read the client's request.
+struct Exchange {
+  Peer client;
+  Peer engine;
+};
+Exchange begin_exchange(const RawEngine& raw, std::uint16_t port,
+                        const std::string& request = kGet) {
+  Exchange begun{Peer::connect(port), {}};
+  begun.client.send(request);
+  begun.engine = raw.accept();
+  EXPECT_EQ(begun.engine.read(request.size()), request);
+  return begun;
+}
+void answer(const Peer& engine, Peer& client) {
+  engine.send(kOk);
+  EXPECT_EQ(client.read(kOk.size()), kOk);
+}
 
 bool is_done(const std::future<bool>& future) {
   return future.wait_for(seconds(0)) == std::future_status::ready;
@@ -379,10 +363,7 @@ TEST_F(Publishing, KeepsHalfClose) {
 TEST_F(Publishing, TheEnginesEndReachesTheClient) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   engine.send("HTTP/1.1 200 OK\r\n\r\nuntil the end");
   engine.close();
   EXPECT_TRUE(client.read_to_end().ends_with("until the end"));
@@ -404,10 +385,7 @@ TEST_F(Publishing, TheEnginesEndReachesTheClient) {
 TEST_F(Publishing, PassesResetsOn) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   engine.break_off();
   client.read_to_end();
   EXPECT_EQ(client.end(), ECONNRESET);
@@ -424,10 +402,8 @@ TEST_F(Publishing, PassesResetsOn) {
 TEST_F(Publishing, DeliversAnAnswerThatCameBeforeTheRequestsEnd) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send("POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
-  Peer engine = raw.accept();
-  engine.read_until("\r\n\r\n");
+  auto [client, engine] =
+      begin_exchange(raw, publisher.port(), "POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n");
   const std::string refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
   engine.send(refusal);
   EXPECT_EQ(client.read(refusal.size()), refusal);
@@ -471,10 +447,7 @@ TEST_F(Publishing, AClientThatSaysNothingNeedsNoEngine) {
 TEST_F(Publishing, AClientThatDoesNotReadHoldsTheEngineBack) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   std::size_t sent = 0;
   const std::string part = random_bytes(100000);
   pollfd writable{engine.fd(), POLLOUT, 0};
@@ -536,8 +509,7 @@ TEST_F(Publishing, WhoHasBeenIdleForLongestGivesWayWhenItIsFull) {
   last.send(kGet);
   Peer last_engine = raw.accept();
   EXPECT_EQ(last_engine.read(kGet.size()), kGet);
-  busy_engine.send(kOk);
-  EXPECT_EQ(busy.read(kOk.size()), kOk);
+  answer(busy_engine, busy);
   EXPECT_TRUE(testing::internal::GetCapturedStderr().starts_with(
       "fo: warning: keep an idle client on '127.0.0.1:0': "));
 }
@@ -568,8 +540,7 @@ TEST_F(Publishing, ClientsThatHaveNotAskedYetGiveWayToThoseThatAsk) {
   asks.send(kGet);
   Peer asked = raw.accept();
   EXPECT_EQ(asked.read(kGet.size()), kGet);
-  asked.send(kOk);
-  EXPECT_EQ(asks.read(kOk.size()), kOk);
+  answer(asked, asks);
   engine.send("0\r\n\r\n");
   EXPECT_EQ(streams.read(5), "0\r\n\r\n");
   // There are few log lines about them.
@@ -629,10 +600,8 @@ TEST_F(Publishing, RequestsBeforeOneThatIsRefusedAreAnsweredFirst) {
   client.send(random_bytes(1000000));
   Peer engine = raw.accept();
   EXPECT_EQ(engine.read(2 * kGet.size()), kGet + kGet);
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
+  answer(engine, client);
   EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 403 "));
   EXPECT_EQ(client.end(), 0);
   EXPECT_EQ(engine.read_to_end(), "");
@@ -665,8 +634,7 @@ TEST_F(Publishing, RequestsThatPassTheJudgeAreCarriedAsTheyCame) {
   std::thread sender([&] { client.send("500000\r\n" + big + "\r\n0\r\n\r\n"); });
   EXPECT_TRUE(engine.read(8 + big.size() + 7) == "500000\r\n" + big + "\r\n0\r\n\r\n");
   sender.join();
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
   // The client's last request before it ends its stream; the answer ends with the connection.
   client.send("GET / HTTP/1.0\r\n\r\nGET /no HTTP/1.1\r\n\r\n");
   client.finish();
@@ -691,8 +659,7 @@ TEST_F(Publishing, ADrainWaitsForAHeadThatHasBegunAndNotForARefusal) {
   EXPECT_FALSE(is_done(drained));
   client.send(kGet.substr(10) + kGet);
   EXPECT_EQ(engine.read(kGet.size()), kGet);
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
   EXPECT_TRUE(drained.get());
   EXPECT_EQ(engine.read_to_end(), "");
   const HttpEngine next("B");
@@ -706,15 +673,11 @@ TEST_F(Publishing, ClientsWaitWhenAllOthersAreBusy) {
   PublisherLimits limits;
   limits.connections = 1;
   TestPublisher publisher(raw.target(), limits);
-  Peer busy = Peer::connect(publisher.port());
-  busy.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [busy, engine] = begin_exchange(raw, publisher.port());
   testing::internal::CaptureStderr();
   Peer waits = Peer::connect(publisher.port());
   waits.send(kGet);
-  engine.send(kOk);
-  EXPECT_EQ(busy.read(kOk.size()), kOk);
+  answer(engine, busy);
   engine = raw.accept();
   EXPECT_EQ(engine.read(kGet.size()), kGet);
   EXPECT_EQ(busy.read_to_end(), "");
@@ -894,10 +857,7 @@ TEST_F(Publishing, ResumesAfterADrain) {
 TEST_F(Publishing, DrainingWaitsForStreams) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   engine.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
   client.read_until("\r\n\r\n");
   const std::future<bool> drained = publisher.drain();
@@ -927,8 +887,7 @@ TEST_F(Publishing, DrainingFinishesAnUploadAndLeavesTheNextRequest) {
   client.send(body.substr(100000) + kGet + kGet);
   EXPECT_TRUE(engine.read(100000) == body.substr(100000));
   EXPECT_FALSE(is_done(drained));
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
   EXPECT_TRUE(drained.get());
   EXPECT_EQ(engine.read_to_end(), "");
   const RawEngine next;
@@ -947,8 +906,7 @@ TEST_F(Publishing, DrainingFinishesPipelinedRequests) {
   std::future<bool> drained = publisher.drain();
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(is_done(drained));
-    engine.send(kOk);
-    EXPECT_EQ(client.read(kOk.size()), kOk);
+    answer(engine, client);
   }
   EXPECT_TRUE(drained.get());
   EXPECT_EQ(publisher.take().clients.size(), 1U);
@@ -957,13 +915,10 @@ TEST_F(Publishing, DrainingFinishesPipelinedRequests) {
 TEST_F(Publishing, DrainingEndsWithConnectionsThatEndWithTheirAnswer) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
-  Peer engine = raw.accept();
-  engine.read_until("\r\n\r\n");
+  auto [client, engine] =
+      begin_exchange(raw, publisher.port(), "GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
   std::future<bool> drained = publisher.drain();
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
   EXPECT_FALSE(is_done(drained));
   engine.close();
   EXPECT_EQ(client.read_to_end(), "");
@@ -976,10 +931,7 @@ TEST_F(Publishing, TheDeadlineCutsWhatIsInFlight) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   Peer idle = Peer::connect(publisher.port());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   engine.send("HTTP/1.1 101 Switching Protocols\r\n\r\n");
   client.read_until("\r\n\r\n");
   await([&] { return publisher.connections() == 2; });
@@ -994,17 +946,13 @@ TEST_F(Publishing, TheDeadlineCutsWhatIsInFlight) {
 TEST_F(Publishing, ASecondDrainCutsNothing) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   std::future<bool> first = publisher.drain();
   std::future<bool> second = publisher.drain(Deadline::never());
   EXPECT_FALSE(is_done(first));
   EXPECT_FALSE(is_done(second));
   EXPECT_EQ(publisher.busy(), 1U);
-  engine.send(kOk);
-  EXPECT_EQ(client.read(kOk.size()), kOk);
+  answer(engine, client);
   EXPECT_TRUE(first.get());
   EXPECT_TRUE(second.get());
   EXPECT_EQ(publisher.take().clients.size(), 1U);
@@ -1013,10 +961,7 @@ TEST_F(Publishing, ASecondDrainCutsNothing) {
 TEST_F(Publishing, TheFirstDeadlineCutsForAllDrains) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   std::future<bool> first = publisher.drain(Deadline::never());
   EXPECT_FALSE(publisher.drain(Deadline::after(milliseconds(20))).get());
   EXPECT_FALSE(first.get());
@@ -1029,10 +974,7 @@ TEST_F(Publishing, DrainingDoesNotWaitForClientsThatStayAfterTheirLastAnswer) {
   TestPublisher publisher(raw.target());
   for (const char* request :
        {"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
-    Peer client = Peer::connect(publisher.port());
-    client.send(request);
-    Peer engine = raw.accept();
-    engine.read_until("\r\n\r\n");
+    auto [client, engine] = begin_exchange(raw, publisher.port(), request);
     engine.send(kOk);
     engine.close();
     EXPECT_EQ(client.read_to_end(), kOk);
@@ -1051,16 +993,10 @@ TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
   TestPublisher publisher(raw.target());
   const std::uint16_t port = publisher.port();
   Peer silent = Peer::connect(port);
-  Peer idle = Peer::connect(port);
-  idle.send(kGet);
-  Peer idle_engine = raw.accept();
-  idle_engine.read(kGet.size());
+  auto [idle, idle_engine] = begin_exchange(raw, port);
   idle_engine.send(kOk);
   idle.read(kOk.size());
-  Peer client = Peer::connect(port);
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, port);
   await([&] { return publisher.connections() == 3 && publisher.busy() == 1; });
   std::future<bool> drained = publisher.drain(soon(), Successor::kNone);
   for (Peer* closed : {&silent, &idle, &idle_engine}) {
@@ -1068,7 +1004,7 @@ TEST_F(Publishing, DrainingForNobodyClosesWhatIsIdle) {
     EXPECT_EQ(closed->end(), 0);
   }
   const UniqueFd late(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(Peer::try_connect(late.get(), port), ECONNREFUSED);
+  EXPECT_EQ(test::try_connect(late.get(), port), ECONNREFUSED);
   EXPECT_FALSE(is_done(drained));
   // The client's next request is not answered, and does not truncate this answer.
   client.send(kGet);
@@ -1107,10 +1043,7 @@ TEST_F(Publishing, ADrainForNobodyClosesWhatWasKeptForASuccessor) {
   const RawEngine raw;
   TestPublisher publisher(raw.target());
   Peer idle = Peer::connect(publisher.port());
-  Peer client = Peer::connect(publisher.port());
-  client.send(kGet);
-  Peer engine = raw.accept();
-  engine.read(kGet.size());
+  auto [client, engine] = begin_exchange(raw, publisher.port());
   await([&] { return publisher.connections() == 2; });
   std::future<bool> first = publisher.drain();
   idle.send(kGet);
