@@ -10,32 +10,16 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_state.h"
 #include "lock/support.h"
 #include "os/pipe.h"
 #include "os/process.h"
 
 namespace fo::test {
-
-/// "waiting for a", "granted 3", "refused 75", "status".
-inline std::string word_of(const lock::LockdAnswer& answer) {
-  if (const auto* waiting = std::get_if<lock::WaitingAnswer>(&answer)) {
-    return "waiting for " + waiting->holder.value_or("nobody");
-  }
-  if (const auto* granted = std::get_if<lock::GrantedAnswer>(&answer)) {
-    return "granted " + std::to_string(granted->generation);
-  }
-  if (const auto* refused = std::get_if<lock::RefusedAnswer>(&answer)) {
-    return "refused " + std::to_string(to_int(refused->status));
-  }
-  return "status";
-}
 
 class Lockd {
  public:

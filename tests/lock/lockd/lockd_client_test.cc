@@ -28,8 +28,9 @@
 #include "lock/lockd/lockd_lock.h"
 #include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_state.h"
+#include "lock/lockd/wire.h"
 #include "net/address.h"
-#include "net/line_buffer.h"
+#include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
 
@@ -51,13 +52,8 @@ using test::TempDir;
 using fo::test::soon;
 
 UniqueFd connect_tcp(std::uint16_t port) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const bool is_up = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
-  return is_up ? std::move(fd) : UniqueFd();
+  return test::try_connect(fd.get(), port) == 0 ? std::move(fd) : UniqueFd();
 }
 
 // A network between a client and the port of a server: it delays what it carries, loses
@@ -422,29 +418,12 @@ TEST_F(LockdClientTest, AReleaseThatCannotBeToldEndsByItself) {
 
 class FakeServer : public testing::Test {
  protected:
-  // The client's connection.
-  void accept() {
-    pollfd ready{listener_.fd.get(), POLLIN, 0};
-    ASSERT_EQ(::poll(&ready, 1, soon().poll_timeout()), 1);
-    socket_.reset(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    lines_ = net::LineBuffer(kMaxRequestBytes);
-  }
-  LockdRequest receive() {
-    for (;;) {
-      if (const auto line = lines_.take_line()) return decode_request(*line);
-      std::array<char, 4096> bytes;
-      const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
-      if (got <= 0) throw std::runtime_error("the client is gone");
-      lines_.append({bytes.data(), static_cast<std::size_t>(got)});
-    }
-  }
-  void say(const std::string& bytes) {
-    ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  }
+  LockdRequest receive() { return peer_->read_any(); }
+  void say(const std::string& bytes) { peer_->send(bytes); }
   void say(const LockdAnswer& answer) { say(encode_answer(answer)); }
   // Asked for the lock, and its heartbeat's number.
   std::uint64_t hear_question(const AcquireRequest& expected) {
-    accept();
+    peer_.emplace(test::LockdPeer::accept(listener_.fd.get()));
     EXPECT_EQ(std::get<AcquireRequest>(receive()), expected);
     return std::get<HeartbeatRequest>(receive()).sequence;
   }
@@ -482,8 +461,7 @@ class FakeServer : public testing::Test {
   }
 
   http::Listener listener_ = http::listen_tcp("127.0.0.1:0");
-  UniqueFd socket_;
-  net::LineBuffer lines_{kMaxRequestBytes};
+  std::optional<test::LockdPeer> peer_;
   asio::io_context loop_{1};
 };
 
@@ -562,7 +540,7 @@ TEST_F(FakeServer, ARefusalOfAWaiterIsItsEnd) {
 
 TEST_F(FakeServer, AConnectionThatEndsIsMadeAgainWithTheClaim) {
   const auto holder = holding();
-  socket_.reset();
+  peer_.reset();
   const auto verdict = play(holder->renew(soon()), [&] {
     const std::uint64_t sequence = hear_question({"a", 4});
     // Before the claim is answered it says nothing about the lock.
@@ -577,7 +555,7 @@ TEST_F(FakeServer, AClaimThatIsRefusedOrGrantedAnewIsTheEndOfTheLease) {
        {LockdAnswer(RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 4 is over"}),
         LockdAnswer(granted(5))}) {
     const auto holder = holding();
-    socket_.reset();
+    peer_.reset();
     const auto verdict = play(holder->renew(soon()), [&] {
       const std::uint64_t sequence = hear_question({"a", 4});
       say(HeartbeatAnswer{sequence, milliseconds(3000)});
@@ -597,7 +575,7 @@ TEST_F(FakeServer, AClaimGivesTheTokenBack) {
     say(with_token);
     say(HeartbeatAnswer{sequence, milliseconds(3000)});
   });
-  socket_.reset();
+  peer_.reset();
   play(holder->renew(soon()), [&] {
     const std::uint64_t sequence = hear_question({"a", 4, with_token.token});
     say(with_token);
@@ -608,7 +586,7 @@ TEST_F(FakeServer, AClaimGivesTheTokenBack) {
 // A server that was given the claim may reckon with it, or not.
 TEST_F(FakeServer, AClaimThatWasNotConfirmedIsMadeAgain) {
   const auto holder = holding();
-  socket_.reset();
+  peer_.reset();
   std::uint64_t first = 0;
   EXPECT_EQ(status_of([&] {
               play(holder->renew(Deadline::after(milliseconds(200))), [&] {
@@ -631,7 +609,7 @@ TEST_F(FakeServer, AWaiterWhoseGrantIsOverAsksForAPlaceAgain) {
   const Lease lease = play(holder->acquire(), [&] {
     hear_question({"a"});
     say(granted(4));
-    socket_.reset();
+    peer_.reset();
     hear_question({"a", 4});
     say(RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 4 is over"});
     const std::uint64_t sequence = hear_question({"a"});
@@ -679,7 +657,7 @@ TEST_F(FakeServer, AReleaseWaitsForTheEndOfTheConnection) {
                  [&] {
                    EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(receive()));
                    say(granted(4));
-                   socket_.reset();
+                   peer_.reset();
                  }),
             1);
 }

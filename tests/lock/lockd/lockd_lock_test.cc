@@ -11,9 +11,8 @@
 #include <optional>
 #include <thread>
 
+#include "lock/lockd/wire.h"
 #include "lock/support.h"
-#include "net/line_buffer.h"
-#include "os/fd_passing.h"
 #include "os/unix_socket.h"
 #include "support/soon.h"
 
@@ -29,49 +28,17 @@ using test::TempDir;
 
 using fo::test::soon;
 
-// One connection to a server that says what the test wants it to.
-class Peer {
- public:
-  explicit Peer(base::UniqueFd socket) : socket_(std::move(socket)) {}
-
-  // The next request, and the descriptors that came with it.
-  AcquireRequest read_request() { return std::get<AcquireRequest>(read_any()); }
-  LockdRequest read_any() {
-    for (;;) {
-      if (const auto line = lines_.take_line()) return decode_request(*line);
-      std::array<std::byte, 4096> chunk;
-      const std::ptrdiff_t got = os::receive_with_fds(socket_.get(), chunk, fds_);
-      if (got <= 0) throw std::runtime_error("the client is gone");
-      lines_.append({reinterpret_cast<const char*>(chunk.data()), static_cast<std::size_t>(got)});
-    }
-  }
-  void say(const std::string& bytes) {
-    ASSERT_EQ(::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-  }
-  void say(const LockdAnswer& answer) { say(encode_answer(answer)); }
-  void close() { socket_.reset(); }
-  // True once nobody has a writing end of the lifeline any more.
-  bool lifeline_ends() {
-    pollfd end{fds_.at(0).get(), POLLIN, 0};
-    return ::poll(&end, 1, Deadline::after(kLong).poll_timeout()) == 1 &&
-           (end.revents & POLLHUP) != 0;
-  }
-  [[nodiscard]] std::size_t fds() const { return fds_.size(); }
-
- private:
-  base::UniqueFd socket_;
-  net::LineBuffer lines_{kMaxRequestBytes};
-  std::vector<base::UniqueFd> fds_;
-};
+using Peer = test::LockdPeer;
 
 class LockdLockTest : public testing::Test {
  protected:
   void listen() { listener_ = os::listen_unix(path_); }
-  Peer accept() {
-    pollfd ready{listener_.get(), POLLIN, 0};
-    ::poll(&ready, 1, Deadline::after(kLong).poll_timeout());
-    return Peer(base::UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  Peer accept() { return Peer::accept(listener_.get()); }
+  // Grants the lock on a connection that ends then.
+  void grant_and_go(std::uint64_t generation, int window_ms = 10000) {
+    Peer peer = accept();
+    peer.read();
+    peer.say(granted(generation, window_ms));
   }
   // A server that does `play` while the test goes on.
   void serve(std::function<void()> play) {
@@ -109,8 +76,8 @@ TEST_F(LockdLockTest, AsksWithItsIdAndALifelineAndTakesTheGrant) {
   std::optional<Peer> peer;
   serve([&] {
     peer.emplace(accept());
-    EXPECT_EQ(peer->read_request(), (AcquireRequest{"engine-0", std::nullopt}));
-    EXPECT_EQ(peer->fds(), 1U);
+    EXPECT_EQ(peer->read(), (AcquireRequest{"engine-0", std::nullopt}));
+    EXPECT_EQ(peer->fds().size(), 1U);
     peer->say(WaitingAnswer{"engine-1", 6, std::chrono::milliseconds(10000)});
     peer->say(granted(7));
   });
@@ -132,7 +99,7 @@ TEST_F(LockdLockTest, LifelineEndsWithTheLastThatHasIt) {
   std::optional<Peer> peer;
   serve([&] {
     peer.emplace(accept());
-    peer->read_request();
+    peer->read();
     peer->say(granted(1));
   });
   auto lock = std::make_unique<LockdLock>(path_, "engine-0");
@@ -145,19 +112,17 @@ TEST_F(LockdLockTest, LifelineEndsWithTheLastThatHasIt) {
 }
 
 TEST_F(LockdLockTest, ServerThatComesLateIsReached) {
-  serve([] {});
-  listener_.reset();
-  ::unlink(path_.c_str());
-  server_.join();
-  server_ = std::thread([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(60));
-    listen();
-    Peer peer = accept();
-    peer.read_request();
-    peer.say(granted(1));
-  });
+  // The reminder comes after an attempt.
+  const os::Reminder after_attempt{std::chrono::milliseconds(1), [&] {
+                                     if (server_.joinable()) return;
+                                     serve([&] {
+                                       Peer peer = accept();
+                                       peer.read();
+                                       peer.say(granted(1));
+                                     });
+                                   }};
   LockdLock lock(path_, "engine-0");
-  EXPECT_EQ(lock.acquire(soon()).outcome, LockWait::kLocked);
+  EXPECT_EQ(lock.acquire(soon(), -1, after_attempt).outcome, LockWait::kLocked);
 }
 
 TEST_F(LockdLockTest, ServerThatNeverComesIsUnavailable) {
@@ -170,16 +135,16 @@ TEST_F(LockdLockTest, ServerThatNeverComesIsUnavailable) {
 TEST_F(LockdLockTest, WaiterAsksAgainWhateverBecameOfTheServer) {
   serve([&] {
     accept().close();  // before the request is read
-    accept().read_request();
+    accept().read();
     {
       Peer half = accept();
-      half.read_request();
+      half.read();
       half.say(WaitingAnswer{"engine-1", 6, std::chrono::milliseconds(1)});
       half.say(encode_answer(granted(7)).substr(0, 20));
     }
     Peer peer = accept();
-    EXPECT_EQ(peer.read_request(), (AcquireRequest{"engine-0", std::nullopt}));
-    EXPECT_EQ(peer.fds(), 1U);
+    EXPECT_EQ(peer.read(), (AcquireRequest{"engine-0", std::nullopt}));
+    EXPECT_EQ(peer.fds().size(), 1U);
     peer.say(granted(8));
   });
   // Contact was made, so it goes on for ever.
@@ -188,19 +153,15 @@ TEST_F(LockdLockTest, WaiterAsksAgainWhateverBecameOfTheServer) {
 }
 
 TEST_F(LockdLockTest, HolderAsksForItsOwnGrantAgain) {
+  std::optional<Peer> peer;
   serve([&] {
-    {
-      Peer peer = accept();
-      peer.read_request();
-      peer.say(granted(5));
-    }
+    grant_and_go(5);
     accept().close();
-    Peer peer = accept();
-    EXPECT_EQ(peer.read_request(), (AcquireRequest{"engine-0", 5}));
-    EXPECT_EQ(peer.fds(), 1U);
-    peer.say(WaitingAnswer{"engine-0", 5, std::chrono::milliseconds(10000)});
-    peer.say(granted(5));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    peer.emplace(accept());
+    EXPECT_EQ(peer->read(), (AcquireRequest{"engine-0", 5}));
+    EXPECT_EQ(peer->fds().size(), 1U);
+    peer->say(WaitingAnswer{"engine-0", 5, std::chrono::milliseconds(10000)});
+    peer->say(granted(5));
   });
   LockdLock lock(path_, "engine-0");
   lock.acquire(soon());
@@ -215,9 +176,9 @@ TEST_F(LockdLockTest, AbandonedWaitLeavesNoLifelineBehind) {
   std::optional<Peer> second;
   serve([&] {
     first.emplace(accept());
-    first->read_request();
+    first->read();
     second.emplace(accept());
-    second->read_request();
+    second->read();
     second->say(granted(2));
   });
   LockdLock lock(path_, "engine-0");
@@ -240,13 +201,9 @@ TEST_F(LockdLockTest, ServerThatNeverAnswersIsUnavailable) {
 
 TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
   serve([&] {
-    {
-      Peer peer = accept();
-      peer.read_request();
-      peer.say(granted(5));
-    }
+    grant_and_go(5);
     Peer peer = accept();
-    peer.read_request();
+    peer.read();
     peer.say(RefusedAnswer{ExitStatus::kTryAgain, "the grant of generation 5 is over"});
   });
   LockdLock lock(path_, "engine-0");
@@ -254,7 +211,7 @@ TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
   const auto begin = base::BootClock::now();
   // As if it had been stopped.
   constexpr auto kStopped = std::chrono::milliseconds(50);
-  std::this_thread::sleep_for(kStopped);
+  test::await([&] { return base::BootClock::now() - begin >= kStopped; });
   const auto loss = follow(lock, [] { return false; });
   ASSERT_TRUE(loss);
   EXPECT_TRUE(loss->is_overlap_known);
@@ -268,13 +225,9 @@ TEST_F(LockdLockTest, HolderWhoseGrantIsOverHasLostItToAnother) {
 
 TEST_F(LockdLockTest, NewGrantIsNoOldGrant) {
   serve([&] {
-    {
-      Peer peer = accept();
-      peer.read_request();
-      peer.say(granted(5));
-    }
+    grant_and_go(5);
     Peer peer = accept();
-    peer.read_request();
+    peer.read();
     peer.say(granted(6));
   });
   LockdLock lock(path_, "engine-0");
@@ -287,7 +240,7 @@ TEST_F(LockdLockTest, NewGrantIsNoOldGrant) {
 TEST_F(LockdLockTest, ServerThatStaysAwayIsALostLock) {
   serve([&] {
     Peer peer = accept();
-    peer.read_request();
+    peer.read();
     peer.say(granted(5, 1));
     listener_.reset();
   });
@@ -303,14 +256,10 @@ TEST_F(LockdLockTest, ServerThatStaysAwayIsALostLock) {
 
 TEST_F(LockdLockTest, ServerThatDoesNotConfirmIsALostLock) {
   serve([&] {
-    {
-      Peer peer = accept();
-      peer.read_request();
-      peer.say(granted(5, 1));
-    }
+    grant_and_go(5, 1);
     Peer peer = accept();
     try {
-      for (;;) peer.read_request();
+      for (;;) peer.read();
     } catch (const std::runtime_error&) {
     }
   });
@@ -330,12 +279,12 @@ TEST_F(LockdLockTest, WhatIsNoAnswerBreaksTheProtocol) {
     serve([&] {
       {
         Peer peer = accept();
-        peer.read_request();
+        peer.read();
         peer.say(nonsense);
         peer.close();
       }
       Peer peer = accept();
-      peer.read_request();
+      peer.read();
       peer.say(granted(5));
       peer.say(nonsense);
     });
@@ -356,7 +305,7 @@ TEST_F(LockdLockTest, WhatIsNoAnswerBreaksTheProtocol) {
 TEST_F(LockdLockTest, RefusalIsToldWithItsStatus) {
   serve([&] {
     Peer peer = accept();
-    peer.read_request();
+    peer.read();
     peer.say(RefusedAnswer{ExitStatus::kNotPermitted, "not your lock"});
   });
   LockdLock lock(path_, "engine-0");

@@ -21,6 +21,7 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <source_location>
 
 #include "base/deadline.h"
 #include "http/client.h"
@@ -28,6 +29,7 @@
 #include "lock/lockd.h"
 #include "lock/lockd/lockd_model.h"
 #include "lock/lockd/lockd_state.h"
+#include "lock/lockd/wire.h"
 #include "lock/support.h"
 #include "net/line_buffer.h"
 #include "os/fd_passing.h"
@@ -92,56 +94,7 @@ using testing::IsEmpty;
 
 using fo::test::soon;
 
-// A client that says whatever the test wants.
-class Client {
- public:
-  explicit Client(const std::string& socket) : socket_(os::connect_unix(socket, soon())) {}
-
-  // False when the server has gone, or let us go.
-  bool send(std::string_view bytes, const std::vector<int>& fds = {}) {
-    const auto sent = os::send_with_fds(socket_.get(), std::as_bytes(std::span(bytes)), fds);
-    return sent == static_cast<std::ptrdiff_t>(bytes.size());
-  }
-  void ask(const LockdRequest& request, const std::vector<int>& fds = {}) {
-    EXPECT_TRUE(send(encode_request(request), fds));
-  }
-
-  // The next answer; nullopt when the server closed the connection.
-  std::optional<LockdAnswer> receive() {
-    for (;;) {
-      if (const auto line = lines_.take_line()) return decode_answer(*line);
-      pollfd ready{socket_.get(), POLLIN, 0};
-      if (::poll(&ready, 1, soon().poll_timeout()) != 1) throw std::runtime_error("no answer");
-      char bytes[4096];
-      const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, 0);
-      if (got <= 0) return std::nullopt;
-      lines_.append({bytes, static_cast<std::size_t>(got)});
-    }
-  }
-  // As a word; "" when the connection was closed.
-  std::string hear_word() {
-    const auto answer = receive();
-    return answer ? test::word_of(*answer) : "";
-  }
-  // The next word that does not say to wait.
-  std::string read_verdict() {
-    std::string word;
-    while ((word = hear_word()).starts_with("waiting")) {
-    }
-    return word;
-  }
-  // Nothing has come that was not read, and the connection is open.
-  bool hears_nothing() {
-    pollfd ready{socket_.get(), POLLIN, 0};
-    return lines_.empty() && ::poll(&ready, 1, 0) == 0;
-  }
-  void close() { socket_.reset(); }
-  [[nodiscard]] int fd() const { return socket_.get(); }
-
- private:
-  UniqueFd socket_;
-  net::LineBuffer lines_{kMaxAnswerBytes};
-};
+using Client = test::LockdClient;
 
 class LockdServer : public testing::Test {
  protected:
@@ -180,12 +133,23 @@ class LockdServer : public testing::Test {
   }
   void kill_server() { EXPECT_EQ(end_server(SIGKILL), 128 + SIGKILL); }
 
-  [[nodiscard]] Client connect() const { return Client(config_.socket_path); }
+  [[nodiscard]] Client connect() const {
+    return Client(os::connect_unix(config_.socket_path, soon()));
+  }
   [[nodiscard]] Client acquire(const std::string& id,
                                std::optional<std::uint64_t> claim = std::nullopt,
                                const std::vector<int>& fds = {}) const {
     Client client = connect();
     client.ask(AcquireRequest{id, claim}, fds);
+    return client;
+  }
+  // The same, whose first answer is this.
+  [[nodiscard]] Client answered(
+      const std::string& word, const std::string& id,
+      std::optional<std::uint64_t> claim = std::nullopt, const std::vector<int>& fds = {},
+      const std::source_location& at = std::source_location::current()) const {
+    Client client = acquire(id, claim, fds);
+    EXPECT_EQ(client.hear_word(), word) << "line " << at.line();
     return client;
   }
   // A process that acquires the lock and keeps it; `more` is done in it once it is told.
@@ -248,21 +212,17 @@ LockdState held(const std::string& holder, std::uint64_t generation,
 
 TEST_F(LockdServer, CrashWithAHealthyHolderIsNoFailover) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
   kill_server();
   EXPECT_EQ(holder.hear_word(), "");
   EXPECT_EQ(waiter.hear_word(), "");
   start();
-  waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  waiter = answered("waiting for a", "b");
   EXPECT_EQ(status().window_left.has_value(), true);
-  holder = acquire("a", 1);
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  holder = answered("granted 1", "a", 1);
   EXPECT_EQ(status().window_left, std::nullopt);
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(waiter.is_quiet());
   holder.close();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
 }
@@ -277,8 +237,7 @@ TEST_F(LockdServer, CrashWithADeadHolderIsAFailoverWhenTheWindowIsOver) {
   start();
   Client first = acquire("b");
   EXPECT_EQ(first.read_verdict(), "granted 2");
-  Client second = acquire("c");
-  EXPECT_EQ(second.hear_word(), "waiting for b");
+  Client second = answered("waiting for b", "c");
 }
 
 TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
@@ -290,12 +249,11 @@ TEST_F(LockdServer, CrashWithAVisibleHungHolderIsNoFailoverUntilItDies) {
   config_.reconnect_window = milliseconds(50);
   start();
   // The stopped one keeps the lock however long that takes.
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   expect_soon([](const StatusAnswer& now) { return now.window_left == milliseconds(0); });
   EXPECT_THAT(status().awaited_pids, ElementsAre(holder.pid()));
   EXPECT_EQ(status().holder, "a");
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(waiter.is_quiet());
   holder.kill();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
 }
@@ -324,8 +282,7 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   };
   start(in_namespace);
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   EXPECT_THAT(state().processes, IsEmpty());
   EXPECT_EQ(state().connections, 1U);
   EXPECT_THAT(status().connections, ElementsAre(StatusAnswer::Connection{std::nullopt, true}));
@@ -335,10 +292,9 @@ TEST_F(LockdServer, CrashWithAHungHolderThatIsNotVisibleIsAFailoverAndTheOldHold
   start(in_namespace);
   Client waiter = acquire("b");
   EXPECT_EQ(waiter.read_verdict(), "granted 2");
-  Client late = acquire("a", 1);
-  EXPECT_EQ(late.hear_word(), "refused 75");
+  Client late = answered("refused 75", "a", 1);
   EXPECT_EQ(late.hear_word(), "");
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(waiter.is_quiet());
 }
 
 TEST_F(LockdServer, WhenAllCrashTheFirstToComeIsNext) {
@@ -350,8 +306,7 @@ TEST_F(LockdServer, WhenAllCrashTheFirstToComeIsNext) {
   config_.reconnect_window = milliseconds(50);
   start();
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
-  Client again = acquire("a");
-  EXPECT_EQ(again.hear_word(), "granted 2");
+  Client again = answered("granted 2", "a");
 }
 
 // --- death at every step
@@ -359,10 +314,8 @@ TEST_F(LockdServer, WhenAllCrashTheFirstToComeIsNext) {
 TEST_F(LockdServer, AGrantThatWasRecordedAndNeverToldIsStillItsClients) {
   write_state(held("b", 5, {*describe_process(::getpid())}));
   start();
-  Client other = acquire("c");
-  EXPECT_EQ(other.hear_word(), "waiting for b");
-  Client client = acquire("b");
-  EXPECT_EQ(client.hear_word(), "granted 5");
+  Client other = answered("waiting for b", "c");
+  Client client = answered("granted 5", "b");
   EXPECT_EQ(status().granted_at, text::parse_time("2026-11-21T05:33:00.123Z"));
 }
 
@@ -385,14 +338,12 @@ TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
     return 0;
   });
   ASSERT_EQ(holder.read(), 1U);
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   for (int i = 0; i < 20; ++i) {
     kill_server();
     start();
     ASSERT_EQ(holder.read(), 1U);
-    waiter = acquire("b");
-    EXPECT_EQ(waiter.hear_word(), "waiting for a");
+    waiter = answered("waiting for a", "b");
   }
   holder.kill();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
@@ -401,15 +352,13 @@ TEST_F(LockdServer, IsKilledManyTimesAndNeverGrantsTwice) {
 TEST_F(LockdServer, EndsOnRequestAndLeavesTheStateToTheNext) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     start();
-    Client holder = acquire("a");
-    EXPECT_EQ(holder.hear_word(), "granted 1");
+    Client holder = answered("granted 1", "a");
     EXPECT_EQ(end_server(signal), 0);
     EXPECT_FALSE(std::filesystem::exists(config_.socket_path));
     EXPECT_EQ(state().holder, "a");
     EXPECT_EQ(holder.hear_word(), "");
     start();
-    holder = acquire("a", 1);
-    EXPECT_EQ(holder.hear_word(), "granted 1");
+    holder = answered("granted 1", "a", 1);
     kill_server();
     std::filesystem::remove(state_path());
   }
@@ -454,8 +403,7 @@ TEST_F(LockdServer, WhatHappenedWhileItWasStoppedItFindsOut) {
   start();
   Forked holder = hold_in_child("a");
   ASSERT_EQ(holder.read(), 1U);
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   server_->signal(SIGSTOP);
   holder.kill();
   Client late = acquire("c");
@@ -487,8 +435,7 @@ TEST_F(LockdServer, WithoutRoomForTheRecordNobodyIsGrantedUntilThereIs) {
 
 TEST_F(LockdServer, RecordsGrantsJoinsAndTheEnd) {
   start();
-  Client first = acquire("a");
-  EXPECT_EQ(first.hear_word(), "granted 1");
+  Client first = answered("granted 1", "a");
   EXPECT_EQ(state().holder, "a");
   EXPECT_EQ(state().generation, 1U);
   EXPECT_THAT(state().processes, ElementsAre(*describe_process(::getpid())));
@@ -513,8 +460,7 @@ TEST_F(LockdServer, AFileCutAtAnyLengthIsOneWindowWithoutGrants) {
       Client holder = acquire("a", 7);
       EXPECT_EQ(holder.hear_word(), "granted 7") << size;
       EXPECT_EQ(other.hear_word(), "waiting for a") << size;
-      Client liar = acquire("c", 9);
-      EXPECT_EQ(liar.hear_word(), "refused 75");
+      Client liar = answered("refused 75", "c", 9);
     }
     kill_server();
   }
@@ -542,18 +488,15 @@ TEST_F(LockdServer, AfterDamageGenerationsStartFromTheTime) {
 
 TEST_F(LockdServer, ALostStateFileIsMadeUpForByTheClaim) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   kill_server();
   std::filesystem::remove(state_path());
   start();
   Client liar = connect();
-  holder = acquire("a", 6);
-  EXPECT_EQ(holder.hear_word(), "granted 6");
+  holder = answered("granted 6", "a", 6);
   liar.ask(AcquireRequest{"b", 5});
   EXPECT_EQ(liar.hear_word(), "refused 75");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   holder.close();
   EXPECT_EQ(waiter.hear_word(), "granted 7");
 }
@@ -602,8 +545,7 @@ TEST_F(LockdServer, AReleaseThatCouldNotBeRecordedIsRecordedLater) {
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   config_.state_path = folder + "/lock";
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   ASSERT_EQ(::rename(folder.c_str(), (folder + ".gone").c_str()), 0);
   holder.close();
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
@@ -701,16 +643,13 @@ TEST_F(LockdServer, OneMoreWaiterIsNoWorkForThoseThatWait) {
 
 TEST_F(LockdServer, ConnectionsOfOneEngineShareTheLock) {
   start();
-  Client first = acquire("a");
-  EXPECT_EQ(first.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
-  Client second = acquire("a");
-  EXPECT_EQ(second.hear_word(), "granted 1");
+  Client first = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
+  Client second = answered("granted 1", "a");
   EXPECT_EQ(status().connections.size(), 2U);
   first.close();
   expect_soon([](const StatusAnswer& now) { return now.connections.size() == 1; });
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(waiter.is_quiet());
   second.close();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
 }
@@ -728,17 +667,15 @@ TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
     return 0;
   });
   lifeline.reset();
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   holder.kill();
   expect_soon([](const StatusAnswer& now) {
     return now.connections.size() == 1 && !now.connections[0].connected;
   });
   EXPECT_EQ(status().holder, "a");
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(waiter.is_quiet());
   // Another of that name is not the holder.
-  Client namesake = acquire("a");
-  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  Client namesake = answered("waiting for a", "a");
   worker.kill();
   EXPECT_EQ(waiter.hear_word(), "granted 2");
 }
@@ -746,8 +683,7 @@ TEST_F(LockdServer, ALifelineKeepsTheLockUntilTheLastWriterIsGone) {
 TEST_F(LockdServer, WhatIsWrittenIntoALifelineDoesNotMatter) {
   start();
   Pipe lifeline;
-  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a", std::nullopt, {lifeline.reader.get()});
   lifeline.reader.reset();
   os::write_all(lifeline.writer.get(), std::string(1 << 20, 'x'), "fill the lifeline");
   holder.close();
@@ -760,11 +696,9 @@ TEST_F(LockdServer, WhatIsWrittenIntoALifelineDoesNotMatter) {
 
 TEST_F(LockdServer, AWaiterLeavesTheQueueWithItsConnectionWhateverItsLifeline) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   Pipe lifeline;
-  Client waiter = acquire("b", std::nullopt, {lifeline.reader.get()});
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b", std::nullopt, {lifeline.reader.get()});
   waiter.close();
   expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
 }
@@ -773,8 +707,7 @@ TEST_F(LockdServer, ALifelineThatIsOverFromTheStartIsNone) {
   start();
   Pipe lifeline;
   lifeline.writer.reset();
-  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a", std::nullopt, {lifeline.reader.get()});
   holder.close();
   expect_soon([](const StatusAnswer& now) { return !now.holder; });
 }
@@ -782,13 +715,11 @@ TEST_F(LockdServer, ALifelineThatIsOverFromTheStartIsNone) {
 TEST_F(LockdServer, AHolderWithALifelineComesBackAfterItsConnectionBroke) {
   start();
   Pipe lifeline;
-  Client holder = acquire("a", std::nullopt, {lifeline.reader.get()});
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a", std::nullopt, {lifeline.reader.get()});
   Client waiter = acquire("b");
   holder.close();
   expect_soon([](const StatusAnswer& now) { return !now.connections.at(0).connected; });
-  holder = acquire("a", 1);
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  holder = answered("granted 1", "a", 1);
   lifeline.writer.reset();
   expect_soon([](const StatusAnswer& now) { return now.connections.size() == 1; });
   EXPECT_EQ(status().holder, "a");
@@ -819,8 +750,7 @@ TEST_F(LockdServer, AnEngineThatAsksAnewNeverJoinsItsDeadConnection) {
   for (std::uint64_t generation = 1; generation < 20; generation += 2) {
     Forked holder = hold_in_child("a");
     ASSERT_EQ(holder.read(), generation);
-    Client waiter = acquire("b");
-    EXPECT_EQ(waiter.hear_word(), "waiting for a");
+    Client waiter = answered("waiting for a", "b");
     server_->signal(SIGSTOP);
     std::vector<Client> crowd;
     for (int i = 0; i < 300; ++i) {
@@ -857,8 +787,7 @@ TEST_F(LockdServer, AnEndThatIsNoReadingEndOfAPipeIsRefused) {
                                      {socket.fd()},
                                      {pipe.reader.get(), pipe.reader.get()},
                                      std::vector<int>(os::kMaxFdsPerMessage, pipe.reader.get())}) {
-    Client client = acquire("a", std::nullopt, fds);
-    EXPECT_EQ(client.hear_word(), "refused 76");
+    Client client = answered("refused 76", "a", std::nullopt, fds);
     EXPECT_EQ(client.hear_word(), "");
   }
   EXPECT_EQ(status().holder, std::nullopt);
@@ -875,8 +804,7 @@ TEST_F(LockdServer, ADescriptorWithAnyOtherMessageIsRefused) {
     EXPECT_EQ(client.hear_word(), "refused 76");
   }
   {
-    Client client = acquire("a");
-    EXPECT_EQ(client.hear_word(), "granted 1");
+    Client client = answered("granted 1", "a");
     client.send("x", {pipe.reader.get()});
     EXPECT_EQ(client.hear_word(), "refused 76");
   }
@@ -913,8 +841,7 @@ TEST_F(LockdServer, WhoComesAndGoesDoesNotFillTheLog) {
 TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
   start();
   const std::ptrdiff_t before = fds_of_server();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   for (const std::string& bytes :
        {std::string("\n"), std::string("GET / HTTP/1.1\r\n"), std::string("\0\0\0\n", 4),
         std::string(4096, 'x'), std::string(100000, '['),
@@ -924,8 +851,7 @@ TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
     EXPECT_EQ(client.hear_word(), "refused 76");
     EXPECT_EQ(client.hear_word(), "");
   }
-  Client nameless = acquire("");
-  EXPECT_EQ(nameless.hear_word(), "refused 78");
+  Client nameless = answered("refused 78", "");
   Client twice = connect();
   twice.ask(StatusRequest{});
   twice.ask(AcquireRequest{"b"});
@@ -933,7 +859,7 @@ TEST_F(LockdServer, GarbageEndsItsConnectionOnly) {
   EXPECT_EQ(twice.hear_word(), "refused 76");
   EXPECT_EQ(status().holder, "a");
   EXPECT_TRUE(status().waiters.empty());
-  EXPECT_TRUE(holder.hears_nothing());
+  EXPECT_TRUE(holder.is_quiet());
   expect_no_fd_left(before + 1);
 }
 
@@ -944,8 +870,7 @@ TEST_F(LockdServer, APeerThatCannotBeWatchedIsRefusedAndTheRestAreServed) {
     unwatched_sockets = sockets.c_str();
     unwatched = nothing.c_str();
   });
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const std::ptrdiff_t before = fds_of_server();
 
   test::spill(sockets, "");
@@ -983,10 +908,8 @@ TEST_F(LockdServer, ARequestMayComeByteByByteAndManyAtOnce) {
 TEST_F(LockdServer, WhoSaysNothingIsDroppedAndWhoHoldsIsNot) {
   config_.silence_limit = milliseconds(1000);
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
   Client silent = connect();
   Client half = connect();
   half.send("{\"request\":");
@@ -996,25 +919,22 @@ TEST_F(LockdServer, WhoSaysNothingIsDroppedAndWhoHoldsIsNot) {
   EXPECT_EQ(silent.hear_word(), "");
   EXPECT_EQ(half.hear_word(), "");
   EXPECT_EQ(watcher.hear_word(), "");
-  EXPECT_TRUE(holder.hears_nothing());
-  EXPECT_TRUE(waiter.hears_nothing());
+  EXPECT_TRUE(holder.is_quiet());
+  EXPECT_TRUE(waiter.is_quiet());
 }
 
 TEST_F(LockdServer, TwoHundredIdleConnectionsDisturbNobody) {
   start();
   std::vector<Client> idle;
   for (int i = 0; i < 200; ++i) idle.push_back(connect());
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
 }
 
 TEST_F(LockdServer, MoreConnectionsThanThereArePlacesWait) {
   config_.max_connections = 2;
   start();
-  Client first = acquire("a");
-  EXPECT_EQ(first.hear_word(), "granted 1");
-  Client second = acquire("b");
-  EXPECT_EQ(second.hear_word(), "waiting for a");
+  Client first = answered("granted 1", "a");
+  Client second = answered("waiting for a", "b");
   Client third = acquire("c");
   second.close();
   EXPECT_EQ(third.hear_word(), "waiting for a");
@@ -1022,8 +942,7 @@ TEST_F(LockdServer, MoreConnectionsThanThereArePlacesWait) {
 
 TEST_F(LockdServer, WhoDoesNotReadItsAnswersIsDropped) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   Client deaf = connect();
   const std::string line = encode_request(StatusRequest{});
   const Deadline deadline = soon();

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <source_location>
 #include <utility>
 
 #include "base/boot_clock.h"
@@ -19,9 +20,10 @@
 #include "lock/lockd/lockd_protocol.h"
 #include "lock/lockd/lockd_server.h"
 #include "lock/lockd/lockd_state.h"
+#include "lock/lockd/wire.h"
 #include "net/address.h"
-#include "net/line_buffer.h"
 #include "os/unix_socket.h"
+#include "support/ports.h"
 #include "support/soon.h"
 #include "text/time_text.h"
 
@@ -42,19 +44,13 @@ constexpr milliseconds kExpiry{1000};
 using fo::test::soon;
 
 UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1") {
-  const net::Address parsed = net::parse_address(address);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(parsed.port);
-  ::inet_pton(AF_INET, parsed.host.c_str(), &to.sin_addr);
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in own{};
-  own.sin_family = AF_INET;
+  sockaddr_in own = test::loopback(0);
   ::inet_pton(AF_INET, from, &own.sin_addr);
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) {
     throw std::runtime_error("bind");
   }
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+  if (test::try_connect(fd.get(), net::parse_address(address).port) != 0) {
     throw std::runtime_error("connect");
   }
   return fd;
@@ -63,77 +59,47 @@ UniqueFd connect_tcp(const std::string& address, const char* from = "127.0.0.1")
 // That came with a grant, by its generation.
 std::map<std::uint64_t, std::string> tokens;
 
-class Client {
+class Client final : public test::LockdClient {
  public:
-  explicit Client(UniqueFd socket) : socket_(std::move(socket)) {}
+  using LockdClient::LockdClient;
 
-  bool send(std::string_view bytes) {
-    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    return sent == static_cast<ssize_t>(bytes.size());
-  }
-  void ask(const LockdRequest& request) { EXPECT_TRUE(send(encode_request(request))); }
   void beat() { ask(HeartbeatRequest{++sequence_}); }
 
   // The next answer but those to heartbeats, one of which is sent whenever there is none for a
   // while; nullopt when the server closed the connection.
-  std::optional<LockdAnswer> receive(bool beats = true) {
-    const Deadline deadline = soon();
-    for (;;) {
-      while (const auto line = lines_.take_line()) {
-        const LockdAnswer answer = decode_answer(*line);
-        const auto* granted = std::get_if<GrantedAnswer>(&answer);
-        if (granted != nullptr) tokens[granted->generation] = granted->token;
-        const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer);
-        if (heartbeat == nullptr) return answer;
-        answered_ = heartbeat->sequence;
-      }
-      if (deadline.expired()) throw std::runtime_error("no answer");
-      pollfd ready{socket_.get(), POLLIN, 0};
-      if (::poll(&ready, 1, 100) == 0) {
-        if (beats) send(encode_request(HeartbeatRequest{++sequence_}));
-        continue;
-      }
-      std::array<char, 4096> bytes;
-      const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
-      if (got <= 0) return std::nullopt;
-      lines_.append({bytes.data(), static_cast<std::size_t>(got)});
+  std::optional<LockdAnswer> receive() override { return receive(true); }
+  std::optional<LockdAnswer> receive(bool beats) {
+    const auto beat_if_wanted = [&] {
+      if (beats) send(encode_request(HeartbeatRequest{++sequence_}));
+    };
+    while (const auto line = read_line(beat_if_wanted)) {
+      const LockdAnswer answer = decode_answer(*line);
+      const auto* granted = std::get_if<GrantedAnswer>(&answer);
+      if (granted != nullptr) tokens[granted->generation] = granted->token;
+      const auto* heartbeat = std::get_if<HeartbeatAnswer>(&answer);
+      if (heartbeat == nullptr) return answer;
+      answered_ = heartbeat->sequence;
     }
+    return std::nullopt;
   }
   std::string hear_word(bool beats = true) {
     const auto answer = receive(beats);
     return answer ? test::word_of(*answer) : "";
   }
-  std::string read_verdict() {
-    std::string word;
-    while ((word = hear_word()).starts_with("waiting")) {
-    }
-    return word;
-  }
   // Until a heartbeat was answered: the server has dealt with all that was sent before.
   void settle() {
     beat();
-    const Deadline deadline = soon();
     while (answered_ != sequence_) {
-      std::array<char, 4096> bytes;
-      const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
-      if (got <= 0 || deadline.expired()) throw std::runtime_error("a heartbeat has no answer");
-      lines_.append({bytes.data(), static_cast<std::size_t>(got)});
-      while (const auto line = lines_.take_line()) {
-        answered_ = std::get<HeartbeatAnswer>(decode_answer(*line)).sequence;
-      }
+      answered_ = std::get<HeartbeatAnswer>(decode_answer(read_line().value())).sequence;
     }
   }
-  void close() { socket_.reset(); }
   void reset() {
     const linger now{1, 0};
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    socket_.reset();
+    ::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close();
   }
-  [[nodiscard]] int fd() const { return socket_.get(); }
 
  private:
-  UniqueFd socket_;
-  net::LineBuffer lines_{kMaxAnswerBytes};
   // Those of a flood are lower.
   std::uint64_t sequence_ = 1000;
   std::uint64_t answered_ = 0;
@@ -148,6 +114,15 @@ class LockdTcp : public testing::Test {
                                std::optional<std::uint64_t> claim = std::nullopt) const {
     Client client = connect();
     client.ask(AcquireRequest{id, claim, claim ? tokens[*claim] : ""});
+    return client;
+  }
+  // The same, whose first answer is this.
+  [[nodiscard]] Client answered(
+      const std::string& word, const std::string& id,
+      std::optional<std::uint64_t> claim = std::nullopt,
+      const std::source_location& at = std::source_location::current()) const {
+    Client client = acquire(id, claim);
+    EXPECT_EQ(client.hear_word(), word) << "line " << at.line();
     return client;
   }
   [[nodiscard]] StatusAnswer status() const {
@@ -167,34 +142,25 @@ class LockdTcp : public testing::Test {
 
 TEST_F(LockdTcp, AHeartbeatIsAnsweredWithItsNumberAndTheExpiry) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   Client raw = acquire("b");
   raw.ask(HeartbeatRequest{41});
-  net::LineBuffer lines(kMaxAnswerBytes);
-  std::array<char, 4096> bytes;
-  std::vector<LockdAnswer> heard;
-  while (heard.size() < 2) {
-    const ssize_t got = ::recv(raw.fd(), bytes.data(), bytes.size(), 0);
-    ASSERT_GT(got, 0);
-    lines.append({bytes.data(), static_cast<std::size_t>(got)});
-    while (const auto line = lines.take_line()) heard.push_back(decode_answer(*line));
-  }
-  EXPECT_EQ(heard[1], LockdAnswer(HeartbeatAnswer{41, kExpiry}));
+  ASSERT_TRUE(raw.read_line());
+  const auto second = raw.read_line();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(decode_answer(*second), LockdAnswer(HeartbeatAnswer{41, kExpiry}));
 }
 
 TEST_F(LockdTcp, ASilentHolderExpiresAndNotBeforeItsTime) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const auto last = BootClock::now();
   holder.beat();
   Client waiter = acquire("b");
   EXPECT_EQ(waiter.read_verdict(), "granted 2");
   EXPECT_GE(BootClock::now() - last, kExpiry);
   EXPECT_EQ(holder.hear_word(false), "");
-  Client late = acquire("a", 1);
-  EXPECT_EQ(late.hear_word(), "refused 75");
+  Client late = answered("refused 75", "a", 1);
   EXPECT_EQ(late.hear_word(), "");
 }
 
@@ -222,10 +188,8 @@ TEST_F(LockdTcp, TheEndOfAHoldersConnectionSaysNothing) {
 
 TEST_F(LockdTcp, AHolderThatIsHeardHoldsAndItsWaitersWait) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
   const Deadline enough = Deadline::after(3 * kExpiry);
   while (!enough.expired()) {
     holder.settle();
@@ -241,8 +205,7 @@ TEST_F(LockdTcp, AWaiterLeavesTheQueueWithItsConnectionAndWhenItIsSilent) {
   Client holder(os::connect_unix(socket_, soon()));
   holder.ask(AcquireRequest{"a"});
   EXPECT_EQ(holder.hear_word(false), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
   waiter.close();
   expect_soon([](const StatusAnswer& now) { return now.waiters.empty(); });
   Client silent = acquire("c");
@@ -253,15 +216,12 @@ TEST_F(LockdTcp, AWaiterLeavesTheQueueWithItsConnectionAndWhenItIsSilent) {
 
 TEST_F(LockdTcp, AReleaseHandsOverAtOnceAndClosesTheConnection) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
   holder.ask(ReleaseRequest{});
   EXPECT_EQ(holder.hear_word(false), "");
   EXPECT_EQ(waiter.hear_word(), "granted 2");
-  Client next = acquire("c");
-  EXPECT_EQ(next.hear_word(), "waiting for b");
+  Client next = answered("waiting for b", "c");
   next.ask(ReleaseRequest{});
   EXPECT_EQ(next.hear_word(false), "");
   EXPECT_TRUE(status().waiters.empty());
@@ -270,12 +230,9 @@ TEST_F(LockdTcp, AReleaseHandsOverAtOnceAndClosesTheConnection) {
 
 TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
-  Client again = acquire("a", 1);
-  EXPECT_EQ(again.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
+  Client waiter = answered("waiting for a", "b");
+  Client again = answered("granted 1", "a", 1);
   // The old one expires meanwhile.
   const Deadline enough = Deadline::after(2 * kExpiry);
   while (!enough.expired()) {
@@ -289,28 +246,22 @@ TEST_F(LockdTcp, AClaimOnANewConnectionOutlivesTheOldOne) {
 
 TEST_F(LockdTcp, AClaimEndsWhatIsLeftOfClosedConnections) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   for (int i = 0; i < 20; ++i) {
     holder.close();
     expect_soon([](const StatusAnswer& now) { return !now.connections.back().connected; });
-    holder = acquire("a", 1);
-    EXPECT_EQ(holder.hear_word(), "granted 1");
+    holder = answered("granted 1", "a", 1);
     EXPECT_EQ(status().connections.size(), 1U);
   }
 }
 
 TEST_F(LockdTcp, AReleaseIsTheEndOfAllConnectionsOfTheHolder) {
   start("1m");
-  Client first = acquire("a");
-  EXPECT_EQ(first.hear_word(), "granted 1");
-  Client closed = acquire("a", 1);
-  EXPECT_EQ(closed.hear_word(), "granted 1");
+  Client first = answered("granted 1", "a");
+  Client closed = answered("granted 1", "a", 1);
   closed.close();
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for a");
-  Client namesake = acquire("a");
-  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  Client waiter = answered("waiting for a", "b");
+  Client namesake = answered("waiting for a", "a");
   // A claim and its end in one piece.
   Client last = connect();
   last.send(encode_request(AcquireRequest{"a", 1, tokens[1]}) + encode_request(ReleaseRequest{}));
@@ -321,10 +272,8 @@ TEST_F(LockdTcp, AReleaseIsTheEndOfAllConnectionsOfTheHolder) {
 
 TEST_F(LockdTcp, AWaiterOfTheHoldersNameGivesUpItsOwnPlaceOnly) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client namesake = acquire("a");
-  EXPECT_EQ(namesake.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client namesake = answered("waiting for a", "a");
   namesake.ask(ReleaseRequest{});
   EXPECT_EQ(namesake.hear_word(false), "");
   holder.settle();
@@ -334,10 +283,8 @@ TEST_F(LockdTcp, AWaiterOfTheHoldersNameGivesUpItsOwnPlaceOnly) {
 // Two machines that were given the same id by mistake must not both be active.
 TEST_F(LockdTcp, AnIdJoinsNoLease) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client there = acquire("a");
-  EXPECT_EQ(there.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client there = answered("waiting for a", "a");
   Client here(os::connect_unix(socket_, soon()));
   here.ask(AcquireRequest{"a"});
   EXPECT_EQ(here.hear_word(false), "waiting for a");
@@ -350,16 +297,13 @@ TEST_F(LockdTcp, AnIdJoinsNoLease) {
 
 TEST_F(LockdTcp, AHolderComesBackToANewServer) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
     EXPECT_EQ(holder.hear_word(false), "");
     lockd_->start();
-    Client waiter = acquire("b");
-    EXPECT_EQ(waiter.hear_word(), "waiting for a");
-    holder = acquire("a", 1);
-    EXPECT_EQ(holder.hear_word(), "granted 1");
+    Client waiter = answered("waiting for a", "b");
+    holder = answered("granted 1", "a", 1);
     EXPECT_EQ(status().window_left, std::nullopt);
     EXPECT_EQ(status().holder, "a");
   }
@@ -367,8 +311,7 @@ TEST_F(LockdTcp, AHolderComesBackToANewServer) {
 
 TEST_F(LockdTcp, ANewServerOutwaitsTheLeases) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const auto last = BootClock::now();
   holder.beat();
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
@@ -392,8 +335,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
   lockd_->start();
   EXPECT_EQ(status().reconnect_window, milliseconds(90000));
   EXPECT_GT(status().window_left, milliseconds(60000));
-  Client holder = acquire("a", 7);
-  EXPECT_EQ(holder.hear_word(), "granted 7");
+  Client holder = answered("granted 7", "a", 7);
   // It may not have heard that they are shorter now.
   holder.settle();
   EXPECT_EQ(load_state(state_path()).state.expiry, milliseconds(90000));
@@ -408,8 +350,7 @@ TEST_F(LockdTcp, ANewServerOutwaitsLeasesThatWereLonger) {
 // Whoever waits is told the holder's id and generation.
 TEST_F(LockdTcp, AWaiterCannotClaimTheHoldersGrant) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const std::string token = std::exchange(tokens[1], "");
   EXPECT_TRUE(is_token(token));
   for (const std::string& guess : {std::string(), std::string(32, '0')}) {
@@ -425,14 +366,12 @@ TEST_F(LockdTcp, AWaiterCannotClaimTheHoldersGrant) {
   Client thief = acquire("a", 1);
   EXPECT_EQ(thief.hear_word(false), "refused 75");
   tokens[1] = token;
-  holder = acquire("a", 1);
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  holder = answered("granted 1", "a", 1);
 }
 
 TEST_F(LockdTcp, EachGrantHasATokenOfItsOwnAndNoneOnTheSocket) {
   start("1m");
-  Client first = acquire("a");
-  EXPECT_EQ(first.hear_word(), "granted 1");
+  Client first = answered("granted 1", "a");
   first.ask(ReleaseRequest{});
   Client second = acquire("a");
   EXPECT_EQ(second.read_verdict(), "granted 2");
@@ -448,8 +387,7 @@ TEST_F(LockdTcp, EachGrantHasATokenOfItsOwnAndNoneOnTheSocket) {
 
 TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const auto last = BootClock::now();
   holder.beat();
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
@@ -464,28 +402,23 @@ TEST_F(LockdTcp, WithoutAStateFileTheLeasesOfBeforeAreOutwaited) {
   // Higher than any that there may have been.
   ASSERT_TRUE(word.starts_with("granted ")) << word;
   EXPECT_GT(std::stoull(word.substr(8)), 1795000000000U);
-  Client late = acquire("a", 1);
-  EXPECT_EQ(late.hear_word(), "refused 75");
+  Client late = answered("refused 75", "a", 1);
 }
 
 TEST_F(LockdTcp, WithoutAStateFileTheHolderComesBack) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   EXPECT_EQ(lockd_->signal(SIGKILL), 128 + SIGKILL);
   std::filesystem::remove(state_path());
   lockd_->start();
-  Client waiter = acquire("b");
-  EXPECT_EQ(waiter.hear_word(), "waiting for nobody");
-  holder = acquire("a", 1);
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client waiter = answered("waiting for nobody", "b");
+  holder = answered("granted 1", "a", 1);
   EXPECT_EQ(waiter.hear_word(), "waiting for a");
 }
 
 TEST_F(LockdTcp, WhatAHolderSaidWhileTheServerWasStoppedCounts) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   Client waiter(os::connect_unix(socket_, soon()));
   waiter.ask(AcquireRequest{"b"});
   EXPECT_EQ(waiter.hear_word(false), "waiting for a");
@@ -521,8 +454,7 @@ TEST_F(LockdTcp, AHeartbeatOfNobodyIsRefused) {
 
 TEST_F(LockdTcp, GarbageEndsItsConnectionOnly) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   for (const std::string& bytes :
        {std::string("\n"), std::string("GET / HTTP/1.1\r\n"), std::string("\0\0\0\n", 4),
         std::string(4096, 'x'), std::string(1 << 20, '['),
@@ -555,8 +487,7 @@ TEST_F(LockdTcp, AHolderThatBreaksTheProtocolKeepsItsLeaseOnly) {
 
 TEST_F(LockdTcp, BytesWithoutAMessageAreNoHeartbeat) {
   start();
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   const Deadline deadline = soon();
   while (status().holder) {
     ASSERT_FALSE(deadline.expired());
@@ -567,12 +498,10 @@ TEST_F(LockdTcp, BytesWithoutAMessageAreNoHeartbeat) {
 
 TEST_F(LockdTcp, ThousandsThatSayNothingKeepNobodyOut) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 900; ++i) silent.push_back(connect_tcp(lockd_->address()));
-  Client again = acquire("a", 1);
-  EXPECT_EQ(again.hear_word(), "granted 1");
+  Client again = answered("granted 1", "a", 1);
   again.settle();
   const std::string folder = "/proc/" + std::to_string(lockd_->pid()) + "/fd";
   EXPECT_LT(std::distance(std::filesystem::directory_iterator(folder), {}), 200);
@@ -580,8 +509,7 @@ TEST_F(LockdTcp, ThousandsThatSayNothingKeepNobodyOut) {
 
 TEST_F(LockdTcp, AFloodFromOneAddressDropsNobodyOfAnother) {
   start("1m");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   for (int i = 0; i < 20; ++i) {
     Client again = connect();
     std::vector<UniqueFd> flood;
@@ -595,8 +523,7 @@ TEST_F(LockdTcp, AFloodFromOneAddressDropsNobodyOfAnother) {
 
 TEST_F(LockdTcp, WhoDoesNotReadItsAnswersIsDropped) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
+  Client holder = answered("granted 1", "a");
   Client deaf = acquire("b");
   std::string many;
   for (std::uint64_t i = 0; i < 1000; ++i) many += encode_request(HeartbeatRequest{i});
@@ -608,10 +535,8 @@ TEST_F(LockdTcp, WhoDoesNotReadItsAnswersIsDropped) {
 
 TEST_F(LockdTcp, AFloodOfHeartbeatsDisturbsNobody) {
   start("10s");
-  Client holder = acquire("a");
-  EXPECT_EQ(holder.hear_word(), "granted 1");
-  Client flood = acquire("b");
-  EXPECT_EQ(flood.hear_word(), "waiting for a");
+  Client holder = answered("granted 1", "a");
+  Client flood = answered("waiting for a", "b");
   std::string many;
   for (std::uint64_t i = 0; i < 100; ++i) many += encode_request(HeartbeatRequest{i});
   for (int i = 0; i < 200; ++i) {
