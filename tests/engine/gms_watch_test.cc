@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <boost/asio/detached.hpp>
+#include <filesystem>
+#include <iterator>
 
 #include "gms/client/rpc_client.h"
 #include "gms/fake_server.h"
 #include "gms/gms_process.h"
+#include "gms/server/plain_relay.h"
 #include "loop/event.h"
-#include "loop/pause.h"
 #include "loop/test_loop.h"
 #include "support/failure.h"
 #include "support/fds.h"
+#include "support/stderr_text.h"
 
 namespace fo::engine {
 namespace {
@@ -69,11 +72,14 @@ class GmsWatchTest : public gms::OneServer {
     server_.reset();
     start();
   }
+  static std::ptrdiff_t threads() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  }
   void learn(const Deadline& deadline = soon()) { loop_.run(watch_->learn(deadline)); }
   void hold(const Deadline& deadline = soon()) { loop_.run(watch_->hold(deadline)); }
   void let_go() {
     watch_->let_go();
-    loop_.run(loop::pause_for(1ms));
+    loop_.run_ready();
   }
 
   test::TestLoop loop_;
@@ -159,9 +165,12 @@ TEST_F(GmsWatchTest, AServerThatIsAwayIsWaitedFor) {
   learn();
   server_.reset();
   bool held = false;
-  boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
-                        [&](const std::exception_ptr& error) { held = !error; });
-  loop_.run(loop::pause_for(100ms));
+  {
+    const test::StderrText log;
+    boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
+                          [&](const std::exception_ptr& error) { held = !error; });
+    loop_.run_until([&] { return log.contains("; waiting for it\n"); });
+  }
   EXPECT_FALSE(held);
   start();
   publish(4096);
@@ -209,13 +218,16 @@ TEST_F(GmsWatchTest, NothingPublishedAndAWriterAtWorkAreTryAgain) {
 
 TEST_F(GmsWatchTest, AWriterIsWaitedFor) {
   start();
+  const std::string counted = path("relay.sock");
+  const gms::PlainRelay relay(counted, socket_, gms::PlainRelay::Offer::kEverything);
+  make(10s, {counted});
   RpcClient writer = RpcClient::connect(socket_, soon());
   ASSERT_TRUE(writer.shake_hands(LockType::kRw, soon()).grant);
   bool held = false;
   boost::asio::co_spawn(loop_.io(), watch_->hold(soon()),
                         [&](const std::exception_ptr& error) { held = !error; });
-  // Longer than one attempt.
-  loop_.run(loop::pause_for(600ms));
+  // The first attempt is over.
+  loop_.run_until([&] { return relay.requests() >= 2; });
   EXPECT_FALSE(held);
   writer.put_metadata("tensor", writer.allocate(4096, "t").allocation_id, 0, "{}");
   writer.commit();
@@ -311,12 +323,12 @@ TEST_F(GmsWatchTest, WhatWasLetGoIsNotMissed) {
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_->let_go();
-  // The time of one attempt.
-  loop_.run(loop::pause_for(700ms));
+  loop_.run_to_end();
   EXPECT_TRUE(lost_.empty());
 }
 
 TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
+  const std::ptrdiff_t before = threads();
   start();
   publish(4096);
   hold();
@@ -326,7 +338,9 @@ TEST_F(GmsWatchTest, CanBeHeldAgainWhileTheFormerHoldIsStillMissed) {
   start();
   publish(4096);
   hold();
-  loop_.run(loop::pause_for(700ms));
+  // Until the thread of the former hold has ended.
+  loop_.run_until([&] { return threads() == before; });
+  loop_.run_ready();
   EXPECT_TRUE(watch_->is_up(0));
   EXPECT_THAT(changes_, ElementsAre("0+", "0-", "0+"));
   let_go();
@@ -341,7 +355,7 @@ TEST_F(GmsWatchTest, EndsWhileItWaitsForAServer) {
   server_.reset();
   loop_.run_until([&] { return !watch_->is_up(0); });
   watch_.reset();
-  loop_.run(loop::pause_for(1ms));
+  loop_.run_to_end();
   EXPECT_TRUE(lost_.empty());
 }
 

@@ -68,12 +68,16 @@ TEST_F(SimulatedKvGateTest, AnEngineThatStillHoldsItIsWaitedFor) {
   EXPECT_EQ(failure.status, ExitStatus::kTryAgain);
   EXPECT_EQ(failure.message,
             "wait for the KV memory at '" + socket_ + "': an engine still holds it");
-  std::thread death([&] {
-    ::usleep(30'000);
-    holder.reset();
-  });
-  EXPECT_THAT(settle(), ElementsAre(Pair(3, 4 * kMiB)));
-  death.join();
+  KvGate gate(places());
+  std::map<int, base::ByteCount> settled;
+  boost::asio::co_spawn(loop_.io(), gate.settle(soon()),
+                        [&](const std::exception_ptr&, std::map<int, base::ByteCount> sizes) {
+                          settled = std::move(sizes);
+                        });
+  loop_.run_ready();
+  holder.reset();
+  loop_.run_until([&] { return !settled.empty(); });
+  EXPECT_THAT(settled, ElementsAre(Pair(3, 4 * kMiB)));
 }
 
 TEST_F(SimulatedKvGateTest, KvMemoryThatOutlivesItsEngineIsNotWaitedFor) {
@@ -104,7 +108,7 @@ TEST_F(SimulatedKvGateTest, NoServerOneThatDoesNotAnswerAndOneThatDoesNotTellAre
 
 // The memory must be free on the device, not only released by the GMS.
 TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
-  ::setenv("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo", 1);
+  set("FO_LIBEXEC_DIR", FO_BUILD_DIR "/libexec/fo");
   loop::Children children(loop_.io());
   const std::vector<GmsPlace> here{{socket_, 0, "kv_cache"}};
   { const RpcClient first = engine(parts(128)); }
@@ -126,7 +130,6 @@ TEST_F(SimulatedKvGateTest, TheDeviceIsAskedForWhatTheGmsSays) {
   // A configured size takes precedence over the GMS.
   DeviceGate given(children, {0}, kMiB, here);
   EXPECT_TRUE(loop_.run(given.wait(soon())));
-  ::unsetenv("FO_LIBEXEC_DIR");
 }
 
 }  // namespace

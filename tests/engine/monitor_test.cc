@@ -7,9 +7,9 @@
 #include <deque>
 
 #include "base/error.h"
+#include "engine/stand_in.h"
 #include "loop/pause.h"
 #include "loop/test_loop.h"
-#include "engine/stand_in.h"
 #include "support/fds.h"
 #include "support/ports.h"
 
@@ -250,7 +250,7 @@ TEST_F(MonitorTest, AnEngineThatWasNotProvenForLongIsNotReady) {
   options_.prove_timeout = 10ms;
   driver_.hangs = true;
   start();
-  loop_.run(loop::pause_for(40ms));
+  loop_.run_until([&] { return !facts().endpoints.at("generate"); });
   EXPECT_FALSE(facts().endpoints.at("generate"));
   EXPECT_FALSE(facts().engine_ready);
   EXPECT_EQ(facts().reason, "no generation was proven for 30ms");
@@ -300,7 +300,7 @@ TEST_F(MonitorTest, StopWaitsForTheQuestionThatIsBeingAsked) {
   bool stopped = false;
   boost::asio::co_spawn(loop_.io(), monitor_->stop(),
                         [&](const std::exception_ptr&) { stopped = true; });
-  loop_.run(loop::pause_for(5ms));
+  loop_.run_ready();
   EXPECT_FALSE(stopped);
   driver_.hangs = false;
   driver_.released.notify();

@@ -131,6 +131,14 @@ class Etcd {
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(ports_[0]); }
   /// "HOST:PORT".
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(ports_[0]); }
+  /// How many watches of clients it serves.
+  [[nodiscard]] int watchers() const {
+    const auto deadline = base::Deadline::after(kLong);
+    const std::string metrics = http::fetch("GET", url() + "/metrics", deadline).body;
+    const std::string name = "\netcd_debugging_mvcc_watcher_total ";
+    const std::size_t at = metrics.find(name);
+    return at == std::string::npos ? 0 : std::stoi(metrics.substr(at + name.size()));
+  }
   /// The command line of etcdctl for this server.
   [[nodiscard]] std::vector<std::string> etcdctl(const std::vector<std::string>& arguments) const {
     std::vector<std::string> argv{"env", "ETCDCTL_API=3", "etcdctl", "--endpoints=" + url()};

@@ -47,6 +47,8 @@ class Proxy {
   /// The answer to every client, without contacting the server; empty to forward the server's.
   std::string instead;
   int connections = 0;
+  /// While the server did not listen.
+  int refused = 0;
 
   [[nodiscard]] std::string address() const {
     return "127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port());
@@ -75,7 +77,10 @@ class Proxy {
       const Socket server = std::make_shared<asio::ip::tcp::socket>(io_);
       co_await server->async_connect(local(server_),
                                      asio::redirect_error(asio::use_awaitable, error));
-      if (error) continue;
+      if (error) {
+        ++refused;
+        continue;
+      }
       const bool is_lost = ++connections == lost;
       asio::co_spawn(io_, pump(client, server, delay, false), asio::detached);
       asio::co_spawn(io_, pump(server, client, delay, is_lost), asio::detached);

@@ -141,11 +141,11 @@ TEST(HttpStreams, AClientThatDoesNotReadHoldsTheHandlerUp) {
   RawClient client(server.port());
   client.send(get("Connection: close\r\n"));
   fo::test::await([&] { return written > 0; });
-  // Wait until the kernel's buffers are full.
+  // Wait until the kernel's buffers are full: then nothing happens on the server's loop.
   std::size_t before = 0;
-  while (before != written) {
-    before = written;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int idle_turns = 0; idle_turns < 100; ++idle_turns) {
+    const std::size_t now = server.call([&] { return written.load(); });
+    if (std::exchange(before, now) != now) idle_turns = 0;
   }
   EXPECT_LT(before, kAll);
   EXPECT_GT(client.read_to_end().size(), kAll);
@@ -192,12 +192,16 @@ class Waiting {
       }
     };
   }
-  void wait_until_entered() { entered_.get_future().get(); }
+  void wait_until_entered() { is_entered_.get(); }
+  bool is_entered() {
+    return is_entered_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
   bool is_cancelled() { return ended_.get_future().get() == boost::asio::error::operation_aborted; }
 
  private:
   Begin begin_;
   std::promise<void> entered_;
+  std::future<void> is_entered_ = entered_.get_future();
   std::promise<boost::system::error_code> ended_;
 };
 
@@ -253,35 +257,48 @@ TEST_P(HttpClientGone, TheServerMayGoFirst) {
   const std::uint16_t port = server->listen("127.0.0.1:0");
   RawClient client(port);
   client.send(kWait);
-  loop.run_for(std::chrono::milliseconds(50));
-  waiting.wait_until_entered();
+  const base::Deadline deadline = soon();
+  while (!waiting.is_entered() && !deadline.expired()) loop.run_one_for(std::chrono::seconds(1));
   server.reset();
-  loop.run_for(std::chrono::milliseconds(50));
+  loop.poll();
   EXPECT_THAT(client.read_to_end(), Not(HasSubstr("500")));
 }
 
-TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
-  std::promise<void> entered;
-  std::promise<void> go;
-  auto may_go = go.get_future().share();
-  TestServer server([&](const Request& request, Reply& reply) -> awaitable<void> {
-    reply.cancel_when_client_goes();
-    if (request.path == "/first") {
-      entered.set_value();
-      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
-      while (may_go.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-        timer.expires_after(std::chrono::milliseconds(1));
-        co_await timer.async_wait(boost::asio::use_awaitable);
+/// Answers each request; GET /first, whose client is watched, only after answer().
+class FirstHeld {
+ public:
+  Handler handler() {
+    return [this](const Request& request, Reply& reply) -> awaitable<void> {
+      reply.cancel_when_client_goes();
+      if (request.path == "/first") {
+        entered_.set_value();
+        boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+        while (may_answer_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+          timer.expires_after(std::chrono::milliseconds(1));
+          co_await timer.async_wait(boost::asio::use_awaitable);
+        }
       }
-    }
-    reply.answer({200, "text/plain", "answer to " + request.path, {}});
-  });
+      reply.answer({200, "text/plain", "answer to " + request.path, {}});
+    };
+  }
+  void wait_until_entered() { entered_.get_future().get(); }
+  void answer() { answer_.set_value(); }
+
+ private:
+  std::promise<void> entered_;
+  std::promise<void> answer_;
+  std::future<void> may_answer_ = answer_.get_future();
+};
+
+TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
+  FirstHeld first;
+  TestServer server(first.handler());
   RawClient client(server.port());
   client.send("GET /first HTTP/1.1\r\n\r\n");
-  entered.get_future().get();
+  first.wait_until_entered();
   // One complete request, and the first part of another.
   client.send("GET /second HTTP/1.1\r\n\r\nGET /thi");
-  go.set_value();
+  first.answer();
   client.read_until("answer to /second");
   client.send("rd HTTP/1.1\r\n\r\n");
   client.read_until("answer to /third");
@@ -290,26 +307,13 @@ TEST(HttpClientStays, FurtherRequestsAreAnsweredAfterAWatchedOne) {
 }
 
 TEST(HttpClientStays, OneThatSendsTooMuchAheadIsNotWatchedAndNotCutOff) {
-  std::promise<void> entered;
-  std::promise<void> go;
-  auto may_go = go.get_future().share();
-  TestServer server([&](const Request& request, Reply& reply) -> awaitable<void> {
-    reply.cancel_when_client_goes();
-    if (request.path == "/first") {
-      entered.set_value();
-      boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
-      while (may_go.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-        timer.expires_after(std::chrono::milliseconds(1));
-        co_await timer.async_wait(boost::asio::use_awaitable);
-      }
-    }
-    reply.answer({200, "text/plain", "answer to " + request.path, {}});
-  });
+  FirstHeld first;
+  TestServer server(first.handler());
   RawClient client(server.port());
   client.send("GET /first HTTP/1.1\r\n\r\n");
-  entered.get_future().get();
+  first.wait_until_entered();
   client.send("POST /second HTTP/1.1\r\nContent-Length: 200000\r\n\r\n" + std::string(200000, 'x'));
-  go.set_value();
+  first.answer();
   client.read_until("answer to /first");
   client.read_until("answer to /second");
 }
@@ -360,6 +364,12 @@ class HttpsServer : public fo::test::FdCounting {
   static std::string url(std::uint16_t port, const std::string& path = "/") {
     return "https://127.0.0.1:" + std::to_string(port) + path;
   }
+  Origin origin_at(std::uint16_t port) {
+    Origin origin;
+    origin.address = {"127.0.0.1", port};
+    origin.tls = options().tls;
+    return origin;
+  }
 
   fo::test::Authority authority_;
 };
@@ -386,9 +396,7 @@ TEST_F(HttpsServer, KeepsConnections) {
   TestServer server(echo());
   const std::uint16_t port = server.listen_tls(files());
   fo::test::TestLoop loop;
-  Origin origin;
-  origin.address = {"127.0.0.1", port};
-  origin.tls = options().tls;
+  const Origin origin = origin_at(port);
   const auto body = [&]() -> awaitable<void> {
     const std::string what = "ask it";
     const ConnectionPtr connection = co_await Connection::open(origin, soon(), what);
@@ -475,9 +483,7 @@ TEST_F(HttpsServer, IdleClientsAreCutOff) {
   TestServer server(echo(), limits);
   const std::uint16_t port = server.listen_tls(files());
   fo::test::TestLoop loop;
-  Origin origin;
-  origin.address = {"127.0.0.1", port};
-  origin.tls = options().tls;
+  const Origin origin = origin_at(port);
   const auto body = [&]() -> awaitable<void> {
     const std::string what = "ask it";
     const ConnectionPtr connection = co_await Connection::open(origin, soon(), what);

@@ -39,7 +39,7 @@ TEST_F(LoopTest, AnEventWakesAllThatWait) {
   for (const Deadline& deadline : {soon(), Deadline::never(), soon()}) {
     boost::asio::co_spawn(loop_.io(), count_one(event, deadline, woken), boost::asio::detached);
   }
-  loop_.run(pause_for(std::chrono::milliseconds(1)));
+  loop_.run_ready();
   EXPECT_EQ(woken, 0);
   event.notify();
   loop_.run_until([&] { return woken == 3; });
@@ -50,7 +50,7 @@ TEST_F(LoopTest, AnEventThatNobodyWaitedForIsForgotten) {
   event.notify();
   int woken = 0;
   boost::asio::co_spawn(loop_.io(), count_one(event, soon(), woken), boost::asio::detached);
-  loop_.run(pause_for(std::chrono::milliseconds(1)));
+  loop_.run_ready();
   EXPECT_EQ(woken, 0);
   event.notify();
   loop_.run_until([&] { return woken == 1; });

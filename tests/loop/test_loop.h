@@ -53,6 +53,18 @@ class TestLoop {
     go(failure);
   }
 
+  /// Runs what is ready, and what becomes ready by that.
+  void run_ready() {
+    io_.restart();
+    io_.poll();
+  }
+  /// Runs until nothing is under way.
+  void run_to_end() {
+    io_.restart();
+    io_.run_until(*soon().at());
+    EXPECT_TRUE(io_.stopped());
+  }
+
   /// Runs until `done` returns true; fails the test if it never does.
   void run_until(const std::function<bool()>& done) {
     const base::Deadline deadline = soon();

@@ -40,7 +40,8 @@ Reaped reap_until_dead() {
   for (;;) {
     const Reaped reaped = reap_any();
     if (reaped.pid != 0 || reaped.none_left) return reaped;
-    ::usleep(1000);
+    siginfo_t ended{};
+    ::waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/buffer.hpp>
@@ -29,8 +30,8 @@
 
 #include "base/boot_clock.h"
 #include "etcd/stand_ins.h"
-#include "lock/lease/etcd.h"
 #include "lock/failover_lock.h"
+#include "lock/lease/etcd.h"
 #include "lock/lease/lease_times.h"
 #include "support/failure.h"
 #include "support/fds.h"
@@ -203,7 +204,7 @@ class EtcdClient : public test::WithEtcd {
   // Until the one that asks has been told to wait, and watches.
   void await_watch(const Contender& waiting, std::size_t size) {
     await_queue(size);
-    loop_.run_for(milliseconds(100));
+    loop_.run_until([&] { return etcd().watchers() > 0; });
     ASSERT_FALSE(waiting.is_done());
   }
 
@@ -353,13 +354,14 @@ TEST_F(EtcdClient, HolderGoesOnOverACrashOfEtcd) {
 
 TEST_F(EtcdClient, WaiterKeepsItsPlaceOverACrashOfEtcd) {
   const auto first = contender(lock("5s"));
-  const auto second = contender(lock("5s"), "engine-1");
+  Proxy proxy(loop_.context(), etcd().port());
+  const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=5s"), "engine-1");
   first->acquire();
   second->ask();
   await_watch(*second, 2);
   const auto queue = keys();
   etcd().kill();
-  loop_.run_for(milliseconds(100));
+  loop_.run_until([&] { return proxy.refused > 0; });
   etcd().start();
   EXPECT_TRUE(first->renews());
   EXPECT_EQ(keys(), queue);
@@ -500,8 +502,7 @@ TEST_F(EtcdClient, LostAnswersLeaveOneKeyAndOneHolder) {
     EXPECT_THAT(keys(), SizeIs(1)) << lost;
     const auto second = contender(test::etcd_lock(proxy.address(), "x", "?ttl=6s"), "engine-1");
     second->ask();
-    await_queue(2);
-    loop_.run_for(milliseconds(50));
+    await_watch(*second, 2);
     EXPECT_FALSE(second->is_done());
     first->release();
     second->await();
@@ -537,11 +538,12 @@ TEST_F(EtcdClient, ReleaseOfNothingNeedsNoServer) {
 }
 
 TEST_F(EtcdClient, ReleaseTriesUntilTheDeadline) {
-  const auto first = contender(lock("30s"));
+  Proxy proxy(loop_.context(), etcd().port());
+  const auto first = contender(test::etcd_lock(proxy.address(), "x", "?ttl=30s"));
   first->acquire();
   etcd().kill();
   first->begin_release();
-  loop_.run_for(milliseconds(300));
+  loop_.run_until([&] { return proxy.refused >= 2; });
   EXPECT_FALSE(first->is_done());
   etcd().start();
   first->await();
@@ -718,6 +720,13 @@ TEST_F(EtcdClient, EtcdctlQueuesBehindUs) {
 
 class EtcdMembers : public EtcdClient {
  protected:
+  // When a lease that is held is lost unless it is renewed: its watch wakes then.
+  static BootClock::time_point lost_at(FailoverLock& lock) {
+    itimerspec timer{};
+    EXPECT_EQ(::timerfd_gettime(lock.watch().fd, &timer), 0);
+    return BootClock::now() + seconds(timer.it_value.tv_sec) +
+           std::chrono::nanoseconds(timer.it_value.tv_nsec);
+  }
   void SetUp() override {
     WithEtcd::SetUp();
     if (!IsSkipped() && !HasFatalFailure()) cluster_.emplace(dir_);
@@ -741,8 +750,9 @@ TEST_F(EtcdMembers, LossOfTheLeaderIsOutlivedByHolderAndQueue) {
     } else {
       cluster_->member(leader).kill();
     }
-    // What was renewed before that is lost at four.
-    loop_.run_for(seconds(5));
+    // Until it was renewed after that.
+    const BootClock::time_point lost_without = BootClock::now() + seconds(4);
+    loop_.run_until([&] { return held->check() || lost_at(*held) > lost_without; });
     EXPECT_FALSE(held->check());
     EXPECT_FALSE(second->is_done());
     const LockUri rest = test::etcd_lock(cluster_->addresses(leader + 1), "x");

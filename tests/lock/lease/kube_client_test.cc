@@ -13,6 +13,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -176,17 +177,18 @@ TEST(KubeClient, HolderThatRenewsKeepsIt) {
 TEST(KubeClient, EditsOfTheLeaseDoNotRenewIt) {
   const KubeApi api;
   api.create(foreign_lease("dead", 1));
-  std::atomic<bool> is_over = false;
-  std::thread controller([&] {
-    for (int i = 0; !is_over; ++i) {
-      api.edit([&](json& lease) { lease["metadata"]["labels"]["count"] = std::to_string(i); });
-      // No faster, so that an update finds the moment between two of these.
-      std::this_thread::sleep_for(milliseconds(100));
-    }
+  std::promise<void> is_over;
+  std::thread controller([&, over = is_over.get_future()] {
+    int count = 0;
+    // No faster, so that an update finds the moment between two of these.
+    do {
+      api.edit(
+          [&](json& lease) { lease["metadata"]["labels"]["count"] = std::to_string(++count); });
+    } while (over.wait_for(milliseconds(100)) != std::future_status::ready);
   });
   const auto lock = open_lock(lock_in(api), "engine-0");
   const auto result = lock->acquire(soon());
-  is_over = true;
+  is_over.set_value();
   controller.join();
   EXPECT_EQ(result.outcome, LockWait::kLocked);
   EXPECT_EQ(result.grant.generation, 7U);

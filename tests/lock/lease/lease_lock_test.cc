@@ -204,8 +204,9 @@ TEST_F(LeaseLockTest, TellsForHowLongAnotherMayHaveBeenActive) {
   });
   ASSERT_TRUE(holder.read());
   ::kill(holder.pid(), SIGSTOP);
-  // Its lease of 0.3 s is over.
-  std::this_thread::sleep_for(milliseconds(700));
+  // Its lease of 0.3 s ends meanwhile, and another of that length could.
+  const Deadline over = Deadline::after(2 * keeper_.ttl.load());
+  test::await([&] { return over.expired(); });
   ::kill(holder.pid(), SIGCONT);
   const std::uint64_t overlap = holder.read().value_or(0);
   EXPECT_GE(overlap, 300U);
